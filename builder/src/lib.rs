@@ -1,0 +1,1 @@
+//! SymbolBundleBuilder: artifacts to a bundle, sealed and published.

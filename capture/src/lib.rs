@@ -1,0 +1,1 @@
+//! Traces from live processes.

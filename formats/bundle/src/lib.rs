@@ -1,0 +1,1 @@
+//! symbol_index.json, page hashes, OCI manifests and layout.

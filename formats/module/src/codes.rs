@@ -1,0 +1,186 @@
+//! The closed sets of codes, the same in JSON, SQL and C. `docs/formats/reasons.md` lists them; a
+//! test holds the page to this file.
+//!
+//! A number, once given, is never reused.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// A text that is no code of the set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownCode {
+    /// The set's name.
+    pub set: &'static str,
+}
+
+impl fmt::Display for UnknownCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a code of the set {}", self.set)
+    }
+}
+
+impl core::error::Error for UnknownCode {}
+
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $number:literal, $code:literal, $meaning:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum $name {
+            $(#[doc = $meaning] $(#[$vdoc])* $variant = $number,)*
+        }
+
+        impl $name {
+            /// Every code, by rising number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The stable text.
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$variant => $code,)* }
+            }
+
+            /// The stable number.
+            pub const fn number(self) -> u8 {
+                self as u8
+            }
+
+            /// One sentence for people.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+
+            /// The code with this number.
+            pub const fn from_number(number: u8) -> Option<Self> {
+                match number { $($number => Some(Self::$variant),)* _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.code())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownCode;
+
+            fn from_str(text: &str) -> Result<Self, UnknownCode> {
+                match text { $($code => Ok(Self::$variant),)* _ => Err(UnknownCode { set: stringify!($name) }) }
+            }
+        }
+    };
+}
+
+codes! {
+    /// How a frame was found from its callee.
+    UnwindMethod {
+        Context = 0, "context", "The registers of the capture itself: the innermost frame.";
+        CfiEhFrame = 1, "cfi-eh-frame", "Call frame information of .eh_frame.";
+        CfiDebugFrame = 2, "cfi-debug-frame", "Call frame information of .debug_frame.";
+        SignalContext = 3, "signal-context", "Registers that a signal frame saved.";
+        Plt = 4, "plt", "The rule of a procedure linkage table entry.";
+        FramePointer = 5, "frame-pointer", "The frame pointer chain, where no rule covered the address.";
+        Leaf = 6, "leaf", "A leaf without a rule: the return address was still where the call put it.";
+        NullCall = 7, "null-call", "A call through a null pointer: the return address was on top of the stack.";
+        Scan = 8, "scan", "A guess from scanning the stack; never counts as coverage.";
+        JitRule = 9, "jit-rule", "Call frame information that a JIT compiler supplied.";
+    }
+}
+
+codes! {
+    /// Why a walk over a stack ended.
+    StopReason {
+        EndOfStack = 0, "end-of-stack", "The rule says that there is no caller: the stack is complete.";
+        RootFramePointer = 1, "root-frame-pointer", "A zero frame pointer or return address ended a frame pointer chain: complete as far as it tells.";
+        TruncatedStack = 2, "truncated-stack", "The next word lies beyond the captured stack bytes.";
+        NoModule = 3, "no-module", "The address lies in no mapped module, and no frame pointer led on.";
+        NoRule = 4, "no-rule", "The module's unwind table has no rule for the address, and no frame pointer led on.";
+        NoTable = 5, "no-table", "There is no unwind table for the module, and no frame pointer led on.";
+        UnsupportedRule = 6, "unsupported-rule", "The rule is one that the engine does not evaluate; it does not guess.";
+        StackNotRising = 7, "stack-not-rising", "The caller's frame would not lie above the callee's.";
+        Misaligned = 8, "misaligned", "The computed frame address is not aligned to a word.";
+        MaxFrames = 9, "max-frames", "The walk reached the caller's bound of frames.";
+        Ambiguous = 10, "ambiguous", "Several return addresses were equally likely; the engine does not choose.";
+        RegisterUnknown = 11, "register-unknown", "The rule needs a register that the callee's rule did not restore.";
+    }
+}
+
+codes! {
+    /// A step of the resolver chain.
+    ResolverStep {
+        Debuginfod = 0, "debuginfod", "A debuginfod server, asked only when online.";
+        LocalBundle = 1, "local-bundle", "The symbol table of a bundle, by debug id.";
+        BinaryDebugInfo = 2, "binary-debug-info", "The binary's own debug information.";
+        BinarySymbols = 3, "binary-symbols", "The binary's own symbol tables.";
+        ModuleOffset = 4, "module-offset", "The module's name and the address in it.";
+        Raw = 5, "raw", "The bare address.";
+    }
+}
+
+codes! {
+    /// Why a step of the resolver chain gave no name.
+    MissReason {
+        Offline = 0, "offline", "Skipped: the run is offline.";
+        NotAllowed = 1, "not-allowed", "Skipped: local files were not asked for.";
+        NoModule = 2, "no-module", "The address lies in no mapped module.";
+        NoDebugId = 3, "no-debug-id", "The module has no debug id to look up.";
+        NotInBundle = 4, "not-in-bundle", "The bundle has no module with this debug id.";
+        NoSymbolTable = 5, "no-symbol-table", "The bundle has the module, but no symbol table of it.";
+        NoSymbolAtAddress = 6, "no-symbol-at-address", "The table has no function at this address.";
+        FileNotFound = 7, "file-not-found", "The module's file is not where the process named it.";
+        FileUnreadable = 8, "file-unreadable", "The module's file cannot be read.";
+        DebugIdMismatch = 9, "debug-id-mismatch", "The file has another debug id than the module.";
+        DigestMismatch = 10, "digest-mismatch", "The bytes are not those that the bundle names.";
+        Malformed = 11, "malformed", "The file or table breaks its format.";
+        Unsupported = 12, "unsupported", "The format is not one that this build reads.";
+        NoDebugInfo = 13, "no-debug-info", "The file has no debug information and no symbols.";
+        ServerMiss = 14, "server-miss", "The server does not have it.";
+        ServerError = 15, "server-error", "The server could not be reached or failed.";
+    }
+}
+
+codes! {
+    /// How much a resolved frame tells, best first.
+    Quality {
+        Full = 0, "full", "Function, file and line.";
+        Function = 1, "function", "Function without a line.";
+        ModuleOffset = 2, "module-offset", "Module and the address in it.";
+        Raw = 3, "raw", "The bare address.";
+    }
+}
+
+codes! {
+    /// What a name rests on, best first.
+    Proof {
+        Sealed = 0, "sealed", "A bundle whose seal was verified in this run.";
+        DigestKnown = 1, "digest-known", "A bundle whose digests were checked, without a verified seal.";
+        None = 2, "none", "Nothing that can be checked.";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    macro_rules! check_set {
+        ($name:ident) => {
+            for (at, code) in $name::ALL.iter().enumerate() {
+                assert_eq!(usize::from(code.number()), at);
+                assert_eq!($name::from_number(code.number()), Some(*code));
+                assert_eq!(code.to_string().parse(), Ok(*code));
+            }
+            assert!("no such code".parse::<$name>().is_err());
+        };
+    }
+
+    #[test]
+    fn numbers_and_texts_lead_back_to_their_codes() {
+        check_set!(UnwindMethod);
+        check_set!(StopReason);
+        check_set!(ResolverStep);
+        check_set!(MissReason);
+        check_set!(Quality);
+        check_set!(Proof);
+    }
+}

@@ -1,0 +1,1 @@
+//! The compact symbol table of one module: writer, reader, lookup.

@@ -1,0 +1,1 @@
+//! Trace events: JSON Lines, plain, gzip or zstd.

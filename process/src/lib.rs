@@ -1,0 +1,1 @@
+//! Live processes: maps, map_files, vDSO.

@@ -1,0 +1,1 @@
+//! Talking to OCI registries: push, resume, pull, referrers.

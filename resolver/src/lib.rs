@@ -1,0 +1,1 @@
+//! Address to symbol through the strict chain.

@@ -1,0 +1,1 @@
+//! Making seals: keys, signers, the tile log.

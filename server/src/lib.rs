@@ -1,0 +1,1 @@
+//! The distribution server: OCI registry, debuginfod, traces.

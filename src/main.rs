@@ -1,0 +1,2 @@
+//! symseal: the command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Registers, stack bytes and tables to frames.
