@@ -1,1 +1,33 @@
 //! The distribution server: OCI registry, debuginfod, traces.
+//!
+//! One process serves what a release pipeline pushes and what debuggers and profilers ask for:
+//!
+//! * the OCI distribution API under `/v2/`, which any registry client speaks;
+//! * the debuginfod API under `/buildid/`, which gdb, elfutils and LLVM speak;
+//! * our own API under `/api/v1/`: traces and bundles;
+//! * `/metrics` and `/`.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), symseal_server::ServerError> {
+//! use symseal_server::{Config, Server};
+//!
+//! let server = Server::bind(Config { data: "data".into(), listen: ([127, 0, 0, 1], 0).into() }).await?;
+//! println!("listening on {}", server.local_addr());
+//! server.run(std::future::pending::<()>()).await
+//! # }
+//! ```
+//!
+//! What stands on disk is the truth: blobs under `blobs/`, and what refers to them under `repositories/`. The memory
+//! index is rebuilt from it at every start, and the database is a record beside it. A GET of a blob, a manifest or a
+//! debug id reads memory and one file, and never the database.
+//!
+//! The crate does not: authenticate (tokens come later, so listen on loopback), terminate TLS, unpack archives, or talk
+//! to other servers.
+
+mod config;
+mod error;
+mod serve;
+
+pub use config::Config;
+pub use error::ServerError;
+pub use serve::Server;

@@ -1,0 +1,40 @@
+//! Why a server does not start or stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a server does not start, or stopped serving.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// A directory or file of the data directory cannot be made, read or written.
+    #[error("{path}: {source}: the data directory must be writable for the server", path = .path.display())]
+    Data {
+        /// What was touched.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another server holds the data directory.
+    #[error("{path}: another server uses this data directory: stop it, or give this one its own with --data", path = .path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// The database cannot be opened or migrated.
+    #[error("{path}: {detail}: the file must be a symseal database of this version or older", path = .path.display())]
+    Database {
+        /// The database file.
+        path: PathBuf,
+        /// What the database said.
+        detail: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}: choose another address with --listen")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
