@@ -1,1 +1,27 @@
-//! The compact symbol table of one module: writer, reader, lookup.
+//! `.symx`, the compact symbol table of one module: address → function, file, line, inlined callers.
+//!
+//! [`write`] makes a table from functions; [`Table`] reads it in place, from a map or from memory. The format is
+//! described in `docs/formats/symx.md`.
+//!
+//! The caller brings the bytes and keys its questions by [`Rva`](symseal_module::Rva). This crate reads no object
+//! file, demangles nothing, and trusts nothing: any bytes may be opened, and a lookup in a damaged table answers
+//! something or nothing, but neither panics nor leaves its bounds. Whether the bytes are the published ones is a
+//! matter of digests, outside this crate; the checksums in the table find accidents.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod error;
+mod hit;
+mod record;
+mod strings;
+mod table;
+mod write;
+
+pub use error::{OpenError, VerifyError, WriteError};
+pub use hit::{Frame, Function, Hit};
+pub use record::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, SymbolSource, TableInput};
+pub use strings::{StrId, Strings};
+pub use table::{Counts, Table};
+pub use write::write;
