@@ -1,0 +1,235 @@
+//! Bad input on each command: an error that names the object, exit status 2 or 1, nothing half-written.
+
+mod program;
+
+use std::path::Path;
+use std::process::Command;
+
+use program::{compile_c, symseal, symseal_path};
+
+const SOURCE: &str = "int helper(int x) { return x * 3; }\nint main(int argc, char **argv) { (void)argv; return helper(argc); }\n";
+
+/// A bundle build of `paths` into `dir/bundle`.
+fn build(dir: &Path, paths: &[&Path]) -> program::Ran {
+    let output = dir.join("bundle");
+    let mut arguments = vec!["bundle".into(), "build".into()];
+    arguments.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
+    arguments.extend(["--name", "n", "--version", "1", "--output"].map(Into::into));
+    arguments.push(output.into_os_string());
+    symseal(arguments)
+}
+
+/// Nothing that a reader would take for a bundle stands in `dir/bundle`.
+#[track_caller]
+fn nothing_visible(dir: &Path) {
+    let index = std::fs::read_to_string(dir.join("bundle/index.json")).unwrap_or_default();
+    assert!(!index.contains("digest"), "a bundle became visible: {index}");
+}
+
+#[test]
+fn a_missing_input_is_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    build(dir.path(), &[Path::new("/nonexistent/app")]).refused(2, &["/nonexistent/app"]);
+    nothing_visible(dir.path());
+}
+
+#[test]
+fn a_directory_without_modules_is_no_release() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).expect("directory");
+    build(dir.path(), &[&empty]).refused(2, &["empty"]);
+    nothing_visible(dir.path());
+}
+
+#[test]
+fn a_file_that_is_no_elf_is_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let text = dir.path().join("notes.txt");
+    std::fs::write(&text, "not an executable").expect("written");
+    build(dir.path(), &[&text]).refused(2, &["notes.txt"]);
+    nothing_visible(dir.path());
+}
+
+#[test]
+fn an_elf_cut_off_anywhere_is_refused_or_built_but_never_panics() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g", "-O1"]) else { return };
+    let bytes = std::fs::read(&whole).expect("read");
+    let cut = dir.path().join("cut-off");
+    // A fixed walk over the file: 50 places, none of them round.
+    for place in 0..50_usize {
+        let length = (place * 7919 + 13) % bytes.len();
+        std::fs::write(&cut, &bytes[..length]).expect("written");
+        let scene = tempfile::tempdir().expect("tempdir");
+        build(scene.path(), &[&cut]).refused(2, &["cut-off"]);
+        nothing_visible(scene.path());
+    }
+}
+
+#[test]
+fn two_files_that_claim_one_build_id_with_different_bytes_are_both_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let flags = ["-g", "-Wl,--build-id=0x00112233445566778899aabbccddeeff00112233"];
+    let Some(one) = compile_c(dir.path(), "one", SOURCE, &flags) else { return };
+    let other = SOURCE.replace("x * 3", "x * 5");
+    let Some(two) = compile_c(dir.path(), "two", &other, &flags) else { return };
+    build(dir.path(), &[&one, &two]).refused(2, &["one", "two", "00112233445566778899aabbccddeeff00112233"]);
+    nothing_visible(dir.path());
+
+    // The same for two debug files.
+    for name in ["one", "two"] {
+        let status = Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .arg(dir.path().join(name))
+            .arg(dir.path().join(format!("{name}.debug")))
+            .status();
+        if !status.is_ok_and(|status| status.success()) {
+            println!("SKIP objcopy: not found");
+            return;
+        }
+    }
+    let debug = ["one.debug", "two.debug"].map(|name| dir.path().join(name));
+    build(dir.path(), &[&debug[0], &debug[1]]).refused(2, &["one.debug", "two.debug"]);
+    nothing_visible(dir.path());
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g"]) else { return };
+    let file = dir.path().join("a-file");
+    std::fs::write(&file, "").expect("written");
+    let output = file.join("bundle");
+    symseal(["bundle", "build", whole.to_str().unwrap(), "--name", "n", "--version", "1", "--output", output.to_str().unwrap()])
+        .refused(2, &["a-file"]);
+    symseal(["key", "generate", "--output", output.to_str().unwrap()]).refused(2, &["a-file"]);
+    symseal(["serve", "--listen", "127.0.0.1:0", "--data", output.to_str().unwrap()]).refused(2, &["a-file"]);
+}
+
+#[test]
+fn every_command_that_reads_a_bundle_names_one_that_is_missing_or_none() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let missing = dir.path().join("missing");
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).expect("directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "{}").expect("written");
+    for (bundle, name) in [(&missing, "missing"), (&empty, "empty"), (&file, "file")] {
+        let bundle = bundle.to_str().expect("UTF-8");
+        for arguments in [
+            vec!["bundle", "inspect", bundle],
+            vec!["bundle", "verify", bundle, "--trust", bundle],
+            vec!["bundle", "seal", bundle, "--key", bundle],
+            vec!["bundle", "push", bundle, "127.0.0.1:1/a/b:c"],
+            vec!["index", "dump", bundle],
+            vec!["symbolize", "--bundle", bundle, "--debug-id", "aa", "0x1"],
+            vec!["trace", "resolve", "--bundle", bundle, bundle],
+            vec!["trace", "replay", "--bundle", bundle, "--trace", bundle],
+            vec!["trace", "verify", "--bundle", bundle, "--trust", bundle],
+        ] {
+            let ran = symseal(&arguments);
+            assert!(ran.status == 2 || ran.status == 1, "{arguments:?}: {ran:?}");
+            ran.refused_naming(name);
+        }
+    }
+}
+
+impl program::Ran {
+    #[track_caller]
+    fn refused_naming(self, name: &str) {
+        let status = self.status;
+        self.refused(status, &[name]);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g"]) else { return };
+    build(dir.path(), &[&whole]).ok();
+    // A port that was free a moment ago and that nobody listens on.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("bind").local_addr().expect("address").port();
+    let reference = format!("127.0.0.1:{port}/demo/app:1");
+    let bundle = dir.path().join("bundle");
+    symseal(["bundle", "push", bundle.to_str().unwrap(), &reference]).refused(2, &[&format!("127.0.0.1:{port}")]);
+    let pulled = dir.path().join("pulled");
+    symseal(["bundle", "pull", &reference, "--output", pulled.to_str().unwrap()]).refused(2, &[&format!("127.0.0.1:{port}")]);
+    nothing_visible(&dir.path().join("pulled"));
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let output = dir.path().join("trace.jsonl");
+    // Above the kernel's largest process id.
+    program::run("trace-capture", ["--pid", "4194305", "--output", output.to_str().unwrap()]).refused(2, &["4194305"]);
+    assert!(!output.exists());
+}
+
+#[test]
+fn a_process_that_is_not_ours_is_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let output = dir.path().join("trace.jsonl");
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let ran: program::Ran = if root {
+        // As nobody, from a copy that nobody can read: this test's own process is not theirs.
+        let Some(setpriv) = program::tool("setpriv") else { return };
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("mode");
+        let copy = dir.path().join("trace-capture");
+        std::fs::copy(program::program("trace-capture"), &copy).expect("copied");
+        Command::new(setpriv)
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(copy)
+            .args(["--pid", &std::process::id().to_string(), "--output"])
+            .arg(&output)
+            .output()
+            .expect("setpriv runs")
+            .into()
+    } else {
+        program::run("trace-capture", ["--pid", "1", "--output", output.to_str().unwrap()])
+    };
+    ran.refused(2, &["process"]);
+    assert!(!output.exists());
+}
+
+#[test]
+fn a_trace_that_is_none_is_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g"]) else { return };
+    build(dir.path(), &[&whole]).ok();
+    let bundle = dir.path().join("bundle");
+    let bundle = bundle.to_str().expect("UTF-8");
+    let cases: [(&str, &[u8]); 4] =
+        [("empty.jsonl", b""), ("binary.jsonl", b"\x7fELF\x00\xff"), ("cut.jsonl", b"{\"event\":\"trace.begin\""), ("other.jsonl", b"{}\n")];
+    for (name, bytes) in cases {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).expect("written");
+        let path = path.to_str().expect("UTF-8");
+        program::run("trace-resolve", ["--bundle", bundle, path]).refused(2, &[name]);
+        program::run("trace-replay", ["--bundle", bundle, "--trace", path]).refused(2, &[name]);
+    }
+    program::run("trace-resolve", ["--bundle", bundle, dir.path().to_str().expect("UTF-8")]).refused(2, &["directory"]);
+}
+
+#[test]
+fn addresses_and_ids_that_are_none_are_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g", "-Wl,--build-id=0x0123456789abcdef"]) else { return };
+    build(dir.path(), &[&whole]).ok();
+    let bundle = dir.path().join("bundle");
+    let bundle = bundle.to_str().expect("UTF-8");
+    symseal(["symbolize", "--bundle", bundle, "--debug-id", "xyz", "0x1"]).refused(2, &["xyz"]);
+    symseal(["symbolize", "--bundle", bundle, "--debug-id", "aabb", "0x1"]).refused(1, &["aabb"]);
+    symseal(["symbolize", "--bundle", bundle, "--debug-id", "0123456789abcdef", "here"]).refused(2, &["here"]);
+    symseal(["index", "dump", bundle, "--debug-id", "aabb"]).refused(1, &["aabb"]);
+}
+
+#[test]
+fn the_programs_of_this_package_are_all_here() {
+    for name in ["symseal", "trace-capture", "trace-resolve", "trace-replay", "trace-verify"] {
+        let help = program::run(name, ["--help"]).ok();
+        assert!(help.stdout.contains("Example"), "{name} --help has no example");
+    }
+    assert!(symseal_path().is_file());
+}
