@@ -16,6 +16,7 @@ extern crate alloc;
 mod addr;
 pub mod codes;
 mod debug_id;
+pub mod escape;
 mod map;
 #[cfg(feature = "serde")]
 mod serde_forms;

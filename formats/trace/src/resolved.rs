@@ -1,0 +1,70 @@
+//! `trace.resolved`: what the frames of a trace are called. A capture itself never changes.
+
+use serde::{Deserialize, Serialize};
+use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, UnwindMethod};
+use uuid::Uuid;
+
+use crate::forms;
+
+/// The frames of a trace, named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceResolved {
+    /// The trace.
+    pub trace_id: Uuid,
+    /// The bundle that the names come from, `sha256:…`.
+    pub bundle: Option<String>,
+    /// Whether files of the resolving machine were looked at besides the bundle.
+    #[serde(default)]
+    pub local_files: bool,
+    /// Whether servers were asked.
+    #[serde(default)]
+    pub online: bool,
+    /// One row per frame, and one per inlined frame.
+    pub frames: Vec<ResolvedRow>,
+}
+
+/// One frame or inlined frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResolvedRow {
+    /// Trace-wide ordinal of the row, from 0.
+    pub frame_index: u64,
+    /// The thread.
+    pub thread: u32,
+    /// Ordinal of the sample in the trace, from 0.
+    pub sample: u32,
+    /// Physical frame, 0 = innermost.
+    pub depth: u32,
+    /// Within the physical frame: 0 = the innermost inlined callee, the highest = the function itself.
+    pub inline_depth: u32,
+    /// The instruction pointer (avma); of callers, the return address.
+    pub ip: Avma,
+    /// The path of the module around it.
+    pub module: Option<String>,
+    /// That module's debug id.
+    pub debug_id: Option<DebugId>,
+    /// The function's name.
+    pub function: Option<String>,
+    /// Its linkage name.
+    pub symbol: Option<String>,
+    /// The address minus the function's start, in bytes.
+    #[serde(default, with = "forms::hex_u64_option")]
+    pub symbol_offset: Option<u64>,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: Option<u32>,
+    /// Column, from 1.
+    pub column: Option<u32>,
+    /// Whether the function was inlined into the next row's.
+    pub inlined: bool,
+    /// How the frame was found.
+    pub unwind: UnwindMethod,
+    /// How it was named.
+    pub resolver: ResolverStep,
+    /// How much the name tells.
+    pub quality: Quality,
+    /// What the name rests on.
+    pub proof: Proof,
+    /// Why there is no better name.
+    pub reason: Option<MissReason>,
+}
