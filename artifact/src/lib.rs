@@ -1,1 +1,40 @@
 //! Release files to modules: identity, pairing, debug information to one stream of functions.
+//!
+//! Bytes come in, values go out; the crate opens no file and asks no server. Today's room is ELF with DWARF; each
+//! further object format is a folder beside `elf/`, each further kind of debug information one beside `dwarf/`.
+//!
+//! * [`ObjectFile::parse`] says what a file is: its [debug id](ObjectFile::debug_id), architecture, image base, what it
+//!   holds for a debugger, and which other file it names.
+//! * [`functions`] joins debug information and symbol tables to [`FunctionStream`], the input of the symbol table's
+//!   writer. The rule by which names are chosen stands at [`functions`].
+//! * [`ObjectFile::unwind_inputs`] gives the sections that the unwind table is compiled from.
+//!
+//! Not here: reading archives and packages, fetching companions, demangling (names are as the compiler wrote them).
+//!
+//! # What a damaged or hostile file can do
+//!
+//! Nothing but fail. What makes a file unusable as a whole is an [`ArtifactError`]; a damaged part of its debug
+//! information is left out and counted in [`StreamStatistics::skipped`]. Decompressed sections are bounded
+//! ([`MAX_SECTION_BYTES`]), and the work is bounded by a constant times the size of the sections, so that tables that
+//! refer to one another in a million ways end early.
+#![forbid(unsafe_code)]
+
+mod dwarf;
+mod elf;
+mod error;
+mod identity;
+mod merge;
+mod object_file;
+mod paint;
+mod section;
+mod stream;
+mod text;
+mod unwind_inputs;
+
+pub use error::ArtifactError;
+pub use identity::{Arch, DebugInfoKind, IdKind, ObjectKind};
+pub use object_file::{DebugAltLink, DebugLink, ObjectFile};
+pub use section::MAX_SECTION_BYTES;
+pub use stream::{FunctionStream, StreamStatistics, functions};
+pub use text::escaped;
+pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};

@@ -1,0 +1,51 @@
+//! The numbers of the ELF specification (gABI chapters 4 and 5) that are used here, under their own names.
+
+pub(crate) const ELFMAG: [u8; 4] = [0x7f, b'E', b'L', b'F'];
+pub(crate) const ELFCLASS32: u8 = 1;
+pub(crate) const ELFCLASS64: u8 = 2;
+pub(crate) const ELFDATA2LSB: u8 = 1;
+pub(crate) const ELFDATA2MSB: u8 = 2;
+
+pub(crate) const ET_REL: u16 = 1;
+pub(crate) const ET_EXEC: u16 = 2;
+pub(crate) const ET_DYN: u16 = 3;
+pub(crate) const ET_CORE: u16 = 4;
+
+pub(crate) const EM_ARM: u16 = 40;
+pub(crate) const EM_AARCH64: u16 = 183;
+pub(crate) const EM_RISCV: u16 = 243;
+pub(crate) const EM_CSKY: u16 = 252;
+pub(crate) const EM_LOONGARCH: u16 = 258;
+
+pub(crate) const PT_LOAD: u32 = 1;
+pub(crate) const PT_NOTE: u32 = 4;
+pub(crate) const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+pub(crate) const PF_X: u32 = 1;
+/// The number of program headers stands in section 0.
+pub(crate) const PN_XNUM: u16 = 0xffff;
+
+pub(crate) const SHT_NULL: u32 = 0;
+pub(crate) const SHT_SYMTAB: u32 = 2;
+pub(crate) const SHT_NOTE: u32 = 7;
+pub(crate) const SHT_NOBITS: u32 = 8;
+pub(crate) const SHT_DYNSYM: u32 = 11;
+pub(crate) const SHF_ALLOC: u64 = 2;
+pub(crate) const SHF_EXECINSTR: u64 = 4;
+pub(crate) const SHF_COMPRESSED: u64 = 0x800;
+
+pub(crate) const SHN_UNDEF: u16 = 0;
+pub(crate) const SHN_ABS: u16 = 0xfff1;
+pub(crate) const SHN_COMMON: u16 = 0xfff2;
+pub(crate) const SHN_XINDEX: u16 = 0xffff;
+
+pub(crate) const STT_NOTYPE: u8 = 0;
+pub(crate) const STT_FUNC: u8 = 2;
+pub(crate) const STT_GNU_IFUNC: u8 = 10;
+pub(crate) const STB_GLOBAL: u8 = 1;
+pub(crate) const STB_WEAK: u8 = 2;
+pub(crate) const STB_GNU_UNIQUE: u8 = 10;
+
+pub(crate) const ELFCOMPRESS_ZLIB: u32 = 1;
+pub(crate) const ELFCOMPRESS_ZSTD: u32 = 2;
+
+pub(crate) const NT_GNU_BUILD_ID: u32 = 3;

@@ -1,0 +1,99 @@
+//! Build-ids: the notes that carry them, and what stands in where there is none.
+
+use super::gabi;
+use super::headers::Elf;
+use crate::IdKind;
+use sha2::{Digest, Sha256};
+use symseal_module::DebugId;
+
+/// Bytes of ids that are made from a SHA-256, as many as the common build-id has.
+const DERIVED_ID_BYTES: usize = 20;
+
+/// Go's note: name `Go`, this type. (cmd/internal/buildid)
+const NT_GO_BUILDID: u32 = 4;
+
+/// A note's name without its NUL, type and content.
+struct Note<'d> {
+    name: &'d [u8],
+    kind: u32,
+    content: &'d [u8],
+}
+
+/// The id in the file's notes: GNU before Go, sections before segments, the first of each.
+pub(crate) fn identity(elf: &Elf<'_>) -> Option<(DebugId, IdKind)> {
+    let mut go = None;
+    for bytes in note_areas(elf) {
+        for note in notes(elf, bytes.0, bytes.1) {
+            match (note.name, note.kind) {
+                (b"GNU", gabi::NT_GNU_BUILD_ID) => {
+                    // Ids of a length that we do not take, or of zeros alone, identify nothing.
+                    if let Ok(id) = DebugId::from_build_id(note.content) {
+                        return Some((id, IdKind::GnuBuildId));
+                    }
+                }
+                (b"Go", NT_GO_BUILDID) if go.is_none() && !note.content.is_empty() => {
+                    go = shortened(Sha256::digest(note.content).as_slice());
+                }
+                _ => {}
+            }
+        }
+    }
+    go.map(|id| (id, IdKind::GoBuildId))
+}
+
+/// An id from the code's addresses and bytes; none where the file holds no code.
+///
+/// The bytes of the executable sections are the same before and after stripping, headers and segments are not.
+pub(crate) fn text_hash(elf: &Elf<'_>) -> Option<DebugId> {
+    let mut hash = Sha256::new();
+    let mut any = false;
+    let mut add = |svma: u64, bytes: &[u8]| {
+        any |= !bytes.is_empty();
+        hash.update(svma.to_le_bytes());
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    if elf.sections.iter().any(|section| section.is_executable()) {
+        let code = elf.sections.iter().filter(|section| section.is_executable() && section.is_stored());
+        code.for_each(|section| add(section.addr, section.bytes));
+    } else {
+        let code =
+            elf.segments.iter().filter(|segment| segment.kind == gabi::PT_LOAD && segment.flags & gabi::PF_X != 0);
+        code.for_each(|segment| add(segment.vaddr, elf.segment_bytes(segment).unwrap_or_default()));
+    }
+    if any { shortened(hash.finalize().as_slice()) } else { None }
+}
+
+fn shortened(digest: &[u8]) -> Option<DebugId> {
+    DebugId::from_build_id(digest.get(..DERIVED_ID_BYTES)?).ok()
+}
+
+/// Where notes stand, with their alignment. Some files have them in sections only, some in segments only.
+fn note_areas<'d>(elf: &Elf<'d>) -> impl Iterator<Item = (&'d [u8], u64)> {
+    let sections = elf.sections.iter().filter(|section| section.kind == gabi::SHT_NOTE);
+    let segments = elf.segments.iter().filter(|segment| segment.kind == gabi::PT_NOTE);
+    let sections = sections.map(|section| (section.bytes, section.align));
+    // A debug file's program headers speak of the binary's bytes; what lies there is not a note, and is not read as one.
+    sections.chain(segments.filter_map(|segment| Some((elf.segment_bytes(segment)?, segment.align))))
+}
+
+fn notes<'d>(elf: &Elf<'d>, mut rest: &'d [u8], align: u64) -> impl Iterator<Item = Note<'d>> {
+    // 8 only where the header says so; anything else is 4. (gABI "Note Section", and binutils for the 8)
+    let align = if align == 8 { 8_usize } else { 4 };
+    let fields = elf.fields(rest);
+    let is_little_endian = fields.is_little_endian;
+    std::iter::from_fn(move || {
+        let header = super::headers::Fields { bytes: rest, is_little_endian };
+        let name_size = header.u32(0)? as usize;
+        let content_size = header.u32(4)? as usize;
+        let kind = header.u32(8)?;
+        let name = rest.get(12..name_size.checked_add(12)?)?;
+        let content_start = name_size.checked_add(12)?.checked_next_multiple_of(align)?;
+        let content_end = content_start.checked_add(content_size)?;
+        let content = rest.get(content_start..content_end)?;
+        // The last note's padding may be missing.
+        rest = rest.get(content_end.checked_next_multiple_of(align)?..).unwrap_or_default();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Some(Note { name, kind, content })
+    })
+}

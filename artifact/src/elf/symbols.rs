@@ -1,0 +1,91 @@
+//! Symbols that name code, from `.symtab` and `.dynsym`.
+
+use super::gabi;
+use super::headers::{Elf, name_at};
+
+/// Which table a symbol stands in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum SymbolTable {
+    Symtab,
+    Dynsym,
+}
+
+/// A symbol that may name code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Symbol<'d> {
+    /// Without its version.
+    pub(crate) name: &'d [u8],
+    /// Stated address.
+    pub(crate) svma: u64,
+    /// 0 = unknown.
+    pub(crate) size: u64,
+    /// 0 `STT_FUNC`, 1 `STT_GNU_IFUNC`, 2 `STT_NOTYPE`.
+    pub(crate) type_rank: u8,
+    /// 0 global, 1 weak, 2 local.
+    pub(crate) binding_rank: u8,
+    pub(crate) table: SymbolTable,
+}
+
+/// Every symbol of the table that may name code. Damaged tables give fewer.
+pub(crate) fn symbols<'d>(elf: &Elf<'d>, table: SymbolTable) -> impl Iterator<Item = Symbol<'d>> {
+    let kind = match table {
+        SymbolTable::Symtab => gabi::SHT_SYMTAB,
+        SymbolTable::Dynsym => gabi::SHT_DYNSYM,
+    };
+    let section = elf.sections.iter().find(|section| section.kind == kind && section.is_stored());
+    let names =
+        section.and_then(|section| elf.sections.get(section.link as usize)).map_or(&[][..], |names| names.bytes);
+    let entry = if elf.is_64 { 24 } else { 16 };
+    let entries = section.map_or(&[][..], |section| section.bytes).chunks_exact(entry);
+    entries.filter_map(move |entry| symbol(elf, entry, names, table))
+}
+
+fn symbol<'d>(elf: &Elf<'d>, entry: &'d [u8], names: &'d [u8], table: SymbolTable) -> Option<Symbol<'d>> {
+    let fields = elf.fields(entry);
+    let (info_at, section_at) = if elf.is_64 { (4, 6) } else { (12, 14) };
+    let (value, size) =
+        if elf.is_64 { (fields.u64(8)?, fields.u64(16)?) } else { (fields.u32(4)?.into(), fields.u32(8)?.into()) };
+    let info = *entry.get(info_at)?;
+    let type_rank = match info & 0xf {
+        gabi::STT_FUNC => 0,
+        gabi::STT_GNU_IFUNC => 1,
+        gabi::STT_NOTYPE => 2,
+        _ => return None,
+    };
+    let section = fields.u16(section_at)?;
+    if section == gabi::SHN_UNDEF || section == gabi::SHN_ABS || section == gabi::SHN_COMMON {
+        return None;
+    }
+    let name = unversioned(name_at(names, fields.u32(0)?));
+    if name.is_empty() || is_no_function(elf, name, type_rank) {
+        return None;
+    }
+    // Bit 0 of an ARM function's address says Thumb.
+    let svma = if elf.machine == gabi::EM_ARM && type_rank == 0 { value & !1 } else { value };
+    let binding_rank = match info >> 4 {
+        gabi::STB_GLOBAL | gabi::STB_GNU_UNIQUE => 0,
+        gabi::STB_WEAK => 1,
+        _ => 2,
+    };
+    Some(Symbol { name, svma, size, type_rank, binding_rank, table })
+}
+
+/// `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5` are both `memcpy`.
+fn unversioned(name: &[u8]) -> &[u8] {
+    match name.iter().position(|byte| *byte == b'@') {
+        Some(at) if at > 0 => name.get(..at).unwrap_or(name),
+        _ => name,
+    }
+}
+
+/// Mapping symbols (`$x`, `$d.1`; ARM and RISC-V ELF ABIs) and assembler-local labels.
+fn is_no_function(elf: &Elf<'_>, name: &[u8], type_rank: u8) -> bool {
+    if type_rank != 2 {
+        return false;
+    }
+    let has_mapping_symbols =
+        matches!(elf.machine, gabi::EM_ARM | gabi::EM_AARCH64 | gabi::EM_RISCV | gabi::EM_CSKY | gabi::EM_LOONGARCH);
+    let is_mapping = has_mapping_symbols
+        && matches!(name, [b'$', kind, rest @ ..] if kind.is_ascii_lowercase() && (rest.is_empty() || rest.starts_with(b".") || *kind == b'x'));
+    is_mapping || name.starts_with(b".L")
+}

@@ -1,0 +1,98 @@
+//! Code ranges and the sections that say how to unwind them.
+
+use super::gabi;
+use super::headers::{Elf, Section};
+use crate::{Arch, PltSection, SectionSlice, UnwindInputs, section};
+use std::ops::Range;
+use symseal_module::Svma;
+
+/// Executable ranges by stated address, sorted, joined where they touch. Sections where there are any, segments in a
+/// file without section headers.
+pub(crate) fn text_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = elf
+        .sections
+        .iter()
+        .filter(|section| section.is_executable())
+        .map(Section::range)
+        .filter(|range| !range.is_empty())
+        .collect();
+    if ranges.is_empty() {
+        ranges = elf
+            .segments
+            .iter()
+            .filter(|segment| segment.kind == gabi::PT_LOAD && segment.flags & gabi::PF_X != 0)
+            .map(|segment| segment.vaddr..segment.vaddr.saturating_add(segment.memory_size))
+            .filter(|range| !range.is_empty())
+            .collect();
+    }
+    ranges.sort_by_key(|range| (range.start, range.end));
+    ranges.dedup_by(|next, last| {
+        let joins = next.start <= last.end;
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
+    ranges
+}
+
+pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
+    let base_of = |name: &[u8]| elf.section(name).filter(|section| section.is_allocated()).map(|section| section.addr);
+    UnwindInputs {
+        arch: elf.arch(),
+        image_base: Svma(elf.image_base()),
+        text: text_ranges(elf),
+        eh_frame: slice(elf, b".eh_frame"),
+        eh_frame_hdr: slice(elf, b".eh_frame_hdr").or_else(|| header_segment(elf)),
+        debug_frame: slice(elf, b".debug_frame").or_else(|| slice(elf, b".zdebug_frame")),
+        plt: plt_sections(elf),
+        text_base: base_of(b".text"),
+        got_base: base_of(b".got"),
+        data_base: base_of(b".data"),
+    }
+}
+
+/// A section that cannot be decompressed counts as missing: the unwinder reports what it has no rule for.
+fn slice<'d>(elf: &Elf<'d>, name: &[u8]) -> Option<SectionSlice<'d>> {
+    let section = elf.section(name).filter(|section| section.is_stored())?;
+    let bytes = section::contents(elf, section).ok()?;
+    Some(SectionSlice { svma: section.addr, bytes })
+}
+
+/// The header by its segment, for a file without section headers.
+fn header_segment<'d>(elf: &Elf<'d>) -> Option<SectionSlice<'d>> {
+    if !elf.sections.is_empty() {
+        return None;
+    }
+    let segment = elf.segments.iter().find(|segment| segment.kind == gabi::PT_GNU_EH_FRAME)?;
+    Some(SectionSlice { svma: segment.vaddr, bytes: elf.segment_bytes(segment)?.into() })
+}
+
+fn plt_sections(elf: &Elf<'_>) -> Vec<PltSection> {
+    let mut found: Vec<PltSection> = elf
+        .sections
+        .iter()
+        .filter(|section| section.is_executable() && section.size > 0)
+        .filter(|section| matches!(section.name, b".plt" | b".plt.sec" | b".plt.got" | b".plt.bnd" | b".iplt"))
+        .map(|section| PltSection {
+            range: section.range(),
+            entry_size: entry_size(elf, section),
+            name: crate::escaped(section.name).into_owned(),
+        })
+        .collect();
+    found.sort_by_key(|plt| plt.range.start);
+    found
+}
+
+/// lld leaves the size 0 or 4.
+fn entry_size(elf: &Elf<'_>, section: &Section<'_>) -> u64 {
+    if elf.arch() != Arch::X86_64 {
+        return section.entry_size;
+    }
+    /// Entries of every x86_64 PLT but `.plt.got`'s short ones.
+    const PLT_ENTRY_BYTES: u64 = 16;
+    match section.entry_size {
+        8 | 16 => section.entry_size,
+        _ => PLT_ENTRY_BYTES,
+    }
+}

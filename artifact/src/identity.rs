@@ -1,0 +1,138 @@
+//! What a file is.
+
+use std::fmt;
+
+/// What a [debug id](crate::ObjectFile::debug_id) rests on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum IdKind {
+    /// The linker's note `NT_GNU_BUILD_ID`.
+    GnuBuildId,
+    /// Go's build id note; the debug id is the first 20 bytes of the SHA-256 of its text.
+    GoBuildId,
+    /// No note: the first 20 bytes of a SHA-256 over the addresses and bytes of the code. A debug file without code
+    /// has none, and cannot be paired by it.
+    TextHash,
+}
+
+impl IdKind {
+    /// The stable text in JSON.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::GnuBuildId => "gnu-build-id",
+            Self::GoBuildId => "go-build-id",
+            Self::TextHash => "text-hash",
+        }
+    }
+}
+
+impl fmt::Display for IdKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.code())
+    }
+}
+
+macro_rules! architectures {
+    ($($variant:ident $code:literal $machine:pat, $doc:literal;)*) => {
+        /// The processor that a file is for.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[non_exhaustive]
+        pub enum Arch {
+            $(#[doc = $doc] $variant,)*
+            /// Another one, by its number in the ELF header.
+            Other(u16),
+        }
+
+        impl Arch {
+            /// The stable text in JSON; `other` where there is none.
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$variant => $code,)* Self::Other(_) => "other" }
+            }
+
+            /// By `e_machine` of the ELF header and the class. (gABI, "Machine Information")
+            pub(crate) const fn from_elf(machine: u16, is_64: bool) -> Self {
+                match (machine, is_64) { $($machine => Self::$variant,)* (other, _) => Self::Other(other) }
+            }
+        }
+    };
+}
+
+architectures! {
+    X86 "x86" (3, _), "32-bit x86.";
+    X86_64 "x86_64" (62, _), "64-bit x86, the x32 variant included.";
+    Arm "arm" (40, _), "32-bit ARM.";
+    Aarch64 "aarch64" (183, _), "64-bit ARM.";
+    Riscv32 "riscv32" (243, false), "32-bit RISC-V.";
+    Riscv64 "riscv64" (243, true), "64-bit RISC-V.";
+    Loongarch32 "loongarch32" (258, false), "32-bit LoongArch.";
+    Loongarch64 "loongarch64" (258, true), "64-bit LoongArch.";
+    Mips "mips" (8, false), "32-bit MIPS.";
+    Mips64 "mips64" (8, true), "64-bit MIPS.";
+    Ppc "ppc" (20, _), "32-bit PowerPC.";
+    Ppc64 "ppc64" (21, _), "64-bit PowerPC.";
+    S390 "s390" (22, false), "31-bit S/390.";
+    S390x "s390x" (22, true), "64-bit S/390.";
+    Sparc "sparc" (2, _), "32-bit SPARC.";
+    Sparc64 "sparc64" (43, _), "64-bit SPARC.";
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other(machine) => write!(f, "other ({machine})"),
+            known => f.pad(known.code()),
+        }
+    }
+}
+
+/// What a file is to the loader.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ObjectKind {
+    /// Loaded at its stated addresses (`ET_EXEC`).
+    Executable,
+    /// Loaded anywhere: shared libraries and position-independent executables (`ET_DYN`).
+    Shared,
+    /// Input of a linker (`ET_REL`): no addresses yet.
+    Relocatable,
+    /// A process image (`ET_CORE`).
+    Core,
+    /// Anything else.
+    Other,
+}
+
+impl ObjectKind {
+    /// The stable text.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Executable => "executable",
+            Self::Shared => "shared",
+            Self::Relocatable => "relocatable",
+            Self::Core => "core",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// How much a file tells a debugger, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DebugInfoKind {
+    /// Functions, lines, types and variables.
+    Full,
+    /// Functions, inlined calls and lines, but no types (`-g1`, `debug = "line-tables-only"`).
+    LineTables,
+    /// A symbol table alone.
+    Symbols,
+    /// Nothing: stripped, dynamic symbols at most.
+    None,
+}
+
+impl DebugInfoKind {
+    /// The stable text in `symbol_index.json`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::LineTables => "line-tables",
+            Self::Symbols => "symbols",
+            Self::None => "none",
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Debug information and symbols to records.

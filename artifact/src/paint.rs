@@ -1,0 +1,1 @@
+//! Which of several overlapping ranges holds where.

@@ -1,0 +1,60 @@
+//! What an unwind table is compiled from.
+
+use crate::Arch;
+use std::borrow::Cow;
+use std::ops::Range;
+use symseal_module::Svma;
+
+/// A section's bytes, decompressed, and where they lie.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SectionSlice<'d> {
+    /// Stated address of the first byte; 0 for a section that is not loaded.
+    pub svma: u64,
+    /// The bytes.
+    pub bytes: Cow<'d, [u8]>,
+}
+
+impl std::fmt::Debug for SectionSlice<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SectionSlice")
+            .field("svma", &format_args!("{:#x}", self.svma))
+            .field("bytes", &self.bytes.len())
+            .finish()
+    }
+}
+
+/// A procedure linkage table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PltSection {
+    /// Stated addresses.
+    pub range: Range<u64>,
+    /// Bytes of an entry: the section header's figure, else what the processor's linkers use.
+    pub entry_size: u64,
+    /// `.plt`, `.plt.sec`, `.plt.got`, `.iplt`.
+    pub name: String,
+}
+
+/// The sections that say how to unwind a module. All addresses are stated ones (svma).
+#[derive(Clone, Debug)]
+pub struct UnwindInputs<'d> {
+    /// The processor.
+    pub arch: Arch,
+    /// What relative addresses are counted from.
+    pub image_base: Svma,
+    /// Executable ranges, sorted, not overlapping.
+    pub text: Vec<Range<u64>>,
+    /// `.eh_frame`.
+    pub eh_frame: Option<SectionSlice<'d>>,
+    /// `.eh_frame_hdr`.
+    pub eh_frame_hdr: Option<SectionSlice<'d>>,
+    /// `.debug_frame`.
+    pub debug_frame: Option<SectionSlice<'d>>,
+    /// Procedure linkage tables, sorted by address.
+    pub plt: Vec<PltSection>,
+    /// Address of `.text`, the base of `DW_EH_PE_textrel`.
+    pub text_base: Option<u64>,
+    /// Address of `.got`, the base of `DW_EH_PE_datarel` in `.eh_frame` (the header's own address in its header).
+    pub got_base: Option<u64>,
+    /// Address of `.data`.
+    pub data_base: Option<u64>,
+}
