@@ -1,1 +1,52 @@
 //! Registers, stack bytes and tables to frames.
+//!
+//! The caller brings a snapshot: the registers of one thread, the bytes of its stack, which modules
+//! are mapped where, and a `.uwt` table for those modules that have one. [`unwind`] gives the frames, and
+//! says of each one how it was found and of the walk why it ended. It allocates nothing, takes no lock and
+//! reads nothing but what it was given.
+//!
+//! Three parts:
+//!
+//! * the reader: [`Table`] reads a `.uwt` file in place (`docs/formats/uwt.md`);
+//! * the engine: [`unwind`] with [`Modules`], [`Memory`], [`Registers`] and a [`Cache`];
+//! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame` and `.debug_frame` (feature `compile`).
+//!
+//! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address → a leaf or a
+//! call through a null pointer, where the return address provably lies on top of the stack → a stop with its reason. A
+//! rule that the engine cannot evaluate ends the walk; it is never replaced by a guess.
+//!
+//! What this crate is not for: it neither finds modules nor opens files, it names no functions, and it does not scan
+//! stacks for words that look like return addresses.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(any(feature = "compile", test))]
+extern crate std;
+
+pub mod arch;
+mod cache;
+#[cfg(feature = "compile")]
+pub mod compile;
+mod crc;
+mod cx;
+pub mod format;
+mod frame;
+mod memory;
+mod modules;
+mod rule;
+mod source;
+mod table;
+mod verify;
+mod walk;
+
+pub use arch::Arch;
+pub use cache::Cache;
+pub use frame::{Frame, Registers, Walk};
+pub use memory::{Memory, StackBytes, StackRegions};
+pub use modules::{CodeBytes, Module, Modules};
+pub use rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
+pub use source::{Source, SourceKind};
+pub use table::{Counts, OpenError, Table};
+pub use verify::VerifyError;
+pub use walk::unwind;

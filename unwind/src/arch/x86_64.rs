@@ -1,0 +1,123 @@
+//! AMD64 on Linux: System V ABI register numbers, the kernel's signal frame, call instructions.
+
+/// DWARF number of the stack pointer.
+pub const SP: u8 = 7;
+/// DWARF number of the frame pointer.
+pub const FP: u8 = 6;
+/// DWARF number of the return address column.
+pub const RETURN_ADDRESS: u8 = 16;
+/// General registers: DWARF numbers 0 to 15.
+pub const REGISTERS: usize = 16;
+/// Callee-saved registers besides the frame pointer, which have slots in a table: rbx, r12, r13, r14, r15.
+pub const SLOT_REGISTERS: [u8; 5] = [3, 12, 13, 14, 15];
+
+const NAMES: [&str; 17] = [
+    "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip",
+];
+
+/// The name of a register by its DWARF number.
+pub fn register_name(number: u8) -> &'static str {
+    NAMES.get(usize::from(number)).copied().unwrap_or("register?")
+}
+
+/// Whether a call may change `register`, so that its value at a call site is lost.
+pub(crate) fn is_volatile(register: u8) -> bool {
+    register != FP && register != SP && !SLOT_REGISTERS.contains(&register)
+}
+
+/// Offset in `struct ucontext` of the machine context's value of a register (`uc_mcontext.gregs`, kernel ABI: the array
+/// starts at 40, in the order r8–r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip).
+pub(crate) fn context_slot(register: u8) -> Option<u64> {
+    let at = match register {
+        8..=15 => u64::from(register) - 8,
+        5 => 8,
+        4 => 9,
+        6 => 10,
+        3 => 11,
+        1 => 12,
+        0 => 13,
+        2 => 14,
+        7 => 15,
+        16 => 16,
+        _ => return None,
+    };
+    Some(40 + 8 * at)
+}
+
+/// Bytes of the signal context up to and with rip.
+pub(crate) const CONTEXT_BYTES: i64 = 176;
+
+/// `mov $15, %rax; syscall`: what returns from a signal handler, in every C library.
+const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+
+/// Whether `code` starts with the signal trampoline.
+pub(crate) fn is_sigreturn(code: &[u8]) -> bool {
+    code.starts_with(&SIGRETURN)
+}
+
+/// Longest call instruction, in bytes: an indirect call with prefix, SIB byte and 32-bit displacement.
+pub(crate) const LONGEST_CALL: usize = 8;
+
+/// A call instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// To this many bytes from the following instruction.
+    Direct(i32),
+    Indirect,
+}
+
+/// The call instruction that ends where `code` ends, if there is one.
+pub(crate) fn call_before(code: &[u8]) -> Option<Call> {
+    if let Some([0xe8, a, b, c, d]) = code.last_chunk::<5>() {
+        return Some(Call::Direct(i32::from_le_bytes([*a, *b, *c, *d])));
+    }
+    // FF /2 with every form of ModRM; the length must come out right, so that it ends exactly here.
+    (2..=7usize).find_map(|length| {
+        let instruction = code.get(code.len().checked_sub(length)?..)?;
+        let [0xff, modrm, rest @ ..] = instruction else { return None };
+        if modrm >> 3 & 7 != 2 {
+            return None;
+        }
+        let (mode, rm) = (modrm >> 6, modrm & 7);
+        let sib = usize::from(mode != 3 && rm == 4);
+        let base = if sib == 1 { rest.first().map_or(0, |sib| sib & 7) } else { rm };
+        let displacement = match mode {
+            0 if base == 5 => 4,
+            1 => 1,
+            2 => 4,
+            _ => 0,
+        };
+        (rest.len() == sib + displacement).then_some(Call::Indirect)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_instructions_are_known_by_their_bytes() {
+        let check = |code: &[u8], expected| assert_eq!(call_before(code), expected, "{code:x?}");
+        check(&[0x90, 0xe8, 1, 0, 0, 0], Some(Call::Direct(1)));
+        check(&[0xff, 0xd0], Some(Call::Indirect)); // call *%rax
+        check(&[0x41, 0xff, 0xd4], Some(Call::Indirect)); // call *%r12
+        check(&[0xff, 0x10], Some(Call::Indirect)); // call *(%rax)
+        check(&[0xff, 0x50, 0x08], Some(Call::Indirect)); // call *8(%rax)
+        check(&[0xff, 0x14, 0xd8], Some(Call::Indirect)); // call *(%rax,%rbx,8)
+        check(&[0xff, 0x15, 1, 2, 3, 4], Some(Call::Indirect)); // call *x(%rip)
+        check(&[0xff, 0x94, 0x24, 1, 2, 3, 4], Some(Call::Indirect)); // call *x(%rsp)
+        check(&[0xff, 0xe0], None); // jmp *%rax
+        check(&[0xff, 0x15, 1, 2, 3], None);
+        check(&[0xc3], None);
+        check(&[], None);
+    }
+
+    #[test]
+    fn the_context_has_every_register_where_the_kernel_puts_it() {
+        assert_eq!(context_slot(SP), Some(160));
+        assert_eq!(context_slot(RETURN_ADDRESS), Some(168));
+        assert_eq!(context_slot(FP), Some(120));
+        assert_eq!(context_slot(3), Some(128));
+        assert_eq!(context_slot(17), None);
+    }
+}

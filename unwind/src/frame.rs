@@ -1,0 +1,69 @@
+//! What goes into a walk and what comes out.
+
+use symseal_module::{Avma, StopReason, UnwindMethod};
+
+/// The registers of one thread at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Registers {
+    /// Program counter, an actual address.
+    pub pc: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Frame pointer register (x86_64: rbp), whether or not the code uses it as one.
+    pub fp: u64,
+    /// General registers by DWARF number (x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8–r15); `None` where unknown. A
+    /// few rules need them, above all rbx and r12–r15. `fp` and `sp` above are used for 6 and 7.
+    pub general: [Option<u64>; 16],
+}
+
+/// One frame of a walk, the innermost first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// The program counter: of the snapshot, of an interrupted frame, or a return address.
+    pub pc: Avma,
+    /// True where `pc` is the next instruction to run; false where it is a return address, so that the call lies
+    /// at `pc - 1` and everything is to be looked up there.
+    pub exact: bool,
+    /// The canonical frame address: the stack pointer of the caller. Of a signal frame: the interrupted stack pointer. 0 in
+    /// the last frame if unknown.
+    pub cfa: Avma,
+    /// The value of the frame pointer register in this frame; 0 if a rule lost it.
+    pub fp: u64,
+    /// How this frame was found from its callee.
+    pub method: UnwindMethod,
+    /// The index, as given to [`Modules::new`](crate::Modules::new), of the module that holds [`lookup_pc`](Self::lookup_pc).
+    pub module: Option<u32>,
+}
+
+impl Frame {
+    /// A frame of nothing, to fill buffers with.
+    pub const EMPTY: Self =
+        Self { pc: Avma(0), exact: false, cfa: Avma(0), fp: 0, method: UnwindMethod::Context, module: None };
+
+    /// The address to look rules and symbols up at: the instruction itself, or the last byte of the call.
+    pub fn lookup_pc(&self) -> Avma {
+        Avma(self.pc.0.wrapping_sub(u64::from(!self.exact)))
+    }
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// How far a walk came and why it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walk {
+    /// How many frames were written to the front of the buffer.
+    pub frames: usize,
+    /// Why there are no more.
+    pub stop: StopReason,
+}
+
+impl Walk {
+    /// True where the stack was followed to its very end.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.stop, StopReason::EndOfStack | StopReason::RootFramePointer)
+    }
+}

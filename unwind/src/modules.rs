@@ -1,0 +1,177 @@
+//! Which table covers an address of the process.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use symseal_module::{Avma, Rva, Svma};
+
+use crate::cache::{Located, NO_MODULE};
+use crate::frame::Frame;
+use crate::rule::Rule;
+use crate::source::Source;
+use crate::table::Table;
+
+/// One mapped module, as the engine needs it.
+#[derive(Debug, Clone)]
+pub struct Module<'t> {
+    /// First address of the module's mappings.
+    pub start: Avma,
+    /// First address after them.
+    pub end: Avma,
+    /// Actual minus stated address, wrapping.
+    pub bias: u64,
+    /// The module's image base. Where there is a table, the one in its header is used.
+    pub image_base: Svma,
+    /// The module's unwind table, where there is one.
+    pub table: Option<Table<'t>>,
+    /// The module's code as mapped, where it is at hand. It lets the engine see that a word on the stack follows a call, and
+    /// know a signal trampoline that no rule describes; without it, it does not assume either.
+    pub code: Option<CodeBytes<'t>>,
+}
+
+/// Executable bytes of a module.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeBytes<'t> {
+    /// The actual address of the first byte.
+    pub start: Avma,
+    /// The bytes.
+    pub bytes: &'t [u8],
+}
+
+impl<'t> CodeBytes<'t> {
+    /// The bytes from `address` on; empty where it lies outside.
+    pub(crate) fn from_address(&self, address: u64) -> &'t [u8] {
+        let offset = usize::try_from(address.wrapping_sub(self.start.0)).unwrap_or(usize::MAX);
+        self.bytes.get(offset..).unwrap_or_default()
+    }
+
+    /// Up to `most` bytes that end right before `address`.
+    pub(crate) fn up_to_address(&self, address: u64, most: usize) -> &'t [u8] {
+        let end = usize::try_from(address.wrapping_sub(self.start.0)).unwrap_or(usize::MAX);
+        self.bytes.get(end.saturating_sub(most)..end).unwrap_or_default()
+    }
+}
+
+/// The modules of one process. Immutable: many threads may unwind with it at once.
+#[derive(Debug, Clone)]
+pub struct Modules<'t> {
+    /// By rising start address.
+    entries: Vec<Entry<'t>>,
+    generation: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Entry<'t> {
+    start: u64,
+    /// `end - start`.
+    size: u64,
+    /// Actual address of relative address 0, wrapping.
+    base: u64,
+    table: Option<Table<'t>>,
+    code: Option<CodeBytes<'t>>,
+    /// Index as given by the caller.
+    index: u32,
+}
+
+/// Where a walk found its last module, which is where the next frame most likely is too.
+pub(crate) type Hint = usize;
+
+impl<'t> Modules<'t> {
+    /// Takes modules in any order; frames refer to them by their index in `modules`. Where two overlap, the one with the
+    /// higher start address counts for the addresses from there on.
+    pub fn new(modules: Vec<Module<'t>>) -> Self {
+        // Tells entries of a cache apart that came from different sets of modules. 0 is never given.
+        static GENERATIONS: AtomicU32 = AtomicU32::new(1);
+        let mut generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        if generation == 0 {
+            generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut entries: Vec<_> = modules
+            .into_iter()
+            .zip(0..NO_MODULE)
+            .map(|(module, index)| {
+                let image_base = module.table.as_ref().map_or(module.image_base, Table::image_base);
+                Entry {
+                    start: module.start.0,
+                    size: module.end.0.saturating_sub(module.start.0),
+                    base: module.bias.wrapping_add(image_base.0),
+                    table: module.table,
+                    code: module.code,
+                    index,
+                }
+            })
+            .filter(|entry| entry.size > 0)
+            .collect();
+        entries.sort_by_key(|entry| entry.start);
+        Self { entries, generation }
+    }
+
+    /// The source record of the rule that covers `frame`: from which entry of which section the table's rule was made.
+    pub fn source(&self, frame: &Frame) -> Option<Source> {
+        let (entry, rva) = self.rva(frame.lookup_pc().0)?;
+        entry.table.as_ref()?.source(rva)
+    }
+
+    /// The rule that covers `frame`, and its module's table; `None` where no table covers it.
+    pub fn rule(&self, frame: &Frame) -> Option<(Rule, &Table<'t>)> {
+        let (entry, rva) = self.rva(frame.lookup_pc().0)?;
+        let table = entry.table.as_ref()?;
+        Some((table.rule(rva)?, table))
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The rule and module of `address`, the module's index being that of the caller.
+    #[inline(always)]
+    pub(crate) fn locate(&self, address: u64, hint: &mut Hint) -> Located {
+        let entry = match self.entries.get(*hint) {
+            Some(entry) if address.wrapping_sub(entry.start) < entry.size => entry,
+            _ => match self.find(address) {
+                Some(at) => {
+                    *hint = at;
+                    match self.entries.get(at) {
+                        Some(entry) => entry,
+                        None => return Located { rule: Rule::NO_TABLE, module: NO_MODULE },
+                    }
+                }
+                None => return Located { rule: Rule::NO_TABLE, module: NO_MODULE },
+            },
+        };
+        let rule = match &entry.table {
+            Some(table) => table.rule(Rva(address.wrapping_sub(entry.base))).unwrap_or(Rule::GAP),
+            None => Rule::NO_TABLE,
+        };
+        Located { rule, module: entry.index }
+    }
+
+    /// The table that holds `address`.
+    pub(crate) fn table_at(&self, address: u64) -> Option<&Table<'t>> {
+        self.entry(address)?.table.as_ref()
+    }
+
+    /// The code of the module that holds `address`.
+    pub(crate) fn code_at(&self, address: u64) -> Option<&CodeBytes<'t>> {
+        self.entry(address)?.code.as_ref()
+    }
+
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        self.find(address).is_some()
+    }
+
+    fn rva(&self, address: u64) -> Option<(&Entry<'t>, Rva)> {
+        let entry = self.entry(address)?;
+        Some((entry, Rva(address.wrapping_sub(entry.base))))
+    }
+
+    fn entry(&self, address: u64) -> Option<&Entry<'t>> {
+        self.entries.get(self.find(address)?)
+    }
+
+    fn find(&self, address: u64) -> Option<usize> {
+        let at = self.entries.partition_point(|entry| entry.start <= address).checked_sub(1)?;
+        let entry = self.entries.get(at)?;
+        (address.wrapping_sub(entry.start) < entry.size).then_some(at)
+    }
+}
