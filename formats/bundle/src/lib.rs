@@ -1,1 +1,33 @@
-//! symbol_index.json, page hashes, OCI manifests and layout.
+//! What is in a bundle, and is it what its digest says?
+//!
+//! * [`SymbolIndex`]: `symbol_index.json`, the bundle's root; [`module_index`]: its part per module.
+//! * [`pages`], [`page_hashes`]: page trees, so that one page of a file can be verified alone.
+//! * [`oci`], [`compose`](mod@compose): the manifests around the files. Every byte of them follows from the index.
+//! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written.
+//! * [`Bundle`]: an opened bundle, whose files are checked as they are read.
+//!
+//! Nothing here fetches, and nothing is believed that was not checked against a digest. `docs/formats/bundle.md` and
+//! `docs/formats/symbol_index.md` describe the formats.
+#![forbid(unsafe_code)]
+
+mod bundle;
+pub mod canonical;
+pub mod compose;
+mod digest;
+pub mod index;
+mod layout;
+pub mod module_index;
+pub mod oci;
+pub mod page_hashes;
+pub mod pages;
+pub mod title;
+
+pub use bundle::{Bundle, BundleError, MAX_SEAL_BYTES};
+pub use digest::{Digest, Hasher, ParseDigestError};
+pub use index::{
+    DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, ModuleEntry, ModuleStatistics, Producer, ShardEntry,
+    SymbolIndex,
+};
+pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
+
+// pub use symseal_seal as seal;
