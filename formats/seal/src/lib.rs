@@ -1,1 +1,47 @@
-//! DSSE, in-toto, log proofs, checkpoints, Sigstore bundles and trust policy: parse and verify.
+//! The seal of a bundle: what makes it trustworthy, and how that is checked.
+//!
+//! A seal is a Sigstore bundle v0.3: a DSSE envelope over an in-toto statement ([`Statement`]), an
+//! entry in a transparency log, its inclusion proof and the log's checkpoint. The caller brings the
+//! bytes of the seal and of the three files of a trust directory ([`Trust`]) and the time;
+//! [`verify_seal`] gives one [`Check`] for each thing that must hold.
+//!
+//! The crate does no IO, asks no network and no clock, and takes no key, name or log identity from
+//! what it verifies. It judges symseal's own seals, strictly; foreign Sigstore bundles (certificates,
+//! Rekor v1, timestamps) are another room's work.
+//!
+//! The formats are described in `docs/formats/seal.md`.
+#![forbid(unsafe_code)]
+
+pub mod checkpoint;
+pub mod checks;
+pub mod dsse;
+pub mod encoding;
+pub mod entry;
+pub mod keys;
+pub mod note;
+pub mod origin;
+pub mod sigstore;
+pub mod statement;
+pub mod tiles;
+pub mod time;
+pub mod tlog;
+pub mod trust;
+mod verify;
+
+pub use checkpoint::{Checkpoint, CheckpointError, LogIdentity, SignedCheckpoint};
+pub use checks::{CATALOGUE, Check, CheckGroup, CheckInfo, CheckStatus, Parts};
+pub use dsse::{Envelope, EnvelopeError, IN_TOTO_PAYLOAD_TYPE, pae};
+pub use encoding::Hash;
+pub use keys::{ArtifactPublicKey, KeyError, KeyId, LogId, LogPublicKey, key_id};
+pub use origin::{Origin, OriginError};
+pub use sigstore::{LogEntry, SEAL_LIMIT, SIGSTORE_BUNDLE_MEDIA_TYPE, SigstoreBundle, SigstoreBundleError};
+pub use statement::{PREDICATE_TYPE, Release, STATEMENT_LIMIT, Statement, StatementError, StatementParts};
+pub use time::{UtcSeconds, Validity};
+pub use trust::{Trust, TrustError};
+pub use verify::{Expectation, SealFacts, SealVerification, SubjectDigests, examine_seal, verify_seal};
+
+/// RFC 8785 canonical JSON. The values that come here have neither floats nor non-string keys, so
+/// that writing cannot fail; an empty text would fail every comparison that follows.
+pub(crate) fn canonical_json<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    serde_json_canonicalizer::to_vec(value).unwrap_or_default()
+}

@@ -1,0 +1,256 @@
+//! The checks that verification runs: what one says, and the catalogue of their ids.
+//!
+//! An id is a promise to users: it stands in JSON, in error texts and in `docs/formats/seal.md`,
+//! and is never given another meaning. A test holds that page to [`CATALOGUE`].
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// How one check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    /// What was expected was found.
+    Passed,
+    /// Something else was found.
+    Failed,
+    /// Not run: not asked for, or what it needs was missing; `detail` says which.
+    Skipped,
+}
+
+impl CheckStatus {
+    /// The stable text: `passed`, `failed` or `skipped`.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+impl fmt::Display for CheckStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// One check of a verification: what it expected, what it found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// An id of [`CATALOGUE`].
+    pub id: &'static str,
+    /// How it ended.
+    pub status: CheckStatus,
+    /// What had to be found, as text for a person; empty where there is nothing to compare.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub expected: String,
+    /// What was found, likewise.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub found: String,
+    /// Which object was checked, why it was skipped, or what to do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+impl Check {
+    /// A check that held; `found` is what it saw (it is also what was expected).
+    #[must_use]
+    pub fn passed(id: &'static str, found: impl Into<String>) -> Self {
+        let found = found.into();
+        Self { id, status: CheckStatus::Passed, expected: found.clone(), found, detail: String::new() }
+    }
+
+    /// A check that did not hold.
+    #[must_use]
+    pub fn failed(id: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { id, status: CheckStatus::Failed, expected: expected.into(), found: found.into(), detail: String::new() }
+    }
+
+    /// A check that was not run, and why.
+    #[must_use]
+    pub fn skipped(id: &'static str, why: impl Into<String>) -> Self {
+        Self { id, status: CheckStatus::Skipped, expected: String::new(), found: String::new(), detail: why.into() }
+    }
+
+    /// Passed when the two texts are equal, failed otherwise.
+    #[must_use]
+    pub fn compare(id: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        let (expected, found) = (expected.into(), found.into());
+        let status = if expected == found { CheckStatus::Passed } else { CheckStatus::Failed };
+        Self { id, status, expected, found, detail: String::new() }
+    }
+
+    /// The same check with `detail` set.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    /// Whether the check failed.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.status == CheckStatus::Failed
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.id, self.status)?;
+        match self.status {
+            CheckStatus::Passed => {
+                if !self.found.is_empty() {
+                    write!(f, ": {}", self.found)?;
+                }
+            }
+            CheckStatus::Failed => write!(f, ": expected {}, found {}", self.expected, self.found)?,
+            CheckStatus::Skipped => {}
+        }
+        if !self.detail.is_empty() {
+            write!(f, " ({})", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+/// Which parts of a seal are to be verified. The default is everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// The DSSE envelope, its statement and its key.
+    pub dsse: bool,
+    /// The transparency-log entry, its proof and its checkpoint.
+    pub rekor: bool,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { dsse: true, rekor: true }
+    }
+}
+
+impl Parts {
+    /// Whether checks of this group are run under these parts.
+    #[must_use]
+    pub fn covers(self, group: CheckGroup) -> bool {
+        match group {
+            CheckGroup::Dsse => self.dsse,
+            CheckGroup::Rekor => self.rekor,
+            CheckGroup::Content | CheckGroup::Seal | CheckGroup::Trust => true,
+        }
+    }
+}
+
+/// What a check is about, and so which part flag runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CheckGroup {
+    /// The bundle's own bytes.
+    Content,
+    /// That there is a seal and that it has the right form.
+    Seal,
+    /// The envelope and the statement in it.
+    Dsse,
+    /// The trust directory, and the key that it must know.
+    Trust,
+    /// The log entry, its proof and its checkpoint.
+    Rekor,
+}
+
+impl CheckGroup {
+    /// The stable text: `content`, `seal`, `dsse`, `trust` or `rekor`.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Content => "content",
+            Self::Seal => "seal",
+            Self::Dsse => "dsse",
+            Self::Trust => "trust",
+            Self::Rekor => "rekor",
+        }
+    }
+}
+
+/// A line of the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckInfo {
+    /// The stable id.
+    pub id: &'static str,
+    /// What it is about.
+    pub group: CheckGroup,
+    /// What holds when it passes, in one sentence.
+    pub sentence: &'static str,
+}
+
+/// The catalogue's entry of an id.
+#[must_use]
+pub fn describe(id: &str) -> Option<&'static CheckInfo> {
+    CATALOGUE.iter().find(|info| info.id == id)
+}
+
+macro_rules! catalogue {
+    ($($group:ident $constant:ident $id:literal $sentence:literal)*) => {
+        /// The ids as constants, so that a misspelt one does not compile.
+        pub mod id {
+            $(#[doc = $sentence] pub const $constant: &str = $id;)*
+        }
+
+        /// Every check that verification knows, in the order in which it is run.
+        pub const CATALOGUE: &[CheckInfo] = &[
+            $(CheckInfo { id: $id, group: CheckGroup::$group, sentence: $sentence },)*
+        ];
+    };
+}
+
+catalogue! {
+    Content BLOB_DIGEST "blob.digest" "Every file that the symbol index lists is present with the size and sha256 that the index gives."
+    Content MANIFEST_DIGEST "manifest.digest" "Every manifest and layer that the image index reaches is present with the size and digest of its descriptor."
+    Content INDEX_DIGEST "index.digest" "The image index and the symbol index have the digests by which they were asked for."
+    Content INDEX_SCHEMA "index.schema" "The symbol index is canonical JSON of a schema version that this program reads."
+    Content PAGE_ROOT "page.root" "The page tree of every file has the root that the symbol index gives."
+    Content MODULE_BUILD_ID "module.build-id" "The debug id read from each module's own file is the one under which the symbol index lists it."
+    Content TABLE_DERIVATION "table.derivation" "Every table names, as its source, the sha256 of a file that the symbol index lists for the same module."
+    Seal SEAL_PRESENT "seal.present" "The bundle has a seal."
+    Seal SEAL_STRUCTURE "seal.structure" "The seal is a Sigstore bundle v0.3 with a public-key hint, one DSSE signature and one log entry, within the size limits."
+    Trust TRUST_ROOT "trust.root" "root.json is well formed, has not expired, and is signed by its own root key, whose id is the hash of its SPKI."
+    Trust TRUST_POLICY "trust.policy" "policy.dsse.json is signed by a root key, has not expired, and asks for nothing that this program cannot check."
+    Trust TRUST_LOGS "trust.logs" "trusted_root.json gives, for every log of the policy, a key whose log id is the policy's, under the policy's origin."
+    Trust TRUST_KEY "trust.key" "The key that the seal names is in the policy and may sign this name and predicate type."
+    Trust TRUST_KEY_VALIDITY "trust.key-validity" "The time of verification lies within the key's validity."
+    Dsse DSSE_PAYLOAD_TYPE "dsse.payload-type" "The envelope's payload type is application/vnd.in-toto+json."
+    Dsse DSSE_KEYID "dsse.keyid" "The envelope's key id equals the seal's public-key hint."
+    Dsse DSSE_SIGNATURE "dsse.signature" "The policy's key verifies the signature over the envelope's PAE."
+    Dsse STATEMENT_TYPE "statement.type" "The payload is an in-toto Statement v1 below 64 KiB."
+    Dsse STATEMENT_PREDICATE "statement.predicate" "The statement's predicate type is https://symseal.dev/bundle/v1 and its predicate can be read."
+    Dsse STATEMENT_SUBJECT_BUNDLE "statement.subject.bundle" "The subject NAME@VERSION is the release that the predicate names, and its sha256 is the bundle's digest."
+    Dsse STATEMENT_SUBJECT_INDEX "statement.subject.index" "The subject symbol_index.json has the sha256 of the symbol index."
+    Dsse STATEMENT_NAME "statement.name" "The release's name is the expected one."
+    Dsse STATEMENT_VERSION "statement.version" "The release's version is the expected one."
+    Rekor LOG_ID "log.id" "The entry's log id is that of a log in the policy."
+    Rekor LOG_KEY_VALIDITY "log.key-validity" "The time of verification lies within the log key's validity."
+    Rekor LOG_ENTRY "log.entry" "The logged body is, byte for byte, the hashedrekord 0.0.2 entry of this envelope's PAE, signature and key."
+    Rekor LOG_ORIGIN "log.origin" "The checkpoint's origin line and its signature's name are the policy's origin."
+    Rekor LOG_CHECKPOINT "log.checkpoint" "The checkpoint is a strictly formed signed note that the log's key verifies."
+    Rekor LOG_INCLUSION "log.inclusion" "The inclusion proof has exactly the expected number of hashes and leads from the entry to the checkpoint's root."
+    Rekor LOG_WITNESSES "log.witnesses" "As many witnesses as the policy asks for have cosigned the checkpoint."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_sentences_end_with_a_full_stop() {
+        for (n, info) in CATALOGUE.iter().enumerate() {
+            assert!(info.sentence.ends_with('.'), "{}", info.id);
+            assert_eq!(CATALOGUE.iter().position(|other| other.id == info.id), Some(n), "{} twice", info.id);
+        }
+    }
+
+    #[test]
+    fn a_failed_check_prints_its_id_and_both_sides() {
+        let check = Check::failed(id::LOG_ORIGIN, "a.example", "b.example").with_detail("entry 0");
+        assert_eq!(check.to_string(), "log.origin failed: expected a.example, found b.example (entry 0)");
+    }
+}
