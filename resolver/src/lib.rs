@@ -1,1 +1,47 @@
-//! Address to symbol through the strict chain.
+//! Address to symbol through a strict chain of steps, and a record of how each one went.
+//!
+//! The caller provides addresses with the modules of their process, and bundles with what was verified of
+//! them. The crate gives, for every address, functions (inlined ones first), file and line, the step that
+//! answered, the steps that did not and why, and what the name rests on.
+//!
+//! | step | asked |
+//! | --- | --- |
+//! | `debuginfod` | never by this version: skipped as `offline` |
+//! | `local-bundle` | always; the `.symx` table of the module, by debug id |
+//! | `binary-debug-info`, `binary-symbols` | with [`Options::local_files`]; the file must have the module's debug id. An image that the trace carries (vDSO) is always asked |
+//! | `module-offset` | always: the module and the address in it |
+//! | `raw` | for addresses outside of every module |
+//!
+//! What it refuses to do: it fetches nothing, it never answers with the nearest symbol when the address lies
+//! beyond that symbol's size, and timing or caches never change an answer.
+//!
+//! Everything is synchronous, and a [`Resolver`] can be shared between threads.
+//!
+//! ```
+//! use symseal_module::{Avma, ModuleMap, ResolverStep, UnwindMethod};
+//! use symseal_resolver::{Options, Resolver};
+//!
+//! let resolver = Resolver::new(Options::default());
+//! let frame = resolver.resolve(&ModuleMap::default(), Avma(0x1234), true, UnwindMethod::Context);
+//! assert_eq!(frame.resolver, ResolverStep::Raw);
+//! ```
+
+mod answer;
+mod binary;
+mod bundles;
+mod cache;
+mod demangle;
+mod options;
+mod resolver;
+mod table;
+mod vdso;
+
+pub use answer::{
+    DigestOf, DigestRef, FrameLine, ModuleRef, Outcome, ResolvedFrame, SourceFrame, SourceLocation, StackFrame,
+    SymbolizeLine, Symbolized, Tried,
+};
+pub use bundles::Access;
+pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
+pub use options::{DEFAULT_ADDRESS_CACHE, ONLINE_NOT_OFFERED, Options};
+pub use resolver::Resolver;
+pub use vdso::{MAX_IMAGE_BYTES, VdsoError, VdsoModule, VdsoUnwind, vdso_module};

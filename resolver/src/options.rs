@@ -1,0 +1,27 @@
+//! What the caller allows the resolver to use.
+
+/// What `--online` answers in this version.
+pub const ONLINE_NOT_OFFERED: &str =
+    "this version fetches nothing over the network: leave out --online, and pull the bundle first";
+
+/// Default bound of the address cache, in addresses.
+pub const DEFAULT_ADDRESS_CACHE: usize = 65_536;
+
+/// What may be used besides the bundles that were handed over. The default is bundles only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Also read the binaries where the process had them, if their debug id is the module's.
+    pub local_files: bool,
+    /// Ask debuginfod servers. This version fetches nothing: the step is then skipped as unsupported.
+    pub online: bool,
+    /// Give demangled names as `function`. The raw symbol is kept beside it.
+    pub demangle: bool,
+    /// Bound of the address cache, in addresses; 0 caches none. Answers do not depend on it.
+    pub address_cache: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { local_files: false, online: false, demangle: false, address_cache: DEFAULT_ADDRESS_CACHE }
+    }
+}

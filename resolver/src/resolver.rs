@@ -1,0 +1,442 @@
+//! The chain itself: which step is asked, in which order, and what is recorded of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use symseal_bundle::{Bundle, DebugInfo, Digest};
+use symseal_module::{
+    Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod,
+};
+use symseal_symx::SymbolSource;
+
+use crate::binary::{self, BinaryTable};
+use crate::bundles::{Access, BundleSource};
+use crate::cache::BoundedMap;
+use crate::table::{LoadedTable, Named, TableBytes};
+use crate::{
+    DigestOf, DigestRef, ModuleRef, Options, Outcome, ResolvedFrame, SourceFrame, Symbolized, Tried, VdsoModule,
+    demangle,
+};
+
+/// Binaries kept open.
+const OPEN_BINARIES: usize = 256;
+
+/// What the instruction pointer of a caller is lowered by for the lookup: it is a return address, and any
+/// byte inside the call instruction belongs to the calling line (x86: 1).
+const RETURN_ADDRESS_ADJUSTMENT: u64 = 1;
+
+/// Names addresses through the strict chain. See the crate documentation.
+#[derive(Debug)]
+pub struct Resolver {
+    options: Options,
+    sources: Arc<Sources>,
+    answers: Mutex<BoundedMap<AnswerKey, Arc<Answer>>>,
+}
+
+/// What answers are made from; shared by resolvers that differ in their caches alone.
+#[derive(Debug, Default)]
+struct Sources {
+    bundles: Vec<Arc<BundleSource>>,
+    /// Images of modules that are no file, by debug id.
+    images: BTreeMap<DebugId, Arc<LoadedTable>>,
+    binaries: Mutex<Option<BoundedMap<(String, DebugId), BinaryResult>>>,
+    /// Modules whose symbol tables are treated as absent.
+    dropped: Vec<DebugId>,
+}
+
+type BinaryResult = Result<Arc<BinaryTable>, (MissReason, String)>;
+
+/// What an answer depends on, apart from the sources: module and lookup address. The path matters where
+/// files are read.
+type AnswerKey = (Option<DebugId>, Option<String>, Rva);
+
+/// An answer without what differs from frame to frame.
+#[derive(Debug, Clone)]
+struct Answer {
+    resolver: ResolverStep,
+    quality: Quality,
+    proof: Proof,
+    approximate: bool,
+    frames: Vec<SourceFrame>,
+    /// The first address of the function's range.
+    start: Option<Rva>,
+    tried: Vec<Tried>,
+    reason: Option<MissReason>,
+    digests: Vec<DigestRef>,
+}
+
+impl Resolver {
+    /// A resolver without any bundle yet.
+    pub fn new(options: Options) -> Self {
+        Self { options, sources: Arc::default(), answers: Mutex::new(BoundedMap::with_capacity(options.address_cache)) }
+    }
+
+    /// Adds a bundle; its files are read. `proof` is what the caller found: [`Proof::Sealed`] only if the
+    /// bundle's seal was verified in this run, [`Proof::DigestKnown`] otherwise. Bundles are asked in the
+    /// order in which they were added.
+    pub fn with_bundle(self, bundle: Bundle, proof: Proof) -> Self {
+        self.with_bundle_access(bundle, proof, Access::Foreign)
+    }
+
+    /// Adds a bundle of our own store; its tables are mapped.
+    pub fn with_stored_bundle(self, bundle: Bundle, proof: Proof) -> Self {
+        self.with_bundle_access(bundle, proof, Access::OwnStore)
+    }
+
+    /// Adds a bundle, saying where it lies.
+    pub fn with_bundle_access(self, bundle: Bundle, proof: Proof, access: Access) -> Self {
+        let source = Arc::new(BundleSource::new(bundle, proof, access));
+        self.change(|sources| sources.bundles.push(source))
+    }
+
+    /// Adds the image of a module that is no file, as a trace carries it. Names from it have no proof.
+    pub fn with_image(self, image: &VdsoModule) -> Self {
+        let bytes = TableBytes::Owned(image.symbols.clone());
+        match LoadedTable::open(bytes, Some(&image.debug_id), None, Vec::new()) {
+            Ok(table) => self.change(|sources| {
+                sources.images.insert(image.debug_id.clone(), Arc::new(table));
+            }),
+            // The table was written by this crate a moment ago; without it the frames say why.
+            Err(_) => self,
+        }
+    }
+
+    /// The same sources and options with an address cache of its own, cold, of `capacity` addresses.
+    pub fn with_cold_cache(&self, capacity: usize) -> Self {
+        let options = Options { address_cache: capacity, ..self.options };
+        Self { options, sources: Arc::clone(&self.sources), answers: Mutex::new(BoundedMap::with_capacity(capacity)) }
+    }
+
+    /// The same resolver, as if the bundles had no symbol table of the module `id`: what replay uses to
+    /// test that the loss of a source is reported and not papered over.
+    pub fn without_table(&self, id: &DebugId) -> Self {
+        self.with_cold_cache(self.options.address_cache).change(|sources| sources.dropped.push(id.clone()))
+    }
+
+    /// What the caller allowed.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The digest of the first bundle that has one.
+    pub fn bundle_digest(&self) -> Option<Digest> {
+        self.sources.bundles.iter().find_map(|bundle| bundle.digest)
+    }
+
+    /// Whether a bundle has line tables of the module, so that each of its frames should be named.
+    pub fn has_line_tables(&self, id: &DebugId) -> bool {
+        self.sources
+            .bundles
+            .iter()
+            .find_map(|bundle| bundle.module(id))
+            .is_some_and(|module| matches!(module.debug_info, DebugInfo::Full | DebugInfo::LineTables))
+    }
+
+    /// The image base of a module that a bundle has a table of.
+    pub fn image_base(&self, id: &DebugId) -> Option<Svma> {
+        self.sources.bundles.iter().find_map(|bundle| bundle.module(id)).map(|module| module.image_base)
+    }
+
+    /// Names the frame at `ip`.
+    ///
+    /// `exact` says that `ip` is the instruction that was executing (the innermost frame, or the frame that a
+    /// signal interrupted). Otherwise it is a return address, and the byte before it is looked up; this is done
+    /// here, once, and the answer keeps `ip` as it was given.
+    pub fn resolve(&self, modules: &ModuleMap, ip: Avma, exact: bool, unwind: UnwindMethod) -> ResolvedFrame {
+        let lookup = if exact { Some(ip) } else { ip.checked_sub(RETURN_ADDRESS_ADJUSTMENT) };
+        // A call that never returns may end its module: the module is found by the lookup address as well.
+        let located = lookup.and_then(|lookup| {
+            let at = modules.locate(lookup)?;
+            Some((modules.modules().get(at.module)?, at.rva))
+        });
+        let Some((module, lookup_rva)) = located else {
+            return raw_frame(ip, unwind);
+        };
+        let svma = module.svma(ip);
+        let rva = svma.to_rva(module.image_base).unwrap_or(lookup_rva);
+        let answer = self.answer(module.debug_id.as_ref(), Some(module), lookup_rva);
+        let (frames, approximate) = self.frames_for(&answer, rva);
+        ResolvedFrame {
+            ip,
+            module: Some(ModuleRef { path: module.path.clone(), debug_id: module.debug_id.clone(), rva, svma }),
+            unwind,
+            resolver: answer.resolver,
+            quality: answer.quality,
+            proof: answer.proof,
+            approximate,
+            frames,
+            tried: answer.tried.clone(),
+            reason: answer.reason,
+            digests: answer.digests.clone(),
+        }
+    }
+
+    /// Names an address of a module. The address is taken as it is: it is no return address.
+    pub fn symbolize(&self, id: &DebugId, rva: Rva) -> Symbolized {
+        let answer = self.answer(Some(id), None, rva);
+        let (frames, approximate) = self.frames_for(&answer, rva);
+        Symbolized {
+            rva,
+            resolver: answer.resolver,
+            quality: answer.quality,
+            proof: answer.proof,
+            approximate,
+            frames,
+            tried: answer.tried.clone(),
+            reason: answer.reason,
+            digests: answer.digests.clone(),
+        }
+    }
+
+    /// Addresses whose answers are cached now.
+    pub fn cached_addresses(&self) -> usize {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Sources)) -> Self {
+        let mut sources = Sources {
+            bundles: self.sources.bundles.clone(),
+            images: self.sources.images.clone(),
+            binaries: Mutex::default(),
+            dropped: self.sources.dropped.clone(),
+        };
+        change(&mut sources);
+        self.sources = Arc::new(sources);
+        // Answers of other sources must not be given for these.
+        self.answers = Mutex::new(BoundedMap::with_capacity(self.options.address_cache));
+        self
+    }
+
+    /// The frames of an answer with what depends on the instruction pointer and on the options.
+    fn frames_for(&self, answer: &Answer, rva: Rva) -> (Vec<SourceFrame>, bool) {
+        let mut frames = answer.frames.clone();
+        if let Some(function) = frames.last_mut() {
+            function.symbol_offset = answer.start.and_then(|start| rva.0.checked_sub(start.0));
+        }
+        (frames, answer.approximate)
+    }
+
+    fn answer(&self, id: Option<&DebugId>, module: Option<&MappedModule>, lookup: Rva) -> Arc<Answer> {
+        let path = module.filter(|_| self.options.local_files || id.is_none()).map(|module| module.path.clone());
+        let key = (id.cloned(), path, lookup);
+        if let Some(answer) = self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return answer;
+        }
+        let answer = Arc::new(self.walk(id, module, lookup));
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&answer));
+        answer
+    }
+
+    /// Asks one step after the other until one answers.
+    fn walk(&self, id: Option<&DebugId>, module: Option<&MappedModule>, lookup: Rva) -> Answer {
+        let mut tried = vec![self.debuginfod()];
+        if let Some(answer) = self.ask_bundles(id, lookup, &mut tried) {
+            return self.finish(answer, tried);
+        }
+        if let Some(answer) = self.ask_binary(id, module, lookup, &mut tried) {
+            return self.finish(answer, tried);
+        }
+        // Only steps that were asked can tell why there is no name.
+        let reason = tried.iter().rev().find_map(|step| match step.outcome {
+            Outcome::Miss(reason) => Some(reason),
+            _ => None,
+        });
+        tried.push(hit(ResolverStep::ModuleOffset));
+        Answer {
+            resolver: ResolverStep::ModuleOffset,
+            quality: Quality::ModuleOffset,
+            proof: Proof::None,
+            approximate: false,
+            frames: Vec::new(),
+            start: None,
+            tried,
+            reason,
+            digests: Vec::new(),
+        }
+    }
+
+    fn debuginfod(&self) -> Tried {
+        let (reason, detail) = match self.options.online {
+            true => (MissReason::Unsupported, crate::ONLINE_NOT_OFFERED.to_string()),
+            false => (MissReason::Offline, String::new()),
+        };
+        Tried { step: ResolverStep::Debuginfod, outcome: Outcome::Skipped(reason), detail, digest: None }
+    }
+
+    fn ask_bundles(&self, id: Option<&DebugId>, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
+        let step = ResolverStep::LocalBundle;
+        let Some(id) = id else {
+            tried.push(miss(step, MissReason::NoDebugId, String::new(), None));
+            return None;
+        };
+        if self.sources.bundles.is_empty() {
+            tried.push(miss(step, MissReason::NotInBundle, "no bundle was given".to_string(), None));
+        }
+        for bundle in &self.sources.bundles {
+            if self.sources.dropped.contains(id) && bundle.module(id).is_some() {
+                tried.push(miss(step, MissReason::NoSymbolTable, String::new(), bundle.digest));
+                continue;
+            }
+            let table = match bundle.table(id) {
+                Ok(table) => table,
+                Err((reason, detail)) => {
+                    tried.push(miss(step, reason, detail, bundle.digest));
+                    continue;
+                }
+            };
+            let Some(named) = table.lookup(lookup) else {
+                tried.push(miss(step, MissReason::NoSymbolAtAddress, String::new(), table.digest));
+                continue;
+            };
+            let digest = |of, digest| DigestRef { of, digest };
+            let mut digests = Vec::new();
+            digests.extend(bundle.digest.map(|found| digest(DigestOf::Bundle, found)));
+            digests.push(digest(DigestOf::SymbolIndex, bundle.index_digest));
+            digests.extend(table.digest.map(|found| digest(DigestOf::SymbolTable, found)));
+            digests.extend(table.sources.iter().map(|found| digest(DigestOf::Source, *found)));
+            tried.push(Tried { digest: table.digest, ..hit(step) });
+            return Some(NamedBy { step, proof: bundle.proof, named, digests });
+        }
+        None
+    }
+
+    fn ask_binary(
+        &self,
+        id: Option<&DebugId>,
+        module: Option<&MappedModule>,
+        lookup: Rva,
+        tried: &mut Vec<Tried>,
+    ) -> Option<NamedBy> {
+        let (debug_info, symbols) = (ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols);
+        if let Some(table) = id.and_then(|id| self.sources.images.get(id)) {
+            let image = "the image that the trace carries".to_string();
+            tried.push(miss(debug_info, MissReason::NoDebugInfo, image.clone(), None));
+            let Some(named) = table.lookup(lookup) else {
+                tried.push(miss(symbols, MissReason::NoSymbolAtAddress, image, None));
+                return None;
+            };
+            tried.push(Tried { detail: image, ..hit(symbols) });
+            return Some(NamedBy { step: symbols, proof: Proof::None, named, digests: Vec::new() });
+        }
+        let both = |tried: &mut Vec<Tried>, outcome: Outcome, detail: &str| {
+            for step in [debug_info, symbols] {
+                tried.push(Tried { step, outcome, detail: detail.to_string(), digest: None });
+            }
+        };
+        if !self.options.local_files {
+            both(tried, Outcome::Skipped(MissReason::NotAllowed), "");
+            return None;
+        }
+        let (Some(id), Some(module)) = (id, module) else {
+            both(tried, Outcome::Skipped(MissReason::NoDebugId), "");
+            return None;
+        };
+        let binary = match self.binary(&module.path, id) {
+            Ok(binary) => binary,
+            Err((reason, detail)) => {
+                both(tried, Outcome::Miss(reason), &detail);
+                return None;
+            }
+        };
+        let digest = Some(binary.digest);
+        let named = binary.table.lookup(lookup);
+        let found_by = named.as_ref().map(|named| match named.source {
+            SymbolSource::Dwarf | SymbolSource::Pdb => debug_info,
+            _ => symbols,
+        });
+        if found_by != Some(debug_info) {
+            let reason = if binary.has_debug_info { MissReason::NoSymbolAtAddress } else { MissReason::NoDebugInfo };
+            tried.push(miss(debug_info, reason, String::new(), digest));
+        }
+        let (Some(named), Some(step)) = (named, found_by) else {
+            tried.push(miss(symbols, MissReason::NoSymbolAtAddress, String::new(), digest));
+            return None;
+        };
+        tried.push(Tried { digest, ..hit(step) });
+        let digests = vec![DigestRef { of: DigestOf::Binary, digest: binary.digest }];
+        Some(NamedBy { step, proof: Proof::None, named, digests })
+    }
+
+    fn binary(&self, path: &str, id: &DebugId) -> BinaryResult {
+        let mut open = self.sources.binaries.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = open.get_or_insert_with(|| BoundedMap::with_capacity(OPEN_BINARIES));
+        let key = (path.to_string(), id.clone());
+        if let Some(known) = open.get(&key) {
+            return known;
+        }
+        let result = binary::open_file(path, id).map(Arc::new);
+        open.insert(key, result.clone());
+        result
+    }
+
+    fn finish(&self, found: NamedBy, tried: Vec<Tried>) -> Answer {
+        let NamedBy { step, proof, mut named, digests } = found;
+        if self.options.demangle {
+            named.frames.iter_mut().for_each(demangle_frame);
+        }
+        let has_line = named.frames.first().is_some_and(|frame| frame.file.is_some() && frame.line.is_some());
+        Answer {
+            resolver: step,
+            quality: if has_line { Quality::Full } else { Quality::Function },
+            proof,
+            approximate: named.approximate,
+            frames: named.frames,
+            start: Some(named.start),
+            tried,
+            reason: None,
+            digests,
+        }
+    }
+}
+
+/// A name and the step that had it.
+struct NamedBy {
+    step: ResolverStep,
+    proof: Proof,
+    named: Named,
+    digests: Vec<DigestRef>,
+}
+
+/// Puts the demangled symbol in the place of the function's name; the raw symbol stays.
+fn demangle_frame(frame: &mut SourceFrame) {
+    let raw = frame.symbol.as_deref().or(frame.function.as_deref());
+    let Some((name, outcome)) = raw.and_then(demangle) else {
+        return;
+    };
+    match outcome {
+        crate::Demangling::Done => frame.function = Some(name),
+        crate::Demangling::Truncated => {
+            frame.function = Some(name);
+            frame.demangling = Some(outcome);
+        }
+        // The source language's name, where there is one, is better than a raw symbol.
+        crate::Demangling::Failed => frame.demangling = Some(outcome),
+    }
+}
+
+fn hit(step: ResolverStep) -> Tried {
+    Tried { step, outcome: Outcome::Hit, detail: String::new(), digest: None }
+}
+
+fn miss(step: ResolverStep, reason: MissReason, detail: String, digest: Option<Digest>) -> Tried {
+    Tried { step, outcome: Outcome::Miss(reason), detail, digest }
+}
+
+fn raw_frame(ip: Avma, unwind: UnwindMethod) -> ResolvedFrame {
+    ResolvedFrame {
+        ip,
+        module: None,
+        unwind,
+        resolver: ResolverStep::Raw,
+        quality: Quality::Raw,
+        proof: Proof::None,
+        approximate: false,
+        frames: Vec::new(),
+        tried: vec![
+            miss(ResolverStep::ModuleOffset, MissReason::NoModule, String::new(), None),
+            hit(ResolverStep::Raw),
+        ],
+        reason: Some(MissReason::NoModule),
+        digests: Vec::new(),
+    }
+}
