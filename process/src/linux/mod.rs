@@ -1,0 +1,76 @@
+//! The live half: `/proc` and `process_vm_readv`.
+
+pub(crate) mod memory;
+pub(crate) mod modules;
+pub(crate) mod open;
+pub(crate) mod tasks;
+pub(crate) mod vdso;
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use crate::{Mapping, ProcessError, maps};
+
+const DELETED: &[u8] = b" (deleted)";
+
+/// The mappings of a process, as they are now.
+pub fn proc_maps(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
+    check_is_process(pid)?;
+    let text = read_proc(pid, "maps", "read the mappings of")?;
+    let mappings = maps::parse(&text).map_err(|error| ProcessError::Maps { pid, error })?;
+    if mappings.is_empty() {
+        return Err(ProcessError::NoMemory { pid });
+    }
+    Ok(mappings)
+}
+
+/// The path of the process's executable as the process sees it, without ` (deleted)`.
+pub fn executable_of(pid: u32) -> Result<Vec<u8>, ProcessError> {
+    let path = PathBuf::from(format!("/proc/{pid}/exe"));
+    let target = fs::read_link(&path).map_err(|error| of_io(pid, "look at the executable of", path, error))?;
+    let mut target = target.into_os_string().into_vec();
+    if target.ends_with(DELETED) {
+        target.truncate(target.len().saturating_sub(DELETED.len()));
+    }
+    Ok(target)
+}
+
+/// A thread's id has a folder in `/proc` too, though no listing shows it.
+fn check_is_process(pid: u32) -> Result<(), ProcessError> {
+    let status = read_proc(pid, "status", "look at")?;
+    let process = status.split(|byte| *byte == b'\n').find_map(|line| {
+        let value = line.strip_prefix(b"Tgid:")?;
+        str::from_utf8(value).ok()?.trim().parse().ok()
+    });
+    match process {
+        Some(process) if process != pid => Err(ProcessError::NotAProcess { pid, process }),
+        _ => Ok(()),
+    }
+}
+
+/// The whole of `/proc/PID/NAME`.
+fn read_proc(pid: u32, name: &str, action: &'static str) -> Result<Vec<u8>, ProcessError> {
+    let path = PathBuf::from(format!("/proc/{pid}/{name}"));
+    fs::read(&path).map_err(|error| of_io(pid, action, path, error))
+}
+
+/// What an error from `/proc/PID` means.
+pub(crate) fn of_io(pid: u32, action: &'static str, path: PathBuf, error: io::Error) -> ProcessError {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH) if !fs::exists(format!("/proc/{pid}")).unwrap_or(false) => {
+            ProcessError::NoSuchProcess { pid }
+        }
+        // A process that ended between two reads answers so.
+        Some(libc::ESRCH) => ProcessError::NoMemory { pid },
+        Some(libc::EACCES | libc::EPERM) => not_permitted(pid, action),
+        _ => ProcessError::Io { path, error },
+    }
+}
+
+/// The refusal, with what the kernel's settings say about it.
+pub(crate) fn not_permitted(pid: u32, action: &'static str) -> ProcessError {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    ProcessError::NotPermitted { pid, action, ptrace_scope: scope.ok().and_then(|text| text.trim().parse().ok()) }
+}

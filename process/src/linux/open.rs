@@ -1,0 +1,64 @@
+//! The file behind a module, and no other.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use symseal_module::DebugId;
+
+use super::of_io;
+use crate::{ElfImage, OpenedBy, OpenedFile, ProcessError, ProcessModule};
+
+/// Opens the file that a module was mapped from: through `map_files`, else by its path in the process's own
+/// root directory, when device and inode, or else the build-id in memory, are the mapped ones.
+pub fn open_module(pid: u32, module: &ProcessModule) -> Result<OpenedFile, ProcessError> {
+    let through_map = format!("/proc/{pid}/map_files/{:x}-{:x}", module.mapping_start.0, module.mapping_end.0);
+    if let Ok(file) = open_regular(Path::new(&through_map)) {
+        return Ok(OpenedFile { file, by: OpenedBy::MapFiles });
+    }
+    let path = in_root(pid, &module.path);
+    let fail = |error: io::Error| match error.kind() {
+        // The process is there; its file is not.
+        io::ErrorKind::NotFound => ProcessError::Io { path: path.clone(), error },
+        _ => of_io(pid, "open the files of", path.clone(), error),
+    };
+    let file = open_regular(&path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    let device = metadata.dev();
+    let same_device = (libc::major(device), libc::minor(device)) == (module.device.major, module.device.minor);
+    if same_device && metadata.ino() == module.inode && !module.deleted {
+        return Ok(OpenedFile { file, by: OpenedBy::Path });
+    }
+    // Stacked file systems (overlayfs, btrfs) show one device in maps and another to stat.
+    if module.module.debug_id.is_some() && file_build_id(&file) == module.module.debug_id {
+        return Ok(OpenedFile { file, by: OpenedBy::PathByBuildId });
+    }
+    Err(ProcessError::Replaced { pid, path })
+}
+
+/// The build-id in a file's notes.
+pub(crate) fn file_build_id(file: &File) -> Option<DebugId> {
+    let image = file_image(file)?;
+    image.build_id(|segment, out| file.read_exact_at(out, segment.offset).is_ok())
+}
+
+/// A file's program headers.
+pub(crate) fn file_image(file: &File) -> Option<ElfImage> {
+    ElfImage::read(|offset, out| file.read_exact_at(out, offset).is_ok()).ok()
+}
+
+fn in_root(pid: u32, path: &[u8]) -> PathBuf {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    Path::new(&format!("/proc/{pid}/root")).join(OsStr::from_bytes(relative))
+}
+
+/// A pipe or a device must not be opened: that could block, or do something.
+fn open_regular(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    File::open(path)
+}

@@ -1,0 +1,70 @@
+//! A module of a live process.
+
+use std::fs::File;
+
+use symseal_module::{Avma, DebugId, MappedModule};
+
+use crate::Device;
+
+/// One module, and how it was identified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessModule {
+    /// Where it lies and what it is called. The path is escaped (`symseal_module::escape`).
+    pub module: MappedModule,
+    /// The path's own bytes.
+    pub path: Vec<u8>,
+    /// The file's device, as maps has it.
+    pub device: Device,
+    /// The file's inode; 0 for the vDSO.
+    pub inode: u64,
+    /// Whether the file was unlinked.
+    pub deleted: bool,
+    /// The executable mapping that the module was found by.
+    pub mapping_start: Avma,
+    /// Its end.
+    pub mapping_end: Avma,
+    /// Where `module.debug_id` was read.
+    pub identified_by: IdentifiedBy,
+    /// How the file was opened, where that could be done.
+    pub opened_by: Option<OpenedBy>,
+    /// What the opened file says that it is.
+    pub file_debug_id: Option<DebugId>,
+}
+
+impl ProcessModule {
+    /// Whether this is the kernel's vDSO, which no file holds.
+    pub fn is_vdso(&self) -> bool {
+        self.path == b"[vdso]"
+    }
+}
+
+/// Where a debug id was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdentifiedBy {
+    /// The note in the process's memory: nothing speaks louder.
+    Memory,
+    /// The note in the file, because memory had none that could be read.
+    File,
+    /// There is none.
+    None,
+}
+
+/// How a module's file was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenedBy {
+    /// `/proc/PID/map_files`: the very file, even when it was unlinked. Needs CAP_CHECKPOINT_RESTORE or root.
+    MapFiles,
+    /// `/proc/PID/root/PATH`, with the device and inode that are mapped.
+    Path,
+    /// `/proc/PID/root/PATH` on a file system whose device numbers maps does not show; the build-id is the one in memory.
+    PathByBuildId,
+}
+
+/// A module's file.
+#[derive(Debug)]
+pub struct OpenedFile {
+    /// Open for reading.
+    pub file: File,
+    /// How it was reached.
+    pub by: OpenedBy,
+}
