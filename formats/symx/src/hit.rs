@@ -1,7 +1,9 @@
 //! What a lookup answers: the row, its function, its frames.
 
+use crate::data::{Data, string};
+use crate::layout::{MAX_FRAMES, NO_PARENT};
+use crate::rows::column_at;
 use crate::{FunctionFlags, SymbolSource};
-use core::marker::PhantomData;
 use core::ops::Range;
 use symseal_module::Rva;
 
@@ -24,12 +26,31 @@ pub struct Function<'a> {
     pub file: &'a str,
     /// Line of the declaration.
     pub line: Option<u32>,
+    pub(crate) aliases: &'a [[u8; 4]],
+    pub(crate) names: &'a [u8],
 }
 
 impl<'a> Function<'a> {
+    pub(crate) fn read(data: &Data<'a>, index: u32) -> Option<Self> {
+        let raw = data.function(index)?;
+        Some(Self {
+            start: raw.start,
+            size: raw.size,
+            name: string(data.names, raw.name),
+            symbol: string(data.names, raw.symbol),
+            source: raw.source()?,
+            flags: raw.flags(),
+            file: string(data.paths, raw.file),
+            line: some(raw.line),
+            aliases: if raw.flags & crate::layout::FLAG_ALIASED != 0 { data.aliases_of(index) } else { &[] },
+            names: data.names,
+        })
+    }
+
     /// Other linkage names of the same code.
     pub fn aliases(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        core::iter::empty()
+        let names = self.names;
+        self.aliases.iter().map(move |offset| string(names, u32::from_le_bytes(*offset)))
     }
 }
 
@@ -53,31 +74,114 @@ pub struct Frame<'a> {
 /// What a table knows about an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    _bytes: PhantomData<&'a [u8]>,
+    pub(crate) data: Data<'a>,
+    pub(crate) context: u32,
+    pub(crate) line: u32,
+    /// The address asked for.
+    pub(crate) address: u64,
+    /// The row's first address and the next row's.
+    pub(crate) row: (u64, u64),
+    pub(crate) block_start: u64,
+    /// Column entries of the block.
+    pub(crate) columns: &'a [u8],
 }
 
 impl<'a> Hit<'a> {
-    /// The function whose code this is.
+    /// The function whose code this is. Its names are empty only where a damaged table names a function that it does
+    /// not have.
     pub fn function(&self) -> Function<'a> {
-        Function {
-            start: Rva(0),
-            size: 0,
+        self.outermost().unwrap_or(Function {
+            start: Rva(self.row.0),
+            size: self.row.1.saturating_sub(self.row.0),
             name: "",
             symbol: "",
-            source: SymbolSource::Dwarf,
-            flags: FunctionFlags::default(),
+            source: SymbolSource::FunctionStarts,
+            flags: FunctionFlags { approximate: true, ..FunctionFlags::default() },
             file: "",
             line: None,
+            aliases: &[],
+            names: &[],
+        })
+    }
+
+    fn outermost(&self) -> Option<Function<'a>> {
+        let mut index = self.context;
+        for _ in 0..MAX_FRAMES {
+            let context = self.data.context(index)?;
+            if context.parent == NO_PARENT {
+                return Function::read(&self.data, context.who);
+            }
+            index = self.data.site(context.parent)?.0;
         }
+        None
     }
 
     /// The chain at this address, innermost (most deeply inlined) frame first; the last one is the function itself.
-    pub fn frames(&self) -> impl Iterator<Item = Frame<'a>> + use<'a> {
-        core::iter::empty()
+    #[inline]
+    pub fn frames(&self) -> Frames<'a> {
+        let column = match self.columns {
+            [] => 0,
+            columns => column_at(self.block_start, columns, self.address).column,
+        };
+        Frames { data: self.data, context: Some(self.context), line: self.line, column, left: MAX_FRAMES }
     }
 
-    /// The addresses for which the same answer holds.
+    /// The addresses around the one asked for that have the same frames, column included.
     pub fn range(&self) -> Range<Rva> {
-        Rva(0)..Rva(0)
+        let (start, end) = self.row;
+        if self.columns.is_empty() {
+            return Rva(start)..Rva(end);
+        }
+        let entry = column_at(self.block_start, self.columns, self.address);
+        Rva(start.max(entry.start))..Rva(entry.end.map_or(end, |column_end| column_end.min(end)))
     }
+}
+
+/// The frames at one address, innermost first.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    data: Data<'a>,
+    context: Option<u32>,
+    line: u32,
+    column: u32,
+    left: u32,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Frame<'a>> {
+        let index = self.context.take()?;
+        let data = &self.data;
+        let context = data.context(index)?;
+        let inlined = context.parent != NO_PARENT;
+        let (name, symbol) = if inlined { data.inlinee(context.who)? } else { data.function_names(context.who)? };
+        let function = string(data.names, name);
+        let frame = Frame {
+            function,
+            // Most linkage names of C are the names themselves, kept once.
+            symbol: if symbol == name { function } else { string(data.names, symbol) },
+            file: string(data.paths, context.file),
+            line: some(self.line),
+            column: some(self.column),
+            inlined,
+        };
+        if inlined {
+            self.left = self.left.saturating_sub(1);
+            // The line of an outer frame is that of the call, not that of the row.
+            if let Some((caller, line)) = data.site(context.parent)
+                && self.left > 0
+            {
+                self.context = Some(caller);
+                self.line = line;
+                self.column = data.site_column(context.parent);
+            }
+        }
+        Some(frame)
+    }
+}
+
+fn some(number: u32) -> Option<u32> {
+    (number != 0).then_some(number)
 }

@@ -12,16 +12,24 @@
 
 extern crate alloc;
 
+mod checksum;
+mod data;
 mod error;
 mod hit;
+mod layout;
 mod record;
+mod rows;
+mod stream;
 mod strings;
 mod table;
+mod varint;
+mod verify;
 mod write;
 
 pub use error::{OpenError, VerifyError, WriteError};
-pub use hit::{Frame, Function, Hit};
+pub use hit::{Frame, Frames, Function, Hit};
 pub use record::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, SymbolSource, TableInput};
+pub use stream::Rows;
 pub use strings::{StrId, Strings};
 pub use table::{Counts, Table};
 pub use write::write;

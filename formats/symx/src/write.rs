@@ -1,9 +1,151 @@
 //! Records → bytes.
 
-use crate::{TableInput, WriteError};
+mod chains;
+mod sections;
+mod stream;
+mod text;
+
+use crate::layout::{self, MAX_PRODUCER_BYTES};
+use crate::{FunctionRecord, NO_INLINE, Row, StrId, TableInput, WriteError};
 use alloc::vec::Vec;
+use chains::Chains;
+use sections::{Sections, assemble};
+use stream::Stream;
+use text::Text;
 
 /// Writes a table. The same input gives the same bytes, on any host.
-pub fn write(_input: &TableInput<'_>) -> Result<Vec<u8>, WriteError> {
-    Err(WriteError::TooMany { what: "functions" })
+///
+/// # Errors
+/// [`WriteError::Record`] where a record breaks a rule that [`FunctionRecord`] states, [`WriteError::TooMany`] where
+/// something exceeds what 32-bit references can number.
+pub fn write(input: &TableInput<'_>) -> Result<Vec<u8>, WriteError> {
+    if input.strings.overflowed() {
+        return Err(WriteError::TooMany { what: "strings" });
+    }
+    if input.producer.len() > MAX_PRODUCER_BYTES {
+        return Err(WriteError::TooMany { what: "bytes in the producer's name" });
+    }
+    let end = check_ranges(input.functions)?;
+    let wide = end > u64::from(u32::MAX);
+    let mut writer = Writer {
+        names: Text::new(input.strings),
+        paths: Text::new(input.strings),
+        chains: Chains::default(),
+        stream: Stream::default(),
+        functions: Vec::with_capacity(input.functions.len() * if wide { 36 } else { 28 }),
+        aliased: Vec::new(),
+        aliases: Vec::new(),
+        wide,
+    };
+    for (index, function) in input.functions.iter().enumerate() {
+        writer.function(index, function)?;
+    }
+    writer.stream.finish();
+    let sections = Sections {
+        blocks: writer.stream.into_blocks(wide)?,
+        chains: writer.chains,
+        functions: writer.functions,
+        aliased: writer.aliased,
+        aliases: writer.aliases,
+        paths: writer.paths,
+        names: writer.names,
+    };
+    assemble(input, wide, sections)
+}
+
+/// That the ranges are sorted and apart from each other; the end of the last one.
+fn check_ranges(functions: &[FunctionRecord]) -> Result<u64, WriteError> {
+    let (mut last_start, mut free_from) = (0, 0);
+    for (index, function) in functions.iter().enumerate() {
+        let fault = |rule| WriteError::Record { function: index, rule };
+        let start = function.start.0;
+        let end = start.checked_add(function.size).ok_or(fault("an end below 2^64"))?;
+        if start < last_start || (function.size > 0 && start < free_from) {
+            return Err(fault("a start at or after the end of its predecessor"));
+        }
+        last_start = start;
+        free_from = free_from.max(end);
+    }
+    Ok(free_from)
+}
+
+struct Writer<'a> {
+    names: Text<'a>,
+    paths: Text<'a>,
+    chains: Chains,
+    stream: Stream,
+    functions: Vec<u8>,
+    aliased: Vec<u8>,
+    aliases: Vec<u8>,
+    wide: bool,
+}
+
+impl Writer<'_> {
+    fn function(&mut self, index: usize, function: &FunctionRecord) -> Result<(), WriteError> {
+        let number = u32::try_from(index).map_err(|_| WriteError::TooMany { what: "functions" })?;
+        self.record(number, function)?;
+        let fault = |rule| WriteError::Record { function: index, rule };
+        if function.size == 0 {
+            return if function.rows.is_empty() { Ok(()) } else { Err(fault("no rows in a function of size 0")) };
+        }
+        let inlines = &function.inlines;
+        self.chains.begin_function(number, inlines.len());
+        let (start, end) = (function.start.0, function.start.0 + function.size);
+        self.stream.gap_until(start);
+        let nothing = Row { start: function.start, file: StrId::EMPTY, line: 0, column: 0, inline: NO_INLINE };
+        let before = function.rows.first().is_none_or(|row| row.start.0 > start).then_some(&nothing);
+        let mut rows = before.into_iter().chain(&function.rows).peekable();
+        let mut last = start;
+        while let Some(row) = rows.next() {
+            if row.start.0 < last || row.start.0 >= end {
+                return Err(fault("rows sorted by start, within the function"));
+            }
+            last = row.start.0;
+            if rows.peek().is_some_and(|next| next.start == row.start) {
+                continue;
+            }
+            let file = self.paths.offset(row.file)?;
+            let Self { chains, names, paths, .. } = self;
+            let context =
+                chains.row_context(inlines, row.inline, file, names, paths).map_err(|fault| fault.at(index))?;
+            self.stream.row(row.start.0, context, row.line, row.column);
+        }
+        self.stream.end_function(end);
+        Ok(())
+    }
+
+    fn record(&mut self, number: u32, function: &FunctionRecord) -> Result<(), WriteError> {
+        let mut flags = 0;
+        for (set, bit) in [
+            (function.flags.approximate, layout::FLAG_APPROXIMATE),
+            (function.flags.folded, layout::FLAG_FOLDED),
+            (function.flags.part, layout::FLAG_PART),
+            (!function.aliases.is_empty(), layout::FLAG_ALIASED),
+        ] {
+            flags |= if set { bit } else { 0 };
+        }
+        for value in [function.start.0, function.size] {
+            match self.wide {
+                true => self.functions.extend(value.to_le_bytes()),
+                // `check_ranges` found no end beyond 32 bits.
+                false => self.functions.extend((value as u32).to_le_bytes()),
+            }
+        }
+        let attributes = u32::from(function.source.number()) | u32::from(flags) << 8;
+        let name = self.names.offset(function.name)?;
+        let symbol = self.names.offset(function.symbol)?;
+        let file = self.paths.offset(function.file)?;
+        for value in [name, symbol, file, function.line, attributes] {
+            self.functions.extend(value.to_le_bytes());
+        }
+        if !function.aliases.is_empty() {
+            let first = u32::try_from(self.aliases.len() / 4).map_err(|_| WriteError::TooMany { what: "aliases" })?;
+            self.aliased.extend(number.to_le_bytes());
+            self.aliased.extend(first.to_le_bytes());
+            for alias in &function.aliases {
+                self.aliases.extend(self.names.offset(*alias)?.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
 }

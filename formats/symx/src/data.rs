@@ -1,0 +1,309 @@
+//! The sections of an opened table as records, and access to one record each. Nothing here trusts the bytes: what
+//! lies outside of its section reads as absent.
+
+use crate::layout::{self, Header, SectionId, u32_at, u64_at};
+use crate::varint::Cursor;
+use crate::{FunctionFlags, OpenError, SymbolSource};
+use symseal_module::Rva;
+
+/// Narrow (32-bit) or wide (64-bit) records, the whole table alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Starts<'a> {
+    Narrow(&'a [[u8; 4]]),
+    Wide(&'a [[u8; 8]]),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Functions<'a> {
+    Narrow(&'a [[u8; 28]]),
+    Wide(&'a [[u8; 36]]),
+}
+
+/// What leads from an address to a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks<'a> {
+    pub(crate) starts: Starts<'a>,
+    pub(crate) offsets: &'a [[u8; 4]],
+    pub(crate) rows: &'a [u8],
+    /// Empty in a table without columns.
+    pub(crate) column_offsets: &'a [[u8; 4]],
+    pub(crate) columns: &'a [u8],
+}
+
+/// What leads from a row to names and paths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Data<'a> {
+    pub(crate) contexts: &'a [[u8; 12]],
+    pub(crate) sites: &'a [[u8; 8]],
+    pub(crate) inlinees: &'a [[u8; 8]],
+    pub(crate) functions: Functions<'a>,
+    pub(crate) aliased: &'a [[u8; 8]],
+    pub(crate) aliases: &'a [[u8; 4]],
+    pub(crate) paths: &'a [u8],
+    pub(crate) names: &'a [u8],
+    pub(crate) site_columns: SiteColumns<'a>,
+}
+
+/// Columns of the call sites, in the narrowest integers that hold them all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SiteColumns<'a> {
+    None,
+    Bytes(&'a [u8]),
+    Halves(&'a [[u8; 2]]),
+    Words(&'a [[u8; 4]]),
+}
+
+/// A context: who the code belongs to and in which file it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    /// Index of a function where `parent` is [`layout::NO_PARENT`], of an inlinee otherwise.
+    pub(crate) who: u32,
+    /// Offset in the paths.
+    pub(crate) file: u32,
+    /// Index of the call site that this code was inlined at.
+    pub(crate) parent: u32,
+}
+
+/// A function record, its strings still offsets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawFunction {
+    pub(crate) start: Rva,
+    pub(crate) size: u64,
+    pub(crate) name: u32,
+    pub(crate) symbol: u32,
+    pub(crate) file: u32,
+    pub(crate) line: u32,
+    pub(crate) source: u8,
+    pub(crate) flags: u8,
+    pub(crate) reserved: u16,
+}
+
+impl<'a> Blocks<'a> {
+    pub(crate) fn new(header: &Header<'a>) -> Result<Self, OpenError> {
+        let bytes = |id| header.section(id).bytes;
+        let starts = bytes(SectionId::BlockStarts);
+        let blocks = Self {
+            starts: match header.wide {
+                false => Starts::Narrow(starts.as_chunks().0),
+                true => Starts::Wide(starts.as_chunks().0),
+            },
+            offsets: bytes(SectionId::BlockOffsets).as_chunks().0,
+            rows: bytes(SectionId::Rows),
+            column_offsets: bytes(SectionId::ColumnOffsets).as_chunks().0,
+            columns: bytes(SectionId::Columns),
+        };
+        let fault = |id: SectionId| OpenError::Section { id: id.number(), problem: "has not one record per block" };
+        if blocks.offsets.len() != blocks.len() {
+            return Err(fault(SectionId::BlockOffsets));
+        }
+        if !blocks.column_offsets.is_empty() && blocks.column_offsets.len() != blocks.len() {
+            return Err(fault(SectionId::ColumnOffsets));
+        }
+        Ok(blocks)
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn len(&self) -> usize {
+        match self.starts {
+            Starts::Narrow(starts) => starts.len(),
+            Starts::Wide(starts) => starts.len(),
+        }
+    }
+
+    /// First address of block `block`.
+    #[inline(always)]
+    pub(crate) fn start(&self, block: usize) -> Option<u64> {
+        match self.starts {
+            Starts::Narrow(starts) => starts.get(block).map(|start| u64::from(u32::from_le_bytes(*start))),
+            Starts::Wide(starts) => starts.get(block).map(|start| u64::from_le_bytes(*start)),
+        }
+    }
+
+    /// The last block that starts at or below `address`.
+    #[inline(always)]
+    pub(crate) fn find(&self, address: u64) -> Option<usize> {
+        let after = match self.starts {
+            Starts::Narrow(starts) => {
+                let address = u32::try_from(address).ok()?;
+                starts.partition_point(|start| u32::from_le_bytes(*start) <= address)
+            }
+            Starts::Wide(starts) => starts.partition_point(|start| u64::from_le_bytes(*start) <= address),
+        };
+        after.checked_sub(1)
+    }
+
+    /// The rows of block `block`.
+    #[inline(always)]
+    pub(crate) fn rows_of(&self, block: usize) -> Option<&'a [u8]> {
+        part(self.offsets, self.rows, block)
+    }
+
+    /// The column entries of block `block`; empty in a table without columns.
+    #[inline(always)]
+    pub(crate) fn columns_of(&self, block: usize) -> &'a [u8] {
+        part(self.column_offsets, self.columns, block).unwrap_or_default()
+    }
+}
+
+/// The bytes between one offset and the next.
+#[inline(always)]
+fn part<'a>(offsets: &[[u8; 4]], bytes: &'a [u8], index: usize) -> Option<&'a [u8]> {
+    let start = u32::from_le_bytes(*offsets.get(index)?) as usize;
+    match offsets.get(index + 1) {
+        Some(end) => bytes.get(start..u32::from_le_bytes(*end) as usize),
+        None => bytes.get(start..),
+    }
+}
+
+impl<'a> Data<'a> {
+    pub(crate) fn new(header: &Header<'a>) -> Result<Self, OpenError> {
+        let bytes = |id| header.section(id).bytes;
+        let sites = bytes(SectionId::Sites).as_chunks().0;
+        let columns = header.section(SectionId::SiteColumns);
+        let width = columns.bytes.len().checked_div(sites.len()).unwrap_or_default();
+        let site_columns = match (columns.count, width) {
+            (0, 0) => SiteColumns::None,
+            (_, 1) => SiteColumns::Bytes(columns.bytes),
+            (_, 2) => SiteColumns::Halves(columns.bytes.as_chunks().0),
+            (_, 4) => SiteColumns::Words(columns.bytes.as_chunks().0),
+            _ => SiteColumns::None,
+        };
+        let fits = width * sites.len() == columns.bytes.len()
+            && matches!(width, 0 | 1 | 2 | 4)
+            && columns.count == if width == 0 { 0 } else { sites.len() as u64 };
+        if !fits {
+            let id = SectionId::SiteColumns.number();
+            return Err(OpenError::Section { id, problem: "has not one record per call site" });
+        }
+        let functions = bytes(SectionId::Functions);
+        Ok(Self {
+            contexts: bytes(SectionId::Contexts).as_chunks().0,
+            sites,
+            inlinees: bytes(SectionId::Inlinees).as_chunks().0,
+            functions: match header.wide {
+                false => Functions::Narrow(functions.as_chunks().0),
+                true => Functions::Wide(functions.as_chunks().0),
+            },
+            aliased: bytes(SectionId::Aliased).as_chunks().0,
+            aliases: bytes(SectionId::Aliases).as_chunks().0,
+            paths: bytes(SectionId::Paths),
+            names: bytes(SectionId::Names),
+            site_columns,
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn context(&self, index: u32) -> Option<Context> {
+        let record = self.contexts.get(index as usize)?;
+        Some(Context { who: u32_at(record, 0), file: u32_at(record, 4), parent: u32_at(record, 8) })
+    }
+
+    /// Context and line of a call site.
+    #[inline(always)]
+    pub(crate) fn site(&self, index: u32) -> Option<(u32, u32)> {
+        let record = self.sites.get(index as usize)?;
+        Some((u32_at(record, 0), u32_at(record, 4)))
+    }
+
+    /// Column of a call site; 0 = none.
+    #[inline(always)]
+    pub(crate) fn site_column(&self, index: u32) -> u32 {
+        let index = index as usize;
+        match self.site_columns {
+            SiteColumns::None => 0,
+            SiteColumns::Bytes(columns) => columns.get(index).copied().map_or(0, u32::from),
+            SiteColumns::Halves(columns) => columns.get(index).map_or(0, |column| u16::from_le_bytes(*column).into()),
+            SiteColumns::Words(columns) => columns.get(index).map_or(0, |column| u32::from_le_bytes(*column)),
+        }
+    }
+
+    /// Name and symbol of an inlinee, as offsets in the names.
+    #[inline(always)]
+    pub(crate) fn inlinee(&self, index: u32) -> Option<(u32, u32)> {
+        let record = self.inlinees.get(index as usize)?;
+        Some((u32_at(record, 0), u32_at(record, 4)))
+    }
+
+    pub(crate) fn function_count(&self) -> u32 {
+        let count = match self.functions {
+            Functions::Narrow(records) => records.len(),
+            Functions::Wide(records) => records.len(),
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Name and symbol of a function, as offsets in the names.
+    #[inline(always)]
+    pub(crate) fn function_names(&self, index: u32) -> Option<(u32, u32)> {
+        match self.functions {
+            Functions::Narrow(records) => {
+                records.get(index as usize).map(|record| (u32_at(record, 8), u32_at(record, 12)))
+            }
+            Functions::Wide(records) => {
+                records.get(index as usize).map(|record| (u32_at(record, 16), u32_at(record, 20)))
+            }
+        }
+    }
+
+    pub(crate) fn function(&self, index: u32) -> Option<RawFunction> {
+        let (start, size, rest) = match self.functions {
+            Functions::Narrow(records) => {
+                let (range, rest) = records.get(index as usize)?.split_at(8);
+                (u32_at(range, 0).into(), u32_at(range, 4).into(), rest)
+            }
+            Functions::Wide(records) => {
+                let (range, rest) = records.get(index as usize)?.split_at(16);
+                (u64_at(range, 0), u64_at(range, 8), rest)
+            }
+        };
+        let attributes = u32_at(rest, 16);
+        Some(RawFunction {
+            start: Rva(start),
+            size,
+            name: u32_at(rest, 0),
+            symbol: u32_at(rest, 4),
+            file: u32_at(rest, 8),
+            line: u32_at(rest, 12),
+            source: attributes as u8,
+            flags: (attributes >> 8) as u8,
+            reserved: (attributes >> 16) as u16,
+        })
+    }
+
+    /// The aliases of function `index`, as offsets in the names.
+    pub(crate) fn aliases_of(&self, index: u32) -> &'a [[u8; 4]] {
+        let first = |at: usize| self.aliased.get(at).map(|record| u32_at(record, 4) as usize);
+        let found = self.aliased.binary_search_by_key(&index, |record| u32_at(record, 0));
+        let Some((at, start)) = found.ok().and_then(|at| Some((at, first(at)?))) else { return &[] };
+        let end = first(at + 1).unwrap_or(self.aliases.len());
+        self.aliases.get(start..end).unwrap_or_default()
+    }
+}
+
+impl RawFunction {
+    pub(crate) fn source(&self) -> Option<SymbolSource> {
+        SymbolSource::from_number(self.source)
+    }
+
+    pub(crate) fn flags(&self) -> FunctionFlags {
+        FunctionFlags {
+            approximate: self.flags & layout::FLAG_APPROXIMATE != 0,
+            folded: self.flags & layout::FLAG_FOLDED != 0,
+            part: self.flags & layout::FLAG_PART != 0,
+        }
+    }
+}
+
+/// The string at `offset` of a string section; empty where there is none.
+#[inline]
+pub(crate) fn string(section: &[u8], offset: u32) -> &str {
+    section
+        .get(offset as usize..)
+        .and_then(|bytes| {
+            let mut cursor = Cursor::new(bytes);
+            let len = cursor.varint()?;
+            cursor.take(len)
+        })
+        .and_then(|bytes| core::str::from_utf8(bytes).ok())
+        .unwrap_or_default()
+}

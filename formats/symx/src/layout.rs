@@ -1,0 +1,262 @@
+//! The header and the section directory: where everything lies. See `docs/formats/symx.md`.
+
+use crate::OpenError;
+use crate::checksum::crc32c;
+use symseal_module::{DebugId, Svma};
+
+/// The first bytes of every table.
+pub(crate) const MAGIC: [u8; 4] = *b"SYMX";
+/// The version that this crate writes and reads.
+pub(crate) const VERSION: u16 = 1;
+/// Header flag: block starts and function ranges are 64 bits wide.
+pub(crate) const WIDE: u16 = 1;
+/// Bytes of the header before the section directory.
+pub(crate) const HEADER_BYTES: usize = 136;
+/// Bytes of one entry of the section directory.
+pub(crate) const ENTRY_BYTES: usize = 32;
+/// More sections than this are refused, so that a header's check stays short.
+const MAX_SECTIONS: usize = 64;
+/// Where the header's own checksum lies.
+pub(crate) const CHECKSUM_AT: usize = 128;
+/// Every section starts at a multiple of this many bytes.
+pub(crate) const ALIGNMENT: usize = 8;
+/// The longest producer, in bytes.
+pub(crate) const MAX_PRODUCER_BYTES: usize = 255;
+/// Rows in a block: what the writer puts into one, and what a reader reads at most.
+pub(crate) const ROWS_PER_BLOCK: usize = 32;
+pub(crate) const MAX_ROWS_PER_BLOCK: usize = 64;
+/// Column entries that go with a block: what the writer puts there, and what a reader reads at most.
+pub(crate) const COLUMNS_PER_BLOCK: usize = 64;
+pub(crate) const MAX_COLUMNS_PER_BLOCK: usize = 128;
+/// The longest chain of frames at one address.
+pub(crate) const MAX_FRAMES: u32 = 1024;
+/// A context without a parent call site is the function itself.
+pub(crate) const NO_PARENT: u32 = u32::MAX;
+
+/// Bits of a function's flags.
+pub(crate) const FLAG_APPROXIMATE: u8 = 1;
+pub(crate) const FLAG_FOLDED: u8 = 2;
+pub(crate) const FLAG_PART: u8 = 4;
+pub(crate) const FLAG_ALIASED: u8 = 8;
+
+/// The sections, by number. All of them are present in every table, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SectionId {
+    Producer = 1,
+    BlockStarts,
+    BlockOffsets,
+    Rows,
+    Contexts,
+    Sites,
+    Inlinees,
+    Functions,
+    Aliased,
+    Aliases,
+    Paths,
+    Names,
+    ColumnOffsets,
+    Columns,
+    SiteColumns,
+}
+
+/// How many sections this version knows.
+pub(crate) const SECTIONS: usize = 15;
+
+impl SectionId {
+    pub(crate) const ALL: [Self; SECTIONS] = [
+        Self::Producer,
+        Self::BlockStarts,
+        Self::BlockOffsets,
+        Self::Rows,
+        Self::Contexts,
+        Self::Sites,
+        Self::Inlinees,
+        Self::Functions,
+        Self::Aliased,
+        Self::Aliases,
+        Self::Paths,
+        Self::Names,
+        Self::ColumnOffsets,
+        Self::Columns,
+        Self::SiteColumns,
+    ];
+
+    pub(crate) fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// Whether the section holds columns, which are reported apart from the core.
+    pub(crate) fn holds_columns(self) -> bool {
+        matches!(self, Self::ColumnOffsets | Self::Columns | Self::SiteColumns)
+    }
+
+    /// Bytes of a record of fixed size; `None` where records differ in size.
+    fn record_bytes(self, wide: bool) -> Option<u64> {
+        match self {
+            Self::BlockStarts => Some(if wide { 8 } else { 4 }),
+            Self::BlockOffsets | Self::Aliases | Self::ColumnOffsets => Some(4),
+            Self::Contexts => Some(12),
+            Self::Sites | Self::Inlinees | Self::Aliased => Some(8),
+            Self::Functions => Some(if wide { 36 } else { 28 }),
+            Self::Producer | Self::Rows | Self::Paths | Self::Names | Self::Columns | Self::SiteColumns => None,
+        }
+    }
+}
+
+/// One section of an opened table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Section<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) count: u64,
+}
+
+/// What the header says.
+#[derive(Clone, Debug)]
+pub(crate) struct Header<'a> {
+    pub(crate) wide: bool,
+    pub(crate) image_base: Svma,
+    pub(crate) source_sha256: [u8; 32],
+    pub(crate) debug_id: DebugId,
+    pub(crate) sections: [Section<'a>; SECTIONS],
+}
+
+impl<'a> Header<'a> {
+    pub(crate) fn section(&self, id: SectionId) -> Section<'a> {
+        self.sections.get(id as usize - 1).copied().unwrap_or_default()
+    }
+
+    /// Reads and checks header and directory; no section is looked into.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, OpenError> {
+        if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
+            return Err(OpenError::Magic);
+        }
+        let found = bytes.len() as u64;
+        let (fixed, _) = bytes
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(OpenError::Size { expected: HEADER_BYTES as u64, found })?;
+        let version = u16_at(fixed, 4);
+        if version != VERSION {
+            return Err(OpenError::Version { found: version });
+        }
+        let expected = u64_at(fixed, 8);
+        if expected != found {
+            return Err(OpenError::Size { expected, found });
+        }
+        let count = usize::from(u16_at(fixed, 58));
+        if count > MAX_SECTIONS {
+            return Err(OpenError::Header { field: "number of sections" });
+        }
+        let directory = bytes
+            .get(HEADER_BYTES..HEADER_BYTES + count * ENTRY_BYTES)
+            .ok_or(OpenError::Size { expected: (HEADER_BYTES + count * ENTRY_BYTES) as u64, found })?;
+        let (before, rest) = fixed.split_at(CHECKSUM_AT);
+        let after = rest.get(4..).unwrap_or_default();
+        if crc32c(&[before, &[0; 4], after, directory]) != u32_at(fixed, CHECKSUM_AT) {
+            return Err(OpenError::Checksum);
+        }
+        let flags = u16_at(fixed, 6);
+        if flags & !WIDE != 0 {
+            return Err(OpenError::Header { field: "flag" });
+        }
+        if u32_at(fixed, CHECKSUM_AT + 4) != 0 {
+            return Err(OpenError::Header { field: "reserved field" });
+        }
+        let wide = flags & WIDE != 0;
+        let mut source_sha256 = [0; 32];
+        source_sha256.copy_from_slice(fixed.get(24..56).unwrap_or(&[0; 32]));
+        Ok(Self {
+            wide,
+            image_base: Svma(u64_at(fixed, 16)),
+            source_sha256,
+            debug_id: read_debug_id(fixed)?,
+            sections: read_directory(bytes, directory, wide)?,
+        })
+    }
+}
+
+fn read_debug_id(fixed: &[u8; HEADER_BYTES]) -> Result<DebugId, OpenError> {
+    let fault = OpenError::Header { field: "debug id" };
+    let len = usize::from(fixed[57]);
+    let field = fixed.get(64..128).unwrap_or_default();
+    let (Some(id), Some(padding)) = (field.get(..len), field.get(len..)) else { return Err(fault) };
+    let age = u32_at(fixed, 60);
+    if padding.iter().any(|byte| *byte != 0) || (age != 0 && fixed[56] != 2) {
+        return Err(fault);
+    }
+    match fixed[56] {
+        1 => DebugId::from_build_id(id).map_err(|_| fault),
+        2 => id.try_into().map(|guid| DebugId::Pdb { guid, age }).map_err(|_| fault),
+        3 => id.try_into().map(DebugId::MachoUuid).map_err(|_| fault),
+        _ => Err(fault),
+    }
+}
+
+/// Kind, length, PDB age and padded bytes of an id, as the header has them.
+pub(crate) fn debug_id_fields(id: &DebugId) -> (u8, u8, u32, [u8; 64]) {
+    let mut field = [0; 64];
+    for (slot, byte) in field.iter_mut().zip(id.as_bytes()) {
+        *slot = *byte;
+    }
+    let (kind, age) = match id {
+        DebugId::BuildId(_) => (1, 0),
+        DebugId::Pdb { age, .. } => (2, *age),
+        DebugId::MachoUuid(_) => (3, 0),
+    };
+    (kind, id.as_bytes().len() as u8, age, field)
+}
+
+/// Sections this version does not know are left alone: a later version may add some.
+fn read_directory<'a>(bytes: &'a [u8], directory: &[u8], wide: bool) -> Result<[Section<'a>; SECTIONS], OpenError> {
+    let mut sections = [None; SECTIONS];
+    let mut free_from = (HEADER_BYTES + directory.len()) as u64;
+    let mut before = 0;
+    for entry in directory.as_chunks::<ENTRY_BYTES>().0 {
+        let id = u32_at(entry, 0);
+        let fault = |problem| OpenError::Section { id, problem };
+        let (offset, size, count) = (u64_at(entry, 8), u64_at(entry, 16), u64_at(entry, 24));
+        if id <= before {
+            return Err(fault("is out of order"));
+        }
+        if offset < free_from || !offset.is_multiple_of(ALIGNMENT as u64) {
+            return Err(fault("overlaps its predecessor or is not aligned"));
+        }
+        before = id;
+        free_from = offset.checked_add(size).ok_or(fault("does not end in the file"))?;
+        let range = usize::try_from(offset).ok().zip(usize::try_from(free_from).ok());
+        let contents = range.and_then(|(start, end)| bytes.get(start..end)).ok_or(fault("does not end in the file"))?;
+        let Some(known) = SectionId::ALL.into_iter().find(|known| known.number() == id) else { continue };
+        let fits = match known.record_bytes(wide) {
+            Some(record) => count.checked_mul(record) == Some(size),
+            None => count <= size,
+        };
+        if !fits {
+            return Err(fault("has another size than its records"));
+        }
+        if let Some(slot) = sections.get_mut(id as usize - 1) {
+            *slot = Some(Section { bytes: contents, count });
+        }
+    }
+    let mut complete = [Section::default(); SECTIONS];
+    for (id, (slot, section)) in SectionId::ALL.into_iter().zip(complete.iter_mut().zip(sections)) {
+        *slot = section.ok_or(OpenError::Section { id: id.number(), problem: "is missing" })?;
+    }
+    Ok(complete)
+}
+
+/// The little-endian number at `at`; 0 outside of `bytes`.
+#[inline(always)]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |field| u16::from_le_bytes(*field))
+}
+
+/// The little-endian number at `at`; 0 outside of `bytes`.
+#[inline(always)]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |field| u32::from_le_bytes(*field))
+}
+
+/// The little-endian number at `at`; 0 outside of `bytes`.
+#[inline(always)]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |field| u64::from_le_bytes(*field))
+}

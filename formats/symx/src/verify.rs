@@ -1,0 +1,269 @@
+//! Whether everything in a table holds together.
+
+use crate::checksum::crc32c;
+use crate::data::Context;
+use crate::layout::{
+    ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_COLUMNS_PER_BLOCK, MAX_FRAMES, MAX_ROWS_PER_BLOCK, NO_PARENT,
+    SectionId, u32_at, u64_at,
+};
+use crate::rows::{GAP, RowReader};
+use crate::varint::Cursor;
+use crate::{Table, VerifyError};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+type Checked = Result<(), VerifyError>;
+
+fn fault(section: SectionId, problem: impl Into<String>) -> VerifyError {
+    VerifyError { section: section.number(), problem: problem.into() }
+}
+
+fn check(holds: bool, section: SectionId, problem: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(fault(section, problem())) }
+}
+
+pub(crate) fn verify(table: &Table<'_>) -> Checked {
+    checksums(table)?;
+    let paths = strings(table, SectionId::Paths)?;
+    let names = strings(table, SectionId::Names)?;
+    let covered = functions(table, &paths, &names)?;
+    aliases(table, &names)?;
+    inlinees(table, &names)?;
+    let owners = contexts(table, &paths)?;
+    let in_rows = rows(table, &owners)?;
+    check(in_rows == covered, SectionId::Rows, || {
+        format!("rows for {covered} bytes of functions expected, found them for {in_rows}")
+    })?;
+    columns(table)
+}
+
+/// Every section, known or not, against its checksum; and that nothing hides between them.
+fn checksums(table: &Table<'_>) -> Checked {
+    let bytes = table.bytes;
+    let between = |problem: &str| VerifyError { section: 0, problem: problem.into() };
+    let count = usize::from(crate::layout::u16_at(bytes, 58));
+    let mut end = HEADER_BYTES + count * ENTRY_BYTES;
+    let directory = bytes.get(HEADER_BYTES..end).unwrap_or_default();
+    for entry in directory.as_chunks::<ENTRY_BYTES>().0 {
+        let section = u32_at(entry, 0);
+        // `open` has seen that each section lies in the file, behind its predecessor.
+        let (offset, size) = (u64_at(entry, 8) as usize, u64_at(entry, 16) as usize);
+        let padding = bytes.get(end..offset).ok_or(between("sections overlap"))?;
+        if padding.len() >= 8 || padding.iter().any(|byte| *byte != 0) {
+            return Err(between("expected less than 8 bytes of zeroes between sections"));
+        }
+        end = offset.saturating_add(size);
+        let found = crc32c(&[bytes.get(offset..end).unwrap_or_default()]);
+        let expected = u32_at(entry, 4);
+        if found != expected {
+            let problem = format!("checksum {expected:#010x} expected, found {found:#010x}");
+            return Err(VerifyError { section, problem });
+        }
+    }
+    let tail = bytes.get(end..).unwrap_or_default();
+    if tail.len() >= 8 || tail.iter().any(|byte| *byte != 0) {
+        return Err(between("expected less than 8 bytes of zeroes after the last section"));
+    }
+    Ok(())
+}
+
+/// Where the strings of a section start, ascending.
+fn strings(table: &Table<'_>, id: SectionId) -> Result<Vec<u32>, VerifyError> {
+    let section = table.header.section(id);
+    let mut cursor = Cursor::new(section.bytes);
+    let mut starts = Vec::new();
+    while !cursor.is_empty() {
+        let at = section.bytes.len() - cursor.remaining();
+        let text = cursor.varint().and_then(|len| cursor.take(len)).and_then(|text| core::str::from_utf8(text).ok());
+        let at32 = u32::try_from(at).ok();
+        let (Some(text), Some(at32)) = (text, at32) else {
+            return Err(fault(id, format!("no UTF-8 string at offset {at}")));
+        };
+        check(!text.is_empty() || at == 0, id, || format!("an empty string at offset {at}, expected at 0 only"))?;
+        starts.push(at32);
+    }
+    check(section.bytes.first() == Some(&0), id, || "expected the empty string first".into())?;
+    check(starts.len() as u64 == section.count, id, || {
+        format!("{} strings expected, found {}", section.count, starts.len())
+    })?;
+    Ok(starts)
+}
+
+fn check_string(starts: &[u32], offset: u32, section: SectionId, index: u32) -> Checked {
+    check(starts.binary_search(&offset).is_ok(), section, || {
+        format!("record {index} refers to offset {offset}, where no string starts")
+    })
+}
+
+/// How many bytes all functions have together.
+fn functions(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Result<u64, VerifyError> {
+    let id = SectionId::Functions;
+    let data = &table.data;
+    let (mut last_start, mut free_from, mut covered) = (0, 0, 0u64);
+    for index in 0..data.function_count() {
+        let Some(function) = data.function(index) else { break };
+        check_string(names, function.name, id, index)?;
+        check_string(names, function.symbol, id, index)?;
+        check_string(paths, function.file, id, index)?;
+        let start = function.start.0;
+        let end = start.checked_add(function.size);
+        let end = end.ok_or_else(|| fault(id, format!("function {index} ends beyond 2^64")))?;
+        check(start >= last_start && (function.size == 0 || start >= free_from), id, || {
+            format!("function {index} starts at {start:#x}, before the end of its predecessor")
+        })?;
+        check(function.source().is_some() && function.flags <= 0xf && function.reserved == 0, id, || {
+            format!("function {index} has unknown attributes")
+        })?;
+        let aliased = !data.aliases_of(index).is_empty();
+        check(aliased == (function.flags & FLAG_ALIASED != 0), id, || {
+            format!("function {index} is flagged as having aliases and has none, or the reverse")
+        })?;
+        last_start = start;
+        free_from = free_from.max(end);
+        // Ranges do not overlap, so the sum stays below 2^64.
+        covered += function.size;
+    }
+    Ok(covered)
+}
+
+fn aliases(table: &Table<'_>, names: &[u32]) -> Checked {
+    let data = &table.data;
+    let mut before: Option<(u32, u32)> = None;
+    for (index, record) in data.aliased.iter().enumerate() {
+        let (function, first) = (u32_at(record, 0), u32_at(record, 4));
+        let ascending = before.map_or(first == 0, |(owner, start)| function > owner && first > start);
+        let inside = function < data.function_count() && (first as usize) < data.aliases.len();
+        check(ascending && inside, SectionId::Aliased, || format!("record {index} is out of order or of bounds"))?;
+        before = Some((function, first));
+    }
+    check(before.is_some() || data.aliases.is_empty(), SectionId::Aliases, || "aliases of no function".into())?;
+    (0u32..)
+        .zip(data.aliases)
+        .try_for_each(|(index, offset)| check_string(names, u32::from_le_bytes(*offset), SectionId::Aliases, index))
+}
+
+fn inlinees(table: &Table<'_>, names: &[u32]) -> Checked {
+    (0u32..).zip(table.data.inlinees).try_for_each(|(index, record)| {
+        check_string(names, u32_at(record, 0), SectionId::Inlinees, index)?;
+        check_string(names, u32_at(record, 4), SectionId::Inlinees, index)
+    })
+}
+
+/// The function that each context belongs to in the end.
+fn contexts(table: &Table<'_>, paths: &[u32]) -> Result<Vec<u32>, VerifyError> {
+    let id = SectionId::Contexts;
+    let data = &table.data;
+    let mut owners: Vec<(u32, u32)> = Vec::with_capacity(data.contexts.len());
+    for index in 0..u32::try_from(data.contexts.len()).unwrap_or(u32::MAX) {
+        let Some(Context { who, file, parent }) = data.context(index) else { break };
+        check_string(paths, file, id, index)?;
+        let (owner, depth) = if parent == NO_PARENT {
+            check(who < data.function_count(), id, || format!("context {index} is of function {who}, which is not"))?;
+            (who, 1)
+        } else {
+            check((who as usize) < data.inlinees.len(), id, || {
+                format!("context {index} is of inlinee {who}, which is not")
+            })?;
+            // Callers come first, so that no chain returns to itself.
+            let caller = data.site(parent).and_then(|(caller, _)| owners.get(caller as usize));
+            let (owner, depth) =
+                *caller.ok_or_else(|| fault(id, format!("context {index} has no call site before it")))?;
+            (owner, depth + 1)
+        };
+        check(depth <= MAX_FRAMES, id, || format!("context {index} is more than {MAX_FRAMES} frames deep"))?;
+        owners.push((owner, depth));
+    }
+    let contexts = owners.len();
+    for (index, site) in data.sites.iter().enumerate() {
+        check((u32_at(site, 0) as usize) < contexts, SectionId::Sites, || {
+            format!("call site {index} is in a context that is not")
+        })?;
+    }
+    Ok(owners.into_iter().map(|(owner, _)| owner).collect())
+}
+
+/// How many bytes the rows say something about.
+fn rows(table: &Table<'_>, owners: &[u32]) -> Result<u64, VerifyError> {
+    let id = SectionId::Rows;
+    let blocks = &table.blocks;
+    let (mut count, mut covered, mut state) = (0u64, 0u64, GAP);
+    for block in 0..blocks.len() {
+        let at = |problem: &str| fault(id, format!("block {block} {problem}"));
+        let start = blocks.start(block).unwrap_or_default();
+        let next_start = blocks.start(block + 1);
+        let bytes = blocks.rows_of(block).ok_or_else(|| at("has no rows"))?;
+        let mut reader = RowReader::new(start, bytes).ok_or_else(|| at("has no first row"))?;
+        let mut in_block = 1;
+        loop {
+            let row = reader;
+            check(!(state == GAP && row.state == GAP), id, || format!("block {block} has a gap after a gap"))?;
+            state = row.state;
+            let next = if reader.is_at_end() { None } else { Some(reader.peek().ok_or_else(|| at("breaks off"))?) };
+            let end = match next {
+                Some((address, changed)) => {
+                    reader.enter((address, changed)).ok_or_else(|| at("breaks off"))?;
+                    check(state != GAP || changed, id, || format!("block {block} goes on after a gap"))?;
+                    Some(address)
+                }
+                None => next_start,
+            };
+            match end {
+                Some(end) if end > row.address => covered += owned(table, owners, row.state, row.address, end)?,
+                Some(_) => return Err(at("is not sorted")),
+                None => check(row.state == GAP, id, || "the last row is no gap".into())?,
+            }
+            if next.is_none() {
+                break;
+            }
+            in_block += 1;
+        }
+        check(in_block <= MAX_ROWS_PER_BLOCK, id, || format!("block {block} has {in_block} rows"))?;
+        count += in_block as u64;
+    }
+    let first = blocks.offsets.first().is_none_or(|offset| *offset == [0; 4]);
+    check(first && (blocks.len() > 0 || blocks.rows.is_empty()), id, || "rows outside of blocks".into())?;
+    let expected = table.header.section(id).count;
+    check(count == expected, id, || format!("{expected} rows expected, found {count}"))?;
+    Ok(covered)
+}
+
+/// The bytes of a row, seen to lie in the function that the row is of.
+fn owned(table: &Table<'_>, owners: &[u32], state: u32, start: u64, end: u64) -> Result<u64, VerifyError> {
+    let Some(context) = state.checked_sub(1) else { return Ok(0) };
+    let function = owners.get(context as usize).and_then(|owner| table.data.function(*owner));
+    let inside = function.is_some_and(|function| start >= function.start.0 && end - function.start.0 <= function.size);
+    check(inside, SectionId::Rows, || format!("the row at {start:#x} is outside of the function it belongs to"))?;
+    Ok(end - start)
+}
+
+fn columns(table: &Table<'_>) -> Checked {
+    let id = SectionId::Columns;
+    let blocks = &table.blocks;
+    let mut count = 0;
+    for block in 0..blocks.column_offsets.len() {
+        let at = |problem: &str| fault(id, format!("the columns of block {block} {problem}"));
+        let mut cursor = Cursor::new(blocks.columns_of(block));
+        let column = |cursor: &mut Cursor<'_>| cursor.varint().filter(|column| *column <= u64::from(u32::MAX));
+        column(&mut cursor).ok_or_else(|| at("break off"))?;
+        let mut address = blocks.start(block).unwrap_or_default();
+        let mut in_block = 1;
+        while !cursor.is_empty() {
+            let step = cursor.varint().filter(|step| *step > 0).ok_or_else(|| at("are not sorted"))?;
+            address = address.checked_add(step).ok_or_else(|| at("leave the address space"))?;
+            column(&mut cursor).ok_or_else(|| at("break off"))?;
+            in_block += 1;
+        }
+        check(blocks.start(block + 1).is_none_or(|next| address < next), id, || {
+            format!("the columns of block {block} reach into the next")
+        })?;
+        check(in_block <= MAX_COLUMNS_PER_BLOCK, id, || format!("block {block} has {in_block} column entries"))?;
+        count += in_block as u64;
+    }
+    let first = blocks.column_offsets.first().is_none_or(|offset| *offset == [0; 4]);
+    check(first && (!blocks.column_offsets.is_empty() || blocks.columns.is_empty()), id, || {
+        "columns outside of blocks".into()
+    })?;
+    let expected = table.header.section(id).count;
+    check(count == expected, id, || format!("{expected} column entries expected, found {count}"))
+}

@@ -1,0 +1,112 @@
+//! Sections → file: header, directory, checksums, padding.
+
+use super::chains::Chains;
+use super::stream::BlockSections;
+use super::text::Text;
+use crate::checksum::crc32c;
+use crate::layout::{
+    ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, SECTIONS, SectionId, VERSION, WIDE, debug_id_fields,
+};
+use crate::{TableInput, WriteError};
+use alloc::vec;
+use alloc::vec::Vec;
+
+pub(super) struct Sections<'a> {
+    pub(super) blocks: BlockSections,
+    pub(super) chains: Chains,
+    pub(super) functions: Vec<u8>,
+    pub(super) aliased: Vec<u8>,
+    pub(super) aliases: Vec<u8>,
+    pub(super) paths: Text<'a>,
+    pub(super) names: Text<'a>,
+}
+
+pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_>) -> Result<Vec<u8>, WriteError> {
+    let Sections { blocks, chains, functions, aliased, aliases, paths, names } = sections;
+    let (site_columns, site_column_count) = pack_columns(&chains.site_columns);
+    let records = |bytes: &[u8], size: usize| (bytes.len() / size) as u64;
+    let counts = [
+        input.producer.len() as u64,
+        blocks.blocks,
+        blocks.blocks,
+        blocks.row_count,
+        records(&chains.contexts, 12),
+        records(&chains.sites, 8),
+        records(&chains.inlinees, 8),
+        input.functions.len() as u64,
+        records(&aliased, 8),
+        records(&aliases, 4),
+        paths.count,
+        names.count,
+        records(&blocks.column_offsets, 4),
+        blocks.column_count,
+        site_column_count,
+    ];
+    let contents: [&[u8]; SECTIONS] = [
+        input.producer.as_bytes(),
+        &blocks.starts,
+        &blocks.offsets,
+        &blocks.rows,
+        &chains.contexts,
+        &chains.sites,
+        &chains.inlinees,
+        &functions,
+        &aliased,
+        &aliases,
+        &paths.bytes,
+        &names.bytes,
+        &blocks.column_offsets,
+        &blocks.columns,
+        &site_columns,
+    ];
+    let mut at = HEADER_BYTES + SECTIONS * ENTRY_BYTES;
+    let mut directory = Vec::with_capacity(SECTIONS * ENTRY_BYTES);
+    for (id, (bytes, count)) in SectionId::ALL.into_iter().zip(contents.into_iter().zip(counts)) {
+        directory.extend(id.number().to_le_bytes());
+        directory.extend(crc32c(&[bytes]).to_le_bytes());
+        for value in [at as u64, bytes.len() as u64, count] {
+            directory.extend(value.to_le_bytes());
+        }
+        at = (at + bytes.len()).next_multiple_of(ALIGNMENT);
+    }
+    let mut file = Vec::with_capacity(at);
+    put_header(&mut file, input, wide, at as u64);
+    let checksum = crc32c(&[&file, &directory]);
+    if let Some(field) = file.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4) {
+        field.copy_from_slice(&checksum.to_le_bytes());
+    }
+    file.extend(directory);
+    for bytes in contents {
+        file.extend(bytes);
+        file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
+    }
+    Ok(file)
+}
+
+/// The fixed part of the header, its checksum still zero.
+fn put_header(file: &mut Vec<u8>, input: &TableInput<'_>, wide: bool, size: u64) {
+    let (kind, len, age, id) = debug_id_fields(input.debug_id);
+    file.extend(MAGIC);
+    file.extend(VERSION.to_le_bytes());
+    file.extend(if wide { WIDE } else { 0 }.to_le_bytes());
+    file.extend(size.to_le_bytes());
+    file.extend(input.image_base.0.to_le_bytes());
+    file.extend(input.source_sha256);
+    file.extend([kind, len]);
+    file.extend((SECTIONS as u16).to_le_bytes());
+    file.extend(age.to_le_bytes());
+    file.extend(id);
+    file.extend([0; HEADER_BYTES - CHECKSUM_AT]);
+}
+
+/// Call sites' columns in the narrowest integers that hold them all; nothing where there are none.
+fn pack_columns(columns: &[u32]) -> (Vec<u8>, u64) {
+    let width = match columns.iter().copied().max().unwrap_or(0) {
+        0 => return (vec![], 0),
+        1..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    };
+    let bytes = columns.iter().flat_map(|column| column.to_le_bytes().into_iter().take(width)).collect();
+    (bytes, columns.len() as u64)
+}

@@ -1,0 +1,34 @@
+//! A string section: every string once, in the order of first use.
+
+use crate::varint::put;
+use crate::{StrId, Strings, WriteError};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Strings given offsets as they are used.
+pub(super) struct Text<'a> {
+    strings: &'a Strings,
+    /// Offset of each string by its number; 0 = not yet used, for offset 0 is the empty string's.
+    offsets: Vec<u32>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) count: u64,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn new(strings: &'a Strings) -> Self {
+        Self { strings, offsets: vec![0; strings.len()], bytes: vec![0], count: 1 }
+    }
+
+    /// Where the string lies in the section; it is put there on first use.
+    pub(super) fn offset(&mut self, id: StrId) -> Result<u32, WriteError> {
+        let text = self.strings.get(id);
+        let Some(slot) = self.offsets.get_mut(id.0 as usize) else { return Ok(0) };
+        if *slot == 0 && !text.is_empty() {
+            *slot = u32::try_from(self.bytes.len()).map_err(|_| WriteError::TooMany { what: "bytes of strings" })?;
+            put(&mut self.bytes, text.len() as u64);
+            self.bytes.extend(text.as_bytes());
+            self.count += 1;
+        }
+        Ok(*slot)
+    }
+}

@@ -1,0 +1,223 @@
+//! What is written is read.
+
+mod model;
+
+use model::{Answer, Module, frames_of, module};
+use proptest::prelude::*;
+use symseal_module::{DebugId, Rva, Svma};
+use symseal_symx::{
+    FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, Strings, SymbolSource, Table, WriteError,
+};
+
+fn stream(table: &Table<'_>, module: &Module) -> Vec<Answer> {
+    let owner = |hit: &symseal_symx::Hit<'_>| {
+        let start = hit.function().start;
+        module.functions.iter().position(|function| function.start == start && function.size > 0).expect("its function")
+    };
+    let answer = |hit: symseal_symx::Hit<'_>| Answer {
+        start: hit.range().start.0,
+        end: hit.range().end.0,
+        function: owner(&hit),
+        frames: frames_of(hit),
+    };
+    table.rows().map(answer).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_stream_that_was_written_is_read(module in module()) {
+        let bytes = module.write();
+        let table = Table::open(&bytes).expect("it opens");
+        table.verify().expect("it holds together");
+        prop_assert_eq!(stream(&table, &module), module.answers());
+    }
+
+    #[test]
+    fn header_and_functions_read_as_written(module in module()) {
+        let bytes = module.write();
+        let table = Table::open(&bytes).expect("it opens");
+        prop_assert_eq!(table.debug_id(), module.debug_id.clone());
+        prop_assert_eq!(table.image_base(), module.image_base);
+        prop_assert_eq!(table.source_sha256(), [7; 32]);
+        prop_assert_eq!(table.producer(), module.producer.as_str());
+        prop_assert_eq!(table.functions().count(), module.functions.len());
+        prop_assert_eq!(table.counts().functions, module.functions.len() as u64);
+        for (read, written) in table.functions().zip(&module.functions) {
+            let text = |id| module.strings.get(id);
+            prop_assert_eq!((read.start, read.size), (written.start, written.size));
+            prop_assert_eq!((read.name, read.symbol, read.file), (text(written.name), text(written.symbol), text(written.file)));
+            prop_assert_eq!((read.source, read.flags, read.line.unwrap_or(0)), (written.source, written.flags, written.line));
+            prop_assert!(read.aliases().eq(written.aliases.iter().map(|alias| text(*alias))));
+        }
+    }
+
+    #[test]
+    fn lookups_equal_a_search_through_the_records(module in module(), elsewhere in any::<u64>()) {
+        let bytes = module.write();
+        let table = Table::open(&bytes).expect("it opens");
+        let answers = module.answers();
+        let edges = answers.iter().flat_map(|answer| [answer.start, answer.end]);
+        let near = edges.flat_map(|edge| [edge.wrapping_sub(1), edge, edge + 1]);
+        for address in near.chain([0, u64::MAX, elsewhere, elsewhere % 0x4000]) {
+            let expected = answers.iter().find(|answer| (answer.start..answer.end).contains(&address));
+            let found = table.lookup(Rva(address)).map(|hit| (hit.range(), hit.function().start, frames_of(hit)));
+            let expected = expected.map(|answer| {
+                let function = &module.functions[answer.function];
+                (Rva(answer.start)..Rva(answer.end), function.start, answer.frames.clone())
+            });
+            prop_assert_eq!(found, expected, "at {:#x}", address);
+        }
+    }
+
+    #[test]
+    fn the_order_of_interning_leaves_no_trace(module in module()) {
+        let mut renumbered = module.clone();
+        renumbered.strings = Strings::new();
+        renumbered.strings.intern("never used");
+        for number in (1..module.strings.len() as u32).rev() {
+            renumbered.strings.intern(module.strings.get(StrId(number)));
+        }
+        let mut other = renumbered.strings.clone();
+        let mut renumber = |id: &mut StrId| *id = other.intern(module.strings.get(*id));
+        for function in &mut renumbered.functions {
+            [&mut function.name, &mut function.symbol, &mut function.file].into_iter().for_each(&mut renumber);
+            function.aliases.iter_mut().for_each(&mut renumber);
+            function.rows.iter_mut().for_each(|row| renumber(&mut row.file));
+            for inline in &mut function.inlines {
+                [&mut inline.name, &mut inline.symbol, &mut inline.call_file].into_iter().for_each(&mut renumber);
+            }
+        }
+        prop_assert_eq!(renumbered.write(), module.write());
+    }
+}
+
+fn one(function: FunctionRecord) -> Module {
+    let mut strings = Strings::new();
+    for text in ["f", "g", "a.c", "b.c"] {
+        strings.intern(text);
+    }
+    Module {
+        debug_id: "abcdef".parse().expect("an id"),
+        image_base: Svma(0x40_0000),
+        producer: "test".into(),
+        strings,
+        functions: vec![function],
+    }
+}
+
+fn function(start: u64, size: u64) -> FunctionRecord {
+    FunctionRecord {
+        start: Rva(start),
+        size,
+        name: StrId(1),
+        symbol: StrId(1),
+        aliases: Vec::new(),
+        source: SymbolSource::Dwarf,
+        flags: FunctionFlags::default(),
+        file: StrId(3),
+        line: 10,
+        rows: Vec::new(),
+        inlines: Vec::new(),
+    }
+}
+
+fn row(start: u64, line: u32, inline: u32) -> Row {
+    Row { start: Rva(start), file: StrId(3), line, column: 0, inline }
+}
+
+#[test]
+fn the_line_of_an_outer_frame_is_that_of_the_call() {
+    let mut record = function(0x1000, 0x20);
+    record.inlines = vec![InlineSite {
+        parent: NO_INLINE,
+        name: StrId(2),
+        symbol: StrId(0),
+        call_file: StrId(4),
+        call_line: 77,
+        call_column: 5,
+    }];
+    record.rows = vec![row(0x1000, 11, NO_INLINE), row(0x1008, 3, 0)];
+    let bytes = one(record).write();
+    let table = Table::open(&bytes).expect("it opens");
+    let frames: Vec<_> = table.lookup(Rva(0x1009)).expect("a hit").frames().collect();
+    let seen: Vec<_> = frames.iter().map(|frame| (frame.function, frame.file, frame.line, frame.column)).collect();
+    assert_eq!(seen, [("g", "a.c", Some(3), None), ("f", "b.c", Some(77), Some(5))]);
+}
+
+#[test]
+fn a_function_without_rows_is_found_without_a_line() {
+    let bytes = one(function(0x1000, 0x20)).write();
+    let table = Table::open(&bytes).expect("it opens");
+    let hit = table.lookup(Rva(0x101f)).expect("a hit");
+    let frame = hit.frames().next().expect("a frame");
+    assert_eq!((frame.function, frame.file, frame.line), ("f", "", None));
+    assert_eq!((hit.function().file, hit.function().line), ("a.c", Some(10)));
+    assert!(table.lookup(Rva(0xfff)).is_none() && table.lookup(Rva(0x1020)).is_none());
+}
+
+#[test]
+fn addresses_above_4_gib_are_found() {
+    let mut module = one(function(0x1000, 0x20));
+    let mut far = function(0xffff_ffff_ffff_0000, 0x8000);
+    far.rows = vec![row(0xffff_ffff_ffff_0010, 5, NO_INLINE)];
+    module.functions.push(far);
+    let bytes = module.write();
+    let table = Table::open(&bytes).expect("it opens");
+    table.verify().expect("it holds together");
+    let line = |address| table.lookup(Rva(address)).map(|hit| hit.frames().next().and_then(|frame| frame.line));
+    assert_eq!(line(0x1000), Some(None));
+    assert_eq!(line(0xffff_ffff_ffff_0010), Some(Some(5)));
+    assert_eq!((line(0x1_0000_1000), line(0xffff_ffff_ffff_8000)), (None, None));
+}
+
+#[test]
+fn a_table_of_nothing_is_a_table() {
+    let mut module = one(function(0, 0));
+    module.functions.clear();
+    let bytes = module.write();
+    let table = Table::open(&bytes).expect("it opens");
+    table.verify().expect("it holds together");
+    assert!(table.lookup(Rva(0)).is_none() && table.rows().next().is_none());
+    assert_eq!(table.debug_id(), "abcdef".parse::<DebugId>().expect("an id"));
+}
+
+#[track_caller]
+fn check_refused(functions: Vec<FunctionRecord>, index: usize, rule: &str) {
+    let mut module = one(function(0, 0));
+    module.functions = functions;
+    match symseal_symx::write(&module.input()) {
+        Err(WriteError::Record { function, rule: found }) => {
+            assert_eq!(function, index);
+            assert!(found.contains(rule), "{found}");
+        }
+        other => panic!("expected a refused record, found {other:?}"),
+    }
+}
+
+#[test]
+fn records_that_break_a_rule_are_refused() {
+    check_refused(vec![function(8, 8), function(12, 8)], 1, "end of its predecessor");
+    check_refused(vec![function(8, 8), function(4, 2)], 1, "end of its predecessor");
+    check_refused(vec![function(u64::MAX, 1)], 0, "below 2^64");
+    let with_rows = |rows| FunctionRecord { rows, ..function(0x10, 0x10) };
+    check_refused(vec![with_rows(vec![row(0x20, 1, NO_INLINE)])], 0, "within the function");
+    check_refused(vec![with_rows(vec![row(0xf, 1, NO_INLINE)])], 0, "within the function");
+    check_refused(vec![with_rows(vec![row(0x12, 1, NO_INLINE), row(0x11, 1, NO_INLINE)])], 0, "sorted");
+    check_refused(vec![with_rows(vec![row(0x12, 1, 0)])], 0, "that exist");
+    let mut looped = with_rows(vec![row(0x12, 1, 0)]);
+    let site = |parent| InlineSite {
+        parent,
+        name: StrId(1),
+        symbol: StrId(1),
+        call_file: StrId(0),
+        call_line: 0,
+        call_column: 0,
+    };
+    looped.inlines = vec![site(0)];
+    check_refused(vec![looped.clone()], 0, "before them");
+    looped.inlines = (0..2000).map(|index: u32| site(index.checked_sub(1).unwrap_or(NO_INLINE))).collect();
+    looped.rows = vec![row(0x12, 1, 1999)];
+    check_refused(vec![looped], 0, "1023 inlined calls");
+}
