@@ -1,1 +1,73 @@
 //! Traces from live processes.
+//!
+//! [`capture`] stops every thread of a process through ptrace, copies registers and stack memory of all of them
+//! while all of them stand still, and lets them go on. What is slow (finding modules, reading build-ids) is
+//! done before the stop; it is repeated within only where the mappings of code changed meanwhile.
+//!
+//! The process goes on as if nothing had happened: signals that arrive during the stop are delivered after
+//! it, a stopped process (`SIGSTOP`) stays stopped, interrupted system calls are restarted by the kernel. Should the
+//! capturing thread die, the kernel lets the process go on by itself.
+//!
+//! While a capture of one of your own children runs, do not wait for that child in another thread: the
+//! kernel would tell the stops to whoever asks first.
+//!
+//! What it does not do: unwind or name anything. That needs no live process.
+#![deny(unsafe_code)]
+
+mod error;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ptrace;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod registers;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod session;
+mod stacks;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod stopped;
+
+use std::time::Duration;
+
+use symseal_trace::Trace;
+
+pub use error::CaptureError;
+
+/// The bytes copied upwards from each stack pointer unless asked otherwise: eight times what measured C++
+/// and Python programs needed for complete stacks.
+pub const DEFAULT_STACK_COPY_BYTES: u64 = 64 << 10;
+
+/// The most bytes that can be asked for: a main thread's usual limit.
+pub const MAX_STACK_COPY_BYTES: u64 = 8 << 20;
+
+/// How to capture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The most bytes to copy upwards from each stack pointer, at most [`MAX_STACK_COPY_BYTES`].
+    pub stack_copy_bytes: u64,
+    /// How long to wait for the threads to stop. One that does not (it hangs in the kernel) is counted as lost.
+    pub stop_timeout: Duration,
+    /// Written to `trace.begin` as the program that made the trace.
+    pub producer: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            stack_copy_bytes: DEFAULT_STACK_COPY_BYTES,
+            stop_timeout: Duration::from_secs(2),
+            producer: concat!("symseal ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// Captures every thread of the process `pid`.
+///
+/// The threads are stopped together, so that their stacks belong to one instant; each sample says for how long.
+pub fn capture(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return session::capture(pid, options);
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    {
+        let _ = (pid, options);
+        Err(CaptureError::Unsupported)
+    }
+}
