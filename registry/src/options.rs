@@ -1,0 +1,107 @@
+//! What a caller decides, and what a push did.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use oci_client::secrets::RegistryAuth;
+use symseal_bundle::Digest;
+
+/// How to push and pull.
+#[derive(Clone)]
+pub struct Options {
+    /// Who we are. Anonymous unless said otherwise.
+    pub auth: RegistryAuth,
+    /// Blobs under way at once; at least one.
+    pub concurrency: usize,
+    /// Tries of one request before its failure is the answer; at least one.
+    pub tries: u32,
+    /// Time to reach the registry.
+    pub connect_timeout: Duration,
+    /// Time without a byte after which a transfer counts as broken.
+    pub stall_timeout: Duration,
+    /// Told of what goes on.
+    pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            auth: RegistryAuth::Anonymous,
+            concurrency: 4,
+            tries: 5,
+            connect_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(60),
+            progress: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("auth", &self.auth)
+            .field("concurrency", &self.concurrency)
+            .field("tries", &self.tries)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something that happened during a push or pull.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// This many blobs and bytes are to be looked at. A pull learns of more as it reads manifests.
+    Found {
+        /// Blobs.
+        blobs: u64,
+        /// Bytes in them.
+        bytes: u64,
+    },
+    /// Bytes went over the wire.
+    Moved {
+        /// How many.
+        bytes: u64,
+    },
+    /// A blob is at its place; it may have been there before.
+    Done {
+        /// Which.
+        digest: Digest,
+        /// Its bytes.
+        bytes: u64,
+        /// Whether it was there before.
+        existed: bool,
+    },
+    /// A request failed and is tried again.
+    Retry {
+        /// What failed.
+        reason: String,
+    },
+}
+
+impl Options {
+    pub(crate) fn tell(&self, progress: Progress) {
+        if let Some(tell) = &self.progress {
+            tell(progress);
+        }
+    }
+}
+
+/// What a push did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PushReport {
+    /// The pushed image index or manifest: what the reference resolves to now.
+    pub digest: Option<Digest>,
+    /// Blobs that were sent.
+    pub blobs_sent: u64,
+    /// Blobs that the registry had.
+    pub blobs_existing: u64,
+    /// Bytes of the blobs that were sent.
+    pub bytes_sent: u64,
+    /// Manifests that were sent or confirmed, the referrers included.
+    pub manifests: u64,
+    /// Referrers among them.
+    pub referrers: u64,
+    /// Whether the registry keeps referrers itself; otherwise a `sha256-…` tag was written for them.
+    pub referrers_api: bool,
+}
