@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use symseal_module::DebugId;
+use symseal_seal::checks::{Check, id};
 
 use crate::digest::Digest;
 use crate::index::{FileEntry, IndexError, MAX_INDEX_BYTES, ModuleEntry, SymbolIndex};
@@ -203,8 +204,13 @@ impl Bundle {
         Ok(bytes)
     }
 
+    /// The Sigstore bundles that refer to this bundle, as far as they can be read: see [`Bundle::read_seals`].
+    pub fn seals(&self) -> Vec<Vec<u8>> {
+        self.read_seals().unwrap_or_default()
+    }
+
     /// The Sigstore bundles that refer to this bundle, as they are: nothing in them is checked here.
-    pub fn seals(&self) -> Result<Vec<Vec<u8>>, BundleError> {
+    pub fn read_seals(&self) -> Result<Vec<Vec<u8>>, BundleError> {
         match &self.source {
             Source::Layout { layout, digest, .. } => layout_seals(layout, digest),
             Source::Pulled(dir) => {
@@ -215,6 +221,30 @@ impl Bundle {
                 Ok(vec![layout::read_bounded(&path, MAX_SEAL_BYTES)?])
             }
         }
+    }
+}
+
+impl BundleError {
+    /// The check that failed, where this error means that the bundle is not what its digest says; `None` where it
+    /// could not be looked at.
+    pub fn to_check(&self) -> Option<Check> {
+        let (check, expected) = match self {
+            Self::Layout(LayoutError::Digest { expected, found, path }) => {
+                let check = Check::failed(id::INDEX_DIGEST, expected.to_string(), found.to_string());
+                return Some(check.with_detail(path.display().to_string()));
+            }
+            Self::Layout(LayoutError::Missing { digest, .. }) => (id::MANIFEST_DIGEST, format!("a blob {digest}")),
+            Self::Layout(LayoutError::TooLarge { max, .. }) => (id::INDEX_SCHEMA, format!("at most {max} bytes")),
+            Self::Layout(_) => return None,
+            Self::Index { .. } => (id::INDEX_SCHEMA, "a symbol index of schema symseal.symbol_index.v1".to_owned()),
+            Self::Oci { .. } => (id::MANIFEST_DIGEST, "a manifest of a bundle".to_owned()),
+            Self::NotABundle { .. } | Self::Ambiguous { .. } => (id::INDEX_SCHEMA, "one bundle".to_owned()),
+            Self::File { expected, found, path, .. } => {
+                let check = Check::failed(id::BLOB_DIGEST, expected.to_string(), found.to_string());
+                return Some(check.with_detail(path.display().to_string()));
+            }
+        };
+        Some(Check::failed(check, expected, self.to_string()))
     }
 }
 

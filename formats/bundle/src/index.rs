@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use symseal_module::{DebugId, Svma};
-// use symseal_seal::Release;
+use symseal_seal::Release;
 
 use crate::canonical;
 use crate::digest::Digest;
@@ -71,6 +71,8 @@ pub struct ModuleEntry {
     pub stripped: bool,
     /// The module's files, by role and path.
     pub files: Vec<FileEntry>,
+    /// The files that it was made from, stored or not, by name and digest.
+    pub inputs: Vec<InputEntry>,
     /// Counts over the module.
     pub statistics: ModuleStatistics,
 }
@@ -127,6 +129,15 @@ pub enum FileRole {
     ModuleIndex,
     /// The page hashes of one shard's files.
     PageHashes,
+}
+
+/// A file that was given to the builder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct InputEntry {
+    /// Base name: never a build path.
+    pub name: String,
+    /// Its digest.
+    pub sha256: Digest,
 }
 
 /// One OCI manifest of modules of one platform and architecture, whose ids lie in a range of their own.
@@ -265,7 +276,7 @@ impl SymbolIndex {
     /// Checks what the types cannot say. `parse` calls it; a writer may.
     pub fn check(&self) -> Result<(), IndexError> {
         let fail = |place: String, problem: String| Err(IndexError::Value { place, problem });
-        if let Err(error) = Ok::<(), String>(()) {
+        if let Err(error) = Release::new(&self.name, &self.version).check() {
             return fail("name and version".to_owned(), error.to_string());
         }
         let mut titles = std::collections::BTreeSet::from([title::SYMBOL_INDEX, title::SEAL]);
@@ -277,8 +288,10 @@ impl SymbolIndex {
             if id.to_string() != text || platform_of(&id) != platform {
                 return fail(place(), format!("expected the id of a {platform} module in its canonical text"));
             }
-            if module.name.contains(['/', '\\']) || module.name.is_empty() {
-                return fail(place(), format!("expected a file name without directories, found {:?}", module.name));
+            for name in std::iter::once(&module.name).chain(module.inputs.iter().map(|input| &input.name)) {
+                if name.contains(['/', '\\', '\n']) || name.is_empty() {
+                    return fail(place(), format!("expected a file name without directories, found {name:?}"));
+                }
             }
             for file in &module.files {
                 if let Err(problem) = file.check() {

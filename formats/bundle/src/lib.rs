@@ -21,13 +21,15 @@ pub mod oci;
 pub mod page_hashes;
 pub mod pages;
 pub mod title;
+pub mod verify;
 
 pub use bundle::{Bundle, BundleError, MAX_SEAL_BYTES};
 pub use digest::{Digest, Hasher, ParseDigestError};
 pub use index::{
-    DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, ModuleEntry, ModuleStatistics, Producer, ShardEntry,
-    SymbolIndex,
+    DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, InputEntry, ModuleEntry, ModuleStatistics, Producer,
+    ShardEntry, SymbolIndex,
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
 
-// pub use symseal_seal as seal;
+/// The seal's types, for rooms that build or show verifications.
+pub use symseal_seal as seal;

@@ -1,0 +1,220 @@
+//! Files against the symbol index: digests, page trees, ids, derivations. Each distinct file is read once.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use symseal_module::DebugId;
+use symseal_seal::checks::{Check, id};
+
+use super::Findings;
+use crate::bundle::Bundle;
+use crate::digest::Digest;
+use crate::index::{FileEntry, FileRole};
+use crate::layout::{self, LayoutError};
+use crate::page_hashes::PageHashes;
+use crate::pages::{self, Hash};
+
+/// Each worker holds one file in memory, so there are few of them.
+const MAX_WORKERS: usize = 8;
+
+type Identify<'a> = dyn Fn(&[u8]) -> Option<DebugId> + Sync + 'a;
+
+/// One file on disk, with every entry of the index that means it.
+struct Job<'a> {
+    path: PathBuf,
+    entries: Vec<(Option<&'a str>, &'a FileEntry)>,
+}
+
+/// What one file gave.
+#[derive(Default)]
+struct Outcome {
+    bytes: u64,
+    failures: Vec<Check>,
+    ids: u64,
+    tables: u64,
+    /// From a file of page hashes: what each file's root must be.
+    listed: Vec<((Digest, u32), (u64, Hash))>,
+}
+
+/// Checks every file; returns how many distinct ones there were, and their bytes.
+pub(super) fn check(bundle: &Bundle, identify: &Identify<'_>, findings: &mut Findings) -> (u64, u64) {
+    let jobs = jobs(bundle);
+    let outcomes = run(&jobs, identify);
+    let mut failures: Vec<Check> = Vec::new();
+    let mut total = Outcome::default();
+    let mut listed = BTreeMap::new();
+    for outcome in outcomes {
+        total.bytes = total.bytes.saturating_add(outcome.bytes);
+        total.ids += outcome.ids;
+        total.tables += outcome.tables;
+        failures.extend(outcome.failures);
+        listed.extend(outcome.listed);
+    }
+    let files = jobs.len() as u64;
+    // A page-hashes file that could not be read was reported already.
+    if failures.is_empty() {
+        page_hashes_cover(bundle, &listed, &mut failures);
+    }
+    let passed = [
+        (id::BLOB_DIGEST, format!("{files} files, {} bytes", total.bytes)),
+        (id::PAGE_ROOT, format!("{files} page trees")),
+        (id::MODULE_BUILD_ID, format!("{} binaries and debug files", total.ids)),
+        (id::TABLE_DERIVATION, format!("{} tables", total.tables)),
+    ];
+    for (check, passed) in passed {
+        let (own, others) = failures.into_iter().partition(|failure| failure.id == check);
+        failures = others;
+        findings.conclude(check, own, passed);
+    }
+    (files, total.bytes)
+}
+
+fn jobs(bundle: &Bundle) -> Vec<Job<'_>> {
+    let mut jobs: BTreeMap<PathBuf, Vec<(Option<&str>, &FileEntry)>> = BTreeMap::new();
+    for (_, text, module) in bundle.index().modules() {
+        for file in &module.files {
+            jobs.entry(bundle.file_path(file)).or_default().push((Some(text), file));
+        }
+    }
+    for shard in &bundle.index().shards {
+        jobs.entry(bundle.file_path(&shard.page_hashes)).or_default().push((None, &shard.page_hashes));
+    }
+    jobs.into_iter().map(|(path, entries)| Job { path, entries }).collect()
+}
+
+/// The outcomes in the order of the jobs.
+fn run(jobs: &[Job<'_>], identify: &Identify<'_>) -> Vec<Outcome> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS).min(jobs.len());
+    let next = AtomicUsize::new(0);
+    let done: Mutex<BTreeMap<usize, Outcome>> = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let Some((at, job)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            jobs.get(at).map(|job| (at, job))
+        } {
+            let outcome = check_file(job, identify);
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(at, outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..workers {
+            scope.spawn(work);
+        }
+        work();
+    });
+    done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_values().collect()
+}
+
+fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let Some((_, first)) = job.entries.first() else { return outcome };
+    let what = |file: &FileEntry| format!("{} {}", file.path, job.path.display());
+    let bytes = match layout::read_bounded(&job.path, first.size) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let found = match error {
+                LayoutError::TooLarge { size, .. } => format!("{size} bytes"),
+                LayoutError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => "no file".to_owned(),
+                error => error.to_string(),
+            };
+            let expected = format!("{} of {} bytes", first.sha256, first.size);
+            outcome.failures.push(Check::failed(id::BLOB_DIGEST, expected, found).with_detail(what(first)));
+            return outcome;
+        }
+    };
+    outcome.bytes = bytes.len() as u64;
+    let digest = Digest::of(&bytes);
+    let mut roots: BTreeMap<u32, Hash> = BTreeMap::new();
+    for (module, file) in &job.entries {
+        if digest != file.sha256 || bytes.len() as u64 != file.size {
+            let expected = format!("{} of {} bytes", file.sha256, file.size);
+            let found = format!("{digest} of {} bytes", bytes.len());
+            outcome.failures.push(Check::failed(id::BLOB_DIGEST, expected, found).with_detail(what(file)));
+        }
+        let root = roots.entry(file.page_size).or_insert_with(|| pages::root(&pages::leaves(&bytes, file.page_size)));
+        if *root != file.page_root {
+            let check = Check::failed(id::PAGE_ROOT, file.page_root.to_string(), root.to_string());
+            outcome.failures.push(check.with_detail(what(file)));
+        }
+        match (file.role, module) {
+            (FileRole::Debuginfo | FileRole::Executable, Some(module)) => {
+                outcome.ids += 1;
+                let found = identify(&bytes).map_or_else(|| "none".to_owned(), |found| found.to_string());
+                if found != *module {
+                    let check = Check::failed(id::MODULE_BUILD_ID, *module, found);
+                    outcome.failures.push(check.with_detail(what(file)));
+                }
+            }
+            (FileRole::SymbolTable | FileRole::UnwindTable, Some(module)) => {
+                outcome.tables += 1;
+                if let Err(check) = check_table(module, file, &bytes) {
+                    outcome.failures.push(check.with_detail(what(file)));
+                }
+            }
+            (FileRole::PageHashes, _) => match PageHashes::parse(&bytes) {
+                Ok(hashes) => outcome
+                    .listed
+                    .extend(hashes.files().map(|pages| ((pages.sha256, pages.page_size), (pages.size, pages.root())))),
+                Err(error) => {
+                    let check = Check::failed(id::PAGE_ROOT, "a file of page hashes", error.to_string());
+                    outcome.failures.push(check.with_detail(what(file)));
+                }
+            },
+            _ => {}
+        }
+    }
+    outcome
+}
+
+/// A table's header must name the module and the file that it was made from.
+fn check_table(module: &str, file: &FileEntry, bytes: &[u8]) -> Result<(), Check> {
+    let failed = |expected: String, found: String| Err(Check::failed(id::TABLE_DERIVATION, expected, found));
+    let source = match file.role {
+        FileRole::SymbolTable => match symseal_symx::Table::open(bytes) {
+            Ok(table) if table.debug_id().to_string() == module => table.source_sha256(),
+            Ok(table) => return failed(format!("a table of {module}"), format!("one of {}", table.debug_id())),
+            Err(error) => return failed("a .symx table".to_owned(), error.to_string()),
+        },
+        _ => match unwind_table_source(bytes) {
+            Some(source) => source,
+            None => return failed("a .uwt table of version 1".to_owned(), "another header".to_owned()),
+        },
+    };
+    let source = Digest::from_bytes(source);
+    match file.derived_from.first() {
+        Some(derived) if *derived == source => Ok(()),
+        Some(derived) => {
+            failed(format!("{derived}, of which the index says that the table is made"), source.to_string())
+        }
+        None => failed("an index that says what the table is made from".to_owned(), "nothing".to_owned()),
+    }
+}
+
+/// The source's sha256 in the header of a `.uwt` table (`docs/formats/uwt.md`, "Header"). The table itself is the
+/// unwind room's, which this one may not use.
+fn unwind_table_source(bytes: &[u8]) -> Option<[u8; 32]> {
+    const MAGIC_AND_VERSION: [u8; 6] = *b"UWT1\x01\x00";
+    const SOURCE_SHA256_AT: usize = 64;
+    bytes.strip_prefix(&MAGIC_AND_VERSION)?;
+    bytes.get(SOURCE_SHA256_AT..)?.first_chunk().copied()
+}
+
+/// Every file must be found in the page hashes, with the index's root.
+fn page_hashes_cover(bundle: &Bundle, listed: &BTreeMap<(Digest, u32), (u64, Hash)>, failures: &mut Vec<Check>) {
+    for (_, _, module) in bundle.index().modules() {
+        for file in &module.files {
+            let found = match listed.get(&(file.sha256, file.page_size)) {
+                Some((size, root)) if *size == file.size && *root == file.page_root => continue,
+                Some((_, root)) => root.to_string(),
+                None => "no hashes".to_owned(),
+            };
+            failures.push(
+                Check::failed(id::PAGE_ROOT, file.page_root.to_string(), found)
+                    .with_detail(format!("{} in the bundle's page hashes", file.path)),
+            );
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Verification of a bundle, offline: every digest, every page tree, every id and derivation, and the seal.
+//!
+//! Nothing of the bundle is believed: the digests come from the image index, that index's from the seal, and the seal's
+//! key and log from the trust directory alone. Checks go on after a failure wherever that makes sense.
+
+mod contents;
+mod manifests;
+
+use serde::Serialize;
+use symseal_module::DebugId;
+pub use symseal_seal::{Check, CheckStatus, Expectation, Parts, SealFacts, Trust, UtcSeconds};
+use symseal_seal::{SubjectDigests, checks::id, examine_seal};
+
+use crate::bundle::Bundle;
+use crate::digest::Digest;
+
+/// What is asked of a bundle.
+pub struct Request<'a> {
+    /// Whom to trust.
+    pub trust: &'a Trust,
+    /// The release's name; without one, the seal's is compared with what the symbol index claims.
+    pub expect_name: Option<&'a str>,
+    /// Its version, likewise.
+    pub expect_version: Option<&'a str>,
+    /// Which parts of the seal to check. Neither is the same as both.
+    pub parts: Parts,
+    /// The time at which validity is judged.
+    pub at: UtcSeconds,
+    /// A seal from elsewhere, instead of the bundle's own.
+    pub signature: Option<&'a [u8]>,
+    /// Reads the debug id out of a binary or debug file (the object formats are another room's).
+    pub identify: &'a (dyn Fn(&[u8]) -> Option<DebugId> + Sync),
+}
+
+/// Whether the bundle may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Every check was run and passed.
+    Verified,
+    /// The part that was asked for passed; the rest was not looked at.
+    Partial,
+    /// At least one check failed.
+    Refused,
+}
+
+impl Verdict {
+    /// The stable text.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Partial => "partial",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// The outcome of [`verify`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Whether the bundle may be used.
+    pub verdict: Verdict,
+    /// The bundle's digest as recomputed; none for a pulled directory, whose image index is not there.
+    pub bundle: Option<Digest>,
+    /// The digest of the symbol index.
+    pub symbol_index: Option<Digest>,
+    /// Distinct files that were hashed.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Every check, content first, then the seal's in the order of the catalogue.
+    pub checks: Vec<Check>,
+    /// What the seal says: signer, log, release. Worth as much as the checks.
+    pub seal: SealFacts,
+}
+
+impl Report {
+    /// The report where verification could not even begin.
+    pub fn refused_before_start(check: Check) -> Self {
+        Self {
+            verdict: Verdict::Refused,
+            bundle: None,
+            symbol_index: None,
+            files: 0,
+            bytes: 0,
+            checks: vec![check],
+            seal: SealFacts::default(),
+        }
+    }
+
+    /// The first check that failed.
+    pub fn first_failure(&self) -> Option<&Check> {
+        self.checks.iter().find(|check| check.is_failed())
+    }
+}
+
+/// Verifies everything.
+pub fn verify(bundle: &Bundle, request: &Request<'_>) -> Report {
+    let mut contents = verify_contents(bundle, request.identify);
+    let parts = if request.parts.dsse || request.parts.rekor { request.parts } else { Parts::default() };
+    let index = bundle.index();
+    let expectation = Expectation {
+        name: Some(request.expect_name.unwrap_or(&index.name)),
+        version: Some(request.expect_version.unwrap_or(&index.version)),
+        parts,
+    };
+    let mut report = Report {
+        verdict: Verdict::Refused,
+        bundle: bundle.digest(),
+        symbol_index: Some(bundle.index_digest()),
+        files: contents.files,
+        bytes: contents.bytes,
+        checks: std::mem::take(&mut contents.checks),
+        seal: SealFacts::default(),
+    };
+    seal(bundle, request, &expectation, &mut report);
+    report.verdict = if report.checks.iter().any(Check::is_failed) {
+        Verdict::Refused
+    } else if parts.dsse && parts.rekor {
+        Verdict::Verified
+    } else {
+        Verdict::Partial
+    };
+    report
+}
+
+/// What [`verify_contents`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// The content checks of the catalogue. One that failed stands once for each object (up to a bound).
+    pub checks: Vec<Check>,
+    /// Distinct files that were hashed.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Contents {
+    /// Whether no check failed.
+    pub fn holds(&self) -> bool {
+        !self.checks.iter().any(Check::is_failed)
+    }
+}
+
+/// Verifies that the bundle's bytes are what its digest says, without asking who says so.
+pub fn verify_contents(bundle: &Bundle, identify: &(dyn Fn(&[u8]) -> Option<DebugId> + Sync)) -> Contents {
+    let mut findings = Findings::default();
+    // Opening the bundle compared both digests, and read the index by its schema.
+    match bundle.digest() {
+        Some(digest) => findings.checks.push(Check::passed(id::INDEX_DIGEST, digest.to_string())),
+        None => {
+            let why = "a pulled directory has no image index; its digest is reported as signed";
+            findings.checks.push(Check::skipped(id::INDEX_DIGEST, why));
+        }
+    }
+    let schema = format!("{}, {} modules", bundle.index().schema, bundle.index().statistics.modules);
+    findings.checks.push(Check::passed(id::INDEX_SCHEMA, schema));
+    manifests::check(bundle, &mut findings);
+    let (files, bytes) = contents::check(bundle, identify, &mut findings);
+    Contents { checks: findings.checks, files, bytes }
+}
+
+fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, report: &mut Report) {
+    let seals = match request.signature {
+        Some(signature) => Ok(vec![signature.to_vec()]),
+        None => bundle.read_seals(),
+    };
+    let seals = match seals {
+        Ok(seals) if seals.is_empty() => {
+            report.checks.push(
+                Check::failed(id::SEAL_PRESENT, "a seal that refers to the bundle", "none")
+                    .with_detail("seal it with `symseal bundle seal`, or give the seal's file with --signature"),
+            );
+            return;
+        }
+        Ok(seals) => seals,
+        Err(error) => {
+            report.checks.push(Check::failed(id::SEAL_PRESENT, "a seal that can be read", error.to_string()));
+            return;
+        }
+    };
+    report.checks.push(Check::passed(id::SEAL_PRESENT, seals.len().to_string()));
+    let subjects = SubjectDigests {
+        bundle: bundle.digest().map(|digest| *digest.as_bytes()),
+        symbol_index: Some(*bundle.index_digest().as_bytes()),
+    };
+    // Several seals are normal (keys are rotated): one that holds is enough.
+    let examined = seals.iter().map(|seal| examine_seal(seal, &subjects, request.trust, expectation, request.at));
+    let mut first = None;
+    for seal in examined {
+        let holds = seal.holds();
+        if holds || first.is_none() {
+            first = Some(seal);
+        }
+        if holds {
+            break;
+        }
+    }
+    if let Some(seal) = first {
+        report.checks.extend(seal.checks);
+        report.seal = seal.facts;
+    }
+}
+
+/// At most so many failures of one check are listed; a damaged disk would fill pages with them.
+const MAX_FAILURES_LISTED: usize = 20;
+
+/// Checks in the making: failures are listed one by one, what passed is counted.
+#[derive(Default)]
+pub(crate) struct Findings {
+    checks: Vec<Check>,
+}
+
+impl Findings {
+    /// Notes one check over many objects: its failures, or that `passed` objects passed.
+    pub(crate) fn conclude(&mut self, id: &'static str, failures: Vec<Check>, passed: String) {
+        if failures.is_empty() {
+            self.checks.push(Check::passed(id, passed));
+            return;
+        }
+        let more = failures.len().saturating_sub(MAX_FAILURES_LISTED);
+        self.checks.extend(failures.into_iter().take(MAX_FAILURES_LISTED));
+        if more > 0 {
+            self.checks.push(Check::failed(id, "no failure", format!("{more} more like these")));
+        }
+    }
+
+    pub(crate) fn skip(&mut self, id: &'static str, why: &str) {
+        self.checks.push(Check::skipped(id, why));
+    }
+}
