@@ -1,0 +1,90 @@
+//! Files that become visible whole: temporary file, fsync, rename, fsync of the directory.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Writes files so that a crash at any step leaves the old bytes or the new ones under a name.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    /// Tests let the disk fail after this many steps; later steps fail too, as after a crash.
+    #[cfg(test)]
+    pub(crate) steps_left: std::cell::Cell<Option<u32>>,
+}
+
+impl Disk {
+    #[cfg(test)]
+    fn step(&self) -> io::Result<()> {
+        match self.steps_left.get() {
+            Some(0) => Err(io::Error::other("the disk was made to fail here")),
+            Some(left) => {
+                self.steps_left.set(Some(left - 1));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
+    fn step(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Puts `bytes` under `path`, replacing what is there. The caller is the only writer of the name.
+    pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let directory = directory_of(path);
+        self.make_directory(directory)?;
+        let temporary = temporary_name(path);
+        self.step()?;
+        let mut file = File::create(&temporary)?;
+        // Two writes, so that a test can stop between them and leave a torn temporary file.
+        let (front, back) = bytes.split_at(bytes.len() / 2);
+        file.write_all(front)?;
+        self.step()?;
+        file.write_all(back)?;
+        self.step()?;
+        file.sync_all()?;
+        self.step()?;
+        fs::rename(&temporary, path)?;
+        self.step()?;
+        sync_directory(directory)
+    }
+
+    /// Makes a directory and its missing parents, each durable before the next is made in it.
+    pub(crate) fn make_directory(&self, path: &Path) -> io::Result<()> {
+        if path.as_os_str().is_empty() || path.is_dir() {
+            return Ok(());
+        }
+        let parent = directory_of(path);
+        self.make_directory(parent)?;
+        self.step()?;
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        self.step()?;
+        sync_directory(parent)
+    }
+}
+
+/// The directory that holds a name; `.` for a bare one.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A fixed name beside the target: what a crash leaves is overwritten by the next attempt.
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".tmp");
+    path.with_file_name(name)
+}
+
+/// Makes renames in a directory durable.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    // Elsewhere a directory cannot be opened as a file, and the rename itself is what there is.
+    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
