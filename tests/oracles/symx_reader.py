@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""A second reader of .symx tables, written from docs/formats/symx.md alone.
+
+    symx_reader.py dump FILE...          one JSON object per file: header, functions, rows
+    symx_reader.py lookup FILE ADDRESS...  one JSON value per address: null, or its frames
+
+Addresses are relative, in hexadecimal. The standard library suffices.
+"""
+import json
+import struct
+import sys
+
+NO_PARENT = 0xFFFFFFFF
+SOURCES = ["", "dwarf", "pdb", "symtab", "dynsym", "mini-debug-info", "pclntab", "exports", "function-starts"]
+CRC = []
+for byte in range(256):
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    CRC.append(byte)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ CRC[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def expect(holds, what):
+    if not holds:
+        raise SystemExit("not a valid table: " + what)
+
+
+class Reader:
+    """Varints from one end of some bytes to the other."""
+
+    def __init__(self, data, at=0):
+        self.data, self.at = data, at
+
+    def more(self):
+        return self.at < len(self.data)
+
+    def varint(self):
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                expect(value < 1 << 64, "a number beyond 64 bits")
+                return value
+
+    def difference(self):
+        value = self.varint()
+        return -(value + 1 >> 1) if value & 1 else value >> 1
+
+
+class Table:
+    def __init__(self, data):
+        self.data = data
+        magic, version, flags, size, self.base, self.sha256, kind, length, count, age = struct.unpack_from(
+            "<4sHHQQ32sBBHI", data)
+        expect(magic == b"SYMX" and version == 1 and flags < 2, "magic, version or flags")
+        expect(size == len(data) and size % 8 == 0, "size")
+        self.wide = flags == 1
+        head = data[:136 + 32 * count]
+        expect(crc32c(head[:128] + bytes(4) + head[132:]) == struct.unpack_from("<I", data, 128)[0], "header checksum")
+        raw = data[64:64 + length]
+        expect(not any(data[64 + length:128]) and not any(data[132:136]), "padding of the header")
+        self.id = {1: raw.hex(), 2: "%s-%x" % (raw.hex().upper(), age), 3: "uuid:" + raw.hex().upper()}[kind]
+        self.section, end = {}, len(head)
+        for entry in range(count):
+            number, crc, offset, size, items = struct.unpack_from("<IIQQQ", data, 136 + 32 * entry)
+            expect(offset % 8 == 0 and 0 <= offset - end < 8 and not any(data[end:offset]), "padding")
+            end = offset + size
+            content = data[offset:end]
+            expect(len(content) == size and crc32c(content) == crc, "section %d" % number)
+            self.section[number] = (content, items)
+        expect(len(data) - end < 8 and not any(data[end:]), "padding at the end")
+        self.producer = self.section[1][0].decode()
+        self.starts = self.records(2, "Q" if self.wide else "I")
+        self.offsets = self.records(3, "I")
+        self.contexts, self.sites, self.inlinees = self.records(5, "III"), self.records(6, "II"), self.records(7, "II")
+        self.function_records = self.records(8, "QQIIIIBBH" if self.wide else "IIIIIIBBH")
+        self.aliased, self.aliases = self.records(9, "II"), self.records(10, "I")
+        self.column_offsets = self.records(13, "I")
+        content, items = self.section[15]
+        width = len(content) // items if items else 1
+        self.site_columns = self.records(15, {1: "B", 2: "H", 4: "I"}[width])
+
+    def records(self, number, form):
+        content, items = self.section[number]
+        rows = list(struct.iter_unpack("<" + form, content))
+        expect(len(rows) == items, "count of section %d" % number)
+        return rows if len(form) > 1 else [row[0] for row in rows]
+
+    def string(self, number, offset):
+        reader = Reader(self.section[number][0], offset)
+        length = reader.varint()
+        return reader.data[reader.at:reader.at + length].decode()
+
+    def part(self, offsets, number, block):
+        content = self.section[number][0]
+        return Reader(content[offsets[block]:offsets[block + 1] if block + 1 < len(offsets) else len(content)])
+
+    def rows_of(self, block):
+        """(address, context or None in a gap, line) of each row of a block."""
+        reader, rows = self.part(self.offsets, 4, block), []
+        address, context, line, gap, change = self.starts[block], 0, 0, False, True
+        while True:
+            if change:
+                step = reader.difference()
+                gap, context = step == 0, context + step & 0xFFFFFFFF
+            if not gap:
+                line = line + reader.difference() & 0xFFFFFFFF
+            rows.append((address, None if gap else context - 1, line))
+            if not reader.more():
+                return rows
+            head = reader.varint()
+            address, change = address + (head >> 1), head & 1
+
+    def columns_of(self, block):
+        """(address, column) of each column entry of a block."""
+        if not self.column_offsets:
+            return [(self.starts[block], 0)]
+        reader = self.part(self.column_offsets, 14, block)
+        entries = [(self.starts[block], reader.varint())]
+        while reader.more():
+            address = entries[-1][0] + reader.varint()
+            entries.append((address, reader.varint()))
+        return entries
+
+    def frames(self, context, line, column):
+        frames = []
+        while True:
+            who, file, parent = self.contexts[context]
+            name, symbol = self.function_records[who][2:4] if parent == NO_PARENT else self.inlinees[who]
+            frames.append({"function": self.string(12, name), "symbol": self.string(12, symbol),
+                           "file": self.string(11, file), "line": line or None, "column": column or None,
+                           "inlined": parent != NO_PARENT})
+            if parent == NO_PARENT:
+                return frames
+            context, line = self.sites[parent]
+            column = self.site_columns[parent] if self.site_columns else 0
+
+    def lookup(self, address):
+        blocks = [block for block, start in enumerate(self.starts) if start <= address]
+        if not blocks:
+            return None
+        row = [row for row in self.rows_of(blocks[-1]) if row[0] <= address][-1]
+        column = [entry for entry in self.columns_of(blocks[-1]) if entry[0] <= address][-1][1]
+        return None if row[1] is None else self.frames(row[1], row[2], column)
+
+    def functions(self):
+        listed = {}
+        for index, (function, first) in enumerate(self.aliased):
+            end = self.aliased[index + 1][1] if index + 1 < len(self.aliased) else len(self.aliases)
+            listed[function] = [self.string(12, alias) for alias in self.aliases[first:end]]
+        for index, (start, size, name, symbol, file, line, source, flags, zero) in enumerate(self.function_records):
+            expect(zero == 0 and (flags & 8 != 0) == (index in listed), "attributes of function %d" % index)
+            yield {"start": hex(start), "size": size, "name": self.string(12, name), "symbol": self.string(12, symbol),
+                   "aliases": listed.get(index, []), "source": SOURCES[source], "approximate": bool(flags & 1),
+                   "folded": bool(flags & 2), "part": bool(flags & 4), "file": self.string(11, file),
+                   "line": line or None}
+
+    def rows(self):
+        edges = []
+        for block in range(len(self.starts)):
+            rows, columns = self.rows_of(block), self.columns_of(block)
+            for address in sorted({row[0] for row in rows} | {entry[0] for entry in columns}):
+                row = [row for row in rows if row[0] <= address][-1]
+                column = [entry[1] for entry in columns if entry[0] <= address][-1]
+                edges.append((address, row[1], row[2], column))
+        expect(not edges or edges[-1][1] is None, "the last row is no gap")
+        for (start, context, line, column), (end, *_) in zip(edges, edges[1:]):
+            if context is not None:
+                yield {"start": hex(start), "end": hex(end), "frames": self.frames(context, line, column)}
+
+    def dump(self):
+        return {"debug_id": self.id, "image_base": hex(self.base), "source_sha256": self.sha256.hex(),
+                "producer": self.producer, "functions": list(self.functions()), "rows": list(self.rows())}
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return Table(file.read())
+
+
+if __name__ == "__main__":
+    command, paths = sys.argv[1], sys.argv[2:]
+    if command == "dump":
+        for path in paths:
+            print(json.dumps(read(path).dump()))
+    else:
+        table = read(paths[0])
+        for address in paths[1:]:
+            print(json.dumps(table.lookup(int(address, 16))))
