@@ -36,6 +36,7 @@ mod memory;
 mod modules;
 mod rule;
 mod source;
+mod step;
 mod table;
 mod verify;
 mod walk;

@@ -119,6 +119,11 @@ impl<'t> Modules<'t> {
         Some((table.rule(rva)?, table))
     }
 
+    /// The relative address that `frame` is looked up at in its module's table.
+    pub(crate) fn rva_of(&self, frame: &Frame) -> Option<Rva> {
+        self.rva(frame.lookup_pc().0).map(|(_, rva)| rva)
+    }
+
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }

@@ -5,13 +5,13 @@
 //! | --- | --- |
 //! | 0..4 | [`Kind`] |
 //! | 4..6 | [`ReturnAddress`] |
-//! | 6 | saved registers lie relative to the base register instead of the CFA |
+//! | 6 | saved registers lie relative to the frame pointer register instead of the CFA |
 //! | 7 | the return address is signed (no architecture yet) |
 //! | 8..12 | [`RuleSource`] |
 //! | 12..17 | base register, DWARF number |
 //! | 17..37 | offset for the CFA, signed words |
 //! | 37..51 | where the return address is: signed words from the CFA, or a register |
-//! | 51..64 | where the frame pointer is: signed words from the CFA; −4096 same value, −4095 unknown |
+//! | 51..64 | where the caller's frame pointer is: signed words from the CFA; −4096 same value, −4095 unknown |
 
 use core::fmt;
 
@@ -109,7 +109,7 @@ pub enum Saved {
     Same,
     /// The rule does not tell.
     Unknown,
-    /// In memory, this many words from the CFA, or from the base register where [`Rule::slots_on_base`].
+    /// In memory, this many words from the CFA, or from the frame pointer's value where [`Rule::slots_on_fp`].
     At(i16),
 }
 
@@ -119,12 +119,12 @@ const FP_AT: u32 = 51;
 const CFA_BITS: u32 = RA_AT - CFA_AT;
 const RA_BITS: u32 = FP_AT - RA_AT;
 const FP_BITS: u32 = u64::BITS - FP_AT;
-const SLOTS_ON_BASE: u64 = 1 << 6;
+const SLOTS_ON_FP: u64 = 1 << 6;
 const FP_SAME: i64 = -(1 << (FP_BITS - 1));
 const FP_UNKNOWN: i64 = FP_SAME + 1;
 
 /// The bits that must read [`PLAIN`] for the fast path: kind but for its lowest bit, return address, its place, flags.
-const PLAIN_MASK: u64 = 0b1110 | 0b11 << 4 | SLOTS_ON_BASE | 1 << 7 | ((1 << RA_BITS) - 1) << RA_AT;
+const PLAIN_MASK: u64 = 0b1110 | 0b11 << 4 | SLOTS_ON_FP | 1 << 7 | ((1 << RA_BITS) - 1) << RA_AT;
 const PLAIN: u64 = 0b0010 | (((-1i64) as u64) & ((1 << RA_BITS) - 1)) << RA_AT;
 
 /// One rule of a table.
@@ -144,7 +144,14 @@ impl Rule {
 
     /// A rule with operands. `None` where `offset` (words; bytes for PLT and signal; a byte index for programs), `ra` or
     /// `fp` do not fit their fields.
-    pub fn new(kind: Kind, source: RuleSource, register: u8, offset: i64, ra: ReturnAddress, fp: Saved) -> Option<Self> {
+    pub fn new(
+        kind: Kind,
+        source: RuleSource,
+        register: u8,
+        offset: i64,
+        ra: ReturnAddress,
+        fp: Saved,
+    ) -> Option<Self> {
         let (ra_kind, ra_value) = match ra {
             ReturnAddress::AtCfa(words) => (0, i64::from(words)),
             ReturnAddress::InRegister(register) => (1, i64::from(register)),
@@ -159,9 +166,15 @@ impl Rule {
         (register < 32).then_some(Self(kind as u64 | ra_kind << 4 | (source as u64) << 8 | register << 12 | fields))
     }
 
-    /// The same rule with the saved registers relative to the base register.
-    pub fn with_slots_on_base(self) -> Self {
-        Self(self.0 | SLOTS_ON_BASE)
+    /// The same rule with the saved registers relative to the frame pointer register, as in functions that align their stack.
+    pub fn with_slots_on_fp(self) -> Self {
+        Self(self.0 | SLOTS_ON_FP)
+    }
+
+    /// Whether `offset` fits its field.
+    #[cfg(feature = "compile")]
+    pub(crate) fn offset_fits(offset: i64) -> bool {
+        field(offset, CFA_BITS, CFA_AT).is_some()
     }
 
     /// What the rule is; `None` for a number that this version does not know.
@@ -184,9 +197,9 @@ impl Rule {
         }
     }
 
-    /// Whether saved registers lie relative to the base register instead of the CFA.
-    pub fn slots_on_base(self) -> bool {
-        self.0 & SLOTS_ON_BASE != 0
+    /// Whether saved registers lie relative to the frame pointer register instead of the CFA.
+    pub fn slots_on_fp(self) -> bool {
+        self.0 & SLOTS_ON_FP != 0
     }
 
     /// The base register's DWARF number.
@@ -225,9 +238,12 @@ impl Rule {
     /// Whether the rule is one that an evaluator of this version can carry out, its program aside.
     pub(crate) fn is_well_formed(self) -> bool {
         let (Some(kind), Some(_), Some(ra)) = (self.kind(), self.source(), self.return_address()) else { return false };
-        let register_fits = !matches!(ra, ReturnAddress::InRegister(register) if usize::from(register) >= arch::REGISTERS);
+        let register_fits =
+            !matches!(ra, ReturnAddress::InRegister(register) if usize::from(register) >= arch::REGISTERS);
         let base_fits = !matches!(kind, Kind::Register | Kind::Deref) || usize::from(self.register()) < arch::REGISTERS;
-        register_fits && base_fits
+        // Every piece of information comes from somewhere, and a gap from nowhere.
+        let source_fits = (kind == Kind::Gap) == (self.source() == Some(RuleSource::None));
+        register_fits && base_fits && source_fits
     }
 }
 
@@ -258,6 +274,12 @@ impl Slots {
             bits |= field(value, SLOT_BITS, at * SLOT_BITS).unwrap_or_default();
         }
         Self(bits)
+    }
+
+    /// Whether `saved` fits its field.
+    #[cfg(feature = "compile")]
+    pub(crate) fn holds(saved: Saved) -> bool {
+        !matches!(saved, Saved::At(words) if !(SLOT_UNKNOWN + 1..-SLOT_SAME).contains(&i64::from(words)))
     }
 
     /// Where the caller's value of `register` (DWARF number) is; `None` for a register that has no slot.
@@ -311,7 +333,7 @@ impl fmt::Display for Rule {
             Saved::Same => Ok(()),
             Saved::Unknown => write!(f, "; {fp} unknown"),
             Saved::At(words) => {
-                let base = if self.slots_on_base() { register } else { "CFA" };
+                let base = if self.slots_on_fp() { fp } else { "CFA" };
                 write!(f, "; {fp} = [{base}{:+}]", i64::from(words) * WORD)
             }
         }
@@ -336,7 +358,8 @@ mod tests {
     fn a_rule_gives_back_what_it_was_made_of() {
         for offset in [0, 1, -1, 524_287, -524_288] {
             for ra in [ReturnAddress::AtCfa(-1), ReturnAddress::AtCfa(8191), ReturnAddress::InRegister(5)] {
-                for fp in [Saved::Same, Saved::Unknown, Saved::At(-2), Saved::At(0), Saved::At(4095), Saved::At(-4094)] {
+                for fp in [Saved::Same, Saved::Unknown, Saved::At(-2), Saved::At(0), Saved::At(4095), Saved::At(-4094)]
+                {
                     check(Kind::Sp, 0, offset, ra, fp);
                     check(Kind::Register, 15, offset, ra, fp);
                 }
@@ -362,7 +385,7 @@ mod tests {
         assert!(rule(Kind::Fp, ra).is_plain() && rule(Kind::Fp, ra).is_fp_based());
         assert!(!rule(Kind::Fp, ReturnAddress::AtCfa(-2)).is_plain());
         assert!(!rule(Kind::Sp, ReturnAddress::InRegister(5)).is_plain());
-        assert!(!rule(Kind::Sp, ra).with_slots_on_base().is_plain());
+        assert!(!rule(Kind::Sp, ra).with_slots_on_fp().is_plain());
         assert!(!rule(Kind::Deref, ra).is_plain() && !Rule::GAP.is_plain() && !Rule::NO_TABLE.is_plain());
     }
 

@@ -6,7 +6,9 @@ use symseal_module::{DebugId, Rva, Svma};
 
 use crate::arch::Arch;
 use crate::crc::crc32;
-use crate::format::{BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, SectionKind, VERSION, at};
+use crate::format::{
+    BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, SectionKind, VERSION, at,
+};
 use crate::rule::{Kind, Rule, Slots};
 
 /// An unwind table over the bytes of its file. Opening looks at the header alone; [`verify`](Self::verify) looks at everything.
@@ -84,7 +86,8 @@ impl<'a> Table<'a> {
         if !header.starts_with(&MAGIC) {
             return Err(OpenError::NotATable);
         }
-        let version = header.get(at::VERSION..).and_then(|rest| rest.first_chunk::<2>()).map_or(0, |v| u16::from_le_bytes(*v));
+        let version =
+            header.get(at::VERSION..).and_then(|rest| rest.first_chunk::<2>()).map_or(0, |v| u16::from_le_bytes(*v));
         if version != VERSION {
             return Err(OpenError::Version { found: version });
         }
@@ -102,7 +105,8 @@ impl<'a> Table<'a> {
             return Err(OpenError::Header { what: "more sections than any table has" });
         }
         let directory_end = HEADER_BYTES + sections * DIRECTORY_ENTRY_BYTES;
-        let directory = bytes.get(HEADER_BYTES..directory_end).ok_or(OpenError::Header { what: "a cut section directory" })?;
+        let directory =
+            bytes.get(HEADER_BYTES..directory_end).ok_or(OpenError::Header { what: "a cut section directory" })?;
         let (before, after) = header.split_at(at::HEADER_CRC);
         if crc32(&[before, &[0; 4], after.get(4..).unwrap_or_default(), directory]) != half(at::HEADER_CRC)? {
             return Err(OpenError::Header { what: "a checksum that does not match" });
@@ -110,12 +114,14 @@ impl<'a> Table<'a> {
         let section = |kind: SectionKind| section(bytes, directory, kind as u32).ok_or(OpenError::Section { kind });
 
         let (text_start, text_end) = (word(at::TEXT_START)?, word(at::TEXT_END)?);
-        let text_size = text_end.checked_sub(text_start).ok_or(OpenError::Header { what: "an end of code before its start" })?;
+        let text_size =
+            text_end.checked_sub(text_start).ok_or(OpenError::Header { what: "an end of code before its start" })?;
         let rows = usize::try_from(word(at::ROWS)?).ok().filter(|rows| u32::try_from(*rows).is_ok());
         let rows = rows.ok_or(OpenError::Header { what: "more than 2^32 rows" })?;
         let rules = usize::try_from(word(at::RULES)?).ok().filter(|rules| *rules <= MAX_RULES);
         let rules = rules.ok_or(OpenError::Header { what: "more than 65536 rules" })?;
-        let bucket_words = usize::try_from(text_size.div_ceil(1 << BUCKET_SHIFT)).ok().and_then(|buckets| buckets.checked_add(1));
+        let bucket_words =
+            usize::try_from(text_size.div_ceil(1 << BUCKET_SHIFT)).ok().and_then(|buckets| buckets.checked_add(1));
         let text = |kind| core::str::from_utf8(section(kind)?).map_err(|_| OpenError::Section { kind });
         let debug_id = text(SectionKind::DebugId)?;
         if debug_id.parse::<DebugId>().is_err() {
@@ -125,7 +131,8 @@ impl<'a> Table<'a> {
             text_start,
             text_size,
             buckets: array(section(SectionKind::Buckets)?, bucket_words, SectionKind::Buckets)?,
-            row_address: array::<1>(section(SectionKind::RowAddress)?, Some(rows), SectionKind::RowAddress)?.as_flattened(),
+            row_address: array::<1>(section(SectionKind::RowAddress)?, Some(rows), SectionKind::RowAddress)?
+                .as_flattened(),
             row_rule: array(section(SectionKind::RowRule)?, Some(rows), SectionKind::RowRule)?,
             rules: array(section(SectionKind::Rules)?, Some(rules), SectionKind::Rules)?,
             slots: array(section(SectionKind::Slots)?, Some(rules), SectionKind::Slots)?,
@@ -267,7 +274,10 @@ impl<'a> Table<'a> {
 
 impl fmt::Debug for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("debug_id", &self.debug_id).field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("Table")
+            .field("debug_id", &self.debug_id)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
     }
 }
 
@@ -366,7 +376,9 @@ impl fmt::Display for OpenError {
         f.write_str("unwind table: ")?;
         match self {
             Self::NotATable => f.write_str("expected a file that begins with UWT1"),
-            Self::Version { found } => write!(f, "expected format version {VERSION}, found {found}: make the table again"),
+            Self::Version { found } => {
+                write!(f, "expected format version {VERSION}, found {found}: make the table again")
+            }
             Self::Arch { found } => write!(f, "expected a known processor, found number {found}"),
             Self::Flags { found } => write!(f, "expected no flags, found {found:#x}: made by a newer version"),
             Self::Truncated { expected, found } => write!(f, "expected {expected} bytes, found {found}"),

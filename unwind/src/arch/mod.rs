@@ -5,9 +5,9 @@ use core::fmt;
 
 mod x86_64;
 
-pub(crate) use x86_64::{
-    CONTEXT_BYTES, context_slot, is_sigreturn, is_volatile, LONGEST_CALL, call_before, Call,
-};
+#[cfg(feature = "compile")]
+pub(crate) use x86_64::SIGRETURN;
+pub(crate) use x86_64::{Call, LONGEST_CALL, call_before, context_slot, is_sigreturn, is_volatile};
 pub use x86_64::{FP, REGISTERS, RETURN_ADDRESS, SLOT_REGISTERS, SP, register_name};
 
 /// The processor that a table is for.

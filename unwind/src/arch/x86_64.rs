@@ -44,11 +44,8 @@ pub(crate) fn context_slot(register: u8) -> Option<u64> {
     Some(40 + 8 * at)
 }
 
-/// Bytes of the signal context up to and with rip.
-pub(crate) const CONTEXT_BYTES: i64 = 176;
-
 /// `mov $15, %rax; syscall`: what returns from a signal handler, in every C library.
-const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+pub(crate) const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
 /// Whether `code` starts with the signal trampoline.
 pub(crate) fn is_sigreturn(code: &[u8]) -> bool {

@@ -1,14 +1,31 @@
 //! The compiler: unwind sections of a binary to one `.uwt` table.
 
-use core::fmt;
-use core::ops::Range;
+mod eval;
+mod expression;
+mod fdes;
+mod pieces;
+mod plt;
+mod programs;
+mod trampoline;
+mod write;
+mod x86_64;
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
+use core::ops::Range;
 
+use gimli::BaseAddresses;
 use symseal_module::{DebugId, Svma};
 
 use crate::arch::Arch;
+use crate::rule::{RuleSource, Slots};
+use crate::source::SourceKind;
+use eval::Evaluator;
+use fdes::{CfiSection, Fde};
+use pieces::{Claims, Piece};
+use programs::Programs;
 
 /// What a table is made of. Addresses are stated ones (svma).
 #[derive(Debug, Clone)]
@@ -150,7 +167,106 @@ impl fmt::Display for CompileError {
 impl core::error::Error for CompileError {}
 
 /// Makes the table of one module. The same input gives the same bytes.
+///
+/// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.eh_frame`,
+/// `.debug_frame`. Within one section the entry that starts first counts, and of these the longest.
 pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
-    let _ = input;
-    Err(CompileError::NoText)
+    let text = normalized(input.text);
+    let mut compiler = Compiler {
+        claims: Claims::new(&text),
+        pieces: Vec::new(),
+        programs: Programs::default(),
+        report: Report::default(),
+    };
+    compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
+    compiler.linkage_tables(input.plt);
+    let mut bases = BaseAddresses::default();
+    if let Some(text) = input.bases.text {
+        bases = bases.set_text(text);
+    }
+    if let Some(got) = input.bases.got {
+        bases = bases.set_got(got);
+    }
+    if let Some((address, _)) = input.eh_frame_hdr {
+        bases = bases.set_eh_frame_hdr(address);
+    }
+    if let Some((address, bytes)) = input.eh_frame {
+        let bases = bases.clone().set_eh_frame(address);
+        let section = fdes::eh_frame(bytes, input.arch);
+        let header = input.eh_frame_hdr.map(|(_, header)| header);
+        let fdes = fdes::eh_frame_fdes(&section, bytes, header, &bases, &mut compiler.report);
+        let evaluator = Evaluator::new(&section, bytes, &bases, RuleSource::EhFrame, SourceKind::EhFrame);
+        compiler.entries(fdes, evaluator);
+    }
+    if let Some((address, bytes)) = input.debug_frame {
+        let bases = bases.set_eh_frame(address);
+        let section = fdes::debug_frame(bytes, input.arch);
+        let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, &mut compiler.report);
+        compiler.report.debug_frame_fdes = fdes.len();
+        let evaluator = Evaluator::new(&section, bytes, &bases, RuleSource::DebugFrame, SourceKind::DebugFrame);
+        compiler.entries(fdes, evaluator);
+    }
+    let Compiler { mut pieces, programs, mut report, .. } = compiler;
+    pieces.sort_by_key(|piece| piece.range.start);
+    report.trampolines = trampoline::mark(input.code, &text, &mut pieces);
+    report.programs = programs.count();
+    let bytes = write::write(input, &text, &pieces, &programs.into_bytes(), &mut report)?;
+    Ok(Compiled { bytes, report })
+}
+
+struct Compiler<'t> {
+    claims: Claims<'t>,
+    pieces: Vec<Piece>,
+    programs: Programs,
+    report: Report,
+}
+
+impl Compiler<'_> {
+    fn linkage_tables(&mut self, plts: &[Plt<'_>]) {
+        for plt in plts {
+            let Some(rules) = plt::rules(plt) else {
+                self.report.plt_skipped += 1;
+                continue;
+            };
+            for (range, rule) in rules {
+                for range in self.claims.claim(range) {
+                    let source = (SourceKind::Plt, plt.range.start);
+                    self.pieces.push(Piece { range, rule, slots: Slots::SAME, source });
+                }
+            }
+        }
+    }
+
+    fn entries<'a, S: CfiSection<'a>>(&mut self, mut fdes: Vec<Fde<'a>>, mut evaluator: Evaluator<'_, S>) {
+        self.report.fdes += fdes.len();
+        fdes.sort_by_key(|fde| (fde.initial_address(), Reverse(fde.end_address()), fde.offset()));
+        for fde in fdes {
+            let range = fde.initial_address()..fde.end_address();
+            if !self.claims.is_code(&range) {
+                self.report.fdes_outside_text += 1;
+                continue;
+            }
+            let claimed = self.claims.claim(range.clone());
+            if claimed != [range] {
+                self.report.fdes_overlapping += 1;
+            }
+            if !claimed.is_empty() {
+                evaluator.run(&fde, &claimed, &mut self.programs, &mut self.report, &mut self.pieces);
+            }
+        }
+    }
+}
+
+/// The ranges sorted and joined, without empty ones.
+fn normalized(text: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted: Vec<Range<u64>> = text.iter().filter(|range| range.start < range.end).cloned().collect();
+    sorted.sort_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
 }

@@ -1,0 +1,157 @@
+//! Running the instructions of an entry: its rows, clipped to the code that it speaks for.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use gimli::{ArrayLike, BaseAddresses, RegisterRule, UnwindContext, UnwindContextStorage, UnwindTableRow};
+
+use super::fdes::{CfiSection, Fde};
+use super::pieces::Piece;
+use super::programs::Programs;
+use super::x86_64::Translator;
+use super::{Report, Unsupported};
+use crate::rule::{Kind, Rule, RuleSource, Slots};
+use crate::source::SourceKind;
+
+/// Registers that a row may have rules for: gimli's own bound.
+const MAX_RULES: usize = 192;
+/// States that an entry may remember at once. gimli's own bound of 4 is less than some compilers use.
+const MAX_REMEMBERED: usize = 32;
+
+pub(super) struct Storage;
+
+type Rules = [(gimli::Register, RegisterRule<usize>); MAX_RULES];
+type Stack = alloc::boxed::Box<[UnwindTableRow<usize, Storage>; MAX_REMEMBERED]>;
+
+impl UnwindContextStorage<usize> for Storage
+where
+    Rules: ArrayLike<Item = (gimli::Register, RegisterRule<usize>)>,
+{
+    type Rules = Rules;
+    type Stack = Stack;
+}
+
+/// Runs entries of one section one after the other.
+pub(super) struct Evaluator<'s, S> {
+    section: &'s S,
+    bases: &'s BaseAddresses,
+    source: RuleSource,
+    kind: SourceKind,
+    context: UnwindContext<usize, Storage>,
+    /// Bytes of instructions that may still be run. The common part of an entry is run again for each of them, which a
+    /// hostile section would use.
+    budget: usize,
+}
+
+impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
+    pub(super) fn new(
+        section: &'s S,
+        bytes: &[u8],
+        bases: &'s BaseAddresses,
+        source: RuleSource,
+        kind: SourceKind,
+    ) -> Self {
+        let budget = bytes.len().saturating_mul(64).saturating_add(1 << 20);
+        Self { section, bases, source, kind, context: UnwindContext::new_in(), budget }
+    }
+
+    /// Appends the pieces of `fde` that lie in `claimed`, which is sorted.
+    pub(super) fn run(
+        &mut self,
+        fde: &Fde<'a>,
+        claimed: &[Range<u64>],
+        programs: &mut Programs,
+        report: &mut Report,
+        pieces: &mut Vec<Piece>,
+    ) {
+        let mut emit = Emit {
+            claimed,
+            pieces,
+            report,
+            source: (self.kind, fde.offset() as u64),
+            unsupported: Rule::bare(Kind::Unsupported, self.source),
+        };
+        // What could not be read is unsupported up to here.
+        let mut done = fde.initial_address();
+        let cost = fde.entry_len().saturating_add(fde.cie().entry_len());
+        let Some(budget) = self.budget.checked_sub(cost) else {
+            emit.unsupported(done..fde.end_address(), || String::from("more instructions than a sane section has"));
+            return;
+        };
+        self.budget = budget;
+        let translator = Translator {
+            section: self.section,
+            encoding: fde.cie().encoding(),
+            source: self.source,
+            is_signal: fde.is_signal_trampoline(),
+        };
+        let mut rows = match fde.rows(self.section, self.bases, &mut self.context) {
+            Ok(rows) => rows,
+            Err(error) => {
+                emit.unsupported(done..fde.end_address(), || format!("common information entry: {error}"));
+                return;
+            }
+        };
+        loop {
+            match rows.next_row() {
+                Ok(Some(row)) => {
+                    let range = row.start_address().max(done)..row.end_address().min(fde.end_address());
+                    if range.start >= range.end {
+                        continue;
+                    }
+                    done = range.end;
+                    match translator.translate(row, programs) {
+                        Ok((rule, slots, unknown)) => emit.rule(range, rule, slots, unknown),
+                        Err(reason) => emit.unsupported(range, || reason),
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    emit.unsupported(done..fde.end_address(), || format!("instructions: {error}"));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+struct Emit<'e> {
+    claimed: &'e [Range<u64>],
+    pieces: &'e mut Vec<Piece>,
+    report: &'e mut Report,
+    source: (SourceKind, u64),
+    unsupported: Rule,
+}
+
+impl Emit<'_> {
+    fn rule(&mut self, range: Range<u64>, rule: Rule, slots: Slots, unknown: usize) {
+        let source = self.source;
+        let from = self.claimed.partition_point(|claimed| claimed.end <= range.start);
+        let mut emitted = false;
+        for claimed in self.claimed.iter().skip(from).take_while(|claimed| claimed.start < range.end) {
+            let range = range.start.max(claimed.start)..range.end.min(claimed.end);
+            self.pieces.push(Piece { range, rule, slots, source });
+            emitted = true;
+        }
+        if emitted {
+            self.report.unknown_registers += unknown;
+        }
+    }
+
+    fn unsupported(&mut self, range: Range<u64>, reason: impl FnOnce() -> String) {
+        if range.start >= range.end {
+            return;
+        }
+        let before = self.pieces.len();
+        self.rule(range.clone(), self.unsupported, Slots::SAME, 0);
+        if self.pieces.len() == before {
+            return;
+        }
+        self.report.unsupported_count += 1;
+        if self.report.unsupported.len() < super::MAX_UNSUPPORTED_LISTED {
+            self.report.unsupported.push(Unsupported { range, reason: reason() });
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! DWARF expressions as the operations of programs, and the forms among them that have a rule of their own.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use gimli::{Encoding, Expression, Operation};
+
+use super::fdes::Reader;
+use crate::arch;
+use crate::cx::{self, MAX_STEPS, Op};
+
+/// The operations of `expression`, without the final [`Op::End`]; or what stands in the way.
+pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding) -> Result<Vec<Op>, String> {
+    let mut ops = Vec::new();
+    let mut iter = expression.operations(encoding);
+    loop {
+        let operation = match iter.next() {
+            Ok(Some(operation)) => operation,
+            Ok(None) => return Ok(ops),
+            Err(error) => return Err(format!("expression that cannot be read: {error}")),
+        };
+        match operation {
+            Operation::RegisterOffset { register, offset, base_type } if base_type.0 == 0 => {
+                let number = u8::try_from(register.0).ok().filter(|number| *number <= cx::PC);
+                ops.push(Op::Register(number.ok_or_else(|| format!("expression with register {}", register.0))?));
+                if offset != 0 {
+                    ops.extend([Op::Constant(offset), Op::Add]);
+                }
+            }
+            Operation::UnsignedConstant { value } => ops.push(Op::Constant(value as i64)),
+            Operation::SignedConstant { value } => ops.push(Op::Constant(value)),
+            Operation::PlusConstant { value } => ops.extend([Op::Constant(value as i64), Op::Add]),
+            Operation::Plus => ops.push(Op::Add),
+            Operation::Minus => ops.push(Op::Subtract),
+            Operation::And => ops.push(Op::And),
+            Operation::Shl => ops.push(Op::ShiftLeft),
+            Operation::Ge => ops.push(Op::GreaterOrEqual),
+            Operation::Deref { base_type, size: 8, space: false } if base_type.0 == 0 => ops.push(Op::Deref),
+            Operation::Nop => {}
+            other => return Err(format!("expression with {other:?}")),
+        }
+        if ops.len() >= MAX_STEPS {
+            return Err(String::from("expression that is too long"));
+        }
+    }
+}
+
+/// The program of `ops` in its file form, if it is one that can be run.
+pub(super) fn program(ops: &[Op]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ops.iter().chain([&Op::End]).for_each(|op| cx::encode(*op, &mut bytes));
+    cx::is_valid(&bytes).then_some(bytes)
+}
+
+/// register + offset.
+pub(super) fn as_address(ops: &[Op]) -> Option<(u8, i64)> {
+    match ops {
+        [Op::Register(register)] => Some((*register, 0)),
+        [Op::Register(register), Op::Constant(offset), Op::Add] => Some((*register, *offset)),
+        _ => None,
+    }
+}
+
+/// *(register + offset).
+pub(super) fn as_deref(ops: &[Op]) -> Option<(u8, i64)> {
+    match ops {
+        [address @ .., Op::Deref] => as_address(address),
+        _ => None,
+    }
+}
+
+/// What linkers write for a linkage table: sp + 8 + ((pc & 15 >= k) << 3). Gives k.
+pub(super) fn as_plt(ops: &[Op]) -> Option<i64> {
+    use Op::{Add, And, Constant, GreaterOrEqual, Register, ShiftLeft};
+    match ops {
+        [
+            Register(arch::SP),
+            Constant(8),
+            Add,
+            Register(cx::PC),
+            Constant(15),
+            And,
+            Constant(pushed),
+            GreaterOrEqual,
+            Constant(3),
+            ShiftLeft,
+            Add,
+        ] => Some(*pushed),
+        _ => None,
+    }
+}

@@ -1,0 +1,178 @@
+//! Finding the frame description entries of a section, whatever state the section is in.
+
+use alloc::vec::Vec;
+use std::collections::HashMap;
+
+use gimli::{
+    BaseAddresses, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, UnwindSection, Vendor,
+};
+
+use super::Report;
+use crate::arch::Arch;
+
+pub(super) type Reader<'a> = EndianSlice<'a, LittleEndian>;
+pub(super) type Fde<'a> = FrameDescriptionEntry<Reader<'a>>;
+
+/// Bytes of an address on the targets so far.
+const ADDRESS_BYTES: u8 = 8;
+
+/// The offsets of the entries of a section.
+struct Entries {
+    fdes: Vec<usize>,
+    /// The section could be read to its end.
+    whole: bool,
+}
+
+/// Steps over the lengths of a section. gimli's own iterator ends at a terminator, which linkers also leave in the middle.
+fn entries(bytes: &[u8], is_eh_frame: bool, report: &mut Report) -> Entries {
+    let mut found = Entries { fdes: Vec::new(), whole: true };
+    let mut at = 0usize;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let Some(length) = rest.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)) else {
+            found.whole = false;
+            break;
+        };
+        let is_64_bit = length == u32::MAX;
+        let (prefix, length) = if is_64_bit {
+            let length = rest.get(4..).and_then(|rest| rest.first_chunk::<8>());
+            (12, length.and_then(|length| usize::try_from(u64::from_le_bytes(*length)).ok()))
+        } else {
+            (4, usize::try_from(length).ok())
+        };
+        if length == Some(0) {
+            report.terminators_in_the_middle += usize::from(rest.len() > prefix);
+            at += prefix;
+            continue;
+        }
+        let body = length.and_then(|length| rest.get(prefix..prefix.checked_add(length)?));
+        let Some(body) = body else {
+            found.whole = false;
+            break;
+        };
+        // The identifier is 4 bytes in .eh_frame and in 32-bit .debug_frame.
+        let is_cie = if is_64_bit && !is_eh_frame {
+            body.first_chunk::<8>().map(|id| *id == [0xff; 8])
+        } else {
+            body.first_chunk::<4>().map(|id| *id == if is_eh_frame { [0; 4] } else { [0xff; 4] })
+        };
+        match is_cie {
+            Some(true) => {}
+            Some(false) => found.fdes.push(at),
+            None => report.damaged_entries += 1,
+        }
+        at += prefix + body.len();
+    }
+    if !found.whole {
+        report.damaged_entries += 1;
+    }
+    found
+}
+
+/// What differs between the two sections for gimli.
+pub(super) trait CfiSection<'a>: UnwindSection<Reader<'a>> {
+    fn at(offset: usize) -> Self::Offset;
+    fn offset(offset: Self::Offset) -> usize;
+}
+
+impl<'a> CfiSection<'a> for EhFrame<Reader<'a>> {
+    fn at(offset: usize) -> Self::Offset {
+        gimli::EhFrameOffset(offset)
+    }
+
+    fn offset(offset: Self::Offset) -> usize {
+        offset.0
+    }
+}
+
+impl<'a> CfiSection<'a> for DebugFrame<Reader<'a>> {
+    fn at(offset: usize) -> Self::Offset {
+        gimli::DebugFrameOffset(offset)
+    }
+
+    fn offset(offset: Self::Offset) -> usize {
+        offset.0
+    }
+}
+
+/// `.eh_frame` at `address`, with the settings of `arch`.
+pub(super) fn eh_frame<'a>(bytes: &'a [u8], arch: Arch) -> EhFrame<Reader<'a>> {
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(ADDRESS_BYTES);
+    section.set_vendor(vendor(arch));
+    section
+}
+
+/// `.debug_frame`, with the settings of `arch`.
+pub(super) fn debug_frame<'a>(bytes: &'a [u8], arch: Arch) -> DebugFrame<Reader<'a>> {
+    let mut section = DebugFrame::new(bytes, LittleEndian);
+    section.set_address_size(ADDRESS_BYTES);
+    section.set_vendor(vendor(arch));
+    section
+}
+
+fn vendor(arch: Arch) -> Vendor {
+    match arch {
+        Arch::X86_64 => Vendor::Default,
+    }
+}
+
+/// The entries of `.eh_frame`; `header` finds those behind a damaged place.
+pub(super) fn eh_frame_fdes<'a>(
+    section: &EhFrame<Reader<'a>>,
+    bytes: &'a [u8],
+    header: Option<&'a [u8]>,
+    bases: &BaseAddresses,
+    report: &mut Report,
+) -> Vec<Fde<'a>> {
+    let mut found = entries(bytes, true, report);
+    if !found.whole
+        && let Some(header) = header
+    {
+        let parsed = EhFrameHdr::new(header, LittleEndian).parse(bases, ADDRESS_BYTES);
+        if let Ok(parsed) = &parsed
+            && let Some(table) = parsed.table()
+        {
+            let mut rows = table.iter(bases);
+            while let Ok(Some((_, fde))) = rows.next() {
+                if let Ok(offset) = table.pointer_to_offset(fde) {
+                    found.fdes.push(offset.0);
+                }
+            }
+        }
+        found.fdes.sort_unstable();
+        found.fdes.dedup();
+    }
+    parse(section, &found.fdes, bases, report)
+}
+
+/// The entries of `.debug_frame`.
+pub(super) fn debug_frame_fdes<'a>(
+    section: &DebugFrame<Reader<'a>>,
+    bytes: &'a [u8],
+    bases: &BaseAddresses,
+    report: &mut Report,
+) -> Vec<Fde<'a>> {
+    let found = entries(bytes, false, report);
+    parse(section, &found.fdes, bases, report)
+}
+
+fn parse<'a, S: CfiSection<'a>>(
+    section: &S,
+    offsets: &[usize],
+    bases: &BaseAddresses,
+    report: &mut Report,
+) -> Vec<Fde<'a>> {
+    let mut cies: HashMap<usize, gimli::Result<CommonInformationEntry<Reader<'a>>>> = HashMap::new();
+    let mut fdes = Vec::with_capacity(offsets.len());
+    for offset in offsets {
+        let fde = section.fde_from_offset(bases, S::at(*offset), |section, bases, at| {
+            cies.entry(S::offset(at)).or_insert_with(|| section.cie_from_offset(bases, at)).clone()
+        });
+        match fde {
+            Ok(fde) => fdes.push(fde),
+            Err(_) => report.damaged_entries += 1,
+        }
+    }
+    fdes
+}

@@ -1,0 +1,121 @@
+//! Ranges of code with their rules, and which of several claims to a range counts: the first.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::rule::{Rule, Slots};
+use crate::source::SourceKind;
+
+/// A range of stated addresses with one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) range: Range<u64>,
+    pub(super) rule: Rule,
+    pub(super) slots: Slots,
+    pub(super) source: (SourceKind, u64),
+}
+
+/// The code of a binary, and how much of it has been claimed.
+pub(super) struct Claims<'a> {
+    /// Sorted, without overlap.
+    text: &'a [Range<u64>],
+    /// Start to end; touching ranges are joined, so that a claim over many small ones stays cheap.
+    taken: BTreeMap<u64, u64>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn new(text: &'a [Range<u64>]) -> Self {
+        Self { text, taken: BTreeMap::new() }
+    }
+
+    /// Whether any byte of `range` is code.
+    pub(super) fn is_code(&self, range: &Range<u64>) -> bool {
+        let at = self.text.partition_point(|text| text.end <= range.start);
+        range.start < range.end && self.text.get(at).is_some_and(|text| text.start < range.end)
+    }
+
+    /// Takes what is code and still free of `range`, by rising address.
+    pub(super) fn claim(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut claimed = Vec::new();
+        let from = self.text.partition_point(|text| text.end <= range.start);
+        for text in self.text.iter().skip(from).take_while(|text| text.start < range.end) {
+            let part = range.start.max(text.start)..range.end.min(text.end);
+            if part.start < part.end {
+                self.take(part, &mut claimed);
+            }
+        }
+        claimed
+    }
+
+    fn take(&mut self, part: Range<u64>, claimed: &mut Vec<Range<u64>>) {
+        // The joined range that replaces everything that it touches.
+        let mut joined = part.clone();
+        let mut free_from = part.start;
+        let before = self.taken.range(..part.start).next_back().map(|(start, end)| (*start, *end));
+        if let Some((start, end)) = before
+            && end >= part.start
+        {
+            joined = start..joined.end.max(end);
+            free_from = end.max(part.start);
+            self.taken.remove(&start);
+        }
+        while let Some((start, end)) = self.taken.range(part.start..=part.end).next().map(|(start, end)| (*start, *end))
+        {
+            if free_from < start {
+                claimed.push(free_from..start);
+            }
+            free_from = free_from.max(end);
+            joined.end = joined.end.max(end);
+            self.taken.remove(&start);
+        }
+        if free_from < part.end {
+            claimed.push(free_from..part.end);
+        }
+        self.taken.insert(joined.start, joined.end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn every_byte_of_code_is_claimed_once() {
+        let text = [10..50, 60..100];
+        let mut claims = Claims::new(&text);
+        assert_eq!(claims.claim(0..20), vec![10..20]);
+        assert_eq!(claims.claim(30..40), vec![30..40]);
+        assert_eq!(claims.claim(15..70), vec![20..30, 40..50, 60..70]);
+        assert_eq!(claims.claim(0..1000), vec![70..100]);
+        assert_eq!(claims.claim(0..1000), vec![]);
+        assert!(claims.is_code(&(49..50)) && !claims.is_code(&(50..60)) && !claims.is_code(&(20..20)));
+    }
+
+    #[test]
+    fn claims_agree_with_a_map_of_single_bytes() {
+        let mut seed = 7u64;
+        let mut next = |bound: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % bound
+        };
+        for _ in 0..300 {
+            let text = [5..60u64, 80..120];
+            let mut claims = Claims::new(&text);
+            let mut taken = [false; 128];
+            for _ in 0..12 {
+                let start = next(125);
+                let range = start..start + next(40);
+                let mut expected: Vec<u64> = Vec::new();
+                for byte in range.clone().filter(|byte| text.iter().any(|text| text.contains(byte))) {
+                    if !core::mem::replace(&mut taken[byte as usize], true) {
+                        expected.push(byte);
+                    }
+                }
+                let claimed: Vec<u64> = claims.claim(range).into_iter().flatten().collect();
+                assert_eq!(claimed, expected);
+            }
+        }
+    }
+}

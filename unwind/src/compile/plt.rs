@@ -1,0 +1,156 @@
+//! Rules of procedure linkage tables, from their bytes: linkers describe them with expressions or not at all.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::Plt;
+use crate::arch;
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, WORD};
+
+const ENTRY_BYTES: u64 = 16;
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+const PUSH_IMMEDIATE: u8 = 0x68;
+/// Bytes of `push imm32`.
+const PUSH_BYTES: usize = 5;
+/// Bytes of `push x(%rip)`.
+const PUSH_RELATIVE_BYTES: u64 = 6;
+
+/// What one entry does to the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// Only jumps.
+    Jumps,
+    /// Pushes its number; from this offset on the number is on the stack.
+    PushesBefore(i64),
+    /// The common entry at the start: comes with the number on the stack, pushes the link map.
+    First,
+    /// Pushes the link map with nothing else on the stack, for TLS descriptors.
+    PushesLinkMap,
+}
+
+/// The rules of `plt` by rising address; `None` where its form is not known.
+pub(super) fn rules(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
+    let size = if plt.entry_size == 0 { ENTRY_BYTES } else { plt.entry_size };
+    let entry_bytes = usize::try_from(size).ok()?;
+    let expected = plt.range.end.checked_sub(plt.range.start)?;
+    if !(8..=32).contains(&size) || expected == 0 || plt.bytes.len() as u64 != expected {
+        return None;
+    }
+    let mut rules: Vec<(Range<u64>, Rule)> = Vec::new();
+    for (start, bytes) in (plt.range.start..).step_by(entry_bytes).zip(plt.bytes.chunks(entry_bytes)) {
+        let end = start.checked_add(bytes.len() as u64)?;
+        let after_push = start.saturating_add(PUSH_RELATIVE_BYTES).min(end);
+        match entry(bytes, start == plt.range.start)? {
+            Entry::Jumps => push(&mut rules, start..end, on_stack(1)?),
+            Entry::PushesBefore(at) if size == ENTRY_BYTES && start.is_multiple_of(ENTRY_BYTES) => {
+                let rule = Rule::new(Kind::Plt, RuleSource::Plt, arch::SP, at, ReturnAddress::AtCfa(-1), Saved::Same)?;
+                push(&mut rules, start..end, rule);
+            }
+            Entry::PushesBefore(at) => {
+                let pushed = start.checked_add_signed(at)?.min(end);
+                push(&mut rules, start..pushed, on_stack(1)?);
+                push(&mut rules, pushed..end, on_stack(2)?);
+            }
+            Entry::First => {
+                push(&mut rules, start..after_push, on_stack(2)?);
+                push(&mut rules, after_push..end, on_stack(3)?);
+            }
+            Entry::PushesLinkMap => {
+                push(&mut rules, start..after_push, on_stack(1)?);
+                push(&mut rules, after_push..end, on_stack(2)?);
+            }
+        }
+    }
+    Some(rules)
+}
+
+/// The rule with `words` words on the stack, the return address being the first of them.
+fn on_stack(words: i64) -> Option<Rule> {
+    debug_assert!(words > 0 && WORD == 8);
+    Rule::new(Kind::Sp, RuleSource::Plt, 0, words, ReturnAddress::AtCfa(-1), Saved::Same)
+}
+
+fn push(rules: &mut Vec<(Range<u64>, Rule)>, range: Range<u64>, rule: Rule) {
+    match rules.last_mut() {
+        Some((last, same)) if *same == rule && last.end == range.start => last.end = range.end,
+        _ => rules.push((range, rule)),
+    }
+}
+
+fn entry(bytes: &[u8], is_first: bool) -> Option<Entry> {
+    if bytes.starts_with(&[0xff, 0x35]) {
+        return Some(if is_first { Entry::First } else { Entry::PushesLinkMap });
+    }
+    let marked = bytes.strip_prefix(&ENDBR64);
+    if marked.is_some_and(|rest| rest.starts_with(&[0xff, 0x35])) {
+        return None;
+    }
+    let prefix = bytes.len() - marked.unwrap_or(bytes).len();
+    let rest = marked.unwrap_or(bytes);
+    if rest.first() == Some(&PUSH_IMMEDIATE) {
+        return Some(Entry::PushesBefore((prefix + PUSH_BYTES) as i64));
+    }
+    // jmp *x(%rip), with or without the bnd prefix.
+    let bnd = usize::from(rest.first() == Some(&0xf2));
+    if rest.get(bnd..)?.starts_with(&[0xff, 0x25]) {
+        let after_jump = bnd + 6;
+        return Some(match rest.get(after_jump) {
+            Some(&PUSH_IMMEDIATE) => Entry::PushesBefore((prefix + after_jump + PUSH_BYTES) as i64),
+            _ => Entry::Jumps,
+        });
+    }
+    // Padding at the end of a section.
+    let is_padding = |byte: &u8| matches!(byte, 0x90 | 0xcc | 0x66 | 0x0f | 0x1f | 0x00 | 0x44 | 0x84 | 0x2e);
+    bytes.iter().all(is_padding).then_some(Entry::Jumps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+    use alloc::vec;
+
+    fn check(entries: &[&[u8]], size: u64, expected: &[(u64, &str)]) {
+        let mut bytes = vec![];
+        for entry in entries {
+            let at = bytes.len() + size as usize;
+            bytes.extend_from_slice(entry);
+            bytes.resize(at, 0x90);
+        }
+        let plt = Plt { range: 0x1000..0x1000 + bytes.len() as u64, entry_size: size, bytes: &bytes };
+        let found: Vec<(u64, String)> = rules(&plt)
+            .expect("a known form")
+            .into_iter()
+            .map(|(range, rule)| (range.start, rule.to_string()))
+            .collect();
+        let found: Vec<(u64, &str)> =
+            found.iter().map(|(start, rule)| (*start, rule.split(';').next().unwrap_or_default())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_usual_linkage_tables_have_rules() {
+        let first: &[u8] = &[0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0];
+        let lazy: &[u8] = &[0xff, 0x25, 0, 0, 0, 0, 0x68, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0];
+        let plt = "CFA = rsp+8 (+8 where pc & 15 >= 11)";
+        check(&[first, lazy, lazy], 16, &[(0x1000, "CFA = rsp+16"), (0x1006, "CFA = rsp+24"), (0x1010, plt)]);
+        let marked: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa, 0x68, 0, 0, 0, 0, 0xf2, 0xe9, 0, 0, 0, 0];
+        let plt = "CFA = rsp+8 (+8 where pc & 15 >= 9)";
+        check(&[first, marked], 16, &[(0x1000, "CFA = rsp+16"), (0x1006, "CFA = rsp+24"), (0x1010, plt)]);
+        check(&[&[0xff, 0x25, 0, 0, 0, 0, 0x66, 0x90]; 3], 8, &[(0x1000, "CFA = rsp+8")]);
+        check(&[&[0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0, 0, 0, 0]; 2], 16, &[(0x1000, "CFA = rsp+8")]);
+        check(
+            &[lazy, first],
+            16,
+            &[(0x1000, "CFA = rsp+8 (+8 where pc & 15 >= 11)"), (0x1010, "CFA = rsp+8"), (0x1016, "CFA = rsp+16")],
+        );
+    }
+
+    #[test]
+    fn a_linkage_table_of_an_unknown_form_is_left_alone() {
+        let plt = Plt { range: 0..16, entry_size: 16, bytes: &[0xe8; 16] };
+        assert_eq!(rules(&plt), None);
+        assert_eq!(rules(&Plt { range: 0..32, ..plt.clone() }), None);
+        assert_eq!(rules(&Plt { range: 16..0, ..plt }), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! Pieces to the bytes of a file.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::ops::Range;
+use std::collections::HashMap;
+
+use super::pieces::Piece;
+use super::{CompileError, Input, Report};
+use crate::crc::crc32;
+use crate::format::{
+    BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_TEXT_SPAN, SECTION_ALIGNMENT, SectionKind,
+    VERSION, at,
+};
+use crate::rule::{Kind, Rule, Slots};
+use crate::source::{self, Source};
+
+/// Rows in the making, by rising offset from the start of the code.
+struct Rows {
+    starts: Vec<u32>,
+    numbers: Vec<u16>,
+    rules: Vec<(Rule, Slots)>,
+    known: HashMap<(Rule, Slots), u16>,
+    /// End of the last row that was pushed.
+    end: u32,
+}
+
+impl Rows {
+    /// Appends a row at `range`, and a gap before it if there is one.
+    fn push(&mut self, range: Range<u32>, rule: (Rule, Slots)) -> Result<(), CompileError> {
+        if self.end < range.start {
+            self.push_at(self.end, (Rule::GAP, Slots::SAME))?;
+        }
+        self.end = range.end;
+        self.push_at(range.start, rule)
+    }
+
+    fn push_at(&mut self, start: u32, rule: (Rule, Slots)) -> Result<(), CompileError> {
+        let number = match self.known.get(&rule) {
+            Some(number) => *number,
+            None => {
+                let number = u16::try_from(self.rules.len()).map_err(|_| CompileError::TooManyRules)?;
+                self.rules.push(rule);
+                self.known.insert(rule, number);
+                number
+            }
+        };
+        if self.numbers.last() != Some(&number) {
+            self.starts.push(start);
+            self.numbers.push(number);
+        }
+        Ok(())
+    }
+}
+
+/// Writes the table of `pieces`, which are sorted, do not overlap and lie in `text`.
+pub(super) fn write(
+    input: &Input<'_>,
+    text: &[Range<u64>],
+    pieces: &[Piece],
+    programs: &[u8],
+    report: &mut Report,
+) -> Result<Vec<u8>, CompileError> {
+    let (Some(first), Some(last)) = (text.first(), text.last()) else { return Err(CompileError::NoText) };
+    let span_error = CompileError::TextSpan { start: first.start, end: last.end };
+    let base = input.image_base.0;
+    let start = first.start.checked_sub(base).ok_or(span_error.clone())? >> BUCKET_SHIFT << BUCKET_SHIFT;
+    let end = last.end.checked_sub(base).ok_or(span_error.clone())?;
+    let size = end.checked_sub(start).filter(|size| *size <= MAX_TEXT_SPAN);
+    let size = size.and_then(|size| u32::try_from(size).ok()).ok_or(span_error.clone())?;
+    // From here on addresses are offsets from the start of the code.
+    let offset = |svma: u64| svma.checked_sub(base)?.checked_sub(start).and_then(|offset| u32::try_from(offset).ok());
+
+    let mut rows = Rows { starts: Vec::new(), numbers: Vec::new(), rules: Vec::new(), known: HashMap::new(), end: 0 };
+    let mut sources: Vec<Source> = Vec::new();
+    for piece in pieces {
+        let (Some(from), Some(to)) = (offset(piece.range.start), offset(piece.range.end)) else {
+            return Err(span_error);
+        };
+        rows.push(from..to, (piece.rule, piece.slots))?;
+        if !matches!(piece.rule.kind(), Some(Kind::Gap | Kind::Unsupported)) {
+            report.covered_bytes += u64::from(to - from);
+        }
+        let (kind, record) = piece.source;
+        if sources.last().is_none_or(|last| (last.kind, last.offset) != (kind, record)) {
+            sources.push(Source { start: symseal_module::Rva(start + u64::from(from)), kind, offset: record });
+        }
+    }
+    if rows.end < size {
+        rows.push_at(rows.end, (Rule::GAP, Slots::SAME))?;
+    }
+    report.rows = rows.starts.len();
+    report.rules = rows.rules.len();
+    debug_assert!(rows.rules.len() <= MAX_RULES);
+
+    let (source_index, source_map) = source::write(&sources);
+    let sections = [
+        (SectionKind::DebugId, input.debug_id.to_string().into_bytes()),
+        (SectionKind::Producer, input.producer.as_bytes().to_vec()),
+        (SectionKind::Buckets, buckets(&rows.starts, size)),
+        (SectionKind::RowAddress, rows.starts.iter().map(|start| *start as u8).collect()),
+        (SectionKind::RowRule, rows.numbers.iter().flat_map(|number| number.to_le_bytes()).collect()),
+        (SectionKind::Rules, rows.rules.iter().flat_map(|(rule, _)| rule.0.to_le_bytes()).collect()),
+        (SectionKind::Slots, rows.rules.iter().flat_map(|(_, slots)| slots.0.to_le_bytes()).collect()),
+        (SectionKind::Programs, programs.to_vec()),
+        (SectionKind::SourceIndex, source_index),
+        (SectionKind::SourceMap, source_map),
+    ];
+    let mut directory = Vec::new();
+    let mut body: Vec<u8> = Vec::new();
+    let body_at = (HEADER_BYTES + sections.len() * DIRECTORY_ENTRY_BYTES).next_multiple_of(SECTION_ALIGNMENT);
+    for (kind, bytes) in &sections {
+        body.resize(body.len().next_multiple_of(SECTION_ALIGNMENT), 0);
+        directory.extend((*kind as u32).to_le_bytes());
+        directory.extend(crc32(&[bytes]).to_le_bytes());
+        directory.extend(((body_at + body.len()) as u64).to_le_bytes());
+        directory.extend((bytes.len() as u64).to_le_bytes());
+        body.extend(bytes);
+    }
+
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend(MAGIC);
+    header.extend(VERSION.to_le_bytes());
+    header.push(input.arch as u8);
+    header.push(0);
+    header.extend([0; 4]);
+    header.extend((sections.len() as u32).to_le_bytes());
+    header.extend(((body_at + body.len()) as u64).to_le_bytes());
+    header.extend(base.to_le_bytes());
+    header.extend(start.to_le_bytes());
+    header.extend(end.to_le_bytes());
+    header.extend((rows.starts.len() as u64).to_le_bytes());
+    header.extend((rows.rules.len() as u64).to_le_bytes());
+    header.extend(input.source_sha256);
+    debug_assert_eq!((header.len(), at::SOURCE_SHA256 + 32), (HEADER_BYTES, HEADER_BYTES));
+    let crc = crc32(&[&header, &directory]);
+    for (to, from) in header.iter_mut().skip(at::HEADER_CRC).zip(crc.to_le_bytes()) {
+        *to = from;
+    }
+    let mut bytes = header;
+    bytes.extend(directory);
+    bytes.resize(body_at, 0);
+    bytes.extend(body);
+    Ok(bytes)
+}
+
+/// For each bucket the first row at or after its start, and the number of rows at the end.
+fn buckets(starts: &[u32], size: u32) -> Vec<u8> {
+    let count = size.div_ceil(1 << BUCKET_SHIFT);
+    let mut row = 0usize;
+    let mut out = Vec::with_capacity((count as usize + 1) * 4);
+    for bucket in 0..=count {
+        let start = u64::from(bucket) << BUCKET_SHIFT;
+        while starts.get(row).is_some_and(|at| u64::from(*at) < start) {
+            row += 1;
+        }
+        out.extend((row as u32).to_le_bytes());
+    }
+    out
+}

@@ -1,0 +1,351 @@
+//! One step from a frame to its caller, by any rule and without one.
+
+use symseal_module::{Avma, StopReason, UnwindMethod};
+
+use crate::arch;
+use crate::cx::{self, Failure};
+use crate::frame::{Frame, Registers};
+use crate::memory::Memory;
+use crate::modules::Modules;
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, WORD};
+
+/// Callee frames that one walk may look through for the value of a register. More means a table that was made to cost time:
+/// a register is saved a few frames down, and few rules need one at all.
+const RECOVERY_STEPS: u32 = 1 << 16;
+/// Signal frames in one walk. Nested handlers are rare, and only these steps may lead down the stack.
+const SIGNAL_FRAMES: u32 = 32;
+/// No code lies below: a program counter here comes from a call through a null pointer.
+const LOWEST_CODE: u64 = 4096;
+/// How far into an assembler function without call frame information its instructions may lie.
+const LONGEST_LEAF: u64 = 4096;
+
+/// What a walk may still spend on what no sane stack needs much of.
+pub(crate) struct Budget {
+    recovery: u32,
+    signals: u32,
+}
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Self { recovery: RECOVERY_STEPS, signals: SIGNAL_FRAMES }
+    }
+}
+
+/// The registers of the frame that the walk is at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct State {
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    pub(crate) fp: u64,
+    pub(crate) fp_known: bool,
+    pub(crate) exact: bool,
+    pub(crate) method: UnwindMethod,
+}
+
+impl State {
+    pub(crate) fn of(registers: &Registers) -> Self {
+        Self {
+            pc: registers.pc,
+            sp: registers.sp,
+            fp: registers.fp,
+            fp_known: true,
+            exact: true,
+            method: UnwindMethod::Context,
+        }
+    }
+}
+
+/// The registers of the caller; its stack pointer is the CFA.
+pub(crate) struct Caller {
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    pub(crate) fp: Option<u64>,
+    pub(crate) exact: bool,
+    pub(crate) method: UnwindMethod,
+}
+
+type Next = Result<Caller, StopReason>;
+
+/// The method that a rule gives to the frame it leads to.
+#[inline(always)]
+pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
+    match rule.source() {
+        Some(RuleSource::DebugFrame) => UnwindMethod::CfiDebugFrame,
+        Some(RuleSource::Plt) => UnwindMethod::Plt,
+        _ => UnwindMethod::CfiEhFrame,
+    }
+}
+
+/// Everything that a step may look at.
+pub(crate) struct Stepper<'s, 't, M> {
+    pub(crate) modules: &'s Modules<'t>,
+    pub(crate) registers: &'s Registers,
+    pub(crate) memory: &'s M,
+    /// The frames so far, the current one last.
+    pub(crate) frames: &'s [Frame],
+    pub(crate) state: &'s State,
+}
+
+impl<M: Memory> Stepper<'_, '_, M> {
+    /// The CFA of the current frame, if known, and its caller or the reason for there being none.
+    pub(crate) fn step(&self, rule: Rule, budget: &mut Budget) -> (Option<u64>, Next) {
+        let stop = |reason| (None, Err(reason));
+        match rule.kind() {
+            Some(Kind::Gap) => self.without_rule(StopReason::NoRule, budget),
+            Some(Kind::End) => stop(StopReason::EndOfStack),
+            Some(Kind::Signal) => self.signal(rule.offset(), budget),
+            Some(_) if rule.source() == Some(RuleSource::None) => stop(StopReason::UnsupportedRule),
+            Some(Kind::Sp | Kind::Fp | Kind::Register | Kind::Deref | Kind::Plt | Kind::Program) => {
+                match self.cfa(rule, budget) {
+                    Ok(cfa) => self.by_rule(rule, cfa, budget),
+                    Err(reason) => stop(reason),
+                }
+            }
+            None if rule == Rule::NO_TABLE => {
+                let has_module = self.frames.last().is_some_and(|frame| frame.module.is_some());
+                let reason = if has_module { StopReason::NoTable } else { StopReason::NoModule };
+                self.without_rule(reason, budget)
+            }
+            Some(Kind::Unsupported) | None => stop(StopReason::UnsupportedRule),
+        }
+    }
+
+    fn cfa(&self, rule: Rule, budget: &mut Budget) -> Result<u64, StopReason> {
+        let state = self.state;
+        let bytes = rule.offset() * WORD;
+        let mut register = |number| self.register(number, budget).ok_or(StopReason::RegisterUnknown);
+        match rule.kind() {
+            Some(Kind::Fp) => register(arch::FP).map(|base| base.wrapping_add_signed(bytes)),
+            Some(Kind::Register) => register(rule.register()).map(|base| base.wrapping_add_signed(bytes)),
+            Some(Kind::Deref) => {
+                let base = register(rule.register())?;
+                self.read(base.wrapping_add_signed(bytes)).ok_or(StopReason::TruncatedStack)
+            }
+            Some(Kind::Plt) => {
+                // The entry pushed its number once the program counter is past the push.
+                let pushed = (state.pc & 15) as i64 >= rule.offset();
+                Ok(state.sp.wrapping_add(if pushed { 16 } else { 8 }))
+            }
+            Some(Kind::Program) => {
+                let program = self.modules.table_at(self.lookup_pc()).map_or(&[][..], |table| table.program(rule));
+                let value = |number| if number == cx::PC { Some(state.pc) } else { self.register(number, budget) };
+                cx::evaluate(program, value, |address| self.read(address)).map_err(|failure| match failure {
+                    Failure::Malformed => StopReason::UnsupportedRule,
+                    Failure::Register => StopReason::RegisterUnknown,
+                    Failure::Memory => StopReason::TruncatedStack,
+                })
+            }
+            _ => Ok(state.sp.wrapping_add_signed(bytes)),
+        }
+    }
+
+    fn by_rule(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> (Option<u64>, Next) {
+        let state = self.state;
+        let stop = |reason| (Some(cfa), Err(reason));
+        let return_address = rule.return_address();
+        // A function that popped its own return address has its CFA right at the stack pointer.
+        let popped = state.exact && matches!(return_address, Some(ReturnAddress::InRegister(_)));
+        if cfa < state.sp || (cfa == state.sp && !popped) {
+            return stop(StopReason::StackNotRising);
+        }
+        if !cfa.is_multiple_of(WORD as u64) {
+            return stop(StopReason::Misaligned);
+        }
+        let pc = match return_address {
+            Some(ReturnAddress::AtCfa(words)) => self.read(slot(cfa, words)).ok_or(StopReason::TruncatedStack),
+            // Only before the register is used for something else, which a call would do.
+            Some(ReturnAddress::InRegister(number)) if state.exact => {
+                self.register(number, budget).ok_or(StopReason::RegisterUnknown)
+            }
+            Some(ReturnAddress::InRegister(_)) => Err(StopReason::RegisterUnknown),
+            None => Err(StopReason::UnsupportedRule),
+        };
+        let fp = match rule.frame_pointer() {
+            Saved::Same => Ok(self.live_fp()),
+            Saved::Unknown => Ok(None),
+            Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(cfa) } {
+                None => Err(StopReason::RegisterUnknown),
+                Some(base) if state.exact && is_stale(slot(base, words), state.sp, cfa) => Ok(self.live_fp()),
+                Some(base) => self.read(slot(base, words)).map(Some).ok_or(StopReason::TruncatedStack),
+            },
+        };
+        match (pc, fp) {
+            (Ok(0), _) => stop(StopReason::RootFramePointer),
+            (Ok(pc), Ok(fp)) => {
+                let method = if rule.kind() == Some(Kind::Plt) { UnwindMethod::Plt } else { method_of(rule) };
+                (Some(cfa), Ok(Caller { pc, sp: cfa, fp, exact: false, method }))
+            }
+            (Err(reason), _) | (_, Err(reason)) => stop(reason),
+        }
+    }
+
+    /// The interrupted frame: every register comes from the context that the kernel saved. The stack pointer may be anywhere,
+    /// because handlers may run on a stack of their own.
+    fn signal(&self, offset: i64, budget: &mut Budget) -> (Option<u64>, Next) {
+        let Some(signals) = budget.signals.checked_sub(1) else { return (None, Err(StopReason::StackNotRising)) };
+        budget.signals = signals;
+        let context = self.state.sp.wrapping_add_signed(offset);
+        let saved = |register| self.read(context.wrapping_add(arch::context_slot(register)?));
+        match (saved(arch::RETURN_ADDRESS), saved(arch::SP), saved(arch::FP)) {
+            (Some(pc), Some(sp), Some(fp)) => {
+                let method = UnwindMethod::SignalContext;
+                (Some(sp), Ok(Caller { pc, sp, fp: Some(fp), exact: true, method }))
+            }
+            _ => (None, Err(StopReason::TruncatedStack)),
+        }
+    }
+
+    /// Without a rule: a signal trampoline known by its instructions, a call through a null pointer, a leaf, the frame
+    /// pointer. Each only with what supports it at hand; else the walk stops with `reason`.
+    fn without_rule(&self, reason: StopReason, budget: &mut Budget) -> (Option<u64>, Next) {
+        let state = self.state;
+        let code = self.modules.code_at(state.pc);
+        if code.is_some_and(|code| arch::is_sigreturn(code.from_address(state.pc))) {
+            return self.signal(0, budget);
+        }
+        let leaf = self.leaf();
+        let by_leaf = |method| {
+            let (pc, _) = leaf?;
+            let cfa = state.sp.checked_add(WORD as u64)?;
+            Some((Some(cfa), Ok(Caller { pc, sp: cfa, fp: self.live_fp(), exact: false, method })))
+        };
+        let found = if state.exact && state.pc < LOWEST_CODE {
+            by_leaf(UnwindMethod::NullCall)
+        } else {
+            match leaf {
+                // The call at the return address leads right here.
+                Some((_, Evidence::CallsHere)) => by_leaf(UnwindMethod::Leaf),
+                Some((_, Evidence::Calls)) => self.by_frame_pointer().or_else(|| by_leaf(UnwindMethod::Leaf)),
+                _ => self.by_frame_pointer(),
+            }
+        };
+        found.unwrap_or_else(|| {
+            let chain_ended = self.live_fp() == Some(0) && state.method == UnwindMethod::FramePointer;
+            (None, Err(if chain_ended { StopReason::RootFramePointer } else { reason }))
+        })
+    }
+
+    /// The word on top of the stack, where the code before that address shows that it was put there by a call.
+    fn leaf(&self) -> Option<(u64, Evidence)> {
+        let state = self.state;
+        if !state.exact {
+            return None;
+        }
+        let pc = self.read(state.sp).filter(|pc| *pc != 0 && self.is_covered(pc.wrapping_sub(1)))?;
+        let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else { return Some((pc, Evidence::None)) };
+        match arch::call_before(code.up_to_address(pc, arch::LONGEST_CALL))? {
+            arch::Call::Direct(to) => {
+                let target = pc.wrapping_add_signed(i64::from(to));
+                let here = state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target);
+                Some((pc, if here { Evidence::CallsHere } else { Evidence::Calls }))
+            }
+            arch::Call::Indirect => Some((pc, Evidence::Calls)),
+        }
+    }
+
+    fn by_frame_pointer(&self) -> Option<(Option<u64>, Next)> {
+        let state = self.state;
+        let fp = self.live_fp().filter(|fp| *fp >= state.sp && fp.is_multiple_of(WORD as u64))?;
+        let cfa = fp.checked_add(2 * WORD as u64)?;
+        let (caller_fp, pc) = (self.read(fp)?, self.read(slot(cfa, -1))?);
+        if pc == 0 {
+            return Some((Some(cfa), Err(StopReason::RootFramePointer)));
+        }
+        let code = self.modules.code_at(pc.wrapping_sub(1));
+        let calls = code.is_none_or(|code| arch::call_before(code.up_to_address(pc, arch::LONGEST_CALL)).is_some());
+        if !calls || !self.modules.holds(pc.wrapping_sub(1)) {
+            return None;
+        }
+        let method = UnwindMethod::FramePointer;
+        Some((Some(cfa), Ok(Caller { pc, sp: cfa, fp: Some(caller_fp), exact: false, method })))
+    }
+
+    /// Whether a rule covers `address`.
+    fn is_covered(&self, address: u64) -> bool {
+        let rule = self.modules.locate(address, &mut 0).rule;
+        rule != Rule::GAP && rule != Rule::NO_TABLE
+    }
+
+    fn live_fp(&self) -> Option<u64> {
+        self.state.fp_known.then_some(self.state.fp)
+    }
+
+    fn lookup_pc(&self) -> u64 {
+        self.state.pc.wrapping_sub(u64::from(!self.state.exact))
+    }
+
+    fn read(&self, address: u64) -> Option<u64> {
+        self.memory.read_u64(Avma(address))
+    }
+
+    /// The value of `number` in the current frame.
+    fn register(&self, number: u8, budget: &mut Budget) -> Option<u64> {
+        match number {
+            arch::SP => Some(self.state.sp),
+            arch::FP => self.live_fp(),
+            _ => self.recover(number, budget),
+        }
+    }
+
+    /// Looks through the callees, nearest first, for the one that saved `number`. The walk itself follows only the
+    /// frame pointer, because almost no rule needs another register.
+    fn recover(&self, number: u8, budget: &mut Budget) -> Option<u64> {
+        let (mut caller, callees) = self.frames.split_last()?;
+        for (at, callee) in callees.iter().enumerate().rev() {
+            budget.recovery = budget.recovery.checked_sub(1)?;
+            let before = at.checked_sub(1).and_then(|at| callees.get(at));
+            let sp = before.map_or(self.registers.sp, |frame| frame.cfa.0);
+            match caller.method {
+                UnwindMethod::SignalContext => {
+                    let offset = match self.modules.rule(callee) {
+                        Some((rule, _)) if rule.kind() == Some(Kind::Signal) => rule.offset(),
+                        _ => 0,
+                    };
+                    let context = sp.wrapping_add_signed(offset);
+                    return self.read(context.wrapping_add(arch::context_slot(number)?));
+                }
+                _ if arch::is_volatile(number) => return None,
+                UnwindMethod::Leaf | UnwindMethod::NullCall => {}
+                UnwindMethod::CfiEhFrame | UnwindMethod::CfiDebugFrame | UnwindMethod::Plt | UnwindMethod::JitRule => {
+                    let (rule, table) = self.modules.rule(callee)?;
+                    let rva = self.modules.rva_of(callee)?;
+                    match table.slots(rva)?.of(number)? {
+                        Saved::Same => {}
+                        Saved::Unknown => return None,
+                        Saved::At(words) => {
+                            let base = if rule.slots_on_fp() { callee.fp } else { callee.cfa.0 };
+                            let slot = slot(base, words);
+                            if !callee.exact || !is_stale(slot, sp, callee.cfa.0) {
+                                return self.read(slot);
+                            }
+                        }
+                    }
+                }
+                UnwindMethod::FramePointer | UnwindMethod::Scan | UnwindMethod::Context => return None,
+            }
+            caller = callee;
+        }
+        self.registers.general.get(usize::from(number)).copied().flatten()
+    }
+}
+
+/// What supports taking the word on top of the stack for the return address.
+#[derive(Clone, Copy)]
+enum Evidence {
+    /// A rule covers the address before it; the code is not at hand.
+    None,
+    /// A call ends right before it.
+    Calls,
+    /// A direct call ends right before it, to the code around the program counter.
+    CallsHere,
+}
+
+/// Whether `slot` lies outside the frame between `sp` and `cfa`. In an epilogue a rule may still name a slot after the pop:
+/// then the register has its value back.
+fn is_stale(slot: u64, sp: u64, cfa: u64) -> bool {
+    slot < sp || slot >= cfa
+}
+
+fn slot(base: u64, words: i16) -> u64 {
+    base.wrapping_add_signed(i64::from(words) * WORD)
+}
