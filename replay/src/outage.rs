@@ -1,0 +1,98 @@
+//! The class "outage": the tables of one module are gone.
+//!
+//! What must come out is fixed before any unit runs: the result of the unchanged trace without the tables,
+//! and that result must itself obey the rules below, which follow from the complete result alone. So a loss
+//! can neither be papered over by a frame that claims to rest on the lost table, nor change a frame that does
+//! not depend on it.
+
+use symseal_module::{DebugId, MissReason, StopReason, UnwindMethod};
+
+use crate::canonical::{Canonical, CanonicalFrame};
+use crate::replay::{Bench, Outcome, Setting, modules_in_use, results_with};
+use crate::rng::SplitMix64;
+use crate::scene::Scene;
+
+/// One module's tables gone, and what then must come out.
+pub(crate) struct Outage {
+    module: DebugId,
+    /// By rising sample ordinal.
+    expected: Vec<Canonical>,
+    /// Whether each expected result obeys the rules.
+    obeys: Vec<bool>,
+}
+
+impl Outage {
+    /// The outages of all modules that the stacks run through and that have a table.
+    pub(crate) fn all(bench: &Bench<'_>, golden: &[Canonical]) -> Vec<Self> {
+        let ids = modules_in_use(bench).into_iter().filter(|id| bench.tables.bytes(id).is_some());
+        ids.map(|module| {
+            let expected = run_without(&module, bench, &bench.scene, Setting::default());
+            let image = bench.tables.images().iter().any(|image| image.debug_id == module);
+            let obeys = golden.iter().zip(&expected).map(|(golden, after)| obeys(&module, image, golden, after));
+            Self { obeys: obeys.collect(), module, expected }
+        })
+        .collect()
+    }
+
+    /// One outage, drawn for this seed, in another layout. Without any module to rob, the complete result is
+    /// expected.
+    pub(crate) fn run(
+        outages: &[Self],
+        bench: &Bench<'_>,
+        golden: &[Canonical],
+        moved: &Scene,
+        rng: &mut SplitMix64,
+    ) -> Vec<Outcome> {
+        let Some(outage) = outages.get(rng.below(outages.len() as u64) as usize) else {
+            let found = bench.results(moved, Setting::default());
+            return golden.iter().cloned().zip(found).map(|(expected, found)| Outcome::of(expected, found)).collect();
+        };
+        let found = run_without(&outage.module, bench, moved, Setting::default());
+        let units = outage.expected.iter().cloned().zip(found).zip(&outage.obeys);
+        units
+            .map(|((expected, found), obeys)| {
+                let outcome = Outcome::of(expected, found);
+                Outcome { passed: outcome.passed && *obeys, ..outcome }
+            })
+            .collect()
+    }
+}
+
+fn run_without(module: &DebugId, bench: &Bench<'_>, scene: &Scene, setting: Setting) -> Vec<Canonical> {
+    results_with(scene, &bench.tables.without(module), &bench.resolver.without_table(module), setting)
+}
+
+/// The rules, from the complete result:
+///
+/// * up to and including the first frame in the robbed module, every frame is found as before;
+/// * the frame after one in the robbed module is not said to be found by the lost table's rules;
+/// * a frame in the robbed module has no name, and the reason `no-symbol-table`; frames elsewhere keep theirs;
+/// * where the walk ends in the robbed module, it does not say that the stack was complete by a rule.
+fn obeys(module: &DebugId, image: bool, golden: &Canonical, after: &Canonical) -> bool {
+    let robbed = |frame: &CanonicalFrame| frame.module.as_ref() == Some(module);
+    let intact = golden.frames.iter().position(robbed).map_or(golden.frames.len(), |at| at + 1);
+    let same_until = golden.frames.iter().zip(&after.frames).take(intact).all(|(before, after)| {
+        let same_place = before.place == after.place && before.method == after.method;
+        // The frame address and the name of a frame in the robbed module come from the lost tables.
+        let same_rest = before.cfa == after.cfa && before.names == after.names;
+        same_place && (robbed(before) || same_rest)
+    });
+    let long_enough = after.frames.len() >= intact;
+    let labelled = after.frames.iter().zip(after.frames.iter().skip(1)).all(|(callee, caller)| {
+        let by_table = matches!(
+            caller.method,
+            UnwindMethod::CfiEhFrame | UnwindMethod::CfiDebugFrame | UnwindMethod::SignalContext | UnwindMethod::Plt
+        );
+        !(robbed(callee) && by_table)
+    });
+    // The image that the trace carries keeps its names: only its unwind table is taken away.
+    let nameless = image
+        || after.frames.iter().filter(|frame| robbed(frame)).all(|frame| {
+            frame.reason.is_some_and(|reason| {
+                matches!(reason, MissReason::NoSymbolTable | MissReason::NoDebugInfo | MissReason::NotInBundle)
+            })
+        });
+    let ends_robbed = after.frames.last().is_some_and(robbed);
+    let honest_end = !(ends_robbed && after.stop == StopReason::EndOfStack);
+    same_until && long_enough && labelled && nameless && honest_end
+}

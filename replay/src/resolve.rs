@@ -1,0 +1,93 @@
+//! A trace's frames, named.
+
+use symseal_module::{ModuleMap, StopReason};
+use symseal_resolver::{ResolvedFrame, Resolver, SourceFrame};
+use symseal_trace::{ResolvedRow, Trace, TraceResolved};
+
+use crate::scene::Scene;
+use crate::tables::BundleTables;
+use crate::walk::{ThreadStack, unwind_trace};
+
+/// One thread's stack with names.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ResolvedThread {
+    /// The thread's id.
+    pub thread: u32,
+    /// The thread's name.
+    pub thread_name: String,
+    /// Ordinal of the sample in the trace.
+    pub sample: u32,
+    /// The innermost first.
+    pub frames: Vec<ResolvedFrame>,
+    /// Why the walk ended.
+    pub stop: StopReason,
+}
+
+/// Unwinds and names every sample. Gives the event for the trace, and the threads with all that is known of
+/// their frames. The output depends on the trace, the tables and the resolver's sources alone.
+pub fn resolve_trace(
+    trace: &Trace,
+    resolver: &Resolver,
+    tables: &BundleTables,
+) -> (TraceResolved, Vec<ResolvedThread>) {
+    let resolver = tables.equip(resolver, resolver.options().address_cache);
+    let map = Scene::of(trace).module_map();
+    let threads: Vec<ResolvedThread> =
+        unwind_trace(trace, tables).into_iter().map(|stack| name_stack(&stack, &map, &resolver)).collect();
+    let mut rows = Vec::new();
+    for thread in &threads {
+        for (frame, depth) in thread.frames.iter().zip(0..) {
+            add_rows(&mut rows, thread, frame, depth);
+        }
+    }
+    let options = resolver.options();
+    let event = TraceResolved {
+        trace_id: trace.begin.trace_id,
+        bundle: resolver.bundle_digest().map(|digest| digest.to_string()),
+        local_files: options.local_files,
+        online: options.online,
+        frames: rows,
+    };
+    (event, threads)
+}
+
+pub(crate) fn name_stack(stack: &ThreadStack, map: &ModuleMap, resolver: &Resolver) -> ResolvedThread {
+    let frames = stack.frames.iter().map(|frame| resolver.resolve(map, frame.pc, frame.exact, frame.method)).collect();
+    ResolvedThread {
+        thread: stack.thread,
+        thread_name: stack.thread_name.clone(),
+        sample: stack.sample,
+        frames,
+        stop: stack.stop,
+    }
+}
+
+/// One row per source function; one without a name where there is none.
+fn add_rows(rows: &mut Vec<ResolvedRow>, thread: &ResolvedThread, frame: &ResolvedFrame, depth: u32) {
+    let none = SourceFrame::default();
+    let sources = if frame.frames.is_empty() { std::slice::from_ref(&none) } else { frame.frames.as_slice() };
+    for (source, inline_depth) in sources.iter().zip(0..) {
+        rows.push(ResolvedRow {
+            frame_index: rows.len() as u64,
+            thread: thread.thread,
+            sample: thread.sample,
+            depth,
+            inline_depth,
+            ip: frame.ip,
+            module: frame.module.as_ref().map(|module| module.path.clone()),
+            debug_id: frame.module.as_ref().and_then(|module| module.debug_id.clone()),
+            function: source.function.clone(),
+            symbol: source.symbol.clone(),
+            symbol_offset: source.symbol_offset,
+            file: source.file.clone(),
+            line: source.line,
+            column: source.column,
+            inlined: source.inlined,
+            unwind: frame.unwind,
+            resolver: frame.resolver,
+            quality: frame.quality,
+            proof: frame.proof,
+            reason: frame.reason,
+        });
+    }
+}

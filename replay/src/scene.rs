@@ -1,0 +1,178 @@
+//! A trace in the form that is unwound and transformed: modules, registers, stack words.
+
+use std::collections::BTreeMap;
+
+use symseal_module::{Avma, DebugId, MappedModule, ModuleMap, Svma};
+use symseal_trace::{Trace, TraceSample};
+use symseal_unwind::{Memory, Registers, StackBytes, StackRegions};
+
+/// The names of the general registers of x86_64 by DWARF number (System V ABI, figure 3.36).
+pub(crate) const X86_64_GENERAL: [&str; 16] =
+    ["rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
+
+/// Everything of a trace that a walk depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scene {
+    /// In the order of the trace; overlapping ones left out as [`ModuleMap`] does.
+    pub(crate) modules: Vec<SceneModule>,
+    pub(crate) snapshots: Vec<Snapshot>,
+}
+
+/// One mapped module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SceneModule {
+    pub(crate) path: String,
+    pub(crate) debug_id: Option<DebugId>,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) bias: u64,
+    pub(crate) image_base: Svma,
+    /// The image itself, where the trace carries it.
+    pub(crate) image: Option<Vec<u8>>,
+}
+
+/// One thread at one instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) thread: u32,
+    pub(crate) thread_name: String,
+    /// Ordinal of the sample in the trace.
+    pub(crate) sample: u32,
+    /// By name; flags and segment bases included, for the conservative rewriting looks at all of them.
+    pub(crate) registers: BTreeMap<String, u64>,
+    pub(crate) segments: Vec<Segment>,
+}
+
+/// A copied stretch of a stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) start: u64,
+    /// The mapping that it was copied from, without what lies on the other side of a module's border: an
+    /// alternate stack may be a static variable, and then it moves with its module.
+    pub(crate) mapping: (u64, u64),
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Scene {
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let map = ModuleMap::new(trace.modules.iter().map(|module| module.to_mapped()).collect());
+        let kept = |start: Avma| map.modules().iter().any(|module| module.start == start);
+        let mut modules: Vec<SceneModule> = Vec::new();
+        for module in &trace.modules {
+            let known = modules.iter().any(|other| other.start == module.start.0);
+            if !kept(module.start) || known {
+                continue;
+            }
+            modules.push(SceneModule {
+                path: module.path.clone(),
+                debug_id: module.debug_id.clone(),
+                start: module.start.0,
+                end: module.end.0,
+                bias: module.bias,
+                image_base: module.image_base,
+                image: module.bytes.clone(),
+            });
+        }
+        let snapshots =
+            trace.samples.iter().zip(0..).map(|(sample, ordinal)| Snapshot::of(sample, ordinal, &modules)).collect();
+        Self { modules, snapshots }
+    }
+
+    /// The modules as the resolver takes them.
+    pub(crate) fn module_map(&self) -> ModuleMap {
+        let mapped = self.modules.iter().map(|module| MappedModule {
+            path: module.path.clone(),
+            debug_id: module.debug_id.clone(),
+            start: Avma(module.start),
+            end: Avma(module.end),
+            bias: module.bias,
+            image_base: module.image_base,
+        });
+        ModuleMap::new(mapped.collect())
+    }
+}
+
+impl Snapshot {
+    fn of(sample: &TraceSample, ordinal: u32, modules: &[SceneModule]) -> Self {
+        Self {
+            thread: sample.thread,
+            thread_name: sample.thread_name.clone(),
+            sample: ordinal,
+            registers: sample.registers.iter().map(|(name, value)| (name.clone(), value.0)).collect(),
+            segments: sample
+                .stacks
+                .iter()
+                .map(|segment| Segment {
+                    start: segment.start.0,
+                    mapping: extent(
+                        segment.start.0,
+                        // A mapping that does not hold its own copy is taken as that of the copy.
+                        segment.mapping_start.min(segment.start).0,
+                        segment.mapping_end.max(segment.end()).0,
+                        modules,
+                    ),
+                    bytes: segment.bytes.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// The registers as the engine takes them.
+    pub(crate) fn engine_registers(&self) -> Registers {
+        let get = |name: &str| self.registers.get(name).copied();
+        Registers {
+            pc: get("rip").unwrap_or(0),
+            sp: get("rsp").unwrap_or(0),
+            fp: get("rbp").unwrap_or(0),
+            general: X86_64_GENERAL.map(get),
+        }
+    }
+
+    /// Runs `read` with the snapshot's stack memory.
+    pub(crate) fn with_memory<T>(&self, read: impl FnOnce(StackRegions<'_>) -> T) -> T {
+        let regions: Vec<StackBytes<'_>> = self
+            .segments
+            .iter()
+            .map(|segment| StackBytes { start: Avma(segment.start), bytes: &segment.bytes })
+            .collect();
+        read(StackRegions(&regions))
+    }
+
+    /// Every aligned word of the copied stacks.
+    pub(crate) fn stack_words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.segments.iter().flat_map(|segment| {
+            let skip = usize::try_from(segment.start.wrapping_neg() % 8).unwrap_or(0);
+            let (words, _) = segment.bytes.get(skip..).unwrap_or_default().as_chunks::<8>();
+            words.iter().map(|word| u64::from_le_bytes(*word))
+        })
+    }
+}
+
+/// The part of a mapping that belongs together with the address `at` in it.
+fn extent(at: u64, mut start: u64, mut end: u64, modules: &[SceneModule]) -> (u64, u64) {
+    for module in modules {
+        if module.end <= at {
+            start = start.max(module.end);
+        } else if at < module.start {
+            end = end.min(module.start);
+        } else {
+            start = start.max(module.start);
+            end = end.min(module.end);
+        }
+    }
+    (start, end)
+}
+
+/// A memory that remembers the highest address that a walk wanted to read.
+pub(crate) struct Watched<'m> {
+    pub(crate) memory: StackRegions<'m>,
+    /// Addresses read, in order.
+    pub(crate) reads: std::cell::RefCell<Vec<u64>>,
+}
+
+impl Memory for Watched<'_> {
+    fn read_u64(&self, address: Avma) -> Option<u64> {
+        self.reads.borrow_mut().push(address.0);
+        self.memory.read_u64(address)
+    }
+}

@@ -1,0 +1,180 @@
+//! The unwind tables of a trace's modules: from bundles, and for the vDSO from the image in the trace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use symseal_bundle::{Bundle, Digest, FileRole};
+use symseal_module::{DebugId, MissReason};
+use symseal_resolver::{Resolver, VdsoModule, vdso_module};
+use symseal_trace::Trace;
+use symseal_unwind::Table;
+use symseal_unwind::compile::{Bases, Input, compile};
+
+/// The tables that a trace is unwound with.
+#[derive(Debug, Clone, Default)]
+pub struct BundleTables {
+    tables: BTreeMap<DebugId, UnwindTable>,
+    images: Vec<VdsoModule>,
+    missing: Vec<MissingTable>,
+}
+
+/// The bytes of one `.uwt` table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnwindTable {
+    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) digest: Digest,
+}
+
+/// A module of the trace that has no unwind table.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct MissingTable {
+    /// The module's path.
+    pub module: String,
+    /// Its debug id.
+    pub debug_id: Option<DebugId>,
+    /// Why there is none.
+    pub reason: MissReason,
+    /// A word about it, for people.
+    pub detail: String,
+}
+
+impl BundleTables {
+    /// Reads the tables of the trace's modules from `bundles`, the first that has one. The digest of each is
+    /// checked against its bundle's index. A module whose image the trace carries (the vDSO) gets a table
+    /// that is compiled from it here. What is missing is listed in [`Self::missing`]: it is no error, for the
+    /// engine says where it stopped for want of a table.
+    pub fn for_trace<'b>(bundles: impl IntoIterator<Item = &'b Bundle>, trace: &Trace) -> Self {
+        let bundles: Vec<&Bundle> = bundles.into_iter().collect();
+        let mut found = Self::default();
+        for module in &trace.modules {
+            let Some(id) = &module.debug_id else {
+                found.miss(&module.path, None, MissReason::NoDebugId, String::new());
+                continue;
+            };
+            if found.tables.contains_key(id) {
+                continue;
+            }
+            match read_table(&bundles, id) {
+                Ok(table) => {
+                    found.tables.insert(id.clone(), table);
+                }
+                Err((reason, detail)) => match &module.bytes {
+                    Some(image) => found.add_image(&module.path, id, image),
+                    None => found.miss(&module.path, Some(id), reason, detail),
+                },
+            }
+        }
+        found
+    }
+
+    /// Adds the bytes of a `.uwt` table, such as one that a test compiled. It replaces the one of the same module.
+    pub fn with_table(mut self, id: DebugId, bytes: Vec<u8>) -> Self {
+        self.missing.retain(|missing| missing.debug_id.as_ref() != Some(&id));
+        let digest = Digest::of(&bytes);
+        self.tables.insert(id, UnwindTable { bytes: bytes.into(), digest });
+        self
+    }
+
+    /// The same tables without that of one module.
+    pub(crate) fn without(&self, id: &DebugId) -> Self {
+        let mut rest = self.clone();
+        rest.tables.remove(id);
+        rest
+    }
+
+    /// Modules of the trace without a table, and why.
+    pub fn missing(&self) -> &[MissingTable] {
+        &self.missing
+    }
+
+    /// How many modules have a table.
+    pub fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Whether no module has one.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// The images that the trace carries, for the resolver.
+    pub fn images(&self) -> &[VdsoModule] {
+        &self.images
+    }
+
+    /// The resolver with an address cache of its own, and with the names of the images that the trace carries.
+    pub(crate) fn equip(&self, resolver: &Resolver, address_cache: usize) -> Resolver {
+        let equipped = resolver.with_cold_cache(address_cache);
+        self.images.iter().fold(equipped, |resolver, image| resolver.with_image(image))
+    }
+
+    /// The digests of the tables by debug id.
+    pub(crate) fn digests(&self) -> BTreeMap<String, Digest> {
+        self.tables.iter().map(|(id, table)| (id.to_string(), table.digest)).collect()
+    }
+
+    pub(crate) fn bytes(&self, id: &DebugId) -> Option<&[u8]> {
+        self.tables.get(id).map(|table| &*table.bytes)
+    }
+
+    /// The table of a module, opened.
+    pub(crate) fn open(&self, id: &DebugId) -> Option<Table<'_>> {
+        Table::open(self.bytes(id)?).ok()
+    }
+
+    fn miss(&mut self, path: &str, id: Option<&DebugId>, reason: MissReason, detail: String) {
+        self.missing.push(MissingTable { module: path.to_string(), debug_id: id.cloned(), reason, detail });
+    }
+
+    fn add_image(&mut self, path: &str, id: &DebugId, image: &[u8]) {
+        match compile_image(id, image) {
+            Ok((module, bytes)) => {
+                let digest = Digest::of(&bytes);
+                self.tables.insert(id.clone(), UnwindTable { bytes: bytes.into(), digest });
+                self.images.push(module);
+            }
+            Err((reason, detail)) => self.miss(path, Some(id), reason, detail),
+        }
+    }
+}
+
+fn read_table(bundles: &[&Bundle], id: &DebugId) -> Result<UnwindTable, (MissReason, String)> {
+    let (bundle, module) = bundles
+        .iter()
+        .find_map(|bundle| Some((bundle, bundle.module(id)?)))
+        .ok_or((MissReason::NotInBundle, String::new()))?;
+    let file = module.file(FileRole::UnwindTable).ok_or((MissReason::NoSymbolTable, String::new()))?;
+    let bytes = bundle.read(file).map_err(|error| (MissReason::DigestMismatch, error.to_string()))?;
+    let table = Table::open(&bytes).map_err(|error| (MissReason::Malformed, error.to_string()))?;
+    let found = table.debug_id();
+    if found != *id {
+        return Err((MissReason::DebugIdMismatch, format!("{}: the table is of {found}", file.path)));
+    }
+    Ok(UnwindTable { digest: file.sha256, bytes: bytes.into() })
+}
+
+/// The names and the unwind table of an image in the trace.
+fn compile_image(id: &DebugId, image: &[u8]) -> Result<(VdsoModule, Vec<u8>), (MissReason, String)> {
+    let module = vdso_module(image).map_err(|error| (MissReason::Malformed, error.to_string()))?;
+    if module.debug_id != *id {
+        return Err((MissReason::DebugIdMismatch, format!("the image is of {}", module.debug_id)));
+    }
+    let section = |section: &'_ Option<(u64, Vec<u8>)>| section.as_ref().map(|(svma, bytes)| (*svma, bytes.clone()));
+    let (eh_frame, eh_frame_hdr) = (section(&module.unwind.eh_frame), section(&module.unwind.eh_frame_hdr));
+    let compiled = compile(&Input {
+        arch: symseal_unwind::Arch::X86_64,
+        debug_id: id,
+        image_base: module.image_base,
+        text: &module.unwind.text,
+        eh_frame: eh_frame.as_ref().map(|(svma, bytes)| (*svma, bytes.as_slice())),
+        eh_frame_hdr: eh_frame_hdr.as_ref().map(|(svma, bytes)| (*svma, bytes.as_slice())),
+        debug_frame: None,
+        plt: &[],
+        code: &[],
+        source_sha256: *Digest::of(image).as_bytes(),
+        producer: concat!("symseal ", env!("CARGO_PKG_VERSION")),
+        bases: Bases { text: module.unwind.text_base, got: module.unwind.got_base },
+    })
+    .map_err(|error| (MissReason::Malformed, error.to_string()))?;
+    Ok((module, compiled.bytes))
+}

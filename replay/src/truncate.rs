@@ -1,0 +1,114 @@
+//! The class "truncation": a copied stack that ends early.
+//!
+//! What must come out is fixed beforehand: the frames for which the complete walk read no word beyond the
+//! cut, and then the stop `truncated-stack`.
+
+use symseal_module::StopReason;
+use symseal_unwind::{Cache, Frame, unwind};
+
+use crate::canonical::Canonical;
+use crate::replay::{Bench, Outcome};
+use crate::resolve::name_stack;
+use crate::rng::SplitMix64;
+use crate::scene::{Scene, Snapshot, Watched};
+use crate::walk::{engine_modules, walk};
+
+/// Bytes in a word of the stack.
+const WORD: u64 = 8;
+
+pub(crate) fn run(bench: &Bench<'_>, golden: &[Canonical], rng: &mut SplitMix64) -> Vec<Outcome> {
+    let modules = engine_modules(&bench.scene, bench.tables);
+    let map = bench.scene.module_map();
+    let resolver = bench.tables.equip(bench.resolver, bench.resolver.options().address_cache);
+    let mut outcomes = Vec::new();
+    for (snapshot, golden) in bench.scene.snapshots.iter().zip(golden) {
+        let reads = Reads { modules: &modules, snapshot };
+        let cut = draw_cut(snapshot, &reads.of(golden.frames.len() + 1), rng);
+        let expected = expected_after(&reads, golden, &cut);
+        let shortened = cut.apply(snapshot);
+        let stack = walk(&modules, &shortened, &mut Cache::new());
+        // Places are told relative to the whole scene: the cut stack lies where it lay.
+        let scene = Scene { modules: bench.scene.modules.clone(), snapshots: Vec::new() };
+        let found = Canonical::of(&scene, snapshot, &stack, &name_stack(&stack, &map, &resolver));
+        outcomes.push(Outcome::of(expected, found));
+    }
+    outcomes
+}
+
+/// Where a copied stack is made to end.
+struct Cut {
+    segment: usize,
+    bytes: usize,
+    /// The first address that is gone, and the end of what was there.
+    gone: (u64, u64),
+}
+
+impl Cut {
+    fn apply(&self, snapshot: &Snapshot) -> Snapshot {
+        let mut shortened = snapshot.clone();
+        if let Some(segment) = shortened.segments.get_mut(self.segment) {
+            segment.bytes.truncate(self.bytes);
+        }
+        shortened
+    }
+
+    /// Whether a word at `address` was there and is not any more.
+    fn takes(&self, address: u64) -> bool {
+        let end = address.saturating_add(WORD);
+        address < self.gone.1 && end > self.gone.0 && end <= self.gone.1
+    }
+}
+
+/// A cut at a random word, within the part that the complete walk read, so that it mostly matters.
+fn draw_cut(snapshot: &Snapshot, reads: &[u64], rng: &mut SplitMix64) -> Cut {
+    let segment = rng.below(snapshot.segments.len() as u64) as usize;
+    let Some(chosen) = snapshot.segments.get(segment) else {
+        return Cut { segment, bytes: 0, gone: (0, 0) };
+    };
+    let end = chosen.start.saturating_add(chosen.bytes.len() as u64);
+    let inside = reads.iter().filter(|address| chosen.start <= **address && **address < end);
+    let used = inside.map(|address| address - chosen.start + WORD).max().unwrap_or(0);
+    let bytes = (rng.below(used / WORD + 1) * WORD).min(chosen.bytes.len() as u64);
+    Cut { segment, bytes: bytes as usize, gone: (chosen.start + bytes, end) }
+}
+
+/// The words that a walk reads.
+struct Reads<'a> {
+    modules: &'a symseal_unwind::Modules<'a>,
+    snapshot: &'a Snapshot,
+}
+
+impl Reads<'_> {
+    /// The addresses read for at most `most` frames.
+    fn of(&self, most: usize) -> Vec<u64> {
+        let registers = self.snapshot.engine_registers();
+        let mut frames = vec![Frame::EMPTY; most];
+        self.snapshot.with_memory(|memory| {
+            let watched = Watched { memory, reads: Default::default() };
+            unwind(self.modules, &registers, &watched, &mut Cache::with_capacity(0), &mut frames);
+            watched.reads.into_inner()
+        })
+    }
+
+    fn touch(&self, most: usize, cut: &Cut) -> bool {
+        self.of(most).iter().any(|address| cut.takes(*address))
+    }
+}
+
+fn expected_after(reads: &Reads<'_>, golden: &Canonical, cut: &Cut) -> Canonical {
+    if !reads.touch(golden.frames.len() + 1, cut) {
+        return golden.clone();
+    }
+    // The more frames, the more reads: the largest number of frames that needs none of the lost words.
+    let (mut fits, mut fails) = (0, golden.frames.len() + 1);
+    while fits + 1 < fails {
+        let middle = fits.midpoint(fails);
+        if reads.touch(middle, cut) {
+            fails = middle;
+        } else {
+            fits = middle;
+        }
+    }
+    let frames = golden.frames.iter().take(fits).cloned().collect();
+    Canonical { frames, stop: StopReason::TruncatedStack, ..golden.clone() }
+}
