@@ -28,6 +28,7 @@ mod object_file;
 mod paint;
 mod section;
 mod stream;
+mod symbols;
 mod text;
 mod unwind_inputs;
 

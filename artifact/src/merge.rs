@@ -1,1 +1,264 @@
-//! Debug information and symbols to records.
+//! Pieces of DWARF functions and symbols to records that do not overlap.
+
+use crate::dwarf::{Budget, Loser, Names, OrphanRow, Piece, Site, Skipped, Text};
+use crate::paint::{Interval, Segment, paint};
+use crate::symbols::{MOST_ALIASES, SymbolGroup};
+use std::cmp::Reverse;
+use symseal_module::{Rva, Svma};
+use symseal_symx::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, Strings, SymbolSource};
+
+/// A range that other functions share is compared with at most so many of them.
+const MOST_SHARERS: usize = 64;
+
+/// What gives a stretch of code its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// A symbol with a size; a later start wins.
+    Symbol(u64),
+    /// DWARF; an earlier unit wins, as debuggers have it.
+    Dwarf(Reverse<u32>),
+}
+
+pub(crate) struct Merge<'m, 's> {
+    pub(crate) image_base: Svma,
+    pub(crate) text: &'m Text,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) losers: Vec<Loser>,
+    pub(crate) orphans: Vec<OrphanRow>,
+    pub(crate) groups: Vec<SymbolGroup>,
+    pub(crate) names: Names<'s>,
+    pub(crate) strings: &'m mut Strings,
+    pub(crate) budget: &'m mut Budget,
+    pub(crate) skipped: &'m mut Skipped,
+}
+
+/// A record, and the entry that named it.
+struct Named {
+    record: FunctionRecord,
+    entry: Option<u64>,
+}
+
+impl Merge<'_, '_> {
+    /// Records by address.
+    pub(crate) fn run(mut self) -> Vec<FunctionRecord> {
+        let segments = self.segments();
+        self.order_orphans();
+        let mut records = Vec::with_capacity(segments.len());
+        for (at, segment) in segments.iter().enumerate() {
+            // Size-less symbols fill the gap before the segment.
+            let gap_start = at.checked_sub(1).and_then(|before| segments.get(before)).map_or(0, |before| before.end);
+            self.size_less(gap_start, segment.start, &mut records);
+            match segment.index.checked_sub(self.pieces.len()) {
+                None => self.dwarf_record(segment, &mut records),
+                Some(group) => self.symbol_record(group, segment.start, segment.end, false, &mut records),
+            }
+        }
+        self.size_less(segments.last().map_or(0, |last| last.end), u64::MAX, &mut records);
+        self.fold(&mut records);
+        records.into_iter().map(|named| named.record).collect()
+    }
+
+    /// Who holds which range, size-less symbols left out.
+    fn segments(&mut self) -> Vec<Segment> {
+        let pieces = self.pieces.iter().map(|piece| Interval {
+            start: piece.start,
+            end: piece.end,
+            priority: Rank::Dwarf(Reverse(piece.unit)),
+        });
+        let groups = self.groups.iter().map(|group| {
+            let end =
+                self.text.clip(group.svma, group.svma.saturating_add(group.size)).map_or(group.svma, |range| range.1);
+            Interval { start: group.svma, end, priority: Rank::Symbol(group.svma) }
+        });
+        let intervals: Vec<Interval<Rank>> = pieces.chain(groups).collect();
+        let segments = paint(&intervals);
+        let mut painted = vec![0_u64; self.pieces.len()];
+        for segment in &segments {
+            if let Some(bytes) = painted.get_mut(segment.index) {
+                *bytes += segment.end - segment.start;
+            }
+        }
+        for (piece, painted) in self.pieces.iter().zip(painted) {
+            if painted < piece.end - piece.start {
+                self.losers.push(Loser { start: piece.start, end: piece.end, function: piece.function });
+            }
+        }
+        segments
+    }
+
+    fn dwarf_record(&mut self, segment: &Segment, records: &mut Vec<Named>) {
+        let Some(start) = Svma(segment.start).to_rva(self.image_base) else { return };
+        let Some(piece) = self.pieces.get_mut(segment.index) else { return };
+        let is_whole = (piece.start, piece.end) == (segment.start, segment.end);
+        let part = !(piece.is_entry && piece.start == segment.start);
+        let function = piece.function;
+        let (rows, sites) = if is_whole {
+            (std::mem::take(&mut piece.rows), std::mem::take(&mut piece.sites))
+        } else {
+            let size = segment.end - segment.start;
+            if self.budget.charge(piece.rows.len() as u64 + piece.sites.len() as u64).is_err() {
+                return;
+            }
+            (cut(&piece.rows, start, size), piece.sites.clone())
+        };
+        let names = self.names.function(function, self.strings, self.budget, self.skipped);
+        let group = self.group_at(segment.start);
+        let (symbol, aliases) = match group {
+            Some(group) => choose(group, names.has_linkage_name.then_some(names.symbol)),
+            None => (names.symbol, Vec::new()),
+        };
+        let inlines = sites.iter().map(|site| self.inline_site(site)).collect();
+        let record = FunctionRecord {
+            start,
+            size: segment.end - segment.start,
+            name: if names.name.is_empty() { symbol } else { names.name },
+            symbol,
+            aliases,
+            source: SymbolSource::Dwarf,
+            flags: FunctionFlags { approximate: false, folded: false, part },
+            file: names.file,
+            line: names.line,
+            rows,
+            inlines,
+        };
+        records.push(Named { record, entry: Some(function) });
+    }
+
+    fn inline_site(&mut self, site: &Site) -> InlineSite {
+        let names = self.names.inlined(site.origin, self.strings, self.budget, self.skipped);
+        InlineSite {
+            parent: site.parent,
+            name: names.name,
+            symbol: names.symbol,
+            call_file: site.call_file,
+            call_line: site.call_line,
+            call_column: site.call_column,
+        }
+    }
+
+    fn group_at(&self, svma: u64) -> Option<&SymbolGroup> {
+        let at = self.groups.binary_search_by_key(&svma, |group| group.svma).ok()?;
+        self.groups.get(at)
+    }
+
+    fn symbol_record(&mut self, group: usize, start: u64, end: u64, approximate: bool, records: &mut Vec<Named>) {
+        let Some(rva) = Svma(start).to_rva(self.image_base) else { return };
+        let Some(group) = self.groups.get(group) else { return };
+        let (symbol, aliases) = choose(group, None);
+        let record = FunctionRecord {
+            start: rva,
+            size: end - start,
+            name: symbol,
+            symbol,
+            aliases,
+            source: group.source,
+            flags: FunctionFlags { approximate, folded: false, part: start != group.svma },
+            file: StrId::EMPTY,
+            line: 0,
+            rows: self.orphan_rows(start, end),
+            inlines: Vec::new(),
+        };
+        records.push(Named { record, entry: None });
+    }
+
+    /// Size-less symbols that nothing covers: each reaches to whatever comes next, and one of the dynamic table alone,
+    /// where most neighbours are missing, covers its own address only.
+    fn size_less(&mut self, gap_start: u64, gap_end: u64, records: &mut Vec<Named>) {
+        let first = self.groups.partition_point(|group| group.svma < gap_start);
+        let mut at = first;
+        while let Some(group) = self.groups.get(at)
+            && group.svma < gap_end
+        {
+            let next = self.groups.get(at + 1).map_or(gap_end, |next| next.svma.min(gap_end));
+            let end = if group.source == SymbolSource::Dynsym { group.svma.saturating_add(1).min(next) } else { next };
+            // A symbol with a size is in the gap only where it has no byte of code.
+            if group.size == 0
+                && let Some((start, end)) = self.text.clip(group.svma, end)
+            {
+                self.symbol_record(at, start, end, true, records);
+            }
+            at += 1;
+        }
+    }
+
+    /// By address and not overlapping; an earlier unit's rows win.
+    fn order_orphans(&mut self) {
+        if self.orphans.is_sorted_by(|a, b| a.end <= b.start) {
+            return;
+        }
+        let intervals: Vec<Interval<()>> =
+            self.orphans.iter().map(|row| Interval { start: row.start, end: row.end, priority: () }).collect();
+        let ordered = paint(&intervals).into_iter().filter_map(|segment| {
+            let row = self.orphans.get(segment.index)?;
+            Some(OrphanRow { start: segment.start, end: segment.end, ..*row })
+        });
+        self.orphans = ordered.collect();
+    }
+
+    fn orphan_rows(&self, start: u64, end: u64) -> Vec<Row> {
+        let first = self.orphans.partition_point(|row| row.end <= start);
+        let mut rows: Vec<Row> = Vec::new();
+        let mut position = start;
+        let mut push = |svma: u64, file: StrId, line: u32, column: u32| {
+            let Some(start) = Svma(svma).to_rva(self.image_base) else { return };
+            rows.push(Row { start, file, line, column, inline: NO_INLINE });
+        };
+        for row in self.orphans.get(first..).unwrap_or_default() {
+            if row.start >= end {
+                break;
+            }
+            if position < row.start {
+                push(position, StrId::EMPTY, 0, 0);
+            }
+            push(row.start.max(start), row.file, row.line, row.column);
+            position = row.end;
+        }
+        if position > start && position < end {
+            push(position, StrId::EMPTY, 0, 0);
+        }
+        rows
+    }
+
+    /// Flags records whose code other functions claim too, and names those as aliases where they start alike.
+    fn fold(&mut self, records: &mut [Named]) {
+        let losers = std::mem::take(&mut self.losers);
+        for loser in losers {
+            let Some(start) = Svma(loser.start).to_rva(self.image_base) else { continue };
+            let end = start.0.saturating_add(loser.end - loser.start);
+            let names = self.names.function(loser.function, self.strings, self.budget, self.skipped);
+            let first =
+                records.partition_point(|named| named.record.start.0.saturating_add(named.record.size) <= start.0);
+            let shared = records.get_mut(first..).unwrap_or_default().iter_mut().take(MOST_SHARERS);
+            for Named { record, entry } in shared.take_while(|named| named.record.start.0 < end) {
+                // One function described twice is no other function.
+                let is_same = entry.is_none() || *entry == Some(loser.function) || record.name == names.name;
+                if is_same {
+                    continue;
+                }
+                record.flags.folded = true;
+                let alias = names.symbol;
+                if record.start == start
+                    && alias != record.symbol
+                    && record.aliases.len() < MOST_ALIASES
+                    && !record.aliases.contains(&alias)
+                {
+                    record.aliases.push(alias);
+                }
+            }
+        }
+    }
+}
+
+/// The symbol of an address and the others: DWARF's linkage name where the table has it, else the best by rank.
+fn choose(group: &SymbolGroup, linkage: Option<StrId>) -> (StrId, Vec<StrId>) {
+    let chosen = linkage.filter(|name| group.names.contains(name)).or(group.names.first().copied()).unwrap_or_default();
+    (chosen, group.names.iter().copied().filter(|name| *name != chosen).collect())
+}
+
+/// The rows of a part of a piece.
+fn cut(rows: &[Row], start: Rva, size: u64) -> Vec<Row> {
+    let first = rows.partition_point(|row| row.start <= start).saturating_sub(1);
+    let end = start.0.saturating_add(size);
+    let rows = rows.get(first..).unwrap_or_default().iter().take_while(|row| row.start.0 < end);
+    rows.map(|row| Row { start: row.start.max(start), ..*row }).collect()
+}

@@ -1,1 +1,104 @@
 //! Which of several overlapping ranges holds where.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A range with its rank; of several ranges at an address the highest rank holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interval<P> {
+    pub(crate) start: u64,
+    /// Behind the last address.
+    pub(crate) end: u64,
+    pub(crate) priority: P,
+}
+
+/// A stretch in which one interval holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Which of the intervals.
+    pub(crate) index: usize,
+}
+
+/// Segments by address, not overlapping, each as long as it can be. Of equal priorities the first interval holds.
+pub(crate) fn paint<P: Ord + Copy>(intervals: &[Interval<P>]) -> Vec<Segment> {
+    let mut order: Vec<usize> = (0..intervals.len()).collect();
+    let start_of = |index: &usize| intervals.get(*index).map_or(0, |interval| interval.start);
+    if !intervals.is_sorted_by_key(|interval| interval.start) {
+        order.sort_by_key(start_of);
+    }
+    let mut segments: Vec<Segment> = Vec::with_capacity(intervals.len());
+    let mut emit = |start: u64, end: u64, index: usize| match segments.last_mut() {
+        Some(last) if last.index == index && last.end == start => last.end = end,
+        _ => segments.push(Segment { start, end, index }),
+    };
+    // Where the open intervals end, the highest rank on top.
+    let mut open: BinaryHeap<(P, Reverse<usize>, u64)> = BinaryHeap::new();
+    let mut waiting = order.into_iter().peekable();
+    let mut position = 0;
+    loop {
+        while let Some((_, _, end)) = open.peek()
+            && *end <= position
+        {
+            open.pop();
+        }
+        if open.is_empty() {
+            let Some(next) = waiting.peek() else { break };
+            position = start_of(next);
+        }
+        while let Some(index) = waiting.next_if(|index| start_of(index) <= position) {
+            if let Some(interval) = intervals.get(index)
+                && interval.end > position
+            {
+                open.push((interval.priority, Reverse(index), interval.end));
+            }
+        }
+        let Some((_, Reverse(index), end)) = open.peek() else { continue };
+        let until = waiting.peek().map_or(*end, |next| start_of(next).min(*end));
+        if until > position {
+            emit(position, until, *index);
+        }
+        position = until;
+    }
+    segments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Intervals by start, end and rank; segments as `start-end:index`.
+    #[track_caller]
+    fn check(intervals: &[(u64, u64, u32)], expected: &str) {
+        let intervals: Vec<Interval<u32>> = intervals
+            .iter()
+            .map(|(start, end, priority)| Interval { start: *start, end: *end, priority: *priority })
+            .collect();
+        let found: Vec<String> = paint(&intervals)
+            .iter()
+            .map(|segment| format!("{}-{}:{}", segment.start, segment.end, segment.index))
+            .collect();
+        assert_eq!(found.join(" "), expected);
+    }
+
+    #[test]
+    fn ranges_apart_stay_as_they_are() {
+        check(&[], "");
+        check(&[(5, 9, 0), (1, 3, 0)], "1-3:1 5-9:0");
+        check(&[(1, 3, 0), (3, 5, 0)], "1-3:0 3-5:1");
+    }
+
+    #[test]
+    fn a_higher_rank_cuts_a_lower_one_in_two() {
+        check(&[(0, 10, 0), (3, 5, 1)], "0-3:0 3-5:1 5-10:0");
+        check(&[(0, 10, 1), (3, 5, 0)], "0-10:0");
+        check(&[(0, 5, 0), (3, 9, 1), (4, 12, 2)], "0-3:0 3-4:1 4-12:2");
+    }
+
+    #[test]
+    fn empty_ranges_and_equal_ranks_are_harmless() {
+        check(&[(4, 4, 9), (0, 8, 0), (0, 8, 0)], "0-8:1");
+        check(&[(9, 2, 9)], "");
+    }
+}

@@ -1,7 +1,33 @@
-//! DWARF 2 to 5.
+//! DWARF 2 to 5 to pieces of functions with rows.
+//!
+//! [`read`] goes over the units one after another ([`walk`]); what is kept of a unit are its functions' contiguous
+//! pieces with finished line rows, and the offsets of the entries that name them. Names come last ([`names`]), as they
+//! may stand in units further on. Nothing is shared between the passes over two units but the numbering of texts.
 
-use crate::elf::Elf;
+mod abbrev;
+mod budget;
+mod cursor;
+mod files;
+mod lines;
+mod names;
+mod ranges;
+mod rows;
+mod scopes;
+mod sections;
+mod unit;
+mod value;
+mod walk;
 
-pub(crate) fn describes_types(_elf: &Elf<'_>) -> bool {
-    true
+pub(crate) use budget::Budget;
+pub(crate) use names::Names;
+pub(crate) use ranges::Text;
+pub(crate) use rows::OrphanRow;
+pub(crate) use sections::{DwarfSections, describes_types};
+pub(crate) use walk::{Loser, Piece, Site, read};
+
+/// What was left out, and how often.
+pub(crate) type Skipped = std::collections::BTreeMap<&'static str, u64>;
+
+pub(crate) fn note(skipped: &mut Skipped, reason: &'static str) {
+    *skipped.entry(reason).or_default() += 1;
 }

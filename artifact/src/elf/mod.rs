@@ -13,4 +13,4 @@ pub(crate) use links::{debug_alt_link, debug_link};
 pub(crate) use notes::{identity, text_hash};
 pub(crate) use scripts::has_inline_scripts;
 pub(crate) use symbols::{Symbol, SymbolTable, symbols};
-pub(crate) use unwind::{text_ranges, unwind_inputs};
+pub(crate) use unwind::{text_sections, unwind_inputs};

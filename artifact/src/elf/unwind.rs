@@ -6,9 +6,21 @@ use crate::{Arch, PltSection, SectionSlice, UnwindInputs, section};
 use std::ops::Range;
 use symseal_module::Svma;
 
-/// Executable ranges by stated address, sorted, joined where they touch. Sections where there are any, segments in a
-/// file without section headers.
+/// Executable ranges by stated address, sorted, joined where they touch.
 pub(crate) fn text_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
+    let mut ranges = text_sections(elf);
+    ranges.dedup_by(|next, last| {
+        let joins = next.start <= last.end;
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
+    ranges
+}
+
+/// Executable sections by stated address, sorted, not overlapping; segments in a file without section headers.
+pub(crate) fn text_sections(elf: &Elf<'_>) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = elf
         .sections
         .iter()
@@ -26,13 +38,12 @@ pub(crate) fn text_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
             .collect();
     }
     ranges.sort_by_key(|range| (range.start, range.end));
-    ranges.dedup_by(|next, last| {
-        let joins = next.start <= last.end;
-        if joins {
-            last.end = last.end.max(next.end);
-        }
-        joins
-    });
+    let mut reached = 0;
+    for range in &mut ranges {
+        range.start = range.start.max(reached);
+        reached = reached.max(range.end);
+    }
+    ranges.retain(|range| !range.is_empty());
     ranges
 }
 

@@ -1,0 +1,221 @@
+//! Abbreviation tables, turned into plans for reading or passing over entries. (DWARF 5, 7.5.3)
+
+use super::budget::Budget;
+use super::cursor::{Cursor, Damaged, Result};
+use super::value::{self, Encoding};
+use gimli::{DwAt, DwForm, DwTag};
+use std::collections::HashMap;
+
+/// What an entry is to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Passed over; its children are still looked at.
+    Other,
+    /// Gives names below it a prefix.
+    Scope,
+    Subprogram,
+    InlinedCall,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attribute {
+    pub(crate) name: DwAt,
+    pub(crate) form: DwForm,
+    /// The value of `DW_FORM_implicit_const`.
+    pub(crate) constant: i64,
+}
+
+/// How to pass over an attribute.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Bytes(u32),
+    Leb,
+    Text,
+    /// A length of that many bytes, then as many bytes.
+    Block(u8),
+    LebBlock,
+    /// The form stands before the value.
+    Indirect,
+}
+
+#[derive(Debug)]
+pub(crate) struct Abbreviation {
+    code: u64,
+    pub(crate) tag: DwTag,
+    pub(crate) role: Role,
+    pub(crate) has_children: bool,
+    /// Entries have ranges of addresses.
+    pub(crate) has_ranges: bool,
+    /// Entries have a name of their own.
+    pub(crate) has_name: bool,
+    pub(crate) attributes: Box<[Attribute]>,
+    steps: Box<[Step]>,
+}
+
+impl Abbreviation {
+    /// Passes over the attributes of an entry.
+    #[inline]
+    pub(crate) fn skip(&self, cursor: &mut Cursor<'_>, encoding: Encoding) -> Result<()> {
+        for step in &self.steps {
+            skip_step(*step, cursor, encoding)?;
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn skip_step(step: Step, cursor: &mut Cursor<'_>, encoding: Encoding) -> Result<()> {
+    match step {
+        Step::Bytes(count) => cursor.skip(count as usize),
+        Step::Leb => cursor.skip_leb(),
+        Step::Text => cursor.text().map(|_| ()),
+        Step::Block(size) => {
+            let length = cursor.unsigned(size)?;
+            cursor.skip(usize::try_from(length).map_err(|_| Damaged)?)
+        }
+        Step::LebBlock => {
+            let length = cursor.uleb()?;
+            cursor.skip(usize::try_from(length).map_err(|_| Damaged)?)
+        }
+        Step::Indirect => {
+            let form = DwForm(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
+            match step_of(form, encoding)? {
+                // A chain of them would have no end.
+                Step::Indirect => Err(Damaged),
+                step => skip_step(step, cursor, encoding),
+            }
+        }
+    }
+}
+
+fn step_of(form: DwForm, encoding: Encoding) -> Result<Step> {
+    if let Some(size) = value::fixed_size(form, encoding) {
+        return Ok(Step::Bytes(size.into()));
+    }
+    Ok(match form {
+        gimli::DW_FORM_udata
+        | gimli::DW_FORM_sdata
+        | gimli::DW_FORM_ref_udata
+        | gimli::DW_FORM_strx
+        | gimli::DW_FORM_GNU_str_index
+        | gimli::DW_FORM_addrx
+        | gimli::DW_FORM_GNU_addr_index
+        | gimli::DW_FORM_loclistx
+        | gimli::DW_FORM_rnglistx => Step::Leb,
+        gimli::DW_FORM_string => Step::Text,
+        gimli::DW_FORM_block1 => Step::Block(1),
+        gimli::DW_FORM_block2 => Step::Block(2),
+        gimli::DW_FORM_block4 => Step::Block(4),
+        gimli::DW_FORM_block | gimli::DW_FORM_exprloc => Step::LebBlock,
+        gimli::DW_FORM_indirect => Step::Indirect,
+        _ => return Err(Damaged),
+    })
+}
+
+/// One table.
+#[derive(Debug, Default)]
+pub(crate) struct Abbreviations {
+    list: Vec<Abbreviation>,
+    /// Where each code stands, once codes were seen that do not simply count from 1.
+    by_code: HashMap<u64, u32>,
+}
+
+impl Abbreviations {
+    /// Reads the table at the start of `bytes`.
+    pub(crate) fn parse(bytes: &[u8], encoding: Encoding, is_little_endian: bool, budget: &mut Budget) -> Result<Self> {
+        let mut cursor = Cursor::new(bytes, is_little_endian);
+        let mut table = Self::default();
+        loop {
+            let before = cursor.remaining();
+            let code = cursor.uleb()?;
+            if code == 0 {
+                return Ok(table);
+            }
+            let abbreviation = abbreviation(&mut cursor, code, encoding)?;
+            budget.charge(before.saturating_sub(cursor.remaining()) as u64)?;
+            if code != table.list.len() as u64 + 1 || !table.by_code.is_empty() {
+                if table.by_code.is_empty() {
+                    table.by_code = (0_u32..).zip(&table.list).map(|(at, known)| (known.code, at)).collect();
+                }
+                let at = u32::try_from(table.list.len()).map_err(|_| Damaged)?;
+                table.by_code.entry(code).or_insert(at);
+            }
+            table.list.push(abbreviation);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, code: u64) -> Result<&Abbreviation> {
+        let at = if self.by_code.is_empty() {
+            usize::try_from(code).ok().and_then(|code| code.checked_sub(1))
+        } else {
+            self.by_code.get(&code).map(|at| *at as usize)
+        };
+        at.and_then(|at| self.list.get(at)).ok_or(Damaged)
+    }
+
+    pub(crate) fn tags(&self) -> impl Iterator<Item = DwTag> {
+        self.list.iter().map(|abbreviation| abbreviation.tag)
+    }
+}
+
+fn abbreviation(cursor: &mut Cursor<'_>, code: u64, encoding: Encoding) -> Result<Abbreviation> {
+    let tag = DwTag(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
+    let has_children = cursor.u8()? != 0;
+    let mut attributes = Vec::new();
+    let mut steps = Vec::new();
+    loop {
+        let name = cursor.uleb()?;
+        let form = cursor.uleb()?;
+        if name == 0 && form == 0 {
+            break;
+        }
+        let form = DwForm(u16::try_from(form).map_err(|_| Damaged)?);
+        // Names beyond 16 bits are nothing that we know.
+        let name = DwAt(u16::try_from(name).unwrap_or(0));
+        let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
+        attributes.push(Attribute { name, form, constant });
+        // An unknown form makes entries of this abbreviation unreadable, not the table.
+        match (step_of(form, encoding).unwrap_or(Step::Indirect), steps.last_mut()) {
+            (Step::Bytes(0), _) => {}
+            (Step::Bytes(more), Some(Step::Bytes(count))) => *count = count.saturating_add(more),
+            (step, _) => steps.push(step),
+        }
+    }
+    let role = match tag {
+        gimli::DW_TAG_subprogram => Role::Subprogram,
+        gimli::DW_TAG_inlined_subroutine => Role::InlinedCall,
+        gimli::DW_TAG_namespace
+        | gimli::DW_TAG_module
+        | gimli::DW_TAG_structure_type
+        | gimli::DW_TAG_class_type
+        | gimli::DW_TAG_union_type
+        | gimli::DW_TAG_interface_type
+        | gimli::DW_TAG_enumeration_type => Role::Scope,
+        _ => Role::Other,
+    };
+    let has = |name: DwAt| attributes.iter().any(|attribute: &Attribute| attribute.name == name);
+    let has_ranges = has(gimli::DW_AT_low_pc) || has(gimli::DW_AT_ranges);
+    let has_name = has(gimli::DW_AT_name);
+    let is_needed = role != Role::Other || is_unit(tag);
+    if !is_needed {
+        attributes.clear();
+    }
+    Ok(Abbreviation {
+        code,
+        tag,
+        role,
+        has_children,
+        has_ranges,
+        has_name,
+        attributes: attributes.into(),
+        steps: steps.into(),
+    })
+}
+
+fn is_unit(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_compile_unit | gimli::DW_TAG_partial_unit | gimli::DW_TAG_skeleton_unit | gimli::DW_TAG_type_unit
+    )
+}

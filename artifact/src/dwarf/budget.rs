@@ -1,0 +1,39 @@
+//! A bound on work, so that tables that refer to each other in many ways end early.
+
+use super::cursor::{Damaged, Result};
+
+/// Steps that may still be taken. What real compilers write stays below a few steps for each byte of DWARF.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    left: u64,
+    exhausted: bool,
+}
+
+impl Budget {
+    const STEPS_PER_BYTE: u64 = 64;
+    const LEAST: u64 = 1 << 22;
+
+    pub(crate) fn for_bytes(bytes: u64) -> Self {
+        Self { left: bytes.saturating_mul(Self::STEPS_PER_BYTE).saturating_add(Self::LEAST), exhausted: false }
+    }
+
+    /// Takes `steps`; fails from the moment at which they run out.
+    #[inline]
+    pub(crate) fn charge(&mut self, steps: u64) -> Result<()> {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                self.exhausted = true;
+                Err(Damaged)
+            }
+        }
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+}

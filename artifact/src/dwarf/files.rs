@@ -1,0 +1,112 @@
+//! Files of a unit's line table, by number. (DWARF 5, 6.2.4)
+
+use super::sections::{DwarfSections, Slice};
+use super::unit::Unit;
+use crate::escaped;
+use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader};
+use symseal_symx::{StrId, Strings};
+
+/// The line program of the unit, with its tables of directories and files.
+pub(crate) fn program<'s>(
+    sections: &'s DwarfSections<'_>,
+    unit: &Unit<'s>,
+) -> Option<gimli::Result<IncompleteLineProgram<Slice<'s>>>> {
+    let offset = usize::try_from(unit.root.line_offset?).ok()?;
+    if offset >= sections.line.len() {
+        return None;
+    }
+    let lines: DebugLine<_> = sections.slice(&sections.line).into();
+    let comp_dir = sections.slice(unit.root.comp_dir);
+    Some(lines.program(DebugLineOffset(offset), unit.header.encoding.address_size, Some(comp_dir), None))
+}
+
+/// Numbers of files to texts, each made once.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    known: Vec<Option<StrId>>,
+}
+
+impl Files {
+    /// File numbers beyond this are looked up each time.
+    const MOST_REMEMBERED: u64 = 1 << 20;
+
+    pub(crate) fn path<'s>(
+        &mut self,
+        sections: &'s DwarfSections<'_>,
+        unit: &Unit<'s>,
+        header: &LineProgramHeader<Slice<'s>>,
+        number: u64,
+        strings: &mut Strings,
+    ) -> StrId {
+        if let Some(Some(known)) = usize::try_from(number).ok().and_then(|at| self.known.get(at)) {
+            return *known;
+        }
+        let path = path(sections, unit, header, number).map_or(StrId::EMPTY, |path| strings.intern(&escaped(&path)));
+        if number < Self::MOST_REMEMBERED
+            && let Ok(at) = usize::try_from(number)
+        {
+            if self.known.len() <= at {
+                self.known.resize(at + 1, None);
+            }
+            if let Some(slot) = self.known.get_mut(at) {
+                *slot = Some(path);
+            }
+        }
+        path
+    }
+}
+
+/// Compilation directory, include directory and file name, joined as far as they are relative.
+fn path<'s>(
+    sections: &'s DwarfSections<'_>,
+    unit: &Unit<'s>,
+    header: &LineProgramHeader<Slice<'s>>,
+    number: u64,
+) -> Option<Vec<u8>> {
+    // Numbers count from 1 before DWARF 5, where 0 says "no file".
+    if number == 0 && header.version() < 5 {
+        return None;
+    }
+    let file = header.file(number)?;
+    let name = text(sections, unit, file.path_name())?;
+    let mut path = Vec::new();
+    if !is_absolute(name) {
+        let directory = header.directory(file.directory_index()).and_then(|value| text(sections, unit, value));
+        let directory = directory.unwrap_or_default();
+        if !is_absolute(directory) {
+            path.extend_from_slice(unit.root.comp_dir);
+        }
+        // Directory 0 is the compilation directory itself before DWARF 5.
+        if directory != unit.root.comp_dir || is_absolute(directory) {
+            push(&mut path, directory);
+        }
+    }
+    push(&mut path, name);
+    Some(path)
+}
+
+fn push(path: &mut Vec<u8>, part: &[u8]) {
+    if part.is_empty() {
+        return;
+    }
+    if !path.is_empty() && !path.ends_with(b"/") && !path.ends_with(b"\\") {
+        let windows = path.get(1) == Some(&b':') && !path.contains(&b'/');
+        path.push(if windows { b'\\' } else { b'/' });
+    }
+    path.extend_from_slice(part);
+}
+
+fn is_absolute(path: &[u8]) -> bool {
+    matches!(path, [b'/' | b'\\', ..] | [_, b':', b'/' | b'\\', ..])
+}
+
+fn text<'s>(sections: &'s DwarfSections<'_>, unit: &Unit<'s>, value: AttributeValue<Slice<'s>>) -> Option<&'s [u8]> {
+    use super::value::Value;
+    match value {
+        AttributeValue::String(text) => Some(text.slice()),
+        AttributeValue::DebugStrRef(offset) => DwarfSections::text(&sections.str, offset.0 as u64),
+        AttributeValue::DebugLineStrRef(offset) => DwarfSections::text(&sections.line_str, offset.0 as u64),
+        AttributeValue::DebugStrOffsetsIndex(index) => unit.text(sections, Value::StrIndex(index.0 as u64)),
+        _ => None,
+    }
+}

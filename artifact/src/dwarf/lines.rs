@@ -1,0 +1,166 @@
+//! A unit's line table: rows by address. (DWARF 5, 6.2)
+
+use super::budget::Budget;
+use super::files::{self, Files};
+use super::ranges::Text;
+use super::sections::{DwarfSections, Slice};
+use super::unit::Unit;
+use super::{Skipped, note};
+use crate::paint;
+use gimli::{ColumnType, IncompleteLineProgram, LineRows};
+use symseal_symx::{StrId, Strings};
+
+/// A row holds from its address to the next row's, or to its sequence's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LineRow {
+    pub(crate) svma: u64,
+    pub(crate) file: StrId,
+    /// 0 = none.
+    pub(crate) line: u32,
+    /// 0 = none.
+    pub(crate) column: u32,
+}
+
+/// Rows of a contiguous range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequence {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    first: usize,
+    behind: usize,
+}
+
+/// The line table of one unit; buffers are kept from unit to unit.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    rows: Vec<LineRow>,
+    /// Sorted by start, not overlapping.
+    pub(crate) sequences: Vec<Sequence>,
+}
+
+impl Lines {
+    /// Fills the table from the unit's line program; returns the program, whose header names files.
+    pub(crate) fn fill<'s>(
+        &mut self,
+        sections: &'s DwarfSections<'_>,
+        unit: &Unit<'s>,
+        text: &Text,
+        files: &mut Files,
+        strings: &mut Strings,
+        budget: &mut Budget,
+        skipped: &mut Skipped,
+    ) -> Option<LineRows<Slice<'s>, IncompleteLineProgram<Slice<'s>>>> {
+        self.rows.clear();
+        self.sequences.clear();
+        let program = match files::program(sections, unit)? {
+            Ok(program) => program,
+            Err(_) => {
+                note(skipped, "damaged line table header");
+                return None;
+            }
+        };
+        let header_bytes = program.header().header_length() as u64;
+        if budget.charge(header_bytes).is_err() {
+            return None;
+        }
+        let mut program = program.rows();
+        let mut first = 0;
+        // Files change seldom from row to row.
+        let mut last_file = (u64::MAX, StrId::EMPTY);
+        loop {
+            let (header, row) = match program.next_row() {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(_) => {
+                    note(skipped, "damaged line program");
+                    break;
+                }
+            };
+            if budget.charge(1).is_err() {
+                break;
+            }
+            if row.end_sequence() {
+                self.end_sequence(first, row.address(), text);
+                first = self.rows.len();
+                continue;
+            }
+            if row.file_index() != last_file.0 {
+                last_file = (row.file_index(), files.path(sections, unit, header, row.file_index(), strings));
+            }
+            let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
+            let column = match row.column() {
+                ColumnType::LeftEdge => 0,
+                ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
+            };
+            self.push(first, LineRow { svma: row.address(), file: last_file.1, line, column });
+        }
+        // Rows without an end are nobody's.
+        self.rows.truncate(first);
+        self.order();
+        Some(program)
+    }
+
+    fn push(&mut self, first: usize, row: LineRow) {
+        if self.rows.len() > first
+            && let Some(last) = self.rows.last_mut()
+        {
+            // Of rows with one address the last holds; equal rows are one.
+            if last.svma == row.svma {
+                *last = row;
+                return;
+            }
+            if last.file == row.file && last.line == row.line && last.column == row.column && last.svma < row.svma {
+                return;
+            }
+        }
+        self.rows.push(row);
+    }
+
+    fn end_sequence(&mut self, first: usize, end: u64, text: &Text) {
+        let Some(rows) = self.rows.get_mut(first..) else { return };
+        // The standard has them rise; where they do not, the order by address is all that is left.
+        if !rows.is_sorted_by_key(|row| row.svma) {
+            rows.sort_by_key(|row| row.svma);
+        }
+        let start = rows.first().map_or(end, |row| row.svma);
+        match text.clip(start, end) {
+            Some((start, end)) => self.sequences.push(Sequence { start, end, first, behind: self.rows.len() }),
+            None => self.rows.truncate(first),
+        }
+    }
+
+    /// Sorts the sequences; where several claim an address, a later one in the table wins.
+    fn order(&mut self) {
+        if self.sequences.is_sorted_by(|a, b| a.end <= b.start) {
+            return;
+        }
+        let intervals: Vec<paint::Interval<usize>> = self
+            .sequences
+            .iter()
+            .enumerate()
+            .map(|(at, sequence)| paint::Interval { start: sequence.start, end: sequence.end, priority: at })
+            .collect();
+        let painted = paint::paint(&intervals).into_iter().filter_map(|segment| {
+            let sequence = self.sequences.get(segment.index)?;
+            Some(Sequence { start: segment.start, end: segment.end, ..*sequence })
+        });
+        self.sequences = painted.collect();
+    }
+
+    /// The rows of a sequence between two addresses within it; the first starts at or before `start`.
+    pub(crate) fn rows_between(&self, sequence: &Sequence, start: u64, end: u64) -> &[LineRow] {
+        let rows = self.rows.get(sequence.first..sequence.behind).unwrap_or_default();
+        let first = rows.partition_point(|row| row.svma <= start).saturating_sub(1);
+        let rows = rows.get(first..).unwrap_or_default();
+        let behind = rows.partition_point(|row| row.svma < end);
+        rows.get(..behind).unwrap_or_default()
+    }
+
+    /// The sequences that touch the range, by address.
+    pub(crate) fn sequences_in(&self, start: u64, end: u64) -> &[Sequence] {
+        let first = self.sequences.partition_point(|sequence| sequence.end <= start);
+        let rest = self.sequences.get(first..).unwrap_or_default();
+        let behind = rest.partition_point(|sequence| sequence.start < end);
+        rest.get(..behind).unwrap_or_default()
+    }
+}

@@ -1,0 +1,234 @@
+//! Names of functions, found through the entries that they refer to. (DWARF 5, 2.13.2 and 3.3.8)
+
+use super::budget::Budget;
+use super::cursor::{Damaged, Result};
+use super::files::{self, Files};
+use super::scopes::Scopes;
+use super::sections::{DwarfSections, Slice};
+use super::unit::{Unit, UnitHeader};
+use super::value::{self, Value};
+use super::{Skipped, note};
+use crate::escaped;
+use gimli::{DwLang, IncompleteLineProgram};
+use std::collections::HashMap;
+use symseal_symx::{StrId, Strings};
+
+/// From an entry to its origin or specification, to that one's, and so on; some files have circles.
+const LONGEST_CHAIN: usize = 16;
+
+/// Units that are kept open. One costs some ten kilobytes, mostly abbreviations.
+const MOST_OPEN_UNITS: usize = 1024;
+
+/// How a function is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FunctionNames {
+    /// With namespaces and types; empty where DWARF gives no name.
+    pub(crate) name: StrId,
+    /// The linkage name, or the bare name where there is none.
+    pub(crate) symbol: StrId,
+    /// `symbol` is a linkage name.
+    pub(crate) has_linkage_name: bool,
+    /// File of the declaration; empty for inlined functions, where it is not asked for.
+    pub(crate) file: StrId,
+    pub(crate) line: u32,
+}
+
+/// Reads names from entries anywhere in `.debug_info`.
+pub(crate) struct Names<'s> {
+    sections: &'s DwarfSections<'s>,
+    headers: &'s [UnitHeader],
+    scopes: &'s Scopes,
+    units: HashMap<usize, OpenUnit<'s>>,
+    inlined: HashMap<u64, FunctionNames>,
+}
+
+struct OpenUnit<'s> {
+    unit: Unit<'s>,
+    files: Files,
+    program: Option<IncompleteLineProgram<Slice<'s>>>,
+}
+
+/// What the entries of a chain say, the first one that says it.
+#[derive(Default)]
+struct Chain<'s> {
+    name: Option<(&'s [u8], u64)>,
+    separator: &'static str,
+    linkage: Option<&'s [u8]>,
+    file: Option<StrId>,
+    line: Option<u32>,
+}
+
+impl<'s> Names<'s> {
+    pub(crate) fn new(sections: &'s DwarfSections<'s>, headers: &'s [UnitHeader], scopes: &'s Scopes) -> Self {
+        Self { sections, headers, scopes, units: HashMap::new(), inlined: HashMap::new() }
+    }
+
+    /// Names and declaration of the function that the entry at `entry` describes.
+    pub(crate) fn function(
+        &mut self,
+        entry: u64,
+        strings: &mut Strings,
+        budget: &mut Budget,
+        skipped: &mut Skipped,
+    ) -> FunctionNames {
+        self.names(entry, true, strings, budget, skipped)
+    }
+
+    /// Names of an inlined function; remembered, as the same one is inlined in many places.
+    pub(crate) fn inlined(
+        &mut self,
+        origin: u64,
+        strings: &mut Strings,
+        budget: &mut Budget,
+        skipped: &mut Skipped,
+    ) -> FunctionNames {
+        if let Some(known) = self.inlined.get(&origin) {
+            return *known;
+        }
+        let names = self.names(origin, false, strings, budget, skipped);
+        self.inlined.insert(origin, names);
+        names
+    }
+
+    fn names(
+        &mut self,
+        entry: u64,
+        with_file: bool,
+        strings: &mut Strings,
+        budget: &mut Budget,
+        skipped: &mut Skipped,
+    ) -> FunctionNames {
+        let mut chain = Chain::default();
+        if self.follow(entry, with_file, &mut chain, strings, budget, skipped).is_err() {
+            note(skipped, "damaged reference to a name");
+        }
+        let mut names = FunctionNames {
+            file: chain.file.unwrap_or_default(),
+            line: chain.line.unwrap_or_default(),
+            ..FunctionNames::default()
+        };
+        if let Some((name, named)) = chain.name {
+            let bare = escaped(name);
+            let prefix = self.scopes.prefix(self.headers, named, chain.separator);
+            names.name = if prefix.is_empty() { strings.intern(&bare) } else { strings.intern(&(prefix + &bare)) };
+            names.symbol = strings.intern(&bare);
+        }
+        if let Some(linkage) = chain.linkage {
+            names.symbol = strings.intern(&escaped(linkage));
+            names.has_linkage_name = true;
+            if names.name.is_empty() {
+                names.name = names.symbol;
+            }
+        }
+        names
+    }
+
+    fn follow(
+        &mut self,
+        entry: u64,
+        with_file: bool,
+        chain: &mut Chain<'s>,
+        strings: &mut Strings,
+        budget: &mut Budget,
+        skipped: &mut Skipped,
+    ) -> Result<()> {
+        let mut entry = entry;
+        for _ in 0..LONGEST_CHAIN {
+            let sections = self.sections;
+            let open = self.open(entry, budget)?;
+            let unit = &open.unit;
+            let mut cursor = unit.cursor_at(sections, entry)?;
+            let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
+            budget.charge(abbreviation.attributes.len() as u64 + 1)?;
+            let mut next = None;
+            let mut file = None;
+            for attribute in &abbreviation.attributes {
+                let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
+                match attribute.name {
+                    gimli::DW_AT_name if chain.name.is_none() => {
+                        if value == Value::Supplementary {
+                            note(skipped, "name in a supplementary file (dwz)");
+                        }
+                        chain.name = unit.text(sections, value).map(|name| (name, entry));
+                        chain.separator = separator(unit.root.language);
+                    }
+                    gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name if chain.linkage.is_none() => {
+                        chain.linkage = unit.text(sections, value);
+                    }
+                    gimli::DW_AT_decl_file => file = Some(value),
+                    gimli::DW_AT_decl_line if chain.line.is_none() => {
+                        if let Value::Number(line) = value {
+                            chain.line = u32::try_from(line).ok();
+                        }
+                    }
+                    gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
+                        if value == Value::Supplementary {
+                            note(skipped, "function in a supplementary file (dwz)");
+                        }
+                        next = unit.reference(value);
+                    }
+                    _ => {}
+                }
+            }
+            if with_file
+                && chain.file.is_none()
+                && let Some(Value::Number(number)) = file
+            {
+                chain.file = open.path(sections, number, strings);
+            }
+            let Some(origin) = next else { return Ok(()) };
+            let is_complete = chain.name.is_some()
+                && chain.linkage.is_some()
+                && (!with_file || (chain.file.is_some() && chain.line.is_some()));
+            if is_complete {
+                return Ok(());
+            }
+            entry = origin;
+        }
+        Ok(())
+    }
+
+    /// The unit that holds the entry.
+    fn open(&mut self, entry: u64, budget: &mut Budget) -> Result<&mut OpenUnit<'s>> {
+        let number = self.headers.partition_point(|header| header.offset <= entry).checked_sub(1).ok_or(Damaged)?;
+        if !self.units.contains_key(&number) && self.units.len() >= MOST_OPEN_UNITS {
+            self.units.clear();
+        }
+        match self.units.entry(number) {
+            std::collections::hash_map::Entry::Occupied(open) => Ok(open.into_mut()),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                let header = self.headers.get(number).ok_or(Damaged)?;
+                let unit = Unit::open(self.sections, header, budget)?;
+                Ok(free.insert(OpenUnit { unit, files: Files::default(), program: None }))
+            }
+        }
+    }
+}
+
+impl<'s> OpenUnit<'s> {
+    fn path(&mut self, sections: &'s DwarfSections<'s>, number: u64, strings: &mut Strings) -> Option<StrId> {
+        if self.program.is_none() {
+            self.program = files::program(sections, &self.unit)?.ok();
+        }
+        let header = self.program.as_ref()?.header();
+        Some(self.files.path(sections, &self.unit, header, number, strings))
+    }
+}
+
+/// What a language writes between a namespace and a name.
+fn separator(language: Option<DwLang>) -> &'static str {
+    match language {
+        Some(
+            gimli::DW_LANG_D
+            | gimli::DW_LANG_Java
+            | gimli::DW_LANG_Go
+            | gimli::DW_LANG_Swift
+            | gimli::DW_LANG_OCaml
+            | gimli::DW_LANG_Haskell
+            | gimli::DW_LANG_Modula2
+            | gimli::DW_LANG_Modula3
+            | gimli::DW_LANG_Python,
+        ) => ".",
+        _ => "::",
+    }
+}

@@ -1,0 +1,108 @@
+//! Address ranges of entries. (DWARF 5, 2.17)
+
+use super::budget::Budget;
+use super::cursor::{Damaged, Result};
+use super::sections::DwarfSections;
+use super::unit::Unit;
+use super::value::Value;
+use gimli::{DebugAddr, DebugAddrBase, DebugRanges, DebugRngLists, RangeLists, RangeListsOffset};
+use std::ops::Range;
+
+/// What an entry says about its ranges.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RangeAttributes<'d> {
+    pub(crate) low_pc: Option<Value<'d>>,
+    pub(crate) high_pc: Option<Value<'d>>,
+    pub(crate) ranges: Option<Value<'d>>,
+}
+
+impl RangeAttributes<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_none() && (self.low_pc.is_none() || self.high_pc.is_none())
+    }
+}
+
+/// Stated addresses of code. Ranges that start elsewhere are those of functions that the linker dropped: it leaves 0,
+/// 1, -1 or -2 with or without an addend in their place.
+#[derive(Debug)]
+pub(crate) struct Text {
+    /// Sorted, not overlapping.
+    ranges: Vec<Range<u64>>,
+}
+
+impl Text {
+    pub(crate) fn new(ranges: Vec<Range<u64>>) -> Self {
+        Self { ranges }
+    }
+
+    /// The part of the range that lies in the code which it starts in.
+    pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let after = self.ranges.partition_point(|range| range.start <= start);
+        let home = self.ranges.get(after.checked_sub(1)?)?;
+        let end = end.min(home.end);
+        (start < end).then_some((start, end))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+}
+
+/// Appends the ranges that lie in code; returns whether a range was dropped.
+pub(crate) fn push_ranges(
+    sections: &DwarfSections<'_>,
+    unit: &Unit<'_>,
+    attributes: RangeAttributes<'_>,
+    text: &Text,
+    budget: &mut Budget,
+    out: &mut Vec<(u64, u64)>,
+) -> Result<bool> {
+    let mut dropped = false;
+    let mut push = |start: u64, end: u64| match text.clip(start, end) {
+        Some(range) => out.push(range),
+        None => dropped |= start != end,
+    };
+    if let Some(value) = attributes.ranges {
+        let mut list = range_list(sections, unit, value)?;
+        while let Some(range) = list.next().map_err(|_| Damaged)? {
+            budget.charge(4)?;
+            push(range.begin, range.end);
+        }
+    } else if let (Some(low), Some(high)) = (attributes.low_pc, attributes.high_pc)
+        && let Some(start) = unit.address(sections, low)
+    {
+        let end = match high {
+            Value::Number(size) => start.checked_add(size),
+            address => unit.address(sections, address),
+        };
+        // An end past the address space is a tombstone's.
+        push(start, end.unwrap_or(start));
+    }
+    Ok(dropped)
+}
+
+type List<'s> = gimli::RngListIter<super::sections::Slice<'s>>;
+
+fn range_list<'s>(sections: &'s DwarfSections<'_>, unit: &Unit<'_>, value: Value<'_>) -> Result<List<'s>> {
+    let lists = RangeLists::new(
+        DebugRanges::from(sections.slice(&sections.ranges)),
+        DebugRngLists::from(sections.slice(&sections.rnglists)),
+    );
+    let encoding = unit.header.encoding.gimli();
+    let offset = match value {
+        // GNU's split DWARF counts from the skeleton's base.
+        Value::Number(offset) => offset.checked_add(unit.root.gnu_ranges_base).ok_or(Damaged)?,
+        Value::RangeListIndex(index) => {
+            let default = if encoding.format == gimli::Format::Dwarf64 { 20 } else { 12 };
+            let base = usize::try_from(unit.root.rnglists_base.unwrap_or(default)).map_err(|_| Damaged)?;
+            let index = usize::try_from(index).map_err(|_| Damaged)?;
+            let base = gimli::DebugRngListsBase(base);
+            lists.get_offset(encoding, base, gimli::DebugRngListsIndex(index)).map_err(|_| Damaged)?.0 as u64
+        }
+        _ => return Err(Damaged),
+    };
+    let offset = RangeListsOffset(usize::try_from(offset).map_err(|_| Damaged)?);
+    let addresses = DebugAddr::from(sections.slice(&sections.addr));
+    let base = DebugAddrBase(usize::try_from(unit.addr_base()).map_err(|_| Damaged)?);
+    lists.ranges(offset, encoding, unit.root.low_pc, &addresses, base).map_err(|_| Damaged)
+}

@@ -1,0 +1,423 @@
+//! Over the units and their entries, once: functions, inlined calls, scopes.
+
+use super::abbrev::{Abbreviation, Role};
+use super::budget::Budget;
+use super::cursor::{Cursor, Damaged, Result};
+use super::files::Files;
+use super::lines::Lines;
+use super::ranges::{RangeAttributes, Text, push_ranges};
+use super::rows::{OrphanRow, UnitRows};
+use super::scopes::{ROOT, ScopeId, Scopes};
+use super::sections::DwarfSections;
+use super::unit::{Unit, UnitHeader, unit_headers};
+use super::value::{self, Value};
+use super::{Skipped, note};
+use crate::escaped;
+use symseal_module::Svma;
+use symseal_symx::{NO_INLINE, Row, StrId, Strings};
+
+/// Inlined calls nested deeper than this are taken for their caller's code. The symbol table holds 1024 frames.
+const MOST_INLINED: u32 = 512;
+
+/// "Not in a function that has code."
+const NO_FUNCTION: u32 = u32::MAX;
+
+/// A contiguous range of a function, its rows finished, its names still offsets.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Offset in `.debug_info` of the entry that names the function.
+    pub(crate) function: u64,
+    /// Which unit it comes from, in the order of `.debug_info`.
+    pub(crate) unit: u32,
+    /// Holds the function's entry point.
+    pub(crate) is_entry: bool,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) sites: Vec<Site>,
+}
+
+/// An inlined call whose names are still an offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    pub(crate) parent: u32,
+    /// Offset in `.debug_info` of the entry that names the inlined function.
+    pub(crate) origin: u64,
+    pub(crate) call_file: StrId,
+    pub(crate) call_line: u32,
+    pub(crate) call_column: u32,
+}
+
+/// A function's range that lost at least a part to another function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loser {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) function: u64,
+}
+
+/// All that the units say, but for names.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) headers: Vec<UnitHeader>,
+    pub(crate) scopes: Scopes,
+    /// In the order of units; within a unit by address and not overlapping.
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) losers: Vec<Loser>,
+    pub(crate) orphans: Vec<OrphanRow>,
+}
+
+/// A function of the unit at hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnitFunction {
+    pub(crate) entry: u64,
+    /// Its ranges in [`UnitEntries::ranges`], the one with the entry point first.
+    pub(crate) first_range: usize,
+    pub(crate) behind_ranges: usize,
+}
+
+/// A range of an inlined call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InlineRange {
+    pub(crate) function: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) site: u32,
+}
+
+/// What the entries of one unit say; buffers are kept from unit to unit.
+#[derive(Debug, Default)]
+pub(crate) struct UnitEntries {
+    pub(crate) functions: Vec<UnitFunction>,
+    pub(crate) ranges: Vec<(u64, u64)>,
+    pub(crate) sites: Vec<Site>,
+    pub(crate) inline_ranges: Vec<InlineRange>,
+}
+
+/// Reads every unit.
+pub(crate) fn read(
+    sections: &DwarfSections<'_>,
+    text: &Text,
+    image_base: Svma,
+    strings: &mut Strings,
+    skipped: &mut Skipped,
+    budget: &mut Budget,
+) -> Read {
+    let headers = unit_headers(sections, skipped);
+    let mut read = Read {
+        headers: Vec::new(),
+        scopes: Scopes::new(),
+        pieces: Vec::new(),
+        losers: Vec::new(),
+        orphans: Vec::new(),
+    };
+    let mut entries = UnitEntries::default();
+    let mut lines = Lines::default();
+    let mut rows = UnitRows::default();
+    for (number, header) in (0_u32..).zip(&headers) {
+        read.scopes.start_unit();
+        if header.is_type_unit {
+            continue;
+        }
+        let unit = match Unit::open(sections, header, budget) {
+            Ok(unit) => unit,
+            Err(Damaged) => {
+                note(skipped, "damaged unit");
+                continue;
+            }
+        };
+        if unit.root.is_skeleton {
+            note(skipped, "unit in a split DWARF file (.dwo, .dwp)");
+        }
+        let mut files = Files::default();
+        let program = lines.fill(sections, &unit, text, &mut files, strings, budget, skipped);
+        entries.clear();
+        let mut path = |file: u64| {
+            let header = program.as_ref()?.header();
+            Some(files.path(sections, &unit, header, file, strings))
+        };
+        let mut walk = Walk {
+            sections,
+            unit: &unit,
+            text,
+            budget,
+            entries: &mut entries,
+            scopes: &mut read.scopes,
+            skipped,
+            stack: Vec::new(),
+        };
+        if walk.run(&mut path).is_err() {
+            note(skipped, "damaged entry");
+        }
+        rows.finish(number, &mut entries, &lines, image_base, budget, &mut read);
+    }
+    if budget.is_exhausted() {
+        note(skipped, "work limit reached");
+    }
+    read.headers = headers;
+    read
+}
+
+impl UnitEntries {
+    fn clear(&mut self) {
+        self.functions.clear();
+        self.ranges.clear();
+        self.sites.clear();
+        self.inline_ranges.clear();
+    }
+}
+
+#[derive(Clone, Copy)]
+enum FrameScope {
+    Known(ScopeId),
+    /// The entry at this offset opens a scope whose name was not needed yet.
+    Pending(u64),
+    /// That of the frame below.
+    Same,
+}
+
+/// What holds for the children of an entry.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// Depth of the children.
+    depth: u32,
+    scope: FrameScope,
+    function: u32,
+    site: u32,
+    inlined: u32,
+}
+
+struct Walk<'s, 'w> {
+    sections: &'s DwarfSections<'s>,
+    unit: &'w Unit<'s>,
+    text: &'w Text,
+    budget: &'w mut Budget,
+    entries: &'w mut UnitEntries,
+    scopes: &'w mut Scopes,
+    skipped: &'w mut Skipped,
+    stack: Vec<Frame>,
+}
+
+impl<'s> Walk<'s, '_> {
+    fn run(&mut self, path: &mut dyn FnMut(u64) -> Option<StrId>) -> Result<()> {
+        let unit = self.unit;
+        let encoding = unit.header.encoding;
+        let mut cursor = unit.cursor_at(self.sections, unit.header.entries)?;
+        let mut depth = 0_u32;
+        let mut top =
+            Frame { depth: 0, scope: FrameScope::Known(ROOT), function: NO_FUNCTION, site: NO_INLINE, inlined: 0 };
+        self.stack.clear();
+        while cursor.remaining() > 0 {
+            let offset = unit.header.end - cursor.remaining() as u64;
+            let code = cursor.uleb()?;
+            if code == 0 {
+                // Padding behind the last entry is zeros too.
+                depth = depth.saturating_sub(1);
+                while top.depth > depth {
+                    let Some(below) = self.stack.pop() else { break };
+                    top = below;
+                }
+                continue;
+            }
+            let abbreviation = unit.abbreviations.get(code)?;
+            let children = depth + 1;
+            let opened = match abbreviation.role {
+                Role::Other => {
+                    abbreviation.skip(&mut cursor, encoding)?;
+                    None
+                }
+                Role::Scope => {
+                    abbreviation.skip(&mut cursor, encoding)?;
+                    if !abbreviation.has_children {
+                        // A declaration, to which the definition may refer for its scope.
+                        self.place(&mut top, offset);
+                        None
+                    } else {
+                        Some(Frame { scope: FrameScope::Pending(offset), ..top })
+                    }
+                }
+                Role::Subprogram => {
+                    if abbreviation.has_name {
+                        self.place(&mut top, offset);
+                    }
+                    let function = self.subprogram(&mut cursor, abbreviation, offset)?;
+                    Some(Frame { scope: FrameScope::Same, function, site: NO_INLINE, inlined: 0, ..top })
+                }
+                Role::InlinedCall => self.inlined_call(&mut cursor, abbreviation, offset, &top, path)?,
+            };
+            if abbreviation.has_children {
+                depth = children;
+                if let Some(frame) = opened {
+                    self.budget.charge(1)?;
+                    self.stack.push(top);
+                    top = Frame { depth: children, ..frame };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn subprogram(&mut self, cursor: &mut Cursor<'s>, abbreviation: &Abbreviation, offset: u64) -> Result<u32> {
+        let encoding = self.unit.header.encoding;
+        if !abbreviation.has_ranges {
+            abbreviation.skip(cursor, encoding)?;
+            return Ok(NO_FUNCTION);
+        }
+        let mut attributes = RangeAttributes::default();
+        for attribute in &abbreviation.attributes {
+            let value = value::read(cursor, attribute, encoding)?;
+            take_range(&mut attributes, attribute.name, value);
+        }
+        let first_range = self.entries.ranges.len();
+        self.push_ranges(attributes, "function outside of the code (dropped by the linker)")?;
+        let behind_ranges = self.entries.ranges.len();
+        if first_range == behind_ranges {
+            return Ok(NO_FUNCTION);
+        }
+        let number = u32::try_from(self.entries.functions.len()).map_err(|_| Damaged)?;
+        self.entries.functions.push(UnitFunction { entry: offset, first_range, behind_ranges });
+        Ok(number)
+    }
+
+    fn inlined_call(
+        &mut self,
+        cursor: &mut Cursor<'s>,
+        abbreviation: &Abbreviation,
+        offset: u64,
+        top: &Frame,
+        path: &mut dyn FnMut(u64) -> Option<StrId>,
+    ) -> Result<Option<Frame>> {
+        let encoding = self.unit.header.encoding;
+        if top.function == NO_FUNCTION || !abbreviation.has_ranges {
+            abbreviation.skip(cursor, encoding)?;
+            return Ok(None);
+        }
+        if top.inlined >= MOST_INLINED {
+            note(self.skipped, "inlined call nested too deep");
+            abbreviation.skip(cursor, encoding)?;
+            return Ok(None);
+        }
+        let mut attributes = RangeAttributes::default();
+        let mut site = Site { parent: top.site, origin: offset, call_file: StrId::EMPTY, call_line: 0, call_column: 0 };
+        for attribute in &abbreviation.attributes {
+            let value = value::read(cursor, attribute, encoding)?;
+            match (attribute.name, value) {
+                (gimli::DW_AT_abstract_origin, value) => {
+                    if let Some(origin) = self.unit.reference(value) {
+                        site.origin = origin;
+                    }
+                }
+                (gimli::DW_AT_call_file, Value::Number(file)) => site.call_file = path(file).unwrap_or_default(),
+                (gimli::DW_AT_call_line, Value::Number(line)) => site.call_line = u32::try_from(line).unwrap_or(0),
+                (gimli::DW_AT_call_column, Value::Number(column)) => {
+                    site.call_column = u32::try_from(column).unwrap_or(0);
+                }
+                (name, value) => take_range(&mut attributes, name, value),
+            }
+        }
+        let number = u32::try_from(self.entries.sites.len()).map_err(|_| Damaged)?;
+        self.entries.sites.push(site);
+        let first_range = self.entries.ranges.len();
+        self.push_ranges(attributes, "inlined call outside of the code")?;
+        for (start, end) in self.entries.ranges.drain(first_range..) {
+            self.entries.inline_ranges.push(InlineRange { function: top.function, start, end, site: number });
+        }
+        Ok(Some(Frame { scope: FrameScope::Same, site: number, inlined: top.inlined + 1, ..*top }))
+    }
+
+    /// A damaged list of ranges costs the entry its ranges, not the unit its other entries.
+    fn push_ranges(&mut self, attributes: RangeAttributes<'_>, reason: &'static str) -> Result<()> {
+        if attributes.is_empty() {
+            return Ok(());
+        }
+        let out = &mut self.entries.ranges;
+        match push_ranges(self.sections, self.unit, attributes, self.text, self.budget, out) {
+            Ok(false) => {}
+            Ok(true) => note(self.skipped, reason),
+            Err(Damaged) if self.budget.is_exhausted() => return Err(Damaged),
+            Err(Damaged) => note(self.skipped, "damaged range list"),
+        }
+        Ok(())
+    }
+
+    /// Remembers in which scope an entry stands that other entries may refer to.
+    fn place(&mut self, top: &mut Frame, offset: u64) {
+        let scope = self.scope(top);
+        self.scopes.place(offset - self.unit.header.offset, scope);
+    }
+
+    /// The scope of the frame, named now if it was not needed before.
+    fn scope(&mut self, top: &mut Frame) -> ScopeId {
+        if let FrameScope::Known(scope) = top.scope {
+            return scope;
+        }
+        let known = self.stack.iter().rposition(|frame| matches!(frame.scope, FrameScope::Known(_)));
+        let mut scope = ROOT;
+        for at in known.unwrap_or(0)..self.stack.len() {
+            let Some(frame) = self.stack.get(at).copied() else { break };
+            scope = self.named(scope, frame.scope);
+            if let Some(frame) = self.stack.get_mut(at) {
+                frame.scope = FrameScope::Known(scope);
+            }
+        }
+        scope = self.named(scope, top.scope);
+        top.scope = FrameScope::Known(scope);
+        scope
+    }
+
+    fn named(&mut self, parent: ScopeId, scope: FrameScope) -> ScopeId {
+        match scope {
+            FrameScope::Known(scope) => scope,
+            FrameScope::Same => parent,
+            FrameScope::Pending(entry) => self.open_scope(parent, entry).unwrap_or(parent),
+        }
+    }
+
+    fn open_scope(&mut self, parent: ScopeId, entry: u64) -> Result<ScopeId> {
+        let unit = self.unit;
+        let mut cursor = unit.cursor_at(self.sections, entry)?;
+        let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
+        let mut name = None;
+        let mut declaration = None;
+        for attribute in &abbreviation.attributes {
+            let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
+            match attribute.name {
+                gimli::DW_AT_name => name = unit.text(self.sections, value),
+                gimli::DW_AT_specification => declaration = unit.reference(value),
+                _ => {}
+            }
+        }
+        if let (None, Some(declared)) = (name, declaration)
+            && let Ok(mut cursor) = unit.cursor_at(self.sections, declared)
+            && let Ok(abbreviation) = unit.abbreviations.get(cursor.uleb()?)
+        {
+            for attribute in &abbreviation.attributes {
+                let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
+                if attribute.name == gimli::DW_AT_name {
+                    name = unit.text(self.sections, value);
+                }
+            }
+        }
+        let name = name.map_or(anonymous(abbreviation).into(), escaped);
+        Ok(self.scopes.add(parent, &name, declaration.unwrap_or(0)))
+    }
+}
+
+fn take_range<'d>(attributes: &mut RangeAttributes<'d>, name: gimli::DwAt, value: Value<'d>) {
+    match name {
+        gimli::DW_AT_low_pc => attributes.low_pc = Some(value),
+        gimli::DW_AT_high_pc => attributes.high_pc = Some(value),
+        gimli::DW_AT_ranges => attributes.ranges = Some(value),
+        _ => {}
+    }
+}
+
+fn anonymous(abbreviation: &Abbreviation) -> &'static str {
+    match abbreviation.tag {
+        gimli::DW_TAG_namespace => "(anonymous namespace)",
+        gimli::DW_TAG_class_type => "(anonymous class)",
+        gimli::DW_TAG_union_type => "(anonymous union)",
+        gimli::DW_TAG_enumeration_type => "(anonymous enum)",
+        _ => "(anonymous struct)",
+    }
+}
