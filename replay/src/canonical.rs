@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use symseal_module::{DebugId, MissReason, StopReason, UnwindMethod};
+use symseal_module::{DebugId, MissReason, ResolverStep, StopReason, UnwindMethod};
 use symseal_resolver::ResolvedFrame;
 use symseal_unwind::Frame;
 
@@ -31,6 +31,8 @@ pub(crate) struct CanonicalFrame {
     pub(crate) place: String,
     /// The frame address, relative to the stack.
     pub(crate) cfa: String,
+    /// The step of the chain that named it.
+    pub(crate) resolver: ResolverStep,
     /// Resolver, quality, proof, and every function with its place in the source.
     pub(crate) names: String,
     /// Why there is no name.
@@ -57,6 +59,7 @@ impl Canonical {
             place: places.of_frame(frame),
             // The frame address belongs to the stack, also where the stack ends at a module's beginning.
             cfa: places.in_stack(frame.cfa.0).unwrap_or_else(|| places.of_value(frame.cfa.0)),
+            resolver: named.resolver,
             names: names_of(named),
             reason: named.reason,
         });

@@ -2,91 +2,81 @@
 
 use serde::{Deserialize, Serialize};
 use symseal_module::Avma;
-use symseal_resolver::ResolvedFrame;
 
-use crate::resolve::ResolvedThread;
+use crate::walk::ThreadStack;
 
-/// A call chain that somebody else than the unwinder reported for a thread, the innermost call first. Frames
-/// between two of its calls (of libraries, for example) may be left out.
+/// A call chain that the workload itself reported for one of its threads: the tail of its stack, the innermost frame
+/// first, without gaps and out to the root.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedChain {
     /// The thread's id.
     pub thread: u32,
-    /// Its calls.
-    pub calls: Vec<ReportedCall>,
+    /// Return addresses, and the interrupted address where a signal handler was called.
+    pub pcs: Vec<Avma>,
+    /// The stack pointer at each of them, which is the frame address of the frame below. Empty where it was not reported.
+    pub sps: Vec<Avma>,
 }
 
-/// One call of a reported chain.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReportedCall {
-    /// A frame with just this instruction pointer (for a caller: its return address).
-    Pc(Avma),
-    /// A frame of the function that begins at this address.
-    FunctionStart(Avma),
-    /// A frame in a function of this name, which may be inlined: its source name or raw symbol, or a name of which
-    /// this is the part after the last `::`.
-    Function(String),
-}
-
-/// Where the expected values come from: the tiers of the reference on unwinding oracles.
+/// Where the expected values come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GoldenTier {
-    /// The workload reported its call chain itself, and the recorded stacks agree with it.
+    /// The workload reported its call chain itself, and the recorded stacks are held to it.
     SelfReported,
     /// Our own recording alone: it shows that answers are stable, not that they are right.
     OwnRecording,
 }
 
 impl ReportedChain {
-    /// The index of the first reported call that the stack lacks, in order; `None` where it has all.
-    pub fn first_missing(&self, thread: &ResolvedThread) -> Option<usize> {
-        let mut frames = thread.frames.iter();
-        // The same frame may hold several calls: inlined ones.
-        let mut current: Option<(&ResolvedFrame, usize)> = None;
-        for (index, call) in self.calls.iter().enumerate() {
-            if let (Some((frame, after)), ReportedCall::Function(name)) = (current, call)
-                && let Some(at) = named_at(frame, name, after)
-            {
-                current = Some((frame, at + 1));
-                continue;
-            }
-            current = None;
-            for frame in frames.by_ref() {
-                if let Some(after) = call.matches(frame) {
-                    current = Some((frame, after));
-                    break;
-                }
-            }
-            if current.is_none() {
-                return Some(index);
-            }
-        }
-        None
+    /// The index of the first reported frame, from the root inwards, that the stack does not have; `None` where it
+    /// has all, and at least one frame below them.
+    pub fn first_difference(&self, stack: &ThreadStack) -> Option<usize> {
+        let Some(below) = stack.frames.len().checked_sub(self.pcs.len()).filter(|below| *below > 0) else {
+            return Some(0);
+        };
+        let inner = stack.frames.get(below - 1..).unwrap_or_default();
+        let same = |at: usize, pc: &Avma| {
+            let (Some(frame), Some(callee)) = (inner.get(at + 1), inner.get(at)) else { return false };
+            let sp = self.sps.get(at);
+            frame.pc == *pc && sp.is_none_or(|sp| *sp == callee.cfa)
+        };
+        self.pcs.iter().enumerate().rev().find(|(at, pc)| !same(*at, pc)).map(|(at, _)| at)
     }
 }
 
-impl ReportedCall {
-    /// Whether the frame is this call; then the inline depth from which further calls may be in the same frame.
-    fn matches(&self, frame: &ResolvedFrame) -> Option<usize> {
-        match self {
-            Self::Pc(pc) => (frame.ip == *pc).then_some(frame.frames.len()),
-            Self::FunctionStart(start) => {
-                let offset = frame.frames.last()?.symbol_offset?;
-                (frame.ip.0.checked_sub(offset)? == start.0).then_some(frame.frames.len())
-            }
-            Self::Function(name) => named_at(frame, name, 0).map(|at| at + 1),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use symseal_module::StopReason;
+    use symseal_unwind::Frame;
+
+    fn stack(frames: &[(u64, u64)]) -> ThreadStack {
+        let frame = |(pc, cfa): &(u64, u64)| Frame { pc: Avma(*pc), cfa: Avma(*cfa), ..Frame::EMPTY };
+        ThreadStack {
+            thread: 1,
+            thread_name: String::new(),
+            sample: 0,
+            frames: frames.iter().map(frame).collect(),
+            stop: StopReason::EndOfStack,
         }
     }
-}
 
-/// The inline depth, at least `from`, of the function called `name`.
-fn named_at(frame: &ResolvedFrame, name: &str, from: usize) -> Option<usize> {
-    let is = |text: &Option<String>| {
-        text.as_deref()
-            .is_some_and(|text| text == name || text.strip_suffix(name).is_some_and(|before| before.ends_with("::")))
-    };
-    let mut sources = frame.frames.iter().enumerate().skip(from);
-    sources.find(|(_, source)| is(&source.function) || is(&source.symbol)).map(|(at, _)| at)
+    #[track_caller]
+    fn check(pcs: &[u64], sps: &[u64], expected: Option<usize>) {
+        let avmas = |values: &[u64]| values.iter().map(|value| Avma(*value)).collect();
+        let chain = ReportedChain { thread: 1, pcs: avmas(pcs), sps: avmas(sps) };
+        assert_eq!(chain.first_difference(&stack(&[(1, 10), (2, 20), (3, 30), (4, 0)])), expected);
+    }
+
+    #[test]
+    fn a_stack_must_end_with_the_reported_chain() {
+        check(&[3, 4], &[], None);
+        check(&[3, 4], &[20, 30], None);
+        check(&[2, 3, 4], &[10, 20, 30], None);
+        check(&[3, 5], &[], Some(1));
+        check(&[9, 4], &[], Some(0));
+        check(&[3, 4], &[21, 30], Some(0));
+        check(&[2, 3], &[], Some(1));
+        check(&[1, 2, 3, 4], &[], Some(0));
+    }
 }

@@ -38,7 +38,7 @@ pub use evidence::{
     VERIFIER_VERSION,
 };
 pub use gate::{Gate, GateCode, GateReason, GateResult};
-pub use golden::{GoldenTier, ReportedCall, ReportedChain};
+pub use golden::{GoldenTier, ReportedChain};
 pub use replay::{ReplayError, replay, replay_with_goldens};
 pub use report::{
     ClassResult, ControlResult, Controls, Disagreement, GoldenSummary, MAX_MISMATCHES_LISTED, Manifest, Mismatch,

@@ -5,7 +5,7 @@
 //! can neither be papered over by a frame that claims to rest on the lost table, nor change a frame that does
 //! not depend on it.
 
-use symseal_module::{DebugId, MissReason, StopReason, UnwindMethod};
+use symseal_module::{DebugId, ResolverStep, StopReason, UnwindMethod};
 
 use crate::canonical::{Canonical, CanonicalFrame};
 use crate::replay::{Bench, Outcome, Setting, modules_in_use, results_with};
@@ -27,8 +27,7 @@ impl Outage {
         let ids = modules_in_use(bench).into_iter().filter(|id| bench.tables.bytes(id).is_some());
         ids.map(|module| {
             let expected = run_without(&module, bench, &bench.scene, Setting::default());
-            let image = bench.tables.images().iter().any(|image| image.debug_id == module);
-            let obeys = golden.iter().zip(&expected).map(|(golden, after)| obeys(&module, image, golden, after));
+            let obeys = golden.iter().zip(&expected).map(|(golden, after)| obeys(&module, golden, after));
             Self { obeys: obeys.collect(), module, expected }
         })
         .collect()
@@ -66,9 +65,9 @@ fn run_without(module: &DebugId, bench: &Bench<'_>, scene: &Scene, setting: Sett
 ///
 /// * up to and including the first frame in the robbed module, every frame is found as before;
 /// * the frame after one in the robbed module is not said to be found by the lost table's rules;
-/// * a frame in the robbed module has no name, and the reason `no-symbol-table`; frames elsewhere keep theirs;
+/// * a frame in the robbed module is not said to be named by the bundle; frames elsewhere keep their names;
 /// * where the walk ends in the robbed module, it does not say that the stack was complete by a rule.
-fn obeys(module: &DebugId, image: bool, golden: &Canonical, after: &Canonical) -> bool {
+fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
     let robbed = |frame: &CanonicalFrame| frame.module.as_ref() == Some(module);
     let intact = golden.frames.iter().position(robbed).map_or(golden.frames.len(), |at| at + 1);
     let same_until = golden.frames.iter().zip(&after.frames).take(intact).all(|(before, after)| {
@@ -85,14 +84,9 @@ fn obeys(module: &DebugId, image: bool, golden: &Canonical, after: &Canonical) -
         );
         !(robbed(callee) && by_table)
     });
-    // The image that the trace carries keeps its names: only its unwind table is taken away.
-    let nameless = image
-        || after.frames.iter().filter(|frame| robbed(frame)).all(|frame| {
-            frame.reason.is_some_and(|reason| {
-                matches!(reason, MissReason::NoSymbolTable | MissReason::NoDebugInfo | MissReason::NotInBundle)
-            })
-        });
+    let by_bundle = |frame: &CanonicalFrame| robbed(frame) && frame.resolver == ResolverStep::LocalBundle;
+    let unclaimed = !after.frames.iter().any(by_bundle);
     let ends_robbed = after.frames.last().is_some_and(robbed);
     let honest_end = !(ends_robbed && after.stop == StopReason::EndOfStack);
-    same_until && long_enough && labelled && nameless && honest_end
+    same_until && long_enough && labelled && unclaimed && honest_end
 }

@@ -71,7 +71,7 @@ pub fn replay(
 /// Replays `trace` under each seed in every [`Class`].
 ///
 /// `chains` are what the workload itself reported. Where there are some, the headline ratio counts the units of their
-/// threads alone, and a thread whose recorded stack lacks a reported call fails in every unit.
+/// threads alone, and a thread whose recorded stack differs from the chain fails in every unit.
 ///
 /// # Errors
 /// Where there is nothing to run, or a seed or architecture that is not supported.
@@ -286,9 +286,7 @@ fn golden_digest(golden: &[Canonical]) -> Digest {
 type Standing = Vec<Option<bool>>;
 
 fn judge_goldens(bench: &Bench<'_>, chains: &[ReportedChain]) -> (GoldenSummary, Standing) {
-    let map = bench.scene.module_map();
     let modules = engine_modules(&bench.scene, bench.tables);
-    let resolver = bench.tables.equip(bench.resolver, bench.resolver.options().address_cache);
     let mut summary = GoldenSummary {
         tier: GoldenTier::OwnRecording,
         self_reported: 0,
@@ -304,15 +302,15 @@ fn judge_goldens(bench: &Bench<'_>, chains: &[ReportedChain]) -> (GoldenSummary,
             continue;
         };
         let stack = walk(&modules, snapshot, &mut Cache::new());
-        let missing = chain.first_missing(&name_stack(&stack, &map, &resolver));
+        let missing = chain.first_difference(&stack);
         summary.self_reported += 1;
         summary.tier = GoldenTier::SelfReported;
         match missing {
             None => summary.agreeing += 1,
-            Some(call) => summary.disagreeing.push(Disagreement {
+            Some(frame) => summary.disagreeing.push(Disagreement {
                 thread: snapshot.thread,
                 sample: snapshot.sample,
-                call: call as u64,
+                frame: frame as u64,
             }),
         }
         standing.push(Some(missing.is_none()));

@@ -64,23 +64,23 @@ pub struct GoldenSummary {
     pub tier: GoldenTier,
     /// Stacks for which the workload reported its own call chain.
     pub self_reported: u64,
-    /// Of these, stacks that hold the whole chain.
+    /// Of these, stacks that end with the whole chain.
     pub agreeing: u64,
     /// Stacks whose expected value is our own recording alone.
     pub own_recording: u64,
-    /// Chains that no stack agreed with: thread and the index of the first call that is missing.
+    /// Stacks that differ from the chain that was reported for them.
     pub disagreeing: Vec<Disagreement>,
 }
 
-/// A reported chain that the recorded stack lacks.
+/// A recorded stack that differs from the reported chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disagreement {
     /// The thread.
     pub thread: u32,
     /// Ordinal of the sample.
     pub sample: u32,
-    /// Index of the first reported call that the stack lacks.
-    pub call: u64,
+    /// Index in the chain of the outermost frame that differs.
+    pub frame: u64,
 }
 
 /// The outcome of one class.
