@@ -137,8 +137,10 @@ mod tests {
         let marked: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa, 0x68, 0, 0, 0, 0, 0xf2, 0xe9, 0, 0, 0, 0];
         let plt = "CFA = rsp+8 (+8 where pc & 15 >= 9)";
         check(&[first, marked], 16, &[(0x1000, "CFA = rsp+16"), (0x1006, "CFA = rsp+24"), (0x1010, plt)]);
-        check(&[&[0xff, 0x25, 0, 0, 0, 0, 0x66, 0x90]; 3], 8, &[(0x1000, "CFA = rsp+8")]);
-        check(&[&[0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0, 0, 0, 0]; 2], 16, &[(0x1000, "CFA = rsp+8")]);
+        let short: &[u8] = &[0xff, 0x25, 0, 0, 0, 0, 0x66, 0x90];
+        check(&[short; 3], 8, &[(0x1000, "CFA = rsp+8")]);
+        let marked: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0, 0, 0, 0];
+        check(&[marked; 2], 16, &[(0x1000, "CFA = rsp+8")]);
         check(
             &[lazy, first],
             16,

@@ -1,0 +1,131 @@
+//! ELF files of this machine as inputs of the compiler.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
+use symseal_module::{DebugId, Svma};
+use symseal_unwind::Arch;
+use symseal_unwind::compile::{self, Bases, Compiled, Input, Plt};
+
+pub const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+pub const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// What a test reads of a file.
+pub struct Binary {
+    pub path: PathBuf,
+    pub bytes: Vec<u8>,
+}
+
+/// A section's address and bytes.
+pub type Section<'a> = Option<(u64, &'a [u8])>;
+
+/// The parts of a file that the compiler takes.
+pub struct Parts<'a> {
+    pub debug_id: DebugId,
+    pub image_base: Svma,
+    pub text: Vec<Range<u64>>,
+    pub code: Vec<(u64, &'a [u8])>,
+    pub eh_frame: Section<'a>,
+    pub eh_frame_hdr: Section<'a>,
+    pub debug_frame: Section<'a>,
+    pub plt: Vec<Plt<'a>>,
+    pub bases: Bases,
+}
+
+impl Binary {
+    /// The file at `path`, or `None` if this machine has none there.
+    pub fn read(path: impl AsRef<Path>) -> Option<Self> {
+        let path = path.as_ref().to_owned();
+        Some(Self { bytes: std::fs::read(&path).ok()?, path })
+    }
+
+    pub fn parts(&self) -> Parts<'_> {
+        let file = object::File::parse(self.bytes.as_slice()).expect("an ELF file");
+        let section = |name: &str| {
+            let section = file.section_by_name(name)?;
+            Some((section.address(), section.data().ok()?)).filter(|(_, data)| !data.is_empty())
+        };
+        let mut parts = Parts {
+            debug_id: file
+                .build_id()
+                .ok()
+                .flatten()
+                .and_then(|id| DebugId::from_build_id(id).ok())
+                .unwrap_or_else(|| DebugId::from_build_id(&[1]).expect("one byte")),
+            image_base: Svma(file.segments().map(|segment| segment.address()).min().unwrap_or(0) & !0xfff),
+            text: Vec::new(),
+            code: Vec::new(),
+            eh_frame: section(".eh_frame"),
+            eh_frame_hdr: section(".eh_frame_hdr"),
+            debug_frame: section(".debug_frame"),
+            plt: Vec::new(),
+            bases: Bases { text: section(".text").map(|text| text.0), got: section(".got").map(|got| got.0) },
+        };
+        for section in file.sections() {
+            let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
+            if sh_flags.0 & elf::SHF_EXECINSTR.0 == 0 || sh_flags.0 & elf::SHF_ALLOC.0 == 0 || section.size() == 0 {
+                continue;
+            }
+            let range = section.address()..section.address() + section.size();
+            let bytes = section.data().expect("bytes of code");
+            if section.name().is_ok_and(|name| name.starts_with(".plt")) {
+                let entry_size = if section.name() == Ok(".plt.got") && bytes.len() % 16 != 0 { 8 } else { 0 };
+                parts.plt.push(Plt { range: range.clone(), entry_size, bytes });
+            }
+            parts.code.push((section.address(), bytes));
+            parts.text.push(range);
+        }
+        parts
+    }
+
+    pub fn compile(&self) -> Compiled {
+        let parts = self.parts();
+        compile::compile(&parts.input()).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
+    }
+}
+
+impl<'a> Parts<'a> {
+    pub fn input(&'a self) -> Input<'a> {
+        Input {
+            arch: Arch::X86_64,
+            debug_id: &self.debug_id,
+            image_base: self.image_base,
+            text: &self.text,
+            eh_frame: self.eh_frame,
+            eh_frame_hdr: self.eh_frame_hdr,
+            debug_frame: self.debug_frame,
+            plt: &self.plt,
+            code: &self.code,
+            source_sha256: [7; 32],
+            producer: "symseal test",
+            bases: self.bases,
+        }
+    }
+}
+
+/// Says that a test was left out, or fails it where `SYMSEAL_REQUIRE` names the tool.
+pub fn skip(tool: &str, reason: &str) {
+    let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == tool), "{tool} is required: {reason}");
+    println!("SKIP {tool}: {reason}");
+}
+
+/// Numbers that look random and are the same in each run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        // splitmix64
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
