@@ -10,6 +10,9 @@ pub(crate) struct Disk {
     /// Tests let the disk fail after this many steps; later steps fail too, as after a crash.
     #[cfg(test)]
     pub(crate) steps_left: std::cell::Cell<Option<u32>>,
+    /// Tests that append thousands of entries do without durability.
+    #[cfg(test)]
+    pub(crate) unsynced: bool,
 }
 
 impl Disk {
@@ -44,11 +47,30 @@ impl Disk {
         self.step()?;
         file.write_all(back)?;
         self.step()?;
-        file.sync_all()?;
+        self.sync(&file)?;
         self.step()?;
         fs::rename(&temporary, path)?;
         self.step()?;
-        sync_directory(directory)
+        self.sync_directory(directory)
+    }
+
+    #[cfg(test)]
+    fn sync(&self, file: &File) -> io::Result<()> {
+        if self.unsynced { Ok(()) } else { file.sync_all() }
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self)]
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        #[cfg(test)]
+        if self.unsynced {
+            return Ok(());
+        }
+        sync_directory(path)
     }
 
     /// Makes a directory and its missing parents, each durable before the next is made in it.
@@ -64,7 +86,7 @@ impl Disk {
             _ => {}
         }
         self.step()?;
-        sync_directory(parent)
+        self.sync_directory(parent)
     }
 }
 

@@ -1,0 +1,115 @@
+//! A sealed bundle in a temporary directory: keys, log, trust directory, statement and seal.
+#![allow(dead_code, unreachable_pub)] // Each test file uses its own part of this.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use symseal_seal::trust::{POLICY_FILE, ROOT_FILE, TRUSTED_ROOT_FILE};
+use symseal_seal::{
+    Check, CheckStatus, Expectation, Release, SealVerification, Statement, StatementParts, SubjectDigests, Trust,
+    UtcSeconds, examine_seal,
+};
+use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, mint_origin, seal, trust_init};
+
+/// 2026-11-20T12:00:00Z.
+pub const NOW: UtcSeconds = UtcSeconds(1_795_176_000);
+pub const BUNDLE: [u8; 32] = [0x11; 32];
+pub const INDEX: [u8; 32] = [0x22; 32];
+pub const SUBJECTS: SubjectDigests = SubjectDigests { bundle: Some(BUNDLE), symbol_index: Some(INDEX) };
+
+pub struct World {
+    pub directory: tempfile::TempDir,
+    pub root: ArtifactKey,
+    pub artifact: ArtifactKey,
+    pub log_key: LogKey,
+    pub log: TileLog,
+    pub trust: Trust,
+    /// root.json, policy.dsse.json, trusted_root.json
+    pub trust_files: [Vec<u8>; 3],
+    pub statement: Statement,
+    pub seal: Vec<u8>,
+}
+
+pub fn statement(name: &str, version: &str) -> Statement {
+    Statement::build(StatementParts {
+        bundle: BUNDLE,
+        symbol_index: INDEX,
+        release: Release::new(name, version),
+        builder_version: "0.1.0",
+        inputs: vec![("tool".into(), [0x33; 32]), ("libtool.so.1".into(), [0x44; 32])],
+        debug_ids: vec!["0123456789abcdef0123456789abcdef01234567".into()],
+        supersedes: Vec::new(),
+    })
+    .unwrap()
+}
+
+impl World {
+    /// A log with `before` other entries, then the seal of `tool@1.0`.
+    pub fn new(before: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let root = ArtifactKey::generate_file(&at("root.pem")).unwrap();
+        let artifact = ArtifactKey::generate_file(&at("artifact.pem")).unwrap();
+        let log_key = LogKey::generate_file(&at("log.pem")).unwrap();
+        let origin = mint_origin().unwrap();
+        let mut log = TileLog::create(&at("log"), origin, log_key.clone(), &at("last-seen")).unwrap();
+        let names = ["tool*".to_owned()];
+        let init = TrustInit {
+            root: &root,
+            artifact: artifact.public(),
+            names: &names,
+            log: log.identity(),
+            operator: "this machine",
+            at: NOW,
+            expires: Some(NOW.plus_days(365)),
+        };
+        let trust = trust_init(&at("trust"), &init).unwrap();
+        for n in 0..before {
+            log.append(format!("entry {n}").as_bytes()).unwrap();
+        }
+        let statement = statement("tool", "1.0");
+        let seal = seal(&statement, &artifact, &mut log).unwrap();
+        let read = |name: &str| std::fs::read(at("trust").join(name)).unwrap();
+        let trust_files = [read(ROOT_FILE), read(POLICY_FILE), read(TRUSTED_ROOT_FILE)];
+        Self { root, artifact, log_key, log, trust, trust_files, statement, seal, directory }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn examine(&self, seal: &[u8]) -> SealVerification {
+        examine_seal(seal, &SUBJECTS, &self.trust, &Expectation::default(), NOW)
+    }
+
+    /// The seal as JSON, to be changed.
+    pub fn seal_json(&self) -> Value {
+        serde_json::from_slice(&self.seal).unwrap()
+    }
+
+    /// Ids of the checks that fail for this seal.
+    pub fn failures(&self, seal: &Value) -> Vec<&'static str> {
+        failures(&self.examine(&serde_json::to_vec(seal).unwrap()).checks)
+    }
+}
+
+pub fn failures(checks: &[Check]) -> Vec<&'static str> {
+    checks.iter().filter(|check| check.is_failed()).map(|check| check.id).collect()
+}
+
+pub fn status(checks: &[Check], id: &str) -> CheckStatus {
+    checks.iter().find(|check| check.id == id).unwrap_or_else(|| panic!("no check {id}")).status
+}
+
+/// Whether a tool is here; says so if not, and panics where `SYMSEAL_REQUIRE` names it.
+pub fn have(tool: &str, probe: &str) -> bool {
+    let found = Command::new(tool).arg(probe).output().is_ok_and(|output| output.status.success());
+    if !found {
+        let name = std::path::Path::new(tool).file_name().unwrap().to_string_lossy().into_owned();
+        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|one| one.trim() == name), "{name} is required and was not found");
+        println!("SKIP {name}: not found");
+    }
+    found
+}
