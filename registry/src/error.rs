@@ -44,7 +44,9 @@ pub enum RegistryError {
         message: String,
     },
     /// The bytes are not what their name says.
-    #[error("{url}: expected {expected}, found bytes of {found}: nothing was kept; the registry or the network changed them")]
+    #[error(
+        "{url}: expected {expected}, found bytes of {found}: nothing was kept; the registry or the network changed them"
+    )]
     Digest {
         /// The URL asked.
         url: String,

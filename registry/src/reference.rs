@@ -157,7 +157,18 @@ mod tests {
 
     #[test]
     fn what_names_no_host_or_breaks_the_grammar_is_refused() {
-        for text in ["", "a", "a/b", "/a", "localhost:5000/", "localhost/A", "localhost/a:", "localhost/a@sha256:1", "localhost/a:.x", "localhost/a@md5:d41d8cd98f00b204e9800998ecf8427e"] {
+        for text in [
+            "",
+            "a",
+            "a/b",
+            "/a",
+            "localhost:5000/",
+            "localhost/A",
+            "localhost/a:",
+            "localhost/a@sha256:1",
+            "localhost/a:.x",
+            "localhost/a@md5:d41d8cd98f00b204e9800998ecf8427e",
+        ] {
             let error = Reference::parse(text).unwrap_err();
             assert!(error.to_string().contains("expected host[:port]/repository"), "{error}");
         }

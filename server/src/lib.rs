@@ -24,9 +24,23 @@
 //! The crate does not: authenticate (tokens come later, so listen on loopback), terminate TLS, unpack archives, or talk
 //! to other servers.
 
+mod app;
+mod blobs;
 mod config;
+mod debug_files;
+mod endpoints;
 mod error;
+mod http;
+mod ingest;
+mod metrics;
+mod pool;
+mod publish;
+mod repositories;
+mod routes;
+mod sections;
 mod serve;
+mod store;
+mod traces;
 
 pub use config::Config;
 pub use error::ServerError;

@@ -1,16 +1,51 @@
 //! From a configuration to a listening socket, and from there to an orderly end.
 
+use std::convert::Infallible;
+use std::fs::{File, TryLockError};
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::net::TcpListener;
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tower_service::Service as _;
 
-use crate::{Config, ServerError};
+use crate::app::App;
+use crate::blobs::{BlobDirectory, Uploads};
+use crate::http::BreakConnection;
+use crate::pool::Pool;
+use crate::publish;
+use crate::repositories::Repositories;
+use crate::routes::routes;
+use crate::store::SqliteStore;
+use crate::traces::Traces;
+use crate::{Config, ServerError, ingest};
+
+/// How long requests under way may take after the server was asked to stop.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+
+/// How long a client may take to send a request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A server that holds its data directory and listens, but does not answer before [`Server::run`].
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    app: Arc<App>,
+    /// Held while the server lives; the system releases it when the process ends, however it ends.
+    lock: File,
 }
 
 impl Server {
@@ -19,10 +54,12 @@ impl Server {
     /// # Errors
     /// [`ServerError`] names the file or address.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        let lock = lock_data(&config.data)?;
+        let app = open(&config.data).await?;
         let failed = |source| ServerError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
+        Ok(Self { listener, address, app, lock })
     }
 
     /// The address that is listened on, with the port that was picked.
@@ -33,10 +70,105 @@ impl Server {
     /// Answers requests until `shutdown` completes, then lets those under way finish for a bounded time.
     ///
     /// # Errors
-    /// [`ServerError`] when the listener breaks.
+    /// None at present: a failed accept is logged and tried again.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let _listener = self.listener;
-        shutdown.await;
+        let Self { listener, app, lock, .. } = self;
+        let router = routes(app);
+        let graceful = GracefulShutdown::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => serve_connection(stream, router.clone(), &graceful),
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection was not accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        }
+        drop(listener);
+        if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+            tracing::warn!("requests that were still under way are cut off");
+        }
+        drop(lock);
         Ok(())
     }
+}
+
+fn serve_connection(stream: TcpStream, router: Router, graceful: &GracefulShutdown) {
+    // Answers are written whole: waiting for more only delays small ones.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut router = router.clone();
+        async move { answer_or_break(router.call(request.map(Body::new)).await) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    });
+}
+
+/// An error here makes hyper close the connection without a byte.
+fn answer_or_break(answer: Result<Response, Infallible>) -> Result<Response, Broken> {
+    let Ok(response) = answer;
+    if response.extensions().get::<BreakConnection>().is_some() { Err(Broken) } else { Ok(response) }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the connection is closed on purpose")]
+struct Broken;
+
+fn lock_data(data: &Path) -> Result<File, ServerError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        |source| ServerError::Data { path, source }
+    };
+    std::fs::create_dir_all(data).map_err(failed(data))?;
+    let path = data.join("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ServerError::Locked { path }),
+        Err(TryLockError::Error(source)) => Err(ServerError::Data { path, source }),
+    }
+}
+
+async fn open(data: &Path) -> Result<Arc<App>, ServerError> {
+    let database = data.join("symseal.sqlite");
+    let database_failed = |detail: String| ServerError::Database { path: database.clone(), detail };
+    let pool = Pool::new();
+    let folder = data.to_owned();
+    let (blobs, repositories, traces) = pool
+        .run(move || load(&folder))
+        .await
+        .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
+    let store = SqliteStore::open(&database).await.map_err(|error| database_failed(error.to_string()))?;
+    let app = Arc::new(App {
+        pool,
+        blobs: Arc::new(blobs),
+        uploads: Arc::new(Uploads::default()),
+        repositories: Arc::new(repositories),
+        debug_files: Arc::default(),
+        sections: Arc::default(),
+        traces: Arc::new(traces),
+        store: Arc::new(store),
+        metrics: Arc::default(),
+    });
+    publish::restore(&app).await.map_err(|error| database_failed(error.to_string()))?;
+    ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
+    Ok(app)
+}
+
+fn load(data: &Path) -> Result<(BlobDirectory, Repositories, Traces), ServerError> {
+    let failed = |source| ServerError::Data { path: PathBuf::from(data), source };
+    let blobs = BlobDirectory::open(data).map_err(failed)?;
+    let repositories = Repositories::load(data, &blobs).map_err(failed)?;
+    let traces = Traces::load(data, &blobs).map_err(failed)?;
+    Ok((blobs, repositories, traces))
 }

@@ -1,0 +1,35 @@
+//! What every endpoint works with.
+
+use std::sync::Arc;
+
+use crate::blobs::{BlobDirectory, Uploads};
+use crate::debug_files::DebugFiles;
+use crate::metrics::Metrics;
+use crate::pool::Pool;
+use crate::repositories::Repositories;
+use crate::sections::Sections;
+use crate::store::Store;
+use crate::traces::Traces;
+
+/// The server's state. Nothing in it is per request.
+#[derive(Debug)]
+pub(crate) struct App {
+    /// Where blocking work runs.
+    pub(crate) pool: Pool,
+    /// The bytes.
+    pub(crate) blobs: Arc<BlobDirectory>,
+    /// Bytes on their way in.
+    pub(crate) uploads: Arc<Uploads>,
+    /// What the registry offers.
+    pub(crate) repositories: Arc<Repositories>,
+    /// What debuggers find.
+    pub(crate) debug_files: Arc<DebugFiles>,
+    /// Where sections are in files that were asked for before.
+    pub(crate) sections: Arc<Sections>,
+    /// Which traces are here.
+    pub(crate) traces: Arc<Traces>,
+    /// The database.
+    pub(crate) store: Arc<dyn Store>,
+    /// Counts.
+    pub(crate) metrics: Arc<Metrics>,
+}

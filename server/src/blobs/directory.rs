@@ -1,0 +1,167 @@
+//! `blobs/<algorithm>/<two digits>/<hex>`: nothing in it is rewritten after its rename.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{Algorithm, BlobDigest};
+
+/// The blobs of a data directory. Every method blocks: call it in the pool.
+#[derive(Debug)]
+pub(crate) struct BlobDirectory {
+    root: PathBuf,
+    temporary: PathBuf,
+}
+
+/// A blob that is open for reading, with what its headers need.
+#[derive(Debug)]
+pub(crate) struct OpenBlob {
+    /// Positioned at the start.
+    pub(crate) file: File,
+    /// Bytes in the file.
+    pub(crate) size: u64,
+    /// When the blob was stored.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl BlobDirectory {
+    /// Creates the folders and removes what a crash left half-written.
+    pub(crate) fn open(data: &Path) -> io::Result<Self> {
+        let (root, temporary) = (data.join("blobs"), data.join("temporary"));
+        for algorithm in Algorithm::ALL {
+            fs::create_dir_all(root.join(algorithm.name()))?;
+        }
+        fs::create_dir_all(&temporary)?;
+        for entry in fs::read_dir(&temporary)? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(Self { root, temporary })
+    }
+
+    /// Where a blob is, or would be.
+    pub(crate) fn path(&self, digest: &BlobDigest) -> PathBuf {
+        self.root.join(digest.algorithm().name()).join(digest.shard()).join(digest.hex())
+    }
+
+    /// A folder for files that are not whole yet, on the same file system.
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Bytes of a blob; `None` when it is not here.
+    pub(crate) fn size(&self, digest: &BlobDigest) -> io::Result<Option<u64>> {
+        match fs::metadata(self.path(digest)) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a blob for reading.
+    pub(crate) fn open_blob(&self, digest: &BlobDigest) -> io::Result<OpenBlob> {
+        let file = File::open(self.path(digest))?;
+        let metadata = file.metadata()?;
+        Ok(OpenBlob { file, size: metadata.len(), modified: metadata.modified().ok() })
+    }
+
+    /// A whole blob of at most `limit` bytes.
+    pub(crate) fn read(&self, digest: &BlobDigest, limit: u64) -> io::Result<Vec<u8>> {
+        let size = self.size(digest)?.ok_or(io::ErrorKind::NotFound)?;
+        if size > limit {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("{digest} has {size} bytes, expected at most {limit}"),
+            ));
+        }
+        fs::read(self.path(digest))
+    }
+
+    /// Makes a closed and synced file the blob of its digest. The caller has computed the digest from these bytes.
+    pub(crate) fn adopt(&self, file: &Path, digest: &BlobDigest) -> io::Result<()> {
+        let path = self.path(digest);
+        if path.try_exists()? {
+            // Same digest, same bytes: the first copy stays, so that open maps of it stay valid.
+            return fs::remove_file(file);
+        }
+        let folder = self.root.join(digest.algorithm().name()).join(digest.shard());
+        if !folder.try_exists()? {
+            fs::create_dir_all(&folder)?;
+            sync_directory(folder.parent().unwrap_or(&self.root))?;
+        }
+        fs::rename(file, &path)?;
+        sync_directory(&folder)
+    }
+
+    /// Stores bytes that are in memory under the digest that the caller computed from them.
+    pub(crate) fn write(&self, bytes: &[u8], digest: &BlobDigest) -> io::Result<()> {
+        if self.size(digest)?.is_some() {
+            return Ok(());
+        }
+        let mut file = tempfile::NamedTempFile::new_in(&self.temporary)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        let path = file.into_temp_path();
+        self.adopt(&path, digest)?;
+        // `adopt` has moved or removed the file.
+        let _ = path.keep();
+        Ok(())
+    }
+}
+
+/// Makes a rename or a new entry in a folder survive a power cut.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Writes a small file so that it is seen whole or not at all.
+pub(crate) fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".new").tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    sync_directory(folder)
+}
+
+/// Creates an empty file that marks something; it may be there already.
+pub(crate) fn mark(path: &Path) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let open = || OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder)?;
+            open()?;
+        }
+        other => drop(other?),
+    }
+    sync_directory(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blob_is_read_back_and_a_second_copy_changes_nothing() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let digest = BlobDigest::of(b"bytes");
+        assert_eq!(blobs.size(&digest).unwrap(), None);
+        blobs.write(b"bytes", &digest).unwrap();
+        blobs.write(b"bytes", &digest).unwrap();
+        assert_eq!(blobs.read(&digest, 5).unwrap(), b"bytes");
+        assert_eq!(blobs.read(&digest, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(fs::read_dir(blobs.temporary()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_crash_left_is_removed_at_the_next_start() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        fs::write(blobs.temporary().join("half"), b"ha").unwrap();
+        BlobDirectory::open(data.path()).unwrap();
+        assert_eq!(fs::read_dir(blobs.temporary()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,11 @@
+//! The content-addressed directory: bytes named by their digest, visible only when whole, synced and checked.
+
+mod digest;
+mod directory;
+mod spool;
+mod upload;
+
+pub(crate) use digest::{Algorithm, BlobDigest, Hasher, ParseDigestError};
+pub(crate) use directory::{BlobDirectory, OpenBlob, mark, sync_directory, write_file_atomically};
+pub(crate) use spool::Spool;
+pub(crate) use upload::{Upload, UploadError, Uploads, Writer};

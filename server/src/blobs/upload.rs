@@ -1,0 +1,376 @@
+//! Upload sessions: bytes arrive in order, are hashed on the way, and become a blob in one rename.
+//!
+//! A session is one file, `_uploads/<id>` in its repository's folder, so it outlives the connection and the server. What
+//! is kept in memory is the running digest; after a restart it is computed again from the file.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::{Algorithm, BlobDigest, BlobDirectory, Hasher};
+
+/// A session that nobody touched for this long is removed at the next start.
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Bytes read at once when a digest is computed again.
+const REHASH_BLOCK: usize = 1 << 20;
+
+/// The sessions of all repositories.
+#[derive(Debug, Default)]
+pub(crate) struct Uploads {
+    sessions: Mutex<HashMap<Uuid, Arc<Upload>>>,
+}
+
+/// One session. Every method but [`Upload::offset`] blocks: call it in the pool.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    id: Uuid,
+    path: PathBuf,
+    /// A copy of the state's offset that is read without waiting for a writer.
+    offset: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    hasher: Hasher,
+    offset: u64,
+    writer: u64,
+    ended: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("offset", &self.offset).field("writer", &self.writer).finish_non_exhaustive()
+    }
+}
+
+/// One request's right to append. A later request takes it over: a connection that hangs does not lock the session.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    number: u64,
+    start: u64,
+    hasher: Hasher,
+}
+
+/// What a finished upload is.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    /// Bytes in the blob.
+    pub(crate) size: u64,
+}
+
+/// Why bytes were not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    /// The chunk does not start where the last one ended.
+    #[error("the chunk starts at {found}, expected {expected}: ask for the upload's status and send the rest")]
+    OutOfOrder {
+        /// The next byte wanted.
+        expected: u64,
+        /// What the request said.
+        found: u64,
+    },
+    /// Another request writes to the session, or it has ended.
+    #[error("another request took this upload over or ended it: ask for its status")]
+    TakenOver,
+    /// The bytes are not what their name says.
+    #[error("the bytes have the digest {found}, expected {expected}: nothing was stored, upload it again")]
+    Digest {
+        /// The digest in the request.
+        expected: BlobDigest,
+        /// The digest of the bytes.
+        found: BlobDigest,
+    },
+    /// The disk said no.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Uploads {
+    /// Starts a session in a repository's folder of sessions.
+    pub(crate) fn create(&self, folder: &Path) -> io::Result<Arc<Upload>> {
+        let id = Uuid::new_v4();
+        let path = folder.join(id.to_string());
+        let create = || OpenOptions::new().create_new(true).write(true).open(&path);
+        match create() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(folder)?;
+                create()?;
+            }
+            other => drop(other?),
+        }
+        let state = State { hasher: Hasher::new(Algorithm::Sha256), offset: 0, writer: 0, ended: false };
+        let upload = Arc::new(Upload { id, path, offset: AtomicU64::new(0), state: Mutex::new(state) });
+        self.lock().insert(id, Arc::clone(&upload));
+        Ok(upload)
+    }
+
+    /// Finds a session, also one from before a restart.
+    pub(crate) fn find(&self, folder: &Path, id: Uuid) -> io::Result<Option<Arc<Upload>>> {
+        let path = folder.join(id.to_string());
+        if let Some(upload) = self.lock().get(&id) {
+            return Ok((upload.path == path).then(|| Arc::clone(upload)));
+        }
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (hasher, offset) = hash_file(&mut file, Algorithm::Sha256)?;
+        let state = State { hasher, offset, writer: 0, ended: false };
+        let upload = Arc::new(Upload { id, path, offset: AtomicU64::new(offset), state: Mutex::new(state) });
+        // Two requests may have come here at once: the first one's session holds.
+        Ok(Some(Arc::clone(self.lock().entry(id).or_insert(upload))))
+    }
+
+    /// Ends a session and removes its bytes.
+    pub(crate) fn cancel(&self, upload: &Upload) -> io::Result<()> {
+        upload.lock().ended = true;
+        self.lock().remove(&upload.id);
+        match fs::remove_file(&upload.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the session's bytes the blob `expected`, or removes them.
+    pub(crate) fn commit(
+        &self,
+        upload: &Upload,
+        writer: &Writer,
+        expected: &BlobDigest,
+        blobs: &BlobDirectory,
+    ) -> Result<Commit, UploadError> {
+        let committed = upload.commit(writer, expected, blobs);
+        match &committed {
+            Ok(_) => drop(self.lock().remove(&upload.id)),
+            // The bytes are wrong for good: a retry must start anew.
+            Err(UploadError::Digest { .. }) => self.cancel(upload)?,
+            Err(_) => {}
+        }
+        committed
+    }
+
+    /// Removes what was abandoned in one repository's folder of sessions.
+    pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
+        let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+        for entry in entries {
+            let entry = entry?;
+            let age = SystemTime::now().duration_since(entry.metadata()?.modified()?);
+            if age.is_ok_and(|age| age > ABANDONED_AFTER) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<Upload>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upload {
+    /// The name in the session's location.
+    pub(crate) fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Bytes taken so far.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset.load(Ordering::Acquire)
+    }
+
+    /// Takes the right to append, at `start` where the request named one.
+    pub(crate) fn begin(&self, start: Option<u64>) -> Result<Writer, UploadError> {
+        let mut state = self.lock();
+        if state.ended {
+            return Err(UploadError::TakenOver);
+        }
+        if let Some(found) = start
+            && found != state.offset
+        {
+            return Err(UploadError::OutOfOrder { expected: state.offset, found });
+        }
+        state.writer += 1;
+        Ok(Writer { number: state.writer, start: state.offset, hasher: state.hasher.clone() })
+    }
+
+    /// Appends bytes; the session's new length.
+    pub(crate) fn append(&self, writer: &Writer, chunks: &[Bytes]) -> Result<u64, UploadError> {
+        let mut state = self.writable(writer)?;
+        if chunks.iter().all(Bytes::is_empty) {
+            return Ok(state.offset);
+        }
+        let mut file = OpenOptions::new().append(true).open(&self.path)?;
+        for chunk in chunks {
+            if let Err(error) = file.write_all(chunk) {
+                // A full disk may have taken a part: the file must not be longer than what was hashed.
+                file.set_len(state.offset)?;
+                return Err(error.into());
+            }
+            state.hasher.update(chunk);
+            state.offset += chunk.len() as u64;
+        }
+        self.offset.store(state.offset, Ordering::Release);
+        Ok(state.offset)
+    }
+
+    /// Forgets what this request appended: its length was not what it announced.
+    pub(crate) fn rewind(&self, writer: &Writer) -> Result<(), UploadError> {
+        let mut state = self.writable(writer)?;
+        OpenOptions::new().write(true).open(&self.path)?.set_len(writer.start)?;
+        state.hasher = writer.hasher.clone();
+        state.offset = writer.start;
+        self.offset.store(state.offset, Ordering::Release);
+        Ok(())
+    }
+
+    fn commit(&self, writer: &Writer, expected: &BlobDigest, blobs: &BlobDirectory) -> Result<Commit, UploadError> {
+        let mut state = self.writable(writer)?;
+        let mut file = File::open(&self.path)?;
+        let found = match expected.algorithm() {
+            Algorithm::Sha256 => state.hasher.clone().finish(),
+            algorithm => hash_file(&mut file, algorithm)?.0.finish(),
+        };
+        if found != *expected {
+            return Err(UploadError::Digest { expected: expected.clone(), found });
+        }
+        file.sync_all()?;
+        blobs.adopt(&self.path, expected)?;
+        state.ended = true;
+        Ok(Commit { size: state.offset })
+    }
+
+    fn writable(&self, writer: &Writer) -> Result<MutexGuard<'_, State>, UploadError> {
+        let state = self.lock();
+        if state.ended || state.writer != writer.number { Err(UploadError::TakenOver) } else { Ok(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash_file(file: &mut File, algorithm: Algorithm) -> io::Result<(Hasher, u64)> {
+    let (mut hasher, mut size) = (Hasher::new(algorithm), 0);
+    let mut block = vec![0; REHASH_BLOCK];
+    loop {
+        let read = file.read(&mut block)?;
+        let Some(bytes) = block.get(..read).filter(|bytes| !bytes.is_empty()) else {
+            return Ok((hasher, size));
+        };
+        hasher.update(bytes);
+        size += bytes.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixture {
+        data: tempfile::TempDir,
+        blobs: BlobDirectory,
+        uploads: Uploads,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let data = tempfile::tempdir().unwrap();
+            let blobs = BlobDirectory::open(data.path()).unwrap();
+            Self { data, blobs, uploads: Uploads::default() }
+        }
+
+        fn folder(&self) -> PathBuf {
+            self.data.path().join("repositories/r/_uploads")
+        }
+    }
+
+    fn part(text: &'static str) -> [Bytes; 1] {
+        [Bytes::from_static(text.as_bytes())]
+    }
+
+    #[test]
+    fn a_session_goes_on_after_a_restart_and_becomes_a_blob() {
+        let fixture = Fixture::new();
+        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let writer = upload.begin(Some(0)).unwrap();
+        assert_eq!(upload.append(&writer, &part("one ")).unwrap(), 4);
+
+        let restarted = Uploads::default();
+        let upload = restarted.find(&fixture.folder(), upload.id()).unwrap().unwrap();
+        assert_eq!(upload.offset(), 4);
+        let writer = upload.begin(Some(4)).unwrap();
+        upload.append(&writer, &part("two")).unwrap();
+        for algorithm in Algorithm::ALL.into_iter().take(1) {
+            let digest = BlobDigest::compute(algorithm, b"one two");
+            assert_eq!(restarted.commit(&upload, &writer, &digest, &fixture.blobs).unwrap().size, 7);
+            assert_eq!(fixture.blobs.read(&digest, 100).unwrap(), b"one two");
+        }
+        assert!(restarted.find(&fixture.folder(), upload.id()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_chunk_out_of_order_is_refused_and_names_the_next_byte() {
+        let fixture = Fixture::new();
+        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let writer = upload.begin(None).unwrap();
+        upload.append(&writer, &part("12345")).unwrap();
+        assert!(matches!(upload.begin(Some(3)), Err(UploadError::OutOfOrder { expected: 5, found: 3 })));
+    }
+
+    #[test]
+    fn a_hanging_request_loses_the_session_to_the_next_one() {
+        let fixture = Fixture::new();
+        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let hanging = upload.begin(None).unwrap();
+        let next = upload.begin(None).unwrap();
+        assert!(matches!(upload.append(&hanging, &part("late")), Err(UploadError::TakenOver)));
+        assert_eq!(upload.append(&next, &part("good")).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_wrong_digest_stores_nothing_and_ends_the_session() {
+        let fixture = Fixture::new();
+        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let writer = upload.begin(None).unwrap();
+        upload.append(&writer, &part("bytes")).unwrap();
+        let wrong = BlobDigest::of(b"other");
+        let refused = fixture.uploads.commit(&upload, &writer, &wrong, &fixture.blobs);
+        assert!(matches!(refused, Err(UploadError::Digest { .. })));
+        assert_eq!(fixture.blobs.size(&wrong).unwrap(), None);
+        assert_eq!(fs::read_dir(fixture.folder()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_rewound_chunk_leaves_no_trace_in_bytes_or_digest() {
+        let fixture = Fixture::new();
+        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let writer = upload.begin(None).unwrap();
+        upload.append(&writer, &part("keep")).unwrap();
+        let writer = upload.begin(Some(4)).unwrap();
+        upload.append(&writer, &part("drop this")).unwrap();
+        upload.rewind(&writer).unwrap();
+        let writer = upload.begin(Some(4)).unwrap();
+        let digest = BlobDigest::of(b"keep");
+        assert_eq!(fixture.uploads.commit(&upload, &writer, &digest, &fixture.blobs).unwrap().size, 4);
+    }
+
+    #[test]
+    fn a_sha512_is_computed_from_the_stored_bytes() {
+        let fixture = Fixture::new();
+        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let writer = upload.begin(None).unwrap();
+        upload.append(&writer, &part("bytes")).unwrap();
+        let digest = BlobDigest::compute(Algorithm::Sha512, b"bytes");
+        fixture.uploads.commit(&upload, &writer, &digest, &fixture.blobs).unwrap();
+        assert_eq!(fixture.blobs.size(&digest).unwrap(), Some(5));
+    }
+}

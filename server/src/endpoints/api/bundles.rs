@@ -1,0 +1,73 @@
+//! `GET /api/v1/bundles/<digest>`: what the server knows of a bundle.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::ApiError;
+use crate::app::App;
+use crate::store::BundleRow;
+
+/// Name, version, seal and the symbol index.
+pub(crate) async fn get(State(app): State<Arc<App>>, Path(digest): Path<String>) -> Result<Response, ApiError> {
+    let unknown = || {
+        ApiError::new(
+            StatusCode::NOT_FOUND,
+            "bundle-unknown",
+            format!("{digest}: no such bundle was pushed to this server"),
+        )
+    };
+    let bundle = app.store.bundle(&digest).await?.ok_or_else(unknown)?;
+    let content_type = HeaderValue::from_static("application/json");
+    Ok(([(header::CONTENT_TYPE, content_type)], body(bundle)).into_response())
+}
+
+fn body(bundle: BundleRow) -> String {
+    let seal = bundle.seal.map(|seal| {
+        json!({
+            "signer": seal.signer,
+            "rekor_tile_ref": seal.rekor_tile_ref,
+            "dsse_ref": seal.dsse_ref,
+            "digest": seal.seal_digest,
+        })
+    });
+    let head = json!({
+        "sha256": bundle.sha256,
+        "os": bundle.os,
+        "name": bundle.name,
+        "version": bundle.version,
+        "seal": seal,
+    });
+    // The index is JSON already, and may be large: it is put in as it is.
+    let mut text = head.to_string();
+    text.pop();
+    text.push_str(",\"index\":");
+    text.push_str(&bundle.index_json);
+    text.push('}');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_is_json_with_the_index_inside() {
+        let bundle = BundleRow {
+            sha256: "sha256:1".into(),
+            os: "linux".into(),
+            name: "app".into(),
+            version: "1".into(),
+            bundle_blob: Vec::new(),
+            index_json: r#"{"linux":{}}"#.into(),
+            seal: None,
+        };
+        let value: serde_json::Value = serde_json::from_str(&body(bundle)).unwrap();
+        assert_eq!(value["name"], "app");
+        assert!(value["seal"].is_null());
+        assert!(value["index"]["linux"].is_object());
+    }
+}

@@ -1,0 +1,67 @@
+//! The error answers of our own API: `{"error":{"code","message"}}`.
+
+use std::io;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::pool::JobLost;
+use crate::store::StoreError;
+
+/// An error answer.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+impl ApiError {
+    /// An error with a stable code and a message for people.
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl ToString) -> Self {
+        Self { status, code, message: message.to_string() }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() {
+            tracing::error!(code = self.code, message = self.message);
+        }
+        (self.status, Json(json!({ "error": { "code": self.code, "message": self.message } }))).into_response()
+    }
+}
+
+impl From<io::Error> for ApiError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "storage-full",
+                format!("the server's disk is full, nothing was stored: free space or use another server ({error})"),
+            ),
+            _ => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "storage-failed",
+                format!("the server cannot use its data directory: {error}"),
+            ),
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", error),
+            StoreError::Failed(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "database-failed", error),
+        }
+    }
+}
+
+impl From<JobLost> for ApiError {
+    fn from(error: JobLost) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "interrupted", error)
+    }
+}

@@ -1,0 +1,7 @@
+//! Our own API under `/api/v1/`.
+
+pub(crate) mod bundles;
+mod error;
+pub(crate) mod traces;
+
+pub(crate) use error::ApiError;

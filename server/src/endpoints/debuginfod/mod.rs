@@ -1,0 +1,76 @@
+//! The debuginfod API: `/buildid/<id>/debuginfo`, `/executable`, `/section/<name>`, `/source/<path>`.
+//!
+//! Clients keep any error for ten minutes as "there is nothing", so an error is only said when it is true: a file that
+//! is known and cannot be read at this moment breaks the connection instead, which clients try again.
+
+mod file;
+mod section;
+mod target;
+
+pub(crate) use target::{FileTarget, Target};
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+
+use crate::app::App;
+use crate::debug_files::Candidate;
+
+/// The size of the file or section, whatever is sent of it.
+const SIZE: HeaderName = HeaderName::from_static("x-debuginfod-size");
+/// The module's file name.
+const FILE: HeaderName = HeaderName::from_static("x-debuginfod-file");
+/// The file's sha256, hex; clients since 0.193 keep it beside the file.
+const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
+/// The client's bound on the size.
+const MAXSIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
+
+/// How long a proxy may keep "not found", in seconds: a push may come any time.
+const NOT_FOUND_CACHE: &str = "public, max-age=30";
+
+/// Answers a request under `/buildid/`; `path` is what follows, as it came.
+pub(crate) async fn answer(app: &App, method: &Method, path: &str, request: &HeaderMap) -> Response {
+    if *method != Method::GET && *method != Method::HEAD {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are known here\n");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    match Target::parse(path) {
+        Some(Target { id, file: FileTarget::Whole(kind) }) => file::answer(app, method, request, &id, kind).await,
+        Some(Target { id, file: FileTarget::Section(name) }) => section::answer(app, method, request, &id, &name).await,
+        // Sources are an artifact of their own, which this version does not serve.
+        Some(Target { file: FileTarget::Source, .. }) | None => not_found(),
+    }
+}
+
+/// 404 as debuginfod says it.
+fn not_found() -> Response {
+    let mut response = text(StatusCode::NOT_FOUND, "not found\n");
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(NOT_FOUND_CACHE));
+    response
+}
+
+/// 406 when the client's bound is below `size`.
+fn too_large(request: &HeaderMap, size: u64) -> Option<Response> {
+    let limit: u64 = request.get(MAXSIZE)?.to_str().ok()?.trim().parse().ok()?;
+    (limit > 0 && size > limit)
+        .then(|| text(StatusCode::NOT_ACCEPTABLE, &format!("File too large, max size={limit}\n")))
+}
+
+fn text(status: StatusCode, text: &str) -> Response {
+    let mut response = Response::new(Body::from(text.to_owned()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// The headers of a hit.
+fn hit_headers(candidate: &Candidate, size: u64) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = vec![
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static(crate::endpoints::IMMUTABLE)),
+        (SIZE, HeaderValue::from(size)),
+    ];
+    headers.extend(HeaderValue::try_from(&candidate.name).ok().map(|name| (FILE, name)));
+    headers
+}

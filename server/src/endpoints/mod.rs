@@ -1,0 +1,10 @@
+//! One file an endpoint; `crate::routes` is the table that leads to them.
+
+pub(crate) mod api;
+pub(crate) mod debuginfod;
+pub(crate) mod metrics;
+pub(crate) mod oci;
+pub(crate) mod root;
+
+/// `Cache-Control` of what is named by its content: it never changes.
+pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";

@@ -1,0 +1,123 @@
+//! The error answers of the OCI distribution API.
+
+use std::io;
+
+use axum::Json;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::blobs::{ParseDigestError, UploadError};
+use crate::pool::JobLost;
+
+/// The specification's error codes, and those that it leaves to the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    BlobUnknown,
+    BlobUploadInvalid,
+    BlobUploadOutOfOrder,
+    BlobUploadUnknown,
+    DigestInvalid,
+    InsufficientStorage,
+    ManifestBlobUnknown,
+    ManifestInvalid,
+    ManifestTooLarge,
+    ManifestUnknown,
+    NameInvalid,
+    NameUnknown,
+    PaginationNumberInvalid,
+    SizeInvalid,
+    TagInvalid,
+    Unknown,
+    Unsupported,
+}
+
+impl Code {
+    fn status_and_text(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::BlobUnknown => (StatusCode::NOT_FOUND, "BLOB_UNKNOWN"),
+            Self::BlobUploadInvalid => (StatusCode::BAD_REQUEST, "BLOB_UPLOAD_INVALID"),
+            Self::BlobUploadOutOfOrder => (StatusCode::RANGE_NOT_SATISFIABLE, "BLOB_UPLOAD_INVALID"),
+            Self::BlobUploadUnknown => (StatusCode::NOT_FOUND, "BLOB_UPLOAD_UNKNOWN"),
+            Self::DigestInvalid => (StatusCode::BAD_REQUEST, "DIGEST_INVALID"),
+            Self::InsufficientStorage => (StatusCode::INSUFFICIENT_STORAGE, "INSUFFICIENT_STORAGE"),
+            Self::ManifestBlobUnknown => (StatusCode::NOT_FOUND, "MANIFEST_BLOB_UNKNOWN"),
+            Self::ManifestInvalid => (StatusCode::BAD_REQUEST, "MANIFEST_INVALID"),
+            Self::ManifestTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"),
+            Self::ManifestUnknown => (StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN"),
+            Self::NameInvalid => (StatusCode::BAD_REQUEST, "NAME_INVALID"),
+            Self::NameUnknown => (StatusCode::NOT_FOUND, "NAME_UNKNOWN"),
+            Self::PaginationNumberInvalid => (StatusCode::BAD_REQUEST, "PAGINATION_NUMBER_INVALID"),
+            Self::SizeInvalid => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
+            Self::TagInvalid => (StatusCode::BAD_REQUEST, "TAG_INVALID"),
+            Self::Unknown => (StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN"),
+            Self::Unsupported => (StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED"),
+        }
+    }
+}
+
+/// An error answer: `{"errors":[{"code","message"}]}`.
+#[derive(Debug)]
+pub(crate) struct OciError {
+    code: Code,
+    message: String,
+    headers: HeaderMap,
+}
+
+impl OciError {
+    /// An error with a message that names the object, what was expected and what was found.
+    pub(crate) fn new(code: Code, message: impl ToString) -> Self {
+        Self { code, message: message.to_string(), headers: HeaderMap::new() }
+    }
+
+    /// Adds headers to the answer.
+    pub(crate) fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+}
+
+impl IntoResponse for OciError {
+    fn into_response(self) -> Response {
+        let (status, code) = self.code.status_and_text();
+        if status.is_server_error() {
+            tracing::error!(code, message = self.message);
+        }
+        (status, self.headers, Json(json!({ "errors": [{ "code": code, "message": self.message }] }))).into_response()
+    }
+}
+
+impl From<io::Error> for OciError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
+                Code::InsufficientStorage,
+                format!("the server's disk is full, nothing was stored: free space or use another server ({error})"),
+            ),
+            _ => Self::new(Code::Unknown, format!("the server cannot use its data directory: {error}")),
+        }
+    }
+}
+
+impl From<JobLost> for OciError {
+    fn from(error: JobLost) -> Self {
+        Self::new(Code::Unknown, error)
+    }
+}
+
+impl From<ParseDigestError> for OciError {
+    fn from(error: ParseDigestError) -> Self {
+        Self::new(Code::DigestInvalid, error)
+    }
+}
+
+impl From<UploadError> for OciError {
+    fn from(error: UploadError) -> Self {
+        match error {
+            UploadError::OutOfOrder { .. } => Self::new(Code::BlobUploadOutOfOrder, error),
+            UploadError::TakenOver => Self::new(Code::BlobUploadUnknown, error),
+            UploadError::Digest { .. } => Self::new(Code::DigestInvalid, error),
+            UploadError::Io(error) => error.into(),
+        }
+    }
+}

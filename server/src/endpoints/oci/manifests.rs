@@ -1,0 +1,161 @@
+//! `/v2/<name>/manifests/<tag or digest>`: what names blobs, and the moment at which a bundle becomes visible.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+
+use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
+use crate::app::App;
+use crate::blobs::BlobDigest;
+use crate::http::{FileAnswer, file_response, query_values};
+use crate::publish::{PublishError, publish, withdraw};
+use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, RepositoryName, Tag};
+
+const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
+const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
+
+/// Tags in one request; the specification asks for ten at least.
+const TAGS_LIMIT: usize = 64;
+
+/// GET or HEAD: the manifest's bytes as they were sent.
+pub(crate) async fn get(
+    app: &App,
+    method: &Method,
+    request: &HeaderMap,
+    name: &RepositoryName,
+    reference: &Reference,
+) -> Result<Response, OciError> {
+    let found = app.repositories.get(name).and_then(|repository| repository.manifest(reference));
+    let (digest, manifest) = found.ok_or_else(|| unknown(name, reference))?;
+    let mut headers = Vec::new();
+    headers.extend(HeaderValue::try_from(&manifest.media_type).ok().map(|value| (header::CONTENT_TYPE, value)));
+    headers.extend(HeaderValue::try_from(digest.to_string()).ok().map(|value| (DOCKER_CONTENT_DIGEST, value)));
+    let cache = match reference {
+        Reference::Digest(_) => HeaderValue::from_static(crate::endpoints::IMMUTABLE),
+        Reference::Tag(_) => HeaderValue::from_static("no-cache"),
+    };
+    headers.push((header::CACHE_CONTROL, cache));
+    let (blobs, wanted) = (app.blobs.clone(), digest.clone());
+    let blob = app.pool.run(move || blobs.open_blob(&wanted)).await??;
+    let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };
+    Ok(file_response(&app.pool, method, request, answer))
+}
+
+/// PUT: checks the manifest and everything that it names, then makes it visible, with its tags.
+pub(crate) async fn put(
+    app: Arc<App>,
+    name: RepositoryName,
+    reference: Reference,
+    query: Option<&str>,
+    request: &HeaderMap,
+    body: Body,
+) -> Result<Response, OciError> {
+    let content_type = media_type(request)?;
+    let mut tags = query_tags(query)?;
+    let bytes = to_bytes(body, MANIFEST_LIMIT).await.map_err(|error| {
+        if error_is_limit(&error) {
+            let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
+            OciError::new(Code::ManifestTooLarge, message)
+        } else {
+            OciError::new(Code::ManifestInvalid, format!("the body broke off: {error}"))
+        }
+    })?;
+    let digest = match &reference {
+        Reference::Digest(expected) => {
+            let found = BlobDigest::compute(expected.algorithm(), &bytes);
+            if found != *expected {
+                let message = format!("the manifest has the digest {found}, expected {expected}");
+                return Err(OciError::new(Code::DigestInvalid, message));
+            }
+            found
+        }
+        Reference::Tag(tag) => {
+            tags.push(tag.clone());
+            BlobDigest::of(&bytes)
+        }
+    };
+    let manifest = Manifest::parse(&bytes, content_type.as_deref())
+        .map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
+
+    let mut answer = stored(format!("/v2/{name}/manifests/{digest}"), &digest);
+    if let Some(subject) = &manifest.subject {
+        answer.extend(headers([(OCI_SUBJECT, subject.to_string())]));
+    }
+    for tag in &tags {
+        answer.append(OCI_TAG, HeaderValue::try_from(tag.as_str()).unwrap_or(HeaderValue::from_static("")));
+    }
+    run_to_end(app, name, PutManifest { digest, manifest, tags }, bytes).await?;
+    Ok((StatusCode::CREATED, answer).into_response())
+}
+
+/// A task of its own: a client that goes away does not stop between the record and what becomes visible.
+async fn run_to_end(app: Arc<App>, name: RepositoryName, put: PutManifest, bytes: Bytes) -> Result<(), OciError> {
+    let task = tokio::spawn(async move { publish(&app, &name, put, bytes).await });
+    match task.await {
+        Ok(published) => Ok(published?),
+        Err(_) => Err(crate::pool::JobLost.into()),
+    }
+}
+
+/// DELETE: a tag, or a manifest with its tags.
+pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Reference) -> Result<Response, OciError> {
+    let missing = unknown(&name, &reference);
+    let task = tokio::spawn(async move { withdraw(&app, &name, &reference).await });
+    match task.await {
+        Ok(Ok(true)) => Ok(StatusCode::ACCEPTED.into_response()),
+        Ok(Ok(false)) => Err(missing),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(crate::pool::JobLost.into()),
+    }
+}
+
+/// The `Content-Type` without parameters.
+fn media_type(request: &HeaderMap) -> Result<Option<String>, OciError> {
+    let Some(value) = request.get(header::CONTENT_TYPE) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| OciError::new(Code::ManifestInvalid, "the Content-Type is no text"))?;
+    Ok(text.split(';').next().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
+}
+
+fn query_tags(query: Option<&str>) -> Result<Vec<Tag>, OciError> {
+    let texts = query_values(query, "tag");
+    if texts.len() > TAGS_LIMIT {
+        let message = format!("{} tags in one request, at most {TAGS_LIMIT} are taken", texts.len());
+        return Err(OciError::new(Code::TagInvalid, message));
+    }
+    let parse =
+        |text: &String| text.parse().map_err(|error| OciError::new(Code::TagInvalid, format!("tag {text:?}: {error}")));
+    texts.iter().map(parse).collect()
+}
+
+/// Whether reading a body failed because it is too long.
+fn error_is_limit(error: &axum::Error) -> bool {
+    use std::error::Error as _;
+    error.source().is_some_and(|source| source.to_string().contains("length limit"))
+}
+
+fn unknown(name: &RepositoryName, reference: &Reference) -> OciError {
+    let message = match reference {
+        Reference::Tag(tag) => format!("{name} has no tag {tag}"),
+        Reference::Digest(digest) => format!("{name} has no manifest {digest}"),
+    };
+    OciError::new(Code::ManifestUnknown, message)
+}
+
+impl From<PublishError> for OciError {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Child { .. } => Self::new(Code::ManifestBlobUnknown, error),
+            PublishError::Bundle(crate::ingest::RefusedBundle::Io(error)) | PublishError::Io(error) => error.into(),
+            PublishError::Bundle(crate::ingest::RefusedBundle::File { .. }) => {
+                Self::new(Code::ManifestBlobUnknown, error)
+            }
+            PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),
+            PublishError::Store(crate::store::StoreError::Full(_)) => Self::new(Code::InsufficientStorage, error),
+            PublishError::Store(_) => Self::new(Code::Unknown, error),
+            PublishError::Job(error) => error.into(),
+        }
+    }
+}

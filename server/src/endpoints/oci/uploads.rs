@@ -1,0 +1,212 @@
+//! `/v2/<name>/blobs/uploads/…`: a blob arrives in one piece, in a stream or in chunks.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use uuid::Uuid;
+
+use super::{Code, OciError, headers, stored};
+use crate::app::App;
+use crate::blobs::{BlobDigest, Upload, Writer};
+use crate::http::{parse_content_range, query_values};
+use crate::repositories::{Repository, RepositoryName};
+
+/// Bytes gathered before they are written and hashed: one hop to the pool for each.
+const WRITE_BLOCK: usize = 256 << 10;
+
+const UPLOAD_ID: HeaderName = HeaderName::from_static("docker-upload-uuid");
+
+/// POST: starts a session, takes a whole blob (`?digest=`) or mounts one (`?mount=`).
+pub(crate) async fn post(
+    app: &App,
+    name: &RepositoryName,
+    query: Option<&str>,
+    request: &HeaderMap,
+    body: Body,
+) -> Result<Response, OciError> {
+    let repository = app.repositories.get_or_create(name);
+    if let Some(digest) = query_values(query, "mount").pop() {
+        let digest: BlobDigest = digest.parse()?;
+        let from = query_values(query, "from").pop();
+        if mount(app, &repository, &digest, from.as_deref()).await? {
+            return Ok(created(name, &digest));
+        }
+    }
+    let digest = query_values(query, "digest").pop().map(|digest| digest.parse::<BlobDigest>()).transpose()?;
+    if let Some(algorithm) = query_values(query, "digest-algorithm").pop()
+        && !matches!(algorithm.as_str(), "sha256" | "sha512")
+    {
+        let message = format!("digest-algorithm={algorithm}: expected sha256 or sha512");
+        return Err(OciError::new(Code::DigestInvalid, message));
+    }
+    let (uploads, folder) = (app.uploads.clone(), repository.uploads_folder());
+    let upload = app.pool.run(move || uploads.create(&folder)).await??;
+    match digest {
+        None => Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response()),
+        Some(digest) => finish(app, name, repository, upload, &digest, request, body).await,
+    }
+}
+
+/// PATCH: appends a chunk, or a stream when the request has no `Content-Range`.
+pub(crate) async fn patch(
+    app: &App,
+    name: &RepositoryName,
+    id: Uuid,
+    request: &HeaderMap,
+    body: Body,
+) -> Result<Response, OciError> {
+    let (_, upload) = find(app, name, id).await?;
+    let (writer, tail) = receive(app, name, &upload, request, body).await?;
+    let shared = Arc::clone(&upload);
+    app.pool.run(move || shared.append(&writer, &tail)).await??;
+    Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response())
+}
+
+/// PUT: ends the session, after a last chunk if the body has one.
+pub(crate) async fn put(
+    app: &App,
+    name: &RepositoryName,
+    id: Uuid,
+    query: Option<&str>,
+    request: &HeaderMap,
+    body: Body,
+) -> Result<Response, OciError> {
+    let digest = query_values(query, "digest").pop().ok_or_else(|| {
+        OciError::new(Code::DigestInvalid, "the request that ends an upload must name the blob: ?digest=sha256:…")
+    })?;
+    let digest = digest.parse()?;
+    let (repository, upload) = find(app, name, id).await?;
+    finish(app, name, repository, upload, &digest, request, body).await
+}
+
+/// GET: how far the session has come.
+pub(crate) async fn get(app: &App, name: &RepositoryName, id: Uuid) -> Result<Response, OciError> {
+    let (_, upload) = find(app, name, id).await?;
+    Ok((StatusCode::NO_CONTENT, progress(name, &upload)).into_response())
+}
+
+/// DELETE: cancels the session.
+pub(crate) async fn delete(app: &App, name: &RepositoryName, id: Uuid) -> Result<Response, OciError> {
+    let (_, upload) = find(app, name, id).await?;
+    let uploads = app.uploads.clone();
+    app.pool.run(move || uploads.cancel(&upload)).await??;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn find(app: &App, name: &RepositoryName, id: Uuid) -> Result<(Arc<Repository>, Arc<Upload>), OciError> {
+    let repository = app.repositories.get_or_create(name);
+    let (uploads, folder) = (app.uploads.clone(), repository.uploads_folder());
+    let upload = app.pool.run(move || uploads.find(&folder, id)).await??;
+    let unknown = || OciError::new(Code::BlobUploadUnknown, format!("{name} has no upload {id}: start a new one"));
+    Ok((repository, upload.ok_or_else(unknown)?))
+}
+
+/// Mounts a blob from a repository that has it. Without tokens everyone reads everything, so `from` may be left out.
+async fn mount(
+    app: &App,
+    repository: &Arc<Repository>,
+    digest: &BlobDigest,
+    from: Option<&str>,
+) -> Result<bool, OciError> {
+    let has_it = match from {
+        Some(from) => {
+            from.parse().ok().and_then(|from| app.repositories.get(&from)).is_some_and(|source| source.has_blob(digest))
+        }
+        None => app.repositories.list().iter().any(|(_, source)| source.has_blob(digest)),
+    };
+    if has_it {
+        let (shared, digest) = (Arc::clone(repository), digest.clone());
+        app.pool.run(move || shared.link_blob(&digest)).await??;
+    }
+    Ok(has_it)
+}
+
+/// Takes a body into a session. The blocks but the last are on disk; the last comes back, so that a small blob costs
+/// one hop.
+async fn receive(
+    app: &App,
+    name: &RepositoryName,
+    upload: &Arc<Upload>,
+    request: &HeaderMap,
+    body: Body,
+) -> Result<(Writer, Vec<Bytes>), OciError> {
+    let range = match request.get(header::CONTENT_RANGE) {
+        None => None,
+        Some(value) => Some(parse_content_range(value.as_bytes()).ok_or_else(|| {
+            OciError::new(Code::BlobUploadInvalid, format!("Content-Range {value:?}: expected FIRST-LAST"))
+        })?),
+    };
+    let writer = upload
+        .begin(range.map(|range| range.start))
+        .map_err(|error| OciError::from(error).with_headers(progress(name, upload)))?;
+    let mut body = body.into_data_stream();
+    let (mut gathered, mut gathered_bytes, mut received) = (Vec::new(), 0, 0_u64);
+    while let Some(chunk) = body.next().await {
+        let chunk = match chunk {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                // What has arrived counts: the client asks for the status and goes on from there.
+                let shared = Arc::clone(upload);
+                app.pool.run(move || shared.append(&writer, &gathered)).await??;
+                return Err(OciError::new(Code::BlobUploadInvalid, format!("the body broke off: {error}")));
+            }
+        };
+        received += chunk.len() as u64;
+        gathered_bytes += chunk.len();
+        gathered.push(chunk);
+        if gathered_bytes >= WRITE_BLOCK {
+            let (shared, turn, block) = (Arc::clone(upload), writer.clone(), std::mem::take(&mut gathered));
+            app.pool.run(move || shared.append(&turn, &block)).await??;
+            gathered_bytes = 0;
+        }
+    }
+    match range {
+        Some(range) if range.length != received => {
+            let shared = Arc::clone(upload);
+            app.pool.run(move || shared.rewind(&writer)).await??;
+            let message = format!("the chunk has {received} bytes, its Content-Range says {}", range.length);
+            Err(OciError::new(Code::SizeInvalid, message).with_headers(progress(name, upload)))
+        }
+        _ => Ok((writer, gathered)),
+    }
+}
+
+async fn finish(
+    app: &App,
+    name: &RepositoryName,
+    repository: Arc<Repository>,
+    upload: Arc<Upload>,
+    digest: &BlobDigest,
+    request: &HeaderMap,
+    body: Body,
+) -> Result<Response, OciError> {
+    let (writer, tail) = receive(app, name, &upload, request, body).await?;
+    let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
+    // One job, so that a client that goes away leaves either a session or a visible blob.
+    let commit = move || -> Result<u64, OciError> {
+        upload.append(&writer, &tail)?;
+        let commit = uploads.commit(&upload, &writer, &expected, &blobs)?;
+        repository.link_blob(&expected)?;
+        Ok(commit.size)
+    };
+    let bytes = app.pool.run(commit).await??;
+    app.metrics.blob_stored(bytes);
+    Ok(created(name, digest))
+}
+
+fn created(name: &RepositoryName, digest: &BlobDigest) -> Response {
+    (StatusCode::CREATED, stored(format!("/v2/{name}/blobs/{digest}"), digest)).into_response()
+}
+
+/// Where to go on. An empty session is `0-0`, as other registries say it.
+fn progress(name: &RepositoryName, upload: &Upload) -> HeaderMap {
+    headers([
+        (header::LOCATION, format!("/v2/{name}/blobs/uploads/{}", upload.id())),
+        (header::RANGE, format!("0-{}", upload.offset().saturating_sub(1))),
+        (UPLOAD_ID, upload.id().to_string()),
+    ])
+}

@@ -1,0 +1,86 @@
+//! Conditional requests (RFC 9110, section 13) against a representation that never changes.
+
+use std::time::SystemTime;
+
+use axum::http::{HeaderMap, header};
+
+/// What is held against the request's conditions.
+pub(crate) struct Validators<'a> {
+    /// The strong entity tag, with its quotes.
+    pub(crate) etag: &'a str,
+    /// When the bytes were stored.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl Validators<'_> {
+    /// Whether the client has these bytes already: 304.
+    pub(crate) fn not_modified(&self, headers: &HeaderMap) -> bool {
+        if let Some(list) = headers.get(header::IF_NONE_MATCH) {
+            return list.to_str().is_ok_and(|list| list.split(',').any(|tag| self.matches_weakly(tag)));
+        }
+        let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok());
+        match (since.and_then(|since| httpdate::parse_http_date(since).ok()), self.modified) {
+            // HTTP dates have whole seconds.
+            (Some(since), Some(modified)) => whole_seconds(modified) <= whole_seconds(since),
+            _ => false,
+        }
+    }
+
+    /// Whether a `Range` may be answered with a part: there is no `If-Range`, or it names these bytes.
+    pub(crate) fn range_applies(&self, headers: &HeaderMap) -> bool {
+        headers.get(header::IF_RANGE).is_none_or(|tag| tag.as_bytes() == self.etag.as_bytes())
+    }
+
+    fn matches_weakly(&self, tag: &str) -> bool {
+        let tag = tag.trim();
+        tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.etag
+    }
+}
+
+fn whole_seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, header::HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn the_own_tag_a_list_with_it_and_a_star_match() {
+        let validators = Validators { etag: "\"abc\"", modified: None };
+        for (value, expected) in [
+            ("\"abc\"", true),
+            ("W/\"abc\"", true),
+            ("\"x\", \"abc\"", true),
+            ("*", true),
+            ("\"x\"", false),
+            ("", false),
+        ] {
+            assert_eq!(validators.not_modified(&headers(header::IF_NONE_MATCH, value)), expected, "{value}");
+        }
+        assert!(!validators.not_modified(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_date_counts_in_whole_seconds() {
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_900);
+        let validators = Validators { etag: "\"abc\"", modified: Some(modified) };
+        let since = |value| validators.not_modified(&headers(header::IF_MODIFIED_SINCE, value));
+        assert!(since("Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert!(!since("Sun, 06 Nov 1994 08:49:36 GMT"));
+        assert!(!since("yesterday"));
+    }
+
+    #[test]
+    fn a_range_of_other_bytes_is_not_served_from_these() {
+        let validators = Validators { etag: "\"abc\"", modified: None };
+        assert!(validators.range_applies(&HeaderMap::new()));
+        assert!(validators.range_applies(&headers(header::IF_RANGE, "\"abc\"")));
+        assert!(!validators.range_applies(&headers(header::IF_RANGE, "\"other\"")));
+    }
+}

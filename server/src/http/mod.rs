@@ -1,0 +1,12 @@
+//! The parts of HTTP that more than one endpoint speaks.
+
+mod body;
+mod broken;
+mod conditional;
+mod path;
+mod range;
+
+pub(crate) use body::{FileAnswer, file_response};
+pub(crate) use broken::{BreakConnection, break_connection};
+pub(crate) use path::{percent_decode, query_values};
+pub(crate) use range::{ByteRange, parse_content_range};

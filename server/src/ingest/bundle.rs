@@ -1,0 +1,197 @@
+//! A bundle is whole and says the truth about its files before any of it is visible.
+
+use std::fs::File;
+use std::io;
+
+use memmap2::Mmap;
+use symseal_artifact::ObjectFile;
+use symseal_bundle::index::MAX_INDEX_BYTES;
+use symseal_bundle::oci::{self, ImageIndex};
+use symseal_bundle::{Digest, FileEntry, FileRole, ModuleEntry, SymbolIndex};
+use symseal_module::DebugId;
+
+use crate::blobs::{BlobDigest, BlobDirectory};
+use crate::debug_files::{Candidate, FileKind};
+use crate::repositories::{Manifest, Repository};
+use crate::store::BundleRow;
+
+/// A bundle whose every part is here and consistent.
+#[derive(Debug)]
+pub(crate) struct CheckedBundle {
+    /// What the database records.
+    pub(crate) row: BundleRow,
+    /// What debuggers find: build-ids with their files.
+    pub(crate) files: Vec<(Box<[u8]>, Candidate)>,
+}
+
+/// Why a bundle is refused. Nothing of it becomes visible.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RefusedBundle {
+    /// The image index or the root manifest has another form than a bundle's.
+    #[error("the bundle's {what}: {problem}")]
+    Form {
+        /// Which part.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file that the symbol index lists is missing, or of another size.
+    #[error("the symbol index lists {path} ({digest}, {expected} bytes), found {found}: push it before the bundle")]
+    File {
+        /// The file's title.
+        path: String,
+        /// Its digest.
+        digest: Digest,
+        /// Bytes that the index says.
+        expected: u64,
+        /// What is here.
+        found: String,
+    },
+    /// A file is not the module that the index says.
+    #[error("{path} is listed for {expected}, found {found}: build the bundle again")]
+    Identity {
+        /// The file's title.
+        path: String,
+        /// The debug id that it is listed for.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A file carries text that a debugger would run.
+    #[error(
+        "{path} has a section .debug_gdb_scripts with a script in it, which a debugger would run: remove the section (objcopy --remove-section=.debug_gdb_scripts) and build the bundle again"
+    )]
+    DebuggerScript {
+        /// The file's title.
+        path: String,
+    },
+    /// The disk said no.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Whether a manifest is a bundle's image index.
+pub(crate) fn is_bundle(manifest: &Manifest) -> bool {
+    manifest.media_type == oci::IMAGE_INDEX && manifest.artifact_type.as_deref() == Some(oci::BUNDLE)
+}
+
+/// Checks a bundle whose image index is about to be published. Blocks.
+pub(crate) fn check_bundle(
+    digest: &BlobDigest,
+    bytes: &[u8],
+    repository: &Repository,
+    blobs: &BlobDirectory,
+) -> Result<CheckedBundle, RefusedBundle> {
+    let (index, index_json) = read_index(bytes, blobs)?;
+    for file in index.files() {
+        let wanted = BlobDigest::from_sha256(*file.sha256.as_bytes());
+        let found = if repository.has_blob(&wanted) { blobs.size(&wanted)? } else { None };
+        if found != Some(file.size) {
+            let found = found.map_or_else(|| "nothing".to_owned(), |bytes| format!("{bytes} bytes"));
+            let (path, digest, expected) = (file.path.clone(), file.sha256, file.size);
+            return Err(RefusedBundle::File { path, digest, expected, found });
+        }
+    }
+    for (_, id, module) in index.modules() {
+        for file in module.files.iter().filter(|file| kind_of(file).is_some()) {
+            check_object(id, file, blobs)?;
+        }
+    }
+    Ok(checked(digest, bytes, &index, index_json))
+}
+
+/// Reads a bundle that was checked when it was published. Blocks.
+pub(crate) fn open_published(
+    digest: &BlobDigest,
+    bytes: &[u8],
+    blobs: &BlobDirectory,
+) -> Result<CheckedBundle, RefusedBundle> {
+    let (index, index_json) = read_index(bytes, blobs)?;
+    Ok(checked(digest, bytes, &index, index_json))
+}
+
+fn read_index(bytes: &[u8], blobs: &BlobDirectory) -> Result<(SymbolIndex, String), RefusedBundle> {
+    let form = |what, problem: String| RefusedBundle::Form { what, problem };
+    let image_index = ImageIndex::parse(bytes).map_err(|error| form("image index", error.to_string()))?;
+    let root = image_index.manifests.first().ok_or_else(|| form("image index", "it has no manifests".to_owned()))?;
+    let root = read(blobs, &root.digest, oci::MAX_MANIFEST_BYTES, "root manifest")?;
+    let root = oci::Manifest::parse(&root).map_err(|error| form("root manifest", error.to_string()))?;
+    let layer = root
+        .layers
+        .iter()
+        .find(|layer| layer.media_type == oci::SYMBOL_INDEX)
+        .ok_or_else(|| form("root manifest", format!("expected a layer of type {}", oci::SYMBOL_INDEX)))?;
+    let index_bytes = read(blobs, &layer.digest, MAX_INDEX_BYTES, "symbol_index.json")?;
+    let index = SymbolIndex::parse(&index_bytes).map_err(|error| form("symbol_index.json", error.to_string()))?;
+    let text = String::from_utf8(index_bytes).map_err(|error| form("symbol_index.json", error.to_string()))?;
+    Ok((index, text))
+}
+
+fn read(blobs: &BlobDirectory, digest: &Digest, limit: u64, what: &'static str) -> Result<Vec<u8>, RefusedBundle> {
+    match blobs.read(&BlobDigest::from_sha256(*digest.as_bytes()), limit) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge) => {
+            Err(RefusedBundle::Form { what, problem: format!("{digest}: {error}") })
+        }
+        read => Ok(read?),
+    }
+}
+
+/// A file answers for its build-id from its first request on: it must be that module, and carry no script.
+fn check_object(id: &str, file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBundle> {
+    let identity = |found: String| RefusedBundle::Identity { path: file.path.clone(), expected: id.to_owned(), found };
+    let blob = File::open(blobs.path(&BlobDigest::from_sha256(*file.sha256.as_bytes())))?;
+    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
+    #[allow(unsafe_code)]
+    let bytes = unsafe { Mmap::map(&blob) }?;
+    let object = ObjectFile::parse(&bytes).map_err(|error| identity(error.to_string()))?;
+    match object.debug_id().map(DebugId::to_string) {
+        Some(found) if found == id => {}
+        found => return Err(identity(found.unwrap_or_else(|| "a file without a debug id".to_owned()))),
+    }
+    if object.has_inline_debugger_scripts() {
+        return Err(RefusedBundle::DebuggerScript { path: file.path.clone() });
+    }
+    Ok(())
+}
+
+fn checked(digest: &BlobDigest, bytes: &[u8], index: &SymbolIndex, index_json: String) -> CheckedBundle {
+    let platforms = index.platforms();
+    let os: Vec<&str> = platforms.iter().filter(|(_, modules)| !modules.is_empty()).map(|(os, _)| *os).collect();
+    let files = index.modules().flat_map(|(_, id, module)| candidates(digest, id, module)).collect();
+    let row = BundleRow {
+        sha256: digest.to_string(),
+        os: os.join(","),
+        name: index.name.clone(),
+        version: index.version.clone(),
+        bundle_blob: bytes.to_vec(),
+        index_json,
+        seal: None,
+    };
+    CheckedBundle { row, files }
+}
+
+fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Box<[u8]>, Candidate)> {
+    let Some(id) = id.parse::<DebugId>().ok().and_then(|id| id.build_id().map(Box::<[u8]>::from)) else {
+        return Vec::new();
+    };
+    let candidate = |file: &FileEntry| {
+        let candidate = Candidate {
+            kind: kind_of(file)?,
+            debug_info: module.debug_info,
+            size: file.size,
+            digest: BlobDigest::from_sha256(*file.sha256.as_bytes()),
+            name: module.name.clone(),
+            bundle: bundle.clone(),
+        };
+        Some((id.clone(), candidate))
+    };
+    module.files.iter().filter_map(candidate).collect()
+}
+
+fn kind_of(file: &FileEntry) -> Option<FileKind> {
+    match file.role {
+        FileRole::Debuginfo => Some(FileKind::Debuginfo),
+        FileRole::Executable => Some(FileKind::Executable),
+        _ => None,
+    }
+}

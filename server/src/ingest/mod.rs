@@ -1,0 +1,9 @@
+//! From a pushed manifest to something that debuggers find: bundles and their seals.
+
+mod bundle;
+mod seal;
+mod trace;
+
+pub(crate) use bundle::{CheckedBundle, RefusedBundle, check_bundle, is_bundle, open_published};
+pub(crate) use seal::{is_seal, read_seal};
+pub(crate) use trace::{RefusedTrace, read_trace, restore_traces};

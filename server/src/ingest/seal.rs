@@ -1,0 +1,45 @@
+//! What the database records of a seal. It is read and not judged: whom to trust is the reader's decision.
+
+use symseal_seal::tiles::entry_reference;
+use symseal_seal::{SEAL_LIMIT, SignedCheckpoint, SigstoreBundle};
+
+use crate::blobs::BlobDirectory;
+use crate::repositories::Manifest;
+use crate::store::SealRow;
+
+/// What every version of the Sigstore bundle's media type starts with.
+const MEDIA_TYPE_PREFIX: &str = "application/vnd.dev.sigstore.bundle";
+
+/// Whether a manifest is a seal of its subject.
+pub(crate) fn is_seal(manifest: &Manifest) -> bool {
+    manifest.subject.is_some()
+        && manifest.artifact_type.as_deref().is_some_and(|kind| kind.starts_with(MEDIA_TYPE_PREFIX))
+}
+
+/// Reads the seal of a manifest with exactly one layer; `None`, with a line in the log, when it is of another kind.
+/// Blocks.
+pub(crate) fn read_seal(manifest_bytes: &[u8], blobs: &BlobDirectory) -> Option<SealRow> {
+    let manifest = symseal_bundle::oci::Manifest::parse(manifest_bytes).ok()?;
+    let [layer] = manifest.layers.as_slice() else { return None };
+    let digest = crate::blobs::BlobDigest::from_sha256(*layer.digest.as_bytes());
+    let bytes = blobs.read(&digest, SEAL_LIMIT as u64).ok()?;
+    match SigstoreBundle::parse(&bytes) {
+        Ok(seal) => Some(row(&seal, digest.to_string())),
+        Err(error) => {
+            tracing::info!(%digest, %error, "a referrer looks like a seal and is none of symseal's");
+            None
+        }
+    }
+}
+
+fn row(seal: &SigstoreBundle, seal_digest: String) -> SealRow {
+    let origin = SignedCheckpoint::parse(&seal.entry.checkpoint)
+        .map(|checkpoint| checkpoint.checkpoint.origin)
+        .unwrap_or_else(|_| seal.entry.log_id.to_string());
+    SealRow {
+        signer: seal.hint.clone(),
+        rekor_tile_ref: entry_reference(&origin, seal.entry.log_index),
+        seal_digest,
+        dsse_ref: seal.envelope.reference(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Counts since the start, for `/metrics`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::http::StatusCode;
+
+/// Which part of the API answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Face {
+    /// `/v2/`
+    Oci,
+    /// `/buildid/`
+    Debuginfod,
+    /// `/api/v1/`
+    Api,
+    /// The rest.
+    Other,
+}
+
+const FACES: [(Face, &str); 4] =
+    [(Face::Oci, "oci"), (Face::Debuginfod, "debuginfod"), (Face::Api, "api"), (Face::Other, "other")];
+
+/// Classes of status: 2xx, 3xx, 4xx, 5xx.
+const CLASSES: [u16; 4] = [2, 3, 4, 5];
+
+/// The counters.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    answers: [[AtomicU64; CLASSES.len()]; FACES.len()],
+    blobs_stored: AtomicU64,
+    blob_bytes_stored: AtomicU64,
+    bundles_published: AtomicU64,
+}
+
+impl Metrics {
+    /// An answer went out.
+    pub(crate) fn answered(&self, face: Face, status: StatusCode) {
+        let row = FACES.iter().position(|(other, _)| *other == face);
+        let column = CLASSES.iter().position(|class| *class == status.as_u16() / 100);
+        if let (Some(row), Some(column)) = (row, column)
+            && let Some(counter) = self.answers.get(row).and_then(|row| row.get(column))
+        {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A blob came in.
+    pub(crate) fn blob_stored(&self, bytes: u64) {
+        self.blobs_stored.fetch_add(1, Ordering::Relaxed);
+        self.blob_bytes_stored.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A bundle became visible.
+    pub(crate) fn bundle_published(&self) {
+        self.bundles_published.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The Prometheus text form. `build_ids`: how many have a file now.
+    pub(crate) fn text(&self, build_ids: usize) -> String {
+        // Scripts that watch debuginfod servers look for this line.
+        let mut text = String::from("ready 1\n");
+        text.push_str("# TYPE symseal_http_responses_total counter\n");
+        for ((_, face), row) in FACES.iter().zip(&self.answers) {
+            for (class, counter) in CLASSES.iter().zip(row) {
+                let count = counter.load(Ordering::Relaxed);
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "symseal_http_responses_total{{face=\"{face}\",code=\"{class}xx\"}} {count}");
+            }
+        }
+        for (name, kind, value) in [
+            ("symseal_blobs_stored_total", "counter", self.blobs_stored.load(Ordering::Relaxed)),
+            ("symseal_blob_bytes_stored_total", "counter", self.blob_bytes_stored.load(Ordering::Relaxed)),
+            ("symseal_bundles_published_total", "counter", self.bundles_published.load(Ordering::Relaxed)),
+            ("symseal_build_ids", "gauge", build_ids as u64),
+        ] {
+            let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_by_face_and_class() {
+        let metrics = Metrics::default();
+        metrics.answered(Face::Debuginfod, StatusCode::NOT_FOUND);
+        metrics.answered(Face::Debuginfod, StatusCode::GONE);
+        metrics.answered(Face::Oci, StatusCode::OK);
+        metrics.blob_stored(7);
+        let text = metrics.text(3);
+        assert!(text.contains("symseal_http_responses_total{face=\"debuginfod\",code=\"4xx\"} 2\n"), "{text}");
+        assert!(text.contains("symseal_http_responses_total{face=\"oci\",code=\"2xx\"} 1\n"));
+        assert!(text.contains("symseal_blob_bytes_stored_total 7\n"));
+        assert!(text.contains("symseal_build_ids 3\n"));
+        assert!(text.starts_with("ready 1\n"));
+    }
+}

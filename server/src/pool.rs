@@ -1,0 +1,41 @@
+//! Where blocking work runs: apart from the serving threads, and bounded.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+/// File work under way at once; more waits in line. Enough to keep a disk busy, too little to exhaust threads.
+const FILE_JOBS: usize = 32;
+
+/// A bounded pool over tokio's blocking threads.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    places: Arc<Semaphore>,
+}
+
+impl Pool {
+    /// A pool with [`FILE_JOBS`] places.
+    pub(crate) fn new() -> Self {
+        Self { places: Arc::new(Semaphore::new(FILE_JOBS)) }
+    }
+
+    /// Runs `job` on a blocking thread. It runs to its end even when the caller goes away.
+    ///
+    /// # Errors
+    /// [`JobLost`] when the job panicked or the runtime ends.
+    pub(crate) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, JobLost> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| JobLost)?;
+        tokio::task::spawn_blocking(move || {
+            let result = job();
+            drop(place);
+            result
+        })
+        .await
+        .map_err(|_| JobLost)
+    }
+}
+
+/// A job did not come to its end.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the work on this request was interrupted: try again")]
+pub(crate) struct JobLost;

@@ -1,0 +1,206 @@
+//! What the registry reads in a manifest: what it refers to, and what its referrers list says of it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::name::Tag;
+use crate::blobs::BlobDigest;
+
+/// The largest manifest that is taken, in bytes: what zot, distribution and oras take.
+pub(crate) const MANIFEST_LIMIT: usize = 4 << 20;
+
+/// What a manifest is asked for by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reference {
+    /// By a name that may move.
+    Tag(Tag),
+    /// By its content.
+    Digest(BlobDigest),
+}
+
+/// A manifest, image or index, as the registry needs it.
+#[derive(Debug, Clone)]
+pub(crate) struct Manifest {
+    /// Its media type.
+    pub(crate) media_type: String,
+    /// Bytes of it.
+    pub(crate) size: u64,
+    /// Its artifact type as a referrers list has it: its own, else its config's media type.
+    pub(crate) artifact_type: Option<String>,
+    /// Its annotations.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// What it refers to as its subject.
+    pub(crate) subject: Option<BlobDigest>,
+    /// Blobs that must be here: config and layers.
+    pub(crate) blobs: Vec<Child>,
+    /// Manifests that must be here.
+    pub(crate) manifests: Vec<Child>,
+}
+
+/// A descriptor inside a manifest.
+#[derive(Debug, Clone)]
+pub(crate) struct Child {
+    /// Its digest.
+    pub(crate) digest: BlobDigest,
+    /// Its size in bytes as the manifest says.
+    pub(crate) size: u64,
+}
+
+/// Why bytes are no manifest.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ManifestError {
+    /// No JSON of a manifest's form.
+    #[error("the manifest is not what the OCI image specification describes: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Another schema version.
+    #[error("the manifest has schemaVersion {0}, expected 2")]
+    SchemaVersion(u64),
+    /// The header says one thing, the bytes another.
+    #[error("the manifest's mediaType is {field}, but it was sent as {header}: both must be the same")]
+    MediaType {
+        /// In the bytes.
+        field: String,
+        /// In the request.
+        header: String,
+    },
+    /// A descriptor whose digest is none.
+    #[error("the manifest refers to {text:?}: {source}")]
+    Digest {
+        /// What stands in the manifest.
+        text: String,
+        /// Why it is no digest.
+        source: crate::blobs::ParseDigestError,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shape {
+    schema_version: u64,
+    media_type: Option<String>,
+    artifact_type: Option<String>,
+    config: Option<DescriptorShape>,
+    #[serde(default)]
+    layers: Option<Vec<DescriptorShape>>,
+    #[serde(default)]
+    manifests: Option<Vec<DescriptorShape>>,
+    subject: Option<DescriptorShape>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DescriptorShape {
+    #[serde(default)]
+    media_type: String,
+    digest: String,
+    size: u64,
+}
+
+impl DescriptorShape {
+    /// Layers that a registry may lack by their media type (image-spec, "Non-distributable Layers").
+    fn is_nondistributable(&self) -> bool {
+        self.media_type.contains(".nondistributable.") || self.media_type.contains(".foreign.")
+    }
+
+    fn child(&self) -> Result<Child, ManifestError> {
+        Ok(Child { digest: digest(&self.digest)?, size: self.size })
+    }
+}
+
+fn digest(text: &str) -> Result<BlobDigest, ManifestError> {
+    text.parse().map_err(|source| ManifestError::Digest { text: text.to_owned(), source })
+}
+
+impl Manifest {
+    /// Reads a manifest's bytes, sent with the media type `content_type` if the request said one.
+    pub(crate) fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
+        let shape: Shape = serde_json::from_slice(bytes)?;
+        if shape.schema_version != 2 {
+            return Err(ManifestError::SchemaVersion(shape.schema_version));
+        }
+        let media_type = match (shape.media_type, content_type) {
+            (Some(field), Some(header)) if field != header => {
+                return Err(ManifestError::MediaType { field, header: header.to_owned() });
+            }
+            (Some(media_type), _) => media_type,
+            (None, Some(header)) => header.to_owned(),
+            (None, None) if shape.manifests.is_some() => "application/vnd.oci.image.index.v1+json".to_owned(),
+            (None, None) => "application/vnd.oci.image.manifest.v1+json".to_owned(),
+        };
+        let config_type = shape.config.as_ref().map(|config| config.media_type.clone());
+        let layers = shape.layers.unwrap_or_default();
+        Ok(Self {
+            media_type,
+            size: bytes.len() as u64,
+            artifact_type: shape.artifact_type.filter(|text| !text.is_empty()).or(config_type),
+            annotations: shape.annotations.unwrap_or_default(),
+            subject: shape.subject.map(|subject| digest(&subject.digest)).transpose()?,
+            blobs: shape
+                .config
+                .iter()
+                .chain(&layers)
+                .filter(|descriptor| !descriptor.is_nondistributable())
+                .map(DescriptorShape::child)
+                .collect::<Result<_, _>>()?,
+            manifests: shape
+                .manifests
+                .unwrap_or_default()
+                .iter()
+                .map(DescriptorShape::child)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+
+    fn manifest(extra: &str) -> String {
+        format!(
+            r#"{{"schemaVersion":2,"config":{{"mediaType":"application/vnd.oci.empty.v1+json","digest":"{EMPTY}","size":2}}{extra}}}"#
+        )
+    }
+
+    #[test]
+    fn the_artifact_type_falls_back_to_the_configs_media_type() {
+        let plain = Manifest::parse(manifest("").as_bytes(), None).unwrap();
+        assert_eq!(plain.artifact_type.as_deref(), Some("application/vnd.oci.empty.v1+json"));
+        assert_eq!(plain.media_type, "application/vnd.oci.image.manifest.v1+json");
+        assert_eq!(plain.blobs.len(), 1);
+        let typed = Manifest::parse(manifest(r#","artifactType":"a/b""#).as_bytes(), None).unwrap();
+        assert_eq!(typed.artifact_type.as_deref(), Some("a/b"));
+    }
+
+    #[test]
+    fn a_nondistributable_layer_need_not_be_here() {
+        let layer = format!(
+            r#","layers":[{{"mediaType":"application/vnd.oci.image.layer.nondistributable.v1.tar","digest":"{EMPTY}","size":9}}]"#
+        );
+        assert_eq!(Manifest::parse(manifest(&layer).as_bytes(), None).unwrap().blobs.len(), 1);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let two_types = manifest(r#","mediaType":"a/b""#);
+        assert!(matches!(Manifest::parse(two_types.as_bytes(), Some("c/d")), Err(ManifestError::MediaType { .. })));
+        let bad_digest = manifest(r#","layers":[{"mediaType":"a/b","digest":"sha256:no","size":1}]"#);
+        assert!(matches!(Manifest::parse(bad_digest.as_bytes(), None), Err(ManifestError::Digest { .. })));
+        assert!(matches!(Manifest::parse(br#"{"schemaVersion":1}"#, None), Err(ManifestError::SchemaVersion(1))));
+        assert!(Manifest::parse(b"[]", None).is_err());
+    }
+
+    #[test]
+    fn no_prefix_of_a_manifest_breaks_the_reader() {
+        let whole = manifest(r#","annotations":{"a":"b"},"layers":[]"#);
+        assert!(Manifest::parse(whole.as_bytes(), None).is_ok());
+        for end in 0..whole.len() {
+            assert!(Manifest::parse(&whole.as_bytes()[..end], None).is_err());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Repositories: which blobs, manifests and tags a name has.
+//!
+//! The folder on disk is the truth, and a file appearing in it is the moment something becomes visible. Memory holds the
+//! same, so that a GET asks neither the disk nor the database what there is.
+
+mod folder;
+mod manifest;
+mod name;
+mod registry;
+
+pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
+pub(crate) use name::{RepositoryName, Tag};
+pub(crate) use registry::{PutManifest, Repositories, Repository};

@@ -1,0 +1,359 @@
+//! The repositories in memory, each beside its folder.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::folder::{self, Folder};
+use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
+use super::name::{RepositoryName, Tag};
+use crate::blobs::{BlobDigest, BlobDirectory, Uploads};
+
+/// Every repository of the data directory.
+#[derive(Debug)]
+pub(crate) struct Repositories {
+    root: PathBuf,
+    by_name: RwLock<BTreeMap<RepositoryName, Arc<Repository>>>,
+}
+
+/// One repository.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    folder: Folder,
+    content: RwLock<Content>,
+    /// Held while a manifest or a deletion is checked and made visible, so that one does not pull the ground from under
+    /// the other.
+    changes: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    blobs: HashSet<BlobDigest>,
+    manifests: HashMap<BlobDigest, Arc<Manifest>>,
+    tags: BTreeMap<Tag, BlobDigest>,
+    /// Subject to its referrers; the subject need not be here.
+    referrers: HashMap<BlobDigest, BTreeSet<BlobDigest>>,
+}
+
+/// A manifest on its way in: checked, not visible yet.
+#[derive(Debug)]
+pub(crate) struct PutManifest {
+    /// Its digest, in the algorithm that the client named.
+    pub(crate) digest: BlobDigest,
+    /// What was read in it.
+    pub(crate) manifest: Manifest,
+    /// Tags to set to it.
+    pub(crate) tags: Vec<Tag>,
+}
+
+impl Repositories {
+    /// Reads what there is. What a folder names and the blob directory lacks is left out and logged.
+    pub(crate) fn load(data: &Path, blobs: &BlobDirectory) -> io::Result<Self> {
+        let root = data.join("repositories");
+        std::fs::create_dir_all(&root)?;
+        let mut by_name = BTreeMap::new();
+        for name in folder::names(&root)? {
+            let repository = Repository::load(Folder::new(&root, &name), &name, blobs)?;
+            by_name.insert(name, Arc::new(repository));
+        }
+        Ok(Self { root, by_name: RwLock::new(by_name) })
+    }
+
+    /// The repository of a name that something was pushed to.
+    pub(crate) fn get(&self, name: &RepositoryName) -> Option<Arc<Repository>> {
+        self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// The repository of a name, made in memory when it is new. The folder comes with the first file in it.
+    pub(crate) fn get_or_create(&self, name: &RepositoryName) -> Arc<Repository> {
+        if let Some(repository) = self.get(name) {
+            return repository;
+        }
+        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Repository::new(Folder::new(&self.root, name)));
+        Arc::clone(by_name.entry(name.clone()).or_insert_with(new))
+    }
+
+    /// The repositories that have a manifest, in order.
+    pub(crate) fn list(&self) -> Vec<(RepositoryName, Arc<Repository>)> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        by_name
+            .iter()
+            .filter(|(_, repository)| !repository.read().manifests.is_empty())
+            .map(|(name, repository)| (name.clone(), Arc::clone(repository)))
+            .collect()
+    }
+}
+
+impl Repository {
+    fn new(folder: Folder) -> Self {
+        Self { folder, content: RwLock::default(), changes: tokio::sync::Mutex::default() }
+    }
+
+    fn load(folder: Folder, name: &RepositoryName, blobs: &BlobDirectory) -> io::Result<Self> {
+        Uploads::sweep(&folder.uploads())?;
+        let mut content = Content::default();
+        for digest in folder.blobs()? {
+            if blobs.size(&digest)?.is_some() {
+                content.blobs.insert(digest);
+            } else {
+                tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
+            }
+        }
+        for (digest, media_type) in folder.manifests()? {
+            let parsed = blobs
+                .read(&digest, MANIFEST_LIMIT as u64)
+                .map_err(|error| error.to_string())
+                .and_then(|bytes| Manifest::parse(&bytes, Some(&media_type)).map_err(|error| error.to_string()));
+            match parsed {
+                Ok(manifest) => content.insert_manifest(digest, manifest),
+                Err(error) => {
+                    tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered");
+                }
+            }
+        }
+        for (tag, digest) in folder.tags()? {
+            if content.manifests.contains_key(&digest) {
+                content.tags.insert(tag, digest);
+            }
+        }
+        Ok(Self { content: RwLock::new(content), ..Self::new(folder) })
+    }
+
+    /// Where upload sessions of this repository are.
+    pub(crate) fn uploads_folder(&self) -> PathBuf {
+        self.folder.uploads()
+    }
+
+    /// Waits for other changes of manifests, and keeps them out while the guard lives.
+    pub(crate) async fn lock_changes(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.changes.lock().await
+    }
+
+    /// Nothing was ever finished here, or all of it was deleted.
+    pub(crate) fn is_empty(&self) -> bool {
+        let content = self.read();
+        content.blobs.is_empty() && content.manifests.is_empty()
+    }
+
+    /// Whether a blob may be fetched here.
+    pub(crate) fn has_blob(&self, digest: &BlobDigest) -> bool {
+        self.read().blobs.contains(digest)
+    }
+
+    /// A manifest and the digest that it is known by.
+    pub(crate) fn manifest(&self, reference: &Reference) -> Option<(BlobDigest, Arc<Manifest>)> {
+        let content = self.read();
+        let digest = match reference {
+            Reference::Tag(tag) => content.tags.get(tag)?,
+            Reference::Digest(digest) => digest,
+        };
+        content.manifests.get(digest).map(|manifest| (digest.clone(), Arc::clone(manifest)))
+    }
+
+    /// Every manifest.
+    pub(crate) fn manifests(&self) -> Vec<(BlobDigest, Arc<Manifest>)> {
+        self.read().manifests.iter().map(|(digest, manifest)| (digest.clone(), Arc::clone(manifest))).collect()
+    }
+
+    /// At most `limit` tags after `last`, in ASCII order, and whether more follow.
+    pub(crate) fn tags(&self, last: Option<&str>, limit: usize) -> (Vec<Tag>, bool) {
+        let content = self.read();
+        let mut tags = content.tags.keys().filter(|tag| last.is_none_or(|last| tag.as_str() > last));
+        let page = tags.by_ref().take(limit).cloned().collect();
+        (page, tags.next().is_some())
+    }
+
+    /// The manifests whose subject is `subject`, ordered by digest.
+    pub(crate) fn referrers(&self, subject: &BlobDigest) -> Vec<(BlobDigest, Arc<Manifest>)> {
+        let content = self.read();
+        let digests = content.referrers.get(subject).into_iter().flatten();
+        digests.filter_map(|digest| Some((digest.clone(), Arc::clone(content.manifests.get(digest)?)))).collect()
+    }
+
+    /// Makes a stored blob visible here. Blocks.
+    pub(crate) fn link_blob(&self, digest: &BlobDigest) -> io::Result<()> {
+        if self.has_blob(digest) {
+            return Ok(());
+        }
+        self.folder.link_blob(digest)?;
+        self.write().blobs.insert(digest.clone());
+        Ok(())
+    }
+
+    /// Takes a blob out of this repository; whether it was there. The bytes stay. Blocks.
+    pub(crate) fn unlink_blob(&self, digest: &BlobDigest) -> io::Result<bool> {
+        self.folder.unlink_blob(digest)?;
+        Ok(self.write().blobs.remove(digest))
+    }
+
+    /// The first child of a manifest that is not here, or not of the size that the manifest says. Blocks.
+    pub(crate) fn missing_child(&self, manifest: &Manifest, blobs: &BlobDirectory) -> io::Result<Option<MissingChild>> {
+        let content = self.read();
+        let linked_blobs = manifest.blobs.iter().map(|child| (child, content.blobs.contains(&child.digest)));
+        let linked_manifests = manifest.manifests.iter().map(|child| {
+            (child, content.manifests.contains_key(&child.digest) || content.blobs.contains(&child.digest))
+        });
+        for (child, linked) in linked_blobs.chain(linked_manifests) {
+            let found = if linked { blobs.size(&child.digest)? } else { None };
+            if found != Some(child.size) {
+                return Ok(Some(MissingChild { digest: child.digest.clone(), expected: child.size, found }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a checked and stored manifest, and its tags, visible. Blocks.
+    pub(crate) fn publish(&self, put: PutManifest) -> io::Result<()> {
+        self.folder.put_manifest(&put.digest, &put.manifest.media_type)?;
+        self.write().insert_manifest(put.digest.clone(), put.manifest);
+        for tag in put.tags {
+            self.folder.put_tag(&tag, &put.digest)?;
+            self.write().tags.insert(tag, put.digest.clone());
+        }
+        Ok(())
+    }
+
+    /// Removes a tag, or a manifest with its tags; whether it was there. Blocks.
+    pub(crate) fn remove(&self, reference: &Reference) -> io::Result<bool> {
+        match reference {
+            Reference::Tag(tag) => {
+                self.folder.remove_tag(tag)?;
+                Ok(self.write().tags.remove(tag).is_some())
+            }
+            Reference::Digest(digest) => {
+                let tags: Vec<Tag> = {
+                    let content = self.read();
+                    content.tags.iter().filter(|(_, to)| *to == digest).map(|(tag, _)| tag.clone()).collect()
+                };
+                for tag in &tags {
+                    self.folder.remove_tag(tag)?;
+                }
+                self.folder.remove_manifest(digest)?;
+                Ok(self.write().remove_manifest(digest))
+            }
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Content> {
+        self.content.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Content> {
+        self.content.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A child that a manifest names and the repository lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MissingChild {
+    /// Its digest.
+    pub(crate) digest: BlobDigest,
+    /// Bytes that the manifest says.
+    pub(crate) expected: u64,
+    /// Bytes that are here; `None` when it is not.
+    pub(crate) found: Option<u64>,
+}
+
+impl Content {
+    fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
+        // Checked already; a large bundle's list of layers need not stay in memory.
+        manifest.blobs = Vec::new();
+        manifest.manifests = Vec::new();
+        if let Some(subject) = &manifest.subject {
+            self.referrers.entry(subject.clone()).or_default().insert(digest.clone());
+        }
+        self.manifests.insert(digest, Arc::new(manifest));
+    }
+
+    fn remove_manifest(&mut self, digest: &BlobDigest) -> bool {
+        let Some(manifest) = self.manifests.remove(digest) else { return false };
+        self.tags.retain(|_, to| to != digest);
+        if let Some(subject) = &manifest.subject
+            && let Some(referrers) = self.referrers.get_mut(subject)
+        {
+            referrers.remove(digest);
+            if referrers.is_empty() {
+                self.referrers.remove(subject);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(digest: &BlobDigest, bytes: &[u8], tags: &[&str]) -> PutManifest {
+        PutManifest {
+            digest: digest.clone(),
+            manifest: Manifest::parse(bytes, None).unwrap(),
+            tags: tags.iter().map(|tag| tag.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn everything_visible_is_there_again_after_a_restart() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let name: RepositoryName = "team/app".parse().unwrap();
+        let subject = BlobDigest::of(b"subject");
+        let bytes = format!(
+            r#"{{"schemaVersion":2,"manifests":[],"artifactType":"a/b","subject":{{"digest":"{subject}","size":7}}}}"#
+        );
+        let digest = BlobDigest::of(bytes.as_bytes());
+        {
+            let repositories = Repositories::load(data.path(), &blobs).unwrap();
+            let repository = repositories.get_or_create(&name);
+            assert!(repository.is_empty());
+            blobs.write(b"subject", &subject).unwrap();
+            repository.link_blob(&subject).unwrap();
+            blobs.write(bytes.as_bytes(), &digest).unwrap();
+            repository.publish(put(&digest, bytes.as_bytes(), &["v1", "v2"])).unwrap();
+        }
+        let repositories = Repositories::load(data.path(), &blobs).unwrap();
+        assert_eq!(repositories.list().len(), 1);
+        let repository = repositories.get(&name).unwrap();
+        assert!(repository.has_blob(&subject));
+        assert_eq!(repository.tags(None, 1), (vec!["v1".parse().unwrap()], true));
+        assert_eq!(repository.tags(Some("v1"), 9), (vec!["v2".parse().unwrap()], false));
+        assert_eq!(repository.manifest(&Reference::Tag("v1".parse().unwrap())).unwrap().0, digest);
+        assert_eq!(repository.referrers(&subject).len(), 1);
+
+        assert!(repository.remove(&Reference::Digest(digest.clone())).unwrap());
+        assert!(repository.referrers(&subject).is_empty());
+        let repositories = Repositories::load(data.path(), &blobs).unwrap();
+        assert!(repositories.get(&name).unwrap().manifest(&Reference::Digest(digest)).is_none());
+    }
+
+    #[test]
+    fn a_blob_that_vanished_from_the_directory_is_not_offered() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let name: RepositoryName = "r".parse().unwrap();
+        let digest = BlobDigest::of(b"gone");
+        Repositories::load(data.path(), &blobs).unwrap().get_or_create(&name).link_blob(&digest).unwrap();
+        let repositories = Repositories::load(data.path(), &blobs).unwrap();
+        assert!(!repositories.get(&name).unwrap().has_blob(&digest));
+    }
+
+    #[test]
+    fn a_child_that_is_missing_or_of_another_size_is_named() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let repository = Repositories::load(data.path(), &blobs).unwrap().get_or_create(&"r".parse().unwrap());
+        let config = BlobDigest::of(b"{}");
+        let of_size = |size: u64| {
+            let text = format!(r#"{{"schemaVersion":2,"config":{{"digest":"{config}","size":{size}}}}}"#);
+            Manifest::parse(text.as_bytes(), None).unwrap()
+        };
+        blobs.write(b"{}", &config).unwrap();
+        let missing = repository.missing_child(&of_size(2), &blobs).unwrap().unwrap();
+        assert_eq!((missing.digest, missing.found), (config.clone(), None));
+        repository.link_blob(&config).unwrap();
+        assert_eq!(repository.missing_child(&of_size(2), &blobs).unwrap(), None);
+        assert_eq!(repository.missing_child(&of_size(3), &blobs).unwrap().unwrap().found, Some(2));
+    }
+}

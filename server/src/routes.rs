@@ -1,0 +1,110 @@
+//! The route table.
+//!
+//! | path | endpoint |
+//! | --- | --- |
+//! | `/` | [`root`] |
+//! | `/metrics` | [`metrics`] |
+//! | `/v2/` | [`oci::ping`] |
+//! | `/v2/_catalog` | [`oci::catalog`] |
+//! | `/v2/<name>/blobs/<digest>` | [`oci::blobs`] |
+//! | `/v2/<name>/blobs/uploads/[<id>]` | [`oci::uploads`] |
+//! | `/v2/<name>/manifests/<tag or digest>` | [`oci::manifests`] |
+//! | `/v2/<name>/tags/list` | [`oci::tags`] |
+//! | `/v2/<name>/referrers/<digest>` | [`oci::referrers`] |
+//! | `/buildid/<id>/…` | [`debuginfod`] |
+//! | `/api/v1/traces/<id>` | [`api::traces`] |
+//! | `/api/v1/bundles/<digest>` | [`api::bundles`] |
+//!
+//! Under `/v2/` names hold slashes, and under `/buildid/` the path's bytes count as they came, so both read the rest of
+//! the path themselves.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+
+use crate::app::App;
+use crate::endpoints::oci::{Code, OciError, Target};
+use crate::endpoints::{api, debuginfod, metrics, oci, root};
+use crate::metrics::Face;
+
+/// Every route, over the server's state.
+pub(crate) fn routes(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(root::get))
+        .route("/metrics", get(metrics::get))
+        .route("/v2", get(oci::ping::get))
+        .route("/v2/", get(oci::ping::get))
+        .route("/v2/{*rest}", any(registry))
+        .route("/buildid/{*rest}", any(build_id))
+        .route("/api/v1/traces/{id}", get(api::traces::get).put(api::traces::put))
+        .route("/api/v1/bundles/{digest}", get(api::bundles::get))
+        .fallback(nothing_here)
+        // Every endpoint that takes a body bounds or streams it itself.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&app), count))
+        .with_state(app)
+}
+
+async fn registry(State(app): State<Arc<App>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path().strip_prefix("/v2/").unwrap_or_default();
+    let (method, query, headers) = (&parts.method, parts.uri.query(), &parts.headers);
+    let target = match Target::parse(path) {
+        Some(Ok(target)) => target,
+        Some(Err(error)) => return error.into_response(),
+        None => {
+            return OciError::new(Code::NameUnknown, format!("{}: the registry has no such path", parts.uri.path()))
+                .into_response();
+        }
+    };
+    let is_get = method == Method::GET || method == Method::HEAD;
+    let answer = match (target, method.as_str()) {
+        (Target::Catalog, _) if is_get => oci::catalog::get(&app, query),
+        (Target::Tags(name), _) if is_get => oci::tags::get(&app, &name, query),
+        (Target::Referrers(name, digest), _) if is_get => oci::referrers::get(&app, &name, &digest, query),
+        (Target::Blob(name, digest), _) if is_get => oci::blobs::get(&app, method, headers, &name, &digest).await,
+        (Target::Blob(name, digest), "DELETE") => oci::blobs::delete(&app, &name, &digest).await,
+        (Target::Uploads(name), "POST") => oci::uploads::post(&app, &name, query, headers, body).await,
+        (Target::Upload(name, id), _) if is_get => oci::uploads::get(&app, &name, id).await,
+        (Target::Upload(name, id), "PATCH") => oci::uploads::patch(&app, &name, id, headers, body).await,
+        (Target::Upload(name, id), "PUT") => oci::uploads::put(&app, &name, id, query, headers, body).await,
+        (Target::Upload(name, id), "DELETE") => oci::uploads::delete(&app, &name, id).await,
+        (Target::Manifest(name, reference), _) if is_get => {
+            oci::manifests::get(&app, method, headers, &name, &reference).await
+        }
+        (Target::Manifest(name, reference), "PUT") => {
+            oci::manifests::put(app, name, reference, query, headers, body).await
+        }
+        (Target::Manifest(name, reference), "DELETE") => oci::manifests::delete(app, name, reference).await,
+        _ => Err(OciError::new(Code::Unsupported, format!("{method} is not known for this path"))),
+    };
+    answer.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn build_id(State(app): State<Arc<App>>, request: Request) -> Response {
+    let path = request.uri().path().strip_prefix("/buildid/").unwrap_or_default();
+    debuginfod::answer(&app, request.method(), path, request.headers()).await
+}
+
+async fn nothing_here() -> Response {
+    let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, content_type)], "not found\n").into_response()
+}
+
+async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let face = match () {
+        () if path.starts_with("/buildid/") => Face::Debuginfod,
+        () if path == "/v2" || path.starts_with("/v2/") => Face::Oci,
+        () if path.starts_with("/api/v1/") => Face::Api,
+        () => Face::Other,
+    };
+    let response = next.run(request).await;
+    app.metrics.answered(face, response.status());
+    response
+}

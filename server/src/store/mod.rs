@@ -1,0 +1,54 @@
+//! The database: a record of bundles, traces, frames and replays beside the files that are the truth.
+//!
+//! [`Store`] says what is recorded, in rows that no backend's types leak into. A backend is one file: its SQL, its form
+//! of ids, numbers and times, and its migrations. No GET of a blob, a manifest or a debug id comes here.
+
+mod rows;
+mod sqlite;
+
+use futures_util::future::BoxFuture;
+use uuid::Uuid;
+
+pub(crate) use rows::{BundleRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
+pub(crate) use sqlite::SqliteStore;
+
+/// What a database must do for the server.
+pub(crate) trait Store: std::fmt::Debug + Send + Sync {
+    /// Records a bundle; one that is recorded already keeps its seal.
+    fn put_bundle<'a>(&'a self, bundle: &'a BundleRow) -> Answer<'a, ()>;
+
+    /// Records the seal of a bundle; nothing happens when the bundle is not recorded.
+    fn put_seal<'a>(&'a self, sha256: &'a str, seal: &'a SealRow) -> Answer<'a, ()>;
+
+    /// A bundle's row.
+    fn bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, Option<BundleRow>>;
+
+    /// The digests of all bundles.
+    fn bundles(&self) -> Answer<'_, Vec<String>>;
+
+    /// Forgets a bundle.
+    fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()>;
+
+    /// Records a trace with its frames and replays, in place of what was recorded under its id; all or nothing.
+    fn put_trace<'a>(&'a self, rows: &'a TraceRows) -> Answer<'a, ()>;
+
+    /// The ids of all traces with the digests of their events.
+    fn traces(&self) -> Answer<'_, Vec<(Uuid, String)>>;
+
+    /// Forgets a trace with its frames and replays.
+    fn remove_trace(&self, id: Uuid) -> Answer<'_, ()>;
+}
+
+/// An answer that takes its time.
+pub(crate) type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// The database did not do what was asked. Nothing of the request is recorded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// No room left.
+    #[error("the database has no room left: free space on the server's disk ({0})")]
+    Full(String),
+    /// Anything else.
+    #[error("the database failed: {0}")]
+    Failed(String),
+}

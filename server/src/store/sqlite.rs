@@ -1,0 +1,373 @@
+//! SQLite in the data directory: the embedded default.
+//!
+//! Its forms: a UUID is a 16-byte BLOB, an unsigned 64-bit value the signed one with the same bits, a time RFC 3339
+//! text, JSON text.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{Row as _, Sqlite, Transaction};
+use uuid::Uuid;
+
+use super::{Answer, BundleRow, FrameRow, ReplayRow, SealRow, Store, StoreError, TraceRows};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
+
+/// How long a writer waits for another before it fails.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Connections: one writes at a time anyway, and no hot path reads here.
+const CONNECTIONS: u32 = 4;
+
+/// The database file.
+#[derive(Debug)]
+pub(crate) struct SqliteStore {
+    pool: SqlitePool,
+}
+
+impl SqliteStore {
+    /// Opens or creates the file and brings its tables up to date.
+    pub(crate) async fn open(path: &Path) -> Result<Self, sqlx::Error> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // What was acknowledged survives a power cut.
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT);
+        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await?;
+        MIGRATIONS.run(&pool).await.map_err(|error| sqlx::Error::Migrate(Box::new(error)))?;
+        Ok(Self { pool })
+    }
+}
+
+impl Store for SqliteStore {
+    fn put_bundle<'a>(&'a self, bundle: &'a BundleRow) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let mut transaction = self.pool.begin().await?;
+            sqlx::query(
+                "INSERT INTO symbol_bundles (sha256, os, bundle_blob, index_json, name, version)
+                 VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (sha256) DO NOTHING",
+            )
+            .bind(&bundle.sha256)
+            .bind(&bundle.os)
+            .bind(&bundle.bundle_blob)
+            .bind(&bundle.index_json)
+            .bind(&bundle.name)
+            .bind(&bundle.version)
+            .execute(&mut *transaction)
+            .await?;
+            if let Some(seal) = &bundle.seal {
+                put_seal(&mut transaction, &bundle.sha256, seal).await?;
+            }
+            Ok(transaction.commit().await?)
+        })
+    }
+
+    fn put_seal<'a>(&'a self, sha256: &'a str, seal: &'a SealRow) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let mut transaction = self.pool.begin().await?;
+            put_seal(&mut transaction, sha256, seal).await?;
+            Ok(transaction.commit().await?)
+        })
+    }
+
+    fn bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, Option<BundleRow>> {
+        Box::pin(async move {
+            let row = sqlx::query("SELECT * FROM symbol_bundles WHERE sha256 = ?")
+                .bind(sha256)
+                .fetch_optional(&self.pool)
+                .await?;
+            Ok(row.as_ref().map(bundle_of_row).transpose()?)
+        })
+    }
+
+    fn bundles(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(
+            async move { Ok(sqlx::query_scalar("SELECT sha256 FROM symbol_bundles").fetch_all(&self.pool).await?) },
+        )
+    }
+
+    fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            sqlx::query("DELETE FROM symbol_bundles WHERE sha256 = ?").bind(sha256).execute(&self.pool).await?;
+            Ok(())
+        })
+    }
+
+    fn put_trace<'a>(&'a self, rows: &'a TraceRows) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let mut transaction = self.pool.begin().await?;
+            // Frames and replays go with it.
+            sqlx::query("DELETE FROM traces WHERE trace_id = ?")
+                .bind(rows.trace.trace_id)
+                .execute(&mut *transaction)
+                .await?;
+            put_trace(&mut transaction, rows).await?;
+            for frame in &rows.frames {
+                put_frame(&mut transaction, rows.trace.trace_id, frame).await?;
+            }
+            for replay in &rows.replays {
+                put_replay(&mut transaction, rows.trace.trace_id, replay).await?;
+            }
+            Ok(transaction.commit().await?)
+        })
+    }
+
+    fn traces(&self) -> Answer<'_, Vec<(Uuid, String)>> {
+        Box::pin(
+            async move { Ok(sqlx::query_as("SELECT trace_id, blob_sha256 FROM traces").fetch_all(&self.pool).await?) },
+        )
+    }
+
+    fn remove_trace(&self, id: Uuid) -> Answer<'_, ()> {
+        Box::pin(async move {
+            sqlx::query("DELETE FROM traces WHERE trace_id = ?").bind(id).execute(&self.pool).await?;
+            Ok(())
+        })
+    }
+}
+
+async fn put_seal(transaction: &mut Transaction<'_, Sqlite>, sha256: &str, seal: &SealRow) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE symbol_bundles SET signer = ?, rekor_tile_ref = ?, seal_digest = ?, dsse_ref = ? WHERE sha256 = ?",
+    )
+    .bind(&seal.signer)
+    .bind(&seal.rekor_tile_ref)
+    .bind(&seal.seal_digest)
+    .bind(&seal.dsse_ref)
+    .bind(sha256)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+async fn put_trace(transaction: &mut Transaction<'_, Sqlite>, rows: &TraceRows) -> sqlx::Result<()> {
+    let trace = &rows.trace;
+    sqlx::query(
+        "INSERT INTO traces (trace_id, platform, captured_at, build_id, symbol_bundle_sha256, dsse_ref, blob_sha256,
+         arch, method, pid) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(trace.trace_id)
+    .bind(&trace.platform)
+    .bind(&trace.captured_at)
+    .bind(&trace.build_id)
+    .bind(&trace.symbol_bundle_sha256)
+    .bind(&trace.dsse_ref)
+    .bind(&trace.blob_sha256)
+    .bind(&trace.arch)
+    .bind(&trace.method)
+    .bind(trace.pid)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+async fn put_frame(transaction: &mut Transaction<'_, Sqlite>, trace_id: Uuid, frame: &FrameRow) -> sqlx::Result<()> {
+    sqlx::query(
+        r#"INSERT INTO frames (trace_id, frame_index, ip, module_path, module_build_id, resolved_symbol, symbol_offset,
+         resolver, linkage_name, thread, sample, depth, inline_depth, inlined, file, line, "column", unwind, quality,
+         proof, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"#,
+    )
+    .bind(trace_id)
+    .bind(signed(frame.frame_index))
+    .bind(signed(frame.ip))
+    .bind(&frame.module_path)
+    .bind(&frame.module_build_id)
+    .bind(&frame.resolved_symbol)
+    .bind(frame.symbol_offset.map(signed))
+    .bind(&frame.resolver)
+    .bind(&frame.linkage_name)
+    .bind(frame.thread)
+    .bind(frame.sample)
+    .bind(frame.depth)
+    .bind(frame.inline_depth)
+    .bind(frame.inlined)
+    .bind(&frame.file)
+    .bind(frame.line)
+    .bind(frame.column)
+    .bind(&frame.unwind)
+    .bind(&frame.quality)
+    .bind(&frame.proof)
+    .bind(&frame.reason)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+async fn put_replay(transaction: &mut Transaction<'_, Sqlite>, trace_id: Uuid, replay: &ReplayRow) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO replays (replay_id, trace_id, seed, started_at, finished_at, replay_success_ratio,
+         verify_time_ms, verifier_version, notes, symbol_coverage_pct, proved_coverage_pct)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(replay.replay_id)
+    .bind(trace_id)
+    .bind(signed(replay.seed))
+    .bind(&replay.started_at)
+    .bind(&replay.finished_at)
+    .bind(replay.replay_success_ratio)
+    .bind(signed(replay.verify_time_ms))
+    .bind(&replay.verifier_version)
+    .bind((!replay.notes.is_null()).then(|| replay.notes.to_string()))
+    .bind(replay.symbol_coverage_pct)
+    .bind(replay.proved_coverage_pct)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+fn bundle_of_row(row: &SqliteRow) -> sqlx::Result<BundleRow> {
+    let seal = match (row.try_get("signer")?, row.try_get("rekor_tile_ref")?) {
+        (Some(signer), Some(rekor_tile_ref)) => Some(SealRow {
+            signer,
+            rekor_tile_ref,
+            seal_digest: row.try_get::<Option<_>, _>("seal_digest")?.unwrap_or_default(),
+            dsse_ref: row.try_get::<Option<_>, _>("dsse_ref")?.unwrap_or_default(),
+        }),
+        _ => None,
+    };
+    Ok(BundleRow {
+        sha256: row.try_get("sha256")?,
+        os: row.try_get("os")?,
+        name: row.try_get("name")?,
+        version: row.try_get("version")?,
+        bundle_blob: row.try_get("bundle_blob")?,
+        index_json: row.try_get("index_json")?,
+        seal,
+    })
+}
+
+/// The signed number with the same bits: SQL has no unsigned 64-bit type.
+fn signed(value: u64) -> i64 {
+    value.cast_signed()
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        // SQLITE_FULL; the extended code of a full disk under the journal is SQLITE_IOERR's.
+        let full = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "13");
+        if full { Self::Full(error.to_string()) } else { Self::Failed(error.to_string()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TraceRow;
+    use super::*;
+
+    async fn open(data: &Path) -> SqliteStore {
+        SqliteStore::open(&data.join("symseal.sqlite")).await.unwrap()
+    }
+
+    fn seal() -> SealRow {
+        SealRow {
+            signer: "key".into(),
+            rekor_tile_ref: "log.example/tile/entries/000#1".into(),
+            seal_digest: "sha256:22".into(),
+            dsse_ref: "dsse:33".into(),
+        }
+    }
+
+    fn bundle() -> BundleRow {
+        BundleRow {
+            sha256: "sha256:11".into(),
+            os: "linux".into(),
+            name: "app".into(),
+            version: "1".into(),
+            bundle_blob: b"{}".to_vec(),
+            index_json: "{}".into(),
+            seal: None,
+        }
+    }
+
+    fn trace() -> TraceRows {
+        let frame = FrameRow {
+            frame_index: 0,
+            ip: 0xffff_ffff_8100_0000,
+            module_path: None,
+            module_build_id: None,
+            resolved_symbol: Some("main".into()),
+            linkage_name: None,
+            symbol_offset: Some(u64::MAX),
+            resolver: "bundle".into(),
+            thread: 1,
+            sample: 0,
+            depth: 0,
+            inline_depth: 0,
+            inlined: false,
+            file: None,
+            line: Some(7),
+            column: None,
+            unwind: "cfi".into(),
+            quality: "full".into(),
+            proof: "sealed".into(),
+            reason: None,
+        };
+        TraceRows {
+            trace: TraceRow {
+                trace_id: Uuid::from_u128(5),
+                platform: "linux".into(),
+                captured_at: Some("2026-01-01T00:00:00Z".into()),
+                build_id: None,
+                symbol_bundle_sha256: None,
+                dsse_ref: None,
+                blob_sha256: "sha256:44".into(),
+                arch: None,
+                method: None,
+                pid: Some(1),
+            },
+            frames: vec![frame],
+            replays: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bundle_keeps_its_seal_when_it_is_recorded_again() {
+        let data = tempfile::tempdir().unwrap();
+        let store = open(data.path()).await;
+        store.put_seal("sha256:11", &seal()).await.unwrap();
+        assert_eq!(store.bundle("sha256:11").await.unwrap(), None);
+        store.put_bundle(&bundle()).await.unwrap();
+        store.put_seal("sha256:11", &seal()).await.unwrap();
+        store.put_bundle(&bundle()).await.unwrap();
+        drop(store);
+        let store = open(data.path()).await;
+        assert_eq!(store.bundle("sha256:11").await.unwrap(), Some(BundleRow { seal: Some(seal()), ..bundle() }));
+        assert_eq!(store.bundles().await.unwrap(), ["sha256:11"]);
+        store.remove_bundle("sha256:11").await.unwrap();
+        assert!(store.bundles().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn unsigned_values_keep_their_bits_and_a_trace_replaces_itself() {
+        let data = tempfile::tempdir().unwrap();
+        let store = open(data.path()).await;
+        store.put_trace(&trace()).await.unwrap();
+        store.put_trace(&trace()).await.unwrap();
+        let rows: Vec<(Vec<u8>, i64, i64)> =
+            sqlx::query_as("SELECT trace_id, ip, symbol_offset FROM frames").fetch_all(&store.pool).await.unwrap();
+        let id = Uuid::from_u128(5);
+        assert_eq!(rows, [(id.as_bytes().to_vec(), 0xffff_ffff_8100_0000_u64.cast_signed(), -1)]);
+        assert_eq!(store.traces().await.unwrap(), [(id, "sha256:44".to_owned())]);
+        store.remove_trace(id).await.unwrap();
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM frames").fetch_one(&store.pool).await.unwrap();
+        assert_eq!(left, 0);
+    }
+
+    #[tokio::test]
+    async fn a_trace_that_contradicts_itself_is_recorded_not_at_all() {
+        let data = tempfile::tempdir().unwrap();
+        let store = open(data.path()).await;
+        let mut rows = trace();
+        let twice = rows.frames[0].clone();
+        rows.frames.push(twice);
+        assert!(store.put_trace(&rows).await.is_err());
+        assert!(store.traces().await.unwrap().is_empty());
+    }
+}
