@@ -1,2 +1,58 @@
-//! symseal: the command line.
-fn main() {}
+//! `symseal`: build, seal, distribute and use debug symbols.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use symseal::commands::{bundle, index, key, serve, symbolize, trace, trust};
+use symseal::{demo, exit, workload};
+
+/// Build, seal, distribute and use debug symbols, so that every name in a stack trace can be proved.
+#[derive(Parser)]
+#[command(name = "symseal", version, after_help = "Examples:
+  symseal demo                                      the whole road on this machine
+  symseal bundle build ./target/release/app --name app --version 1.0 --output ./bundle
+  symseal symbolize --bundle ./bundle --debug-id 93ac61ec… 0x26d68")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Serve(serve::Args),
+    /// Build, seal, push, pull, inspect and verify bundles.
+    #[command(subcommand)]
+    Bundle(bundle::Command),
+    /// Look into a bundle's symbol tables.
+    #[command(subcommand)]
+    Index(index::Command),
+    Symbolize(symbolize::Args),
+    /// Make signing keys.
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Say whom to trust.
+    #[command(subcommand)]
+    Trust(trust::Command),
+    /// Capture, resolve, replay and verify traces; the `trace-*` programs do the same.
+    #[command(subcommand)]
+    Trace(trace::Command),
+    /// The program that the demo captures.
+    #[command(hide = true)]
+    Workload,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    exit::run(|| match cli.command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Bundle(command) => bundle::run(&command),
+        Command::Index(command) => index::run(&command),
+        Command::Symbolize(args) => symbolize::run(&args),
+        Command::Key(command) => key::run(&command),
+        Command::Trust(command) => trust::run(&command),
+        Command::Trace(command) => trace::run(&command),
+        Command::Workload => workload::run(),
+    })
+}

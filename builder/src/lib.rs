@@ -20,7 +20,7 @@ mod seal;
 pub use build::{Builder, Built, Options, Progress, ProgressFn};
 pub use error::BuildError;
 pub use report::{BuildReport, InputReport, ModuleReport, UnsupportedRange, UnwindReport};
-pub use seal::{SealError, SealOptions, attach_seal, statement};
+pub use seal::{SealError, SealOptions, attach_seal, seal_bundle, statement};
 
 /// Name and version of this program, as tables and bundles name it.
 pub const PRODUCER: &str = concat!("symseal ", env!("CARGO_PKG_VERSION"));

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use symseal_bundle::oci::{self, Descriptor, Manifest};
 use symseal_bundle::seal::{PREDICATE_TYPE, Release, Statement, StatementError, StatementParts};
 use symseal_bundle::{Bundle, BundleError, Digest, LayoutDir, LayoutError, title};
+use symseal_sealer::{ArtifactKey, TileLog};
 
 /// What a seal says beyond the bundle itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub enum SealError {
     /// The statement cannot be made.
     #[error(transparent)]
     Statement(#[from] StatementError),
+    /// The statement cannot be signed or logged.
+    #[error(transparent)]
+    Sealer(#[from] symseal_sealer::SealError),
     /// The layout cannot be written.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -56,6 +60,20 @@ pub fn statement(bundle: &Bundle, digest: &Digest, options: &SealOptions) -> Res
         debug_ids: index.modules().map(|(_, id, _)| id.to_owned()).collect(),
         supersedes: options.supersedes.iter().map(|digest| *digest.as_bytes()).collect(),
     })
+}
+
+/// Signs a statement about the bundle `digest` of `layout`, logs the signature, and attaches the seal; returns the digest
+/// of the seal's manifest. Where the log fails the bundle stays unsealed, and trying again is safe.
+pub fn seal_bundle(
+    layout: &LayoutDir,
+    digest: &Digest,
+    key: &ArtifactKey,
+    log: &mut TileLog,
+    options: &SealOptions,
+) -> Result<Digest, SealError> {
+    let bundle = Bundle::open(layout.clone(), Some(digest))?;
+    let seal = symseal_sealer::seal(&statement(&bundle, digest, options)?, key, log)?;
+    attach_seal(layout, digest, &seal)
 }
 
 /// Stores `sigstore_bundle` and a manifest that refers from it to the bundle `digest`; returns the manifest's digest.

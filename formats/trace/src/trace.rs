@@ -7,7 +7,7 @@ use symseal_module::{DebugId, ModuleMap};
 use uuid::Uuid;
 
 use crate::{
-    CaptureFrame, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceModule, TraceSample, TraceWriter,
+    CaptureFrame, Compression, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceModule, TraceSample, TraceWriter,
     WriteError,
 };
 
@@ -118,6 +118,31 @@ impl Trace {
         }
         writer.finish()?;
         Ok(end)
+    }
+
+    /// The same, compressed. Zstd needs the feature `zstd`.
+    pub fn write_compressed(&self, mut output: impl Write, compression: Compression) -> Result<TraceEnd, WriteError> {
+        match compression {
+            Compression::Plain => self.write(output),
+            Compression::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(output, flate2::Compression::default());
+                let end = self.write(&mut encoder)?;
+                encoder.finish()?.flush()?;
+                Ok(end)
+            }
+            #[cfg(feature = "zstd")]
+            Compression::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(&mut output, 0)?;
+                let end = self.write(&mut encoder)?;
+                encoder.finish()?.flush()?;
+                Ok(end)
+            }
+            #[cfg(not(feature = "zstd"))]
+            Compression::Zstd => {
+                let _ = &mut output;
+                Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "this build writes no zstd").into())
+            }
+        }
     }
 
     /// Which module an address belongs to. Of modules that overlap, the first in the stream stays.

@@ -1,0 +1,106 @@
+//! BUNDLE on the command line: a digest in the local store, a directory, or a registry reference.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use symseal_bundle::{Bundle, Digest, LayoutDir};
+use symseal_registry::Reference;
+use symseal_resolver::Access;
+
+use crate::places::store_dir;
+
+/// A bundle that was named on the command line.
+#[derive(Debug)]
+pub struct OpenedBundle {
+    /// The bundle, its index checked against its digest.
+    pub bundle: Bundle,
+    /// Whether its files may be mapped: only where they lie in our own store.
+    pub access: Access,
+}
+
+/// Opens what `reference` names:
+///
+/// * `sha256:…`: that bundle in the local store (`store`, or the default one);
+/// * a directory with an OCI layout, or what `oras pull` left;
+/// * `host[:port]/repository[:tag|@digest]`: pulled into the local store first.
+pub fn open(reference: &str, store: Option<&PathBuf>) -> Result<OpenedBundle> {
+    if reference.starts_with("sha256:") {
+        let digest: Digest = reference.parse().with_context(|| format!("bundle {reference}"))?;
+        return open_stored(&store_dir(store)?, &digest);
+    }
+    let path = Path::new(reference);
+    if path.exists() {
+        let bundle = open_directory(path).with_context(|| format!("bundle {reference}"))?;
+        return Ok(OpenedBundle { bundle, access: Access::Foreign });
+    }
+    if !looks_like_a_registry_reference(reference) {
+        bail!(
+            "bundle {reference}: no such directory; expected sha256:…, a directory with an OCI layout, or host/repository:tag"
+        );
+    }
+    let store = store_dir(store)?;
+    let digest = pull(reference, &store)?;
+    open_stored(&store, &digest)
+}
+
+/// Pulls the bundle that `reference` names, with its seals, into the OCI layout `into`.
+pub fn pull(reference: &str, into: &Path) -> Result<Digest> {
+    let parsed = Reference::parse(reference)?;
+    let layout = LayoutDir::create(into).with_context(|| format!("the layout {}", into.display()))?;
+    let progress = crate::progress::spinner(format!("pulling {reference}"));
+    let digest = block_on(symseal_registry::pull(&parsed, &layout, &Default::default()))?;
+    progress.finish_and_clear();
+    Ok(digest?)
+}
+
+/// Runs a future of the registry client to its end.
+pub fn block_on<F: Future>(future: F) -> Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("no asynchronous runtime could be started")?;
+    Ok(runtime.block_on(future))
+}
+
+fn open_stored(store: &Path, digest: &Digest) -> Result<OpenedBundle> {
+    let in_store = || format!("bundle {digest} in the local store {}", store.display());
+    let layout = LayoutDir::open(store).with_context(in_store)?;
+    let bundle = Bundle::open(layout, Some(digest)).with_context(in_store)?;
+    Ok(OpenedBundle { bundle, access: Access::OwnStore })
+}
+
+fn open_directory(path: &Path) -> Result<Bundle> {
+    if !path.is_dir() {
+        bail!("expected a directory with an OCI layout, found a file");
+    }
+    if path.join("oci-layout").exists() {
+        return Ok(Bundle::open(LayoutDir::open(path)?, None)?);
+    }
+    if path.join("symbol_index.json").exists() {
+        return Ok(Bundle::open_pulled(path)?);
+    }
+    bail!("expected an OCI layout (a file oci-layout) or what `oras pull` left (symbol_index.json), found neither")
+}
+
+/// A host with a dot, a port or the name localhost before the first slash, as other OCI clients ask.
+fn looks_like_a_registry_reference(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(host, _)| {
+        !host.is_empty() && (host == "localhost" || host.contains(':') || (host.contains('.') && !host.starts_with('.')))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_like_a_registry_reference;
+
+    #[test]
+    fn a_registry_has_a_host_and_a_path_has_none() {
+        for reference in ["127.0.0.1:5000/a/b:c", "localhost/a", "registry.example/a@sha256:00"] {
+            assert!(looks_like_a_registry_reference(reference), "{reference}");
+        }
+        for path in ["bundle", "./bundle", "../a/b", "/abs/path", "dir/bundle"] {
+            assert!(!looks_like_a_registry_reference(path), "{path}");
+        }
+    }
+}

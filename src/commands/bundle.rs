@@ -1,0 +1,33 @@
+//! `symseal bundle`: build, seal, push, pull, inspect, verify.
+
+mod build;
+mod inspect;
+pub mod seal;
+mod transfer;
+pub mod verify;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::exit::Answer;
+
+#[derive(Subcommand)]
+pub enum Command {
+    Build(build::Args),
+    Seal(seal::Args),
+    Push(transfer::PushArgs),
+    Pull(transfer::PullArgs),
+    Inspect(inspect::Args),
+    Verify(verify::BundleVerifyArgs),
+}
+
+pub fn run(command: &Command) -> Result<Answer> {
+    match command {
+        Command::Build(args) => build::run(args),
+        Command::Seal(args) => seal::run(args),
+        Command::Push(args) => transfer::push(args),
+        Command::Pull(args) => transfer::pull(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Verify(args) => verify::run_bundle_verify(args),
+    }
+}

@@ -1,0 +1,71 @@
+//! `symseal bundle inspect`: what is in a bundle.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args as ClapArgs;
+
+use crate::bundle_ref;
+use crate::exit::Answer;
+use crate::table::Table;
+
+/// Show what is in a bundle: its modules, files and seals.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  symseal bundle inspect ./bundle
+  symseal bundle inspect 127.0.0.1:8790/demo/app:1.0 --json | jq .linux
+
+--json prints symbol_index.json as it is. Nothing is verified beyond the digests of what is shown; `symseal bundle verify` does that.")]
+pub struct Args {
+    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
+    bundle: String,
+    /// Print symbol_index.json.
+    #[arg(long)]
+    json: bool,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<Answer> {
+    let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
+    let index = bundle.index();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(index)?);
+        return Ok(Answer::Yes);
+    }
+    println!("release   {} {}", index.name, index.version);
+    match bundle.digest() {
+        Some(digest) => println!("digest    {digest}"),
+        None => println!("digest    not known: this directory holds files without the bundle's image index"),
+    }
+    println!("producer  {} {}", index.producer.name, index.producer.version);
+    println!("seals     {}", bundle.seals().len());
+    println!();
+    let mut table = Table::new(&["platform", "module", "debug id", "arch", "debug info", "functions", "rows", "files", "bytes"]);
+    for (platform, id, module) in index.modules() {
+        table.row([
+            platform.to_owned(),
+            module.name.clone(),
+            id.to_owned(),
+            module.arch.clone(),
+            format!("{}{}", debug_info(module), if module.stripped { " (stripped)" } else { "" }),
+            module.statistics.functions.to_string(),
+            module.statistics.rows.to_string(),
+            module.files.len().to_string(),
+            module.files.iter().map(|file| file.size).sum::<u64>().to_string(),
+        ]);
+    }
+    print!("{table}");
+    Ok(Answer::Yes)
+}
+
+pub(super) fn debug_info(module: &symseal_bundle::ModuleEntry) -> &'static str {
+    use symseal_bundle::DebugInfo::{Full, LineTables, None, Symbols};
+    match module.debug_info {
+        Full => "full",
+        LineTables => "line tables",
+        Symbols => "symbols",
+        None => "none",
+    }
+}

@@ -1,0 +1,89 @@
+//! `symseal bundle push` and `pull`: to and from an OCI registry.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::json;
+use symseal_bundle::{Bundle, Digest, LayoutDir};
+use symseal_registry::Reference;
+
+use crate::bundle_ref;
+use crate::exit::Answer;
+use crate::places::store_dir;
+
+/// Push a bundle and its seals to an OCI registry.
+#[derive(Args)]
+#[command(after_help = "Example:
+  symseal bundle push ./bundle 127.0.0.1:8790/demo/app:1.0
+
+What the registry has is not sent again. Loopback registries are spoken to by HTTP, others by HTTPS.")]
+pub struct PushArgs {
+    /// A directory with an OCI layout, or sha256:… in the local store.
+    bundle: String,
+    /// host[:port]/repository[:tag|@digest]
+    reference: String,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+    /// Print what was sent as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Pull a bundle and its seals from an OCI registry.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  symseal bundle pull 127.0.0.1:8790/demo/app:1.0                    into the local store
+  symseal bundle pull 127.0.0.1:8790/demo/app:1.0 --output ./bundle
+
+Prints the bundle's digest. A pull that broke off goes on where it stopped.")]
+pub struct PullArgs {
+    /// host[:port]/repository[:tag|@digest]
+    reference: String,
+    /// An OCI layout of its own, instead of the local store.
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
+
+pub fn push(args: &PushArgs) -> Result<Answer> {
+    let reference = Reference::parse(&args.reference)?;
+    let (dir, wanted) = if args.bundle.starts_with("sha256:") {
+        let digest: Digest = args.bundle.parse().with_context(|| format!("bundle {}", args.bundle))?;
+        (store_dir(args.store.as_ref())?, Some(digest))
+    } else {
+        (PathBuf::from(&args.bundle), None)
+    };
+    let layout = LayoutDir::open(&dir).with_context(|| format!("bundle {}", args.bundle))?;
+    let bundle = Bundle::open(layout.clone(), wanted.as_ref()).with_context(|| format!("bundle {}", args.bundle))?;
+    let digest = bundle.digest().with_context(|| format!("bundle {}: it has no image index", args.bundle))?;
+    let progress = crate::progress::spinner(format!("pushing {digest} to {}", args.reference));
+    let report = bundle_ref::block_on(symseal_registry::push(&layout, &digest, &reference, &Default::default()))??;
+    progress.finish_and_clear();
+    if args.json {
+        println!(
+            "{}",
+            json!({
+                "digest": digest, "reference": args.reference, "blobs_sent": report.blobs_sent,
+                "blobs_existing": report.blobs_existing, "bytes_sent": report.bytes_sent, "manifests": report.manifests,
+                "referrers": report.referrers, "referrers_api": report.referrers_api,
+            })
+        );
+    } else {
+        println!("{digest}");
+    }
+    Ok(Answer::Yes)
+}
+
+pub fn pull(args: &PullArgs) -> Result<Answer> {
+    let into = match &args.output {
+        Some(output) => output.clone(),
+        None => store_dir(args.store.as_ref())?,
+    };
+    let digest = bundle_ref::pull(&args.reference, &into)?;
+    println!("{digest}");
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,144 @@
+//! `symseal index`: look into a bundle's symbol tables.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use symseal_bundle::{Bundle, FileRole};
+use symseal_module::{DebugId, Rva, Svma};
+use symseal_symx::{Hit, Table};
+
+use crate::bundle_ref;
+use crate::exit::{Answer, NotFound};
+
+#[derive(Subcommand)]
+pub enum Command {
+    Dump(DumpArgs),
+}
+
+/// Print the complete stream: address → function, file, line, inlined callers.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  symseal index dump ./bundle --debug-id 93ac61ec5a8eb1396f9fbd350e3169a558528a40 | head
+  symseal index dump sha256:… --json > all.ndjson")]
+pub struct DumpArgs {
+    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
+    bundle: String,
+    /// Only this module.
+    #[arg(long, value_parser = super::debug_id)]
+    debug_id: Option<DebugId>,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
+
+pub fn run(command: &Command) -> Result<Answer> {
+    match command {
+        Command::Dump(args) => dump(args),
+    }
+}
+
+fn dump(args: &DumpArgs) -> Result<Answer> {
+    let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
+    let mut ids: Vec<DebugId> = bundle.index().modules().map(|(_, id, _)| id.parse().context("a debug id of the index")).collect::<Result<_>>()?;
+    if let Some(wanted) = &args.debug_id {
+        ids.retain(|id| id == wanted);
+        if ids.is_empty() {
+            return Err(NotFound(format!("bundle {} has no module {wanted}", args.bundle)).into());
+        }
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for id in ids {
+        dump_module(&mut out, &bundle, &id, args.json)?;
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+fn dump_module(out: &mut impl Write, bundle: &Bundle, id: &DebugId, json: bool) -> Result<()> {
+    let Some(module) = bundle.module(id) else { return Ok(()) };
+    let Some(file) = module.files.iter().find(|file| file.role == FileRole::SymbolTable) else {
+        if !json {
+            writeln!(out, "# {} {id}: no symbol table", module.name)?;
+        }
+        return Ok(());
+    };
+    let bytes = bundle.read(file)?;
+    let table = Table::open(&bytes).with_context(|| format!("symbol table of {id}"))?;
+    table.verify().with_context(|| format!("symbol table of {id}"))?;
+    if !json {
+        let counts = table.counts();
+        writeln!(out, "# {} {id}: {} functions, {} rows", module.name, counts.functions, counts.rows)?;
+    }
+    let base = table.image_base();
+    for hit in table.rows() {
+        if json {
+            serde_json::to_writer(&mut *out, &row(id, base, &hit))?;
+            writeln!(out)?;
+        } else {
+            print_row(out, base, &hit)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    debug_id: &'a DebugId,
+    /// First svma of the row.
+    start: Svma,
+    /// First svma after it.
+    end: Svma,
+    source: &'static str,
+    frames: Vec<RowFrame<'a>>,
+}
+
+#[derive(Serialize)]
+struct RowFrame<'a> {
+    function: &'a str,
+    symbol: &'a str,
+    file: &'a str,
+    line: Option<u32>,
+    column: Option<u32>,
+    inlined: bool,
+}
+
+fn svma(base: Svma, rva: Rva) -> Svma {
+    rva.to_svma(base).unwrap_or(Svma(rva.0))
+}
+
+fn row<'a>(debug_id: &'a DebugId, base: Svma, hit: &Hit<'a>) -> Row<'a> {
+    let range = hit.range();
+    let frames = hit.frames().map(|frame| RowFrame {
+        function: frame.function,
+        symbol: frame.symbol,
+        file: frame.file,
+        line: frame.line,
+        column: frame.column,
+        inlined: frame.inlined,
+    });
+    Row {
+        debug_id,
+        start: svma(base, range.start),
+        end: svma(base, range.end),
+        source: hit.function().source.code(),
+        frames: frames.collect(),
+    }
+}
+
+fn print_row(out: &mut impl Write, base: Svma, hit: &Hit<'_>) -> std::io::Result<()> {
+    let range = hit.range();
+    write!(out, "{}..{}", svma(base, range.start), svma(base, range.end))?;
+    for (depth, frame) in hit.frames().enumerate() {
+        write!(out, "{}{}", if depth == 0 { "  " } else { " < " }, frame.function)?;
+        if !frame.file.is_empty() {
+            write!(out, " {}:{}", frame.file, frame.line.unwrap_or(0))?;
+        }
+    }
+    writeln!(out)
+}

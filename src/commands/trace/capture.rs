@@ -1,0 +1,87 @@
+//! `trace-capture`: registers, stacks and modules of a live process.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use symseal_capture::{Options, capture};
+use symseal_trace::{Compression, Trace};
+
+use crate::demo::narrator::seconds;
+use crate::exit::Answer;
+
+/// Capture every thread of a process by ptrace: registers, stack bytes, module map, vDSO.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  trace-capture --pid 1234 --output trace.jsonl
+  trace-capture --pid $(pidof app) --output trace.jsonl.zst
+
+The process is stopped for some tens of microseconds a thread and goes on unharmed. The trace holds stack bytes, and so whatever
+secrets lie on the stack. A name that ends in .gz or .zst is compressed; without --output the trace goes to standard output.")]
+pub struct Args {
+    /// The process.
+    #[arg(long)]
+    pid: u32,
+    /// The trace file; it appears when it is complete.
+    #[arg(long)]
+    output: Option<PathBuf>,
+    /// Bytes of stack to copy from each stack pointer upwards.
+    #[arg(long, default_value_t = Options::default().stack_copy_bytes)]
+    stack_bytes: u64,
+    /// Describe kernel frames by BTF; this version captures no kernel frames.
+    #[arg(long, hide = true)]
+    with_btf: bool,
+}
+
+pub fn run(args: &Args) -> Result<Answer> {
+    if args.with_btf {
+        eprintln!("note: --with-btf describes kernel frames, and this version captures none by ptrace");
+    }
+    let options = Options { stack_copy_bytes: args.stack_bytes, ..Options::default() };
+    if let Some(output) = &args.output {
+        // Before the process is stopped: an output that cannot be written should cost it nothing.
+        let dir = parent(output);
+        if !dir.is_dir() {
+            bail!("output {}: there is no directory {}", output.display(), dir.display());
+        }
+    }
+    let trace = capture(args.pid, &options)?;
+    match &args.output {
+        Some(output) => write(&trace, output)?,
+        None if std::io::stdout().is_terminal() => bail!("a trace is no text for a terminal: name a file with --output, or pipe it"),
+        None => {
+            trace.write(std::io::stdout().lock())?;
+        }
+    }
+    for sample in &trace.samples {
+        let stopped = seconds(std::time::Duration::from_nanos(sample.stopped_ns));
+        let bytes: usize = sample.stacks.iter().map(|stack| stack.bytes.len()).sum();
+        eprintln!("thread {} {}: stopped {stopped}, {bytes} bytes of stack", sample.thread, sample.thread_name);
+    }
+    eprintln!("{} threads, {} modules, {} lost", trace.samples.len(), trace.modules.len(), trace.end.lost);
+    Ok(Answer::Yes)
+}
+
+/// Writes the trace so that it appears whole or not at all.
+pub fn write(trace: &Trace, output: &Path) -> Result<()> {
+    let named = || format!("output {}", output.display());
+    let compression = match output.extension().and_then(|extension| extension.to_str()) {
+        Some("gz") => Compression::Gzip,
+        Some("zst") => Compression::Zstd,
+        _ => Compression::Plain,
+    };
+    let mut file = tempfile::NamedTempFile::new_in(parent(output)).with_context(named)?;
+    trace.write_compressed(&mut file, compression).with_context(named)?;
+    file.flush().with_context(named)?;
+    file.as_file().sync_all().with_context(named)?;
+    file.persist(output).with_context(named)?;
+    Ok(())
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}

@@ -1,0 +1,133 @@
+//! `trace-replay`: the same answers under other conditions?
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::Args as ClapArgs;
+use symseal_module::Proof;
+use symseal_replay::{BundleTables, Coverage, Gate, ReplayReport, VERIFIER_VERSION, coverage, replay, resolve_trace};
+use symseal_resolver::{Options, Resolver};
+use symseal_trace::{Event, ReplayResult, Trace};
+use uuid::Uuid;
+
+use super::resolve::read_trace;
+use crate::bundle_ref;
+use crate::exit::Answer;
+use crate::table::Table;
+
+/// Replay a trace: unwind and resolve it again under changed conditions, and compare.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  trace-replay --bundle ./bundle --trace trace.jsonl --seeds 5
+  trace-replay --bundle sha256:… --trace trace.jsonl --seeds 64 --json
+
+Each seed relocates modules and stacks, shuffles the order, changes caches, cuts stacks off and takes tables away. Names, CFA and
+frame pointer are compared, not return addresses alone. Without a workload's own account of its calls the ratio says that the
+answers are stable, not that they are right. Exit status 1: the ratio is below the gate of 0.95.")]
+pub struct Args {
+    /// The trace: JSON Lines, plain, gzip or zstd.
+    #[arg(long)]
+    trace: PathBuf,
+    /// The bundle; without it, the one that the trace names.
+    #[arg(long)]
+    bundle: Option<String>,
+    /// How many seeds, from 1 upwards.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    seeds: u32,
+    /// Print one event `replay.result` per seed.
+    #[arg(long)]
+    json: bool,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<Answer> {
+    let trace = read_trace(&args.trace)?;
+    let reference = match &args.bundle {
+        Some(reference) => reference.clone(),
+        None => named_bundle(&trace)
+            .with_context(|| format!("trace {} names no bundle: give one with --bundle", args.trace.display()))?,
+    };
+    let opened = bundle_ref::open(&reference, args.store.as_ref())?;
+    let tables = BundleTables::for_trace([&opened.bundle], &trace);
+    let resolver = Resolver::new(Options::default()).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
+    let seeds = seeds(args.seeds);
+    let started = Instant::now();
+    let progress = crate::progress::spinner(format!("replaying {} with {} seeds", args.trace.display(), seeds.len()));
+    let report = replay(&trace, &resolver, &tables, &seeds).with_context(|| format!("trace {}", args.trace.display()))?;
+    progress.finish_and_clear();
+    if args.json {
+        let (_, threads) = resolve_trace(&trace, &resolver, &tables);
+        let covered = coverage(&threads, &resolver);
+        for result in results(&trace, &report, &covered, started.elapsed().as_millis()) {
+            print!("{}", String::from_utf8_lossy(&Event::ReplayResult(result).to_line()?));
+        }
+    } else {
+        print(&report);
+    }
+    Ok((report.replay_success_ratio >= Gate::default().min_replay_ratio && report.controls_hold()).into())
+}
+
+/// The seeds 1 to `count`.
+pub(crate) fn seeds(count: u32) -> Vec<u64> {
+    (1..=u64::from(count)).collect()
+}
+
+/// The bundle that the trace's summary names.
+fn named_bundle(trace: &Trace) -> Option<String> {
+    trace.inside.iter().chain(&trace.after).find_map(|event| match event {
+        Event::Capture(summary) => summary.symbol_bundle_ref.clone(),
+        _ => None,
+    })
+}
+
+/// One event per seed.
+pub(crate) fn results(trace: &Trace, report: &ReplayReport, covered: &Coverage, took_ms: u128) -> Vec<ReplayResult> {
+    report
+        .seeds
+        .iter()
+        .map(|seed| ReplayResult {
+            replay_id: Uuid::new_v4(),
+            trace_id: trace.begin.trace_id,
+            seed: seed.seed,
+            replay_success_ratio: seed.replay_success_ratio,
+            symbol_coverage_pct: covered.all.pct,
+            verify_time_ms: u64::try_from(took_ms).unwrap_or(u64::MAX),
+            verifier_version: Some(VERIFIER_VERSION.to_owned()),
+            proved_coverage_pct: Some(covered.all.proved_pct),
+            ..ReplayResult::default()
+        })
+        .collect()
+}
+
+/// Prints the report for people.
+fn print(report: &ReplayReport) {
+    print!("{}", classes(report));
+    println!();
+    println!("replay_success_ratio {:.4}: the lowest of the classes", report.replay_success_ratio);
+    println!(
+        "expected values: {} stacks as their threads reported them, {} from our own recording",
+        report.golden.agreeing, report.golden.own_recording
+    );
+    println!(
+        "negative controls: {} of {} changed rules were noticed",
+        report.controls.mutation.noticed, report.controls.mutation.total
+    );
+}
+
+/// The classes as a table.
+pub(crate) fn classes(report: &ReplayReport) -> Table {
+    let mut table = Table::new(&["class", "replays", "equal", "ratio", "95 % at least"]);
+    for class in &report.classes {
+        table.row([
+            class.class.to_string(),
+            class.units.to_string(),
+            class.passed.to_string(),
+            format!("{:.4}", class.ratio),
+            format!("{:.4}", class.wilson_lower),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,167 @@
+//! `trace-resolve`: a trace → named frames, each with its origin.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use serde::Serialize;
+use symseal_bundle::verify::Verdict;
+use symseal_module::Proof;
+use symseal_replay::{BundleTables, ResolvedThread, resolve_trace};
+use symseal_resolver::{FrameLine, Options, Resolver};
+use symseal_trace::{Event, Limits, Trace};
+
+use crate::bundle_ref::{self, OpenedBundle};
+use crate::commands::bundle::verify::{Question, report_on};
+use crate::exit::Answer;
+
+/// Unwind the stacks of a trace and name every frame, from a bundle alone.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  trace-resolve --bundle ./bundle trace.jsonl
+  trace-resolve --bundle sha256:… --trust ./trust trace.jsonl --json
+
+With --trust the bundle is verified first, and names that come from it carry the proof `sealed`. Frames without a name
+are listed with the reason. The trace file is not changed.")]
+pub struct Args {
+    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
+    #[arg(long)]
+    bundle: String,
+    /// The trace: JSON Lines, plain, gzip or zstd.
+    trace: PathBuf,
+    /// Verify the bundle against this trust directory first.
+    #[arg(long)]
+    trust: Option<PathBuf>,
+    /// Also read the binaries where the process had them; the output says so.
+    #[arg(long)]
+    local_files: bool,
+    /// Ask debuginfod servers; not offered by this version.
+    #[arg(long, hide = true)]
+    online: bool,
+    /// Give demangled names as `function`; the raw symbol stays beside it.
+    #[arg(long)]
+    demangle: bool,
+    /// Show every step that was tried for each frame.
+    #[arg(long)]
+    explain: bool,
+    /// One JSON object per frame and line.
+    #[arg(long, conflicts_with = "event")]
+    json: bool,
+    /// Print the event `trace.resolved`, as the server takes it.
+    #[arg(long)]
+    event: bool,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> Result<Answer> {
+    if args.online {
+        bail!("{}", symseal_resolver::ONLINE_NOT_OFFERED);
+    }
+    let trace = read_trace(&args.trace)?;
+    let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
+    let proof = match &args.trust {
+        None => Proof::DigestKnown,
+        Some(trust) => match prove(&opened, trust)? {
+            Some(proof) => proof,
+            None => return Ok(Answer::No),
+        },
+    };
+    let tables = BundleTables::for_trace([&opened.bundle], &trace);
+    let options = Options { local_files: args.local_files, demangle: args.demangle, ..Options::default() };
+    let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
+    let (event, threads) = resolve_trace(&trace, &resolver, &tables);
+
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if args.event {
+        out.write_all(&Event::Resolved(event).to_line()?)?;
+    } else {
+        for thread in &threads {
+            if args.json { print_json(&mut out, thread, args.explain)? } else { print_thread(&mut out, thread, args.explain)? }
+        }
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Reads a whole trace; errors name the file.
+pub fn read_trace(path: &Path) -> Result<Trace> {
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("trace {name}"))?;
+    if file.metadata().with_context(|| format!("trace {name}"))?.is_dir() {
+        bail!("trace {name}: expected a file of JSON Lines, found a directory");
+    }
+    Ok(Trace::read_named(BufReader::new(file), &name, Limits::default())?)
+}
+
+/// Verifies the bundle; the proof that its names then carry, or none (and the failed checks on standard error).
+fn prove(opened: &OpenedBundle, trust: &Path) -> Result<Option<Proof>> {
+    let report = report_on(&opened.bundle, trust, &Question::default(), Default::default())?;
+    if report.verdict == Verdict::Verified {
+        return Ok(Some(Proof::Sealed));
+    }
+    for check in report.checks.iter().filter(|check| check.is_failed()) {
+        eprintln!("refused: {check}");
+    }
+    Ok(None)
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    thread: u32,
+    thread_name: &'a str,
+    depth: usize,
+    #[serde(flatten)]
+    frame: FrameLine<'a>,
+}
+
+fn print_json(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> Result<()> {
+    for (depth, frame) in thread.frames.iter().enumerate() {
+        let line = Line { thread: thread.thread, thread_name: &thread.thread_name, depth, frame: frame.line(explain) };
+        serde_json::to_writer(&mut *out, &line)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Prints one thread's stack for people.
+pub(crate) fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> std::io::Result<()> {
+    writeln!(out, "thread {} {}: {} frames, {}", thread.thread, thread.thread_name, thread.frames.len(), thread.stop)?;
+    for (depth, frame) in thread.frames.iter().enumerate() {
+        let origin = format!("[{} · {} · {}]", frame.unwind, frame.resolver, frame.proof);
+        let module = frame.module.as_ref().map_or("?", |module| file_name(&module.path));
+        if frame.frames.is_empty() {
+            let offset = frame.module.as_ref().map(|module| format!("+{}", module.rva)).unwrap_or_default();
+            let reason = frame.reason.map_or("no name", |reason| reason.meaning());
+            writeln!(out, "  #{depth:<3}{} {module}{offset}  {reason}  {origin}", frame.ip)?;
+        }
+        for (inline_depth, source) in frame.frames.iter().enumerate() {
+            if inline_depth == 0 {
+                write!(out, "  #{depth:<3}{} ", frame.ip)?;
+            } else {
+                write!(out, "       {:18} ", "")?;
+            }
+            write!(out, "{}", source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??"))?;
+            crate::commands::write_place(out, source)?;
+            if source.inlined {
+                writeln!(out, " (inlined)")?;
+            } else {
+                writeln!(out, " ({module})  {origin}")?;
+            }
+        }
+        if explain {
+            for tried in &frame.tried {
+                let outcome = serde_json::to_string(&tried.outcome).unwrap_or_default();
+                writeln!(out, "         {}: {outcome} {}", tried.step, tried.detail)?;
+            }
+        }
+    }
+    writeln!(out)
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,79 @@
+//! Step 8: the evidence card.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use symseal_replay::Evidence;
+
+use super::narrator::{Narrator, seconds};
+use super::scene::Scene;
+use crate::exit::Answer;
+
+/// Prints the card, writes its JSON, and answers whether everything held.
+pub(super) fn finish(scene: &Scene, story: Narrator, mut evidence: Evidence, holds: bool) -> Result<Answer> {
+    let (timings, whole) = story.end();
+    evidence.timings_ms =
+        timings.iter().map(|(step, took)| (step.clone(), u64::try_from(took.as_millis()).unwrap_or(u64::MAX))).collect();
+    let path = scene.evidence();
+    evidence.path = Some(path.display().to_string());
+    fs::write(&path, serde_json::to_vec_pretty(&evidence)?).with_context(|| format!("evidence {}", path.display()))?;
+
+    let gate_passed = evidence.gate.as_ref().is_some_and(|gate| gate.passed);
+    print!("{}", card(&evidence));
+    println!("  whole road       {}", seconds(whole));
+    if scene.is_kept() {
+        println!("  as JSON          {}", path.display());
+    } else {
+        println!("  as JSON          {} (gone when this ends; --keep DIR keeps everything)", path.display());
+    }
+    for reason in evidence.gate.iter().flat_map(|gate| &gate.reasons) {
+        println!("  gate missed      {}", reason.text);
+    }
+    if !holds {
+        println!("  not everything held: see the lines with ✗ above");
+    }
+    Ok((gate_passed && holds).into())
+}
+
+fn card(evidence: &Evidence) -> String {
+    let mut card = String::new();
+    let mut line = |label: &str, value: String| card.push_str(&format!("  {label:<16} {value}\n"));
+    let coverage = &evidence.coverage;
+    line(
+        "release modules",
+        format!(
+            "{:.2} % of {} frames named, {:.2} % proved",
+            coverage.release.pct, coverage.release.frames, coverage.release.proved_pct
+        ),
+    );
+    line(
+        "all modules",
+        format!("{:.2} % of {} frames named, {:.2} % proved", coverage.all.pct, coverage.all.frames, coverage.all.proved_pct),
+    );
+    if let Some(replay) = &evidence.replay {
+        line("replay ratio", format!("{:.4} over {} replays", replay.replay_success_ratio, replay.manifest.units));
+    }
+    if let Some(seal) = &evidence.seal {
+        line("seal", format!("{}, {} checks", seal.verdict, seal.checks.len()));
+        line("signed by", seal.signer.clone().unwrap_or_else(|| "nobody known".to_owned()));
+        let log = &seal.log;
+        line(
+            "log",
+            format!(
+                "{} run by {}, entry {}, {} witnesses",
+                log.origin.as_deref().unwrap_or("none"),
+                log.operator.as_deref().unwrap_or("nobody known"),
+                log.index.map_or("none".to_owned(), |index| index.to_string()),
+                log.witnesses
+            ),
+        );
+        line("envelope", seal.dsse_ref.clone().unwrap_or_default());
+    }
+    if let Some(bundle) = &evidence.bundle {
+        line("bundle", bundle.digest.map(|digest| digest.to_string()).unwrap_or_default());
+        line("symbol index", bundle.index_digest.to_string());
+    }
+    line("trace", evidence.trace.digest.clone());
+    line("verifier", evidence.verifier_version.clone());
+    card
+}

@@ -1,0 +1,160 @@
+//! Step 3: serve, push, find again by debug id. The server stays up until the demo ends.
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow};
+use symseal_bundle::{Digest, FileRole, LayoutDir};
+use symseal_registry::Reference;
+use symseal_replay::Evidence;
+use symseal_server::{Config, Server};
+use symseal_trace::{Event, Trace};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::build::BuiltBundle;
+use super::narrator::Narrator;
+use super::resolve::Resolved;
+use super::scene::{self, Scene};
+use crate::bundle_ref::block_on;
+use crate::commands::trace::replay::results;
+
+/// A server that runs in a thread of its own until this value goes away.
+pub(super) struct Published {
+    pub(super) reference: String,
+    /// Whether every file was found under its debug id with the right bytes, and nothing else was.
+    pub(super) found: bool,
+    base: String,
+    digest: Digest,
+    trace_id: std::cell::RefCell<Option<String>>,
+    shutdown: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
+    _data: TempDir,
+}
+
+pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> Result<Published> {
+    story.step("Serve and publish", "OCI registry and debuginfod on a free loopback port");
+    let data = scene.scratch()?;
+    let (address, shutdown, thread) = start(Config { data: data.path().to_owned(), listen: ([127, 0, 0, 1], 0).into() })?;
+    story.say(format!("serving http://{address} with SQLite and a blob directory"));
+    let reference = format!("{address}/demo/{}:{}", scene::NAME, scene::VERSION);
+    let mut published = Published {
+        base: format!("http://{address}"),
+        digest: built.built.digest,
+        reference,
+        found: false,
+        trace_id: Default::default(),
+        shutdown: Some(shutdown),
+        thread: Some(thread),
+        _data: data,
+    };
+    let parsed = Reference::parse(&published.reference)?;
+    let report = block_on(symseal_registry::push(&built.layout, &built.built.digest, &parsed, &Default::default()))??;
+    story.say(format!("pushed {} blobs, {} bytes, with {} seals", report.blobs_sent, report.bytes_sent, report.referrers));
+    published.found = published.find_by_debug_id(story, &built.layout, built)?;
+    Ok(published)
+}
+
+fn start(config: Config) -> Result<(std::net::SocketAddr, oneshot::Sender<()>, JoinHandle<Result<()>>)> {
+    let (address_out, address_in) = mpsc::channel();
+    let (shutdown, ended) = oneshot::channel::<()>();
+    let thread = std::thread::Builder::new().name("demo server".into()).spawn(move || {
+        block_on(async move {
+            let server = Server::bind(config).await?;
+            let _ = address_out.send(server.local_addr());
+            server
+                .run(async move {
+                    let _ = ended.await;
+                })
+                .await?;
+            Ok(())
+        })?
+    })?;
+    match address_in.recv() {
+        Ok(address) => Ok((address, shutdown, thread)),
+        // The thread ended before it listened: its error says why.
+        Err(_) => match thread.join() {
+            Ok(result) => Err(result.err().unwrap_or_else(|| anyhow!("the server ended before it listened"))),
+            Err(_) => Err(anyhow!("the server thread panicked")),
+        },
+    }
+}
+
+impl Published {
+    /// An unstripped ELF answers both kinds of request, a stripped one 404 for its debug information.
+    fn find_by_debug_id(&self, story: &Narrator, layout: &LayoutDir, built: &BuiltBundle) -> Result<bool> {
+        let mut all_right = true;
+        for (_, id, module) in built.built.index.modules() {
+            for (kind, role) in [("debuginfo", FileRole::Debuginfo), ("executable", FileRole::Executable)] {
+                let url = format!("{}/buildid/{id}/{kind}", self.base);
+                let expected = module.file(role).map(|file| layout.read_blob(&file.sha256, file.size)).transpose()?;
+                let (status, body) = get(&url)?;
+                let (right, claim) = match expected {
+                    Some(bytes) => {
+                        (status == 200 && body == bytes, format!("{} {kind}: {} bytes, as built", module.name, bytes.len()))
+                    }
+                    None => (status == 404, format!("{} {kind}: 404, because it is stripped", module.name)),
+                };
+                if right { story.proved(claim) } else { story.refuted(format!("{claim}; found status {status}, {} bytes", body.len())) }
+                all_right &= right;
+            }
+        }
+        Ok(all_right)
+    }
+
+    /// Hands trace, names and replays to the server, which keeps them in its database.
+    pub(super) fn upload(&self, _scene: &Scene, trace: &Trace, resolved: &Resolved, evidence: &Evidence) -> Result<()> {
+        let mut body = Vec::new();
+        trace.write(&mut body)?;
+        body.extend(Event::Resolved(resolved.event.clone()).to_line()?);
+        if let Some(report) = &evidence.replay {
+            for result in results(trace, report, &resolved.coverage, resolved.took.as_millis()) {
+                body.extend(Event::ReplayResult(result).to_line()?);
+            }
+        }
+        let id = trace.begin.trace_id.to_string();
+        let url = format!("{}/api/v1/traces/{id}", self.base);
+        let status = block_on(async {
+            let response = client()?.put(&url).body(body).send().await?;
+            let status = response.status();
+            let text = response.text().await?;
+            if status.is_success() { Ok(status) } else { Err(anyhow!("{status}: {text}")) }
+        })?
+        .with_context(|| format!("uploading the trace to {url}"))?;
+        anyhow::ensure!(status.is_success(), "{url}: {status}");
+        *self.trace_id.borrow_mut() = Some(id);
+        Ok(())
+    }
+
+    /// Whether the server has the bundle and the trace on record.
+    pub(super) fn recorded(&self) -> Result<bool> {
+        let bundle = get(&format!("{}/api/v1/bundles/{}", self.base, self.digest))?.0 == 200;
+        let trace = match self.trace_id.borrow().as_ref() {
+            Some(id) => get(&format!("{}/api/v1/traces/{id}", self.base))?.0 == 200,
+            None => false,
+        };
+        Ok(bundle && trace)
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        drop(self.shutdown.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn client() -> Result<reqwest::Client> {
+    Ok(reqwest::Client::builder().no_proxy().build()?)
+}
+
+fn get(url: &str) -> Result<(u16, Vec<u8>)> {
+    block_on(async {
+        let response = client()?.get(url).send().await?;
+        let status = response.status().as_u16();
+        anyhow::Ok((status, response.bytes().await?.to_vec()))
+    })?
+    .with_context(|| format!("GET {url}"))
+}

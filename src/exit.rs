@@ -1,0 +1,51 @@
+//! Exit statuses: 0 done and true, 1 the answer is no, 2 the call or its input is wrong.
+
+use std::process::ExitCode;
+
+/// What a command that worked found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Done, and true.
+    Yes,
+    /// Done, and the answer is no: verification failed, a gate was missed.
+    No,
+}
+
+impl From<bool> for Answer {
+    fn from(yes: bool) -> Self {
+        if yes { Self::Yes } else { Self::No }
+    }
+}
+
+/// What was asked for is not there: exit status 1, not 2, because the call was right.
+#[derive(Debug)]
+pub struct NotFound(pub String);
+
+impl std::fmt::Display for NotFound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+/// Runs a command and turns its answer, or its error, into an exit status.
+pub fn run(command: impl FnOnce() -> anyhow::Result<Answer>) -> ExitCode {
+    match command() {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if error.is::<NotFound>() { 1 } else { 2 })
+        }
+    }
+}
+
+/// The reader of our output went away (`symseal … | head`): nothing is wrong.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+}

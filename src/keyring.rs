@@ -1,0 +1,50 @@
+//! The files of the embedded default: three keys for three roles in one directory, and the log that
+//! they belong to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use symseal_sealer::{ArtifactKey, LogKey, TileLog, mint_origin};
+
+/// Signs bundles.
+pub const ARTIFACT_KEY: &str = "artifact.key.pem";
+/// Its public half.
+pub const ARTIFACT_PUBLIC: &str = "artifact.pub.pem";
+/// Signs the trust directory; can be taken offline afterwards.
+pub const ROOT_KEY: &str = "root.key.pem";
+/// Signs the log's checkpoints. Never the artifact key: a log that the signer signs proves nothing.
+pub const LOG_KEY: &str = "log.key.pem";
+/// The log's last checkpoint, kept away from the log so that a restored backup is noticed.
+const LAST_CHECKPOINT: &str = "log.last-checkpoint";
+
+/// Makes the three keys in `dir`, which must not hold any of them.
+pub fn generate(dir: &Path) -> Result<ArtifactKey> {
+    fs::create_dir_all(dir).with_context(|| format!("keys {}: the directory cannot be made", dir.display()))?;
+    for name in [ARTIFACT_KEY, ARTIFACT_PUBLIC, ROOT_KEY, LOG_KEY] {
+        if dir.join(name).exists() {
+            bail!("keys {}: {name} is there already; keys are never overwritten: name another directory", dir.display());
+        }
+    }
+    let artifact = ArtifactKey::generate_file(&dir.join(ARTIFACT_KEY))?;
+    let public = dir.join(ARTIFACT_PUBLIC);
+    fs::write(&public, artifact.public().to_pem()).with_context(|| format!("key {}", public.display()))?;
+    ArtifactKey::generate_file(&dir.join(ROOT_KEY))?;
+    LogKey::generate_file(&dir.join(LOG_KEY))?;
+    Ok(artifact)
+}
+
+/// The file `name` in the directory of `key`.
+pub fn beside(key: &Path, name: &str) -> PathBuf {
+    key.with_file_name(name)
+}
+
+/// Opens the log in `dir`, or makes it with a fresh origin where there is none. This process then holds its lease.
+pub fn open_or_create_log(dir: &Path, log_key: &Path) -> Result<TileLog> {
+    let key = LogKey::load_pem(log_key)?;
+    let last_seen = beside(log_key, LAST_CHECKPOINT);
+    if TileLog::exists(dir) {
+        return Ok(TileLog::open(dir, key, &last_seen)?);
+    }
+    Ok(TileLog::create(dir, mint_origin()?, key, &last_seen)?)
+}

@@ -1,0 +1,14 @@
+//! The command line of symseal: parse arguments, call a room, print.
+//!
+//! Human output goes to standard output, progress to standard error and only on a terminal; `--json`
+//! is for machines. What the exit statuses mean stands in [`exit`].
+
+pub mod bundle_ref;
+pub mod commands;
+pub mod demo;
+pub mod exit;
+pub mod keyring;
+mod places;
+mod progress;
+mod table;
+pub mod workload;

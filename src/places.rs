@@ -1,0 +1,46 @@
+//! Where things lie when the user does not say.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+/// The user's data directory for symseal: `$XDG_DATA_HOME/symseal`, else `~/.local/share/symseal`.
+pub(crate) fn data_dir() -> Result<PathBuf> {
+    user_dir("XDG_DATA_HOME", ".local/share")
+}
+
+/// The user's configuration directory for symseal: `$XDG_CONFIG_HOME/symseal`, else `~/.config/symseal`.
+pub(crate) fn config_dir() -> Result<PathBuf> {
+    user_dir("XDG_CONFIG_HOME", ".config")
+}
+
+/// The local bundle store, an OCI layout: what `--store` says, else `store` in the data directory.
+pub(crate) fn store_dir(asked: Option<&PathBuf>) -> Result<PathBuf> {
+    asked.cloned().map_or_else(|| Ok(data_dir()?.join("store")), Ok)
+}
+
+/// The trust directory: what `--trust` says, else `trust` in the configuration directory.
+pub(crate) fn trust_dir(asked: Option<&PathBuf>) -> Result<PathBuf> {
+    asked.cloned().map_or_else(|| Ok(config_dir()?.join("trust")), Ok)
+}
+
+/// The embedded log's directory: what `--log` says, else `log` in the data directory.
+pub(crate) fn log_dir(asked: Option<&str>) -> Result<PathBuf> {
+    match asked {
+        None => Ok(data_dir()?.join("log")),
+        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
+            anyhow::bail!("--log {url}: this version appends to the embedded tile log alone; give its directory")
+        }
+        Some(url) => Ok(PathBuf::from(url.strip_prefix("file://").unwrap_or(url))),
+    }
+}
+
+fn user_dir(variable: &str, under_home: &str) -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os(variable).map(PathBuf::from).filter(|dir| dir.is_absolute()) {
+        return Ok(dir.join("symseal"));
+    }
+    let home = std::env::home_dir()
+        .filter(|home| home.is_absolute())
+        .with_context(|| format!("there is no home directory to keep data in: set {variable}, or name the directory on the command line"))?;
+    Ok(home.join(under_home).join("symseal"))
+}
