@@ -289,7 +289,7 @@ impl SymbolIndex {
                 return fail(place(), format!("expected the id of a {platform} module in its canonical text"));
             }
             for name in std::iter::once(&module.name).chain(module.inputs.iter().map(|input| &input.name)) {
-                if name.contains(['/', '\\', '\n']) || name.is_empty() {
+                if !is_base_name(name) {
                     return fail(place(), format!("expected a file name without directories, found {name:?}"));
                 }
             }
@@ -386,4 +386,9 @@ pub fn platform_of(id: &DebugId) -> &'static str {
         DebugId::Pdb { .. } => "windows",
         DebugId::MachoUuid(_) => "macos",
     }
+}
+
+/// Whether `name` can be the last part of a path.
+fn is_base_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains('/') && !name.chars().any(char::is_control)
 }
