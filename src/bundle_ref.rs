@@ -86,7 +86,8 @@ fn open_directory(path: &Path) -> Result<Bundle> {
 /// A host with a dot, a port or the name localhost before the first slash, as other OCI clients ask.
 fn looks_like_a_registry_reference(text: &str) -> bool {
     text.split_once('/').is_some_and(|(host, _)| {
-        !host.is_empty() && (host == "localhost" || host.contains(':') || (host.contains('.') && !host.starts_with('.')))
+        !host.is_empty()
+            && (host == "localhost" || host.contains(':') || (host.contains('.') && !host.starts_with('.')))
     })
 }
 

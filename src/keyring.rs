@@ -23,7 +23,10 @@ pub fn generate(dir: &Path) -> Result<ArtifactKey> {
     fs::create_dir_all(dir).with_context(|| format!("keys {}: the directory cannot be made", dir.display()))?;
     for name in [ARTIFACT_KEY, ARTIFACT_PUBLIC, ROOT_KEY, LOG_KEY] {
         if dir.join(name).exists() {
-            bail!("keys {}: {name} is there already; keys are never overwritten: name another directory", dir.display());
+            bail!(
+                "keys {}: {name} is there already; keys are never overwritten: name another directory",
+                dir.display()
+            );
         }
     }
     let artifact = ArtifactKey::generate_file(&dir.join(ARTIFACT_KEY))?;

@@ -8,10 +8,14 @@ use symseal::{demo, exit, workload};
 
 /// Build, seal, distribute and use debug symbols, so that every name in a stack trace can be proved.
 #[derive(Parser)]
-#[command(name = "symseal", version, after_help = "Examples:
+#[command(
+    name = "symseal",
+    version,
+    after_help = "Examples:
   symseal demo                                      the whole road on this machine
   symseal bundle build ./target/release/app --name app --version 1.0 --output ./bundle
-  symseal symbolize --bundle ./bundle --debug-id 93ac61ec… 0x26d68")]
+  symseal symbolize --bundle ./bundle --debug-id 93ac61ec… 0x26d68"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

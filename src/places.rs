@@ -39,8 +39,8 @@ fn user_dir(variable: &str, under_home: &str) -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os(variable).map(PathBuf::from).filter(|dir| dir.is_absolute()) {
         return Ok(dir.join("symseal"));
     }
-    let home = std::env::home_dir()
-        .filter(|home| home.is_absolute())
-        .with_context(|| format!("there is no home directory to keep data in: set {variable}, or name the directory on the command line"))?;
+    let home = std::env::home_dir().filter(|home| home.is_absolute()).with_context(|| {
+        format!("there is no home directory to keep data in: set {variable}, or name the directory on the command line")
+    })?;
     Ok(home.join(under_home).join("symseal"))
 }

@@ -1,9 +1,9 @@
 //! `symseal bundle`: build, seal, push, pull, inspect, verify.
 
-mod build;
-mod inspect;
+pub mod build;
+pub mod inspect;
 pub mod seal;
-mod transfer;
+pub mod transfer;
 pub mod verify;
 
 use anyhow::Result;

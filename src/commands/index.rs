@@ -45,7 +45,11 @@ pub fn run(command: &Command) -> Result<Answer> {
 
 fn dump(args: &DumpArgs) -> Result<Answer> {
     let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
-    let mut ids: Vec<DebugId> = bundle.index().modules().map(|(_, id, _)| id.parse().context("a debug id of the index")).collect::<Result<_>>()?;
+    let mut ids: Vec<DebugId> = bundle
+        .index()
+        .modules()
+        .map(|(_, id, _)| id.parse().context("a debug id of the index"))
+        .collect::<Result<_>>()?;
     if let Some(wanted) = &args.debug_id {
         ids.retain(|id| id == wanted);
         if ids.is_empty() {

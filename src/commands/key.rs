@@ -34,7 +34,10 @@ pub fn run(command: &Command) -> Result<Answer> {
     let Command::Generate(args) = command;
     let key = keyring::generate(&args.output)?;
     if args.json {
-        println!("{}", json!({"key_id": key.key_id().to_string(), "algorithm": "ecdsa-p256", "directory": args.output}));
+        println!(
+            "{}",
+            json!({"key_id": key.key_id().to_string(), "algorithm": "ecdsa-p256", "directory": args.output})
+        );
     } else {
         println!("artifact key {} in {}", key.key_id(), args.output.display());
     }

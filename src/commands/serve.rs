@@ -29,16 +29,15 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Answer> {
     tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("SYMSEAL_LOG").unwrap_or_else(|_| "warn".into()),
-        )
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("SYMSEAL_LOG").unwrap_or_else(|_| "warn".into()))
         .with_writer(std::io::stderr)
         .init();
     let data = match &args.data {
         Some(data) => data.clone(),
         None => places::data_dir()?.join("server"),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     runtime.block_on(async {
         let server = Server::bind(Config { data: data.clone(), listen: args.listen }).await?;
         println!("serving {} on http://{}", data.display(), server.local_addr());

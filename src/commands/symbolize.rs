@@ -70,7 +70,8 @@ pub fn run(args: &Args) -> Result<Answer> {
             let line = line.context("standard input")?;
             let text = line.trim();
             if !text.is_empty() {
-                let address = super::address(text).map_err(|error| anyhow::anyhow!("standard input, line {}: {error}", number + 1))?;
+                let address = super::address(text)
+                    .map_err(|error| anyhow::anyhow!("standard input, line {}: {error}", number + 1))?;
                 answer(address)?;
             }
         }

@@ -79,8 +79,9 @@ fn init(args: &InitArgs) -> Result<Answer> {
     let root_key = args.root_key.clone().unwrap_or_else(|| beside(&args.key, ROOT_KEY));
     let log_key = args.log_key.clone().unwrap_or_else(|| beside(&args.key, LOG_KEY));
     let pem = std::fs::read_to_string(&args.key).with_context(|| format!("key {}", args.key.display()))?;
-    let artifact = ArtifactPublicKey::from_pem(&pem)
-        .with_context(|| format!("key {}: expected the public half of an ECDSA P-256 key in PEM", args.key.display()))?;
+    let artifact = ArtifactPublicKey::from_pem(&pem).with_context(|| {
+        format!("key {}: expected the public half of an ECDSA P-256 key in PEM", args.key.display())
+    })?;
     make(&dir, &artifact, &args.names, &log_dir, &root_key, &log_key, &args.operator, args.expires)?;
     println!("trust directory {}", dir.display());
     Ok(Answer::Yes)
@@ -100,10 +101,7 @@ pub fn make(
 ) -> Result<Trust> {
     let root = ArtifactKey::load_pem(root_key)?;
     let log = keyring::open_or_create_log(log_dir, log_key)?;
-    Ok(trust_init(
-        dir,
-        &TrustInit { root: &root, artifact, names, log: log.identity(), operator, at: now(), expires },
-    )?)
+    Ok(trust_init(dir, &TrustInit { root: &root, artifact, names, log: log.identity(), operator, at: now(), expires })?)
 }
 
 fn show(args: &ShowArgs) -> Result<Answer> {

@@ -13,7 +13,6 @@ use super::scene::{self, Input, Scene};
 pub(super) struct BuiltBundle {
     pub(super) layout: LayoutDir,
     pub(super) built: Built,
-    pub(super) inputs: Vec<Input>,
     /// Whether building from copies elsewhere gave the same digest.
     pub(super) reproducible: bool,
 }
@@ -43,8 +42,12 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator) -> Result<BuiltBundle> {
     let again = build_from_copies(scene, &inputs)?;
     let reproducible = again == built.digest;
     let claim = "building again from a copy of the inputs in another directory gives the same digest";
-    if reproducible { story.proved(claim) } else { story.refuted(format!("{claim}: found {again}")) }
-    Ok(BuiltBundle { layout, built, inputs, reproducible })
+    if reproducible {
+        story.proved(claim)
+    } else {
+        story.refuted(format!("{claim}: found {again}"))
+    }
+    Ok(BuiltBundle { layout, built, reproducible })
 }
 
 fn build(inputs: &[Input], layout: &LayoutDir) -> Result<Built> {

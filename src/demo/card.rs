@@ -12,8 +12,10 @@ use crate::exit::Answer;
 /// Prints the card, writes its JSON, and answers whether everything held.
 pub(super) fn finish(scene: &Scene, story: Narrator, mut evidence: Evidence, holds: bool) -> Result<Answer> {
     let (timings, whole) = story.end();
-    evidence.timings_ms =
-        timings.iter().map(|(step, took)| (step.clone(), u64::try_from(took.as_millis()).unwrap_or(u64::MAX))).collect();
+    evidence.timings_ms = timings
+        .iter()
+        .map(|(step, took)| (step.clone(), u64::try_from(took.as_millis()).unwrap_or(u64::MAX)))
+        .collect();
     let path = scene.evidence();
     evidence.path = Some(path.display().to_string());
     fs::write(&path, serde_json::to_vec_pretty(&evidence)?).with_context(|| format!("evidence {}", path.display()))?;
@@ -48,7 +50,10 @@ fn card(evidence: &Evidence) -> String {
     );
     line(
         "all modules",
-        format!("{:.2} % of {} frames named, {:.2} % proved", coverage.all.pct, coverage.all.frames, coverage.all.proved_pct),
+        format!(
+            "{:.2} % of {} frames named, {:.2} % proved",
+            coverage.all.pct, coverage.all.frames, coverage.all.proved_pct
+        ),
     );
     if let Some(replay) = &evidence.replay {
         line("replay ratio", format!("{:.4} over {} replays", replay.replay_success_ratio, replay.manifest.units));

@@ -40,6 +40,7 @@ pub struct Args {
 /// Seeds that the demo replays with.
 const SEEDS: u32 = 5;
 
+/// Walks the road and prints it.
 pub fn run(args: &Args) -> Result<Answer> {
     let scene = Scene::new(args.keep.as_deref())?;
     let mut story = Narrator::new();
@@ -56,7 +57,8 @@ pub fn run(args: &Args) -> Result<Answer> {
 
     let mut evidence = Evidence::new(TraceEvidence::of(&captured.trace), resolved.coverage.clone());
     evidence.bundle = Some(BundleEvidence::of(&verified.bundle, None));
-    evidence.seal = Some(SealEvidence::of(verified.report.verdict.code(), &verified.report.checks, Some(&verified.report.seal)));
+    evidence.seal =
+        Some(SealEvidence::of(verified.report.verdict.code(), &verified.report.checks, Some(&verified.report.seal)));
     evidence.replay = Some(replayed);
     evidence.gate = Some(Gate::default().judge(&evidence));
     published.upload(&scene, &captured.trace, &resolved, &evidence)?;

@@ -35,7 +35,8 @@ pub(super) struct Published {
 pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> Result<Published> {
     story.step("Serve and publish", "OCI registry and debuginfod on a free loopback port");
     let data = scene.scratch()?;
-    let (address, shutdown, thread) = start(Config { data: data.path().to_owned(), listen: ([127, 0, 0, 1], 0).into() })?;
+    let (address, shutdown, thread) =
+        start(Config { data: data.path().to_owned(), listen: ([127, 0, 0, 1], 0).into() })?;
     story.say(format!("serving http://{address} with SQLite and a blob directory"));
     let reference = format!("{address}/demo/{}:{}", scene::NAME, scene::VERSION);
     let mut published = Published {
@@ -50,7 +51,10 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> R
     };
     let parsed = Reference::parse(&published.reference)?;
     let report = block_on(symseal_registry::push(&built.layout, &built.built.digest, &parsed, &Default::default()))??;
-    story.say(format!("pushed {} blobs, {} bytes, with {} seals", report.blobs_sent, report.bytes_sent, report.referrers));
+    story.say(format!(
+        "pushed {} blobs, {} bytes, with {} seals",
+        report.blobs_sent, report.bytes_sent, report.referrers
+    ));
     published.found = published.find_by_debug_id(story, &built.layout, built)?;
     Ok(published)
 }
@@ -90,12 +94,17 @@ impl Published {
                 let expected = module.file(role).map(|file| layout.read_blob(&file.sha256, file.size)).transpose()?;
                 let (status, body) = get(&url)?;
                 let (right, claim) = match expected {
-                    Some(bytes) => {
-                        (status == 200 && body == bytes, format!("{} {kind}: {} bytes, as built", module.name, bytes.len()))
-                    }
+                    Some(bytes) => (
+                        status == 200 && body == bytes,
+                        format!("{} {kind}: {} bytes, as built", module.name, bytes.len()),
+                    ),
                     None => (status == 404, format!("{} {kind}: 404, because it is stripped", module.name)),
                 };
-                if right { story.proved(claim) } else { story.refuted(format!("{claim}; found status {status}, {} bytes", body.len())) }
+                if right {
+                    story.proved(claim)
+                } else {
+                    story.refuted(format!("{claim}; found status {status}, {} bytes", body.len()))
+                }
                 all_right &= right;
             }
         }

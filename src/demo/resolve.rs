@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 use symseal_module::{Avma, Proof};
 use symseal_replay::{
-    BundleTables, Coverage, ReplayReport, ReportedChain, ResolvedThread, coverage, replay_with_goldens,
-    resolve_trace,
+    BundleTables, Coverage, ReplayReport, ReportedChain, ResolvedThread, coverage, replay_with_goldens, resolve_trace,
 };
 use symseal_resolver::{Options, Resolver};
 use symseal_trace::TraceResolved;
@@ -64,7 +63,11 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, published: &Published, ca
     let coverage = coverage(&threads, &resolver);
     story.say(format!(
         "release modules {:.1} % named ({} of {} frames), all modules {:.1} %, proved {:.1} %",
-        coverage.release.pct, coverage.release.named, coverage.release.frames, coverage.all.pct, coverage.all.proved_pct
+        coverage.release.pct,
+        coverage.release.named,
+        coverage.release.frames,
+        coverage.all.pct,
+        coverage.all.proved_pct
     ));
     for nameless in &coverage.nameless {
         story.say(format!(
@@ -84,7 +87,8 @@ fn compare(story: &Narrator, captured: &Captured, threads: &[ResolvedThread]) ->
     let mut right = 0;
     for reported in &captured.reports {
         let found = threads.iter().find(|thread| thread.thread == reported.thread);
-        let pcs: Vec<Avma> = found.map(|thread| thread.frames.iter().map(|frame| frame.ip).collect()).unwrap_or_default();
+        let pcs: Vec<Avma> =
+            found.map(|thread| thread.frames.iter().map(|frame| frame.ip).collect()).unwrap_or_default();
         match report::compare(&reported.pcs, &pcs) {
             Ok(_) => right += 1,
             Err(mismatches) => story.refuted(format!(
@@ -100,21 +104,24 @@ fn compare(story: &Narrator, captured: &Captured, threads: &[ResolvedThread]) ->
     let all = right == captured.reports.len() && right > 0;
     if all {
         let frames: usize = captured.reports.iter().map(|report| report.pcs.len()).sum();
-        story.proved(format!("all {right} threads have the stacks that they reported themselves, {frames} frames by address"));
+        story.proved(format!(
+            "all {right} threads have the stacks that they reported themselves, {frames} frames by address"
+        ));
     }
     all
 }
 
-pub(super) fn replay(story: &mut Narrator, captured: &Captured, resolved: &Resolved, count: u32) -> Result<ReplayReport> {
+pub(super) fn replay(
+    story: &mut Narrator,
+    captured: &Captured,
+    resolved: &Resolved,
+    count: u32,
+) -> Result<ReplayReport> {
     story.step("Replay", "the same answers under other conditions?");
     let chains: Vec<ReportedChain> = captured
         .reports
         .iter()
-        .map(|report| ReportedChain {
-            thread: report.thread,
-            pcs: report.pcs.clone(),
-            sps: report.sps.clone(),
-        })
+        .map(|report| ReportedChain { thread: report.thread, pcs: report.pcs.clone(), sps: report.sps.clone() })
         .collect();
     let report = replay_with_goldens(&captured.trace, &resolved.resolver, &resolved.tables, &seeds(count), &chains)
         .context("the trace cannot be replayed")?;

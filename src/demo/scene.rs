@@ -20,7 +20,8 @@ impl Scene {
     /// A fresh scene in `keep`, which must not exist or be empty, or in a temporary directory.
     pub(crate) fn new(keep: Option<&Path>) -> Result<Self> {
         let Some(dir) = keep else {
-            let temporary = tempfile::Builder::new().prefix("symseal-demo-").tempdir().context("no temporary directory")?;
+            let temporary =
+                tempfile::Builder::new().prefix("symseal-demo-").tempdir().context("no temporary directory")?;
             return Ok(Self { dir: temporary.path().to_owned(), temporary: Some(temporary) });
         };
         std::fs::create_dir_all(dir).with_context(|| format!("--keep {}: cannot be made", dir.display()))?;
@@ -78,11 +79,14 @@ pub(crate) fn inputs() -> Result<Vec<Input>> {
     let executable = std::env::current_exe().context("the running executable cannot be found")?;
     let mut inputs = vec![Input { path: executable, label: "the running symseal" }];
     let maps = std::fs::read_to_string("/proc/self/maps").context("/proc/self/maps")?;
-    let mapped = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5)).filter(|path| path.starts_with('/'));
+    let mapped =
+        maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5)).filter(|path| path.starts_with('/'));
     for path in mapped.map(PathBuf::from) {
         let Some(file_name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let label = match file_name {
-            name if name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("libc.musl") => "the C library",
+            name if name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("libc.musl") => {
+                "the C library"
+            }
             name if name.starts_with("ld-") || name.starts_with("ld.so") => "the loader",
             _ => continue,
         };

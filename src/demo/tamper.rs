@@ -128,7 +128,10 @@ fn flip_in_json(json: &[u8], pointer: &str, form: Form) -> Result<Vec<u8>> {
     let flipped = match form {
         Form::Base64 => to_base64(&flip_middle(from_base64(text).with_context(|| format!("{pointer} is no base64"))?)),
         // A letter of the root hash: another letter keeps the text a note.
-        Form::Text => text.char_indices().map(|(at, letter)| if at == text.len() / 2 { other_letter(letter) } else { letter }).collect(),
+        Form::Text => text
+            .char_indices()
+            .map(|(at, letter)| if at == text.len() / 2 { other_letter(letter) } else { letter })
+            .collect(),
     };
     *value = flipped.into();
     Ok(serde_json::to_vec(&document)?)

@@ -19,7 +19,12 @@ pub(super) struct Verified {
     pub(super) report: Report,
 }
 
-pub(super) fn run(scene: &Scene, story: &mut Narrator, _published: &Published, built: &BuiltBundle) -> Result<Verified> {
+pub(super) fn run(
+    scene: &Scene,
+    story: &mut Narrator,
+    _published: &Published,
+    built: &BuiltBundle,
+) -> Result<Verified> {
     story.step("Verify", "every digest, the signature, the log proof; then with one byte flipped");
     let bundle = Bundle::open(built.layout.clone(), Some(&built.built.digest))?;
     let report = verify(&bundle, &scene.trust())?;
@@ -45,7 +50,8 @@ pub(super) fn verify(bundle: &Bundle, trust: &Path) -> Result<Report> {
 
 /// Opens the bundle in `layout` and verifies it; what cannot even be opened is refused with the error's text.
 pub(super) fn open_and_verify(layout: &Path, trust: &Path, signature: Option<&Path>) -> Result<Result<Report, String>> {
-    let opened = LayoutDir::open(layout).map_err(anyhow::Error::from).and_then(|layout| Ok(Bundle::open(layout, None)?));
+    let opened =
+        LayoutDir::open(layout).map_err(anyhow::Error::from).and_then(|layout| Ok(Bundle::open(layout, None)?));
     let bundle = match opened {
         Ok(bundle) => bundle,
         Err(error) => return Ok(Err(format!("{error:#}"))),

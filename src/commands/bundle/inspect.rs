@@ -42,7 +42,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     println!("producer  {} {}", index.producer.name, index.producer.version);
     println!("seals     {}", bundle.seals().len());
     println!();
-    let mut table = Table::new(&["platform", "module", "debug id", "arch", "debug info", "functions", "rows", "files", "bytes"]);
+    let mut table =
+        Table::new(&["platform", "module", "debug id", "arch", "debug info", "functions", "rows", "files", "bytes"]);
     for (platform, id, module) in index.modules() {
         table.row([
             platform.to_owned(),
@@ -60,7 +61,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-pub(super) fn debug_info(module: &symseal_bundle::ModuleEntry) -> &'static str {
+pub fn debug_info(module: &symseal_bundle::ModuleEntry) -> &'static str {
     use symseal_bundle::DebugInfo::{Full, LineTables, None, Symbols};
     match module.debug_info {
         Full => "full",

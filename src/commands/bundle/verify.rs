@@ -120,7 +120,9 @@ fn print(report: &Report) {
     let failed = report.checks.iter().filter(|check| check.is_failed()).count();
     match report.verdict {
         Verdict::Verified => println!("\nVERIFIED: {} checks passed", passed(report)),
-        Verdict::Partial => println!("\nPARTIAL: {} checks passed; those marked skipped were not asked for", passed(report)),
+        Verdict::Partial => {
+            println!("\nPARTIAL: {} checks passed; those marked skipped were not asked for", passed(report))
+        }
         Verdict::Refused => println!("\nREFUSED: {failed} of {} checks failed", report.checks.len()),
     }
 }

@@ -49,7 +49,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     let trace = capture(args.pid, &options)?;
     match &args.output {
         Some(output) => write(&trace, output)?,
-        None if std::io::stdout().is_terminal() => bail!("a trace is no text for a terminal: name a file with --output, or pipe it"),
+        None if std::io::stdout().is_terminal() => {
+            bail!("a trace is no text for a terminal: name a file with --output, or pipe it")
+        }
         None => {
             trace.write(std::io::stdout().lock())?;
         }

@@ -52,11 +52,13 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let opened = bundle_ref::open(&reference, args.store.as_ref())?;
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
-    let resolver = Resolver::new(Options::default()).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
+    let resolver =
+        Resolver::new(Options::default()).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
     let seeds = seeds(args.seeds);
     let started = Instant::now();
     let progress = crate::progress::spinner(format!("replaying {} with {} seeds", args.trace.display(), seeds.len()));
-    let report = replay(&trace, &resolver, &tables, &seeds).with_context(|| format!("trace {}", args.trace.display()))?;
+    let report =
+        replay(&trace, &resolver, &tables, &seeds).with_context(|| format!("trace {}", args.trace.display()))?;
     progress.finish_and_clear();
     if args.json {
         let (_, threads) = resolve_trace(&trace, &resolver, &tables);

@@ -80,7 +80,11 @@ pub fn run(args: &Args) -> Result<Answer> {
         out.write_all(&Event::Resolved(event).to_line()?)?;
     } else {
         for thread in &threads {
-            if args.json { print_json(&mut out, thread, args.explain)? } else { print_thread(&mut out, thread, args.explain)? }
+            if args.json {
+                print_json(&mut out, thread, args.explain)?
+            } else {
+                print_thread(&mut out, thread, args.explain)?
+            }
         }
     }
     out.flush()?;
