@@ -8,7 +8,7 @@ use symseal_module::{Avma, Proof};
 use symseal_replay::{
     BundleTables, Coverage, ReplayReport, ReportedChain, ResolvedThread, coverage, replay_with_goldens, resolve_trace,
 };
-use symseal_resolver::{Options, Resolver};
+use symseal_resolver::{Options, ResolvedFrame, Resolver};
 use symseal_trace::TraceResolved;
 use tempfile::TempDir;
 
@@ -19,7 +19,6 @@ use super::scene::Scene;
 use super::verify;
 use crate::bundle_ref;
 use crate::commands::trace::replay::{classes, seeds};
-use crate::commands::trace::resolve::print_thread;
 use crate::workload::report;
 
 /// A resolved trace, and what it was resolved with.
@@ -45,16 +44,14 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, published: &Published, ca
     let sealed = verify::verify(&bundle, &scene.trust())?.verdict == symseal_bundle::verify::Verdict::Verified;
     let proof = if sealed { Proof::Sealed } else { Proof::DigestKnown };
     let tables = BundleTables::for_trace([&bundle], &captured.trace);
-    let resolver = Resolver::new(Options::default()).with_stored_bundle(bundle, proof);
+    let resolver = Resolver::new(Options { demangle: true, ..Options::default() }).with_stored_bundle(bundle, proof);
 
     let started = Instant::now();
     let (event, threads) = resolve_trace(&captured.trace, &resolver, &tables);
     let took = started.elapsed();
-    let mut shown = Vec::new();
     for thread in &threads {
-        print_thread(&mut shown, thread, false)?;
+        show(story, thread);
     }
-    story.say(String::from_utf8_lossy(&shown));
     for missing in tables.missing() {
         story.say(format!("no unwind table for {}: {}", missing.module, missing.reason.meaning()));
     }
@@ -80,6 +77,51 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, published: &Published, ca
         ));
     }
     Ok(Resolved { event, coverage, agrees, took, resolver, tables, _store: store })
+}
+
+/// Frames of a long stack that are shown at its inner and at its outer end; `trace-resolve` shows all.
+const SHOWN_INNER: usize = 9;
+const SHOWN_OUTER: usize = 3;
+
+/// One thread's stack, a line a frame.
+fn show(story: &Narrator, thread: &ResolvedThread) {
+    let count = thread.frames.len();
+    story.say(format!("thread {} {}: {count} frames, {}", thread.thread, thread.thread_name, thread.stop));
+    for (depth, frame) in thread.frames.iter().enumerate() {
+        let left_out = count.saturating_sub(SHOWN_INNER + SHOWN_OUTER);
+        if left_out > 1 && (SHOWN_INNER..SHOWN_INNER + left_out).contains(&depth) {
+            if depth == SHOWN_INNER {
+                story.say(format!("  … {left_out} more frames"));
+            }
+            continue;
+        }
+        story.say(format!("  #{depth:<2} {}", line(frame)));
+    }
+}
+
+/// Function and place of the innermost source frame, how many callers were inlined there, and the origin.
+fn line(frame: &ResolvedFrame) -> String {
+    let origin = format!("[{}, {}]", frame.unwind, frame.proof);
+    let module = frame.module.as_ref().map_or("no module", |module| ends_of(&module.path, 1));
+    let Some(innermost) = frame.frames.first() else {
+        let offset = frame.module.as_ref().map(|module| format!("+{}", module.rva)).unwrap_or_default();
+        return format!("{module}{offset}: {} {origin}", frame.reason.map_or("no name", |reason| reason.meaning()));
+    };
+    let function = innermost.function.as_deref().or(innermost.symbol.as_deref()).unwrap_or("??");
+    let place = match (&innermost.file, innermost.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", ends_of(file, 2)),
+        _ => module.to_owned(),
+    };
+    let inlined = match frame.frames.len() - 1 {
+        0 => String::new(),
+        callers => format!(", inlined into {callers} more"),
+    };
+    format!("{function} ({place}{inlined}) {origin}")
+}
+
+/// The last `parts` parts of a path.
+fn ends_of(path: &str, parts: usize) -> &str {
+    path.rmatch_indices('/').nth(parts - 1).and_then(|(at, _)| path.get(at + 1..)).unwrap_or(path)
 }
 
 /// Holds every stack to its thread's own report.

@@ -132,7 +132,7 @@ fn print_json(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> R
 }
 
 /// Prints one thread's stack for people.
-pub(crate) fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> std::io::Result<()> {
+fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> std::io::Result<()> {
     writeln!(out, "thread {} {}: {} frames, {}", thread.thread, thread.thread_name, thread.frames.len(), thread.stop)?;
     for (depth, frame) in thread.frames.iter().enumerate() {
         let origin = format!("[{} · {} · {}]", frame.unwind, frame.resolver, frame.proof);
