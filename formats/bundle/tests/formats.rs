@@ -199,7 +199,8 @@ proptest! {
                 bytes.truncate(cut as usize % bytes.len());
             }
             if let Ok(index) = SymbolIndex::parse(&bytes) {
-                prop_assert_eq!(index.to_canonical_json().unwrap(), bytes.clone());
+                // Not always the same bytes: a mutated key is an unknown field.
+                prop_assert!(canonical::is_canonical(&index.to_canonical_json().unwrap()));
                 let _ = compose::compose(&index);
             }
             let _ = oci::ImageIndex::parse(&bytes);
