@@ -249,9 +249,11 @@ impl Merge<'_, '_> {
     }
 }
 
-/// The symbol of an address and the others: DWARF's linkage name where the table has it, else the best by rank.
+/// The symbol of an address and the others: of those that differ in spelling alone the one that DWARF names, else the
+/// best.
 fn choose(group: &SymbolGroup, linkage: Option<StrId>) -> (StrId, Vec<StrId>) {
-    let chosen = linkage.filter(|name| group.names.contains(name)).or(group.names.first().copied()).unwrap_or_default();
+    let peers = group.names.get(..group.peers).unwrap_or_default();
+    let chosen = linkage.filter(|name| peers.contains(name)).or(group.names.first().copied()).unwrap_or_default();
     (chosen, group.names.iter().copied().filter(|name| *name != chosen).collect())
 }
 

@@ -53,11 +53,10 @@ pub struct StreamStatistics {
 /// 2. Where no subprogram is, the symbol tables name: a symbol covers its size, a later start wins over an earlier one.
 ///    A symbol of size 0 reaches to whatever comes next and is flagged `approximate`; of the dynamic table alone, it
 ///    covers its own address only.
-/// 3. `symbol` is DWARF's linkage name if the symbol tables have it at the record's start; else the first of the symbols
-///    there, in this order: function before indirect function before untyped; with a size before without; global before
-///    weak before local; no leading underscore before one before two; shorter before longer; then by bytes. The
-///    others are `aliases`. Versions (`@@GLIBC_2.2.5`) are cut off. Where there is no symbol, it is DWARF's linkage
-///    name, else its bare name.
+/// 3. `symbol` is the first of the symbols at the record's start, in this order: function before indirect function
+///    before untyped; with a size before without; global before weak before local; DWARF's linkage name before others;
+///    no leading underscore before one before two; shorter before longer; then by bytes. The others are `aliases`.
+///    Versions (`@@GLIBC_2.2.5`) are cut off. Where there is no symbol, it is DWARF's linkage name, else its bare name.
 /// 4. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
 ///
 /// An [`ArtifactError`] says that the two files do not belong together. Damage within is counted in the statistics.

@@ -14,6 +14,8 @@ pub(crate) struct SymbolGroup {
     pub(crate) source: SymbolSource,
     /// The best symbol first.
     pub(crate) names: Vec<StrId>,
+    /// How many of them are as good as the first but for their spelling.
+    pub(crate) peers: usize,
 }
 
 /// The order among symbols of one address; `docs` of [`functions`](crate::functions) state it.
@@ -26,7 +28,13 @@ fn rank<'d>(symbol: &Symbol<'d>) -> Rank<'d> {
         _ => 0,
     };
     let name = symbol.name;
-    (symbol.type_rank, symbol.size == 0, symbol.binding_rank, underscores, name.len(), name, symbol.table)
+    let (type_rank, is_size_less, binding_rank) = standing(symbol);
+    (type_rank, is_size_less, binding_rank, underscores, name.len(), name, symbol.table)
+}
+
+/// The part of the rank that is not spelling.
+fn standing(symbol: &Symbol<'_>) -> (u8, bool, u8) {
+    (symbol.type_rank, symbol.size == 0, symbol.binding_rank)
 }
 
 /// The symbols that lie in code, by address.
@@ -42,10 +50,12 @@ pub(crate) fn groups(files: &[&Elf<'_>], text: &Text, strings: &mut Strings) -> 
     for symbols in all.chunk_by(|a, b| a.svma == b.svma) {
         let Some(best) = symbols.first() else { continue };
         let mut names = Vec::with_capacity(symbols.len());
+        let mut peers = 0;
         for symbol in symbols {
             let name = strings.intern(&escaped(symbol.name));
             if !names.contains(&name) {
                 names.push(name);
+                peers += usize::from(standing(symbol) == standing(best));
             }
             if names.len() >= MOST_ALIASES {
                 break;
@@ -59,6 +69,7 @@ pub(crate) fn groups(files: &[&Elf<'_>], text: &Text, strings: &mut Strings) -> 
                 SymbolTable::Dynsym => SymbolSource::Dynsym,
             },
             names,
+            peers,
         });
     }
     groups

@@ -288,7 +288,8 @@ impl<'s> Walk<'s, '_> {
         path: &mut dyn FnMut(u64) -> Option<StrId>,
     ) -> Result<Option<Frame>> {
         let encoding = self.unit.header.encoding;
-        if top.function == NO_FUNCTION || !abbreviation.has_ranges {
+        // One without ranges of its own is still the caller of those in it: DWARF 2 cannot say it in parts.
+        if top.function == NO_FUNCTION {
             abbreviation.skip(cursor, encoding)?;
             return Ok(None);
         }

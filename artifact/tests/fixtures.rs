@@ -1,0 +1,159 @@
+//! Real inputs with expected frames that llvm-symbolizer 19 gave and addr2line does not contradict.
+
+mod support;
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use support::compare::Comparison;
+use support::lookup::Found;
+use support::{Expected, NOT_ASKED, fixtures, have, lookup, run};
+use symseal_artifact::{ObjectFile, functions};
+
+struct Case {
+    file: String,
+    entries: Vec<(u64, Vec<Expected>)>,
+}
+
+fn case_of(path: &Path) -> Case {
+    let text = if path.extension().is_some_and(|extension| extension == "gz") {
+        run("gzip", &["-dc", &path.display().to_string()], Path::new(".")).expect("gzip")
+    } else {
+        std::fs::read_to_string(path).expect("an expected file")
+    };
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    let entries = value["entries"].as_array().expect("entries").iter().map(|entry| {
+        let address = entry["address"].as_str().and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+        let frames = entry["frames_innermost_first"].as_array().expect("frames").iter().map(|frame| Expected {
+            function: closed(frame["function"].as_str().unwrap_or_default()),
+            file: frame["file"].as_str().unwrap_or_default().to_owned(),
+            line: frame["line"].as_u64().unwrap_or(0),
+            column: NOT_ASKED,
+        });
+        (address.expect("an address"), frames.collect())
+    });
+    Case { file: value["file"].as_str().expect("a file").to_owned(), entries: entries.collect() }
+}
+
+/// The expected files have names for people, so ours are made so by LLVM too.
+fn demangle(found: &mut [Vec<Found>]) {
+    let names = |frame: &mut Found| {
+        let aliases = std::mem::take(&mut frame.aliases);
+        std::iter::once(std::mem::take(&mut frame.symbol)).chain(aliases).collect::<Vec<String>>()
+    };
+    let raw: Vec<Vec<String>> = found.iter_mut().flatten().map(names).collect();
+    let input: String = raw.iter().flatten().map(|name| format!("{name}\n")).collect();
+    let mut child =
+        Command::new("llvm-cxxfilt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("llvm-cxxfilt starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().expect("llvm-cxxfilt ends");
+    writer.join().expect("the writer ends").expect("all names are taken");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    for (frame, raw) in found.iter_mut().flatten().zip(raw) {
+        let mut next = || closed(lines.next().expect("a name for a name"));
+        frame.symbol = next();
+        frame.aliases = raw.iter().skip(1).map(|_| next()).collect();
+    }
+}
+
+/// Older demanglers write `> >` where newer ones write `>>`.
+fn closed(name: &str) -> String {
+    let mut name = name.to_owned();
+    while name.contains("> >") {
+        name = name.replace("> >", ">>");
+    }
+    name
+}
+
+/// What a file needs that this build does not read, from what was left out.
+fn missing(skipped: &BTreeMap<&'static str, u64>) -> Option<&'static str> {
+    let parts = ["supplementary file (dwz)", "split DWARF", "relocatable object"];
+    parts.into_iter().find(|part| skipped.keys().any(|reason| reason.contains(part)))
+}
+
+#[test]
+fn fixtures_give_the_expected_frames() {
+    let Some(folder) = fixtures() else { return };
+    if !have("llvm-cxxfilt") {
+        return;
+    }
+    let mut paths: Vec<_> = std::fs::read_dir(folder.join("expected"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.display().to_string().contains(".symbolizer.json"))
+        .collect();
+    paths.sort();
+    let mut unsupported: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let (mut files, mut entries, mut worse) = (0, 0, Vec::new());
+    for path in paths {
+        let case = case_of(&path);
+        let bytes = std::fs::read(folder.join(&case.file)).expect("the input");
+        if !bytes.starts_with(b"\x7fELF") {
+            unsupported.entry("not ELF").or_default().push(case.file);
+            continue;
+        }
+        let object = ObjectFile::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", case.file));
+        let stream = functions(&object, None).expect("functions");
+        lookup::check_shape(&stream);
+        if let Some(part) = missing(&stream.statistics.skipped) {
+            unsupported.entry(part).or_default().push(case.file);
+            continue;
+        }
+        let mut comparison = Comparison::default();
+        let mut found: Vec<Vec<Found>> = Vec::new();
+        for (address, _) in &case.entries {
+            found.push(lookup::frames(&stream, address.wrapping_sub(object.image_base().0)));
+        }
+        demangle(&mut found);
+        for ((address, expected), found) in case.entries.iter().zip(&found) {
+            comparison.add(*address, expected, found);
+        }
+        files += 1;
+        entries += comparison.compared;
+        println!("{}: {:?}\n{comparison}", case.file, stream.statistics.skipped);
+        // One address of old aarch64 glibc is padding, to which LLVM extends a label without a size.
+        let equal = comparison.depth_equal.min(comparison.lines_equal).min(comparison.names_equal);
+        if equal * 100 < comparison.compared * 99 {
+            worse.push(format!("{}: {comparison}", case.file));
+        }
+    }
+    println!("{files} files and {entries} addresses agree; not read:");
+    for (reason, files) in &unsupported {
+        println!("  {reason}: {}", files.join(" "));
+    }
+    assert!(worse.is_empty(), "{}", worse.join("\n"));
+    assert!(files > 0 && entries > 0);
+}
+
+#[test]
+fn every_elf_fixture_is_identified_or_refused_with_a_reason() {
+    let Some(folder) = fixtures() else { return };
+    let manifest = std::fs::read(folder.join("MANIFEST.json")).expect("the manifest");
+    let manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
+    let (mut parsed, mut ids) = (0, 0);
+    for entry in manifest.as_array().expect("a list") {
+        let name = entry["file"].as_str().expect("a name");
+        let bytes = std::fs::read(folder.join(name)).expect("the input");
+        if !bytes.starts_with(b"\x7fELF") {
+            continue;
+        }
+        match ObjectFile::parse(&bytes) {
+            Ok(object) => {
+                parsed += 1;
+                let _ = object.unwind_inputs();
+                let _ = object.debug_info_kind();
+                if let Some(expected) = entry["ids"]["build_id"].as_str() {
+                    ids += 1;
+                    assert_eq!(object.debug_id().map(ToString::to_string).as_deref(), Some(expected), "{name}");
+                }
+            }
+            Err(error) => println!("{name}: {error}"),
+        }
+    }
+    println!("{parsed} ELF files read, {ids} build-ids as the manifest has them");
+    assert!(parsed > 0 && ids > 0);
+}

@@ -1,0 +1,180 @@
+//! Our frames beside llvm-symbolizer's, differences counted by kind.
+
+use super::Expected;
+use super::lookup::Found;
+use std::collections::BTreeMap;
+use std::fmt;
+
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    pub(crate) compared: u64,
+    pub(crate) depth_equal: u64,
+    pub(crate) lines_equal: u64,
+    pub(crate) names_equal: u64,
+    /// Kind of difference → how often, and the first examples.
+    pub(crate) kinds: BTreeMap<&'static str, (u64, Vec<String>)>,
+}
+
+const EXAMPLES: usize = 4;
+
+impl Comparison {
+    pub(crate) fn add(&mut self, address: u64, expected: &[Expected], found: &[Found]) {
+        if expected.is_empty() {
+            if found.is_empty() {
+                self.kind("(equal) neither knows the address", String::new);
+            } else {
+                self.kind("llvm-symbolizer does not know the address", || format!("{address:#x} {found:?}"));
+            }
+            return;
+        }
+        if expected.iter().all(|frame| frame.function.is_empty()) {
+            // A line table may reach over the padding between functions.
+            if found.is_empty() {
+                self.kind("(rule) a line behind a function's end, which is no frame", String::new);
+                return;
+            }
+        }
+        if let [only] = expected
+            && matches!(only.function.as_str(), "_init" | "_fini")
+            && found.is_empty()
+        {
+            // LLVM lets the size-less symbol reach over the section's end into the procedure linkage table.
+            self.kind("(rule) a symbol without a size ends with its section", String::new);
+            return;
+        }
+        self.compared += 1;
+        if expected.len() != found.len() {
+            let kind = if found.is_empty() { "we do not know the address" } else { "depth" };
+            self.kind(kind, || format!("{address:#x}\n      llvm {expected:?}\n      ours {found:?}"));
+            return;
+        }
+        self.depth_equal += 1;
+        let mut kinds: Vec<&'static str> = Vec::new();
+        let mut names = true;
+        for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
+            if expected.line != found.line {
+                kinds.push("line");
+            }
+            if let Some(kind) = file_kind(expected, found) {
+                kinds.push(kind);
+            }
+            if expected.column != found.column && expected.column != super::NOT_ASKED {
+                kinds.push("column");
+            }
+            if let Some((kind, is_equal)) = name_kind(expected, found, at) {
+                kinds.push(kind);
+                names &= is_equal;
+            }
+        }
+        if !kinds.contains(&"line") && !kinds.contains(&"file") {
+            self.lines_equal += 1;
+        }
+        self.names_equal += u64::from(names);
+        for kind in kinds {
+            self.kind(kind, || format!("{address:#x}\n      llvm {expected:?}\n      ours {found:?}"));
+        }
+    }
+
+    fn kind(&mut self, kind: &'static str, example: impl FnOnce() -> String) {
+        let (count, examples) = self.kinds.entry(kind).or_default();
+        *count += 1;
+        if examples.len() < EXAMPLES && !kind.starts_with('(') {
+            examples.push(example());
+        }
+    }
+
+    pub(crate) fn ratio(&self, part: u64) -> f64 {
+        part as f64 / self.compared.max(1) as f64
+    }
+
+    /// At least 999 of 1000 must agree in depth, in file and line, and in names under the published rule.
+    #[track_caller]
+    pub(crate) fn check(&self, least_compared: u64) {
+        assert!(self.compared >= least_compared, "{self}");
+        assert!(self.ratio(self.depth_equal) >= 0.999, "{self}");
+        assert!(self.ratio(self.lines_equal) >= 0.999, "{self}");
+        assert!(self.ratio(self.names_equal) >= 0.999, "{self}");
+    }
+}
+
+/// How the files differ, if they do.
+fn file_kind(expected: &Expected, found: &Found) -> Option<&'static str> {
+    let (theirs, ours) = (normal(&expected.file), normal(&found.file));
+    if theirs == ours {
+        return None;
+    }
+    // DWARF 5's directory 0 is the compilation directory itself; LLVM puts it behind itself when it is relative.
+    let doubled = theirs.strip_suffix(&ours).and_then(|rest| rest.strip_suffix('/'));
+    if doubled.is_some_and(|directory| ours.starts_with(directory)) {
+        return Some("(rule) file: relative compilation directory not doubled");
+    }
+    // Where there is no line, LLVM gives the file symbol of the object, which is no path.
+    if expected.line == 0 && found.file.is_empty() {
+        return Some("(rule) file: no line, so no file symbol either");
+    }
+    Some("file")
+}
+
+/// How the names agree, unless they are simply equal; and whether that is within the published rule.
+fn name_kind(expected: &Expected, found: &Found, _at: usize) -> Option<(&'static str, bool)> {
+    let name = expected.function.as_str();
+    if name == found.symbol {
+        None
+    } else if unversioned(name) == found.symbol {
+        Some(("(rule) name: without its version", true))
+    } else if found.aliases.iter().any(|alias| alias == unversioned(name)) {
+        Some(("(rule) name: an alias of the same address", true))
+    } else if name == found.name || found.name.ends_with(&format!("::{name}")) {
+        Some(("(rule) name: the bare name for a missing linkage name", true))
+    } else if base(name) == base(&found.symbol) {
+        Some(("(rule) name: a part of the same function (.cold, .part)", true))
+    } else if found.folded {
+        Some(("(rule) name: folded code", true))
+    } else {
+        Some(("name", false))
+    }
+}
+
+fn unversioned(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(name, _)| name)
+}
+
+fn base(name: &str) -> &str {
+    let name = unversioned(name);
+    name.split_once('.').map_or(name, |(base, _)| base)
+}
+
+/// Paths without `.`, `..` and doubled slashes.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} addresses compared: depth equal {:.4}, file and line equal {:.4}, names equal under the rule {:.4}",
+            self.compared,
+            self.ratio(self.depth_equal),
+            self.ratio(self.lines_equal),
+            self.ratio(self.names_equal),
+        )?;
+        for (kind, (count, examples)) in &self.kinds {
+            writeln!(f, "  {count:>6}  {kind}")?;
+            for example in examples {
+                writeln!(f, "          {example}")?;
+            }
+        }
+        Ok(())
+    }
+}
