@@ -31,15 +31,16 @@ pub fn seal(statement: &Statement, key: &ArtifactKey, log: &mut TileLog) -> Resu
     if payload.len() >= STATEMENT_LIMIT {
         return Err(StatementError::TooLarge { found: payload.len() }.into());
     }
-    let key_id = key.key_id().to_string();
+    // The key is named once, in the bundle's hint. An envelope of Sigstore's own clients has no key id
+    // either, and cosign (3.1.2) refuses any that is not an OpenSSH fingerprint.
     let mut envelope =
-        Envelope { payload_type: IN_TOTO_PAYLOAD_TYPE.into(), payload, keyid: key_id.clone(), signature: Vec::new() };
+        Envelope { payload_type: IN_TOTO_PAYLOAD_TYPE.into(), payload, keyid: String::new(), signature: Vec::new() };
     let pae = envelope.pae();
     envelope.signature = key.sign(&pae);
     let body = hashedrekord_v002(&sha256(&pae), &envelope.signature, key.spki());
     let appended = log.append(&body)?;
     let seal = SigstoreBundle {
-        hint: key_id,
+        hint: key.key_id().to_string(),
         envelope,
         entry: LogEntry {
             log_index: appended.index,

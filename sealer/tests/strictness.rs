@@ -75,9 +75,16 @@ fn a_log_id_other_than_the_pinned_one_is_refused() {
 #[test]
 fn a_key_id_other_than_the_hint_is_refused() {
     let world = World::new(0);
-    let mut seal = world.seal_json();
-    *seal.pointer_mut("/dsseEnvelope/signatures/0/keyid").unwrap() = world.root.key_id().to_string().into();
-    assert_eq!(world.failures(&seal), [id::DSSE_KEYID]);
+    let with = |keyid: &str| {
+        let mut seal = world.seal_json();
+        seal.pointer_mut("/dsseEnvelope/signatures/0").unwrap()["keyid"] = keyid.into();
+        world.failures(&seal)
+    };
+    assert_eq!(with(&world.root.key_id().to_string()), [id::DSSE_KEYID]);
+    assert_eq!(with("x"), [id::DSSE_KEYID]);
+    // None, or the hint once more, say the same.
+    assert_eq!(with(""), [""; 0]);
+    assert_eq!(with(&world.artifact.key_id().to_string()), [""; 0]);
 }
 
 #[test]

@@ -219,7 +219,7 @@ catalogue! {
     Trust TRUST_KEY "trust.key" "The key that the seal names is in the policy and may sign this name and predicate type."
     Trust TRUST_KEY_VALIDITY "trust.key-validity" "The time of verification lies within the key's validity."
     Dsse DSSE_PAYLOAD_TYPE "dsse.payload-type" "The envelope's payload type is application/vnd.in-toto+json."
-    Dsse DSSE_KEYID "dsse.keyid" "The envelope's key id equals the seal's public-key hint."
+    Dsse DSSE_KEYID "dsse.keyid" "The envelope's key id, where it has one, equals the seal's public-key hint."
     Dsse DSSE_SIGNATURE "dsse.signature" "The policy's key verifies the signature over the envelope's PAE."
     Dsse STATEMENT_TYPE "statement.type" "The payload is an in-toto Statement v1 below 64 KiB."
     Dsse STATEMENT_PREDICATE "statement.predicate" "The statement's predicate type is https://symseal.dev/bundle/v1 and its predicate can be read."

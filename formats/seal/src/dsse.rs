@@ -26,7 +26,7 @@ pub struct Envelope {
     pub payload_type: String,
     /// The payload's bytes.
     pub payload: Vec<u8>,
-    /// The key id that the envelope claims; not covered by the signature.
+    /// The key id that the envelope claims; empty: none. Not covered by the signature.
     pub keyid: String,
     /// The signature's bytes (for ECDSA: ASN.1 DER).
     pub signature: Vec<u8>,
@@ -68,7 +68,7 @@ pub(crate) struct EnvelopeJson {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignatureJson {
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     keyid: String,
     sig: String,
 }

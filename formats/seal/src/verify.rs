@@ -236,7 +236,16 @@ impl Run {
     fn envelope(&mut self, seal: &SigstoreBundle, key: Option<&PolicyKey>) {
         let envelope = &seal.envelope;
         self.push(Check::compare(id::DSSE_PAYLOAD_TYPE, IN_TOTO_PAYLOAD_TYPE, shortened_plain(&envelope.payload_type)));
-        self.push(Check::compare(id::DSSE_KEYID, shortened_plain(&seal.hint), shortened_plain(&envelope.keyid)));
+        self.push(if envelope.keyid.is_empty() {
+            Check::passed(id::DSSE_KEYID, "none").with_detail("the seal names its key in the public-key hint alone")
+        } else {
+            Check::compare(id::DSSE_KEYID, shortened_plain(&seal.hint), shortened_plain(&envelope.keyid))
+        });
+        self.push(if envelope.keyid.is_empty() {
+            Check::passed(id::DSSE_KEYID, "none").with_detail("the seal names its key in the public-key hint alone")
+        } else {
+            Check::compare(id::DSSE_KEYID, shortened_plain(&seal.hint), shortened_plain(&envelope.keyid))
+        });
         self.push(match key {
             None => Check::skipped(id::DSSE_SIGNATURE, "the key is not in the policy"),
             Some(key) if key.key.verifies(&envelope.pae(), &envelope.signature) => {
