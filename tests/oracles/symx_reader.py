@@ -32,13 +32,10 @@ def expect(holds, what):
 
 
 class Reader:
-    """Varints from one end of some bytes to the other."""
+    """Varints, one after the other."""
 
     def __init__(self, data, at=0):
         self.data, self.at = data, at
-
-    def more(self):
-        return self.at < len(self.data)
 
     def varint(self):
         value = shift = 0
@@ -51,9 +48,17 @@ class Reader:
                 expect(value < 1 << 64, "a number beyond 64 bits")
                 return value
 
-    def difference(self):
-        value = self.varint()
-        return -(value + 1 >> 1) if value & 1 else value >> 1
+
+def packed(data, offset, count, widths):
+    """`count` records of packed fields, from byte `offset` on."""
+    number, at, records = int.from_bytes(data[offset:], "little"), 0, []
+    for _ in range(count):
+        record = []
+        for width in widths:
+            record.append(number >> at & (1 << width) - 1)
+            at += width
+        records.append(record)
+    return records
 
 
 class Table:
@@ -80,11 +85,11 @@ class Table:
         expect(len(data) - end < 8 and not any(data[end:]), "padding at the end")
         self.producer = self.section[1][0].decode()
         self.starts = self.records(2, "Q" if self.wide else "I")
-        self.offsets = self.records(3, "I")
+        self.blocks = self.records(3, "IIIBBBB")
         self.contexts, self.sites, self.inlinees = self.records(5, "III"), self.records(6, "II"), self.records(7, "II")
         self.function_records = self.records(8, "QQIIIIBBH" if self.wide else "IIIIIIBBH")
         self.aliased, self.aliases = self.records(9, "II"), self.records(10, "I")
-        self.column_offsets = self.records(13, "I")
+        self.column_blocks = self.records(13, "IBBBB")
         content, items = self.section[15]
         width = len(content) // items if items else 1
         self.site_columns = self.records(15, {1: "B", 2: "H", 4: "I"}[width])
@@ -100,36 +105,25 @@ class Table:
         length = reader.varint()
         return reader.data[reader.at:reader.at + length].decode()
 
-    def part(self, offsets, number, block):
-        content = self.section[number][0]
-        return Reader(content[offsets[block]:offsets[block + 1] if block + 1 < len(offsets) else len(content)])
+    def packed(self, number, offset, count, widths):
+        bits = sum(widths) * count
+        return packed(self.section[number][0][:offset + (bits + 7) // 8], offset, count, widths)
 
     def rows_of(self, block):
         """(address, context or None in a gap, line) of each row of a block."""
-        reader, rows = self.part(self.offsets, 4, block), []
-        address, context, line, gap, change = self.starts[block], 0, 0, False, True
-        while True:
-            if change:
-                step = reader.difference()
-                gap, context = step == 0, context + step & 0xFFFFFFFF
-            if not gap:
-                line = line + reader.difference() & 0xFFFFFFFF
-            rows.append((address, None if gap else context - 1, line))
-            if not reader.more():
-                return rows
-            head = reader.varint()
-            address, change = address + (head >> 1), head & 1
+        offset, context_base, line_base, count, *widths = self.blocks[block]
+        return [(self.starts[block] + step, context_base + context - 1 if context else None,
+                 line_base + line - 1 if line else 0)
+                for step, line, context in self.packed(4, offset, count, widths)]
 
     def columns_of(self, block):
         """(address, column) of each column entry of a block."""
-        if not self.column_offsets:
+        if not self.column_blocks:
             return [(self.starts[block], 0)]
-        reader = self.part(self.column_offsets, 14, block)
-        entries = [(self.starts[block], reader.varint())]
-        while reader.more():
-            address = entries[-1][0] + reader.varint()
-            entries.append((address, reader.varint()))
-        return entries
+        offset, count, address_bits, column_bits, zero = self.column_blocks[block]
+        expect(zero == 0, "column block %d" % block)
+        return [(self.starts[block] + step, column)
+                for step, column in self.packed(14, offset, count, [address_bits, column_bits])]
 
     def frames(self, context, line, column):
         frames = []

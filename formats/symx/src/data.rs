@@ -2,6 +2,7 @@
 //! lies outside of its section reads as absent.
 
 use crate::layout::{self, Header, SectionId, u32_at, u64_at};
+use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
 use crate::{FunctionFlags, OpenError, SymbolSource};
 use symseal_module::Rva;
@@ -23,10 +24,10 @@ pub(crate) enum Functions<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks<'a> {
     pub(crate) starts: Starts<'a>,
-    pub(crate) offsets: &'a [[u8; 4]],
+    pub(crate) records: &'a [[u8; ROW_BLOCK_BYTES]],
     pub(crate) rows: &'a [u8],
     /// Empty in a table without columns.
-    pub(crate) column_offsets: &'a [[u8; 4]],
+    pub(crate) column_records: &'a [[u8; COLUMN_BLOCK_BYTES]],
     pub(crate) columns: &'a [u8],
 }
 
@@ -87,17 +88,17 @@ impl<'a> Blocks<'a> {
                 false => Starts::Narrow(starts.as_chunks().0),
                 true => Starts::Wide(starts.as_chunks().0),
             },
-            offsets: bytes(SectionId::BlockOffsets).as_chunks().0,
+            records: bytes(SectionId::Blocks).as_chunks().0,
             rows: bytes(SectionId::Rows),
-            column_offsets: bytes(SectionId::ColumnOffsets).as_chunks().0,
+            column_records: bytes(SectionId::ColumnBlocks).as_chunks().0,
             columns: bytes(SectionId::Columns),
         };
         let fault = |id: SectionId| OpenError::Section { id: id.number(), problem: "has not one record per block" };
-        if blocks.offsets.len() != blocks.len() {
-            return Err(fault(SectionId::BlockOffsets));
+        if blocks.records.len() != blocks.len() {
+            return Err(fault(SectionId::Blocks));
         }
-        if !blocks.column_offsets.is_empty() && blocks.column_offsets.len() != blocks.len() {
-            return Err(fault(SectionId::ColumnOffsets));
+        if !blocks.column_records.is_empty() && blocks.column_records.len() != blocks.len() {
+            return Err(fault(SectionId::ColumnBlocks));
         }
         Ok(blocks)
     }
@@ -134,24 +135,14 @@ impl<'a> Blocks<'a> {
 
     /// The rows of block `block`.
     #[inline(always)]
-    pub(crate) fn rows_of(&self, block: usize) -> Option<&'a [u8]> {
-        part(self.offsets, self.rows, block)
+    pub(crate) fn block(&self, block: usize) -> Option<RowBlock<'a>> {
+        RowBlock::new(self.start(block)?, self.records.get(block)?, self.rows)
     }
 
-    /// The column entries of block `block`; empty in a table without columns.
+    /// The column entries of block `block`; `None` in a table without columns.
     #[inline(always)]
-    pub(crate) fn columns_of(&self, block: usize) -> &'a [u8] {
-        part(self.column_offsets, self.columns, block).unwrap_or_default()
-    }
-}
-
-/// The bytes between one offset and the next.
-#[inline(always)]
-fn part<'a>(offsets: &[[u8; 4]], bytes: &'a [u8], index: usize) -> Option<&'a [u8]> {
-    let start = u32::from_le_bytes(*offsets.get(index)?) as usize;
-    match offsets.get(index + 1) {
-        Some(end) => bytes.get(start..u32::from_le_bytes(*end) as usize),
-        None => bytes.get(start..),
+    pub(crate) fn columns_of(&self, block: usize) -> Option<ColumnBlock<'a>> {
+        ColumnBlock::new(self.start(block)?, self.column_records.get(block)?, self.columns)
     }
 }
 

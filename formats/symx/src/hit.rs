@@ -2,7 +2,7 @@
 
 use crate::data::{Data, string};
 use crate::layout::{MAX_FRAMES, NO_PARENT};
-use crate::rows::column_at;
+use crate::rows::ColumnBlock;
 use crate::{FunctionFlags, SymbolSource};
 use core::ops::Range;
 use symseal_module::Rva;
@@ -81,9 +81,8 @@ pub struct Hit<'a> {
     pub(crate) address: u64,
     /// The row's first address and the next row's.
     pub(crate) row: (u64, u64),
-    pub(crate) block_start: u64,
     /// Column entries of the block.
-    pub(crate) columns: &'a [u8],
+    pub(crate) columns: Option<ColumnBlock<'a>>,
 }
 
 impl<'a> Hit<'a> {
@@ -119,20 +118,15 @@ impl<'a> Hit<'a> {
     /// The chain at this address, innermost (most deeply inlined) frame first; the last one is the function itself.
     #[inline]
     pub fn frames(&self) -> Frames<'a> {
-        let column = match self.columns {
-            [] => 0,
-            columns => column_at(self.block_start, columns, self.address).column,
-        };
+        let column = self.columns.map_or(0, |columns| columns.column_at(self.address));
         Frames { data: self.data, context: Some(self.context), line: self.line, column, left: MAX_FRAMES }
     }
 
     /// The addresses around the one asked for that have the same frames, column included.
     pub fn range(&self) -> Range<Rva> {
         let (start, end) = self.row;
-        if self.columns.is_empty() {
-            return Rva(start)..Rva(end);
-        }
-        let entry = column_at(self.block_start, self.columns, self.address);
+        let Some(columns) = self.columns else { return Rva(start)..Rva(end) };
+        let entry = columns.entry_at(self.address);
         Rva(start.max(entry.start))..Rva(entry.end.map_or(end, |column_end| column_end.min(end)))
     }
 }

@@ -22,12 +22,6 @@ pub(crate) const CHECKSUM_AT: usize = 128;
 pub(crate) const ALIGNMENT: usize = 8;
 /// The longest producer, in bytes.
 pub(crate) const MAX_PRODUCER_BYTES: usize = 255;
-/// Rows in a block: what the writer puts into one, and what a reader reads at most.
-pub(crate) const ROWS_PER_BLOCK: usize = 32;
-pub(crate) const MAX_ROWS_PER_BLOCK: usize = 64;
-/// Column entries that go with a block: what the writer puts there, and what a reader reads at most.
-pub(crate) const COLUMNS_PER_BLOCK: usize = 64;
-pub(crate) const MAX_COLUMNS_PER_BLOCK: usize = 128;
 /// The longest chain of frames at one address.
 pub(crate) const MAX_FRAMES: u32 = 1024;
 /// A context without a parent call site is the function itself.
@@ -44,7 +38,7 @@ pub(crate) const FLAG_ALIASED: u8 = 8;
 pub(crate) enum SectionId {
     Producer = 1,
     BlockStarts,
-    BlockOffsets,
+    Blocks,
     Rows,
     Contexts,
     Sites,
@@ -54,7 +48,7 @@ pub(crate) enum SectionId {
     Aliases,
     Paths,
     Names,
-    ColumnOffsets,
+    ColumnBlocks,
     Columns,
     SiteColumns,
 }
@@ -66,7 +60,7 @@ impl SectionId {
     pub(crate) const ALL: [Self; SECTIONS] = [
         Self::Producer,
         Self::BlockStarts,
-        Self::BlockOffsets,
+        Self::Blocks,
         Self::Rows,
         Self::Contexts,
         Self::Sites,
@@ -76,7 +70,7 @@ impl SectionId {
         Self::Aliases,
         Self::Paths,
         Self::Names,
-        Self::ColumnOffsets,
+        Self::ColumnBlocks,
         Self::Columns,
         Self::SiteColumns,
     ];
@@ -87,16 +81,17 @@ impl SectionId {
 
     /// Whether the section holds columns, which are reported apart from the core.
     pub(crate) fn holds_columns(self) -> bool {
-        matches!(self, Self::ColumnOffsets | Self::Columns | Self::SiteColumns)
+        matches!(self, Self::ColumnBlocks | Self::Columns | Self::SiteColumns)
     }
 
     /// Bytes of a record of fixed size; `None` where records differ in size.
     fn record_bytes(self, wide: bool) -> Option<u64> {
         match self {
             Self::BlockStarts => Some(if wide { 8 } else { 4 }),
-            Self::BlockOffsets | Self::Aliases | Self::ColumnOffsets => Some(4),
+            Self::Blocks => Some(16),
+            Self::Aliases => Some(4),
             Self::Contexts => Some(12),
-            Self::Sites | Self::Inlinees | Self::Aliased => Some(8),
+            Self::Sites | Self::Inlinees | Self::Aliased | Self::ColumnBlocks => Some(8),
             Self::Functions => Some(if wide { 36 } else { 28 }),
             Self::Producer | Self::Rows | Self::Paths | Self::Names | Self::Columns | Self::SiteColumns => None,
         }
@@ -227,7 +222,8 @@ fn read_directory<'a>(bytes: &'a [u8], directory: &[u8], wide: bool) -> Result<[
         let Some(known) = SectionId::ALL.into_iter().find(|known| known.number() == id) else { continue };
         let fits = match known.record_bytes(wide) {
             Some(record) => count.checked_mul(record) == Some(size),
-            None => count <= size,
+            // Packed rows may take less than a byte each.
+            None => count <= size || matches!(known, SectionId::Rows | SectionId::Columns),
         };
         if !fits {
             return Err(fault("has another size than its records"));

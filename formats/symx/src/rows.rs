@@ -1,72 +1,125 @@
-//! The rows and column entries of one block.
+//! The rows and column entries of one block, packed into as few bits as the block needs, each reached without reading
+//! those before it.
 
-use crate::layout::{MAX_COLUMNS_PER_BLOCK, MAX_ROWS_PER_BLOCK};
-use crate::varint::Cursor;
+use crate::layout::u32_at;
+use alloc::vec::Vec;
 
-/// Where a row says that there is no function.
-pub(crate) const GAP: u32 = 0;
+/// The context code of a row that says "no function here".
+const GAP: u32 = 0;
+/// The line code of a row without a line.
+const NO_LINE: u32 = 0;
+/// No field is wider.
+pub(crate) const MAX_BITS: u8 = 32;
+/// A section of packed bits ends with this many zero bytes, so that eight bytes can be loaded at any bit.
+pub(crate) const TAIL: usize = 8;
+/// Bytes of a row block's record.
+pub(crate) const ROW_BLOCK_BYTES: usize = 16;
+/// Bytes of a column block's record.
+pub(crate) const COLUMN_BLOCK_BYTES: usize = 8;
 
-/// Reads the rows of a block, one after the other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RowReader<'a> {
-    cursor: Cursor<'a>,
-    left: usize,
-    /// First address of the row last read.
-    pub(crate) address: u64,
-    /// Its context plus one, or [`GAP`].
-    pub(crate) state: u32,
-    /// Its line; 0 = none. Means nothing in a gap.
-    pub(crate) line: u32,
-    /// The last context plus one that was no gap: differences are taken to it.
-    last: u32,
+/// The `width` bits from bit `at` of `bytes` on, least significant first.
+#[inline(always)]
+fn bits(bytes: &[u8], at: usize, width: u8) -> Option<u32> {
+    let word = bytes.get(at / 8..)?.first_chunk()?;
+    let mask = (1u64 << (width & 63)) - 1;
+    Some((u64::from_le_bytes(*word) >> (at % 8) & mask) as u32)
 }
 
-impl<'a> RowReader<'a> {
-    /// Reads the first row of the block that starts at `start` and whose rows are `bytes`.
-    #[inline(always)]
-    pub(crate) fn new(start: u64, bytes: &'a [u8]) -> Option<Self> {
-        let cursor = Cursor::new(bytes);
-        let mut reader = Self { cursor, left: MAX_ROWS_PER_BLOCK - 1, address: start, state: GAP, line: 0, last: 0 };
-        reader.changed()?;
-        Some(reader)
+/// The last of `count` entries, sorted by what `key` gives, that is at most `limit`; the first has 0.
+#[inline(always)]
+fn last_at_most(count: usize, limit: u64, key: impl Fn(usize) -> Option<u32>) -> Option<usize> {
+    let (mut low, mut left) = (0, count);
+    while left > 1 {
+        let half = left / 2;
+        let before = u64::from(key(low + half)?) <= limit;
+        // Which half it is cannot be foretold: a conditional move costs less than a wrong guess.
+        low = core::hint::select_unpredictable(before, low + half, low);
+        left -= half;
     }
+    Some(low)
+}
 
-    /// The address of the next row, if there is one, and whether its context differs. [`enter`](Self::enter) goes there.
-    #[inline(always)]
-    pub(crate) fn peek(&mut self) -> Option<(u64, bool)> {
-        self.left = self.left.checked_sub(1)?;
-        let head = self.cursor.varint()?;
-        Some((self.address.checked_add(head >> 1)?, head & 1 != 0))
-    }
+/// One block of rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowBlock<'a> {
+    /// First address.
+    pub(crate) start: u64,
+    /// How many rows there are, 1 to 255.
+    pub(crate) count: usize,
+    bytes: &'a [u8],
+    widths: [u8; 3],
+    context_base: u32,
+    line_base: u32,
+}
 
-    /// Reads the rest of the row whose head was peeked at.
-    #[inline(always)]
-    pub(crate) fn enter(&mut self, (address, changed): (u64, bool)) -> Option<()> {
-        self.address = address;
-        if changed { self.changed() } else { self.step_line() }
-    }
+/// A row: who and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowValue {
+    /// `None` in a gap.
+    pub(crate) context: Option<u32>,
+    /// 0 = none.
+    pub(crate) line: u32,
+}
 
+impl<'a> RowBlock<'a> {
+    /// The block that `record` describes; `None` where it cannot be one.
     #[inline(always)]
-    fn changed(&mut self) -> Option<()> {
-        let step = self.cursor.difference()?;
-        if step == 0 {
-            self.state = GAP;
-            return Some(());
+    pub(crate) fn new(start: u64, record: &[u8; ROW_BLOCK_BYTES], rows: &'a [u8]) -> Option<Self> {
+        let [.., count, address_bits, line_bits, context_bits] = *record;
+        let widths = [address_bits, line_bits, context_bits];
+        if count == 0 || widths.iter().any(|width| *width > MAX_BITS) {
+            return None;
         }
-        self.last = self.last.wrapping_add(step);
-        self.state = self.last;
-        self.step_line()
+        let bytes = rows.get(u32_at(record, 0) as usize..)?;
+        let (context_base, line_base) = (u32_at(record, 4), u32_at(record, 8));
+        Some(Self { start, count: usize::from(count), bytes, widths, context_base, line_base })
     }
 
+    /// Bits of one row.
     #[inline(always)]
-    fn step_line(&mut self) -> Option<()> {
-        self.line = self.line.wrapping_add(self.cursor.difference()?);
-        Some(())
+    fn stride(&self) -> usize {
+        self.widths.iter().map(|width| usize::from(*width)).sum()
     }
 
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.cursor.is_empty()
+    /// Bytes of all rows.
+    pub(crate) fn size(&self) -> usize {
+        (self.count * self.stride()).div_ceil(8)
     }
+
+    /// The last row at or below `address`, which is not below the block's start.
+    #[inline(always)]
+    pub(crate) fn find(&self, address: u64) -> Option<usize> {
+        let (stride, width) = (self.stride(), self.widths[0]);
+        last_at_most(self.count, address.saturating_sub(self.start), |row| bits(self.bytes, row * stride, width))
+    }
+
+    /// First address of row `row`.
+    #[inline(always)]
+    pub(crate) fn address(&self, row: usize) -> Option<u64> {
+        self.start.checked_add(bits(self.bytes, row * self.stride(), self.widths[0])?.into())
+    }
+
+    /// What row `row` says.
+    #[inline(always)]
+    pub(crate) fn value(&self, row: usize) -> Option<RowValue> {
+        let [address_bits, line_bits, context_bits] = self.widths;
+        let at = row * self.stride() + usize::from(address_bits);
+        let line = bits(self.bytes, at, line_bits)?;
+        let context = bits(self.bytes, at + usize::from(line_bits), context_bits)?;
+        Some(RowValue {
+            context: (context != GAP).then(|| self.context_base.wrapping_add(context - 1)),
+            line: if line == NO_LINE { 0 } else { self.line_base.wrapping_add(line - 1) },
+        })
+    }
+}
+
+/// The column entries of one block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ColumnBlock<'a> {
+    start: u64,
+    pub(crate) count: usize,
+    bytes: &'a [u8],
+    widths: [u8; 2],
 }
 
 /// A stretch of addresses with one column.
@@ -75,22 +128,94 @@ pub(crate) struct ColumnEntry {
     pub(crate) start: u64,
     /// `None`: to the end of the block.
     pub(crate) end: Option<u64>,
+    /// 0 = none.
     pub(crate) column: u32,
 }
 
-/// The column entry that holds at `address`, in the entries of the block that starts at `start`.
-pub(crate) fn column_at(start: u64, bytes: &[u8], address: u64) -> ColumnEntry {
-    let mut cursor = Cursor::new(bytes);
-    let mut entry = ColumnEntry { start, end: None, column: cursor.varint().unwrap_or(0) as u32 };
-    for _ in 1..MAX_COLUMNS_PER_BLOCK {
-        let Some(next) = cursor.varint().and_then(|step| entry.start.checked_add(step)) else { break };
-        if next > address {
-            entry.end = Some(next);
-            break;
+impl<'a> ColumnBlock<'a> {
+    /// The column entries of the block that starts at `start`; `None` where `record` cannot describe any.
+    #[inline(always)]
+    pub(crate) fn new(start: u64, record: &[u8; COLUMN_BLOCK_BYTES], columns: &'a [u8]) -> Option<Self> {
+        let [.., count, address_bits, column_bits, _] = *record;
+        if count == 0 || address_bits > MAX_BITS || column_bits > MAX_BITS {
+            return None;
         }
-        let Some(column) = cursor.varint() else { break };
-        entry.start = next;
-        entry.column = column as u32;
+        let bytes = columns.get(u32_at(record, 0) as usize..)?;
+        Some(Self { start, count: usize::from(count), bytes, widths: [address_bits, column_bits] })
     }
-    entry
+
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        usize::from(self.widths[0]) + usize::from(self.widths[1])
+    }
+
+    /// Bytes of all entries.
+    pub(crate) fn size(&self) -> usize {
+        (self.count * self.stride()).div_ceil(8)
+    }
+
+    /// First address of entry `entry`.
+    #[inline(always)]
+    pub(crate) fn address(&self, entry: usize) -> Option<u64> {
+        self.start.checked_add(bits(self.bytes, entry * self.stride(), self.widths[0])?.into())
+    }
+
+    #[inline(always)]
+    fn find(&self, address: u64) -> Option<usize> {
+        let (stride, width) = (self.stride(), self.widths[0]);
+        last_at_most(self.count, address.saturating_sub(self.start), |entry| bits(self.bytes, entry * stride, width))
+    }
+
+    #[inline(always)]
+    fn column(&self, entry: usize) -> u32 {
+        let at = entry * self.stride() + usize::from(self.widths[0]);
+        bits(self.bytes, at, self.widths[1]).unwrap_or(0)
+    }
+
+    /// The column at `address`; 0 = none.
+    #[inline(always)]
+    pub(crate) fn column_at(&self, address: u64) -> u32 {
+        self.find(address).map_or(0, |entry| self.column(entry))
+    }
+
+    /// The entry that holds at `address`.
+    pub(crate) fn entry_at(&self, address: u64) -> ColumnEntry {
+        let entry = self.find(address).unwrap_or(0);
+        let end = if entry + 1 < self.count { self.address(entry + 1) } else { None };
+        ColumnEntry { start: self.address(entry).unwrap_or(self.start), end, column: self.column(entry) }
+    }
+}
+
+/// Packs numbers into bits, least significant first.
+#[derive(Default)]
+pub(crate) struct BitWriter {
+    pub(crate) bytes: Vec<u8>,
+    pending: u64,
+    pending_bits: u32,
+}
+
+impl BitWriter {
+    /// Appends the `width` low bits of `value`, of which there are no others.
+    pub(crate) fn put(&mut self, value: u32, width: u8) {
+        self.pending |= u64::from(value) << self.pending_bits;
+        self.pending_bits += u32::from(width);
+        while self.pending_bits >= 8 {
+            self.bytes.push(self.pending as u8);
+            self.pending >>= 8;
+            self.pending_bits -= 8;
+        }
+    }
+
+    /// Fills the last byte with zero bits.
+    pub(crate) fn align(&mut self) {
+        if self.pending_bits > 0 {
+            self.bytes.push(self.pending as u8);
+        }
+        (self.pending, self.pending_bits) = (0, 0);
+    }
+}
+
+/// How many bits it takes to write `value`.
+pub(crate) fn width_of(value: u32) -> u8 {
+    (u32::BITS - value.leading_zeros()) as u8
 }

@@ -2,7 +2,7 @@
 
 use crate::Hit;
 use crate::data::{Blocks, Data};
-use crate::rows::{GAP, RowReader};
+use crate::table::hit;
 use symseal_module::Rva;
 
 /// The whole stream of a table: hits whose ranges follow each other and never overlap.
@@ -10,52 +10,36 @@ use symseal_module::Rva;
 pub struct Rows<'a> {
     blocks: Blocks<'a>,
     data: Data<'a>,
-    /// The block to read next.
     block: usize,
-    /// The block being read.
-    reader: Option<(u64, RowReader<'a>)>,
+    /// The row to read next.
+    row: usize,
     /// What is left of a row that several columns divide.
     rest: Option<Hit<'a>>,
 }
 
 impl<'a> Rows<'a> {
     pub(crate) fn new(blocks: Blocks<'a>, data: Data<'a>) -> Self {
-        Self { blocks, data, block: 0, reader: None, rest: None }
+        Self { blocks, data, block: 0, row: 0, rest: None }
     }
 
     /// The next row of the core, undivided.
     fn next_row(&mut self) -> Option<Hit<'a>> {
-        loop {
-            let Some((block_start, mut reader)) = self.reader.take() else {
-                let block_start = self.blocks.start(self.block)?;
-                let rows = self.blocks.rows_of(self.block).and_then(|rows| RowReader::new(block_start, rows));
-                self.reader = rows.map(|reader| (block_start, reader));
-                self.block += 1;
-                continue;
-            };
-            let row = reader;
-            let end = match reader.peek() {
-                Some(next) => {
-                    let entered = reader.enter(next);
-                    self.reader = entered.map(|()| (block_start, reader));
-                    Some(next.0)
-                }
-                None => self.blocks.start(self.block),
-            };
-            // The last row of all is a gap; a damaged table may lack it.
-            let end = end?;
-            if row.state != GAP && row.address < end {
-                return Some(Hit {
-                    data: self.data,
-                    context: row.state - 1,
-                    line: row.line,
-                    address: row.address,
-                    row: (row.address, end),
-                    block_start,
-                    columns: self.blocks.columns_of(self.block - 1),
-                });
+        while self.block < self.blocks.len() {
+            let (index, row) = (self.block, self.row);
+            let block = self.blocks.block(index);
+            if block.is_some_and(|block| row + 1 < block.count) {
+                self.row += 1;
+            } else {
+                (self.block, self.row) = (index + 1, 0);
+            }
+            let found = block.and_then(|block| hit(&self.blocks, self.data, index, &block, row, block.address(row)?));
+            if let Some(found) = found
+                && found.row.0 < found.row.1
+            {
+                return Some(found);
             }
         }
+        None
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::data::{Blocks, Data};
 use crate::layout::{Header, MAX_PRODUCER_BYTES, SectionId};
-use crate::rows::{GAP, RowReader};
+use crate::rows::RowBlock;
 use crate::stream::Rows;
 use crate::{Function, Hit, OpenError, VerifyError};
 use symseal_module::{DebugId, Rva, Svma};
@@ -105,29 +105,10 @@ impl<'a> Table<'a> {
     /// What is known about `address`; `None` between functions and outside of them. Allocates nothing.
     #[inline]
     pub fn lookup(&self, address: Rva) -> Option<Hit<'a>> {
-        let blocks = &self.blocks;
-        let block = blocks.find(address.0)?;
-        let block_start = blocks.start(block)?;
-        let mut row = RowReader::new(block_start, blocks.rows_of(block)?)?;
-        let end = loop {
-            match row.peek() {
-                Some(next) if next.0 <= address.0 => row.enter(next)?,
-                Some((next, _)) => break next,
-                None => break blocks.start(block + 1)?,
-            }
-        };
-        if row.state == GAP {
-            return None;
-        }
-        Some(Hit {
-            data: self.data,
-            context: row.state - 1,
-            line: row.line,
-            address: address.0,
-            row: (row.address, end),
-            block_start,
-            columns: blocks.columns_of(block),
-        })
+        let index = self.blocks.find(address.0)?;
+        let block = self.blocks.block(index)?;
+        let row = block.find(address.0)?;
+        hit(&self.blocks, self.data, index, &block, row, address.0)
     }
 
     /// All functions, by address.
@@ -140,4 +121,23 @@ impl<'a> Table<'a> {
     pub fn rows(&self) -> Rows<'a> {
         Rows::new(self.blocks, self.data)
     }
+}
+
+/// The answer at `address`, which lies in row `row` of block `index`; `None` where that is a gap.
+#[inline(always)]
+pub(crate) fn hit<'a>(
+    blocks: &Blocks<'a>,
+    data: Data<'a>,
+    index: usize,
+    block: &RowBlock<'a>,
+    row: usize,
+    address: u64,
+) -> Option<Hit<'a>> {
+    let value = block.value(row)?;
+    let context = value.context?;
+    let next = row + 1;
+    // The last row of all is a gap; a damaged table may lack it.
+    let end = if next < block.count { block.address(next)? } else { blocks.start(index + 1)? };
+    let row = (block.address(row)?, end);
+    Some(Hit { data, context, line: value.line, address, row, columns: blocks.columns_of(index) })
 }

@@ -1,4 +1,4 @@
-//! Numbers in few bytes: LEB128, least significant seven bits first, and zigzag for signed differences.
+//! Numbers in few bytes: LEB128, least significant seven bits first.
 
 use alloc::vec::Vec;
 
@@ -52,12 +52,6 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// The next number, as a difference of 32-bit numbers modulo 2^32.
-    #[inline(always)]
-    pub(crate) fn difference(&mut self) -> Option<u32> {
-        self.varint().map(|value| unzigzag(value as u32))
-    }
-
     /// The next `len` bytes.
     #[inline]
     pub(crate) fn take(&mut self, len: u64) -> Option<&'a [u8]> {
@@ -74,22 +68,6 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value as u8);
-}
-
-/// Appends what leads from `from` to `to`, modulo 2^32.
-pub(crate) fn put_difference(out: &mut Vec<u8>, from: u32, to: u32) {
-    put(out, u64::from(zigzag(to.wrapping_sub(from))));
-}
-
-/// 0, −1, 1, −2, … → 0, 1, 2, 3, …
-pub(crate) fn zigzag(difference: u32) -> u32 {
-    difference << 1 ^ ((difference as i32) >> 31) as u32
-}
-
-/// 0, 1, 2, 3, … → 0, −1, 1, −2, …
-#[inline(always)]
-pub(crate) fn unzigzag(value: u32) -> u32 {
-    value >> 1 ^ (value & 1).wrapping_neg()
 }
 
 #[cfg(test)]
@@ -114,14 +92,5 @@ mod tests {
         let mut cursor = Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]);
         assert_eq!(cursor.varint(), None);
         assert_eq!(Cursor::new(&[0x80; 11]).varint(), None);
-    }
-
-    #[test]
-    fn differences_wrap_around() {
-        for (from, to) in [(0, u32::MAX), (u32::MAX, 0), (5, 3), (3, 5), (7, 7), (0, 1 << 31), (1 << 31, 0)] {
-            let mut bytes = Vec::new();
-            put_difference(&mut bytes, from, to);
-            assert_eq!(Cursor::new(&bytes).difference().map(|step| from.wrapping_add(step)), Some(to));
-        }
     }
 }

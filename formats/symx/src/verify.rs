@@ -2,11 +2,8 @@
 
 use crate::checksum::crc32c;
 use crate::data::Context;
-use crate::layout::{
-    ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_COLUMNS_PER_BLOCK, MAX_FRAMES, MAX_ROWS_PER_BLOCK, NO_PARENT,
-    SectionId, u32_at, u64_at,
-};
-use crate::rows::{GAP, RowReader};
+use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, NO_PARENT, SectionId, u32_at, u64_at};
+use crate::rows::TAIL;
 use crate::varint::Cursor;
 use crate::{Table, VerifyError};
 use alloc::format;
@@ -187,50 +184,48 @@ fn contexts(table: &Table<'_>, paths: &[u32]) -> Result<Vec<u32>, VerifyError> {
 fn rows(table: &Table<'_>, owners: &[u32]) -> Result<u64, VerifyError> {
     let id = SectionId::Rows;
     let blocks = &table.blocks;
-    let (mut count, mut covered, mut state) = (0u64, 0u64, GAP);
-    for block in 0..blocks.len() {
-        let at = |problem: &str| fault(id, format!("block {block} {problem}"));
-        let start = blocks.start(block).unwrap_or_default();
-        let next_start = blocks.start(block + 1);
-        let bytes = blocks.rows_of(block).ok_or_else(|| at("has no rows"))?;
-        let mut reader = RowReader::new(start, bytes).ok_or_else(|| at("has no first row"))?;
-        let mut in_block = 1;
-        loop {
-            let row = reader;
-            check(!(state == GAP && row.state == GAP), id, || format!("block {block} has a gap after a gap"))?;
-            state = row.state;
-            let next = if reader.is_at_end() { None } else { Some(reader.peek().ok_or_else(|| at("breaks off"))?) };
-            let end = match next {
-                Some((address, changed)) => {
-                    reader.enter((address, changed)).ok_or_else(|| at("breaks off"))?;
-                    check(state != GAP || changed, id, || format!("block {block} goes on after a gap"))?;
-                    Some(address)
-                }
-                None => next_start,
-            };
-            match end {
-                Some(end) if end > row.address => covered += owned(table, owners, row.state, row.address, end)?,
+    let (mut count, mut covered, mut size, mut gap) = (0u64, 0u64, 0, true);
+    for index in 0..blocks.len() {
+        let at = |problem: &str| fault(id, format!("block {index} {problem}"));
+        let block = blocks.block(index).ok_or_else(|| at("has an impossible record"))?;
+        check(start_of(blocks.records.get(index)) == size, id, || {
+            format!("block {index} does not follow its predecessor")
+        })?;
+        size += block.size();
+        for row in 0..block.count {
+            let value = block.value(row).ok_or_else(|| at("breaks off"))?;
+            let start = block.address(row).ok_or_else(|| at("breaks off"))?;
+            check(row > 0 || start == block.start, id, || format!("block {index} does not begin at its start"))?;
+            let next = if row + 1 < block.count { block.address(row + 1) } else { blocks.start(index + 1) };
+            check(!gap || value.context.is_some(), id, || format!("block {index} has a gap after a gap"))?;
+            gap = value.context.is_none();
+            match next {
+                Some(end) if end > start => covered += owned(table, owners, value.context, start, end)?,
                 Some(_) => return Err(at("is not sorted")),
-                None => check(row.state == GAP, id, || "the last row is no gap".into())?,
+                None => check(gap, id, || "the last row is no gap".into())?,
             }
-            if next.is_none() {
-                break;
-            }
-            in_block += 1;
         }
-        check(in_block <= MAX_ROWS_PER_BLOCK, id, || format!("block {block} has {in_block} rows"))?;
-        count += in_block as u64;
+        count += block.count as u64;
     }
-    let first = blocks.offsets.first().is_none_or(|offset| *offset == [0; 4]);
-    check(first && (blocks.len() > 0 || blocks.rows.is_empty()), id, || "rows outside of blocks".into())?;
+    check_tail(id, blocks.rows, size)?;
     let expected = table.header.section(id).count;
     check(count == expected, id, || format!("{expected} rows expected, found {count}"))?;
     Ok(covered)
 }
 
+/// That packed bits end where the last block does, but for the zeroes that a reader may load.
+fn check_tail(id: SectionId, bytes: &[u8], size: usize) -> Checked {
+    check(bytes.get(size..) == Some(&[0; TAIL]), id, || format!("expected {size} bytes and 8 zeroes after them"))
+}
+
+/// The offset in the record of a block.
+fn start_of<const N: usize>(record: Option<&[u8; N]>) -> usize {
+    record.map_or(0, |record| u32_at(record, 0) as usize)
+}
+
 /// The bytes of a row, seen to lie in the function that the row is of.
-fn owned(table: &Table<'_>, owners: &[u32], state: u32, start: u64, end: u64) -> Result<u64, VerifyError> {
-    let Some(context) = state.checked_sub(1) else { return Ok(0) };
+fn owned(table: &Table<'_>, owners: &[u32], context: Option<u32>, start: u64, end: u64) -> Result<u64, VerifyError> {
+    let Some(context) = context else { return Ok(0) };
     let function = owners.get(context as usize).and_then(|owner| table.data.function(*owner));
     let inside = function.is_some_and(|function| start >= function.start.0 && end - function.start.0 <= function.size);
     check(inside, SectionId::Rows, || format!("the row at {start:#x} is outside of the function it belongs to"))?;
@@ -240,30 +235,28 @@ fn owned(table: &Table<'_>, owners: &[u32], state: u32, start: u64, end: u64) ->
 fn columns(table: &Table<'_>) -> Checked {
     let id = SectionId::Columns;
     let blocks = &table.blocks;
-    let mut count = 0;
-    for block in 0..blocks.column_offsets.len() {
-        let at = |problem: &str| fault(id, format!("the columns of block {block} {problem}"));
-        let mut cursor = Cursor::new(blocks.columns_of(block));
-        let column = |cursor: &mut Cursor<'_>| cursor.varint().filter(|column| *column <= u64::from(u32::MAX));
-        column(&mut cursor).ok_or_else(|| at("break off"))?;
-        let mut address = blocks.start(block).unwrap_or_default();
-        let mut in_block = 1;
-        while !cursor.is_empty() {
-            let step = cursor.varint().filter(|step| *step > 0).ok_or_else(|| at("are not sorted"))?;
-            address = address.checked_add(step).ok_or_else(|| at("leave the address space"))?;
-            column(&mut cursor).ok_or_else(|| at("break off"))?;
-            in_block += 1;
-        }
-        check(blocks.start(block + 1).is_none_or(|next| address < next), id, || {
-            format!("the columns of block {block} reach into the next")
+    let (mut count, mut size) = (0, 0);
+    for index in 0..blocks.column_records.len() {
+        let at = |problem: &str| fault(id, format!("the columns of block {index} {problem}"));
+        let columns = blocks.columns_of(index).ok_or_else(|| at("have an impossible record"))?;
+        let record = blocks.column_records.get(index);
+        check(start_of(record) == size && record.is_some_and(|record| record[7] == 0), id, || {
+            format!("the columns of block {index} do not follow their predecessor")
         })?;
-        check(in_block <= MAX_COLUMNS_PER_BLOCK, id, || format!("block {block} has {in_block} column entries"))?;
-        count += in_block as u64;
+        size += columns.size();
+        let mut before = None;
+        for entry in 0..columns.count {
+            let address = columns.address(entry).ok_or_else(|| at("break off"))?;
+            let sorted = before.map_or(blocks.start(index) == Some(address), |before| address > before);
+            check(sorted, id, || format!("the columns of block {index} are not sorted"))?;
+            before = Some(address);
+        }
+        check(blocks.start(index + 1).is_none_or(|next| before < Some(next)), id, || {
+            format!("the columns of block {index} reach into the next")
+        })?;
+        count += columns.count as u64;
     }
-    let first = blocks.column_offsets.first().is_none_or(|offset| *offset == [0; 4]);
-    check(first && (!blocks.column_offsets.is_empty() || blocks.columns.is_empty()), id, || {
-        "columns outside of blocks".into()
-    })?;
+    check_tail(id, blocks.columns, size)?;
     let expected = table.header.section(id).count;
     check(count == expected, id, || format!("{expected} column entries expected, found {count}"))
 }

@@ -40,9 +40,8 @@ pub fn write(input: &TableInput<'_>) -> Result<Vec<u8>, WriteError> {
     for (index, function) in input.functions.iter().enumerate() {
         writer.function(index, function)?;
     }
-    writer.stream.finish();
     let sections = Sections {
-        blocks: writer.stream.into_blocks(wide)?,
+        blocks: writer.stream.finish()?,
         chains: writer.chains,
         functions: writer.functions,
         aliased: writer.aliased,
@@ -91,7 +90,7 @@ impl Writer<'_> {
         let inlines = &function.inlines;
         self.chains.begin_function(number, inlines.len());
         let (start, end) = (function.start.0, function.start.0 + function.size);
-        self.stream.gap_until(start);
+        self.stream.gap_until(start)?;
         let nothing = Row { start: function.start, file: StrId::EMPTY, line: 0, column: 0, inline: NO_INLINE };
         let before = function.rows.first().is_none_or(|row| row.start.0 > start).then_some(&nothing);
         let mut rows = before.into_iter().chain(&function.rows).peekable();
@@ -108,7 +107,7 @@ impl Writer<'_> {
             let Self { chains, names, paths, .. } = self;
             let context =
                 chains.row_context(inlines, row.inline, file, names, paths).map_err(|fault| fault.at(index))?;
-            self.stream.row(row.start.0, context, row.line, row.column);
+            self.stream.row(row.start.0, context, row.line, row.column)?;
         }
         self.stream.end_function(end);
         Ok(())

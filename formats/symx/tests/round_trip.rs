@@ -1,5 +1,7 @@
 //! What is written is read.
 
+#![allow(clippy::expect_used)] // a test that cannot go on has failed
+
 mod model;
 
 use model::{Answer, Module, frames_of, module};

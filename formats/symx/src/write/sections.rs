@@ -7,6 +7,7 @@ use crate::checksum::crc32c;
 use crate::layout::{
     ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, SECTIONS, SectionId, VERSION, WIDE, debug_id_fields,
 };
+use crate::rows::COLUMN_BLOCK_BYTES;
 use crate::{TableInput, WriteError};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,11 +25,12 @@ pub(super) struct Sections<'a> {
 pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_>) -> Result<Vec<u8>, WriteError> {
     let Sections { blocks, chains, functions, aliased, aliases, paths, names } = sections;
     let (site_columns, site_column_count) = pack_columns(&chains.site_columns);
+    let starts = blocks.start_bytes(wide);
     let records = |bytes: &[u8], size: usize| (bytes.len() / size) as u64;
     let counts = [
         input.producer.len() as u64,
-        blocks.blocks,
-        blocks.blocks,
+        blocks.starts.len() as u64,
+        blocks.starts.len() as u64,
         blocks.row_count,
         records(&chains.contexts, 12),
         records(&chains.sites, 8),
@@ -38,15 +40,15 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         records(&aliases, 4),
         paths.count,
         names.count,
-        records(&blocks.column_offsets, 4),
+        records(&blocks.column_blocks, COLUMN_BLOCK_BYTES),
         blocks.column_count,
         site_column_count,
     ];
     let contents: [&[u8]; SECTIONS] = [
         input.producer.as_bytes(),
-        &blocks.starts,
-        &blocks.offsets,
-        &blocks.rows,
+        &starts,
+        &blocks.blocks,
+        &blocks.rows.bytes,
         &chains.contexts,
         &chains.sites,
         &chains.inlinees,
@@ -55,8 +57,8 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         &aliases,
         &paths.bytes,
         &names.bytes,
-        &blocks.column_offsets,
-        &blocks.columns,
+        &blocks.column_blocks,
+        &blocks.columns.bytes,
         &site_columns,
     ];
     let mut at = HEADER_BYTES + SECTIONS * ENTRY_BYTES;

@@ -1,86 +1,61 @@
 //! The stream of rows, cut into blocks.
 
 use crate::WriteError;
-use crate::layout::{COLUMNS_PER_BLOCK, ROWS_PER_BLOCK};
-use crate::varint::{put, put_difference};
+use crate::rows::{BitWriter, TAIL, width_of};
 use alloc::vec::Vec;
 
-/// A row's head holds the step to it and one more bit; a longer step begins a new block.
-const MAX_STEP: u64 = u32::MAX as u64;
+/// Rows in a block: more make the table smaller and the search in it longer.
+const ROWS_PER_BLOCK: usize = 32;
+/// Column entries that go with a block.
+const COLUMNS_PER_BLOCK: usize = 64;
+/// Addresses in a block are 32-bit offsets to its start.
+const MAX_SPAN: u64 = u32::MAX as u64;
 
 /// Rows as they come, by address.
 #[derive(Default)]
 pub(super) struct Stream {
-    starts: Vec<u64>,
-    offsets: Vec<usize>,
-    rows: Vec<u8>,
-    row_count: u64,
-    column_offsets: Vec<usize>,
-    columns: Vec<u8>,
-    column_count: u64,
+    out: BlockSections,
     has_columns: bool,
-    rows_in_block: usize,
-    columns_in_block: usize,
-    /// First address of the last row, and of the last column entry.
-    row_at: u64,
-    column_at: u64,
-    /// What the last row says; `None` in a gap.
+    start: u64,
+    /// Rows of the block that is being filled.
+    rows: Vec<PendingRow>,
+    /// Its column entries: offset to the block's start, column.
+    columns: Vec<(u32, u32)>,
+    /// What the last row says: context and line; `None` in a gap.
     current: Option<(u32, u32)>,
-    /// The column that holds since `column_at`.
+    /// The column that holds since the last column entry.
     column: u32,
-    /// What differences are taken to.
-    context: u32,
-    line: u32,
     /// Where the functions so far end.
     end: u64,
 }
 
+struct PendingRow {
+    offset: u32,
+    value: Option<(u32, u32)>,
+}
+
 /// The finished sections.
+#[derive(Default)]
 pub(super) struct BlockSections {
-    pub(super) starts: Vec<u8>,
-    pub(super) offsets: Vec<u8>,
-    pub(super) rows: Vec<u8>,
+    pub(super) starts: Vec<u64>,
+    pub(super) blocks: Vec<u8>,
+    pub(super) rows: BitWriter,
     pub(super) row_count: u64,
-    pub(super) column_offsets: Vec<u8>,
-    pub(super) columns: Vec<u8>,
+    pub(super) column_blocks: Vec<u8>,
+    pub(super) columns: BitWriter,
     pub(super) column_count: u64,
-    pub(super) blocks: u64,
 }
 
 impl Stream {
     /// Nothing lies between the last function's end and `start`.
-    pub(super) fn gap_until(&mut self, start: u64) {
-        if self.current.is_some() && start > self.end {
-            self.gap();
-        }
+    pub(super) fn gap_until(&mut self, start: u64) -> Result<(), WriteError> {
+        if self.current.is_some() && start > self.end { self.push(self.end, None, self.column) } else { Ok(()) }
     }
 
     /// From `address` on, `context` and `line` hold, and `column`.
-    pub(super) fn row(&mut self, address: u64, context: u32, line: u32, column: u32) {
-        let same_row = self.current == Some((context, line));
-        if same_row && (column == self.column || self.columns_in_block < COLUMNS_PER_BLOCK) {
-            self.put_column(address, column);
-            return;
-        }
-        let block_full = self.rows_in_block >= ROWS_PER_BLOCK
-            || self.columns_in_block >= COLUMNS_PER_BLOCK
-            || address - self.row_at > MAX_STEP;
-        if block_full || self.starts.is_empty() {
-            self.begin_block(address);
-            self.put_context(context, line);
-            self.put_first_column(address, column);
-            return;
-        }
-        let changed = self.current.is_none_or(|(current, _)| current != context);
-        self.put_head(address, changed);
-        if changed {
-            self.put_context(context, line);
-        } else {
-            put_difference(&mut self.rows, self.line, line);
-            self.line = line;
-            self.current = Some((context, line));
-        }
-        self.put_column(address, column);
+    pub(super) fn row(&mut self, address: u64, context: u32, line: u32, column: u32) -> Result<(), WriteError> {
+        let same = self.current == Some((context, line));
+        if same && column == self.column { Ok(()) } else { self.push(address, Some((context, line)), column) }
     }
 
     /// Where the function that was written ends.
@@ -89,99 +64,111 @@ impl Stream {
     }
 
     /// Ends the stream: behind the last function there is nothing.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(mut self) -> Result<BlockSections, WriteError> {
         if self.current.is_some() {
-            self.gap();
+            self.push(self.end, None, self.column)?;
         }
+        self.flush()?;
+        let mut out = self.out;
+        if !self.has_columns {
+            (out.column_blocks, out.columns, out.column_count) = (Vec::new(), BitWriter::default(), 0);
+        }
+        for section in [&mut out.rows.bytes, &mut out.columns.bytes] {
+            section.resize(section.len() + TAIL, 0);
+        }
+        Ok(out)
     }
 
-    fn gap(&mut self) {
-        let address = self.end;
-        if self.rows_in_block >= ROWS_PER_BLOCK || address - self.row_at > MAX_STEP {
-            self.begin_block(address);
-            put(&mut self.rows, 0);
-            self.put_first_column(address, 0);
+    fn push(&mut self, address: u64, value: Option<(u32, u32)>, column: u32) -> Result<(), WriteError> {
+        let full = self.rows.len() >= ROWS_PER_BLOCK || self.columns.len() >= COLUMNS_PER_BLOCK;
+        if self.rows.is_empty() || full || address - self.start > MAX_SPAN {
+            self.flush()?;
+            self.start = address;
+            self.rows.push(PendingRow { offset: 0, value });
+            self.columns.push((0, column));
         } else {
-            self.put_head(address, true);
-            put(&mut self.rows, 0);
-        }
-        self.current = None;
-    }
-
-    fn begin_block(&mut self, address: u64) {
-        self.starts.push(address);
-        self.offsets.push(self.rows.len());
-        self.rows_in_block = 1;
-        self.row_count += 1;
-        self.row_at = address;
-        self.context = 0;
-        self.line = 0;
-    }
-
-    fn put_head(&mut self, address: u64, changed: bool) {
-        put(&mut self.rows, (address - self.row_at) << 1 | u64::from(changed));
-        self.row_at = address;
-        self.rows_in_block += 1;
-        self.row_count += 1;
-    }
-
-    fn put_context(&mut self, context: u32, line: u32) {
-        // Contexts count from one here, so that a difference of zero is free to mean a gap.
-        put_difference(&mut self.rows, self.context, context + 1);
-        put_difference(&mut self.rows, self.line, line);
-        (self.context, self.line) = (context + 1, line);
-        self.current = Some((context, line));
-    }
-
-    fn put_first_column(&mut self, address: u64, column: u32) {
-        self.column_offsets.push(self.columns.len());
-        put(&mut self.columns, u64::from(column));
-        self.has_columns |= column != 0;
-        self.column_count += 1;
-        self.columns_in_block = 1;
-        (self.column_at, self.column) = (address, column);
-    }
-
-    fn put_column(&mut self, address: u64, column: u32) {
-        if column == self.column {
-            return;
-        }
-        put(&mut self.columns, address - self.column_at);
-        put(&mut self.columns, u64::from(column));
-        self.has_columns |= column != 0;
-        self.column_count += 1;
-        self.columns_in_block += 1;
-        (self.column_at, self.column) = (address, column);
-    }
-
-    pub(super) fn into_blocks(self, wide: bool) -> Result<BlockSections, WriteError> {
-        let mut starts = Vec::with_capacity(self.starts.len() * if wide { 8 } else { 4 });
-        for start in &self.starts {
-            match wide {
-                true => starts.extend(start.to_le_bytes()),
-                // The last end lies within 32 bits, and so does every start.
-                false => starts.extend((*start as u32).to_le_bytes()),
+            let offset = (address - self.start) as u32;
+            if value != self.current {
+                self.rows.push(PendingRow { offset, value });
+            }
+            if column != self.column {
+                self.columns.push((offset, column));
             }
         }
-        let no_columns = !self.has_columns;
-        Ok(BlockSections {
-            starts,
-            offsets: offsets(&self.offsets, self.rows.len(), "bytes of rows")?,
-            rows: self.rows,
-            row_count: self.row_count,
-            column_offsets: if no_columns {
-                Vec::new()
-            } else {
-                offsets(&self.column_offsets, self.columns.len(), "bytes of columns")?
-            },
-            columns: if no_columns { Vec::new() } else { self.columns },
-            column_count: if no_columns { 0 } else { self.column_count },
-            blocks: self.starts.len() as u64,
-        })
+        self.has_columns |= column != 0;
+        (self.current, self.column) = (value, column);
+        Ok(())
+    }
+
+    /// Writes the block that was being filled.
+    fn flush(&mut self) -> Result<(), WriteError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        self.out.starts.push(self.start);
+        self.flush_rows()?;
+        self.flush_columns()
+    }
+
+    fn flush_rows(&mut self) -> Result<(), WriteError> {
+        let out = &mut self.out;
+        let values = || self.rows.iter().filter_map(|row| row.value);
+        let contexts = || values().map(|(context, _)| context);
+        let lines = || values().map(|(_, line)| line).filter(|line| *line != 0);
+        let (context_base, line_base) = (contexts().min().unwrap_or(0), lines().min().unwrap_or(0));
+        // Codes count from one: zero is a gap, or no line.
+        let code = |value: Option<u32>, base: u32| value.map_or(0, |value| value - base + 1);
+        let address_bits = width_of(self.rows.last().map_or(0, |row| row.offset));
+        let line_bits = width_of(code(lines().max(), line_base));
+        let context_bits = width_of(code(contexts().max(), context_base));
+        for field in [offset(&out.rows, "bytes of rows")?, context_base, line_base] {
+            out.blocks.extend(field.to_le_bytes());
+        }
+        out.blocks.extend([self.rows.len() as u8, address_bits, line_bits, context_bits]);
+        for row in &self.rows {
+            let line = row.value.map(|(_, line)| line).filter(|line| *line != 0);
+            out.rows.put(row.offset, address_bits);
+            out.rows.put(code(line, line_base), line_bits);
+            out.rows.put(code(row.value.map(|(context, _)| context), context_base), context_bits);
+        }
+        out.rows.align();
+        out.row_count += self.rows.len() as u64;
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn flush_columns(&mut self) -> Result<(), WriteError> {
+        let out = &mut self.out;
+        let address_bits = width_of(self.columns.last().map_or(0, |(offset, _)| *offset));
+        let column_bits = width_of(self.columns.iter().map(|(_, column)| *column).max().unwrap_or(0));
+        out.column_blocks.extend(offset(&out.columns, "bytes of columns")?.to_le_bytes());
+        out.column_blocks.extend([self.columns.len() as u8, address_bits, column_bits, 0]);
+        for (offset, column) in &self.columns {
+            out.columns.put(*offset, address_bits);
+            out.columns.put(*column, column_bits);
+        }
+        out.columns.align();
+        out.column_count += self.columns.len() as u64;
+        self.columns.clear();
+        Ok(())
     }
 }
 
-fn offsets(all: &[usize], size: usize, what: &'static str) -> Result<Vec<u8>, WriteError> {
-    u32::try_from(size).map_err(|_| WriteError::TooMany { what })?;
-    Ok(all.iter().flat_map(|offset| (*offset as u32).to_le_bytes()).collect())
+fn offset(section: &BitWriter, what: &'static str) -> Result<u32, WriteError> {
+    u32::try_from(section.bytes.len()).map_err(|_| WriteError::TooMany { what })
+}
+
+impl BlockSections {
+    /// The block starts, as wide as the table is.
+    pub(super) fn start_bytes(&self, wide: bool) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.starts.len() * 8);
+        for start in &self.starts {
+            match wide {
+                true => bytes.extend(start.to_le_bytes()),
+                // The last end lies within 32 bits, and so does every start.
+                false => bytes.extend((*start as u32).to_le_bytes()),
+            }
+        }
+        bytes
+    }
 }
