@@ -215,7 +215,12 @@ impl<M: Memory> Stepper<'_, '_, M> {
             match leaf {
                 // The call at the return address leads right here.
                 Some((_, Evidence::CallsHere)) => by_leaf(UnwindMethod::Leaf),
-                Some((_, Evidence::Calls)) => self.by_frame_pointer().or_else(|| by_leaf(UnwindMethod::Leaf)),
+                // Either may be right: the word may be left over from an earlier call, and the frame pointer may be that of
+                // a function further out.
+                Some((_, Evidence::Calls)) => match self.by_frame_pointer() {
+                    Some(_) => Some((None, Err(StopReason::Ambiguous))),
+                    None => by_leaf(UnwindMethod::Leaf),
+                },
                 _ => self.by_frame_pointer(),
             }
         };
@@ -231,8 +236,10 @@ impl<M: Memory> Stepper<'_, '_, M> {
         if !state.exact {
             return None;
         }
-        let pc = self.read(state.sp).filter(|pc| *pc != 0 && self.is_covered(pc.wrapping_sub(1)))?;
-        let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else { return Some((pc, Evidence::None)) };
+        let pc = self.read(state.sp).filter(|pc| *pc != 0)?;
+        let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else {
+            return self.is_covered(pc.wrapping_sub(1)).then_some((pc, Evidence::None));
+        };
         match arch::call_before(code.up_to_address(pc, arch::LONGEST_CALL))? {
             arch::Call::Direct(to) => {
                 let target = pc.wrapping_add_signed(i64::from(to));

@@ -9,39 +9,39 @@ use symseal_module::{DebugId, Svma};
 use symseal_unwind::Arch;
 use symseal_unwind::compile::{self, Bases, Compiled, Input, Plt};
 
-pub const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
-pub const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+pub(crate) const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+pub(crate) const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// What a test reads of a file.
-pub struct Binary {
-    pub path: PathBuf,
-    pub bytes: Vec<u8>,
+pub(crate) struct Binary {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A section's address and bytes.
-pub type Section<'a> = Option<(u64, &'a [u8])>;
+pub(crate) type Section<'a> = Option<(u64, &'a [u8])>;
 
 /// The parts of a file that the compiler takes.
-pub struct Parts<'a> {
-    pub debug_id: DebugId,
-    pub image_base: Svma,
-    pub text: Vec<Range<u64>>,
-    pub code: Vec<(u64, &'a [u8])>,
-    pub eh_frame: Section<'a>,
-    pub eh_frame_hdr: Section<'a>,
-    pub debug_frame: Section<'a>,
-    pub plt: Vec<Plt<'a>>,
-    pub bases: Bases,
+pub(crate) struct Parts<'a> {
+    pub(crate) debug_id: DebugId,
+    pub(crate) image_base: Svma,
+    pub(crate) text: Vec<Range<u64>>,
+    pub(crate) code: Vec<(u64, &'a [u8])>,
+    pub(crate) eh_frame: Section<'a>,
+    pub(crate) eh_frame_hdr: Section<'a>,
+    pub(crate) debug_frame: Section<'a>,
+    pub(crate) plt: Vec<Plt<'a>>,
+    pub(crate) bases: Bases,
 }
 
 impl Binary {
     /// The file at `path`, or `None` if this machine has none there.
-    pub fn read(path: impl AsRef<Path>) -> Option<Self> {
+    pub(crate) fn read(path: impl AsRef<Path>) -> Option<Self> {
         let path = path.as_ref().to_owned();
         Some(Self { bytes: std::fs::read(&path).ok()?, path })
     }
 
-    pub fn parts(&self) -> Parts<'_> {
+    pub(crate) fn parts(&self) -> Parts<'_> {
         let file = object::File::parse(self.bytes.as_slice()).expect("an ELF file");
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
@@ -80,14 +80,14 @@ impl Binary {
         parts
     }
 
-    pub fn compile(&self) -> Compiled {
+    pub(crate) fn compile(&self) -> Compiled {
         let parts = self.parts();
         compile::compile(&parts.input()).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
     }
 }
 
 impl<'a> Parts<'a> {
-    pub fn input(&'a self) -> Input<'a> {
+    pub(crate) fn input(&'a self) -> Input<'a> {
         Input {
             arch: Arch::X86_64,
             debug_id: &self.debug_id,
@@ -106,17 +106,17 @@ impl<'a> Parts<'a> {
 }
 
 /// Says that a test was left out, or fails it where `SYMSEAL_REQUIRE` names the tool.
-pub fn skip(tool: &str, reason: &str) {
+pub(crate) fn skip(tool: &str, reason: &str) {
     let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name == tool), "{tool} is required: {reason}");
     println!("SKIP {tool}: {reason}");
 }
 
 /// Numbers that look random and are the same in each run.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -125,7 +125,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
