@@ -5,7 +5,8 @@
 //! done before the stop; it is repeated within only where the mappings of code changed meanwhile.
 //!
 //! The process goes on as if nothing had happened: signals that arrive during the stop are delivered after
-//! it, a stopped process (`SIGSTOP`) stays stopped, interrupted system calls are restarted by the kernel. Should the
+//! it, a stopped process (`SIGSTOP`) stays stopped, interrupted system calls are restarted by the kernel (except the few
+//! that signal(7) lists, `epoll_wait` among them: they return `EINTR`, as after any stop). Should the
 //! capturing thread die, the kernel lets the process go on by itself.
 //!
 //! While a capture of one of your own children runs, do not wait for that child in another thread: the

@@ -129,3 +129,119 @@ fn join(segments: &mut Vec<StackSegment>, segment: StackSegment) {
         None => segments.push(segment),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: u64 = 0x40_0000;
+    const ALTERNATE: u64 = 0x10_0000;
+    const MAIN: u64 = 0x20_0000;
+    const MAPPED: u64 = 0x1_0000;
+
+    /// A process with code, an alternate stack and a main stack of 64 KiB each.
+    struct Memory(Vec<(u64, Vec<u8>)>);
+
+    impl Memory {
+        fn new() -> Self {
+            let mut memory = Self([CODE, ALTERNATE, MAIN].map(|start| (start, vec![0; MAPPED as usize])).into());
+            memory.put(CODE + 0x10, RESTORERS[0]);
+            memory
+        }
+
+        fn put(&mut self, address: u64, bytes: &[u8]) {
+            let (start, mapped) =
+                self.0.iter_mut().find(|(start, _)| (*start..*start + MAPPED).contains(&address)).unwrap();
+            let at = (address - *start) as usize;
+            mapped[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+
+        /// A signal frame that interrupted code with the stack pointer `sp`.
+        fn signal_frame(&mut self, at: u64, sp: u64) {
+            self.put(at, &(CODE + 0x10).to_le_bytes());
+            self.put(at + UC_FLAGS, &7u64.to_le_bytes());
+            self.put(at + SAVED_RSP, &sp.to_le_bytes());
+            self.put(at + SAVED_CS, &0x2b_0000_0000_0033u64.to_le_bytes());
+        }
+
+        fn copy(&self, sp: u64, copy_bytes: u64) -> Vec<StackSegment> {
+            let text = "00100000-00110000 rw-p 0 00:00 0\n00200000-00210000 rw-p 0 00:00 0\n00400000-00410000 r-xp 0 00:00 0\n";
+            let mappings = maps::parse(text.as_bytes()).unwrap();
+            let read = |address: Avma, out: &mut [u8]| {
+                let Some((start, mapped)) =
+                    self.0.iter().find(|(start, _)| (*start..*start + MAPPED).contains(&address.0))
+                else {
+                    return 0;
+                };
+                let bytes = &mapped[(address.0 - start) as usize..];
+                let length = bytes.len().min(out.len());
+                out[..length].copy_from_slice(&bytes[..length]);
+                length
+            };
+            StackCopier::new(&mappings, copy_bytes, read).copy(Avma(sp))
+        }
+    }
+
+    /// Start and end of each segment.
+    fn ranges(segments: &[StackSegment]) -> Vec<(u64, u64)> {
+        segments.iter().map(|segment| (segment.start.0, segment.end().0)).collect()
+    }
+
+    #[test]
+    fn a_copy_reaches_from_the_red_zone_to_the_bound_or_the_mappings_end() {
+        let memory = Memory::new();
+        assert_eq!(ranges(&memory.copy(MAIN + 0x800, 0x1000)), [(MAIN + 0x800 - 128, MAIN + 0x1800)]);
+        assert_eq!(ranges(&memory.copy(MAIN + 8, 0x1000)), [(MAIN, MAIN + 0x1008)]);
+        assert_eq!(ranges(&memory.copy(MAIN + 0xff00, 0x1000)), [(MAIN + 0xff00 - 128, MAIN + MAPPED)]);
+        assert_eq!(ranges(&memory.copy(MAIN + MAPPED, 0x1000)), [(MAIN + MAPPED - 128, MAIN + MAPPED)]);
+    }
+
+    #[test]
+    fn a_stack_pointer_that_leads_nowhere_gives_nothing() {
+        for sp in [0, 1, 0x8000, u64::MAX] {
+            assert_eq!(Memory::new().copy(sp, 0x1000), []);
+        }
+    }
+
+    #[test]
+    fn the_stack_below_a_signal_frame_is_found() {
+        let mut memory = Memory::new();
+        memory.signal_frame(ALTERNATE + 0x1008, MAIN + 0x4000);
+        let segments = memory.copy(ALTERNATE + 0x1000, 0x2000);
+        let expected = [(ALTERNATE + 0x1000 - 128, ALTERNATE + 0x3000), (MAIN + 0x4000 - 128, MAIN + 0x6000)];
+        assert_eq!(ranges(&segments), expected);
+        assert_eq!((segments[1].mapping_start, segments[1].mapping_end), (Avma(MAIN), Avma(MAIN + MAPPED)));
+    }
+
+    #[test]
+    fn a_signal_on_the_same_stack_continues_the_segment() {
+        let mut memory = Memory::new();
+        memory.signal_frame(MAIN + 0x1008, MAIN + 0x1800);
+        assert_eq!(ranges(&memory.copy(MAIN + 0x1000, 0x1000)), [(MAIN + 0x1000 - 128, MAIN + 0x2800)]);
+    }
+
+    #[test]
+    fn what_only_looks_like_a_signal_frame_is_passed_over() {
+        let mut memory = Memory::new();
+        memory.signal_frame(ALTERNATE + 0x1008, MAIN + 0x4000);
+        memory.put(CODE + 0x10, b"\x90");
+        assert_eq!(memory.copy(ALTERNATE + 0x1000, 0x2000).len(), 1);
+        let mut memory = Memory::new();
+        memory.signal_frame(ALTERNATE + 0x1008, 0x7777_0000);
+        assert_eq!(memory.copy(ALTERNATE + 0x1000, 0x2000).len(), 1, "its stack pointer leads nowhere");
+    }
+
+    #[test]
+    fn signal_frames_that_lead_in_circles_end() {
+        let mut memory = Memory::new();
+        memory.signal_frame(ALTERNATE + 0x1008, MAIN + 0x4000);
+        memory.signal_frame(MAIN + 0x4008, ALTERNATE + 0x1000);
+        assert_eq!(memory.copy(ALTERNATE + 0x1000, 0x2000).len(), 2);
+        let mut memory = Memory::new();
+        for at in 0..60 {
+            memory.signal_frame(ALTERNATE + 0x1000 + at * 256, MAIN + at * 0x400);
+        }
+        let copied: usize = memory.copy(ALTERNATE + 0x1000, 0x8000).iter().map(|segment| segment.bytes.len()).sum();
+        assert!(copied <= 2 * MAPPED as usize);
+    }
+}

@@ -104,7 +104,7 @@ impl StoppedThreads {
                 let ptrace_scope = scope.and_then(|text| text.trim().parse().ok());
                 Err(ProcessError::NotPermitted { pid: self.pid, action: "trace", ptrace_scope }.into())
             }
-            Some(tracer) => Err(CaptureError::AlreadyTraced { pid: self.pid, tracer }),
+            Some(tracer) => Err(CaptureError::AlreadyTraced { pid: self.pid, tracer: process_of(tracer) }),
         }
     }
 
@@ -143,6 +143,13 @@ impl Drop for StoppedThreads {
             release_one(thread);
         }
     }
+}
+
+/// The process that a thread belongs to: it is threads that trace.
+fn process_of(thread: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    process.unwrap_or(thread)
 }
 
 fn release_one(thread: StoppedThread) -> (u32, Duration) {

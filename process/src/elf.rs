@@ -173,3 +173,123 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(bytes: &[u8]) -> Result<ElfImage, ElfError> {
+        ElfImage::read(|offset, out| copy(bytes, offset, out))
+    }
+
+    fn copy(bytes: &[u8], offset: u64, out: &mut [u8]) -> bool {
+        let from = usize::try_from(offset).ok().and_then(|from| bytes.get(from..)?.get(..out.len()));
+        from.map(|from| out.copy_from_slice(from)).is_some()
+    }
+
+    fn note(name: &[u8], kind: u32, value: &[u8], align: usize) -> Vec<u8> {
+        let mut note = Vec::new();
+        note.extend((name.len() as u32).to_le_bytes());
+        note.extend((value.len() as u32).to_le_bytes());
+        note.extend(kind.to_le_bytes());
+        note.extend(name);
+        note.resize(note.len().next_multiple_of(align), 0);
+        note.extend(value);
+        note.resize(note.len().next_multiple_of(align), 0);
+        note
+    }
+
+    /// An image with these segments: type, flags, offset, svma, bytes in file, bytes in memory.
+    fn image(segments: &[[u64; 6]]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[32..40].copy_from_slice(&64u64.to_le_bytes());
+        bytes[54..56].copy_from_slice(&PROGRAM_HEADER_BYTES.to_le_bytes());
+        bytes[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+        for [kind, flags, offset, svma, file_bytes, memory_bytes] in segments {
+            bytes.extend((*kind as u32).to_le_bytes());
+            bytes.extend((*flags as u32).to_le_bytes());
+            for field in [offset, svma, svma, file_bytes, memory_bytes, &4] {
+                bytes.extend(field.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_bias_is_that_of_the_segment_that_the_mapping_comes_from() {
+        // As lld lays them out: every segment's address is one page further than its offset.
+        let image = read(&image(&[
+            [1, 4, 0, 0, 0x1234, 0x1234],
+            [1, 5, 0x1240, 0x2240, 0x800, 0x800],
+            [1, 6, 0x1a40, 0x3a40, 0x10, 0x5000],
+        ]))
+        .unwrap();
+        assert_eq!(image.bias(0x7f00_0000_2000, 0x1000), Some(0x7f00_0000_0000), "the code, not the headers before it");
+        assert_eq!(image.bias(0x7f00_0000_0000, 0), Some(0x7f00_0000_0000));
+        assert_eq!(image.bias(0x7f00_0000_2000, 0x9000), None);
+        assert_eq!(image.image_base(), Svma(0));
+        assert_eq!(image.image_end(), Some(Svma(0x9000)));
+    }
+
+    #[test]
+    fn an_executable_at_its_own_address_has_no_bias() {
+        let image = read(&image(&[[1, 5, 0x1000, 0x40_1000, 0x100, 0x100]])).unwrap();
+        assert_eq!(image.bias(0x40_1000, 0x1000), Some(0));
+    }
+
+    #[test]
+    fn an_image_linked_above_its_place_has_a_bias_below_zero() {
+        let image = read(&image(&[[1, 5, 0, 0xffff_0000, 0x100, 0x100]])).unwrap();
+        let bias = image.bias(0x1_0000, 0).unwrap();
+        assert_eq!(0xffff_0010u64.wrapping_add(bias), 0x1_0010);
+    }
+
+    #[test]
+    fn the_build_id_is_found_among_other_notes() {
+        let mut notes = note(b"GNU\0", 1, &[0; 16], 4);
+        notes.extend(note(b"stapsdt\0", 3, &[9; 5], 4));
+        notes.extend(note(b"GNU\0", 3, &[0xab; 20], 4));
+        assert_eq!(build_id_in(&notes, 4).unwrap().to_string(), "ab".repeat(20));
+        let wide = [note(b"GNU\0", 5, &[1; 12], 8), note(b"GNU\0", 3, &[0xcd; 20], 8)].concat();
+        assert_eq!(build_id_in(&wide, 8).unwrap().to_string(), "cd".repeat(20));
+    }
+
+    #[test]
+    fn notes_without_a_build_id_give_none() {
+        assert_eq!(build_id_in(&[], 4), None);
+        assert_eq!(build_id_in(&note(b"GNU\0", 1, &[0; 16], 4), 4), None);
+        assert_eq!(build_id_in(&note(b"GNU\0", 3, &[0; 20], 4), 4), None, "zeroes identify nothing");
+        assert_eq!(build_id_in(&note(b"GNU\0", 3, &[7; 20], 4)[..30], 4), None, "cut short");
+        assert_eq!(build_id_in(&[0xff; 40], 4), None, "sizes beyond the end");
+    }
+
+    #[test]
+    fn what_is_no_image_is_told_apart() {
+        assert_eq!(read(b""), Err(ElfError::Unreadable));
+        assert_eq!(read(&[b'x'; 64]), Err(ElfError::NotElf64));
+        assert_eq!(read(&image(&[])), Err(ElfError::Malformed));
+        assert_eq!(read(&image(&[[4, 4, 0, 0, 0, 0]])), Err(ElfError::Malformed), "nothing is loaded");
+        let mut short = image(&[[1, 5, 0, 0, 1, 1]]);
+        short.pop();
+        assert_eq!(read(&short), Err(ElfError::Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn no_image_makes_the_reader_panic(edits in prop::collection::vec((0..512usize, any::<u8>()), 0..8), cut in 0..600usize) {
+            let mut bytes = image(&[[1, 5, 0x1000, 0x1000, 0x100, 0x100], [4, 4, 176, 176, 100, 100]]);
+            bytes.extend(note(b"GNU\0", 3, &[7; 20], 4));
+            bytes.resize(512, 0);
+            for (at, byte) in edits {
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut);
+            if let Ok(image) = read(&bytes) {
+                let _ = image.build_id(|segment, out| copy(&bytes, segment.offset, out));
+                let _ = (image.bias(u64::MAX, 0), image.bias(0, u64::MAX), image.image_end(), image.image_base());
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a capture says is what the child says of itself.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use symseal_capture::{Options, capture};
+use symseal_module::Avma;
+use symseal_trace::{IdentifiedBy, Trace};
+
+use crate::child::PATTERN_WORDS;
+use crate::spawn::{Running, ptrace_allowed};
+
+/// `thread number 0xaddress`
+fn report(line: &str) -> (u32, u64, Avma) {
+    let mut words = line.split(' ');
+    let mut word = || words.next().unwrap();
+    (word().parse().unwrap(), word().parse().unwrap(), word().parse().unwrap())
+}
+
+fn check_pattern(trace: &Trace, thread: u32, number: u64, address: Avma) {
+    let sample = trace.samples.iter().find(|sample| sample.thread == thread).unwrap();
+    for at in 0..PATTERN_WORDS {
+        assert_eq!(sample.read_u64(Avma(address.0 + 8 * at)), Some(number << 32 | at));
+    }
+}
+
+#[test]
+fn registers_stacks_and_names_are_those_of_the_threads() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, lines) = Running::start("registers");
+    let trace = child.capture();
+    assert_eq!(lines.len(), 3);
+    for (thread, number, address) in lines.iter().map(|line| report(line)) {
+        let sample = trace.samples.iter().find(|sample| sample.thread == thread).unwrap();
+        assert_eq!(sample.thread_name, format!("number {number}"));
+        let register = |name| sample.register(name).unwrap().0;
+        assert_eq!([register("r12"), register("r13"), register("r14")], [12, 13, 14].map(|low| number << 8 | low));
+        assert_eq!(register("r15"), u64::MAX - number);
+        let sp = Avma(register("rsp"));
+        assert!(sp <= address, "the pattern is above the stack pointer");
+        let segment = &sample.stacks[0];
+        assert_eq!(segment.start, Avma(sp.0 - 128), "the red zone is copied too");
+        assert!(segment.mapping_start <= segment.start && segment.end() <= segment.mapping_end);
+        check_pattern(&trace, thread, number, address);
+        let map = trace.module_map();
+        let module = &map.modules()[map.find(Avma(register("rip"))).unwrap()];
+        assert_eq!(Some(module.path.as_str()), std::env::current_exe().unwrap().to_str());
+    }
+}
+
+#[test]
+fn every_thread_is_in_the_trace_and_what_is_in_memory_is_what_is_written() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, _) = Running::start("waiting");
+    let tasks = symseal_process::tasks(child.pid()).unwrap();
+    let trace = child.capture();
+    let threads: Vec<u32> = trace.samples.iter().map(|sample| sample.thread).collect();
+    assert_eq!(threads, tasks);
+    assert_eq!(trace.end.lost, 0);
+    assert_eq!(trace.begin.executable.as_deref(), std::env::current_exe().unwrap().to_str());
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes).unwrap();
+    assert_eq!(Trace::read(bytes.as_slice()).unwrap(), trace);
+    assert_eq!(trace.capture_summary().frames.len(), threads.len());
+}
+
+#[test]
+fn the_vdso_comes_with_its_bytes_and_its_build_id() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, _) = Running::start("waiting");
+    let trace = child.capture();
+    let Some(vdso) = trace.modules.iter().find(|module| module.path == "[vdso]") else {
+        println!("SKIP vdso: this kernel maps none");
+        return;
+    };
+    assert!(vdso.bytes.as_ref().unwrap().starts_with(b"\x7fELF"));
+    assert_eq!(vdso.identified_by, IdentifiedBy::MemoryNote);
+    assert!(vdso.debug_id.is_some());
+}
+
+#[test]
+fn the_stack_that_a_signal_interrupted_is_captured_beside_the_handlers() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, lines) = Running::start("alternate-stack");
+    let trace = child.capture();
+    let (thread, number, address) = report(&lines[0]);
+    let sample = trace.samples.iter().find(|sample| sample.thread == thread).unwrap();
+    assert_eq!(sample.stacks.len(), 2);
+    assert!(sample.stacks[0].end() <= address || address < sample.stacks[0].start);
+    check_pattern(&trace, thread, number, address);
+}
+
+#[test]
+fn a_short_copy_says_that_the_stack_goes_on() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, _) = Running::start("waiting");
+    let options = Options { stack_copy_bytes: 256, ..Options::default() };
+    let trace = capture(child.pid(), &options).unwrap();
+    assert!(trace.samples.iter().all(|sample| sample.stacks[0].bytes.len() == 128 + 256));
+    assert!(trace.samples.iter().all(|sample| sample.stacks[0].is_truncated()));
+}
+
+#[test]
+fn a_replaced_executable_keeps_the_identity_that_runs() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("symseal-capture-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("two  words (deleted)");
+    std::fs::copy("/bin/sleep", &path).unwrap();
+    let mut sleep = Command::new(&path).arg("60").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let before = capture(sleep.id(), &Options::default()).unwrap();
+    // As a package upgrade does it: another file takes the name.
+    std::fs::copy("/bin/cat", folder.join("new")).unwrap();
+    std::fs::rename(folder.join("new"), &path).unwrap();
+    let after = capture(sleep.id(), &Options::default()).unwrap();
+    sleep.kill().unwrap();
+    sleep.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let ids = |trace: &Trace| trace.modules.iter().map(|module| module.debug_id.clone()).collect::<BTreeSet<_>>();
+    assert_eq!(ids(&before), ids(&after));
+    let main = after.modules.iter().find(|module| module.path.contains("two  words")).unwrap();
+    assert!(main.deleted);
+    assert_eq!(main.debug_id, after.begin.build_id);
+    assert!(main.debug_id.is_some());
+}
