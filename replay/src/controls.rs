@@ -15,6 +15,9 @@ use crate::walk::{ThreadStack, engine_modules, walk};
 /// Survivors that are listed.
 const MAX_SURVIVORS_LISTED: usize = 32;
 
+/// The change that takes a rule's saved frame pointer for unchanged.
+const SAVE_DROPPED: &str = "frame pointer save dropped";
+
 pub(crate) struct ControlInput<'a> {
     pub(crate) bench: &'a Bench<'a>,
     pub(crate) golden: &'a [Canonical],
@@ -89,6 +92,8 @@ struct UsedRule {
     /// Where it was used first.
     svma: Svma,
     stacks: Vec<usize>,
+    /// Whether any use changed the frame pointer: if none did, a dropped save makes no difference.
+    changes_fp: bool,
 }
 
 fn mutate_rules(input: &ControlInput<'_>, controls: &mut Controls) {
@@ -98,6 +103,10 @@ fn mutate_rules(input: &ControlInput<'_>, controls: &mut Controls) {
         bench.scene.snapshots.iter().map(|snapshot| walk(&modules, snapshot, &mut Cache::new())).collect();
     for used in used_rules(bench, &walks) {
         for (kind, changed) in changes_of(used.rule) {
+            if kind == SAVE_DROPPED && !used.changes_fp {
+                controls.equivalent_mutations += 1;
+                continue;
+            }
             let Some(table) = bench.tables.bytes(&used.module).and_then(|table| replaced(table, used.rule, changed))
             else {
                 continue;
@@ -123,7 +132,7 @@ fn used_rules(bench: &Bench<'_>, walks: &[ThreadStack]) -> Vec<UsedRule> {
     let mut used: BTreeMap<(DebugId, u64), UsedRule> = BTreeMap::new();
     for (stack, walked) in walks.iter().enumerate() {
         // The last frame's rule led nowhere.
-        for frame in walked.frames.iter().rev().skip(1) {
+        for (frame, caller) in walked.frames.iter().zip(walked.frames.iter().skip(1)) {
             let module = frame.module.and_then(|index| bench.scene.modules.get(index as usize));
             let (Some(module), Some((rule, _))) = (module, modules.rule(frame)) else { continue };
             let Some(id) = &module.debug_id else { continue };
@@ -132,7 +141,9 @@ fn used_rules(bench: &Bench<'_>, walks: &[ThreadStack]) -> Vec<UsedRule> {
                 rule,
                 svma: Svma(frame.lookup_pc().0.wrapping_sub(module.bias)),
                 stacks: Vec::new(),
+                changes_fp: false,
             });
+            entry.changes_fp |= frame.fp != caller.fp;
             if entry.stacks.last() != Some(&stack) {
                 entry.stacks.push(stack);
             }
@@ -159,7 +170,7 @@ fn changes_of(rule: Rule) -> Vec<(&'static str, Rule)> {
             changes.push(("return address slot + 8", with(kind, offset, ReturnAddress::AtCfa(words + 1), fp)));
         }
         if let Saved::At(words) = fp {
-            changes.push(("frame pointer save dropped", with(kind, offset, ra, Saved::Same)));
+            changes.push((SAVE_DROPPED, with(kind, offset, ra, Saved::Same)));
             changes.push(("frame pointer slot + 8", with(kind, offset, ra, Saved::At(words + 1))));
         }
     }

@@ -124,6 +124,9 @@ pub struct Controls {
     pub mutation: ControlResult,
     /// The same by kind of change.
     pub mutation_by_kind: BTreeMap<String, ControlResult>,
+    /// Changes that were left out because the expected values themselves show that they change nothing: a dropped save of
+    /// the frame pointer, where every use found it unchanged.
+    pub equivalent_mutations: u64,
     /// The first changed rules that were not noticed.
     pub survivors: Vec<String>,
 }

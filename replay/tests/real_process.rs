@@ -1,0 +1,306 @@
+//! A real process: built by a compiler, captured, unwound, named, replayed; gdb has the second opinion.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use symseal_builder::{Builder, Options as BuildOptions};
+use symseal_bundle::{Bundle, LayoutDir};
+use symseal_module::{Proof, Quality, StopReason, UnwindMethod};
+use symseal_replay::{
+    BundleTables, Class, Coverage, Evidence, Gate, GateCode, ReportedChain, ResolvedThread, TraceEvidence, coverage,
+    replay, replay_with_goldens, resolve_trace, unwind_trace,
+};
+use symseal_resolver::{Options, Resolver};
+use symseal_trace::Trace;
+
+/// The workload, running until it is dropped, its trace, and the bundle that was built from its binaries.
+struct Stage {
+    child: Child,
+    executable: PathBuf,
+    trace: Trace,
+    bundle: Bundle,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says that a test is skipped for want of `tool`, or fails where the tool is required.
+fn skip(tool: &str, why: &str) {
+    let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == tool), "{tool}: {why}, and it is required");
+    eprintln!("SKIP {tool}: {why}");
+}
+
+fn compile(dir: &Path, compiler: &str) -> Option<PathBuf> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload.c");
+    let executable = dir.join("workload");
+    let run = Command::new(compiler)
+        .args(["-O2", "-g", "-fomit-frame-pointer", "-Wl,--build-id", "-pthread", source, "-o"])
+        .arg(&executable)
+        .status();
+    match run {
+        Ok(status) => assert!(status.success(), "{compiler} cannot compile {source}"),
+        Err(_) => return None,
+    }
+    Some(executable)
+}
+
+fn stage() -> Option<Stage> {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(executable) = compile(dir.path(), "clang").or_else(|| compile(dir.path(), "gcc")) else {
+        skip("clang", "not found, nor gcc");
+        return None;
+    };
+    let mut child = Command::new(&executable).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    // The main thread has yet to go to its own place.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let trace = match symseal_capture::capture(child.id(), &symseal_capture::Options::default()) {
+        Ok(trace) => trace,
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            skip("ptrace", &error.to_string());
+            return None;
+        }
+    };
+    let libraries = trace.modules.iter().map(|module| PathBuf::from(&module.path)).filter(|path| path.is_file());
+    let mut builder =
+        Builder::new(BuildOptions { name: "workload".into(), version: "1".into(), progress: None }).executables(true);
+    for path in libraries {
+        builder = builder.add_path(path);
+    }
+    let layout = LayoutDir::create(dir.path().join("bundle")).unwrap();
+    let built = builder.build(&layout).unwrap();
+    let bundle = Bundle::open(layout, Some(&built.digest)).unwrap();
+    Some(Stage { child, executable, trace, bundle, _dir: dir })
+}
+
+impl Stage {
+    fn tables(&self) -> BundleTables {
+        BundleTables::for_trace([&self.bundle], &self.trace)
+    }
+
+    fn resolver(&self) -> Resolver {
+        Resolver::new(Options::default()).with_stored_bundle(self.bundle.clone(), Proof::Sealed)
+    }
+
+    fn threads(&self) -> Vec<ResolvedThread> {
+        resolve_trace(&self.trace, &self.resolver(), &self.tables()).1
+    }
+
+    fn coverage(&self) -> Coverage {
+        coverage(&self.threads(), &self.resolver())
+    }
+}
+
+/// The functions of a stack, inlined ones included.
+fn functions(thread: &ResolvedThread) -> Vec<&str> {
+    thread.frames.iter().flat_map(|frame| &frame.frames).filter_map(|source| source.function.as_deref()).collect()
+}
+
+#[test]
+fn every_stack_is_complete_and_named_with_its_inlined_calls() {
+    let Some(stage) = stage() else { return };
+    let threads = stage.threads();
+    for thread in &threads {
+        assert_eq!(thread.stop, StopReason::EndOfStack, "{:?}", functions(thread));
+    }
+    let holds = |calls: &[&str]| {
+        threads.iter().any(|thread| functions(thread).windows(calls.len()).any(|window| window == calls))
+    };
+    assert!(holds(&["stand", "innermost", "middle", "outer", "recurse", "recurse"]));
+    assert!(holds(&["stand", "innermost", "middle", "outer", "main"]));
+    assert!(holds(&["stand", "on_signal"]));
+    let in_order = |calls: &[&str]| {
+        threads.iter().any(|thread| {
+            let mut functions = functions(thread).into_iter();
+            calls.iter().all(|call| functions.any(|function| function == *call))
+        })
+    };
+    assert!(in_order(&["stand", "compare", "sorting"]), "through libc's qsort");
+    assert!(in_order(&["stand", "on_signal", "interrupted", "signalled"]), "off the alternate stack");
+    let frames = threads.iter().flat_map(|thread| &thread.frames);
+    let signal = frames.clone().filter(|frame| frame.unwind == UnwindMethod::SignalContext).count();
+    assert_eq!(signal, 1);
+    let mut of_program = frames
+        .filter(|frame| {
+            frame.module.as_ref().is_some_and(|module| Path::new(&module.path) == stage.executable.as_path())
+        })
+        .peekable();
+    assert!(of_program.peek().is_some());
+    for frame in of_program {
+        if frame.function().and_then(|function| function.function.as_deref()) == Some("_start") {
+            continue; // assembler of the C runtime, without line tables
+        }
+        assert_eq!((frame.quality, frame.proof), (Quality::Full, Proof::Sealed), "{frame:?}");
+        let source = &frame.frames[0];
+        assert!(source.file.as_deref().is_some_and(|file| file.ends_with("workload.c")), "{source:?}");
+    }
+}
+
+#[test]
+fn the_lines_of_inlined_calls_belong_to_their_own_frames() {
+    let Some(stage) = stage() else { return };
+    let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload.c")).unwrap();
+    let line_of = |text: &str| source.lines().position(|line| line.contains(text)).unwrap() as u32 + 1;
+    let threads = stage.threads();
+    let frame = threads
+        .iter()
+        .flat_map(|thread| &thread.frames)
+        .find(|frame| frame.frames.len() == 3 && frame.frames[2].function.as_deref() == Some("outer"))
+        .expect("a frame of outer with two inlined calls");
+    let told: Vec<_> = frame.frames.iter().map(|source| (source.function.as_deref().unwrap(), source.line)).collect();
+    assert_eq!(
+        told,
+        [
+            ("innermost", Some(line_of("return stand(seed + 1)"))),
+            ("middle", Some(line_of("return innermost(seed * 3)"))),
+            ("outer", Some(line_of("return middle(local["))),
+        ]
+    );
+    assert_eq!(frame.frames.iter().map(|source| source.inlined).collect::<Vec<_>>(), [true, true, false]);
+}
+
+#[test]
+fn coverage_counts_what_is_named_and_proved() {
+    let Some(stage) = stage() else { return };
+    let coverage = stage.coverage();
+    assert!(coverage.release.frames > 20, "{coverage:?}");
+    assert!(coverage.release.pct >= 90.0, "{coverage:?}");
+    assert_eq!(coverage.release.named, coverage.release.proved);
+    assert!(coverage.incomplete.is_empty());
+    assert!(coverage.all.frames >= coverage.release.frames);
+    let nameless: u64 = coverage.nameless_by_reason.values().sum();
+    assert_eq!(nameless as usize, coverage.nameless.len());
+    // Without a verified seal nothing is proved.
+    let unsealed = Resolver::new(Options::default()).with_bundle(stage.bundle.clone(), Proof::DigestKnown);
+    let (_, threads) = resolve_trace(&stage.trace, &unsealed, &stage.tables());
+    let unproved = symseal_replay::coverage(&threads, &unsealed);
+    assert_eq!((unproved.release.named, unproved.release.proved), (coverage.release.named, 0));
+}
+
+#[test]
+fn a_replay_gives_the_same_answer_and_notices_what_is_wrong() {
+    let Some(stage) = stage() else { return };
+    let (resolver, tables) = (stage.resolver(), stage.tables());
+    let started = std::time::Instant::now();
+    let report = replay(&stage.trace, &resolver, &tables, &[1, 2, 3, 4, 5]).unwrap();
+    eprintln!("5 seeds of {} stacks took {:?}", report.manifest.stacks, started.elapsed());
+    assert_eq!(report.replay_success_ratio, 1.0, "{:#?}", report.mismatches);
+    assert_eq!(report.manifest.units, report.manifest.stacks * 5 * Class::ALL.len() as u64);
+    assert_eq!(report.classes.iter().map(|class| class.units).sum::<u64>(), report.manifest.units);
+    assert!(report.controls_hold(), "{:#?}", report.controls);
+    let mutation = report.controls.mutation;
+    assert!(mutation.total > 30 && mutation.ratio >= 0.98, "{:#?}", report.controls);
+    let text = serde_json::to_string(&report).unwrap();
+    let again = replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1, 2, 3, 4, 5]).unwrap();
+    assert_eq!(text, serde_json::to_string(&again).unwrap(), "the same input gives the same bytes");
+    assert_eq!(serde_json::from_str::<symseal_replay::ReplayReport>(&text).unwrap(), report);
+}
+
+#[test]
+fn a_reported_chain_is_what_the_headline_counts() {
+    let Some(stage) = stage() else { return };
+    let (resolver, tables) = (stage.resolver(), stage.tables());
+    let stacks = unwind_trace(&stage.trace, &tables);
+    let stack = stacks.iter().max_by_key(|stack| stack.frames.len()).unwrap();
+    let mut chain = ReportedChain {
+        thread: stack.thread,
+        pcs: stack.frames[3..].iter().map(|frame| frame.pc).collect(),
+        sps: stack.frames[2..stack.frames.len() - 1].iter().map(|frame| frame.cfa).collect(),
+    };
+    let run = |chain: &ReportedChain| {
+        replay_with_goldens(&stage.trace, &resolver, &tables, &[7], std::slice::from_ref(chain)).unwrap()
+    };
+    let report = run(&chain);
+    assert_eq!((report.golden.self_reported, report.golden.agreeing), (1, 1));
+    assert_eq!((report.replay_success_ratio, report.classes[0].units), (1.0, 1));
+    let last = chain.pcs.len() - 1;
+    chain.pcs.swap(0, last);
+    let report = run(&chain);
+    assert_eq!((report.replay_success_ratio, report.replay_stability_ratio), (0.0, 1.0));
+    assert_eq!(report.golden.disagreeing.len(), 1);
+}
+
+#[test]
+fn the_gate_names_everything_that_is_missing() {
+    let Some(stage) = stage() else { return };
+    let mut evidence = Evidence::new(TraceEvidence::of(&stage.trace), stage.coverage());
+    let codes = |evidence: &Evidence| -> Vec<GateCode> {
+        Gate::default().judge(evidence).reasons.iter().map(|reason| reason.code).collect()
+    };
+    assert_eq!(codes(&evidence), [GateCode::NoReplay, GateCode::NoSeal]);
+    evidence.replay = Some(replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1]).unwrap());
+    evidence.seal = Some(symseal_replay::SealEvidence { verdict: "verified".into(), ..Default::default() });
+    assert_eq!(codes(&evidence), []);
+    evidence.coverage.release.pct = 89.9;
+    evidence.seal = Some(symseal_replay::SealEvidence { verdict: "refused".into(), ..Default::default() });
+    assert_eq!(codes(&evidence), [GateCode::Coverage, GateCode::Seal]);
+}
+
+/// The functions of each thread as gdb sees them, the innermost first; frames without a name are left out.
+fn gdb_backtraces(pid: u32) -> Option<Vec<Vec<String>>> {
+    let run = Command::new("gdb")
+        .args(["-nx", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off"])
+        .args(["-ex", "set backtrace past-main on", "-ex", "thread apply all bt", "-p", &pid.to_string()])
+        .output()
+        .ok()?;
+    let mut threads: Vec<Vec<String>> = Vec::new();
+    for line in String::from_utf8_lossy(&run.stdout).lines() {
+        if line.starts_with("Thread ") {
+            threads.push(Vec::new());
+        }
+        let (Some(thread), Some(frame)) = (threads.last_mut(), line.strip_prefix('#')) else { continue };
+        let rest = frame.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+        let rest =
+            rest.split_once(" in ").filter(|(address, _)| address.starts_with("0x")).map_or(rest, |(_, name)| name);
+        thread.push(rest.split([' ', '(']).next().unwrap_or_default().to_string());
+    }
+    Some(threads)
+}
+
+#[test]
+fn gdb_sees_the_same_functions_of_the_program() {
+    let Some(stage) = stage() else { return };
+    let Some(mut theirs) = gdb_backtraces(stage.child.id()) else { return skip("gdb", "not found") };
+    if theirs.is_empty() {
+        return skip("ptrace", "gdb cannot attach");
+    }
+    // Names in libc are policy (aliases); those of the program are facts.
+    let program = [
+        "stand",
+        "innermost",
+        "middle",
+        "outer",
+        "recurse",
+        "inlined",
+        "compare",
+        "sorting",
+        "on_signal",
+        "interrupted",
+        "signalled",
+        "main",
+    ];
+    let of_program = |name: &str| program.contains(&name);
+    for thread in &mut theirs {
+        thread.retain(|name| of_program(name));
+    }
+    let threads = stage.threads();
+    let mut ours: Vec<Vec<String>> = threads
+        .iter()
+        .map(|thread| functions(thread).into_iter().filter(|name| of_program(name)).map(str::to_string).collect())
+        .collect();
+    ours.sort();
+    theirs.sort();
+    assert_eq!(ours, theirs);
+}
