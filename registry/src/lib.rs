@@ -11,10 +11,15 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod manifests;
 mod options;
 mod pull;
 mod push;
 mod reference;
+mod referrers;
+mod session;
+mod transfer;
+mod upload;
 
 pub use error::RegistryError;
 pub use oci_client::secrets::RegistryAuth;

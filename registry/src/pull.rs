@@ -1,14 +1,87 @@
-//! A bundle comes in.
+//! A bundle comes in: manifests are read from the top, and stored from the bottom.
 
+use std::collections::HashSet;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use oci_client::RegistryOperation;
+use symseal_bundle::oci::Descriptor;
 use symseal_bundle::{Digest, LayoutDir};
 
-use crate::{Options, Reference, RegistryError};
+use crate::manifests::{self, Fetched};
+use crate::options::Progress;
+use crate::push::DEPTH_LIMIT;
+use crate::session::Session;
+use crate::transfer::{pull_blob, write};
+use crate::{Options, Reference, RegistryError, Target, referrers};
+
+/// Manifests of one pull.
+const MANIFESTS_LIMIT: usize = 100_000;
 
 /// Brings what `reference` names, everything below it and its referrers into a layout, and gives its digest.
 ///
+/// Every byte is checked against its digest before it is seen in the layout; the digest that a tag resolves to is the
+/// registry's word. What the layout has is not fetched again, and a large blob whose transfer broke off goes on where it
+/// stopped. The layout's `index.json` lists the result, under the reference's tag if it has one, and the referrers.
+///
 /// # Errors
-/// [`RegistryError`]
+/// [`RegistryError`] names what could not be fetched. What was fetched stays.
 pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) -> Result<Digest, RegistryError> {
-    let _ = (layout, options);
-    Err(RegistryError::NotFound { reference: reference.to_string(), what: "manifest" })
+    let session = Session::new(reference, RegistryOperation::Pull, options)?;
+    let root = manifests::fetch(&session, reference.target()).await?;
+    let digest = root.descriptor.digest;
+    let descriptor = root.descriptor.clone();
+    pull_tree(&session, layout, root).await?;
+    list(layout, descriptor, reference.tag()).await?;
+    for referrer in referrers::list(&session, &digest).await? {
+        let fetched = manifests::fetch(&session, &Target::Digest(referrer.digest)).await?;
+        let descriptor = Descriptor { artifact_type: referrer.artifact_type, ..fetched.descriptor.clone() };
+        pull_tree(&session, layout, fetched).await?;
+        list(layout, descriptor, None).await?;
+    }
+    Ok(digest)
+}
+
+async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Result<(), RegistryError> {
+    let (mut blobs, mut seen) = (Vec::new(), HashSet::from([root.descriptor.digest]));
+    let (mut levels, mut level) = (Vec::new(), vec![root]);
+    let at_once = session.options.concurrency.max(1);
+    while !level.is_empty() {
+        let mut below = Vec::new();
+        for manifest in &level {
+            let named = manifests::children(manifest.descriptor.digest, &manifest.bytes)?;
+            blobs.extend(named.blobs.into_iter().filter(|blob| seen.insert(blob.digest)));
+            below.extend(named.manifests.into_iter().map(|child| child.digest).filter(|child| seen.insert(*child)));
+        }
+        if levels.len() > DEPTH_LIMIT
+            || seen.len() > MANIFESTS_LIMIT.saturating_mul(16)
+            || below.len() > MANIFESTS_LIMIT
+        {
+            let digest = level.first().map(|manifest| manifest.descriptor.digest).unwrap_or_else(|| Digest::of(b""));
+            let problem = format!("it names more than {MANIFESTS_LIMIT} manifests, or nests deeper than {DEPTH_LIMIT}");
+            return Err(RegistryError::Manifest { digest, problem });
+        }
+        levels.push(level);
+        let fetch = async |child: Digest| manifests::fetch(session, &Target::Digest(child)).await;
+        level = stream::iter(below).map(fetch).buffered(at_once).try_collect().await?;
+    }
+    let bytes = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
+    session.options.tell(Progress::Found { blobs: blobs.len() as u64, bytes });
+    stream::iter(&blobs)
+        .map(async |blob| pull_blob(session, layout, blob).await)
+        .buffer_unordered(at_once)
+        .try_collect::<()>()
+        .await?;
+    // Children come before what names them, so that a layout never names what it lacks.
+    for level in levels.into_iter().rev() {
+        for manifest in level {
+            write(layout, manifest.bytes).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn list(layout: &LayoutDir, descriptor: Descriptor, tag: Option<&str>) -> Result<(), RegistryError> {
+    let (layout, tag, digest) = (layout.clone(), tag.map(str::to_owned), descriptor.digest);
+    let joined = tokio::task::spawn_blocking(move || layout.add_to_index(descriptor, tag.as_deref())).await;
+    Ok(joined.map_err(|error| RegistryError::Manifest { digest, problem: error.to_string() })??)
 }

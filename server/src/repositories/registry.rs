@@ -84,6 +84,12 @@ impl Repositories {
             .map(|(name, repository)| (name.clone(), Arc::clone(repository)))
             .collect()
     }
+
+    /// Whether any repository offers a blob.
+    pub(crate) fn any_has_blob(&self, digest: &BlobDigest) -> bool {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        by_name.values().any(|repository| repository.has_blob(digest))
+    }
 }
 
 impl Repository {

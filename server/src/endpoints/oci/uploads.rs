@@ -116,7 +116,7 @@ async fn mount(
         Some(from) => {
             from.parse().ok().and_then(|from| app.repositories.get(&from)).is_some_and(|source| source.has_blob(digest))
         }
-        None => app.repositories.list().iter().any(|(_, source)| source.has_blob(digest)),
+        None => app.repositories.any_has_blob(digest),
     };
     if has_it {
         let (shared, digest) = (Arc::clone(repository), digest.clone());

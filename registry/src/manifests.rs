@@ -1,0 +1,154 @@
+//! Manifests: fetched, checked, walked and sent.
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Method, Response, StatusCode};
+use serde::Deserialize;
+use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
+use symseal_bundle::{Digest, LayoutDir};
+
+use crate::session::{Expect, Session};
+use crate::transfer::gather;
+use crate::{RegistryError, Target};
+
+/// What we take for a manifest.
+const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json";
+
+const FOUND: Expect = Expect { text: "200 (the manifest)", statuses: &[StatusCode::OK] };
+const FOUND_OR_NOT: Expect =
+    Expect { text: "200 or 404 (the manifest, or none)", statuses: &[StatusCode::OK, StatusCode::NOT_FOUND] };
+const STORED: Expect = Expect { text: "201 (the manifest is stored)", statuses: &[StatusCode::CREATED] };
+
+/// What a manifest names.
+pub(crate) struct Children {
+    /// Config and layers.
+    pub(crate) blobs: Vec<Descriptor>,
+    /// Manifests of an image index.
+    pub(crate) manifests: Vec<Descriptor>,
+}
+
+/// A manifest's bytes with what a descriptor says of it.
+pub(crate) struct Fetched {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Reads what a manifest of either kind names.
+pub(crate) fn children(digest: Digest, bytes: &[u8]) -> Result<Children, RegistryError> {
+    let malformed = |error: &dyn std::fmt::Display| RegistryError::Manifest { digest, problem: error.to_string() };
+    if media_type(digest, bytes)? == oci::IMAGE_INDEX {
+        let index = ImageIndex::parse(bytes).map_err(|error| malformed(&error))?;
+        return Ok(Children { blobs: Vec::new(), manifests: index.manifests });
+    }
+    let manifest = Manifest::parse(bytes).map_err(|error| malformed(&error))?;
+    let blobs = std::iter::once(manifest.config).chain(manifest.layers).collect();
+    Ok(Children { blobs, manifests: Vec::new() })
+}
+
+/// A manifest's own media type; the two kinds can also be told apart by their fields.
+pub(crate) fn media_type(digest: Digest, bytes: &[u8]) -> Result<String, RegistryError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        media_type: Option<String>,
+        manifests: Option<serde::de::IgnoredAny>,
+    }
+    let head: Head = serde_json::from_slice(bytes)
+        .map_err(|error| RegistryError::Manifest { digest, problem: format!("not a manifest: {error}") })?;
+    let by_fields = if head.manifests.is_some() { oci::IMAGE_INDEX } else { oci::MANIFEST };
+    Ok(head.media_type.unwrap_or_else(|| by_fields.to_owned()))
+}
+
+/// Fetches what a target names; its digest is checked when the target is one.
+pub(crate) async fn fetch(session: &Session, target: &Target) -> Result<Fetched, RegistryError> {
+    let not_found = || {
+        let reference = match target {
+            Target::Digest(digest) => session.reference().with_digest(*digest).to_string(),
+            Target::Tag(_) => session.reference().to_string(),
+        };
+        RegistryError::NotFound { reference, what: "manifest" }
+    };
+    get(session, target).await?.ok_or_else(not_found)
+}
+
+/// The same, where absence is an answer.
+pub(crate) async fn get(session: &Session, target: &Target) -> Result<Option<Fetched>, RegistryError> {
+    let name = match target {
+        Target::Tag(tag) => tag.clone(),
+        Target::Digest(digest) => digest.to_string(),
+    };
+    let url = session.url(&format!("manifests/{name}"))?;
+    let mut tried = 0;
+    let bytes = loop {
+        tried += 1;
+        let response =
+            session.send(Method::GET, &url, FOUND_OR_NOT, |request| request.header(ACCEPT, ACCEPTED)).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        match gather(response, oci::MAX_MANIFEST_BYTES).await {
+            Ok(bytes) => break bytes,
+            Err(failure) => session.wait_or_give_up(failure, tried).await?,
+        }
+    };
+    let found = Digest::of(&bytes);
+    if let Target::Digest(expected) = target
+        && found != *expected
+    {
+        return Err(RegistryError::Digest { url: url.to_string(), expected: *expected, found });
+    }
+    let media_type = media_type(found, &bytes)?;
+    Ok(Some(Fetched { descriptor: Descriptor::new(&media_type, found, bytes.len() as u64), bytes }))
+}
+
+/// Fetches a page of a list that has a manifest's form.
+pub(crate) async fn fetch_page(session: &Session, url: &reqwest::Url) -> Result<(Response, u64), RegistryError> {
+    let response = session.send(Method::GET, url, FOUND, |request| request.header(ACCEPT, oci::IMAGE_INDEX)).await?;
+    Ok((response, oci::MAX_MANIFEST_BYTES))
+}
+
+/// Reads a manifest of a layout.
+pub(crate) async fn read(layout: &LayoutDir, digest: Digest) -> Result<Vec<u8>, RegistryError> {
+    let layout = layout.clone();
+    let read = tokio::task::spawn_blocking(move || layout.read_blob(&digest, oci::MAX_MANIFEST_BYTES));
+    let joined = read.await.map_err(|error| RegistryError::Manifest { digest, problem: error.to_string() })?;
+    Ok(joined?)
+}
+
+/// Sends a manifest under a name; the registry's answer.
+pub(crate) async fn put(session: &Session, target: &Target, bytes: &[u8]) -> Result<Response, RegistryError> {
+    let name = match target {
+        Target::Tag(tag) => tag.clone(),
+        Target::Digest(digest) => digest.to_string(),
+    };
+    let url = session.url(&format!("manifests/{name}"))?;
+    let media_type = media_type(Digest::of(bytes), bytes)?;
+    session
+        .send(Method::PUT, &url, STORED, |request| request.header(CONTENT_TYPE, &media_type).body(bytes.to_vec()))
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_are_told_apart_with_and_without_a_media_type() {
+        let digest = Digest::of(b"");
+        let index = br#"{"schemaVersion":2,"manifests":[]}"#;
+        assert_eq!(media_type(digest, index).unwrap(), oci::IMAGE_INDEX);
+        assert!(children(digest, index).unwrap().blobs.is_empty());
+        let manifest = Manifest::artifact("a/b", vec![Descriptor::of("c/d", b"layer")]).to_bytes().unwrap();
+        assert_eq!(media_type(digest, &manifest).unwrap(), oci::MANIFEST);
+        assert_eq!(children(digest, &manifest).unwrap().blobs.len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_refused_with_its_digest() {
+        let digest = Digest::of(b"x");
+        for bytes in [&b""[..], b"[]", b"{}", br#"{"mediaType":"text/plain"}"#, br#"{"schemaVersion":2,"manifests":3}"#]
+        {
+            let error = children(digest, bytes).err().unwrap().to_string();
+            assert!(error.contains(&digest.to_string()), "{error}");
+        }
+    }
+}
