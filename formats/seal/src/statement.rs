@@ -215,6 +215,11 @@ impl Release {
     }
 }
 
+/// The last component: a build path must not enter what is signed.
+fn base_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
 impl Statement {
     /// Makes the statement of a bundle. The list of inputs is left out, and only its digest kept, where
     /// it would not fit.
@@ -223,8 +228,11 @@ impl Statement {
     /// [`StatementError`] if the release cannot be sealed or the statement stays too large.
     pub fn build(parts: StatementParts<'_>) -> Result<Self, StatementError> {
         parts.release.check()?;
-        let mut inputs: Vec<Input> =
-            parts.inputs.into_iter().map(|(name, hash)| Input { name, sha256: to_hex(&hash) }).collect();
+        let mut inputs: Vec<Input> = parts
+            .inputs
+            .into_iter()
+            .map(|(name, hash)| Input { name: base_name(&name), sha256: to_hex(&hash) })
+            .collect();
         inputs.sort();
         inputs.dedup();
         let inputs_digest = ListDigest::of(inputs.iter().map(|input| format!("{}  {}", input.sha256, input.name)));
@@ -300,7 +308,9 @@ mod tests {
 
     #[test]
     fn a_statement_is_canonical_and_survives_reading() {
-        let statement = Statement::build(parts(3)).unwrap();
+        let mut parts = parts(3);
+        parts.inputs.push(("/build/of/today/lib00001.so".into(), [3; 32]));
+        let statement = Statement::build(parts).unwrap();
         let json = statement.to_json();
         assert!(json.starts_with(br#"{"_type":"https://in-toto.io/Statement/v1","predicate":{"builder":"#));
         assert_eq!(Statement::parse(&json), Ok(statement.clone()));
