@@ -138,17 +138,17 @@ impl<'t> Modules<'t> {
                     *hint = at;
                     match self.entries.get(at) {
                         Some(entry) => entry,
-                        None => return Located { rule: Rule::NO_TABLE, module: NO_MODULE },
+                        None => return Located::new(Rule::NO_TABLE, NO_MODULE),
                     }
                 }
-                None => return Located { rule: Rule::NO_TABLE, module: NO_MODULE },
+                None => return Located::new(Rule::NO_TABLE, NO_MODULE),
             },
         };
         let rule = match &entry.table {
             Some(table) => table.rule(Rva(address.wrapping_sub(entry.base))).unwrap_or(Rule::GAP),
             None => Rule::NO_TABLE,
         };
-        Located { rule, module: entry.index }
+        Located::new(rule, entry.index)
     }
 
     /// The table that holds `address`.

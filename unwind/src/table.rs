@@ -1,6 +1,7 @@
 //! Reading a `.uwt` file in place.
 
 use core::fmt;
+use core::ops::Range;
 
 use symseal_module::{DebugId, Rva, Svma};
 
@@ -170,7 +171,7 @@ impl<'a> Table<'a> {
         let bucket = usize::try_from(offset >> BUCKET_SHIFT).ok()?;
         let [first, end] = self.buckets.get(bucket..)?.first_chunk::<2>()?;
         let (first, end) = (u32::from_le_bytes(*first) as usize, u32::from_le_bytes(*end) as usize);
-        let before_end = first.checked_add(count_up_to(self.row_address.get(first..end)?, offset as u8))?;
+        let before_end = first.checked_add(count_up_to(self.row_address, first..end, offset as u8)?)?;
         // The row in force may lie in an earlier bucket: then it is the last one before this bucket's first.
         let row = before_end.checked_sub(1)?;
         self.row_rule.get(row).map(|number| usize::from(u16::from_le_bytes(*number)))
@@ -281,35 +282,37 @@ impl fmt::Debug for Table<'_> {
     }
 }
 
-/// How many of the sorted `addresses` are at most `low`.
+/// How many of the sorted `addresses` in `range` are at most `low`.
 ///
 /// Eight at a time in one register: a bucket has four rows on average, and a loop over bytes would end at an
 /// unpredictable place each time.
 #[inline(always)]
-fn count_up_to(addresses: &[u8], low: u8) -> usize {
+fn count_up_to(addresses: &[u8], range: Range<usize>, low: u8) -> Option<usize> {
+    let rows = range.end.checked_sub(range.start)?;
+    if rows <= 8
+        && let Some(eight) = addresses.get(range.start..).and_then(|rest| rest.first_chunk::<8>())
+    {
+        // Rows of the following buckets become 0xff, which counts only for a bound of 0xff, where all rows count.
+        let others = u64::MAX.checked_shl(8 * rows as u32).unwrap_or(0);
+        return Some(count_of_eight(u64::from_le_bytes(*eight) | others, low).min(rows));
+    }
+    Some(count_of_many(addresses.get(range)?, low))
+}
+
+/// How many of the eight bytes in `addresses` are at most `low`.
+#[inline(always)]
+fn count_of_eight(addresses: u64, low: u8) -> usize {
     const LANES: u64 = 0x0001_0001_0001_0001;
-    let bound = (u64::from(low) | 0x100) * LANES;
     // In each 16-bit lane: 0x100 + low - address keeps bit 8 exactly where address <= low.
-    let count = |even_odd: u64| {
-        let even = bound.wrapping_sub(even_odd & (LANES * 0xff)) >> 8 & LANES;
-        let odd = bound.wrapping_sub(even_odd >> 8 & (LANES * 0xff)) >> 8 & LANES;
-        ((even + odd).wrapping_mul(LANES) >> 48) as usize
-    };
-    let (chunks, rest) = addresses.as_chunks::<8>();
-    let mut total = 0;
-    for chunk in chunks {
-        total += count(u64::from_le_bytes(*chunk));
-    }
-    if !rest.is_empty() {
-        // What is missing to eight counts as above every bound only if its byte is 0xff and the bound is not.
-        let mut padded = [0xff; 8];
-        for (to, from) in padded.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        let padding = if low == 0xff { 8 - rest.len() } else { 0 };
-        total += count(u64::from_le_bytes(padded)) - padding;
-    }
-    total
+    let bound = (u64::from(low) | 0x100) * LANES;
+    let even = bound.wrapping_sub(addresses & (LANES * 0xff)) >> 8 & LANES;
+    let odd = bound.wrapping_sub(addresses >> 8 & (LANES * 0xff)) >> 8 & LANES;
+    ((even + odd).wrapping_mul(LANES) >> 48) as usize
+}
+
+#[inline(never)]
+fn count_of_many(addresses: &[u8], low: u8) -> usize {
+    addresses.partition_point(|address| *address <= low)
 }
 
 fn section<'a>(file: &'a [u8], directory: &[u8], kind: u32) -> Option<&'a [u8]> {
@@ -408,8 +411,13 @@ mod tests {
                     .collect();
                 addresses.sort_unstable();
                 for low in [0, 1, 127, 128, 254, 255, (seed >> 40) as u8] {
-                    let expected = addresses.iter().filter(|address| **address <= low).count();
-                    assert_eq!(count_up_to(&addresses, low), expected, "{addresses:?} {low}");
+                    let from = length / 3;
+                    let expected = addresses[from..].iter().filter(|address| **address <= low).count();
+                    assert_eq!(count_up_to(&addresses, from..length, low), Some(expected), "{addresses:?} {low}");
+                    // With rows of other buckets behind.
+                    let mut longer = addresses.clone();
+                    longer.extend([0, 7, 255, 3, 9, 1, 2, 3, 4]);
+                    assert_eq!(count_up_to(&longer, from..length, low), Some(expected), "{addresses:?} {low}");
                 }
             }
         }

@@ -45,6 +45,7 @@ pub fn unwind(
         let lookup = state.pc.wrapping_sub(u64::from(!state.exact));
         let located = cache.get_or(lookup, generation, || modules.locate(lookup, &mut hint));
         let Some(frame) = out.get_mut(depth) else {
+            cache.note_lookups(depth + 1);
             return Walk { frames: depth, stop: StopReason::MaxFrames };
         };
         *frame = Frame {
@@ -60,7 +61,7 @@ pub fn unwind(
         let rule = located.rule;
         if rule.is_plain() && !state.exact && state.fp_known {
             let base = if rule.is_fp_based() { state.fp } else { state.sp };
-            let cfa = base.wrapping_add_signed(rule.offset() * WORD);
+            let cfa = base.wrapping_add_signed(i64::from(located.cfa_offset));
             if cfa > state.sp && cfa.is_multiple_of(WORD as u64) {
                 let saved = rule.frame_pointer();
                 // One address either way, so that the processor need not guess whether there is a slot.
@@ -93,7 +94,10 @@ pub fn unwind(
             Ok(Caller { pc, sp, fp, exact, method }) => {
                 state = State { pc, sp, fp: fp.unwrap_or(0), fp_known: fp.is_some(), exact, method };
             }
-            Err(stop) => return Walk { frames: depth, stop },
+            Err(stop) => {
+                cache.note_lookups(depth);
+                return Walk { frames: depth, stop };
+            }
         }
     }
 }
