@@ -28,12 +28,10 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator) -> Result<bool> {
 
     let mut all_refused = true;
     let mut refused = |part: &str, signature: Option<&Path>| -> Result<()> {
-        let by = match open_and_verify(&copy.layout, &copy.trust, signature)? {
-            Err(error) => Some(error),
-            Ok(report) => report.first_failure().map(ToString::to_string),
-        };
-        match by {
-            Some(by) => story.proved(format!("{part} with one byte flipped is refused: {}", shortened(&by))),
+        match open_and_verify(&copy.layout, &copy.trust, signature)?.first_failure() {
+            Some(check) => {
+                story.proved(format!("{part} with one byte flipped is refused: {}", shortened(&check.to_string())))
+            }
             None => {
                 story.refuted(format!("{part} with one byte flipped was accepted"));
                 all_refused = false;
@@ -51,7 +49,7 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator) -> Result<bool> {
     for (part, pointer, form) in [
         ("the envelope", "/dsseEnvelope/payload", Form::Base64),
         ("the log entry", "/verificationMaterial/tlogEntries/0/canonicalizedBody", Form::Base64),
-        ("the checkpoint", "/verificationMaterial/tlogEntries/0/inclusionProof/checkpoint/envelope", Form::Text),
+        ("the checkpoint", "/verificationMaterial/tlogEntries/0/inclusionProof/checkpoint/envelope", Form::Note),
     ] {
         fs::write(&signature, flip_in_json(&seal, pointer, form)?)?;
         refused(part, Some(&signature))?;
@@ -117,7 +115,8 @@ impl Flipped {
 #[derive(Clone, Copy)]
 enum Form {
     Base64,
-    Text,
+    /// A note: origin, size, root hash, a line each.
+    Note,
 }
 
 /// The document with one byte flipped inside the value at `pointer`, so that its JSON stays whole.
@@ -127,10 +126,20 @@ fn flip_in_json(json: &[u8], pointer: &str, form: Form) -> Result<Vec<u8>> {
     let text = value.as_str().with_context(|| format!("{pointer} is no string"))?;
     let flipped = match form {
         Form::Base64 => to_base64(&flip_middle(from_base64(text).with_context(|| format!("{pointer} is no base64"))?)),
-        // A letter of the root hash: another letter keeps the text a note.
-        Form::Text => text
-            .char_indices()
-            .map(|(at, letter)| if at == text.len() / 2 { other_letter(letter) } else { letter })
+        // A letter of the root hash: with another one the text is still a note.
+        Form::Note => text
+            .lines()
+            .enumerate()
+            .map(|(number, line)| {
+                if number == 2 {
+                    flip_letter(line)
+                } else {
+                    format!(
+                        "{line}
+"
+                    )
+                }
+            })
             .collect(),
     };
     *value = flipped.into();
@@ -145,8 +154,11 @@ fn flip_middle(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn other_letter(letter: char) -> char {
-    if letter == 'A' { 'B' } else { 'A' }
+/// The line with its first letter changed.
+fn flip_letter(line: &str) -> String {
+    let mut letters = line.chars();
+    let first = if letters.next() == Some('A') { 'B' } else { 'A' };
+    format!("{first}{}\n", letters.as_str())
 }
 
 /// One line of bearable length.

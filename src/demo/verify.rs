@@ -11,7 +11,7 @@ use super::build::BuiltBundle;
 use super::narrator::Narrator;
 use super::publish::Published;
 use super::scene::{self, Scene};
-use crate::commands::bundle::verify::{Question, report_on};
+use crate::commands::bundle::verify::{Question, refusal, report_on};
 
 /// A bundle with the report on it.
 pub(super) struct Verified {
@@ -40,27 +40,30 @@ pub(super) fn run(
 
 /// Verifies a bundle as the demo's release.
 pub(super) fn verify(bundle: &Bundle, trust: &Path) -> Result<Report> {
-    let question = Question {
-        expect_name: Some(scene::NAME.to_owned()),
-        expect_version: Some(scene::VERSION.to_owned()),
-        ..Question::default()
-    };
-    report_on(bundle, trust, &question, Default::default())
+    report_on(bundle, trust, &as_the_demo(), Default::default())
 }
 
-/// Opens the bundle in `layout` and verifies it; what cannot even be opened is refused with the error's text.
-pub(super) fn open_and_verify(layout: &Path, trust: &Path, signature: Option<&Path>) -> Result<Result<Report, String>> {
+/// Opens the bundle in `layout` and verifies it; one that is not what its digest says cannot even be opened.
+pub(super) fn open_and_verify(layout: &Path, trust: &Path, signature: Option<&Path>) -> Result<Report> {
     let opened =
         LayoutDir::open(layout).map_err(anyhow::Error::from).and_then(|layout| Ok(Bundle::open(layout, None)?));
     let bundle = match opened {
         Ok(bundle) => bundle,
-        Err(error) => return Ok(Err(format!("{error:#}"))),
+        Err(error) => return Ok(Report::refused_before_start(refusal(error)?)),
     };
-    let question = Question {
+    report_on(
+        &bundle,
+        trust,
+        &Question { signature: signature.map(Path::to_owned), ..as_the_demo() },
+        Default::default(),
+    )
+}
+
+/// Asks for the demo's release.
+fn as_the_demo() -> Question {
+    Question {
         expect_name: Some(scene::NAME.to_owned()),
         expect_version: Some(scene::VERSION.to_owned()),
-        signature: signature.map(Path::to_owned),
         ..Question::default()
-    };
-    Ok(Ok(report_on(&bundle, trust, &question, Default::default())?))
+    }
 }

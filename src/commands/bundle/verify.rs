@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use clap::Args;
 use symseal_artifact::ObjectFile;
-use symseal_bundle::Bundle;
 use symseal_bundle::verify::{Report, Request, Verdict, verify};
+use symseal_bundle::{Bundle, BundleError};
 use symseal_module::DebugId;
 use symseal_seal::{Check, CheckStatus, Parts, UtcSeconds};
 use symseal_sealer::{LoadTrustError, load_trust};
@@ -63,14 +63,22 @@ pub fn run_bundle_verify(args: &BundleVerifyArgs) -> Result<Answer> {
 
 /// Verifies `reference`, prints the report, and answers whether what was asked holds.
 pub fn run(reference: &str, question: &Question, parts: Parts) -> Result<Answer> {
-    let bundle = bundle_ref::open(reference, question.store.as_ref())?.bundle;
-    let report = report_on(&bundle, &trust_dir(question.trust.as_ref())?, question, parts)?;
+    let report = match bundle_ref::open(reference, question.store.as_ref()) {
+        Ok(opened) => report_on(&opened.bundle, &trust_dir(question.trust.as_ref())?, question, parts)?,
+        Err(error) => Report::refused_before_start(refusal(error)?),
+    };
     if question.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print(&report);
     }
     Ok((report.verdict != Verdict::Refused).into())
+}
+
+/// The failed check behind an error of opening a bundle: its bytes are not what its digest says. Any other error
+/// stays one.
+pub fn refusal(error: anyhow::Error) -> Result<Check> {
+    error.chain().find_map(|cause| cause.downcast_ref::<BundleError>()?.to_check()).ok_or(error)
 }
 
 /// Verifies a bundle against a trust directory. A trust directory that does not hold together is a refusal, one
