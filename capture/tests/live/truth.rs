@@ -1,6 +1,7 @@
 //! What a capture says is what the child says of itself.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -137,4 +138,23 @@ fn a_replaced_executable_keeps_the_identity_that_runs() {
     assert!(main.deleted);
     assert_eq!(main.debug_id, after.begin.build_id);
     assert!(main.debug_id.is_some());
+}
+
+#[test]
+fn what_is_written_holds_to_the_published_schema() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/formats/schemas/trace_event.schema.json");
+    let schema = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    let (child, _) = Running::start("alternate-stack");
+    let mut trace = child.capture();
+    trace.after.push(symseal_trace::Event::Capture(trace.capture_summary()));
+    let mut bytes = Vec::new();
+    trace.write(&mut bytes).unwrap();
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line = serde_json::from_slice(line).unwrap();
+        assert!(schema.is_valid(&line), "{line}");
+    }
 }

@@ -1,8 +1,11 @@
 //! The kinds of events, and one line of JSON for each.
 
+use std::str::FromStr;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use symseal_module::{MissReason, Proof, Quality, ResolverStep, UnwindMethod};
 
 use crate::{ReplayResult, TraceBegin, TraceCapture, TraceEnd, TraceModule, TraceResolved, TraceSample};
 
@@ -23,7 +26,8 @@ pub enum Event {
     Resolved(TraceResolved),
     /// `replay.result`.
     ReplayResult(ReplayResult),
-    /// An object of a kind that this version does not know, kept as it is. Its field `event` is a string.
+    /// An object of a kind (or a `trace.resolved` with codes) that this version does not know, kept as it is. Its field
+    /// `event` is a string.
     Other(Value),
 }
 
@@ -98,7 +102,7 @@ impl Event {
             TraceSample::KIND => Self::Sample(body(line)?),
             TraceEnd::KIND => Self::End(body(line)?),
             TraceCapture::KIND => Self::Capture(body(line)?),
-            TraceResolved::KIND => Self::Resolved(body(line)?),
+            TraceResolved::KIND => resolved(line)?,
             ReplayResult::KIND => Self::ReplayResult(body(line)?),
             _ => Self::Other(serde_json::from_slice(line).map_err(EventError::Untagged)?),
         })
@@ -151,6 +155,36 @@ fn body<T: Kind>(line: &[u8]) -> Result<T, EventError> {
 /// One event as a line, with its line feed.
 pub(crate) fn line_of<T: Kind>(event: &T) -> Result<Vec<u8>, EventError> {
     with_line_feed(serde_json::to_vec(&Tagged { event: T::KIND, body: event }), T::KIND)
+}
+
+/// A row may carry a code that was added after this version: the event is then kept as it is, like one of an unknown kind.
+fn resolved(line: &[u8]) -> Result<Event, EventError> {
+    let error = match body(line) {
+        Ok(event) => return Ok(Event::Resolved(event)),
+        Err(error) => error,
+    };
+    let Ok(event) = serde_json::from_slice::<Value>(line) else { return Err(error) };
+    let mut known = event.clone();
+    for row in known.get_mut("frames").and_then(Value::as_array_mut).into_iter().flatten() {
+        replace_unknown::<UnwindMethod>(row, "unwind", UnwindMethod::Context.code());
+        replace_unknown::<ResolverStep>(row, "resolver", ResolverStep::Raw.code());
+        replace_unknown::<Quality>(row, "quality", Quality::Raw.code());
+        replace_unknown::<Proof>(row, "proof", Proof::None.code());
+        replace_unknown::<MissReason>(row, "reason", MissReason::Unsupported.code());
+    }
+    match TraceResolved::deserialize(known) {
+        Ok(_) => Ok(Event::Other(event)),
+        Err(_) => Err(error),
+    }
+}
+
+/// Puts `known` where a row's field is a text that is no code of the set.
+fn replace_unknown<C: FromStr>(row: &mut Value, field: &str, known: &str) {
+    if let Some(Value::String(code)) = row.get_mut(field)
+        && code.parse::<C>().is_err()
+    {
+        *code = known.to_owned();
+    }
 }
 
 fn with_line_feed(json: serde_json::Result<Vec<u8>>, kind: &str) -> Result<Vec<u8>, EventError> {

@@ -7,8 +7,8 @@ use symseal_module::{DebugId, ModuleMap};
 use uuid::Uuid;
 
 use crate::{
-    CaptureFrame, Compression, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceModule, TraceSample, TraceWriter,
-    WriteError,
+    CaptureFrame, Compression, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceModule, TraceSample,
+    TraceWriter, WriteError,
 };
 
 /// `trace.begin`: what was captured, and how.
