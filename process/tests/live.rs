@@ -1,4 +1,5 @@
 //! What the crate says about live processes, held to what is known of them.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;

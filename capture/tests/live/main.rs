@@ -1,4 +1,5 @@
 //! Captures of a real child process: this test program itself, started again as another (`child.rs`).
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 mod aftermath;
 mod child;

@@ -27,7 +27,7 @@ fn module() -> impl Strategy<Value = TraceModule> {
         Just(IdentifiedBy::MemoryNote),
         Just(IdentifiedBy::FileNote),
         Just(IdentifiedBy::None),
-        text().prop_map(|text| IdentifiedBy::from(text)),
+        text().prop_map(IdentifiedBy::from),
     ];
     let bytes = proptest::option::of(vec(any::<u8>(), 0..40));
     (text(), debug_id(), any::<[u64; 4]>(), names, debug_id(), any::<bool>(), bytes).prop_map(
