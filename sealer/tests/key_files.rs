@@ -1,4 +1,5 @@
 //! Key files: what is written, what is refused, and that OpenSSL reads them.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 mod support;
 
