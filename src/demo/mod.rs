@@ -59,11 +59,11 @@ pub fn run(args: &Args) -> Result<Answer> {
     evidence.bundle = Some(BundleEvidence::of(&verified.bundle, None));
     evidence.seal =
         Some(SealEvidence::of(verified.report.verdict.code(), &verified.report.checks, Some(&verified.report.seal)));
-    evidence.replay = Some(replayed);
+    evidence.replay = Some(replayed.clone());
     evidence.gate = Some(Gate::default().judge(&evidence));
-    published.upload(&scene, &captured.trace, &resolved, &evidence)?;
 
     story.step("Evidence card", "what was found, and what it was computed from");
-    let holds = resolved.agrees && tampered && built.reproducible && published.found && published.recorded()?;
+    let recorded = published.record(&story, &captured.trace, &resolved, &replayed)?;
+    let holds = resolved.agrees && tampered && built.reproducible && published.found && recorded;
     card::finish(&scene, story, evidence, holds)
 }

@@ -3,10 +3,11 @@
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
 use symseal_bundle::{Digest, FileRole, LayoutDir};
 use symseal_registry::Reference;
-use symseal_replay::Evidence;
+use symseal_replay::ReplayReport;
 use symseal_server::{Config, Server};
 use symseal_trace::{Event, Trace};
 use tempfile::TempDir;
@@ -26,7 +27,6 @@ pub(super) struct Published {
     pub(super) found: bool,
     base: String,
     digest: Digest,
-    trace_id: std::cell::RefCell<Option<String>>,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
     _data: TempDir,
@@ -44,7 +44,6 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> R
         digest: built.built.digest,
         reference,
         found: false,
-        trace_id: Default::default(),
         shutdown: Some(shutdown),
         thread: Some(thread),
         _data: data,
@@ -111,38 +110,39 @@ impl Published {
         Ok(all_right)
     }
 
-    /// Hands trace, names and replays to the server, which keeps them in its database.
-    pub(super) fn upload(&self, _scene: &Scene, trace: &Trace, resolved: &Resolved, evidence: &Evidence) -> Result<()> {
+    /// Hands trace, names and replays to the server, and asks it for what its database then holds of them and of
+    /// the bundle. Whether that is all of it.
+    pub(super) fn record(
+        &self,
+        story: &Narrator,
+        trace: &Trace,
+        resolved: &Resolved,
+        report: &ReplayReport,
+    ) -> Result<bool> {
         let mut body = Vec::new();
         trace.write(&mut body)?;
         body.extend(Event::Resolved(resolved.event.clone()).to_line()?);
-        if let Some(report) = &evidence.replay {
-            for result in results(trace, report, &resolved.coverage, resolved.took.as_millis()) {
-                body.extend(Event::ReplayResult(result).to_line()?);
-            }
+        let replays = results(trace, report, &resolved.coverage, resolved.took.as_millis());
+        for result in &replays {
+            body.extend(Event::ReplayResult(result.clone()).to_line()?);
         }
-        let id = trace.begin.trace_id.to_string();
-        let url = format!("{}/api/v1/traces/{id}", self.base);
-        let status = block_on(async {
-            let response = client()?.put(&url).body(body).send().await?;
-            let status = response.status();
-            let text = response.text().await?;
-            if status.is_success() { Ok(status) } else { Err(anyhow!("{status}: {text}")) }
-        })?
-        .with_context(|| format!("uploading the trace to {url}"))?;
-        anyhow::ensure!(status.is_success(), "{url}: {status}");
-        *self.trace_id.borrow_mut() = Some(id);
-        Ok(())
-    }
-
-    /// Whether the server has the bundle and the trace on record.
-    pub(super) fn recorded(&self) -> Result<bool> {
-        let bundle = get(&format!("{}/api/v1/bundles/{}", self.base, self.digest))?.0 == 200;
-        let trace = match self.trace_id.borrow().as_ref() {
-            Some(id) => get(&format!("{}/api/v1/traces/{id}", self.base))?.0 == 200,
-            None => false,
-        };
-        Ok(bundle && trace)
+        let answer = put(&format!("{}/api/v1/traces/{}", self.base, trace.begin.trace_id), body)?;
+        let bundle = get(&format!("{}/api/v1/bundles/{}", self.base, self.digest))?;
+        let bundle: Value = serde_json::from_slice(&bundle.1).unwrap_or_default();
+        let all = answer["frames"] == resolved.event.frames.len()
+            && answer["replays"] == replays.len()
+            && bundle["sha256"] == self.digest.to_string()
+            && bundle["seal"]["signer"].is_string();
+        let claim = format!(
+            "the server's database holds the sealed bundle, the trace, its {} named rows and {} replays",
+            answer["frames"], answer["replays"]
+        );
+        if all {
+            story.proved(claim)
+        } else {
+            story.refuted(format!("{claim}: not all of it; bundle {}", bundle["seal"]))
+        }
+        Ok(all)
     }
 }
 
@@ -157,6 +157,19 @@ impl Drop for Published {
 
 fn client() -> Result<reqwest::Client> {
     Ok(reqwest::Client::builder().no_proxy().build()?)
+}
+
+fn put(url: &str, body: Vec<u8>) -> Result<Value> {
+    block_on(async {
+        let response = client()?.put(url).body(body).send().await?;
+        let status = response.status();
+        let text = response.text().await?;
+        if !status.is_success() {
+            bail!("{status}: {text}");
+        }
+        Ok(serde_json::from_str(&text)?)
+    })?
+    .with_context(|| format!("PUT {url}"))
 }
 
 fn get(url: &str) -> Result<(u16, Vec<u8>)> {
