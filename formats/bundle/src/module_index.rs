@@ -102,6 +102,52 @@ pub struct Written {
     pub lines_inlined: bool,
 }
 
+/// Why some bytes are no module index of this version.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleIndexError {
+    /// Not JSON, or not of the schema's shape.
+    #[error("not a module index: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another schema.
+    #[error("expected schema {SCHEMA}, found {found:?}: a newer symseal may read it")]
+    Schema {
+        /// The schema that it names.
+        found: String,
+    },
+    /// A number that leads to no string or frame.
+    #[error("the line table refers to {what} {at}, of which there are {count}")]
+    Reference {
+        /// `string` or `frame`.
+        what: &'static str,
+        /// The number.
+        at: u32,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+/// Reads the index of a module. Every reference in it leads somewhere.
+pub fn parse(json: &[u8]) -> Result<ModuleIndex, ModuleIndexError> {
+    let index: ModuleIndex = serde_json::from_slice(json)?;
+    if index.schema != SCHEMA {
+        return Err(ModuleIndexError::Schema { found: index.schema.chars().take(80).collect() });
+    }
+    if let Some(lines) = &index.lines {
+        let check = |what, at: u32, count: usize| {
+            if (at as usize) < count { Ok(()) } else { Err(ModuleIndexError::Reference { what, at, count }) }
+        };
+        for [name, symbol, file, ..] in &lines.frames {
+            for at in [name, symbol, file] {
+                check("string", *at, lines.strings.len())?;
+            }
+        }
+        for at in lines.rows.iter().flat_map(|row| &row.frames) {
+            check("frame", *at, lines.frames.len())?;
+        }
+    }
+    Ok(index)
+}
+
 /// Writes the index of the module that `table` describes.
 pub fn write(table: &Table<'_>, name: &str) -> Result<Written, serde_json::Error> {
     let mut index = ModuleIndex {

@@ -4,7 +4,7 @@ mod made;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use symseal_bundle::module_index::{self, ModuleIndex};
+use symseal_bundle::module_index;
 use symseal_bundle::{Bundle, Digest, IndexError, SymbolIndex, canonical, compose, oci};
 use symseal_module::DebugId;
 use symseal_symx::Table;
@@ -65,7 +65,7 @@ fn module_indexes_are_canonical_and_keep_to_their_schema_with_lines_and_without(
         assert_eq!(written.lines_inlined, inlined);
         assert!(canonical::is_canonical(&written.json), "the fields are not in canonical order");
         check_schema(&schema, &written.json);
-        let read: ModuleIndex = serde_json::from_slice(&written.json).unwrap();
+        let read = module_index::parse(&written.json).unwrap();
         assert_eq!(read.functions.len(), 2);
         assert_eq!(read.functions[0].address.0, 0x40_1000);
         assert_eq!(read.functions[0].aliases, ["other"]);
@@ -81,6 +81,24 @@ fn module_indexes_are_canonical_and_keep_to_their_schema_with_lines_and_without(
             assert_eq!((line, column), (10, 3));
         }
     }
+}
+
+#[test]
+fn a_module_index_whose_references_lead_nowhere_is_refused() {
+    let id: DebugId = made::IDS[0].parse().unwrap();
+    let bytes = made::table(&id, [1; 32], 3);
+    let json = module_index::write(&Table::open(&bytes).unwrap(), "app").unwrap().json;
+    for pointer in ["/lines/frames/0/0", "/lines/frames/1/2", "/lines/rows/0/2"] {
+        let mut value: Value = serde_json::from_slice(&json).unwrap();
+        *value.pointer_mut(pointer).unwrap() = 1_000_000.into();
+        let json = serde_json::to_vec(&value).unwrap();
+        assert!(
+            matches!(module_index::parse(&json), Err(module_index::ModuleIndexError::Reference { .. })),
+            "{pointer}"
+        );
+    }
+    let newer = String::from_utf8(json).unwrap().replace("module_index.v1", "module_index.v9");
+    assert!(matches!(module_index::parse(newer.as_bytes()), Err(module_index::ModuleIndexError::Schema { .. })));
 }
 
 #[test]

@@ -11,10 +11,11 @@ use symseal_bundle::{
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{FunctionFlags, FunctionRecord, NO_INLINE, Row, Strings, SymbolSource, Table, TableInput};
 
-pub const IDS: [&str; 2] = ["aabbccdd00112233445566778899aabbccddeeff", "ff00112233445566778899aabbccddeeff001122"];
+pub(crate) const IDS: [&str; 2] =
+    ["aabbccdd00112233445566778899aabbccddeeff", "ff00112233445566778899aabbccddeeff001122"];
 
 /// What stands for a binary: the id's text, a line feed, and bytes of a few pages.
-pub fn binary(id: &str) -> Vec<u8> {
+pub(crate) fn binary(id: &str) -> Vec<u8> {
     let mut bytes = format!("{id}\n").into_bytes();
     bytes.extend((0..150_000u32).map(|at| (at % 251) as u8));
     bytes
@@ -22,12 +23,12 @@ pub fn binary(id: &str) -> Vec<u8> {
 
 /// Reads the id of [`binary`].
 #[allow(dead_code)] // each test program uses its part of this module
-pub fn identify(bytes: &[u8]) -> Option<DebugId> {
+pub(crate) fn identify(bytes: &[u8]) -> Option<DebugId> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     std::str::from_utf8(&bytes[..end]).ok()?.parse().ok()
 }
 
-pub fn table(id: &DebugId, source: [u8; 32], rows: u32) -> Vec<u8> {
+pub(crate) fn table(id: &DebugId, source: [u8; 32], rows: u32) -> Vec<u8> {
     let mut strings = Strings::new();
     let name = strings.intern("näme \"quoted\"\t\u{1}");
     let symbol = strings.intern("_Z4namev");
@@ -105,7 +106,7 @@ fn entry(
 }
 
 /// A bundle of [`IDS`] in a new layout in `dir`, tagged `1.0`.
-pub fn bundle(dir: &Path) -> (LayoutDir, Digest) {
+pub(crate) fn bundle(dir: &Path) -> (LayoutDir, Digest) {
     let layout = LayoutDir::create(dir).unwrap();
     let mut index = SymbolIndex {
         schema: index::SCHEMA.to_owned(),
@@ -164,7 +165,7 @@ pub fn bundle(dir: &Path) -> (LayoutDir, Digest) {
 }
 
 /// Stores the OCI parts of an index whose files are stored.
-pub fn store(layout: &LayoutDir, index: &SymbolIndex, tag: Option<&str>) -> Digest {
+pub(crate) fn store(layout: &LayoutDir, index: &SymbolIndex, tag: Option<&str>) -> Digest {
     let composed = compose::compose(index).unwrap();
     layout.write_blob(oci::EMPTY_JSON).unwrap();
     layout.write_blob(&composed.symbol_index).unwrap();

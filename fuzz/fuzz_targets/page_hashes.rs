@@ -1,0 +1,20 @@
+//! Any bytes as a file of page hashes: every file that is listed is found, and each of its pages has a proof.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use symseal_bundle::page_hashes::PageHashes;
+use symseal_bundle::pages;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(read) = PageHashes::parse(bytes) else { return };
+    for file in read.files() {
+        assert_eq!(read.find(&file.sha256, file.page_size), Some(file));
+        let leaves = file.leaves();
+        assert_eq!(leaves.len() as u64, pages::page_count(file.size, file.page_size));
+        let last = leaves.len().saturating_sub(1) as u64;
+        if let Some(path) = pages::proof(&leaves, last) {
+            // A page that is not of this file is not proved by it.
+            assert!(!pages::verify(&file.root(), file.size, file.page_size, last, b"another page", &path));
+        }
+    }
+});
