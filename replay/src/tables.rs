@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use symseal_bundle::{Bundle, Digest, FileRole};
 use symseal_module::{DebugId, MissReason};
-use symseal_resolver::{Resolver, VdsoModule, vdso_module};
+use symseal_resolver::{Resolver, VdsoModule, miss_reason, vdso_module};
 use symseal_trace::Trace;
 use symseal_unwind::Table;
 use symseal_unwind::compile::{Bases, Input, compile};
@@ -144,7 +144,7 @@ fn read_table(bundles: &[&Bundle], id: &DebugId) -> Result<UnwindTable, (MissRea
         .find_map(|bundle| Some((bundle, bundle.module(id)?)))
         .ok_or((MissReason::NotInBundle, String::new()))?;
     let file = module.file(FileRole::UnwindTable).ok_or((MissReason::NoSymbolTable, String::new()))?;
-    let bytes = bundle.read(file).map_err(|error| (MissReason::DigestMismatch, error.to_string()))?;
+    let bytes = bundle.read(file).map_err(|error| (miss_reason(&error), error.to_string()))?;
     let table = Table::open(&bytes).map_err(|error| (MissReason::Malformed, error.to_string()))?;
     let found = table.debug_id();
     if found != *id {

@@ -3,13 +3,15 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use symseal_artifact::{FunctionStream, ObjectFile};
 use symseal_bundle::Digest;
+use symseal_module::escape::unescape;
 use symseal_module::{DebugId, MissReason, Svma};
 use symseal_symx::TableInput;
 
+use crate::bundles::io_reason;
 use crate::table::{LoadedTable, TableBytes};
 
 /// The largest binary that is read, in bytes.
@@ -28,10 +30,22 @@ pub(crate) struct BinaryTable {
     pub(crate) digest: Digest,
 }
 
-/// Reads the file at `path`, which must be of the module `id`.
+/// Reads the file at `path` (escaped, as traces have it), which must be of the module `id`.
 pub(crate) fn open_file(path: &str, id: &DebugId) -> Result<BinaryTable, NoTable> {
-    let bytes = read_file(Path::new(path))?;
+    let bytes = read_file(&path_of(path))?;
     open_image(&bytes, id)
+}
+
+/// The path that a trace's text means; a text that means none is taken as it is.
+fn path_of(text: &str) -> PathBuf {
+    let Some(bytes) = unescape(text) else { return PathBuf::from(text) };
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStringExt;
+        PathBuf::from(std::ffi::OsString::from_vec(bytes))
+    }
+    #[cfg(not(unix))]
+    PathBuf::from(String::from_utf8(bytes).unwrap_or_else(|_| text.to_string()))
 }
 
 /// Makes the table of an image in memory, which must be of the module `id`.
@@ -74,13 +88,7 @@ pub(crate) fn write_table(
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, NoTable> {
-    let unreadable = |error: std::io::Error| {
-        let reason = match error.kind() {
-            std::io::ErrorKind::NotFound => MissReason::FileNotFound,
-            _ => MissReason::FileUnreadable,
-        };
-        (reason, format!("{}: {error}", path.display()))
-    };
+    let unreadable = |error: std::io::Error| (io_reason(&error), format!("{}: {error}", path.display()));
     // A device or a pipe could block for ever or never end, so the kind of file is asked before it is opened.
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use symseal_bundle::{Bundle, Digest, FileEntry, FileRole, ModuleEntry};
+use symseal_bundle::{Bundle, BundleError, Digest, FileEntry, FileRole, LayoutError, ModuleEntry};
 use symseal_module::{DebugId, MissReason, Proof};
 
 use crate::cache::BoundedMap;
@@ -65,22 +65,16 @@ impl BundleSource {
         let file = module.file(FileRole::SymbolTable).ok_or((MissReason::NoSymbolTable, String::new()))?;
         let bytes = match self.access {
             Access::OwnStore => self.map(file)?,
-            Access::Foreign => TableBytes::Owned(
-                self.bundle.read(file).map_err(|error| (MissReason::DigestMismatch, error.to_string()))?,
-            ),
+            Access::Foreign => {
+                TableBytes::Owned(self.bundle.read(file).map_err(|error| (miss_reason(&error), error.to_string()))?)
+            }
         };
         LoadedTable::open(bytes, Some(id), Some(file.sha256), file.derived_from.clone())
     }
 
     fn map(&self, entry: &FileEntry) -> Result<TableBytes, NoTable> {
         let path = self.bundle.file_path(entry);
-        let unreadable = |error: std::io::Error| {
-            let reason = match error.kind() {
-                std::io::ErrorKind::NotFound => MissReason::FileNotFound,
-                _ => MissReason::FileUnreadable,
-            };
-            (reason, format!("{}: {error}", path.display()))
-        };
+        let unreadable = |error: std::io::Error| (io_reason(&error), format!("{}: {error}", path.display()));
         let file = File::open(&path).map_err(unreadable)?;
         let bytes = TableBytes::map(&file).map_err(unreadable)?;
         let found = Digest::of(bytes.as_slice());
@@ -89,5 +83,24 @@ impl BundleSource {
             return Err((MissReason::DigestMismatch, detail));
         }
         Ok(bytes)
+    }
+}
+
+/// Why a file of a bundle could not be used, as a code.
+pub fn miss_reason(error: &BundleError) -> MissReason {
+    match error {
+        BundleError::File { .. } | BundleError::Layout(LayoutError::Digest { .. } | LayoutError::TooLarge { .. }) => {
+            MissReason::DigestMismatch
+        }
+        BundleError::Layout(LayoutError::Missing { .. }) => MissReason::FileNotFound,
+        BundleError::Layout(LayoutError::Io { source, .. }) => io_reason(source),
+        _ => MissReason::FileUnreadable,
+    }
+}
+
+pub(crate) fn io_reason(error: &std::io::Error) -> MissReason {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => MissReason::FileNotFound,
+        _ => MissReason::FileUnreadable,
     }
 }

@@ -40,7 +40,7 @@ pub use answer::{
     DigestOf, DigestRef, FrameLine, ModuleRef, Outcome, ResolvedFrame, SourceFrame, SourceLocation, StackFrame,
     SymbolizeLine, Symbolized, Tried,
 };
-pub use bundles::Access;
+pub use bundles::{Access, miss_reason};
 pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
 pub use options::{DEFAULT_ADDRESS_CACHE, ONLINE_NOT_OFFERED, Options};
 pub use resolver::Resolver;
