@@ -6,7 +6,8 @@
 //!
 //! Paths are bytes: they hold blanks, are not always UTF-8, and end in ` (deleted)` once unlinked. The
 //! kernel writes a line feed in a path as `\012` and nothing else specially, so a path that really holds
-//! those four characters cannot be told from it; paths are given as the kernel wrote them.
+//! those four characters cannot be told from it; paths are given as the kernel wrote them. Nor can a file whose own
+//! name ends in ` (deleted)` be told from one that was unlinked.
 
 use symseal_module::Avma;
 
