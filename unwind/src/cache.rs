@@ -3,48 +3,64 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::rule::{Rule, WORD};
+use crate::modules::{Hint, Modules};
+use crate::rule::{Rule, Saved, WORD};
 
-/// A cache from lookup address to rule: direct-mapped, with the neighbouring entry as a second chance. One per thread; it may serve different [`Modules`](crate::Modules) in
-/// turn, because an entry counts only for the very `Modules` that it came from.
+/// A cache from lookup address to rule: direct-mapped, with the neighbouring entry as a second chance. One per thread; it may
+/// serve different [`Modules`] in turn, because an entry counts only for the very `Modules` that it came from.
 ///
 /// It changes how fast a walk is and never what it finds.
 #[derive(Debug, Clone)]
 pub struct Cache {
+    /// At least one, so that there is always a place to put an answer.
     entries: Box<[Entry]>,
     /// `entries.len() - 1` where the length is a power of two.
     mask: Option<u64>,
+    /// False for a capacity of 0: then the one entry is never taken for an answer.
+    keeps: bool,
     lookups: u64,
     misses: u64,
 }
 
-/// Two to a line of the processor's cache.
+/// What the engine wants to know of an address. Two to a line of the processor's cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
-struct Entry {
-    pc: u64,
-    /// [`Modules::generation`](crate::Modules) that the entry came from; 0 marks an empty entry.
+pub(crate) struct Entry {
+    lookup: u64,
+    pub(crate) rule: Rule,
+    /// [`Modules::generation`] that the entry came from; 0 marks an empty entry.
     generation: u32,
-    located: Located,
-}
-
-pub(crate) const NO_MODULE: u32 = u32::MAX;
-
-/// What the engine wants to know of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Located {
     /// Index of the module, or [`NO_MODULE`].
     pub(crate) module: u32,
     /// The rule's offset in bytes, taken out of the rule: the next frame waits for it.
     pub(crate) cfa_offset: i32,
-    pub(crate) rule: Rule,
+    /// Bytes from the CFA to the saved frame pointer; to the return address where none is saved; [`FP_LOST`].
+    pub(crate) fp_offset: i32,
 }
 
-impl Located {
-    #[inline(always)]
-    pub(crate) fn new(rule: Rule, module: u32) -> Self {
+pub(crate) const NO_MODULE: u32 = u32::MAX;
+/// Stands for a frame pointer that the rule does not tell.
+pub(crate) const FP_LOST: i32 = i32::MIN;
+
+impl Entry {
+    pub(crate) const EMPTY: Self =
+        Self { lookup: 0, rule: Rule::GAP, generation: 0, module: NO_MODULE, cfa_offset: 0, fp_offset: 0 };
+
+    fn new(lookup: u64, generation: u32, rule: Rule, module: u32) -> Self {
+        let fp_offset = match rule.frame_pointer() {
+            Saved::At(words) => i32::from(words) * WORD as i32,
+            // One address to read either way, so that the processor need not guess whether there is a slot.
+            Saved::Same => -(WORD as i32),
+            Saved::Unknown => FP_LOST,
+        };
         // 20 bits of words always fit.
-        Self { module, cfa_offset: (rule.offset() * WORD) as i32, rule }
+        Self { lookup, rule, generation, module, cfa_offset: (rule.offset() * WORD) as i32, fp_offset }
+    }
+
+    /// Whether `fp_offset` is that of a saved frame pointer.
+    #[inline(always)]
+    pub(crate) fn saves_fp(&self) -> bool {
+        self.rule.frame_pointer() != Saved::Same
     }
 }
 
@@ -60,9 +76,10 @@ impl Cache {
 
     /// A cache of `entries` entries; 0 caches nothing.
     pub fn with_capacity(entries: usize) -> Self {
-        let empty = Entry { pc: 0, generation: 0, located: Located::new(Rule::GAP, NO_MODULE) };
+        let keeps = entries > 0;
+        let entries = entries.max(1);
         let mask = entries.is_power_of_two().then(|| entries as u64 - 1);
-        Self { entries: vec![empty; entries].into_boxed_slice(), mask, lookups: 0, misses: 0 }
+        Self { entries: vec![Entry::EMPTY; entries].into_boxed_slice(), mask, keeps, lookups: 0, misses: 0 }
     }
 
     /// How many look-ups the cache answered, and how many it did not.
@@ -72,43 +89,45 @@ impl Cache {
 
     /// Forgets everything, statistics included.
     pub fn clear(&mut self) {
-        for entry in &mut self.entries {
-            entry.generation = 0;
-        }
+        self.entries.fill(Entry::EMPTY);
         (self.lookups, self.misses) = (0, 0);
     }
 
+    /// What `modules` say of `lookup`. `place` decides where in the cache the answer is; it is the program counter, which
+    /// is at hand before `lookup` is.
     #[inline(always)]
-    pub(crate) fn get_or(&mut self, pc: u64, generation: u32, find: impl FnOnce() -> Located) -> Located {
-        let slot = match self.mask {
+    pub(crate) fn find(&mut self, place: u64, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) -> &Entry {
+        let at = match self.mask {
             // Return addresses differ in their low bits.
-            Some(mask) => (pc & mask) as usize,
-            None => pc.checked_rem(self.entries.len() as u64).unwrap_or(0) as usize,
+            Some(mask) => (place & mask) as usize,
+            None => place.checked_rem(self.entries.len() as u64).unwrap_or(0) as usize,
         };
-        match self.entries.get(slot) {
-            Some(entry) if entry.pc == pc && entry.generation == generation => entry.located,
-            _ => self.get_or_second(slot, pc, generation, find),
+        let is_hit = |entry: &Entry| entry.lookup == lookup && entry.generation == modules.generation();
+        if !self.entries.get(at).is_some_and(is_hit) {
+            self.fill(at, lookup, modules, hint);
         }
+        self.entries.get(at).unwrap_or(&Entry::EMPTY)
     }
 
-    /// The other entry of the pair; else a new one, which drives the first to the second place.
+    /// Puts the answer for `lookup` at `at`: from the other entry of the pair, else a new one. What was there before moves to
+    /// the other.
     #[inline(never)]
-    fn get_or_second(&mut self, slot: usize, pc: u64, generation: u32, find: impl FnOnce() -> Located) -> Located {
-        let second = self.entries.get(slot ^ 1).copied();
-        if let Some(entry) = second
-            && entry.pc == pc
-            && entry.generation == generation
-        {
-            return entry.located;
+    fn fill(&mut self, at: usize, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) {
+        let generation = modules.generation();
+        let other = self.entries.get(at ^ 1).copied();
+        let answer = match other {
+            Some(entry) if entry.lookup == lookup && entry.generation == generation => entry,
+            _ => {
+                self.misses += 1;
+                let (rule, module) = modules.locate(lookup, hint);
+                Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module)
+            }
+        };
+        let Some(first) = self.entries.get_mut(at) else { return };
+        let before = core::mem::replace(first, answer);
+        if let Some(second) = self.entries.get_mut(at ^ 1) {
+            *second = before;
         }
-        self.misses += 1;
-        let located = find();
-        let Some(first) = self.entries.get_mut(slot) else { return located };
-        let driven_out = core::mem::replace(first, Entry { pc, generation, located });
-        if let Some(second) = self.entries.get_mut(slot ^ 1) {
-            *second = driven_out;
-        }
-        located
     }
 
     /// Takes note of how many look-ups a walk made.

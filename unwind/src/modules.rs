@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use symseal_module::{Avma, Rva, Svma};
 
-use crate::cache::{Located, NO_MODULE};
+use crate::cache::NO_MODULE;
 use crate::frame::Frame;
 use crate::rule::Rule;
 use crate::source::Source;
@@ -128,9 +128,9 @@ impl<'t> Modules<'t> {
         self.generation
     }
 
-    /// The rule and module of `address`, the module's index being that of the caller.
+    /// The rule and module of `address`; the module's index is that of the caller, or [`NO_MODULE`].
     #[inline(always)]
-    pub(crate) fn locate(&self, address: u64, hint: &mut Hint) -> Located {
+    pub(crate) fn locate(&self, address: u64, hint: &mut Hint) -> (Rule, u32) {
         let entry = match self.entries.get(*hint) {
             Some(entry) if address.wrapping_sub(entry.start) < entry.size => entry,
             _ => match self.find(address) {
@@ -138,17 +138,17 @@ impl<'t> Modules<'t> {
                     *hint = at;
                     match self.entries.get(at) {
                         Some(entry) => entry,
-                        None => return Located::new(Rule::NO_TABLE, NO_MODULE),
+                        None => return (Rule::NO_TABLE, NO_MODULE),
                     }
                 }
-                None => return Located::new(Rule::NO_TABLE, NO_MODULE),
+                None => return (Rule::NO_TABLE, NO_MODULE),
             },
         };
         let rule = match &entry.table {
             Some(table) => table.rule(Rva(address.wrapping_sub(entry.base))).unwrap_or(Rule::GAP),
             None => Rule::NO_TABLE,
         };
-        Located::new(rule, entry.index)
+        (rule, entry.index)
     }
 
     /// The table that holds `address`.

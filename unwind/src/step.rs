@@ -3,6 +3,7 @@
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
 use crate::arch;
+use crate::cache::NO_MODULE;
 use crate::cx::{self, Failure};
 use crate::frame::{Frame, Registers};
 use crate::memory::Memory;
@@ -51,6 +52,20 @@ impl State {
             fp_known: true,
             exact: true,
             method: UnwindMethod::Context,
+        }
+    }
+}
+
+impl State {
+    /// The frame as far as it is known before the step to its caller.
+    pub(crate) fn frame(&self, module: u32) -> Frame {
+        Frame {
+            pc: Avma(self.pc),
+            exact: self.exact,
+            cfa: Avma(0),
+            fp: if self.fp_known { self.fp } else { 0 },
+            method: self.method,
+            module: (module != NO_MODULE).then_some(module),
         }
     }
 }
@@ -269,7 +284,7 @@ impl<M: Memory> Stepper<'_, '_, M> {
 
     /// Whether a rule covers `address`.
     fn is_covered(&self, address: u64) -> bool {
-        let rule = self.modules.locate(address, &mut 0).rule;
+        let (rule, _) = self.modules.locate(address, &mut 0);
         rule != Rule::GAP && rule != Rule::NO_TABLE
     }
 

@@ -1,15 +1,15 @@
 //! The engine: from frame to caller until there is none.
 //!
-//! [`unwind`] handles the usual rule (CFA from sp or fp, return address right below it) itself; everything else
-//! goes through [`step`](crate::step).
+//! Nearly every frame has a plain rule (CFA from sp or fp, return address right below it). Those are followed in one
+//! short loop whose state stays in processor registers; everything else goes through [`step`](crate::step).
 
 use symseal_module::{Avma, StopReason};
 
-use crate::cache::{Cache, NO_MODULE};
+use crate::cache::{Cache, FP_LOST, NO_MODULE};
 use crate::frame::{Frame, Registers, Walk};
 use crate::memory::Memory;
-use crate::modules::Modules;
-use crate::rule::{Saved, WORD};
+use crate::modules::{Hint, Modules};
+use crate::rule::{Rule, WORD};
 use crate::step::{self, Caller, State, Stepper};
 
 /// Walks the stack of one thread from `registers` outwards and writes its frames, the innermost first, to the front of `out`.
@@ -39,51 +39,23 @@ pub fn unwind(
     let mut state = State::of(registers);
     let mut budget = step::Budget::new();
     let mut hint = 0;
-    let mut depth = 0usize;
-    let generation = modules.generation();
-    loop {
-        let lookup = state.pc.wrapping_sub(u64::from(!state.exact));
-        let located = cache.get_or(lookup, generation, || modules.locate(lookup, &mut hint));
-        let Some(frame) = out.get_mut(depth) else {
-            cache.note_lookups(depth + 1);
-            return Walk { frames: depth, stop: StopReason::MaxFrames };
-        };
-        *frame = Frame {
-            pc: Avma(state.pc),
-            exact: state.exact,
-            cfa: Avma(0),
-            fp: if state.fp_known { state.fp } else { 0 },
-            method: state.method,
-            module: (located.module != NO_MODULE).then_some(located.module),
-        };
-        depth += 1;
-
-        let rule = located.rule;
-        if rule.is_plain() && !state.exact && state.fp_known {
-            let base = if rule.is_fp_based() { state.fp } else { state.sp };
-            let cfa = base.wrapping_add_signed(i64::from(located.cfa_offset));
-            if cfa > state.sp && cfa.is_multiple_of(WORD as u64) {
-                let saved = rule.frame_pointer();
-                // One address either way, so that the processor need not guess whether there is a slot.
-                let slot = match saved {
-                    Saved::At(words) => cfa.wrapping_add_signed(i64::from(words) * WORD),
-                    Saved::Same | Saved::Unknown => cfa.wrapping_sub(WORD as u64),
-                };
-                let words = (memory.read_u64(Avma(cfa.wrapping_sub(WORD as u64))), memory.read_u64(Avma(slot)));
-                if let (Some(pc), Some(fp)) = words
-                    && pc != 0
-                {
-                    frame.cfa = Avma(cfa);
-                    state.pc = pc;
-                    state.sp = cfa;
-                    state.fp = if matches!(saved, Saved::At(_)) { fp } else { state.fp };
-                    state.fp_known = saved != Saved::Unknown;
-                    state.method = step::method_of(rule);
-                    continue;
-                }
+    let mut depth = 0;
+    let walk = loop {
+        let rule = if state.exact || !state.fp_known {
+            let lookup = state.pc.wrapping_sub(u64::from(!state.exact));
+            let entry = cache.find(lookup, lookup, modules, &mut hint);
+            let Some(frame) = out.get_mut(depth) else {
+                break Walk { frames: depth, stop: StopReason::MaxFrames };
+            };
+            *frame = state.frame(entry.module);
+            depth += 1;
+            entry.rule
+        } else {
+            match plain_frames(modules, memory, cache, &mut hint, &mut state, out, &mut depth) {
+                Some(rule) => rule,
+                None => break Walk { frames: depth, stop: StopReason::MaxFrames },
             }
-        }
-
+        };
         let frames = out.get(..depth).unwrap_or_default();
         let stepper = Stepper { modules, registers, memory, frames, state: &state };
         let (cfa, next) = stepper.step(rule, &mut budget);
@@ -94,10 +66,48 @@ pub fn unwind(
             Ok(Caller { pc, sp, fp, exact, method }) => {
                 state = State { pc, sp, fp: fp.unwrap_or(0), fp_known: fp.is_some(), exact, method };
             }
-            Err(stop) => {
-                cache.note_lookups(depth);
-                return Walk { frames: depth, stop };
-            }
+            Err(stop) => break Walk { frames: depth, stop },
         }
+    };
+    cache.note_lookups(walk.frames);
+    walk
+}
+
+/// Follows plain rules from a return address outwards. Ends with `state` at the last frame that was written, whose rule is
+/// not plain or does not hold, and gives that rule; `None` where `out` is full.
+#[inline(always)]
+fn plain_frames(
+    modules: &Modules<'_>,
+    memory: &impl Memory,
+    cache: &mut Cache,
+    hint: &mut Hint,
+    state: &mut State,
+    out: &mut [Frame],
+    depth: &mut usize,
+) -> Option<Rule> {
+    let State { mut pc, mut sp, mut fp, mut method, .. } = *state;
+    for frame in out.get_mut(*depth..)? {
+        let lookup = pc.wrapping_sub(1);
+        let entry = cache.find(pc, lookup, modules, hint);
+        let rule = entry.rule;
+        *depth += 1;
+        let base = if rule.is_fp_based() { fp } else { sp };
+        let cfa = base.wrapping_add_signed(i64::from(entry.cfa_offset));
+        let slot = cfa.wrapping_add_signed(i64::from(entry.fp_offset));
+        let holds = rule.is_plain() && entry.fp_offset != FP_LOST && cfa > sp && cfa.is_multiple_of(WORD as u64);
+        let words = (memory.read_u64(Avma(cfa.wrapping_sub(WORD as u64))), memory.read_u64(Avma(slot)));
+        let module = (entry.module != NO_MODULE).then_some(entry.module);
+        if let (true, (Some(caller), Some(saved_fp))) = (holds && words.0 != Some(0), words) {
+            *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(cfa), fp, method, module };
+            pc = caller;
+            sp = cfa;
+            fp = if entry.saves_fp() { saved_fp } else { fp };
+            method = step::method_of(rule);
+            continue;
+        }
+        *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(0), fp, method, module };
+        *state = State { pc, sp, fp, fp_known: true, exact: false, method };
+        return Some(rule);
     }
+    None
 }
