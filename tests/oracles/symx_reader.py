@@ -10,7 +10,6 @@ import json
 import struct
 import sys
 
-NO_PARENT = 0xFFFFFFFF
 SOURCES = ["", "dwarf", "pdb", "symtab", "dynsym", "mini-debug-info", "pclntab", "exports", "function-starts"]
 CRC = []
 for byte in range(256):
@@ -49,16 +48,14 @@ class Reader:
                 return value
 
 
-def packed(data, offset, count, widths):
-    """`count` records of packed fields, from byte `offset` on."""
-    number, at, records = int.from_bytes(data[offset:], "little"), 0, []
-    for _ in range(count):
-        record = []
-        for width in widths:
-            record.append(number >> at & (1 << width) - 1)
-            at += width
-        records.append(record)
-    return records
+def packed(data, offset, index, widths):
+    """Record `index` of records of packed fields, which begin at byte `offset`."""
+    at, fields = 8 * offset + index * sum(widths), []
+    for width in widths:
+        word = int.from_bytes(data[at // 8:at // 8 + 8], "little")
+        fields.append(word >> at % 8 & (1 << width) - 1)
+        at += width
+    return fields
 
 
 class Table:
@@ -86,13 +83,15 @@ class Table:
         self.producer = self.section[1][0].decode()
         self.starts = self.records(2, "Q" if self.wide else "I")
         self.blocks = self.records(3, "IIIBBBB")
-        self.contexts, self.sites, self.inlinees = self.records(5, "III"), self.records(6, "II"), self.records(7, "II")
-        self.function_records = self.records(8, "QQIIIIBBH" if self.wide else "IIIIIIBBH")
-        self.aliased, self.aliases = self.records(9, "II"), self.records(10, "I")
-        self.column_blocks = self.records(13, "IBBBB")
-        content, items = self.section[15]
-        width = len(content) // items if items else 1
-        self.site_columns = self.records(15, {1: "B", 2: "H", 4: "I"}[width])
+        self.places = self.records(6, "III")
+        self.function_records = self.records(7, "QQIIIIBBH" if self.wide else "IIIIIIBBH")
+        self.aliased, self.aliases = self.records(8, "II"), self.records(9, "I")
+        self.column_blocks = self.records(12, "IBBBB")
+        content, items = self.section[14]
+        self.call_columns = self.records(14, {1: "B", 2: "H", 4: "I"}[len(content) // items if items else 1])
+        content, items = self.section[5]
+        inlined = struct.unpack_from("<I", content, 4)[0]
+        expect(sum(self.context(index)[1] > 0 for index in range(items)) == inlined, "number of inlined contexts")
 
     def records(self, number, form):
         content, items = self.section[number]
@@ -105,16 +104,18 @@ class Table:
         length = reader.varint()
         return reader.data[reader.at:reader.at + length].decode()
 
-    def packed(self, number, offset, count, widths):
-        bits = sum(widths) * count
-        return packed(self.section[number][0][:offset + (bits + 7) // 8], offset, count, widths)
+    def context(self, index):
+        """(place, distance, value)"""
+        content, items = self.section[5]
+        expect(index < items, "context %d" % index)
+        return packed(content, 8, index, content[:3])
 
     def rows_of(self, block):
         """(address, context or None in a gap, line) of each row of a block."""
         offset, context_base, line_base, count, *widths = self.blocks[block]
+        fields = [packed(self.section[4][0], offset, row, widths) for row in range(count)]
         return [(self.starts[block] + step, context_base + context - 1 if context else None,
-                 line_base + line - 1 if line else 0)
-                for step, line, context in self.packed(4, offset, count, widths)]
+                 line_base + line - 1 if line else 0) for step, line, context in fields]
 
     def columns_of(self, block):
         """(address, column) of each column entry of a block."""
@@ -122,21 +123,22 @@ class Table:
             return [(self.starts[block], 0)]
         offset, count, address_bits, column_bits, zero = self.column_blocks[block]
         expect(zero == 0, "column block %d" % block)
-        return [(self.starts[block] + step, column)
-                for step, column in self.packed(14, offset, count, [address_bits, column_bits])]
+        fields = [packed(self.section[13][0], offset, entry, (address_bits, column_bits)) for entry in range(count)]
+        return [(self.starts[block] + step, column) for step, column in fields]
 
-    def frames(self, context, line, column):
+    def frames(self, index, line, column):
         frames = []
         while True:
-            who, file, parent = self.contexts[context]
-            name, symbol = self.function_records[who][2:4] if parent == NO_PARENT else self.inlinees[who]
-            frames.append({"function": self.string(12, name), "symbol": self.string(12, symbol),
-                           "file": self.string(11, file), "line": line or None, "column": column or None,
-                           "inlined": parent != NO_PARENT})
-            if parent == NO_PARENT:
+            place, distance, value = self.context(index)
+            name, symbol, file = self.places[place]
+            frames.append({"function": self.string(11, name), "symbol": self.string(11, symbol),
+                           "file": self.string(10, file), "line": line or None, "column": column or None,
+                           "inlined": distance > 0})
+            if distance == 0:
+                expect(self.function_records[value][2:4] == (name, symbol), "names of function %d" % value)
                 return frames
-            context, line = self.sites[parent]
-            column = self.site_columns[parent] if self.site_columns else 0
+            line, column = value, self.call_columns[index] if self.call_columns else 0
+            index -= distance
 
     def lookup(self, address):
         blocks = [block for block, start in enumerate(self.starts) if start <= address]
@@ -150,12 +152,12 @@ class Table:
         listed = {}
         for index, (function, first) in enumerate(self.aliased):
             end = self.aliased[index + 1][1] if index + 1 < len(self.aliased) else len(self.aliases)
-            listed[function] = [self.string(12, alias) for alias in self.aliases[first:end]]
+            listed[function] = [self.string(11, alias) for alias in self.aliases[first:end]]
         for index, (start, size, name, symbol, file, line, source, flags, zero) in enumerate(self.function_records):
             expect(zero == 0 and (flags & 8 != 0) == (index in listed), "attributes of function %d" % index)
-            yield {"start": hex(start), "size": size, "name": self.string(12, name), "symbol": self.string(12, symbol),
+            yield {"start": hex(start), "size": size, "name": self.string(11, name), "symbol": self.string(11, symbol),
                    "aliases": listed.get(index, []), "source": SOURCES[source], "approximate": bool(flags & 1),
-                   "folded": bool(flags & 2), "part": bool(flags & 4), "file": self.string(11, file),
+                   "folded": bool(flags & 2), "part": bool(flags & 4), "file": self.string(10, file),
                    "line": line or None}
 
     def rows(self):

@@ -1,6 +1,7 @@
 //! The sections of an opened table as records, and access to one record each. Nothing here trusts the bytes: what
 //! lies outside of its section reads as absent.
 
+use crate::contexts::Contexts;
 use crate::layout::{self, Header, SectionId, u32_at, u64_at};
 use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
@@ -34,35 +35,31 @@ pub(crate) struct Blocks<'a> {
 /// What leads from a row to names and paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Data<'a> {
-    pub(crate) contexts: &'a [[u8; 12]],
-    pub(crate) sites: &'a [[u8; 8]],
-    pub(crate) inlinees: &'a [[u8; 8]],
+    pub(crate) contexts: Contexts<'a>,
+    pub(crate) places: &'a [[u8; 12]],
     pub(crate) functions: Functions<'a>,
     pub(crate) aliased: &'a [[u8; 8]],
     pub(crate) aliases: &'a [[u8; 4]],
     pub(crate) paths: &'a [u8],
     pub(crate) names: &'a [u8],
-    pub(crate) site_columns: SiteColumns<'a>,
+    pub(crate) call_columns: CallColumns<'a>,
 }
 
-/// Columns of the call sites, in the narrowest integers that hold them all.
+/// Columns of the calls, in the narrowest integers that hold them all.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum SiteColumns<'a> {
+pub(crate) enum CallColumns<'a> {
     None,
     Bytes(&'a [u8]),
     Halves(&'a [[u8; 2]]),
     Words(&'a [[u8; 4]]),
 }
 
-/// A context: who the code belongs to and in which file it is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Context {
-    /// Index of a function where `parent` is [`layout::NO_PARENT`], of an inlinee otherwise.
-    pub(crate) who: u32,
-    /// Offset in the paths.
+/// What a frame shows: offsets in the names and in the paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) name: u32,
+    pub(crate) symbol: u32,
     pub(crate) file: u32,
-    /// Index of the call site that this code was inlined at.
-    pub(crate) parent: u32,
 }
 
 /// A function record, its strings still offsets.
@@ -149,28 +146,27 @@ impl<'a> Blocks<'a> {
 impl<'a> Data<'a> {
     pub(crate) fn new(header: &Header<'a>) -> Result<Self, OpenError> {
         let bytes = |id| header.section(id).bytes;
-        let sites = bytes(SectionId::Sites).as_chunks().0;
-        let columns = header.section(SectionId::SiteColumns);
-        let width = columns.bytes.len().checked_div(sites.len()).unwrap_or_default();
-        let site_columns = match (columns.count, width) {
-            (0, 0) => SiteColumns::None,
-            (_, 1) => SiteColumns::Bytes(columns.bytes),
-            (_, 2) => SiteColumns::Halves(columns.bytes.as_chunks().0),
-            (_, 4) => SiteColumns::Words(columns.bytes.as_chunks().0),
-            _ => SiteColumns::None,
+        let contexts = header.section(SectionId::Contexts);
+        let contexts = Contexts::new(contexts.bytes, contexts.count)?;
+        let columns = header.section(SectionId::CallColumns);
+        let count = u64::from(contexts.count());
+        let size = columns.bytes.len() as u64;
+        let call_columns = match size.checked_div(columns.count) {
+            None if size == 0 => Some(CallColumns::None),
+            _ if columns.count != count || !size.is_multiple_of(count) => None,
+            Some(1) => Some(CallColumns::Bytes(columns.bytes)),
+            Some(2) => Some(CallColumns::Halves(columns.bytes.as_chunks().0)),
+            Some(4) => Some(CallColumns::Words(columns.bytes.as_chunks().0)),
+            _ => None,
         };
-        let fits = width * sites.len() == columns.bytes.len()
-            && matches!(width, 0 | 1 | 2 | 4)
-            && columns.count == if width == 0 { 0 } else { sites.len() as u64 };
-        if !fits {
-            let id = SectionId::SiteColumns.number();
-            return Err(OpenError::Section { id, problem: "has not one record per call site" });
-        }
+        let call_columns = call_columns.ok_or(OpenError::Section {
+            id: SectionId::CallColumns.number(),
+            problem: "has not one record per context",
+        })?;
         let functions = bytes(SectionId::Functions);
         Ok(Self {
-            contexts: bytes(SectionId::Contexts).as_chunks().0,
-            sites,
-            inlinees: bytes(SectionId::Inlinees).as_chunks().0,
+            contexts,
+            places: bytes(SectionId::Places).as_chunks().0,
             functions: match header.wide {
                 false => Functions::Narrow(functions.as_chunks().0),
                 true => Functions::Wide(functions.as_chunks().0),
@@ -179,40 +175,26 @@ impl<'a> Data<'a> {
             aliases: bytes(SectionId::Aliases).as_chunks().0,
             paths: bytes(SectionId::Paths),
             names: bytes(SectionId::Names),
-            site_columns,
+            call_columns,
         })
     }
 
     #[inline(always)]
-    pub(crate) fn context(&self, index: u32) -> Option<Context> {
-        let record = self.contexts.get(index as usize)?;
-        Some(Context { who: u32_at(record, 0), file: u32_at(record, 4), parent: u32_at(record, 8) })
+    pub(crate) fn place(&self, index: u32) -> Option<Place> {
+        let record = self.places.get(index as usize)?;
+        Some(Place { name: u32_at(record, 0), symbol: u32_at(record, 4), file: u32_at(record, 8) })
     }
 
-    /// Context and line of a call site.
+    /// Column of the call that inlined context `index`; 0 = none.
     #[inline(always)]
-    pub(crate) fn site(&self, index: u32) -> Option<(u32, u32)> {
-        let record = self.sites.get(index as usize)?;
-        Some((u32_at(record, 0), u32_at(record, 4)))
-    }
-
-    /// Column of a call site; 0 = none.
-    #[inline(always)]
-    pub(crate) fn site_column(&self, index: u32) -> u32 {
+    pub(crate) fn call_column(&self, index: u32) -> u32 {
         let index = index as usize;
-        match self.site_columns {
-            SiteColumns::None => 0,
-            SiteColumns::Bytes(columns) => columns.get(index).copied().map_or(0, u32::from),
-            SiteColumns::Halves(columns) => columns.get(index).map_or(0, |column| u16::from_le_bytes(*column).into()),
-            SiteColumns::Words(columns) => columns.get(index).map_or(0, |column| u32::from_le_bytes(*column)),
+        match self.call_columns {
+            CallColumns::None => 0,
+            CallColumns::Bytes(columns) => columns.get(index).copied().map_or(0, u32::from),
+            CallColumns::Halves(columns) => columns.get(index).map_or(0, |column| u16::from_le_bytes(*column).into()),
+            CallColumns::Words(columns) => columns.get(index).map_or(0, |column| u32::from_le_bytes(*column)),
         }
-    }
-
-    /// Name and symbol of an inlinee, as offsets in the names.
-    #[inline(always)]
-    pub(crate) fn inlinee(&self, index: u32) -> Option<(u32, u32)> {
-        let record = self.inlinees.get(index as usize)?;
-        Some((u32_at(record, 0), u32_at(record, 4)))
     }
 
     pub(crate) fn function_count(&self) -> u32 {
@@ -221,19 +203,6 @@ impl<'a> Data<'a> {
             Functions::Wide(records) => records.len(),
         };
         u32::try_from(count).unwrap_or(u32::MAX)
-    }
-
-    /// Name and symbol of a function, as offsets in the names.
-    #[inline(always)]
-    pub(crate) fn function_names(&self, index: u32) -> Option<(u32, u32)> {
-        match self.functions {
-            Functions::Narrow(records) => {
-                records.get(index as usize).map(|record| (u32_at(record, 8), u32_at(record, 12)))
-            }
-            Functions::Wide(records) => {
-                records.get(index as usize).map(|record| (u32_at(record, 16), u32_at(record, 20)))
-            }
-        }
     }
 
     pub(crate) fn function(&self, index: u32) -> Option<RawFunction> {

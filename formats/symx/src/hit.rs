@@ -1,7 +1,8 @@
 //! What a lookup answers: the row, its function, its frames.
 
+use crate::contexts::Origin;
 use crate::data::{Data, string};
-use crate::layout::{MAX_FRAMES, NO_PARENT};
+use crate::layout::MAX_FRAMES;
 use crate::rows::ColumnBlock;
 use crate::{FunctionFlags, SymbolSource};
 use core::ops::Range;
@@ -106,11 +107,10 @@ impl<'a> Hit<'a> {
     fn outermost(&self) -> Option<Function<'a>> {
         let mut index = self.context;
         for _ in 0..MAX_FRAMES {
-            let context = self.data.context(index)?;
-            if context.parent == NO_PARENT {
-                return Function::read(&self.data, context.who);
+            match self.data.contexts.get(index)?.origin {
+                Origin::Function(function) => return Function::read(&self.data, function),
+                Origin::Inlined { caller, .. } => index = caller,
             }
-            index = self.data.site(context.parent)?.0;
         }
         None
     }
@@ -148,28 +148,26 @@ impl<'a> Iterator for Frames<'a> {
     fn next(&mut self) -> Option<Frame<'a>> {
         let index = self.context.take()?;
         let data = &self.data;
-        let context = data.context(index)?;
-        let inlined = context.parent != NO_PARENT;
-        let (name, symbol) = if inlined { data.inlinee(context.who)? } else { data.function_names(context.who)? };
-        let function = string(data.names, name);
-        let frame = Frame {
+        let context = data.contexts.get(index)?;
+        let place = data.place(context.place)?;
+        let function = string(data.names, place.name);
+        let mut frame = Frame {
             function,
             // Most linkage names of C are the names themselves, kept once.
-            symbol: if symbol == name { function } else { string(data.names, symbol) },
-            file: string(data.paths, context.file),
+            symbol: if place.symbol == place.name { function } else { string(data.names, place.symbol) },
+            file: string(data.paths, place.file),
             line: some(self.line),
             column: some(self.column),
-            inlined,
+            inlined: false,
         };
-        if inlined {
+        if let Origin::Inlined { caller, line } = context.origin {
+            frame.inlined = true;
             self.left = self.left.saturating_sub(1);
-            // The line of an outer frame is that of the call, not that of the row.
-            if let Some((caller, line)) = data.site(context.parent)
-                && self.left > 0
-            {
+            if self.left > 0 {
+                // The line of an outer frame is that of the call, not that of the row.
                 self.context = Some(caller);
                 self.line = line;
-                self.column = data.site_column(context.parent);
+                self.column = data.call_column(index);
             }
         }
         Some(frame)

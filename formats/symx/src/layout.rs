@@ -24,8 +24,6 @@ pub(crate) const ALIGNMENT: usize = 8;
 pub(crate) const MAX_PRODUCER_BYTES: usize = 255;
 /// The longest chain of frames at one address.
 pub(crate) const MAX_FRAMES: u32 = 1024;
-/// A context without a parent call site is the function itself.
-pub(crate) const NO_PARENT: u32 = u32::MAX;
 
 /// Bits of a function's flags.
 pub(crate) const FLAG_APPROXIMATE: u8 = 1;
@@ -41,8 +39,7 @@ pub(crate) enum SectionId {
     Blocks,
     Rows,
     Contexts,
-    Sites,
-    Inlinees,
+    Places,
     Functions,
     Aliased,
     Aliases,
@@ -50,11 +47,11 @@ pub(crate) enum SectionId {
     Names,
     ColumnBlocks,
     Columns,
-    SiteColumns,
+    CallColumns,
 }
 
 /// How many sections this version knows.
-pub(crate) const SECTIONS: usize = 15;
+pub(crate) const SECTIONS: usize = 14;
 
 impl SectionId {
     pub(crate) const ALL: [Self; SECTIONS] = [
@@ -63,8 +60,7 @@ impl SectionId {
         Self::Blocks,
         Self::Rows,
         Self::Contexts,
-        Self::Sites,
-        Self::Inlinees,
+        Self::Places,
         Self::Functions,
         Self::Aliased,
         Self::Aliases,
@@ -72,16 +68,21 @@ impl SectionId {
         Self::Names,
         Self::ColumnBlocks,
         Self::Columns,
-        Self::SiteColumns,
+        Self::CallColumns,
     ];
 
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
+    /// Whether records take some bits each.
+    fn is_packed(self) -> bool {
+        matches!(self, Self::Rows | Self::Contexts | Self::Columns)
+    }
+
     /// Whether the section holds columns, which are reported apart from the core.
     pub(crate) fn holds_columns(self) -> bool {
-        matches!(self, Self::ColumnBlocks | Self::Columns | Self::SiteColumns)
+        matches!(self, Self::ColumnBlocks | Self::Columns | Self::CallColumns)
     }
 
     /// Bytes of a record of fixed size; `None` where records differ in size.
@@ -90,10 +91,11 @@ impl SectionId {
             Self::BlockStarts => Some(if wide { 8 } else { 4 }),
             Self::Blocks => Some(16),
             Self::Aliases => Some(4),
-            Self::Contexts => Some(12),
-            Self::Sites | Self::Inlinees | Self::Aliased | Self::ColumnBlocks => Some(8),
+            Self::Places => Some(12),
+            Self::Aliased | Self::ColumnBlocks => Some(8),
             Self::Functions => Some(if wide { 36 } else { 28 }),
-            Self::Producer | Self::Rows | Self::Paths | Self::Names | Self::Columns | Self::SiteColumns => None,
+            Self::Producer | Self::Rows | Self::Contexts | Self::Paths | Self::Names => None,
+            Self::Columns | Self::CallColumns => None,
         }
     }
 }
@@ -222,8 +224,8 @@ fn read_directory<'a>(bytes: &'a [u8], directory: &[u8], wide: bool) -> Result<[
         let Some(known) = SectionId::ALL.into_iter().find(|known| known.number() == id) else { continue };
         let fits = match known.record_bytes(wide) {
             Some(record) => count.checked_mul(record) == Some(size),
-            // Packed rows may take less than a byte each.
-            None => count <= size || matches!(known, SectionId::Rows | SectionId::Columns),
+            // Packed records may take less than a byte each.
+            None => count <= size || known.is_packed(),
         };
         if !fits {
             return Err(fault("has another size than its records"));

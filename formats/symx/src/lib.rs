@@ -12,7 +12,9 @@
 
 extern crate alloc;
 
+mod bits;
 mod checksum;
+mod contexts;
 mod data;
 mod error;
 mod hit;

@@ -1,29 +1,17 @@
 //! The rows and column entries of one block, packed into as few bits as the block needs, each reached without reading
 //! those before it.
 
+use crate::bits::{MAX_BITS, bits};
 use crate::layout::u32_at;
-use alloc::vec::Vec;
 
 /// The context code of a row that says "no function here".
 const GAP: u32 = 0;
 /// The line code of a row without a line.
 const NO_LINE: u32 = 0;
-/// No field is wider.
-pub(crate) const MAX_BITS: u8 = 32;
-/// A section of packed bits ends with this many zero bytes, so that eight bytes can be loaded at any bit.
-pub(crate) const TAIL: usize = 8;
 /// Bytes of a row block's record.
 pub(crate) const ROW_BLOCK_BYTES: usize = 16;
 /// Bytes of a column block's record.
 pub(crate) const COLUMN_BLOCK_BYTES: usize = 8;
-
-/// The `width` bits from bit `at` of `bytes` on, least significant first.
-#[inline(always)]
-fn bits(bytes: &[u8], at: usize, width: u8) -> Option<u32> {
-    let word = bytes.get(at / 8..)?.first_chunk()?;
-    let mask = (1u64 << (width & 63)) - 1;
-    Some((u64::from_le_bytes(*word) >> (at % 8) & mask) as u32)
-}
 
 /// The last of `count` entries, sorted by what `key` gives, that is at most `limit`; the first has 0.
 #[inline(always)]
@@ -184,38 +172,4 @@ impl<'a> ColumnBlock<'a> {
         let end = if entry + 1 < self.count { self.address(entry + 1) } else { None };
         ColumnEntry { start: self.address(entry).unwrap_or(self.start), end, column: self.column(entry) }
     }
-}
-
-/// Packs numbers into bits, least significant first.
-#[derive(Default)]
-pub(crate) struct BitWriter {
-    pub(crate) bytes: Vec<u8>,
-    pending: u64,
-    pending_bits: u32,
-}
-
-impl BitWriter {
-    /// Appends the `width` low bits of `value`, of which there are no others.
-    pub(crate) fn put(&mut self, value: u32, width: u8) {
-        self.pending |= u64::from(value) << self.pending_bits;
-        self.pending_bits += u32::from(width);
-        while self.pending_bits >= 8 {
-            self.bytes.push(self.pending as u8);
-            self.pending >>= 8;
-            self.pending_bits -= 8;
-        }
-    }
-
-    /// Fills the last byte with zero bits.
-    pub(crate) fn align(&mut self) {
-        if self.pending_bits > 0 {
-            self.bytes.push(self.pending as u8);
-        }
-        (self.pending, self.pending_bits) = (0, 0);
-    }
-}
-
-/// How many bits it takes to write `value`.
-pub(crate) fn width_of(value: u32) -> u8 {
-    (u32::BITS - value.leading_zeros()) as u8
 }

@@ -14,8 +14,10 @@ pub struct Counts {
     pub functions: u64,
     /// Line rows (columns apart), with the rows that say "no function here".
     pub rows: u64,
-    /// Different places at which something was inlined.
+    /// Different ways in which code came to be inlined where it is.
     pub inlines: u64,
+    /// Different combinations of function and file, inlined or not.
+    pub places: u64,
     /// Different source files.
     pub files: u64,
     /// Other names of functions.
@@ -92,7 +94,8 @@ impl<'a> Table<'a> {
         Counts {
             functions: section(SectionId::Functions).count,
             rows: section(SectionId::Rows).count,
-            inlines: section(SectionId::Sites).count,
+            inlines: self.data.contexts.inlined().into(),
+            places: section(SectionId::Places).count,
             // The empty path is no file.
             files: section(SectionId::Paths).count.saturating_sub(1),
             aliases: section(SectionId::Aliases).count,

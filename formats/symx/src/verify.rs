@@ -1,9 +1,9 @@
 //! Whether everything in a table holds together.
 
+use crate::bits::TAIL;
 use crate::checksum::crc32c;
-use crate::data::Context;
-use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, NO_PARENT, SectionId, u32_at, u64_at};
-use crate::rows::TAIL;
+use crate::contexts::Origin;
+use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, SectionId, u32_at, u64_at};
 use crate::varint::Cursor;
 use crate::{Table, VerifyError};
 use alloc::format;
@@ -26,8 +26,8 @@ pub(crate) fn verify(table: &Table<'_>) -> Checked {
     let names = strings(table, SectionId::Names)?;
     let covered = functions(table, &paths, &names)?;
     aliases(table, &names)?;
-    inlinees(table, &names)?;
-    let owners = contexts(table, &paths)?;
+    places(table, &paths, &names)?;
+    let owners = contexts(table)?;
     let in_rows = rows(table, &owners)?;
     check(in_rows == covered, SectionId::Rows, || {
         format!("rows for {covered} bytes of functions expected, found them for {in_rows}")
@@ -140,43 +140,44 @@ fn aliases(table: &Table<'_>, names: &[u32]) -> Checked {
         .try_for_each(|(index, offset)| check_string(names, u32::from_le_bytes(*offset), SectionId::Aliases, index))
 }
 
-fn inlinees(table: &Table<'_>, names: &[u32]) -> Checked {
-    (0u32..).zip(table.data.inlinees).try_for_each(|(index, record)| {
-        check_string(names, u32_at(record, 0), SectionId::Inlinees, index)?;
-        check_string(names, u32_at(record, 4), SectionId::Inlinees, index)
+fn places(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
+    let id = SectionId::Places;
+    (0u32..).zip(table.data.places).try_for_each(|(index, record)| {
+        check_string(names, u32_at(record, 0), id, index)?;
+        check_string(names, u32_at(record, 4), id, index)?;
+        check_string(paths, u32_at(record, 8), id, index)
     })
 }
 
 /// The function that each context belongs to in the end.
-fn contexts(table: &Table<'_>, paths: &[u32]) -> Result<Vec<u32>, VerifyError> {
+fn contexts(table: &Table<'_>) -> Result<Vec<u32>, VerifyError> {
     let id = SectionId::Contexts;
     let data = &table.data;
-    let mut owners: Vec<(u32, u32)> = Vec::with_capacity(data.contexts.len());
-    for index in 0..u32::try_from(data.contexts.len()).unwrap_or(u32::MAX) {
-        let Some(Context { who, file, parent }) = data.context(index) else { break };
-        check_string(paths, file, id, index)?;
-        let (owner, depth) = if parent == NO_PARENT {
-            check(who < data.function_count(), id, || format!("context {index} is of function {who}, which is not"))?;
-            (who, 1)
-        } else {
-            check((who as usize) < data.inlinees.len(), id, || {
-                format!("context {index} is of inlinee {who}, which is not")
-            })?;
-            // Callers come first, so that no chain returns to itself.
-            let caller = data.site(parent).and_then(|(caller, _)| owners.get(caller as usize));
-            let (owner, depth) =
-                *caller.ok_or_else(|| fault(id, format!("context {index} has no call site before it")))?;
-            (owner, depth + 1)
+    let mut owners: Vec<(u32, u32)> = Vec::with_capacity(data.contexts.count() as usize);
+    let mut inlined = 0;
+    for index in 0..data.contexts.count() {
+        let at = |problem: &str| fault(id, format!("context {index} {problem}"));
+        let context = data.contexts.get(index).ok_or_else(|| at("has a caller that is not before it"))?;
+        let place = data.place(context.place).ok_or_else(|| at("has names that are not there"))?;
+        let (owner, depth) = match context.origin {
+            Origin::Function(function) => {
+                let names = data.function(function).map(|function| (function.name, function.symbol));
+                check(names == Some((place.name, place.symbol)), id, || {
+                    format!("context {index} has other names than its function {function}")
+                })?;
+                (function, 1)
+            }
+            Origin::Inlined { caller, .. } => {
+                inlined += 1;
+                let caller = owners.get(caller as usize);
+                caller.map(|(owner, depth)| (*owner, depth + 1)).ok_or_else(|| at("has no caller"))?
+            }
         };
         check(depth <= MAX_FRAMES, id, || format!("context {index} is more than {MAX_FRAMES} frames deep"))?;
         owners.push((owner, depth));
     }
-    let contexts = owners.len();
-    for (index, site) in data.sites.iter().enumerate() {
-        check((u32_at(site, 0) as usize) < contexts, SectionId::Sites, || {
-            format!("call site {index} is in a context that is not")
-        })?;
-    }
+    let expected = data.contexts.inlined();
+    check(inlined == expected, id, || format!("{expected} inlined contexts expected, found {inlined}"))?;
     Ok(owners.into_iter().map(|(owner, _)| owner).collect())
 }
 

@@ -88,7 +88,7 @@ impl Writer<'_> {
             return if function.rows.is_empty() { Ok(()) } else { Err(fault("no rows in a function of size 0")) };
         }
         let inlines = &function.inlines;
-        self.chains.begin_function(number, inlines.len());
+        self.chains.begin_function(number, function, &mut self.names)?;
         let (start, end) = (function.start.0, function.start.0 + function.size);
         self.stream.gap_until(start)?;
         let nothing = Row { start: function.start, file: StrId::EMPTY, line: 0, column: 0, inline: NO_INLINE };

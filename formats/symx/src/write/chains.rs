@@ -1,33 +1,46 @@
-//! Contexts, call sites and inlinees: who a row belongs to, each different chain once.
+//! Contexts and places: who a row belongs to, each different chain once.
 
 use super::text::Text;
-use crate::layout::{MAX_FRAMES, NO_PARENT};
-use crate::{InlineSite, NO_INLINE, WriteError};
+use crate::bits::{BitWriter, TAIL, width_of};
+use crate::layout::MAX_FRAMES;
+use crate::{FunctionRecord, InlineSite, NO_INLINE, WriteError};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 /// What all functions' chains came to.
 #[derive(Default)]
 pub(super) struct Chains {
-    pub(super) contexts: Vec<u8>,
-    pub(super) sites: Vec<u8>,
-    pub(super) inlinees: Vec<u8>,
-    /// One per call site.
-    pub(super) site_columns: Vec<u32>,
-    inlinee_numbers: HashMap<(u32, u32), u32>,
+    contexts: Vec<PendingContext>,
+    pub(super) places: Vec<u8>,
+    place_numbers: HashMap<(u32, u32, u32), u32>,
     // What follows is of the function being written.
     function: u32,
+    /// Offsets of the function's name and symbol.
+    names: (u32, u32),
     identities: Vec<Option<Identity>>,
-    context_numbers: HashMap<(u32, u32, u32), u32>,
-    site_numbers: HashMap<(u32, u32, u32), u32>,
+    context_numbers: HashMap<(u32, Call), u32>,
     last: Option<((u32, u32), u32)>,
 }
 
-/// An inlined call: inlinee and call site.
+#[derive(Clone, Copy)]
+struct PendingContext {
+    place: u32,
+    /// How far before this context its caller's lies; 0 = the function itself.
+    distance: u32,
+    /// The call's line; the function's index where this is the function itself.
+    value: u32,
+    column: u32,
+}
+
+/// Where code was inlined: the caller's context, line and column. `None`: nowhere, it is the function's own.
+type Call = Option<(u32, u32, u32)>;
+
+/// An inlined call of the input, as far as the table knows it.
 #[derive(Clone, Copy)]
 struct Identity {
-    who: u32,
-    site: u32,
+    name: u32,
+    symbol: u32,
+    call: Call,
     depth: u32,
 }
 
@@ -52,14 +65,27 @@ impl From<WriteError> for Fault {
     }
 }
 
+/// Contexts as a section, and their columns.
+pub(super) struct ContextSections {
+    pub(super) contexts: Vec<u8>,
+    pub(super) count: u64,
+    pub(super) columns: Vec<u32>,
+}
+
 impl Chains {
-    pub(super) fn begin_function(&mut self, number: u32, inlines: usize) {
+    pub(super) fn begin_function(
+        &mut self,
+        number: u32,
+        function: &FunctionRecord,
+        names: &mut Text<'_>,
+    ) -> Result<(), WriteError> {
         self.function = number;
+        self.names = (names.offset(function.name)?, names.offset(function.symbol)?);
         self.identities.clear();
-        self.identities.resize(inlines, None);
+        self.identities.resize(function.inlines.len(), None);
         self.context_numbers.clear();
-        self.site_numbers.clear();
         self.last = None;
+        Ok(())
     }
 
     /// The number of the context of a row in `file`, inlined as `inline` says. Inlined calls that no row is in leave
@@ -108,10 +134,10 @@ impl Chains {
                 return Err(Fault::Rule("at most 1023 inlined calls within each other"));
             }
             let caller = self.context(inline.parent, paths.offset(inline.call_file)?)?;
-            let site = self.site(caller, inline.call_line, inline.call_column)?;
-            let who = self.inlinee(names.offset(inline.name)?, names.offset(inline.symbol)?)?;
+            let call = Some((caller, inline.call_line, inline.call_column));
+            let (name, symbol) = (names.offset(inline.name)?, names.offset(inline.symbol)?);
             if let Some(slot) = self.identities.get_mut(number as usize) {
-                *slot = Some(Identity { who, site, depth });
+                *slot = Some(Identity { name, symbol, call, depth });
             }
         }
         Ok(())
@@ -122,43 +148,60 @@ impl Chains {
     }
 
     fn context(&mut self, inline: u32, file: u32) -> Result<u32, Fault> {
-        let (who, parent) = match inline {
-            NO_INLINE => (self.function, NO_PARENT),
+        let ((name, symbol), call) = match inline {
+            NO_INLINE => (self.names, None),
             inline => match self.identity(inline) {
-                Some(identity) => (identity.who, identity.site),
+                Some(identity) => ((identity.name, identity.symbol), identity.call),
                 None => return Err(Fault::Rule("rows in inlined calls that exist")),
             },
         };
-        // A context is coded as its number plus one in 32 bits.
-        let next = number(self.contexts.len() / 12 + 1, "contexts")? - 1;
-        let context = *self.context_numbers.entry((who, parent, file)).or_insert(next);
+        let place = self.place(name, symbol, file)?;
+        // A row codes a context as its number plus one in 32 bits.
+        let next = number(self.contexts.len() + 1, "contexts")? - 1;
+        let context = *self.context_numbers.entry((place, call)).or_insert(next);
         if context == next {
-            for value in [who, file, parent] {
-                self.contexts.extend(value.to_le_bytes());
-            }
+            let (distance, value, column) = match call {
+                None => (0, self.function, 0),
+                Some((caller, line, column)) => (next - caller, line, column),
+            };
+            self.contexts.push(PendingContext { place, distance, value, column });
         }
         Ok(context)
     }
 
-    fn site(&mut self, caller: u32, line: u32, column: u32) -> Result<u32, Fault> {
-        let next = number(self.site_columns.len() + 1, "call sites")? - 1;
-        let site = *self.site_numbers.entry((caller, line, column)).or_insert(next);
-        if site == next {
-            self.sites.extend(caller.to_le_bytes());
-            self.sites.extend(line.to_le_bytes());
-            self.site_columns.push(column);
+    fn place(&mut self, name: u32, symbol: u32, file: u32) -> Result<u32, Fault> {
+        let next = number(self.places.len() / 12, "names and files of functions")?;
+        let place = *self.place_numbers.entry((name, symbol, file)).or_insert(next);
+        if place == next {
+            for value in [name, symbol, file] {
+                self.places.extend(value.to_le_bytes());
+            }
         }
-        Ok(site)
+        Ok(place)
     }
 
-    fn inlinee(&mut self, name: u32, symbol: u32) -> Result<u32, Fault> {
-        let next = number(self.inlinees.len() / 8, "inlined functions")?;
-        let inlinee = *self.inlinee_numbers.entry((name, symbol)).or_insert(next);
-        if inlinee == next {
-            self.inlinees.extend(name.to_le_bytes());
-            self.inlinees.extend(symbol.to_le_bytes());
+    /// The contexts, each field as wide as its largest value needs.
+    pub(super) fn context_sections(&self) -> ContextSections {
+        let width = |field: fn(&PendingContext) -> u32| width_of(self.contexts.iter().map(field).max().unwrap_or(0));
+        let widths =
+            [width(|context| context.place), width(|context| context.distance), width(|context| context.value)];
+        let mut packed = BitWriter::default();
+        packed.bytes.extend(widths);
+        packed.bytes.push(0);
+        let inlined = self.contexts.iter().filter(|context| context.distance != 0).count();
+        // There are fewer than 2^32 contexts.
+        packed.bytes.extend((inlined as u32).to_le_bytes());
+        for context in &self.contexts {
+            let fields = [context.place, context.distance, context.value];
+            fields.into_iter().zip(widths).for_each(|(field, width)| packed.put(field, width));
         }
-        Ok(inlinee)
+        packed.align();
+        packed.bytes.extend([0; TAIL]);
+        ContextSections {
+            contexts: packed.bytes,
+            count: self.contexts.len() as u64,
+            columns: self.contexts.iter().map(|context| context.column).collect(),
+        }
     }
 }
 

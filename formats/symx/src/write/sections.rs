@@ -24,7 +24,8 @@ pub(super) struct Sections<'a> {
 
 pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_>) -> Result<Vec<u8>, WriteError> {
     let Sections { blocks, chains, functions, aliased, aliases, paths, names } = sections;
-    let (site_columns, site_column_count) = pack_columns(&chains.site_columns);
+    let contexts = chains.context_sections();
+    let (call_columns, call_column_count) = pack_columns(&contexts.columns);
     let starts = blocks.start_bytes(wide);
     let records = |bytes: &[u8], size: usize| (bytes.len() / size) as u64;
     let counts = [
@@ -32,9 +33,8 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         blocks.starts.len() as u64,
         blocks.starts.len() as u64,
         blocks.row_count,
-        records(&chains.contexts, 12),
-        records(&chains.sites, 8),
-        records(&chains.inlinees, 8),
+        contexts.count,
+        records(&chains.places, 12),
         input.functions.len() as u64,
         records(&aliased, 8),
         records(&aliases, 4),
@@ -42,16 +42,15 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         names.count,
         records(&blocks.column_blocks, COLUMN_BLOCK_BYTES),
         blocks.column_count,
-        site_column_count,
+        call_column_count,
     ];
     let contents: [&[u8]; SECTIONS] = [
         input.producer.as_bytes(),
         &starts,
         &blocks.blocks,
         &blocks.rows.bytes,
-        &chains.contexts,
-        &chains.sites,
-        &chains.inlinees,
+        &contexts.contexts,
+        &chains.places,
         &functions,
         &aliased,
         &aliases,
@@ -59,7 +58,7 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         &names.bytes,
         &blocks.column_blocks,
         &blocks.columns.bytes,
-        &site_columns,
+        &call_columns,
     ];
     let mut at = HEADER_BYTES + SECTIONS * ENTRY_BYTES;
     let mut directory = Vec::with_capacity(SECTIONS * ENTRY_BYTES);
@@ -101,7 +100,7 @@ fn put_header(file: &mut Vec<u8>, input: &TableInput<'_>, wide: bool, size: u64)
     file.extend([0; HEADER_BYTES - CHECKSUM_AT]);
 }
 
-/// Call sites' columns in the narrowest integers that hold them all; nothing where there are none.
+/// The calls' columns in the narrowest integers that hold them all; nothing where there are none.
 fn pack_columns(columns: &[u32]) -> (Vec<u8>, u64) {
     let width = match columns.iter().copied().max().unwrap_or(0) {
         0 => return (vec![], 0),

@@ -1,7 +1,7 @@
 //! The stream of rows, cut into blocks.
 
 use crate::WriteError;
-use crate::rows::{BitWriter, TAIL, width_of};
+use crate::bits::{BitWriter, TAIL, width_of};
 use alloc::vec::Vec;
 
 /// Rows in a block: more make the table smaller and the search in it longer.
