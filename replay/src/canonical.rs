@@ -8,7 +8,7 @@ use symseal_resolver::ResolvedFrame;
 use symseal_unwind::Frame;
 
 use crate::resolve::ResolvedThread;
-use crate::scene::{Scene, SceneModule, Snapshot};
+use crate::scene::{Ranges, Scene, SceneModule, Snapshot};
 use crate::walk::ThreadStack;
 
 /// One stack.
@@ -52,7 +52,7 @@ impl std::fmt::Display for CanonicalFrame {
 impl Canonical {
     /// `names` are of the same stack, which is that of `snapshot` in `scene`.
     pub(crate) fn of(scene: &Scene, snapshot: &Snapshot, stack: &ThreadStack, names: &ResolvedThread) -> Self {
-        let places = Places { scene, snapshot };
+        let places = Places { scene, modules: scene.module_ranges(), snapshot };
         let frames = stack.frames.iter().zip(&names.frames).map(|(frame, named)| CanonicalFrame {
             module: places.module_of(frame).and_then(|module| module.debug_id.clone()),
             method: frame.method,
@@ -101,6 +101,7 @@ fn names_of(frame: &ResolvedFrame) -> String {
 
 struct Places<'s> {
     scene: &'s Scene,
+    modules: Ranges,
     snapshot: &'s Snapshot,
 }
 
@@ -120,9 +121,8 @@ impl<'s> Places<'s> {
 
     /// A value in the terms of what it points into.
     fn of_value(&self, value: u64) -> String {
-        // The same precedence, and the same reading of ends, as the relocation has.
-        let module = self.scene.modules.iter().find(|module| module.start <= value && value <= module.end);
-        match module {
+        // The same reading of a pointer as the relocation has.
+        match self.modules.pointed_into(value).and_then(|number| self.scene.modules.get(number)) {
             Some(module) => in_module(module, value),
             None => self.in_stack(value).unwrap_or_else(|| format!("{value:#x}")),
         }

@@ -6,7 +6,7 @@
 //! and the engine must not mind.
 
 use crate::rng::SplitMix64;
-use crate::scene::{Scene, SceneModule, Segment, Snapshot};
+use crate::scene::{Ranges, Scene, SceneModule, Segment, Snapshot};
 
 /// Granularity of module bases.
 const PAGE: u64 = 4096;
@@ -46,10 +46,31 @@ struct Moved {
 }
 
 impl Moved {
-    /// The end belongs to it: a call that never returns may be the last instruction of a module, and the
-    /// frame address of the outermost frame may be the end of its stack.
-    fn holds(&self, address: u64) -> bool {
-        self.start <= address && address <= self.end
+    /// Where it is in the new layout.
+    fn target(&self) -> (u64, u64) {
+        (self.start.wrapping_add(self.delta), self.end.wrapping_add(self.delta))
+    }
+}
+
+/// Stretches that do not overlap, and where to find the one that a pointer points into.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    stretches: Vec<Moved>,
+    ranges: Ranges,
+}
+
+impl Group {
+    fn new(stretches: Vec<Moved>) -> Self {
+        let ranges = Ranges::new(stretches.iter().map(|moved| (moved.start, moved.end)));
+        Self { stretches, ranges }
+    }
+
+    fn delta_of_pointer(&self, value: u64) -> Option<u64> {
+        self.stretches.get(self.ranges.pointed_into(value)?).map(|moved| moved.delta)
+    }
+
+    fn delta_of_byte(&self, address: u64) -> Option<u64> {
+        self.stretches.get(self.ranges.holding(address)?).map(|moved| moved.delta)
     }
 }
 
@@ -66,17 +87,18 @@ pub(crate) fn relocate(scene: &Scene, seed: u64, parts: Parts) -> Scene {
 }
 
 struct Layout {
-    modules: Vec<Moved>,
+    modules: Group,
     /// For each snapshot its stack mappings.
-    stacks: Vec<Vec<Moved>>,
+    stacks: Vec<Group>,
 }
 
 impl Layout {
     fn draw(scene: &Scene, mut rng: SplitMix64, parts: Parts) -> Self {
         let mut modules: Vec<Moved> =
             scene.modules.iter().map(|module| Moved { start: module.start, end: module.end, delta: 0 }).collect();
+        let ranges = scene.module_ranges();
         let mut stacks: Vec<Vec<Moved>> =
-            scene.snapshots.iter().map(|snapshot| stack_mappings(snapshot, &scene.modules)).collect();
+            scene.snapshots.iter().map(|snapshot| stack_mappings(snapshot, &ranges)).collect();
         // All that moves, in a random order, one after the other.
         let mut moving: Vec<(&mut Moved, u64)> = Vec::new();
         if parts.modules {
@@ -96,36 +118,27 @@ impl Layout {
             let size = moved.end.wrapping_sub(moved.start);
             cursor = target.wrapping_add(size).wrapping_add(PAGE) / PAGE * PAGE;
         }
-        Self { modules, stacks }
+        Self { modules: Group::new(modules), stacks: stacks.into_iter().map(Group::new).collect() }
     }
 
     /// Where a value of snapshot `at` is moved by; `None` for what points into nothing that is known.
     fn delta(&self, at: usize, value: u64) -> Option<u64> {
-        let stacks = self.stacks.get(at).into_iter().flatten();
-        self.modules.iter().chain(stacks).find(|moved| moved.holds(value)).map(|moved| moved.delta)
+        let in_stack = || self.stacks.get(at)?.delta_of_pointer(value);
+        self.modules.delta_of_pointer(value).or_else(in_stack)
     }
 
     /// Whether a word that stays as it is would point into something in the new layout.
     fn is_hit_by_accident(&self, scene: &Scene) -> bool {
-        let everything = || self.modules.iter().chain(self.stacks.iter().flatten());
-        let lowest = everything().map(|moved| moved.start.wrapping_add(moved.delta)).min().unwrap_or(u64::MAX);
-        let highest = everything().map(|moved| moved.end.wrapping_add(moved.delta)).max().unwrap_or(0);
+        let stacks = self.stacks.iter().flat_map(|group| &group.stretches);
+        let targets = Ranges::new(self.modules.stretches.iter().chain(stacks).map(Moved::target));
         scene.snapshots.iter().enumerate().any(|(at, snapshot)| {
-            snapshot.registers.values().copied().chain(snapshot.stack_words()).any(|value| {
-                let new = |moved: &Moved| Moved {
-                    start: moved.start.wrapping_add(moved.delta),
-                    end: moved.end.wrapping_add(moved.delta),
-                    delta: 0,
-                };
-                (lowest..=highest).contains(&value)
-                    && self.delta(at, value).is_none()
-                    && everything().any(|moved| new(moved).holds(value))
-            })
+            let mut values = snapshot.registers.values().copied().chain(snapshot.stack_words());
+            values.any(|value| targets.pointed_into(value).is_some() && self.delta(at, value).is_none())
         })
     }
 
     fn apply(&self, scene: &Scene, parts: Parts) -> Scene {
-        let modules = scene.modules.iter().zip(&self.modules).map(|(module, moved)| SceneModule {
+        let modules = scene.modules.iter().zip(&self.modules.stretches).map(|(module, moved)| SceneModule {
             start: module.start.wrapping_add(moved.delta),
             end: module.end.wrapping_add(moved.delta),
             bias: module.bias.wrapping_add(moved.delta),
@@ -164,20 +177,18 @@ impl Layout {
 
     /// A segment lies in a module or in a stack mapping; here ends do not count.
     fn segment_delta(&self, at: usize, segment: &Segment) -> u64 {
-        let stacks = self.stacks.get(at).into_iter().flatten();
-        let mut all = self.modules.iter().chain(stacks);
-        let around = all.find(|moved| moved.start <= segment.start && segment.start < moved.end);
-        around.map_or(0, |moved| moved.delta)
+        let in_stack = || self.stacks.get(at)?.delta_of_byte(segment.start);
+        self.modules.delta_of_byte(segment.start).or_else(in_stack).unwrap_or(0)
     }
 }
 
 /// The stack mappings of a snapshot, joined where they touch. Those within a module move with it.
-fn stack_mappings(snapshot: &Snapshot, modules: &[SceneModule]) -> Vec<Moved> {
+fn stack_mappings(snapshot: &Snapshot, modules: &Ranges) -> Vec<Moved> {
     let mut mappings: Vec<Moved> = Vec::new();
     let mut sorted: Vec<&Segment> = snapshot.segments.iter().collect();
     sorted.sort_by_key(|segment| segment.mapping);
     for segment in sorted {
-        if modules.iter().any(|module| module.start <= segment.start && segment.start < module.end) {
+        if modules.holding(segment.start).is_some() {
             continue;
         }
         let (start, end) = segment.mapping;
@@ -197,4 +208,156 @@ fn rewrite_words(segment: &Segment, rewrite: impl Fn(u64) -> u64) -> Vec<u8> {
         *word = rewrite(u64::from_le_bytes(*word)).to_le_bytes();
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use symseal_module::Svma;
+
+    /// A scene that no process would have all at once: touching modules, an alternate stack in a module's data, stacks
+    /// right above a module, words of every kind.
+    fn scene(seed: u64) -> Scene {
+        let mut rng = SplitMix64::new(seed, 1000);
+        let mut cursor = 0x5555_0000_0000 + rng.below(1 << 20) * PAGE;
+        let mut modules = Vec::new();
+        for number in 0..1 + rng.below(12) {
+            cursor += rng.below(3) * PAGE;
+            let end = cursor + (1 + rng.below(64)) * PAGE;
+            modules.push(SceneModule {
+                path: format!("/lib/{number}"),
+                debug_id: format!("{:02x}", number + 1).parse().ok(),
+                start: cursor,
+                end,
+                bias: cursor.wrapping_sub(0x40_0000),
+                image_base: Svma(0x40_0000),
+                image: None,
+            });
+            cursor = end;
+        }
+        let snapshots = (0..1 + rng.below(5) as u32).map(|sample| {
+            let size = (1 + rng.below(4)) * PAGE;
+            let mapping = (cursor, cursor + size + PAGE);
+            let start = cursor + rng.below(PAGE / 8) * 8;
+            cursor = mapping.1 + rng.below(2) * PAGE;
+            let mut segments = vec![Segment { start, mapping, bytes: vec![0; size as usize / 2] }];
+            if rng.below(2) == 0 {
+                let module: &SceneModule = &modules[rng.below(modules.len() as u64) as usize];
+                let start = module.start + 64;
+                segments.push(Segment { start, mapping: (module.start, module.end), bytes: vec![0; 256] });
+            }
+            let targets: Vec<(u64, u64)> = modules
+                .iter()
+                .map(|module| (module.start, module.end))
+                .chain(segments.iter().map(|segment| segment.mapping))
+                .collect();
+            for segment in &mut segments {
+                for word in segment.bytes.as_chunks_mut::<8>().0 {
+                    let (low, high) = targets[rng.below(targets.len() as u64) as usize];
+                    let value = match rng.below(4) {
+                        0 => low + rng.below(high - low + 1),
+                        1 => rng.below(1 << 20),
+                        2 => rng.next_u64() | 1 << 63,
+                        _ => 0,
+                    };
+                    *word = value.to_le_bytes();
+                }
+            }
+            let registers = BTreeMap::from([
+                ("rip".to_string(), modules[0].start + 5),
+                ("rsp".to_string(), start + 16),
+                ("rbp".to_string(), rng.next_u64()),
+            ]);
+            Snapshot { thread: sample, thread_name: String::new(), sample, registers, segments }
+        });
+        let snapshots = snapshots.collect();
+        Scene { modules, snapshots }
+    }
+
+    /// What a word means, in terms that do not depend on the layout.
+    fn meaning(scene: &Scene, snapshot: &Snapshot, value: u64) -> String {
+        if let Some(module) = scene.module_ranges().pointed_into(value) {
+            return format!("module {module} + {:#x}", value - scene.modules[module].start);
+        }
+        let segments = snapshot.segments.iter().position(|s| s.mapping.0 <= value && value <= s.mapping.1);
+        match segments {
+            Some(at) => format!("stack {at} + {:#x}", value - snapshot.segments[at].mapping.0),
+            None => format!("{value:#x}"),
+        }
+    }
+
+    fn meanings(scene: &Scene) -> Vec<Vec<String>> {
+        let of = |snapshot: &Snapshot| {
+            let values = snapshot.registers.values().copied().chain(snapshot.stack_words());
+            values.map(|value| meaning(scene, snapshot, value)).collect()
+        };
+        scene.snapshots.iter().map(of).collect()
+    }
+
+    #[test]
+    fn every_word_means_the_same_in_the_new_layout() {
+        for seed in 0..200 {
+            let before = scene(seed);
+            for parts in [Parts::MODULES, Parts::STACKS, Parts::ALL] {
+                let after = relocate(&before, seed, parts);
+                assert_eq!(meanings(&before), meanings(&after), "seed {seed}, {parts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bases_keep_their_alignment_and_nothing_overlaps() {
+        for seed in 0..200 {
+            let before = scene(seed);
+            let after = relocate(&before, seed, Parts::ALL);
+            for (old, new) in before.modules.iter().zip(&after.modules) {
+                assert_eq!((new.end - new.start, new.start % PAGE), (old.end - old.start, old.start % PAGE));
+                assert_ne!(new.start, old.start);
+                assert_eq!(new.start.wrapping_sub(new.bias), old.start.wrapping_sub(old.bias));
+            }
+            let mut ranges: Vec<(u64, u64)> = after.modules.iter().map(|module| (module.start, module.end)).collect();
+            for (old, new) in before.snapshots.iter().zip(&after.snapshots) {
+                assert_eq!(new.registers["rsp"] % STACK_ALIGNMENT, old.registers["rsp"] % STACK_ALIGNMENT);
+                ranges.push(new.segments[0].mapping);
+            }
+            ranges.sort_unstable();
+            assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "seed {seed}: {ranges:x?}");
+            assert!(ranges.iter().all(|(_, end)| *end < 1 << 47));
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_one_layout_and_other_seeds_give_others() {
+        let before = scene(3);
+        assert_eq!(relocate(&before, 42, Parts::ALL), relocate(&before, 42, Parts::ALL));
+        assert_ne!(relocate(&before, 42, Parts::ALL), relocate(&before, 43, Parts::ALL));
+        let order = |scene: &Scene| {
+            let mut order: Vec<usize> = (0..scene.modules.len()).collect();
+            order.sort_by_key(|at| scene.modules[*at].start);
+            order
+        };
+        assert!((0..20).any(|seed| order(&relocate(&before, seed, Parts::ALL)) != order(&before)));
+    }
+
+    #[test]
+    fn without_rewriting_the_words_stay() {
+        let before = scene(5);
+        let after = relocate(&before, 5, Parts::WITHOUT_REWRITING);
+        for (old, new) in before.snapshots.iter().zip(&after.snapshots) {
+            assert!(old.stack_words().eq(new.stack_words()));
+            assert_ne!(old.registers["rip"], new.registers["rip"]);
+            assert_eq!(old.registers["rbp"], new.registers["rbp"]);
+        }
+    }
+
+    #[test]
+    fn addresses_at_the_ends_of_the_address_space_do_not_overflow() {
+        let mut odd = scene(1);
+        odd.modules[0].end = u64::MAX;
+        odd.snapshots[0].segments[0] = Segment { start: u64::MAX - 7, mapping: (0, u64::MAX), bytes: vec![0xff; 64] };
+        for seed in 0..20 {
+            let _ = relocate(&odd, seed, Parts::ALL);
+        }
+    }
 }

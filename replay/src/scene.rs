@@ -78,6 +78,11 @@ impl Scene {
         Self { modules, snapshots }
     }
 
+    /// The ranges of the modules, numbered as in [`Self::modules`].
+    pub(crate) fn module_ranges(&self) -> Ranges {
+        Ranges::new(self.modules.iter().map(|module| (module.start, module.end)))
+    }
+
     /// The modules as the resolver takes them.
     pub(crate) fn module_map(&self) -> ModuleMap {
         let mapped = self.modules.iter().map(|module| MappedModule {
@@ -145,6 +150,43 @@ impl Snapshot {
             let (words, _) = segment.bytes.get(skip..).unwrap_or_default().as_chunks::<8>();
             words.iter().map(|word| u64::from_le_bytes(*word))
         })
+    }
+}
+
+/// Ranges of addresses that do not overlap, for finding the one that a pointer points into.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ranges {
+    /// Start, end and the caller's number, by rising start.
+    sorted: Vec<(u64, u64, usize)>,
+}
+
+impl Ranges {
+    pub(crate) fn new(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut sorted: Vec<_> =
+            ranges.into_iter().enumerate().map(|(number, (start, end))| (start, end, number)).collect();
+        sorted.sort_unstable();
+        Self { sorted }
+    }
+
+    /// The number of the range that a pointer of value `address` points into. The end counts: the return address
+    /// of a last call that never returns lies there, and so may the frame address of the outermost frame. Where
+    /// one range ends and the next begins, the pointer belongs to the first: nothing returns to a module's header.
+    pub(crate) fn pointed_into(&self, address: u64) -> Option<usize> {
+        let after = self.sorted.partition_point(|(start, _, _)| *start < address);
+        let below = after.checked_sub(1).and_then(|at| self.sorted.get(at));
+        if let Some((_, end, number)) = below
+            && address <= *end
+        {
+            return Some(*number);
+        }
+        self.sorted.get(after).filter(|(start, _, _)| *start == address).map(|(_, _, number)| *number)
+    }
+
+    /// The number of the range that holds the byte at `address`.
+    pub(crate) fn holding(&self, address: u64) -> Option<usize> {
+        let after = self.sorted.partition_point(|(start, _, _)| *start <= address);
+        let (_, end, number) = self.sorted.get(after.checked_sub(1)?)?;
+        (address < *end).then_some(*number)
     }
 }
 

@@ -91,9 +91,9 @@ fn draw_cut(snapshot: &Snapshot, reads: &[u64], rng: &mut SplitMix64) -> Cut {
     };
     let end = chosen.start.saturating_add(chosen.bytes.len() as u64);
     let inside = reads.iter().filter(|address| chosen.start <= **address && **address < end);
-    let used = inside.map(|address| address - chosen.start + WORD).max().unwrap_or(0);
+    let used = inside.map(|address| (address - chosen.start).saturating_add(WORD)).max().unwrap_or(0);
     let bytes = (rng.below(used / WORD + 1) * WORD).min(chosen.bytes.len() as u64);
-    Cut { segment, bytes: bytes as usize, gone: (chosen.start + bytes, end) }
+    Cut { segment, bytes: bytes as usize, gone: (chosen.start.saturating_add(bytes), end) }
 }
 
 /// The words that a walk reads.

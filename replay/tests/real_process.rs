@@ -9,8 +9,8 @@ use symseal_builder::{Builder, Options as BuildOptions};
 use symseal_bundle::{Bundle, LayoutDir};
 use symseal_module::{Proof, Quality, StopReason, UnwindMethod};
 use symseal_replay::{
-    BundleTables, Class, Coverage, Evidence, Gate, GateCode, ReportedChain, ResolvedThread, TraceEvidence, coverage,
-    replay, replay_with_goldens, resolve_trace, unwind_trace,
+    BundleEvidence, BundleTables, Class, Coverage, Evidence, Gate, GateCode, ReportedChain, ResolvedThread,
+    TraceEvidence, coverage, replay, replay_with_goldens, resolve_trace, unwind_trace,
 };
 use symseal_resolver::{Options, Resolver};
 use symseal_trace::Trace;
@@ -243,9 +243,30 @@ fn the_gate_names_everything_that_is_missing() {
     evidence.replay = Some(replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1]).unwrap());
     evidence.seal = Some(symseal_replay::SealEvidence { verdict: "verified".into(), ..Default::default() });
     assert_eq!(codes(&evidence), []);
+    evidence.bundle = Some(BundleEvidence::of(&stage.bundle, None));
+    evidence.gate = Some(Gate::default().judge(&evidence));
+    evidence.timings_ms.insert("replay".into(), 12);
+    check_schema(&evidence);
     evidence.coverage.release.pct = 89.9;
     evidence.seal = Some(symseal_replay::SealEvidence { verdict: "refused".into(), ..Default::default() });
     assert_eq!(codes(&evidence), [GateCode::Coverage, GateCode::Seal]);
+}
+
+/// Holds a card to the published schema, and what is read back to what was written.
+fn check_schema(evidence: &Evidence) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/formats/schemas/evidence.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(jsonschema::draft202012::meta::is_valid(&schema));
+    let schema = jsonschema::draft202012::new(&schema).unwrap();
+    let card = serde_json::to_value(evidence).unwrap();
+    let errors: Vec<String> =
+        schema.iter_errors(&card).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert_eq!(&serde_json::from_value::<Evidence>(card.clone()).unwrap(), evidence);
+    // The schema is no empty promise.
+    let mut wrong = card;
+    wrong["coverage"]["all"]["pct"] = 101.into();
+    assert!(!schema.is_valid(&wrong));
 }
 
 /// The functions of each thread as gdb sees them, the innermost first; frames without a name are left out.
