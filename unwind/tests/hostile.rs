@@ -1,0 +1,162 @@
+//! Damaged tables, damaged unwind sections, stacks made of anything: nothing panics and everything ends.
+
+mod elf;
+
+use elf::{Binary, Random};
+use symseal_module::Avma;
+use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::{Cache, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
+
+/// Walks a few stacks of random words that like to point into the module.
+fn walk_anything(table: Table<'_>, random: &mut Random) {
+    let (text_start, text_end) = (table.text_start().0, table.text_end().0);
+    let base = 0x5500_0000_0000u64;
+    let module = Module {
+        start: Avma(base),
+        end: Avma(base.wrapping_add(text_end).max(base + 1)),
+        bias: base.wrapping_sub(table.image_base().0),
+        image_base: table.image_base(),
+        table: Some(table),
+        code: None,
+    };
+    let modules = Modules::new(vec![module]);
+    let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { 0x7fff_0000_0000 };
+    let mut stack = Vec::with_capacity(4096);
+    for _ in 0..512 {
+        let word = match random.below(4) {
+            0 => random.next(),
+            1 => stack_start.wrapping_add(random.below(4096)),
+            _ => base.wrapping_add(text_start).wrapping_add(random.below((text_end - text_start).max(1))),
+        };
+        stack.extend(word.to_le_bytes());
+    }
+    let memory = StackBytes { start: Avma(stack_start), bytes: &stack };
+    let mut cache = Cache::with_capacity([0, 1, 7, 64][random.below(4) as usize]);
+    let mut frames = vec![Frame::EMPTY; 600];
+    for _ in 0..4 {
+        let mut registers = Registers {
+            pc: base.wrapping_add(text_start).wrapping_add(random.below((text_end - text_start).max(1))),
+            sp: stack_start.wrapping_add(random.below(4096)),
+            fp: stack_start.wrapping_add(random.below(4096)),
+            general: [None; 16],
+        };
+        for general in &mut registers.general {
+            *general = (random.below(2) == 0).then(|| stack_start.wrapping_add(random.below(4096) & !7));
+        }
+        let walk = unwind(&modules, &registers, &memory, &mut cache, &mut frames);
+        assert!(walk.frames > 0);
+        for frame in frames.iter().take(walk.frames) {
+            let _ = (modules.source(frame), modules.rule(frame));
+        }
+    }
+}
+
+fn small_binary() -> Option<Binary> {
+    Binary::read(elf::LOADER).or_else(|| Binary::read("/bin/true"))
+}
+
+#[test]
+fn a_damaged_table_is_refused_or_read_without_harm() {
+    let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
+    let good = binary.compile().bytes;
+    let mut random = Random(3);
+    let mut opened = 0;
+    for turn in 0..3000 {
+        let mut bytes = good.clone();
+        if turn % 4 == 0 {
+            bytes.truncate(random.below(bytes.len() as u64) as usize);
+            assert!(Table::open(&bytes).is_err(), "a cut table is noticed");
+            continue;
+        }
+        // Behind the header's checksum, so that opening succeeds and the damage is met later.
+        let first_section = 96 + 10 * 24;
+        for _ in 0..=random.below(20) {
+            let at = first_section + random.below((bytes.len() - first_section) as u64) as usize;
+            bytes[at] = random.next() as u8;
+        }
+        let Ok(table) = Table::open(&bytes) else { continue };
+        opened += 1;
+        let _ = (table.verify(), table.rows().count(), table.sources().count());
+        walk_anything(table, &mut random);
+    }
+    assert!(opened > 1000, "{opened}");
+}
+
+#[test]
+fn every_damaged_byte_of_a_table_is_noticed() {
+    let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
+    let good = binary.compile().bytes;
+    let table = Table::open(&good).expect("our own table");
+    table.verify().expect("our own table");
+    let mut random = Random(5);
+    let mut unnoticed = 0;
+    for _ in 0..2000 {
+        let mut bytes = good.clone();
+        let at = random.below(bytes.len() as u64) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        if Table::open(&bytes).is_ok_and(|table| table.verify().is_ok()) {
+            // Padding between sections carries no meaning.
+            assert_eq!(good[at], 0, "byte {at:#x}");
+            unnoticed += 1;
+        }
+    }
+    assert!(unnoticed < 200, "{unnoticed}");
+}
+
+#[test]
+fn damaged_unwind_sections_compile_to_sound_tables() {
+    let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
+    let parts = binary.parts();
+    let (address, good) = parts.eh_frame.expect(".eh_frame");
+    let (header_address, good_header) = parts.eh_frame_hdr.expect(".eh_frame_hdr");
+    let mut random = Random(11);
+    let mut supported = 0;
+    for turn in 0..300 {
+        let mut bytes = good.to_vec();
+        let mut header = good_header.to_vec();
+        for _ in 0..=random.below(40) {
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] = random.next() as u8;
+            let at = random.below(header.len() as u64) as usize;
+            header[at] = random.next() as u8;
+        }
+        if turn % 5 == 0 {
+            bytes.truncate(random.below(bytes.len() as u64) as usize);
+        }
+        let as_debug_frame = turn % 7 == 0;
+        let input = Input {
+            eh_frame: (!as_debug_frame).then_some((address, &bytes)),
+            eh_frame_hdr: Some((header_address, &header)),
+            debug_frame: as_debug_frame.then_some((0, &bytes)),
+            ..parts.input()
+        };
+        let compiled = compile(&input).expect("a table, whatever the sections hold");
+        assert!(compiled.report.covered_bytes <= compiled.report.text_bytes);
+        supported += compiled.report.rules;
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        walk_anything(table, &mut random);
+    }
+    assert!(supported > 1000, "{supported}");
+}
+
+#[test]
+fn code_that_no_table_can_span_is_refused() {
+    let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
+    let parts = binary.parts();
+    let check = |text: &[std::ops::Range<u64>], expected: &str| {
+        let error = compile(&Input { text, ..parts.input() }).expect_err("no table").to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(&[], "found none");
+    #[allow(clippy::reversed_empty_ranges, reason = "what a broken section header gives")]
+    check(&[5..5, 9..3], "found none");
+    check(&[0..1 << 40], "found 0x0 to 0x10000000000");
+    check(&[0..u64::MAX], "0xffffffffffffffff");
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
+    assert!(binary.compile().bytes == binary.compile().bytes);
+}

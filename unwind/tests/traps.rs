@@ -1,0 +1,387 @@
+//! The known traps of unwinding, each as small as it can be made.
+
+mod cfi;
+
+use cfi::{AT_ENTRY, EhFrame, Process, TEXT, Words, advance, at, at_sp, cfa_offset, saved};
+use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
+use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::{Cache, Frame, Module, Modules, Registers, Table, unwind};
+
+const SP: u64 = 0x7fff_0000;
+
+fn registers(svma: u64) -> Registers {
+    Registers { pc: at(svma), sp: SP, fp: 0x5555, ..Registers::default() }
+}
+
+/// DW_CFA_undefined for the return address: the end of the stack.
+fn end() -> Vec<u8> {
+    vec![0x07, 16]
+}
+
+/// An entry at 0x1000 with a frame of 8 bytes, one at 0x1010 without, and the end of the stack at 0x1020.
+fn three_functions() -> EhFrame {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section.fde(0x1000, 0x10, &[cfa_offset(16)]).fde(0x1010, 0x10, &[]).fde(0x1020, 0x10, &[end()]);
+    section
+}
+
+#[test]
+fn t1_a_return_address_is_looked_up_at_its_call_and_an_interrupted_address_at_itself() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    // Interrupted at 0x1010: the rule of the function that begins there.
+    let memory = Words::default().with(&[(SP, at(0x1024))]);
+    assert_eq!(process.pcs(&registers(0x1010), &memory), (vec![0x1010, 0x1024], StopReason::EndOfStack));
+    // Returning to 0x1010: the call was the last instruction of the function before.
+    let memory = Words::default().with(&[(SP, at(0x1010)), (SP + 16, at(0x1024))]);
+    assert_eq!(process.pcs(&registers(0x1014), &memory), (vec![0x1014, 0x1010, 0x1024], StopReason::EndOfStack));
+}
+
+/// The context of a signal frame at `context`: registers by their DWARF numbers, 16 for the program counter.
+fn context(context: u64, values: &[(u8, u64)]) -> Vec<(u64, u64)> {
+    let place = |register: u8| match register {
+        16 => 168,
+        7 => 160,
+        6 => 120,
+        3 => 128,
+        12 => 72,
+        other => panic!("register {other}"),
+    };
+    values.iter().map(|(register, value)| (context + place(*register), *value)).collect()
+}
+
+/// The rules that glibc gives its trampoline, for one at 0x2000 (from the byte before on).
+fn with_trampoline(section: &mut EhFrame) -> &mut EhFrame {
+    let mut instructions = vec![vec![0x0f, 4, 0x77, 0xa0, 0x01, 0x06], at_sp(16, 168)];
+    for (register, offset) in [(6, 120), (3, 128), (12, 72), (13, 80), (14, 88), (15, 96)] {
+        instructions.push(at_sp(register, offset));
+    }
+    section.cie("zRS", AT_ENTRY).fde(0x1fff, 0x20, &instructions)
+}
+
+#[test]
+fn t2_an_interrupted_frame_comes_whole_from_the_signal_context() {
+    let mut section = three_functions();
+    with_trampoline(&mut section);
+    let table = section.compile();
+    assert_eq!(table.report.unsupported, []);
+    let process = Process::new(&table.bytes);
+    // In a handler on an alternate stack, above the thread's own: the stack pointer jumps down.
+    let (alternate, own) = (SP, SP - 0x10000);
+    let memory = Words::default()
+        .with(&[(alternate, at(0x2000)), (own, at(0x1024))])
+        .with(&context(alternate + 8, &[(16, at(0x1010)), (7, own), (6, 0x66)]));
+    let (frames, walk) = process.walk(&registers(0x1014), &memory);
+    assert_eq!(walk.stop, StopReason::EndOfStack);
+    let pcs: Vec<(u64, bool)> = frames.iter().map(|frame| (frame.pc.0 - cfi::BIAS, frame.exact)).collect();
+    assert_eq!(pcs, [(0x1014, true), (0x2000, false), (0x1010, true), (0x1024, false)]);
+    assert_eq!((frames[2].method, frames[2].fp, frames[1].cfa), (UnwindMethod::SignalContext, 0x66, Avma(own)));
+}
+
+const TRAMPOLINE: &[u8] = &[0x90, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+
+#[test]
+fn t2_a_trampoline_without_rules_is_known_by_its_instructions() {
+    let memory = Words::default()
+        .with(&[(SP, at(0x2000)), (SP + 0x400, at(0x1024))])
+        .with(&context(SP + 8, &[(16, at(0x1010)), (7, SP + 0x400), (6, 0)]));
+    let expected = (vec![0x1014, 0x2000, 0x1010, 0x1024], StopReason::EndOfStack);
+    let compiled = three_functions().compile_with(&[(0x1fff, TRAMPOLINE)]);
+    assert_eq!(compiled.report.trampolines, 1);
+    assert_eq!(Process::new(&compiled.bytes).pcs(&registers(0x1014), &memory), expected);
+    // Likewise where the engine has the code and the table says nothing.
+    let silent = three_functions().compile().bytes;
+    assert_eq!(Process::with_code(&silent, Some((0x1fff, TRAMPOLINE))).pcs(&registers(0x1014), &memory), expected);
+    assert_eq!(Process::new(&silent).pcs(&registers(0x1014), &memory), (vec![0x1014, 0x2000], StopReason::NoRule));
+}
+
+#[test]
+fn t2_a_call_through_a_null_pointer_was_made_where_the_top_of_the_stack_says() {
+    let mut section = three_functions();
+    with_trampoline(&mut section);
+    let table = section.compile().bytes;
+    let memory = Words::default()
+        .with(&[(SP, at(0x2000)), (SP + 0x400, at(0x1014)), (SP + 0x408, at(0x1024))])
+        .with(&context(SP + 8, &[(16, 0), (7, SP + 0x400), (6, 0)]));
+    let (frames, walk) = Process::new(&table).walk(&registers(0x1018), &memory);
+    assert_eq!((walk.frames, walk.stop), (5, StopReason::EndOfStack));
+    assert_eq!((frames[2].pc, frames[3].pc, frames[3].method), (Avma(0), Avma(at(0x1014)), UnwindMethod::NullCall));
+}
+
+#[test]
+fn t2_endless_signal_frames_end() {
+    let mut section = three_functions();
+    with_trampoline(&mut section);
+    let table = section.compile().bytes;
+    // The interrupted frame is the trampoline itself, with the same context again.
+    let memory = Words::default().with(&context(SP, &[(16, at(0x2000)), (7, SP), (6, 0)]));
+    let (frames, walk) = Process::new(&table).walk(&registers(0x2000), &memory);
+    assert_eq!(walk.stop, StopReason::StackNotRising);
+    assert!(frames.len() < 40);
+}
+
+#[test]
+fn t3_a_slot_below_the_stack_pointer_has_been_popped_already() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // rbp is saved at CFA - 16, and the rule still says so after the pop at 0x1008.
+    let prologue = [cfa_offset(16), saved(6, 2), advance(8), cfa_offset(8)];
+    section.fde(0x1000, 0x10, &prologue).fde(0x1020, 0x10, &[end()]);
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    let memory = Words::default().with(&[(SP, at(0x1024)), (SP - 8, 0xdead)]);
+    let (frames, _) = process.walk(&registers(0x1008), &memory);
+    assert_eq!(frames[1].fp, 0x5555, "the live value");
+    let memory = Words::default().with(&[(SP, 0x7777), (SP + 8, at(0x1024))]);
+    let (frames, _) = process.walk(&registers(0x1004), &memory);
+    assert_eq!(frames[1].fp, 0x7777, "the saved value");
+}
+
+/// `call 0x1800` at 0x1010, `call *%rax` at 0x1015.
+const CALLS: &[u8] = &[0xe8, 0xeb, 0x07, 0, 0, 0xff, 0xd0];
+
+#[test]
+fn t4_a_leaf_without_rules_is_followed_only_when_a_call_stands_before_the_return_address() {
+    let table = three_functions().compile().bytes;
+    let (blind, seeing) = (Process::new(&table), Process::with_code(&table, Some((0x1010, CALLS))));
+    let called = Words::default().with(&[(SP, at(0x1015)), (SP + 8, at(0x1024))]);
+    assert_eq!(blind.pcs(&registers(0x1804), &called), (vec![0x1804], StopReason::NoRule));
+    let (frames, walk) = seeing.walk(&registers(0x1804), &called);
+    assert_eq!((walk.frames, walk.stop, frames[1].method), (3, StopReason::EndOfStack, UnwindMethod::Leaf));
+    // 0x1014 is inside the call instruction.
+    let not_called = Words::default().with(&[(SP, at(0x1014)), (SP + 8, at(0x1024))]);
+    assert_eq!(seeing.pcs(&registers(0x1804), &not_called), (vec![0x1804], StopReason::NoRule));
+}
+
+#[test]
+fn t4_two_ways_that_contradict_each_other_are_ambiguous() {
+    let table = three_functions().compile().bytes;
+    let process = Process::with_code(&table, Some((0x1010, CALLS)));
+    // The word on top follows an indirect call, and the frame pointer leads to a return address as well.
+    let registers = Registers { fp: SP + 0x20, ..registers(0x1804) };
+    let memory = Words::default().with(&[(SP, at(0x1017)), (SP + 0x20, 0), (SP + 0x28, at(0x1015))]);
+    assert_eq!(process.pcs(&registers, &memory), (vec![0x1804], StopReason::Ambiguous));
+}
+
+#[test]
+fn t4_the_frame_pointer_is_followed_where_no_rule_covers_and_says_so() {
+    let table = three_functions().compile().bytes;
+    let registers = Registers { fp: SP + 0x20, ..registers(0x1804) };
+    let memory = Words::default().with(&[(SP + 0x20, SP + 0x80), (SP + 0x28, at(0x1024))]);
+    let (frames, walk) = Process::new(&table).walk(&registers, &memory);
+    assert_eq!(walk.stop, StopReason::EndOfStack);
+    assert_eq!(
+        (frames[1].method, frames[1].fp, frames[0].cfa),
+        (UnwindMethod::FramePointer, SP + 0x80, Avma(SP + 0x30))
+    );
+}
+
+#[test]
+fn t6_a_rule_that_cannot_be_expressed_stops_the_walk_and_is_counted() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = *rsp / 2: DW_OP_div is none of ours. A frame pointer that would lead on must not be taken.
+    section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x77, 0, 0x06, 0x32, 0x1b]]).fde(0x1020, 0x10, &[end()]);
+    let compiled = section.compile();
+    assert_eq!((compiled.report.unsupported_count, compiled.report.unsupported[0].range.clone()), (1, 0x1000..0x1010));
+    let registers = Registers { fp: SP + 0x20, ..registers(0x1004) };
+    let memory = Words::default().with(&[(SP + 0x20, 0), (SP + 0x28, at(0x1024))]);
+    assert_eq!(Process::new(&compiled.bytes).pcs(&registers, &memory), (vec![0x1004], StopReason::UnsupportedRule));
+}
+
+#[test]
+fn t6_expressions_within_bounds_become_programs() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = *(rsp + 24) + 8, as in the assembler code of OpenSSL.
+    section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x77, 24, 0x06, 0x23, 8]]).fde(0x1020, 0x10, &[end()]);
+    let compiled = section.compile();
+    assert_eq!((compiled.report.unsupported_count, compiled.report.programs), (0, 1));
+    let memory = Words::default().with(&[(SP + 24, SP + 0x100), (SP + 0x100, at(0x1024))]);
+    let (frames, walk) = Process::new(&compiled.bytes).walk(&registers(0x1004), &memory);
+    assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::EndOfStack, Avma(SP + 0x108)));
+}
+
+#[test]
+fn t6_states_may_be_remembered_deeper_than_gimli_does_by_itself() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    let mut instructions = vec![];
+    for depth in 0..12 {
+        instructions.extend([vec![0x0a], advance(1), cfa_offset(16 + 8 * depth)]);
+    }
+    instructions.extend(std::iter::repeat_n(vec![0x0b], 12));
+    section.fde(0x1000, 0x20, &instructions);
+    let report = section.compile().report;
+    assert_eq!((report.unsupported_count, report.rules), (0, 13));
+}
+
+#[test]
+fn t6_damage_hides_only_what_is_damaged() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section
+        .fde(0, 0x40, &[cfa_offset(64)]) // left behind by --gc-sections
+        .fde(0x1000, 0x20, &[cfa_offset(16)])
+        .terminator()
+        .fde(0x1010, 0x30, &[cfa_offset(24)]) // overlaps the one before
+        .fde(0x1100, 0x10, &[vec![0x0d, 3, 0x3f]]); // an unknown instruction after the first row's beginning
+    let compiled = section.compile();
+    let report = &compiled.report;
+    assert_eq!(
+        (report.fdes, report.fdes_outside_text, report.fdes_overlapping, report.terminators_in_the_middle),
+        (4, 1, 1, 1)
+    );
+    assert_eq!(report.unsupported_count, 1);
+    let table = Table::open(&compiled.bytes).expect("a table");
+    let rule = |rva| table.rule(symseal_module::Rva(rva)).expect("code").to_string();
+    assert!(rule(0x101f).starts_with("CFA = rsp+16") && rule(0x1020).starts_with("CFA = rsp+24"));
+    assert_eq!(rule(0x1040), "no information");
+    assert_eq!(rule(0x1100), "information of an unsupported form");
+}
+
+#[test]
+fn t6_debug_frame_fills_what_eh_frame_leaves_open() {
+    let mut eh_frame = EhFrame::new("zR", AT_ENTRY);
+    eh_frame.fde(0x1000, 0x10, &[]).fde(0x1020, 0x10, &[end()]);
+    // Version 4, no augmentation, address size 8, no segments.
+    let mut debug_frame = vec![20, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 8, 0, 1, 0x78, 16];
+    debug_frame.extend(AT_ENTRY);
+    debug_frame.extend([0, 0, 0, 0]);
+    debug_frame.extend([24, 0, 0, 0, 0, 0, 0, 0]);
+    debug_frame.extend(0x1008u64.to_le_bytes());
+    debug_frame.extend(0x10u64.to_le_bytes());
+    debug_frame.extend([0x0e, 16, 0, 0]);
+    let id = cfi::debug_id();
+    let input = Input {
+        eh_frame: Some((0x9000, &eh_frame.bytes)),
+        debug_frame: Some((0, &debug_frame)),
+        ..cfi::empty_input(&id)
+    };
+    let compiled = compile(&input).expect("a table");
+    assert_eq!(
+        (compiled.report.debug_frame_fdes, compiled.report.fdes_overlapping, compiled.report.damaged_entries),
+        (1, 1, 0)
+    );
+    let process = Process::new(&compiled.bytes);
+    let memory = Words::default().with(&[(SP + 8, at(0x1024)), (SP, at(0x1024))]);
+    let (frames, walk) = process.walk(&registers(0x1012), &memory);
+    assert_eq!((walk.stop, frames[1].method), (StopReason::EndOfStack, UnwindMethod::CfiDebugFrame));
+    let source = process.modules.source(&frames[0]).expect("a record");
+    assert_eq!((source.kind.code(), source.offset), ("debug-frame", 24));
+    let (frames, _) = process.walk(&registers(0x1009), &memory);
+    assert_eq!(frames[1].method, UnwindMethod::CfiEhFrame);
+}
+
+#[test]
+fn t7_the_ways_in_which_stacks_end_are_told_apart() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    let check = |svma, fp, words: &[(u64, u64)], expected| {
+        let registers = Registers { fp, ..registers(svma) };
+        assert_eq!(process.pcs(&registers, &Words::default().with(words)).1, expected, "{svma:#x}");
+    };
+    check(0x1024, 0, &[], StopReason::EndOfStack);
+    check(0x1014, 0, &[(SP, 0)], StopReason::RootFramePointer);
+    check(0x1014, 0, &[], StopReason::TruncatedStack);
+    check(0x1804, 0, &[], StopReason::NoRule);
+    // A chain of frame pointers that ends with 0.
+    let chain = [(SP, SP + 16), (SP + 8, at(0x1850)), (SP + 16, 0), (SP + 24, at(0x1850))];
+    check(0x1804, SP, &chain, StopReason::RootFramePointer);
+    check(0x1014, 0, &[(SP, 0x1234_5678)], StopReason::NoModule);
+}
+
+#[test]
+fn t8_a_return_address_may_be_the_first_byte_after_its_module() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section.fde(TEXT.end - 0x10, 0x10, &[end()]).fde(0x1010, 0x10, &[]);
+    let table = section.compile().bytes;
+    let memory = Words::default().with(&[(SP, at(TEXT.end))]);
+    let expected = (vec![0x1014, TEXT.end], StopReason::EndOfStack);
+    assert_eq!(Process::new(&table).pcs(&registers(0x1014), &memory), expected);
+}
+
+#[test]
+fn t15_a_stack_that_does_not_rise_or_is_askew_ends_the_walk() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = rbp + 16 and CFA = rax + 0.
+    section.fde(0x1000, 0x10, &[vec![0x0c, 6, 16]]).fde(0x1010, 0x10, &[vec![0x0c, 0, 0]]);
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    let stop = |svma, fp, rax| {
+        let mut registers = Registers { fp, ..registers(svma) };
+        registers.general[0] = rax;
+        process.pcs(&registers, &Words::default().with(&[(SP + 8, at(0x1004)), (fp.wrapping_add(8), at(0x1004))])).1
+    };
+    assert_eq!(stop(0x1004, SP - 16, None), StopReason::StackNotRising);
+    assert_eq!(stop(0x1004, SP, None), StopReason::StackNotRising, "the second frame has the same CFA as the first");
+    assert_eq!(stop(0x1004, SP + 3, None), StopReason::Misaligned);
+    assert_eq!(stop(0x1004, u64::MAX - 7, None), StopReason::StackNotRising);
+    assert_eq!(stop(0x1014, 0, Some(SP + 16)), StopReason::StackNotRising);
+    assert_eq!(stop(0x1014, 0, None), StopReason::RegisterUnknown);
+}
+
+#[test]
+fn t15_a_walk_ends_with_its_buffer() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    let words: Vec<(u64, u64)> = (0..100).map(|at_word| (SP + 8 * at_word, at(0x1014))).collect();
+    let memory = Words::default().with(&words);
+    for room in [0, 1, 2, 50] {
+        let mut frames = vec![Frame::EMPTY; room];
+        let walk = unwind(&process.modules, &registers(0x1014), &memory, &mut Cache::new(), &mut frames);
+        assert_eq!((walk.frames, walk.stop), (room, StopReason::MaxFrames));
+    }
+}
+
+#[test]
+fn a_register_that_a_rule_needs_is_found_where_a_callee_saved_it() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section
+        .fde(0x1000, 0x10, &[cfa_offset(24), saved(3, 2)]) // saves rbx
+        .fde(0x1010, 0x10, &[]) // does not touch it
+        .fde(0x1020, 0x10, &[vec![0x0c, 3, 24]]) // CFA = rbx + 24, as in _dl_runtime_resolve
+        .fde(0x1030, 0x10, &[end()]);
+    let table = section.compile().bytes;
+    let rbx = SP + 0x100;
+    let memory = Words::default().with(&[
+        (SP + 8, rbx), // rbx of the frame at 0x1014
+        (SP + 16, at(0x1014)),
+        (SP + 24, at(0x1024)),
+        (rbx + 16, at(0x1034)),
+    ]);
+    let mut registers = registers(0x1004);
+    registers.general[3] = Some(0x9999);
+    assert_eq!(
+        Process::new(&table).pcs(&registers, &memory),
+        (vec![0x1004, 0x1014, 0x1024, 0x1034], StopReason::EndOfStack)
+    );
+}
+
+#[test]
+fn a_module_without_a_table_and_an_address_without_a_module_say_so() {
+    let module =
+        Module { start: Avma(0x1000), end: Avma(0x2000), bias: 0, image_base: Svma(0), table: None, code: None };
+    let modules = Modules::new(vec![module]);
+    let mut frames = [Frame::EMPTY; 4];
+    let mut stop = |pc| {
+        let registers = Registers { pc, sp: SP, ..Registers::default() };
+        unwind(&modules, &registers, &Words::default(), &mut Cache::new(), &mut frames).stop
+    };
+    assert_eq!(
+        (stop(0x1800), stop(0x2000), stop(u64::MAX)),
+        (StopReason::NoTable, StopReason::NoModule, StopReason::NoModule)
+    );
+}
+
+#[test]
+fn one_cache_serves_different_processes() {
+    let (first, second) = (three_functions().compile().bytes, {
+        let mut section = EhFrame::new("zR", AT_ENTRY);
+        section.fde(0x1000, 0x100, &[end()]);
+        section.compile().bytes
+    });
+    let (first, second) = (Process::new(&first), Process::new(&second));
+    let memory = Words::default().with(&[(SP, at(0x1024))]);
+    let mut cache = Cache::with_capacity(1);
+    let mut frames = [Frame::EMPTY; 4];
+    for _ in 0..3 {
+        assert_eq!(unwind(&first.modules, &registers(0x1014), &memory, &mut cache, &mut frames).frames, 2);
+        assert_eq!(unwind(&second.modules, &registers(0x1014), &memory, &mut cache, &mut frames).frames, 1);
+    }
+}
