@@ -27,3 +27,19 @@ pub use options::{Options, Progress, PushReport};
 pub use pull::pull;
 pub use push::push;
 pub use reference::{ParseReferenceError, Reference, Target};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>(_: &T) {}
+
+    #[test]
+    fn transfers_may_run_on_any_thread() {
+        let layout = symseal_bundle::LayoutDir::create(tempfile::tempdir().unwrap().path()).unwrap();
+        let reference = Reference::parse("localhost/a").unwrap();
+        let (options, digest) = (Options::default(), symseal_bundle::Digest::of(b""));
+        is_send(&push(&layout, &digest, &reference, &options));
+        is_send(&pull(&reference, &layout, &options));
+    }
+}

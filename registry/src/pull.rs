@@ -61,16 +61,14 @@ async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Resu
             return Err(RegistryError::Manifest { digest, problem });
         }
         levels.push(level);
-        let fetch = async |child: Digest| manifests::fetch(session, &Target::Digest(child)).await;
-        level = stream::iter(below).map(fetch).buffered(at_once).try_collect().await?;
+        let fetches: Vec<_> = below.into_iter().map(|child| fetch_one(session, child)).collect();
+        level = stream::iter(fetches).buffered(at_once).try_collect().await?;
     }
     let bytes = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
     session.options.tell(Progress::Found { blobs: blobs.len() as u64, bytes });
-    stream::iter(&blobs)
-        .map(async |blob| pull_blob(session, layout, blob).await)
-        .buffer_unordered(at_once)
-        .try_collect::<()>()
-        .await?;
+    // Futures of one named function: closures over borrowed items would not be `Send` for every caller.
+    let pulls: Vec<_> = blobs.iter().map(|blob| pull_blob(session, layout, blob)).collect();
+    stream::iter(pulls).buffer_unordered(at_once).try_collect::<()>().await?;
     // Children come before what names them, so that a layout never names what it lacks.
     for level in levels.into_iter().rev() {
         for manifest in level {
@@ -78,6 +76,10 @@ async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Resu
         }
     }
     Ok(())
+}
+
+async fn fetch_one(session: &Session, child: Digest) -> Result<Fetched, RegistryError> {
+    manifests::fetch(session, &Target::Digest(child)).await
 }
 
 async fn list(layout: &LayoutDir, descriptor: Descriptor, tag: Option<&str>) -> Result<(), RegistryError> {

@@ -70,11 +70,9 @@ async fn push_tree(
     let bytes = tree.blobs.iter().map(|blob| blob.size).sum();
     session.options.tell(Progress::Found { blobs: tree.blobs.len() as u64, bytes });
     let at_once = session.options.concurrency.max(1);
-    let sent: Vec<(bool, u64)> = stream::iter(&tree.blobs)
-        .map(async |blob| Ok::<_, RegistryError>((push_blob(session, layout, &blob.digest).await?, blob.size)))
-        .buffer_unordered(at_once)
-        .try_collect()
-        .await?;
+    // Futures of one named function: closures over borrowed items would not be `Send` for every caller.
+    let pushes: Vec<_> = tree.blobs.iter().map(|blob| push_one(session, layout, blob.digest, blob.size)).collect();
+    let sent: Vec<(bool, u64)> = stream::iter(pushes).buffer_unordered(at_once).try_collect().await?;
     for (sent, bytes) in sent {
         match sent {
             true => {
@@ -86,17 +84,28 @@ async fn push_tree(
     }
     // Children come before what names them: a level is sent when the one below it is there.
     for level in tree.levels.iter().rev() {
-        let put = async |digest: &Digest| {
-            let bytes = manifests::read(layout, *digest).await?;
-            manifests::put(session, &Target::Digest(*digest), &bytes).await.map(drop)
-        };
-        stream::iter(level).map(put).buffer_unordered(at_once).try_collect::<()>().await?;
+        let puts: Vec<_> = level.iter().map(|digest| put_one(session, layout, *digest)).collect();
+        stream::iter(puts).buffer_unordered(at_once).try_collect::<()>().await?;
         report.manifests += level.len() as u64;
     }
     let bytes = manifests::read(layout, root).await?;
     let answer = manifests::put(session, target, &bytes).await?;
     report.manifests += 1;
     Ok(answer.headers().contains_key("oci-subject"))
+}
+
+async fn push_one(
+    session: &Session,
+    layout: &LayoutDir,
+    digest: Digest,
+    size: u64,
+) -> Result<(bool, u64), RegistryError> {
+    Ok((push_blob(session, layout, &digest).await?, size))
+}
+
+async fn put_one(session: &Session, layout: &LayoutDir, digest: Digest) -> Result<(), RegistryError> {
+    let bytes = manifests::read(layout, digest).await?;
+    manifests::put(session, &Target::Digest(digest), &bytes).await.map(drop)
 }
 
 /// Everything below a manifest.

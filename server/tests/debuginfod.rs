@@ -1,0 +1,297 @@
+//! A bundle of compiled programs, as debuginfod clients see it.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use reqwest::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
+};
+use reqwest::{Client, Method, Response, StatusCode};
+use support::{Running, http, options};
+use symseal_builder::{Builder, Options};
+use symseal_bundle::{Digest, LayoutDir};
+use symseal_registry::push;
+
+const PROGRAM: &str = "int twice(int x) { return 2 * x; } int main(void) { return twice(3) - 6; }\n";
+
+/// Whether a tool is there; without it the test says so and ends, unless the tool is required.
+fn has(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == tool), "{tool} is required and was not found");
+        println!("SKIP {tool}: not found");
+    }
+    found
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A program with the build-id `id` and debug information as `flags` say.
+fn compile(folder: &Path, name: &str, id: &str, flags: &[&str]) -> PathBuf {
+    let (source, binary) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let id = format!("-Wl,--build-id=0x{id}");
+    let mut arguments = vec![source.to_str().unwrap(), "-o", binary.to_str().unwrap(), &id];
+    arguments.extend(flags);
+    run("cc", &arguments);
+    binary
+}
+
+/// Builds a bundle of `paths` and pushes it; its digest.
+async fn publish(server: &Running, root: &Path, version: &str, paths: &[&Path]) -> Digest {
+    let layout = LayoutDir::create(root.join(format!("layout-{version}"))).unwrap();
+    let release = Options { name: "app".into(), version: version.into(), ..Options::default() };
+    let builder = paths.iter().fold(Builder::new(release), |builder, path| builder.add_path(*path));
+    let digest = builder.build(&layout).unwrap().digest;
+    push(&layout, &digest, &server.reference(&format!("app:{version}")), &options()).await.unwrap();
+    digest
+}
+
+struct Fixture {
+    root: tempfile::TempDir,
+    server: Running,
+    http: Client,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let server = Running::start(&root.path().join("data")).await;
+        Self { server, root, http: http() }
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        self.http.get(self.server.url(path)).send().await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn an_unstripped_program_answers_both_and_a_stripped_one_only_as_executable() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let full = compile(fixture.root.path(), "full", "abcdef01", &["-g"]);
+    let stripped = compile(fixture.root.path(), "stripped", "abcdef02", &["-s"]);
+    publish(&fixture.server, fixture.root.path(), "1", &[&full, &stripped]).await;
+
+    let bytes = std::fs::read(&full).unwrap();
+    for kind in ["debuginfo", "executable"] {
+        let answer = fixture.get(&format!("/buildid/ABCDEF01/{kind}")).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        let headers = answer.headers().clone();
+        assert_eq!(headers["x-debuginfod-size"], bytes.len().to_string().as_str());
+        assert_eq!(headers[CONTENT_LENGTH], bytes.len().to_string().as_str());
+        assert_eq!(headers["x-debuginfod-file"], "full");
+        assert_eq!(headers["x-debuginfod-sha256"], Digest::of(&bytes).hex().as_str());
+        assert_eq!(headers[ACCEPT_RANGES], "bytes");
+        assert!(headers["cache-control"].to_str().unwrap().contains("immutable"));
+        assert!(headers.contains_key(LAST_MODIFIED) && headers.contains_key("repr-digest"));
+        assert_eq!(answer.bytes().await.unwrap(), bytes);
+    }
+    let executable = fixture.get("/buildid/abcdef02/executable").await;
+    assert_eq!(executable.bytes().await.unwrap(), std::fs::read(&stripped).unwrap());
+    let missing = fixture.get("/buildid/abcdef02/debuginfo").await;
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+    assert!(missing.headers()["content-type"].to_str().unwrap().starts_with("text/plain"));
+
+    for path in [
+        "/buildid/abcdef03/debuginfo",
+        "/buildid/abc/debuginfo",
+        "/buildid/xyz/executable",
+        "/buildid/abcdef01/source/a.c",
+        "/buildid/abcdef01/debuginfo/",
+        "//buildid/abcdef01/debuginfo",
+        "/buildid/../buildid/abcdef01/debuginfo/x",
+        "/buildid/abcdef01/section/.nothing",
+    ] {
+        assert_eq!(fixture.get(path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    let post = fixture.http.post(fixture.server.url("/buildid/abcdef01/debuginfo")).send().await.unwrap();
+    assert_eq!(post.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert!(fixture.get("/").await.text().await.unwrap().starts_with("debuginfod ("));
+    let metrics = fixture.get("/metrics").await.text().await.unwrap();
+    assert!(metrics.contains("symseal_build_ids 2\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn head_ranges_and_conditions_follow_http() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let full = compile(fixture.root.path(), "full", "abcdef01", &["-g"]);
+    publish(&fixture.server, fixture.root.path(), "1", &[&full]).await;
+    let bytes = std::fs::read(&full).unwrap();
+    let url = fixture.server.url("/buildid/abcdef01/debuginfo");
+
+    let head = fixture.http.head(&url).send().await.unwrap();
+    assert_eq!(
+        (head.status(), &head.headers()[CONTENT_LENGTH]),
+        (StatusCode::OK, &bytes.len().to_string().parse().unwrap())
+    );
+    let etag = head.headers()[ETAG].clone();
+    let modified = head.headers()[LAST_MODIFIED].clone();
+
+    let unchanged = fixture.http.get(&url).header(IF_NONE_MATCH, &etag).send().await.unwrap();
+    assert_eq!(unchanged.status(), StatusCode::NOT_MODIFIED);
+    let unchanged = fixture.http.get(&url).header("if-modified-since", &modified).send().await.unwrap();
+    assert_eq!(unchanged.status(), StatusCode::NOT_MODIFIED);
+
+    // symbolicator asks for the first 128 MiB and reads the total from the answer.
+    let part = fixture.http.get(&url).header(RANGE, "bytes=0-134217727").send().await.unwrap();
+    assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
+    assert_eq!(part.headers()[CONTENT_RANGE], format!("bytes 0-{}/{}", bytes.len() - 1, bytes.len()).as_str());
+    assert_eq!(part.bytes().await.unwrap(), bytes);
+    let request = |if_range: &str| fixture.http.get(&url).header(RANGE, "bytes=1-3").header(IF_RANGE, if_range).send();
+    assert_eq!(request(etag.to_str().unwrap()).await.unwrap().status(), StatusCode::PARTIAL_CONTENT);
+    assert_eq!(request("\"other\"").await.unwrap().status(), StatusCode::OK);
+
+    let limited = |limit: u64| fixture.http.get(&url).header("X-DEBUGINFOD-MAXSIZE", limit).send();
+    let refused = limited(100).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
+    assert_eq!(refused.text().await.unwrap(), "File too large, max size=100\n");
+    assert_eq!(limited(bytes.len() as u64).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_section_is_its_stored_bytes() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let full = compile(fixture.root.path(), "full", "abcdef01", &["-g", "-gz=zlib"]);
+    publish(&fixture.server, fixture.root.path(), "1", &[&full]).await;
+    for section in [".text", ".debug_line", ".comment", ".debug_str"] {
+        let dump = fixture.root.path().join("section");
+        // The dump has the bytes as they are stored: objcopy would decompress, so the file's own place is read.
+        let bytes = stored_section(&full, section);
+        std::fs::write(&dump, &bytes).unwrap();
+        let answer = fixture.get(&format!("/buildid/abcdef01/section/{section}")).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{section}");
+        assert_eq!(answer.headers()["x-debuginfod-size"], bytes.len().to_string().as_str());
+        assert_eq!(answer.bytes().await.unwrap(), bytes, "{section}");
+        let url = fixture.server.url(&format!("/buildid/abcdef01/section/{section}"));
+        let part = fixture.http.get(url).header(RANGE, "bytes=2-4").send().await.unwrap();
+        assert_eq!(part.bytes().await.unwrap(), bytes[2..=4]);
+    }
+    assert_eq!(fixture.get("/buildid/abcdef01/section/.bss").await.status(), StatusCode::NOT_FOUND);
+}
+
+/// A section's bytes by what `readelf` says of its place.
+fn stored_section(binary: &Path, section: &str) -> Vec<u8> {
+    let output = Command::new("readelf").args(["--wide", "--sections"]).arg(binary).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find_map(|line| {
+        let (_, row) = line.split_once(']')?;
+        row.trim_start().strip_prefix(section)?.strip_prefix(' ')
+    });
+    let columns: Vec<&str> = line.unwrap().split_whitespace().collect();
+    let number = |column: &str| usize::from_str_radix(column, 16).unwrap();
+    let (offset, size) = (number(columns[2]), number(columns[3]));
+    std::fs::read(binary).unwrap()[offset..offset + size].to_vec()
+}
+
+#[tokio::test]
+async fn the_file_with_more_debug_information_answers_also_after_a_restart() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let (poor_dir, rich_dir) = (root.path().join("poor"), root.path().join("rich"));
+    std::fs::create_dir_all(&poor_dir).unwrap();
+    std::fs::create_dir_all(&rich_dir).unwrap();
+    let poor = compile(&poor_dir, "app", "abcdef01", &[]);
+    let rich = compile(&rich_dir, "app", "abcdef01", &["-g"]);
+    let server = Running::start(&data).await;
+    publish(&server, root.path(), "rich", &[&rich]).await;
+    let poor_digest = publish(&server, root.path(), "poor", &[&poor]).await;
+    let expected = std::fs::read(&rich).unwrap();
+    let get = async |server: &Running| {
+        http().get(server.url("/buildid/abcdef01/debuginfo")).send().await.unwrap().bytes().await.unwrap()
+    };
+    assert_eq!(get(&server).await, expected);
+    server.stop().await;
+    let server = Running::start(&data).await;
+    assert_eq!(get(&server).await, expected);
+
+    // Without the better bundle the other one answers; without both nothing does.
+    let withdraw = async |version: &str| {
+        let head = http().head(server.url(&format!("/v2/app/manifests/{version}"))).send().await.unwrap();
+        let digest = head.headers()["docker-content-digest"].to_str().unwrap().to_owned();
+        let delete = http().delete(server.url(&format!("/v2/app/manifests/{digest}"))).send().await.unwrap();
+        assert_eq!(delete.status(), StatusCode::ACCEPTED);
+    };
+    withdraw("rich").await;
+    assert_eq!(get(&server).await, std::fs::read(&poor).unwrap());
+    withdraw("poor").await;
+    let gone = http().request(Method::HEAD, server.url("/buildid/abcdef01/debuginfo")).send().await.unwrap();
+    assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+    let known = http().get(server.url(&format!("/api/v1/bundles/{poor_digest}"))).send().await.unwrap();
+    assert_eq!(known.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_bundle_is_recorded_and_one_whose_file_is_missing_or_lies_is_refused() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let full = compile(fixture.root.path(), "full", "abcdef01", &["-g"]);
+    let digest = publish(&fixture.server, fixture.root.path(), "1", &[&full]).await;
+    let record = fixture.get(&format!("/api/v1/bundles/{digest}")).await.text().await.unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert_eq!((record["name"].as_str(), record["os"].as_str()), (Some("app"), Some("linux")));
+    assert!(record["index"]["linux"]["abcdef01"].is_object());
+
+    // The same index, with the build-id of another module: its bytes contradict it.
+    let layout = LayoutDir::open(fixture.root.path().join("layout-1")).unwrap();
+    let lying = rename_module(&layout, &digest, "abcdef01", "abcdef99");
+    let error = push(&layout, &lying, &fixture.server.reference("lie:1"), &options()).await.unwrap_err().to_string();
+    assert!(error.contains("abcdef99") && error.contains("abcdef01"), "{error}");
+    assert_eq!(fixture.get("/buildid/abcdef99/debuginfo").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(fixture.get("/v2/lie/manifests/1").await.status(), StatusCode::NOT_FOUND);
+}
+
+/// The bundle `digest` of a layout with one id replaced by another wherever an index says it; its digest.
+fn rename_module(layout: &LayoutDir, digest: &Digest, from: &str, to: &str) -> Digest {
+    use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
+    let limit = oci::MAX_MANIFEST_BYTES;
+    let mut image_index = ImageIndex::parse(&layout.read_blob(digest, limit).unwrap()).unwrap();
+    let root = &mut image_index.manifests[0];
+    let mut manifest = Manifest::parse(&layout.read_blob(&root.digest, limit).unwrap()).unwrap();
+    let layer = manifest.layers.iter_mut().find(|layer| layer.media_type == oci::SYMBOL_INDEX).unwrap();
+    let text = String::from_utf8(layout.read_blob(&layer.digest, limit).unwrap()).unwrap();
+    let index = text.replace(&format!("\"{from}\""), &format!("\"{to}\""));
+    layout.write_blob(index.as_bytes()).unwrap();
+    *layer =
+        Descriptor { annotations: layer.annotations.clone(), ..Descriptor::of(oci::SYMBOL_INDEX, index.as_bytes()) };
+    let bytes = manifest.to_bytes().unwrap();
+    layout.write_blob(&bytes).unwrap();
+    (root.digest, root.size) = (Digest::of(&bytes), bytes.len() as u64);
+    let bytes = image_index.to_bytes().unwrap();
+    layout.write_blob(&bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_file_that_is_known_and_cannot_be_read_breaks_the_connection() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let full = compile(fixture.root.path(), "full", "abcdef01", &["-g"]);
+    publish(&fixture.server, fixture.root.path(), "1", &[&full]).await;
+    let hex = Digest::of(&std::fs::read(&full).unwrap()).hex();
+    std::fs::remove_file(fixture.root.path().join("data/blobs/sha256").join(&hex[..2]).join(&hex)).unwrap();
+    // An error status would be kept by clients for ten minutes as "there is nothing".
+    let broken = fixture.http.get(fixture.server.url("/buildid/abcdef01/debuginfo")).send().await;
+    assert!(broken.is_err(), "{broken:?}");
+    assert_eq!(fixture.get("/").await.status(), StatusCode::OK);
+}

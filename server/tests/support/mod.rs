@@ -1,0 +1,164 @@
+//! A server in this process, layouts to push, and a network that breaks.
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
+use symseal_bundle::{Digest, LayoutDir};
+use symseal_registry::{Options, Reference};
+use symseal_server::{Config, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A running server. Dropping it leaves it running until the runtime ends; [`Running::stop`] ends it in order.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) async fn start(data: &Path) -> Self {
+        let server = Server::bind(Config { data: data.into(), listen: ([127, 0, 0, 1], 0).into() }).await.unwrap();
+        let address = server.local_addr();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            server.run(async { drop(stopped.await) }).await.unwrap();
+        });
+        Self { address, stop, task }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap();
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn reference(&self, rest: &str) -> Reference {
+        reference(self.address, rest)
+    }
+}
+
+pub(crate) fn reference(address: SocketAddr, rest: &str) -> Reference {
+    Reference::parse(&format!("{address}/{rest}")).unwrap()
+}
+
+/// Options that do not make a test wait.
+pub(crate) fn options() -> Options {
+    Options { stall_timeout: std::time::Duration::from_secs(20), ..Options::default() }
+}
+
+pub(crate) fn http() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
+}
+
+/// Bytes that do not repeat, the same for the same seed.
+pub(crate) fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut noise = Vec::with_capacity(bytes + 8);
+    while noise.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        noise.extend_from_slice(&state.to_le_bytes());
+    }
+    noise.truncate(bytes);
+    noise
+}
+
+/// An image index over one manifest for each group of files, in a layout; its digest.
+pub(crate) fn artifact(layout: &LayoutDir, groups: &[&[Vec<u8>]]) -> Digest {
+    layout.write_blob(oci::EMPTY_JSON).unwrap();
+    let children = groups.iter().map(|files| {
+        let layers = files.iter().enumerate().map(|(at, bytes)| {
+            layout.write_blob(bytes).unwrap();
+            Descriptor::of("application/octet-stream", bytes).with(oci::TITLE, format!("file-{at}"))
+        });
+        let manifest = Manifest::artifact("application/vnd.example.v1", layers.collect()).to_bytes().unwrap();
+        layout.write_blob(&manifest).unwrap();
+        Descriptor::of(oci::MANIFEST, &manifest)
+    });
+    let index = ImageIndex::new(Some("application/vnd.example.v1"), children.collect()).to_bytes().unwrap();
+    let digest = layout.write_blob(&index).unwrap();
+    layout.add_to_index(Descriptor::of(oci::IMAGE_INDEX, &index), Some("v1")).unwrap();
+    digest
+}
+
+/// A manifest that refers to `subject`; its digest.
+pub(crate) fn referrer(layout: &LayoutDir, subject: &Digest, text: &str) -> Digest {
+    layout.write_blob(text.as_bytes()).unwrap();
+    let subject_bytes = layout.read_blob(subject, oci::MAX_MANIFEST_BYTES).unwrap();
+    let mut manifest =
+        Manifest::artifact("application/vnd.example.note.v1", vec![Descriptor::of("text/plain", text.as_bytes())]);
+    manifest.subject = Some(Descriptor::of(oci::IMAGE_INDEX, &subject_bytes));
+    manifest.annotations.insert("note".into(), text.into());
+    let bytes = manifest.to_bytes().unwrap();
+    let digest = layout.write_blob(&bytes).unwrap();
+    layout.add_to_index(Descriptor::of(oci::MANIFEST, &bytes), None).unwrap();
+    digest
+}
+
+/// Stands between client and server, and cuts the n-th connection after so many bytes in one direction.
+pub(crate) struct BreakingNetwork {
+    pub(crate) address: SocketAddr,
+}
+
+/// The direction that is counted.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+impl BreakingNetwork {
+    /// Once a connection has carried `after` bytes in `direction` it is cut, `cuts` times in all.
+    pub(crate) async fn start(server: SocketAddr, direction: Direction, after: usize, cuts: usize) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let left = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(cuts));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(server).await else { continue };
+                let left = left.clone();
+                tokio::spawn(async move {
+                    let (client_read, client_write) = client.into_split();
+                    let (server_read, server_write) = server.into_split();
+                    let cut = |this| if direction == this { after } else { usize::MAX };
+                    tokio::select! {
+                        () = carry(client_read, server_write, cut(Direction::ToServer), left.clone()) => {}
+                        () = carry(server_read, client_write, cut(Direction::ToClient), left) => {}
+                    }
+                });
+            }
+        });
+        Self { address }
+    }
+}
+
+async fn carry(
+    mut from: impl AsyncReadExt + Unpin,
+    mut to: impl AsyncWriteExt + Unpin,
+    after: usize,
+    left: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+) {
+    use std::sync::atomic::Ordering;
+    let (mut carried, mut block) = (0_usize, vec![0; 64 << 10]);
+    while let Ok(read @ 1..) = from.read(&mut block).await {
+        if to.write_all(&block[..read]).await.is_err() {
+            return;
+        }
+        carried = carried.saturating_add(read);
+        let may_cut = |left: usize| left.checked_sub(1);
+        if carried >= after && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, may_cut).is_ok() {
+            return;
+        }
+    }
+}
