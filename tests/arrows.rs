@@ -59,7 +59,11 @@ fn the_stand_alone_rooms_keep_their_dependency_budget() {
     for (folder, budget) in budgets {
         let room = rooms.values().find(|room| room.folder == folder).unwrap_or_else(|| panic!("no room {folder}"));
         let used = room.dependencies.len();
-        assert!(used <= budget, "{folder} has {used} direct dependencies, its budget is {budget}: {:?}", room.dependencies);
+        assert!(
+            used <= budget,
+            "{folder} has {used} direct dependencies, its budget is {budget}: {:?}",
+            room.dependencies
+        );
     }
 }
 

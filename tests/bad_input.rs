@@ -7,7 +7,8 @@ use std::process::Command;
 
 use program::{compile_c, symseal, symseal_path};
 
-const SOURCE: &str = "int helper(int x) { return x * 3; }\nint main(int argc, char **argv) { (void)argv; return helper(argc); }\n";
+const SOURCE: &str =
+    "int helper(int x) { return x * 3; }\nint main(int argc, char **argv) { (void)argv; return helper(argc); }\n";
 
 /// A bundle build of `paths` into `dir/bundle`.
 fn build(dir: &Path, paths: &[&Path]) -> program::Ran {
@@ -101,8 +102,18 @@ fn an_output_that_cannot_be_written_is_named() {
     let file = dir.path().join("a-file");
     std::fs::write(&file, "").expect("written");
     let output = file.join("bundle");
-    symseal(["bundle", "build", whole.to_str().unwrap(), "--name", "n", "--version", "1", "--output", output.to_str().unwrap()])
-        .refused(2, &["a-file"]);
+    symseal([
+        "bundle",
+        "build",
+        whole.to_str().unwrap(),
+        "--name",
+        "n",
+        "--version",
+        "1",
+        "--output",
+        output.to_str().unwrap(),
+    ])
+    .refused(2, &["a-file"]);
     symseal(["key", "generate", "--output", output.to_str().unwrap()]).refused(2, &["a-file"]);
     symseal(["serve", "--listen", "127.0.0.1:0", "--data", output.to_str().unwrap()]).refused(2, &["a-file"]);
 }
@@ -154,7 +165,8 @@ fn a_server_that_is_not_there_is_named() {
     let bundle = dir.path().join("bundle");
     symseal(["bundle", "push", bundle.to_str().unwrap(), &reference]).refused(2, &[&format!("127.0.0.1:{port}")]);
     let pulled = dir.path().join("pulled");
-    symseal(["bundle", "pull", &reference, "--output", pulled.to_str().unwrap()]).refused(2, &[&format!("127.0.0.1:{port}")]);
+    symseal(["bundle", "pull", &reference, "--output", pulled.to_str().unwrap()])
+        .refused(2, &[&format!("127.0.0.1:{port}")]);
     nothing_visible(&dir.path().join("pulled"));
 }
 
@@ -200,8 +212,12 @@ fn a_trace_that_is_none_is_named() {
     build(dir.path(), &[&whole]).ok();
     let bundle = dir.path().join("bundle");
     let bundle = bundle.to_str().expect("UTF-8");
-    let cases: [(&str, &[u8]); 4] =
-        [("empty.jsonl", b""), ("binary.jsonl", b"\x7fELF\x00\xff"), ("cut.jsonl", b"{\"event\":\"trace.begin\""), ("other.jsonl", b"{}\n")];
+    let cases: [(&str, &[u8]); 4] = [
+        ("empty.jsonl", b""),
+        ("binary.jsonl", b"\x7fELF\x00\xff"),
+        ("cut.jsonl", b"{\"event\":\"trace.begin\""),
+        ("other.jsonl", b"{}\n"),
+    ];
     for (name, bytes) in cases {
         let path = dir.path().join(name);
         std::fs::write(&path, bytes).expect("written");
@@ -215,7 +231,9 @@ fn a_trace_that_is_none_is_named() {
 #[test]
 fn addresses_and_ids_that_are_none_are_named() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g", "-Wl,--build-id=0x0123456789abcdef"]) else { return };
+    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g", "-Wl,--build-id=0x0123456789abcdef"]) else {
+        return;
+    };
     build(dir.path(), &[&whole]).ok();
     let bundle = dir.path().join("bundle");
     let bundle = bundle.to_str().expect("UTF-8");

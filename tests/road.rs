@@ -17,8 +17,12 @@ struct Workload {
 
 impl Workload {
     fn start() -> Self {
-        let mut child =
-            command("symseal").arg("workload").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("workload starts");
+        let mut child = command("symseal")
+            .arg("workload")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("workload starts");
         let mut reports = Vec::new();
         for line in BufReader::new(child.stdout.take().expect("stdout")).lines() {
             let report: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
@@ -44,10 +48,31 @@ fn the_separate_commands_complete_the_road() {
     let at = |name: &str| scene.path().join(name).to_str().expect("UTF-8").to_owned();
 
     symseal(["key", "generate", "--output", &at("keys")]).ok();
-    symseal(["bundle", "build", program::symseal_path().to_str().unwrap(), "--name", "symseal", "--version", "9.9", "--output", &at("bundle")])
-        .ok();
-    symseal(["trust", "init", "--trust", &at("trust"), "--key", &at("keys/artifact.pub.pem"), "--name", "symseal", "--log", &at("log")])
-        .ok();
+    symseal([
+        "bundle",
+        "build",
+        program::symseal_path().to_str().unwrap(),
+        "--name",
+        "symseal",
+        "--version",
+        "9.9",
+        "--output",
+        &at("bundle"),
+    ])
+    .ok();
+    symseal([
+        "trust",
+        "init",
+        "--trust",
+        &at("trust"),
+        "--key",
+        &at("keys/artifact.pub.pem"),
+        "--name",
+        "symseal",
+        "--log",
+        &at("log"),
+    ])
+    .ok();
     symseal(["bundle", "seal", &at("bundle"), "--key", &at("keys/artifact.key.pem"), "--log", &at("log")]).ok();
     let shown = symseal(["trust", "show", "--trust", &at("trust"), "--json"]).ok().json();
     assert!(shown.to_string().contains("symseal"), "{shown}");
@@ -97,8 +122,17 @@ fn the_separate_commands_complete_the_road() {
     let again = run("trace-resolve", bundle.iter().cloned().chain([at("trace.jsonl"), "--json".into()])).ok();
     assert_eq!(again.stdout, resolved.stdout);
 
-    let replayed = run("trace-replay", bundle.iter().cloned().chain(["--trace".into(), at("trace.jsonl"), "--seeds".into(), "5".into(), "--json".into()]))
-        .ok();
+    let replayed = run(
+        "trace-replay",
+        bundle.iter().cloned().chain([
+            "--trace".into(),
+            at("trace.jsonl"),
+            "--seeds".into(),
+            "5".into(),
+            "--json".into(),
+        ]),
+    )
+    .ok();
     assert!(replayed.stdout.contains("replay_success_ratio"), "{}", replayed.stdout);
 
     let trust = ["--trust".to_owned(), at("trust")];

@@ -79,9 +79,8 @@ pub fn required(tool: &str) -> bool {
 /// The tool's path; where it is missing, says so (or fails, where it is required).
 #[track_caller]
 pub fn tool(name: &str) -> Option<PathBuf> {
-    let found = std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file())
-    });
+    let found = std::env::var_os("PATH")
+        .and_then(|path| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file()));
     if found.is_none() {
         assert!(!required(name), "{name} is required and was not found");
         println!("SKIP {name}: not found");
@@ -102,7 +101,8 @@ pub fn compile_c(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Option
     let source_path = dir.join(format!("{name}.c"));
     std::fs::write(&source_path, source).expect("source written");
     let output = dir.join(name);
-    let ran = Command::new(compiler).args(flags).arg("-o").arg(&output).arg(&source_path).output().expect("compiler runs");
+    let ran =
+        Command::new(compiler).args(flags).arg("-o").arg(&output).arg(&source_path).output().expect("compiler runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     Some(output)
 }
