@@ -2,6 +2,8 @@
 //! something else than the golden seal.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use libfuzzer_sys::fuzz_target;
 use symseal_seal::{Expectation, SigstoreBundle, Statement, SubjectDigests, Trust, UtcSeconds, examine_seal};
 
@@ -10,10 +12,12 @@ const POLICY: &[u8] = include_bytes!("../../formats/seal/tests/golden/policy.dss
 const TRUSTED_ROOT: &[u8] = include_bytes!("../../formats/seal/tests/golden/trusted_root.json");
 const GOLDEN: &[u8] = include_bytes!("../../formats/seal/tests/golden/seal.sigstore.json");
 
+static TRUST: LazyLock<Trust> =
+    LazyLock::new(|| Trust::load_parts(ROOT, POLICY, TRUSTED_ROOT).expect("the golden trust directory"));
+
 fuzz_target!(|data: &[u8]| {
-    let trust = Trust::load_parts(ROOT, POLICY, TRUSTED_ROOT).expect("the golden trust directory");
     let subjects = SubjectDigests { bundle: Some([0x11; 32]), symbol_index: Some([0x22; 32]) };
-    let found = examine_seal(data, &subjects, &trust, &Expectation::default(), UtcSeconds(1_795_176_000));
+    let found = examine_seal(data, &subjects, &TRUST, &Expectation::default(), UtcSeconds(1_795_176_000));
     if found.holds() {
         let parts = |json| SigstoreBundle::parse(json).map(|seal| (seal.envelope.pae(), seal.entry.canonicalized_body));
         assert_eq!(parts(data), parts(GOLDEN));
