@@ -7,6 +7,9 @@ use crate::{FunctionRecord, InlineSite, NO_INLINE, WriteError};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
+/// Contexts of a function for which a map is worth keeping.
+const SMALL_FUNCTION: usize = 256;
+
 /// What all functions' chains came to.
 #[derive(Default)]
 pub(super) struct Chains {
@@ -83,6 +86,10 @@ impl Chains {
         self.names = (names.offset(function.name)?, names.offset(function.symbol)?);
         self.identities.clear();
         self.identities.resize(function.inlines.len(), None);
+        if self.context_numbers.capacity() > SMALL_FUNCTION {
+            // To clear a map costs its capacity: after one large function that would be paid for every small one.
+            self.context_numbers = HashMap::new();
+        }
         self.context_numbers.clear();
         self.last = None;
         Ok(())

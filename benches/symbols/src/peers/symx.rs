@@ -1,0 +1,92 @@
+//! Ours.
+
+use super::{BuildTimes, Built, Peer, Sum};
+use crate::clock;
+use crate::subject::Subject;
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use symseal_artifact::ObjectFile;
+use symseal_module::{Rva, Svma};
+use symseal_symx::{Counts, Table, TableInput};
+
+/// Names, symbols, paths, lines and columns.
+pub struct Symx<'a> {
+    table: Table<'a>,
+    base: Svma,
+}
+
+impl<'a> Symx<'a> {
+    pub fn open(bytes: &'a [u8]) -> Result<Self> {
+        let table = Table::open(bytes)?;
+        Ok(Self { base: table.image_base(), table })
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.table.counts()
+    }
+}
+
+impl Peer for Symx<'_> {
+    fn name(&self) -> &'static str {
+        "symx"
+    }
+
+    fn all(&self, addresses: &[u64]) -> Sum {
+        let mut sum = Sum::default();
+        for address in addresses {
+            let rva = Rva(address.wrapping_sub(self.base.0));
+            let Some(hit) = self.table.lookup(rva) else { continue };
+            sum.hits += 1;
+            for frame in hit.frames() {
+                sum.frame(frame.function, frame.file, frame.line.unwrap_or(0));
+            }
+        }
+        sum
+    }
+}
+
+/// The row alone, without frames: what the search and the decoding cost.
+pub struct SymxLines<'a>(Symx<'a>);
+
+impl<'a> SymxLines<'a> {
+    pub fn open(bytes: &'a [u8]) -> Result<Self> {
+        Symx::open(bytes).map(Self)
+    }
+}
+
+impl Peer for SymxLines<'_> {
+    fn name(&self) -> &'static str {
+        "symx, row without frames"
+    }
+
+    fn all(&self, addresses: &[u64]) -> Sum {
+        let mut sum = Sum::default();
+        for address in addresses {
+            let rva = Rva(address.wrapping_sub(self.0.base.0));
+            sum.hits += u64::from(std::hint::black_box(self.0.table.lookup(rva)).is_some());
+        }
+        sum
+    }
+}
+
+pub fn build_symx(subject: &Subject) -> Result<Built> {
+    let (read, stream) = clock::measure(|| -> Result<_> {
+        let binary = ObjectFile::parse(&subject.binary)?;
+        let debug = subject.debug.as_deref().map(ObjectFile::parse).transpose()?;
+        let stream = symseal_artifact::functions(&binary, debug.as_ref())?;
+        Ok((stream, binary.debug_id().context("a debug id")?.clone(), binary.image_base()))
+    });
+    let (stream, debug_id, image_base) = stream?;
+    let source_sha256 = Sha256::digest(subject.debug_bytes()).into();
+    let (write, bytes) = clock::measure(|| {
+        symseal_symx::write(&TableInput {
+            debug_id: &debug_id,
+            image_base,
+            source_sha256,
+            producer: "symseal-bench",
+            strings: &stream.strings,
+            functions: &stream.functions,
+        })
+    });
+    Ok(Built { bytes: bytes?, times: BuildTimes { read, write } })
+}
