@@ -85,6 +85,7 @@ pub(crate) fn evaluate(
 ) -> Result<u64, Failure> {
     let mut stack = [0u64; MAX_DEPTH];
     let mut depth = 0usize;
+    #[allow(clippy::explicit_counter_loop, reason = "operations pop as well")]
     for _ in 0..MAX_STEPS {
         let (op, length) = decode(bytes).ok_or(Failure::Malformed)?;
         bytes = bytes.get(length..).unwrap_or_default();

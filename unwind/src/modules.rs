@@ -40,7 +40,7 @@ pub struct CodeBytes<'t> {
 
 impl<'t> CodeBytes<'t> {
     /// The bytes from `address` on; empty where it lies outside.
-    pub(crate) fn from_address(&self, address: u64) -> &'t [u8] {
+    pub(crate) fn at_address(&self, address: u64) -> &'t [u8] {
         let offset = usize::try_from(address.wrapping_sub(self.start.0)).unwrap_or(usize::MAX);
         self.bytes.get(offset..).unwrap_or_default()
     }

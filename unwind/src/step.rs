@@ -215,7 +215,7 @@ impl<M: Memory> Stepper<'_, '_, M> {
     fn without_rule(&self, reason: StopReason, budget: &mut Budget) -> (Option<u64>, Next) {
         let state = self.state;
         let code = self.modules.code_at(state.pc);
-        if code.is_some_and(|code| arch::is_sigreturn(code.from_address(state.pc))) {
+        if code.is_some_and(|code| arch::is_sigreturn(code.at_address(state.pc))) {
             return self.signal(0, budget);
         }
         let leaf = self.leaf();

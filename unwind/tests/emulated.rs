@@ -1,5 +1,6 @@
 //! Cases from an emulator: registers and stack at each instruction of a small program, with the return addresses that its calls
 //! pushed. Needs `$SYMSEAL_FIXTURES`.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod elf;
 

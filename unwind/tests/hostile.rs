@@ -1,4 +1,5 @@
 //! Damaged tables, damaged unwind sections, stacks made of anything: nothing panics and everything ends.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod elf;
 
@@ -141,6 +142,7 @@ fn damaged_unwind_sections_compile_to_sound_tables() {
 }
 
 #[test]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
 fn code_that_no_table_can_span_is_refused() {
     let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
     let parts = binary.parts();

@@ -1,4 +1,5 @@
 //! The known traps of unwinding, each as small as it can be made.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod cfi;
 

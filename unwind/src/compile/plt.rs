@@ -153,6 +153,6 @@ mod tests {
         let plt = Plt { range: 0..16, entry_size: 16, bytes: &[0xe8; 16] };
         assert_eq!(rules(&plt), None);
         assert_eq!(rules(&Plt { range: 0..32, ..plt.clone() }), None);
-        assert_eq!(rules(&Plt { range: 16..0, ..plt }), None);
+        assert_eq!(rules(&Plt { range: 16..16, ..plt }), None);
     }
 }

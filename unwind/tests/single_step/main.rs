@@ -1,5 +1,6 @@
 //! The absolute oracle: a real program, one instruction at a time, with a shadow stack kept from the calls and returns that it
 //! makes. At every instruction the whole list of return addresses must come out of the unwinder.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../elf/mod.rs"]
 mod elf;
@@ -179,7 +180,7 @@ fn run(program: &Path) -> Result<Score, std::io::Error> {
 
         let word = |address| {
             let mut word = [0; 8];
-            (tracee.read(address, &mut word) == 8).then(|| u64::from_le_bytes(word)).unwrap_or(0)
+            if tracee.read(address, &mut word) == 8 { u64::from_le_bytes(word) } else { 0 }
         };
         shadow.expected(word, &mut expected);
         let copies = copy_stacks(&tracee, &maps, raw.rsp, &shadow.interrupted_stack_pointers());
