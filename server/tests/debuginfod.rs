@@ -93,10 +93,10 @@ async fn an_unstripped_program_answers_both_and_a_stripped_one_only_as_executabl
         assert_eq!(headers[ACCEPT_RANGES], "bytes");
         assert!(headers["cache-control"].to_str().unwrap().contains("immutable"));
         assert!(headers.contains_key(LAST_MODIFIED) && headers.contains_key("repr-digest"));
-        assert_eq!(answer.bytes().await.unwrap(), bytes);
+        assert!(answer.bytes().await.unwrap() == bytes);
     }
     let executable = fixture.get("/buildid/abcdef02/executable").await;
-    assert_eq!(executable.bytes().await.unwrap(), std::fs::read(&stripped).unwrap());
+    assert!(executable.bytes().await.unwrap() == std::fs::read(&stripped).unwrap());
     let missing = fixture.get("/buildid/abcdef02/debuginfo").await;
     assert_eq!(missing.status(), StatusCode::NOT_FOUND);
     assert!(missing.headers()["content-type"].to_str().unwrap().starts_with("text/plain"));
@@ -148,7 +148,7 @@ async fn head_ranges_and_conditions_follow_http() {
     let part = fixture.http.get(&url).header(RANGE, "bytes=0-134217727").send().await.unwrap();
     assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
     assert_eq!(part.headers()[CONTENT_RANGE], format!("bytes 0-{}/{}", bytes.len() - 1, bytes.len()).as_str());
-    assert_eq!(part.bytes().await.unwrap(), bytes);
+    assert!(part.bytes().await.unwrap() == bytes);
     let request = |if_range: &str| fixture.http.get(&url).header(RANGE, "bytes=1-3").header(IF_RANGE, if_range).send();
     assert_eq!(request(etag.to_str().unwrap()).await.unwrap().status(), StatusCode::PARTIAL_CONTENT);
     assert_eq!(request("\"other\"").await.unwrap().status(), StatusCode::OK);
@@ -176,10 +176,10 @@ async fn a_section_is_its_stored_bytes() {
         let answer = fixture.get(&format!("/buildid/abcdef01/section/{section}")).await;
         assert_eq!(answer.status(), StatusCode::OK, "{section}");
         assert_eq!(answer.headers()["x-debuginfod-size"], bytes.len().to_string().as_str());
-        assert_eq!(answer.bytes().await.unwrap(), bytes, "{section}");
+        assert!(answer.bytes().await.unwrap() == bytes);
         let url = fixture.server.url(&format!("/buildid/abcdef01/section/{section}"));
         let part = fixture.http.get(url).header(RANGE, "bytes=2-4").send().await.unwrap();
-        assert_eq!(part.bytes().await.unwrap(), bytes[2..=4]);
+        assert!(part.bytes().await.unwrap() == bytes[2..=4]);
     }
     assert_eq!(fixture.get("/buildid/abcdef01/section/.bss").await.status(), StatusCode::NOT_FOUND);
 }
@@ -208,7 +208,7 @@ async fn the_file_with_more_debug_information_answers_also_after_a_restart() {
     let (poor_dir, rich_dir) = (root.path().join("poor"), root.path().join("rich"));
     std::fs::create_dir_all(&poor_dir).unwrap();
     std::fs::create_dir_all(&rich_dir).unwrap();
-    let poor = compile(&poor_dir, "app", "abcdef01", &[]);
+    let poor = compile(&poor_dir, "app", "abcdef01", &["-g1"]);
     let rich = compile(&rich_dir, "app", "abcdef01", &["-g"]);
     let server = Running::start(&data).await;
     publish(&server, root.path(), "rich", &[&rich]).await;
@@ -217,10 +217,10 @@ async fn the_file_with_more_debug_information_answers_also_after_a_restart() {
     let get = async |server: &Running| {
         http().get(server.url("/buildid/abcdef01/debuginfo")).send().await.unwrap().bytes().await.unwrap()
     };
-    assert_eq!(get(&server).await, expected);
+    assert!(get(&server).await == expected);
     server.stop().await;
     let server = Running::start(&data).await;
-    assert_eq!(get(&server).await, expected);
+    assert!(get(&server).await == expected);
 
     // Without the better bundle the other one answers; without both nothing does.
     let withdraw = async |version: &str| {
@@ -230,7 +230,7 @@ async fn the_file_with_more_debug_information_answers_also_after_a_restart() {
         assert_eq!(delete.status(), StatusCode::ACCEPTED);
     };
     withdraw("rich").await;
-    assert_eq!(get(&server).await, std::fs::read(&poor).unwrap());
+    assert!(get(&server).await == std::fs::read(&poor).unwrap());
     withdraw("poor").await;
     let gone = http().request(Method::HEAD, server.url("/buildid/abcdef01/debuginfo")).send().await.unwrap();
     assert_eq!(gone.status(), StatusCode::NOT_FOUND);

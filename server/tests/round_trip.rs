@@ -44,7 +44,7 @@ async fn what_is_pushed_is_pulled_byte_by_byte_with_its_referrers() {
     assert_eq!(pull(&server.reference("team/app:v1"), &target, &options()).await.unwrap(), digest);
     for bytes in &files {
         let blob = symseal_bundle::Digest::of(bytes);
-        assert_eq!(&target.read_blob(&blob, u64::MAX).unwrap(), bytes);
+        assert!(target.read_blob(&blob, u64::MAX).unwrap() == *bytes);
     }
     let mut referrers: Vec<_> = target.referrers(&digest).unwrap().into_iter().map(|found| found.digest).collect();
     referrers.sort();
@@ -56,7 +56,8 @@ async fn what_is_pushed_is_pulled_byte_by_byte_with_its_referrers() {
 
     let (counted, moved, existed) = counting();
     let again = push(&source, &digest, &server.reference("team/app:v1"), &counted).await.unwrap();
-    assert_eq!((again.blobs_sent, again.blobs_existing), (0, 6));
+    // The empty configuration is asked for once for the bundle and once for each referrer.
+    assert_eq!((again.blobs_sent, again.blobs_existing), (0, 8));
     pull(&server.reference("team/app:v1"), &target, &counted).await.unwrap();
     assert_eq!(moved.load(Ordering::SeqCst), 0);
     assert!(existed.load(Ordering::SeqCst) >= 10);
@@ -107,7 +108,7 @@ async fn a_push_that_breaks_off_goes_on_where_it_stopped() {
 
     let target = layout(&root, "target");
     pull(&server.reference("big:v1"), &target, &options()).await.unwrap();
-    assert_eq!(target.read_blob(&symseal_bundle::Digest::of(&files[0]), u64::MAX).unwrap(), files[0]);
+    assert!(target.read_blob(&symseal_bundle::Digest::of(&files[0]), u64::MAX).unwrap() == files[0]);
 }
 
 #[tokio::test]
@@ -133,7 +134,7 @@ async fn a_pull_that_breaks_off_goes_on_where_it_stopped_also_in_another_run() {
     let (counted, moved, _) = counting();
     let network = BreakingNetwork::start(server.address, Direction::ToClient, 5 * MIB, 1).await;
     pull(&reference(network.address, "big:v1"), &target, &counted).await.unwrap();
-    assert_eq!(target.read_blob(&blob, u64::MAX).unwrap(), files[0]);
+    assert!(target.read_blob(&blob, u64::MAX).unwrap() == files[0]);
     let moved = moved.load(Ordering::SeqCst);
     assert!(moved < 16 * MIB as u64, "{moved} bytes were fetched though {kept} were there");
     assert!(!partial.exists());
@@ -153,7 +154,7 @@ async fn a_partial_file_with_wrong_bytes_is_fetched_anew() {
     for wrong in [noise(MIB, 7), noise(2 * MIB, 8), noise(3 * MIB, 9)] {
         std::fs::write(ingest.join(format!("{}.partial", blob.hex())), wrong).unwrap();
         pull(&server.reference("a:v1"), &target, &options()).await.unwrap();
-        assert_eq!(target.read_blob(&blob, u64::MAX).unwrap(), files[0]);
+        assert!(target.read_blob(&blob, u64::MAX).unwrap() == files[0]);
         std::fs::remove_file(target.blob_path(&blob)).unwrap();
     }
 }

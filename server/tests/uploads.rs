@@ -176,7 +176,7 @@ async fn a_client_that_dies_in_the_middle_goes_on_after_a_restart_of_the_server(
     let stored = http.put(server.url(&format!("{at}?digest={digest}"))).send().await.unwrap();
     assert_eq!(stored.status(), StatusCode::CREATED);
     let blob = http.get(server.url(&format!("/v2/repo/blobs/{digest}"))).send().await.unwrap();
-    assert_eq!(blob.bytes().await.unwrap(), whole);
+    assert!(blob.bytes().await.unwrap() == whole);
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn any_range_is_what_slicing_gives() {
             let end = last.min(size - 1);
             assert_eq!(response.status(), StatusCode::PARTIAL_CONTENT, "{first}-{last}");
             assert_eq!(response.headers()[CONTENT_RANGE], format!("bytes {first}-{end}/{size}").as_str());
-            assert_eq!(response.bytes().await.unwrap(), whole[first..=end], "{first}-{last}");
+            assert!(response.bytes().await.unwrap() == whole[first..=end], "{first}-{last}");
         }
     }
 }
