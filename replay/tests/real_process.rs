@@ -1,4 +1,5 @@
 //! A real process: built by a compiler, captured, unwound, named, replayed; gdb has the second opinion.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::io::{BufRead, BufReader};

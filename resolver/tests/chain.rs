@@ -1,5 +1,6 @@
 //! The chain on real binaries: what answers, what is recorded of the steps that did not, and that nothing but the
 //! sources decides.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(target_os = "linux")]
 
 use std::path::PathBuf;
