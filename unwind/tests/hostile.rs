@@ -162,3 +162,33 @@ fn the_same_input_gives_the_same_bytes() {
     let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
     assert!(binary.compile().bytes == binary.compile().bytes);
 }
+
+#[test]
+fn a_header_that_points_before_its_section_is_ignored() {
+    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
+    let text = [0x1000..0x2000];
+    // Version 1; 8-byte pointer to the section, 4-byte count, a table of 8-byte values: code at 0x1000, entry at 0x10.
+    let mut header = vec![1, 0x04, 0x03, 0x04];
+    header.extend(0x9000u64.to_le_bytes());
+    header.extend(1u32.to_le_bytes());
+    header.extend(0x1000u64.to_le_bytes());
+    header.extend(0x10u64.to_le_bytes());
+    let input = Input {
+        arch: symseal_unwind::Arch::X86_64,
+        debug_id: &id,
+        image_base: symseal_module::Svma(0),
+        text: &text,
+        // An entry that is longer than the section, so that the header is asked.
+        eh_frame: Some((0x9000, &[0xff; 3])),
+        eh_frame_hdr: Some((0x8000, &header)),
+        debug_frame: None,
+        plt: &[],
+        code: &[],
+        source_sha256: [0; 32],
+        producer: "symseal test",
+        bases: symseal_unwind::compile::Bases::default(),
+    };
+    let report = compile(&input).expect("a table").report;
+    assert_eq!((report.fdes, report.damaged_entries), (0, 1));
+}

@@ -117,10 +117,10 @@ fn vendor(arch: Arch) -> Vendor {
     }
 }
 
-/// The entries of `.eh_frame`; `header` finds those behind a damaged place.
+/// The entries of `.eh_frame` at `address`; `header` finds those behind a damaged place.
 pub(super) fn eh_frame_fdes<'a>(
     section: &EhFrame<Reader<'a>>,
-    bytes: &'a [u8],
+    (address, bytes): (u64, &'a [u8]),
     header: Option<&'a [u8]>,
     bases: &BaseAddresses,
     report: &mut Report,
@@ -135,9 +135,9 @@ pub(super) fn eh_frame_fdes<'a>(
         {
             let mut rows = table.iter(bases);
             while let Ok(Some((_, fde))) = rows.next() {
-                if let Ok(offset) = table.pointer_to_offset(fde) {
-                    found.fdes.push(offset.0);
-                }
+                // Not gimli's own subtraction: it overflows for an entry that claims to lie before the section.
+                let offset = fde.direct().ok().and_then(|fde| usize::try_from(fde.checked_sub(address)?).ok());
+                found.fdes.extend(offset.filter(|offset| *offset < bytes.len()));
             }
         }
         found.fdes.sort_unstable();

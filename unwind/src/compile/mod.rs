@@ -194,7 +194,7 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
         let bases = bases.clone().set_eh_frame(address);
         let section = fdes::eh_frame(bytes, input.arch);
         let header = input.eh_frame_hdr.map(|(_, header)| header);
-        let fdes = fdes::eh_frame_fdes(&section, bytes, header, &bases, &mut compiler.report);
+        let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, &mut compiler.report);
         let evaluator = Evaluator::new(&section, bytes, &bases, RuleSource::EhFrame, SourceKind::EhFrame);
         compiler.entries(fdes, evaluator);
     }
