@@ -155,10 +155,7 @@ impl core::error::Error for ParseDebugIdError {}
 fn hex_array(text: &str) -> Result<[u8; 16], ParseDebugIdError> {
     let mut bytes = [0; MAX_BUILD_ID_BYTES];
     let len = decode_hex(text, &mut bytes)?;
-    bytes
-        .get(..len)
-        .and_then(|bytes| <[u8; 16]>::try_from(bytes).ok())
-        .ok_or(ParseDebugIdError::Length { bytes: len })
+    bytes.get(..len).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).ok_or(ParseDebugIdError::Length { bytes: len })
 }
 
 /// Decodes hex of either case into `out`; the number of bytes written.

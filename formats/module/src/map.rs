@@ -60,7 +60,8 @@ impl ModuleMap {
                 continue;
             }
             let at = kept.partition_point(|other| other.start < module.start);
-            let clear_below = at.checked_sub(1).and_then(|at| kept.get(at)).is_none_or(|below| below.end <= module.start);
+            let clear_below =
+                at.checked_sub(1).and_then(|at| kept.get(at)).is_none_or(|below| below.end <= module.start);
             let clear_above = kept.get(at).is_none_or(|above| module.end <= above.start);
             if clear_below && clear_above {
                 kept.insert(at, module);
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn of_two_overlapping_modules_the_first_given_stays() {
-        let map = ModuleMap::new(vec![module("a", 0x1000, 0x3000), module("b", 0x2000, 0x4000), module("c", 0x800, 0x1001)]);
+        let map =
+            ModuleMap::new(vec![module("a", 0x1000, 0x3000), module("b", 0x2000, 0x4000), module("c", 0x800, 0x1001)]);
         assert_eq!(map.modules().len(), 1);
         assert_eq!(map.modules()[0].path, "a");
     }
