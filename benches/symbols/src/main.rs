@@ -70,7 +70,8 @@ fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
     let addresses = subject.addresses()?;
     let symx_bytes = map(&symx_path)?;
     let symcache_bytes = map(&symcache_path)?;
-    let sections = subject.dwarf_sections()?;
+    let (decompression_ns, sections) = clock::measure(|| subject.dwarf_sections());
+    let sections = sections?;
     let raw_dwarf = sections.raw_bytes();
     let symx = Symx::open(&symx_bytes)?;
     let lines = SymxLines::open(&symx_bytes)?;
@@ -115,6 +116,7 @@ fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
         symcache_bytes: built_symcache.bytes.len() as u64,
         symx_build: built.times,
         symcache_build: built_symcache.times,
+        decompression_ns,
         peers: figures.collect(),
     })
 }
