@@ -1,11 +1,11 @@
 //! Pieces of DWARF functions and symbols to records that do not overlap.
 
-use crate::dwarf::{Budget, Loser, Names, OrphanRow, Piece, Site, Skipped, Text};
+use crate::dwarf::{Loser, Names, OrphanRow, Piece, Site, Text, Work};
 use crate::paint::{Interval, Segment, paint};
 use crate::symbols::{MOST_ALIASES, SymbolGroup};
 use std::cmp::Reverse;
 use symseal_module::{Rva, Svma};
-use symseal_symx::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, Strings, SymbolSource};
+use symseal_symx::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, SymbolSource};
 
 /// A range that other functions share is compared with at most so many of them.
 const MOST_SHARERS: usize = 64;
@@ -27,9 +27,7 @@ pub(crate) struct Merge<'m, 's> {
     pub(crate) orphans: Vec<OrphanRow>,
     pub(crate) groups: Vec<SymbolGroup>,
     pub(crate) names: Names<'s>,
-    pub(crate) strings: &'m mut Strings,
-    pub(crate) budget: &'m mut Budget,
-    pub(crate) skipped: &'m mut Skipped,
+    pub(crate) work: &'m mut Work,
 }
 
 /// A record, and the entry that named it.
@@ -96,12 +94,12 @@ impl Merge<'_, '_> {
             (std::mem::take(&mut piece.rows), std::mem::take(&mut piece.sites))
         } else {
             let size = segment.end - segment.start;
-            if self.budget.charge(piece.rows.len() as u64 + piece.sites.len() as u64).is_err() {
+            if self.work.budget.charge(piece.rows.len() as u64 + piece.sites.len() as u64).is_err() {
                 return;
             }
             (cut(&piece.rows, start, size), piece.sites.clone())
         };
-        let names = self.names.function(function, self.strings, self.budget, self.skipped);
+        let names = self.names.function(function, self.work);
         let group = self.group_at(segment.start);
         let (symbol, aliases) = match group {
             Some(group) => choose(group, names.has_linkage_name.then_some(names.symbol)),
@@ -125,7 +123,7 @@ impl Merge<'_, '_> {
     }
 
     fn inline_site(&mut self, site: &Site) -> InlineSite {
-        let names = self.names.inlined(site.origin, self.strings, self.budget, self.skipped);
+        let names = self.names.inlined(site.origin, self.work);
         InlineSite {
             parent: site.parent,
             name: names.name,
@@ -225,7 +223,7 @@ impl Merge<'_, '_> {
         for loser in losers {
             let Some(start) = Svma(loser.start).to_rva(self.image_base) else { continue };
             let end = start.0.saturating_add(loser.end - loser.start);
-            let names = self.names.function(loser.function, self.strings, self.budget, self.skipped);
+            let names = self.names.function(loser.function, self.work);
             let first =
                 records.partition_point(|named| named.record.start.0.saturating_add(named.record.size) <= start.0);
             let shared = records.get_mut(first..).unwrap_or_default().iter_mut().take(MOST_SHARERS);

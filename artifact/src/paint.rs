@@ -23,6 +23,12 @@ pub(crate) struct Segment {
 
 /// Segments by address, not overlapping, each as long as it can be. Of equal priorities the first interval holds.
 pub(crate) fn paint<P: Ord + Copy>(intervals: &[Interval<P>]) -> Vec<Segment> {
+    if intervals.is_sorted_by(|a, b| a.end <= b.start) && intervals.iter().all(|interval| interval.start < interval.end)
+    {
+        let whole =
+            |(index, interval): (usize, &Interval<P>)| Segment { start: interval.start, end: interval.end, index };
+        return intervals.iter().enumerate().map(whole).collect();
+    }
     let mut order: Vec<usize> = (0..intervals.len()).collect();
     let start_of = |index: &usize| intervals.get(*index).map_or(0, |interval| interval.start);
     if !intervals.is_sorted_by_key(|interval| interval.start) {

@@ -1,6 +1,6 @@
 //! A module's functions as one stream.
 
-use crate::dwarf::{Budget, DwarfSections, Names, Skipped, Text, note, read};
+use crate::dwarf::{Budget, DwarfSections, Names, Text, Work, read};
 use crate::merge::Merge;
 use crate::{ArtifactError, IdKind, ObjectFile, ObjectKind, elf, symbols};
 use std::collections::BTreeMap;
@@ -64,25 +64,24 @@ pub fn functions(binary: &ObjectFile<'_>, debug: Option<&ObjectFile<'_>>) -> Res
     if let Some(debug) = debug {
         check_pair(binary, debug)?;
     }
-    let mut strings = Strings::new();
-    let mut skipped = Skipped::new();
+    let mut work = Work::new();
     let mut statistics = StreamStatistics::default();
     if binary.kind() == ObjectKind::Relocatable {
-        note(&mut skipped, "relocatable object: addresses are given by the linker");
-        statistics.skipped = skipped;
-        return Ok(FunctionStream { functions: Vec::new(), strings, statistics });
+        work.skip("relocatable object: addresses are given by the linker");
+        statistics.skipped = work.skipped;
+        return Ok(FunctionStream { functions: Vec::new(), strings: work.strings, statistics });
     }
     let text = Text::new(elf::text_sections(binary.elf()));
     statistics.text_bytes = text.bytes();
     let described = debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
-    let sections = DwarfSections::load(described.elf(), &mut skipped);
+    let sections = DwarfSections::load(described.elf(), &mut work.skipped);
     statistics.dwarf_bytes = sections.total_bytes();
-    let mut budget = Budget::for_bytes(statistics.dwarf_bytes);
-    let dwarf = read(&sections, &text, binary.image_base(), &mut strings, &mut skipped, &mut budget);
+    work.budget = Budget::for_bytes(statistics.dwarf_bytes);
+    let dwarf = read(&sections, &text, binary.image_base(), &mut work);
 
     let mut files = vec![binary.elf()];
     files.extend(debug.map(ObjectFile::elf));
-    let groups = symbols::groups(&files, &text, &mut strings);
+    let groups = symbols::groups(&files, &text, &mut work.strings);
     let merge = Merge {
         image_base: binary.image_base(),
         text: &text,
@@ -90,10 +89,8 @@ pub fn functions(binary: &ObjectFile<'_>, debug: Option<&ObjectFile<'_>>) -> Res
         losers: dwarf.losers,
         orphans: dwarf.orphans,
         groups,
-        names: Names::new(&sections, &dwarf.headers, &dwarf.scopes),
-        strings: &mut strings,
-        budget: &mut budget,
-        skipped: &mut skipped,
+        names: Names::new(&sections, &dwarf.headers, &dwarf.scopes, dwarf.tables),
+        work: &mut work,
     };
     let functions = merge.run();
     for function in &functions {
@@ -107,8 +104,8 @@ pub fn functions(binary: &ObjectFile<'_>, debug: Option<&ObjectFile<'_>>) -> Res
         statistics.inlines += function.inlines.len() as u64;
         statistics.covered_bytes += function.size;
     }
-    statistics.skipped = skipped;
-    Ok(FunctionStream { functions, strings, statistics })
+    statistics.skipped = work.skipped;
+    Ok(FunctionStream { functions, strings: work.strings, statistics })
 }
 
 fn check_pair(binary: &ObjectFile<'_>, debug: &ObjectFile<'_>) -> Result<(), ArtifactError> {

@@ -1,4 +1,5 @@
 //! Real inputs with expected frames that llvm-symbolizer 19 gave and addr2line does not contradict.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! What a file is, beside what binutils, elfutils and LLVM say of it.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 mod support;
 

@@ -1,10 +1,11 @@
 //! llvm-symbolizer as the oracle for frames, lines and names.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 mod support;
 
 use std::path::Path;
 use support::compare::Comparison;
-use support::{LIBC, addresses_in, fixtures, have, libc_debug, llvm_symbolizer, lookup};
+use support::{LIBC, addresses_in, have, libc_debug, llvm_symbolizer, lookup};
 use symseal_artifact::{ObjectFile, functions};
 
 const ADDRESSES: usize = 12_000;

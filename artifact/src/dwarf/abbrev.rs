@@ -38,7 +38,7 @@ enum Step {
     Indirect,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Abbreviation {
     code: u64,
     pub(crate) tag: DwTag,
@@ -48,18 +48,27 @@ pub(crate) struct Abbreviation {
     pub(crate) has_ranges: bool,
     /// Entries have a name of their own.
     pub(crate) has_name: bool,
-    pub(crate) attributes: Box<[Attribute]>,
-    steps: Box<[Step]>,
+    /// In the table's lists.
+    attributes: Span,
+    steps: Span,
 }
 
-impl Abbreviation {
-    /// Passes over the attributes of an entry.
-    #[inline]
-    pub(crate) fn skip(&self, cursor: &mut Cursor<'_>, encoding: Encoding) -> Result<()> {
-        for step in &self.steps {
-            skip_step(*step, cursor, encoding)?;
-        }
-        Ok(())
+/// A range of a list.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of<T>(self, list: &[T]) -> &[T] {
+        list.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// What was appended to a list since it had `start` elements.
+    fn since<T>(start: usize, list: &[T]) -> Result<Self> {
+        let number = |at| u32::try_from(at).map_err(|_| Damaged);
+        Ok(Self { start: number(start)?, end: number(list.len())? })
     }
 }
 
@@ -116,6 +125,8 @@ fn step_of(form: DwForm, encoding: Encoding) -> Result<Step> {
 #[derive(Debug, Default)]
 pub(crate) struct Abbreviations {
     list: Vec<Abbreviation>,
+    attributes: Vec<Attribute>,
+    steps: Vec<Step>,
     /// Where each code stands, once codes were seen that do not simply count from 1.
     by_code: HashMap<u64, u32>,
 }
@@ -131,7 +142,7 @@ impl Abbreviations {
             if code == 0 {
                 return Ok(table);
             }
-            let abbreviation = abbreviation(&mut cursor, code, encoding)?;
+            let abbreviation = table.abbreviation(&mut cursor, code, encoding)?;
             budget.charge(before.saturating_sub(cursor.remaining()) as u64)?;
             if code != table.list.len() as u64 + 1 || !table.by_code.is_empty() {
                 if table.by_code.is_empty() {
@@ -144,6 +155,20 @@ impl Abbreviations {
         }
     }
 
+    /// The attributes of an entry; none for one that is only passed over.
+    pub(crate) fn attributes(&self, abbreviation: &Abbreviation) -> &[Attribute] {
+        abbreviation.attributes.of(&self.attributes)
+    }
+
+    /// Passes over the attributes of an entry.
+    #[inline]
+    pub(crate) fn skip(&self, abbreviation: &Abbreviation, cursor: &mut Cursor<'_>, encoding: Encoding) -> Result<()> {
+        for step in abbreviation.steps.of(&self.steps) {
+            skip_step(*step, cursor, encoding)?;
+        }
+        Ok(())
+    }
+
     #[inline]
     pub(crate) fn get(&self, code: u64) -> Result<&Abbreviation> {
         let at = if self.by_code.is_empty() {
@@ -154,35 +179,54 @@ impl Abbreviations {
         at.and_then(|at| self.list.get(at)).ok_or(Damaged)
     }
 
+    fn abbreviation(&mut self, cursor: &mut Cursor<'_>, code: u64, encoding: Encoding) -> Result<Abbreviation> {
+        let tag = DwTag(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
+        let has_children = cursor.u8()? != 0;
+        let role = role(tag);
+        let is_needed = role != Role::Other || is_unit(tag);
+        let (first_attribute, first_step) = (self.attributes.len(), self.steps.len());
+        let (mut has_ranges, mut has_name) = (false, false);
+        loop {
+            let name = cursor.uleb()?;
+            let form = cursor.uleb()?;
+            if name == 0 && form == 0 {
+                break;
+            }
+            let form = DwForm(u16::try_from(form).map_err(|_| Damaged)?);
+            // Names beyond 16 bits are nothing that we know.
+            let name = DwAt(u16::try_from(name).unwrap_or(0));
+            let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
+            has_ranges |= name == gimli::DW_AT_low_pc || name == gimli::DW_AT_ranges;
+            has_name |= name == gimli::DW_AT_name;
+            if is_needed {
+                self.attributes.push(Attribute { name, form, constant });
+            }
+            // An unknown form makes entries of this abbreviation unreadable, not the table.
+            match (step_of(form, encoding).unwrap_or(Step::Indirect), self.steps.get_mut(first_step..)) {
+                (Step::Bytes(0), _) => {}
+                (Step::Bytes(more), Some([.., Step::Bytes(count)])) => *count = count.saturating_add(more),
+                (step, _) => self.steps.push(step),
+            }
+        }
+        Ok(Abbreviation {
+            code,
+            tag,
+            role,
+            has_children,
+            has_ranges,
+            has_name,
+            attributes: Span::since(first_attribute, &self.attributes)?,
+            steps: Span::since(first_step, &self.steps)?,
+        })
+    }
+
     pub(crate) fn tags(&self) -> impl Iterator<Item = DwTag> {
         self.list.iter().map(|abbreviation| abbreviation.tag)
     }
 }
 
-fn abbreviation(cursor: &mut Cursor<'_>, code: u64, encoding: Encoding) -> Result<Abbreviation> {
-    let tag = DwTag(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
-    let has_children = cursor.u8()? != 0;
-    let mut attributes = Vec::new();
-    let mut steps = Vec::new();
-    loop {
-        let name = cursor.uleb()?;
-        let form = cursor.uleb()?;
-        if name == 0 && form == 0 {
-            break;
-        }
-        let form = DwForm(u16::try_from(form).map_err(|_| Damaged)?);
-        // Names beyond 16 bits are nothing that we know.
-        let name = DwAt(u16::try_from(name).unwrap_or(0));
-        let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
-        attributes.push(Attribute { name, form, constant });
-        // An unknown form makes entries of this abbreviation unreadable, not the table.
-        match (step_of(form, encoding).unwrap_or(Step::Indirect), steps.last_mut()) {
-            (Step::Bytes(0), _) => {}
-            (Step::Bytes(more), Some(Step::Bytes(count))) => *count = count.saturating_add(more),
-            (step, _) => steps.push(step),
-        }
-    }
-    let role = match tag {
+fn role(tag: DwTag) -> Role {
+    match tag {
         gimli::DW_TAG_subprogram => Role::Subprogram,
         gimli::DW_TAG_inlined_subroutine => Role::InlinedCall,
         gimli::DW_TAG_namespace
@@ -193,24 +237,7 @@ fn abbreviation(cursor: &mut Cursor<'_>, code: u64, encoding: Encoding) -> Resul
         | gimli::DW_TAG_interface_type
         | gimli::DW_TAG_enumeration_type => Role::Scope,
         _ => Role::Other,
-    };
-    let has = |name: DwAt| attributes.iter().any(|attribute: &Attribute| attribute.name == name);
-    let has_ranges = has(gimli::DW_AT_low_pc) || has(gimli::DW_AT_ranges);
-    let has_name = has(gimli::DW_AT_name);
-    let is_needed = role != Role::Other || is_unit(tag);
-    if !is_needed {
-        attributes.clear();
     }
-    Ok(Abbreviation {
-        code,
-        tag,
-        role,
-        has_children,
-        has_ranges,
-        has_name,
-        attributes: attributes.into(),
-        steps: steps.into(),
-    })
 }
 
 fn is_unit(tag: DwTag) -> bool {

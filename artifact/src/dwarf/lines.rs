@@ -1,14 +1,13 @@
 //! A unit's line table: rows by address. (DWARF 5, 6.2)
 
-use super::budget::Budget;
 use super::files::{self, Files};
 use super::ranges::Text;
 use super::sections::{DwarfSections, Slice};
 use super::unit::Unit;
-use super::{Skipped, note};
+use super::work::Work;
 use crate::paint;
 use gimli::{ColumnType, IncompleteLineProgram, LineRows};
-use symseal_symx::{StrId, Strings};
+use symseal_symx::StrId;
 
 /// A row holds from its address to the next row's, or to its sequence's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,21 +45,19 @@ impl Lines {
         unit: &Unit<'s>,
         text: &Text,
         files: &mut Files,
-        strings: &mut Strings,
-        budget: &mut Budget,
-        skipped: &mut Skipped,
+        work: &mut Work,
     ) -> Option<LineRows<Slice<'s>, IncompleteLineProgram<Slice<'s>>>> {
         self.rows.clear();
         self.sequences.clear();
         let program = match files::program(sections, unit)? {
             Ok(program) => program,
             Err(_) => {
-                note(skipped, "damaged line table header");
+                work.skip("damaged line table header");
                 return None;
             }
         };
         let header_bytes = program.header().header_length() as u64;
-        if budget.charge(header_bytes).is_err() {
+        if work.budget.charge(header_bytes).is_err() {
             return None;
         }
         let mut program = program.rows();
@@ -72,11 +69,11 @@ impl Lines {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
                 Err(_) => {
-                    note(skipped, "damaged line program");
+                    work.skip("damaged line program");
                     break;
                 }
             };
-            if budget.charge(1).is_err() {
+            if work.budget.charge(1).is_err() {
                 break;
             }
             if row.end_sequence() {
@@ -85,7 +82,7 @@ impl Lines {
                 continue;
             }
             if row.file_index() != last_file.0 {
-                last_file = (row.file_index(), files.path(sections, unit, header, row.file_index(), strings));
+                last_file = (row.file_index(), files.path(sections, unit, header, row.file_index(), &mut work.strings));
             }
             let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
             let column = match row.column() {

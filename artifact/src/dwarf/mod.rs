@@ -17,6 +17,7 @@ mod sections;
 mod unit;
 mod value;
 mod walk;
+mod work;
 
 pub(crate) use budget::Budget;
 pub(crate) use names::Names;
@@ -24,10 +25,4 @@ pub(crate) use ranges::Text;
 pub(crate) use rows::OrphanRow;
 pub(crate) use sections::{DwarfSections, describes_types};
 pub(crate) use walk::{Loser, Piece, Site, read};
-
-/// What was left out, and how often.
-pub(crate) type Skipped = std::collections::BTreeMap<&'static str, u64>;
-
-pub(crate) fn note(skipped: &mut Skipped, reason: &'static str) {
-    *skipped.entry(reason).or_default() += 1;
-}
+pub(crate) use work::Work;

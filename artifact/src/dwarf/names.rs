@@ -5,9 +5,9 @@ use super::cursor::{Damaged, Result};
 use super::files::{self, Files};
 use super::scopes::Scopes;
 use super::sections::{DwarfSections, Slice};
-use super::unit::{Unit, UnitHeader};
+use super::unit::{AbbreviationTables, Unit, UnitHeader};
 use super::value::{self, Value};
-use super::{Skipped, note};
+use super::work::Work;
 use crate::escaped;
 use gimli::{DwLang, IncompleteLineProgram};
 use std::collections::HashMap;
@@ -38,6 +38,7 @@ pub(crate) struct Names<'s> {
     sections: &'s DwarfSections<'s>,
     headers: &'s [UnitHeader],
     scopes: &'s Scopes,
+    tables: AbbreviationTables,
     units: HashMap<usize, OpenUnit<'s>>,
     inlined: HashMap<u64, FunctionNames>,
 }
@@ -59,48 +60,34 @@ struct Chain<'s> {
 }
 
 impl<'s> Names<'s> {
-    pub(crate) fn new(sections: &'s DwarfSections<'s>, headers: &'s [UnitHeader], scopes: &'s Scopes) -> Self {
-        Self { sections, headers, scopes, units: HashMap::new(), inlined: HashMap::new() }
+    pub(crate) fn new(
+        sections: &'s DwarfSections<'s>,
+        headers: &'s [UnitHeader],
+        scopes: &'s Scopes,
+        tables: AbbreviationTables,
+    ) -> Self {
+        Self { sections, headers, scopes, tables, units: HashMap::new(), inlined: HashMap::new() }
     }
 
     /// Names and declaration of the function that the entry at `entry` describes.
-    pub(crate) fn function(
-        &mut self,
-        entry: u64,
-        strings: &mut Strings,
-        budget: &mut Budget,
-        skipped: &mut Skipped,
-    ) -> FunctionNames {
-        self.names(entry, true, strings, budget, skipped)
+    pub(crate) fn function(&mut self, entry: u64, work: &mut Work) -> FunctionNames {
+        self.names(entry, true, work)
     }
 
     /// Names of an inlined function; remembered, as the same one is inlined in many places.
-    pub(crate) fn inlined(
-        &mut self,
-        origin: u64,
-        strings: &mut Strings,
-        budget: &mut Budget,
-        skipped: &mut Skipped,
-    ) -> FunctionNames {
+    pub(crate) fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
         if let Some(known) = self.inlined.get(&origin) {
             return *known;
         }
-        let names = self.names(origin, false, strings, budget, skipped);
+        let names = self.names(origin, false, work);
         self.inlined.insert(origin, names);
         names
     }
 
-    fn names(
-        &mut self,
-        entry: u64,
-        with_file: bool,
-        strings: &mut Strings,
-        budget: &mut Budget,
-        skipped: &mut Skipped,
-    ) -> FunctionNames {
+    fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {
         let mut chain = Chain::default();
-        if self.follow(entry, with_file, &mut chain, strings, budget, skipped).is_err() {
-            note(skipped, "damaged reference to a name");
+        if self.follow(entry, with_file, &mut chain, work).is_err() {
+            work.skip("damaged reference to a name");
         }
         let mut names = FunctionNames {
             file: chain.file.unwrap_or_default(),
@@ -110,11 +97,12 @@ impl<'s> Names<'s> {
         if let Some((name, named)) = chain.name {
             let bare = escaped(name);
             let prefix = self.scopes.prefix(self.headers, named, chain.separator);
-            names.name = if prefix.is_empty() { strings.intern(&bare) } else { strings.intern(&(prefix + &bare)) };
-            names.symbol = strings.intern(&bare);
+            names.name =
+                if prefix.is_empty() { work.strings.intern(&bare) } else { work.strings.intern(&(prefix + &bare)) };
+            names.symbol = work.strings.intern(&bare);
         }
         if let Some(linkage) = chain.linkage {
-            names.symbol = strings.intern(&escaped(linkage));
+            names.symbol = work.strings.intern(&escaped(linkage));
             names.has_linkage_name = true;
             if names.name.is_empty() {
                 names.name = names.symbol;
@@ -123,31 +111,24 @@ impl<'s> Names<'s> {
         names
     }
 
-    fn follow(
-        &mut self,
-        entry: u64,
-        with_file: bool,
-        chain: &mut Chain<'s>,
-        strings: &mut Strings,
-        budget: &mut Budget,
-        skipped: &mut Skipped,
-    ) -> Result<()> {
+    fn follow(&mut self, entry: u64, with_file: bool, chain: &mut Chain<'s>, work: &mut Work) -> Result<()> {
         let mut entry = entry;
         for _ in 0..LONGEST_CHAIN {
             let sections = self.sections;
-            let open = self.open(entry, budget)?;
+            let open = self.open(entry, &mut work.budget)?;
             let unit = &open.unit;
             let mut cursor = unit.cursor_at(sections, entry)?;
             let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
-            budget.charge(abbreviation.attributes.len() as u64 + 1)?;
+            let attributes = unit.abbreviations.attributes(abbreviation);
+            work.budget.charge(attributes.len() as u64 + 1)?;
             let mut next = None;
             let mut file = None;
-            for attribute in &abbreviation.attributes {
+            for attribute in attributes {
                 let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
                 match attribute.name {
                     gimli::DW_AT_name if chain.name.is_none() => {
                         if value == Value::Supplementary {
-                            note(skipped, "name in a supplementary file (dwz)");
+                            work.skip("name in a supplementary file (dwz)");
                         }
                         chain.name = unit.text(sections, value).map(|name| (name, entry));
                         chain.separator = separator(unit.root.language);
@@ -163,7 +144,7 @@ impl<'s> Names<'s> {
                     }
                     gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                         if value == Value::Supplementary {
-                            note(skipped, "function in a supplementary file (dwz)");
+                            work.skip("function in a supplementary file (dwz)");
                         }
                         next = unit.reference(value);
                     }
@@ -174,7 +155,7 @@ impl<'s> Names<'s> {
                 && chain.file.is_none()
                 && let Some(Value::Number(number)) = file
             {
-                chain.file = open.path(sections, number, strings);
+                chain.file = open.path(sections, number, &mut work.strings);
             }
             let Some(origin) = next else { return Ok(()) };
             let is_complete = chain.name.is_some()
@@ -198,7 +179,7 @@ impl<'s> Names<'s> {
             std::collections::hash_map::Entry::Occupied(open) => Ok(open.into_mut()),
             std::collections::hash_map::Entry::Vacant(free) => {
                 let header = self.headers.get(number).ok_or(Damaged)?;
-                let unit = Unit::open(self.sections, header, budget)?;
+                let unit = Unit::open(self.sections, header, &mut self.tables, budget)?;
                 Ok(free.insert(OpenUnit { unit, files: Files::default(), program: None }))
             }
         }

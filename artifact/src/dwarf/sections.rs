@@ -3,7 +3,7 @@
 use super::abbrev::Abbreviations;
 use super::budget::Budget;
 use super::unit::{UnitHeader, unit_headers};
-use super::{Skipped, note};
+use super::work::{Skipped, note};
 use crate::elf::Elf;
 use crate::section;
 use gimli::{EndianSlice, RunTimeEndian};

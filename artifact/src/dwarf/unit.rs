@@ -5,8 +5,10 @@ use super::budget::Budget;
 use super::cursor::{Cursor, Damaged, Result};
 use super::sections::DwarfSections;
 use super::value::{self, Encoding, Value};
-use super::{Skipped, note};
+use super::work::{Skipped, note};
 use gimli::{DebugInfo, DwLang, UnitType};
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Where a unit lies in `.debug_info`, and how to read it.
 #[derive(Clone, Debug)]
@@ -56,11 +58,42 @@ pub(crate) fn unit_headers(sections: &DwarfSections<'_>, skipped: &mut Skipped) 
     headers
 }
 
+/// Abbreviation tables that were read, as units share them and are opened more than once.
+#[derive(Debug, Default)]
+pub(crate) struct AbbreviationTables {
+    tables: HashMap<(u64, Encoding), Rc<Abbreviations>>,
+}
+
+impl AbbreviationTables {
+    /// Some six kilobytes each.
+    const MOST: usize = 8192;
+
+    fn get(
+        &mut self,
+        sections: &DwarfSections<'_>,
+        header: &UnitHeader,
+        budget: &mut Budget,
+    ) -> Result<Rc<Abbreviations>> {
+        let key = (header.abbrev_offset, header.encoding);
+        if let Some(known) = self.tables.get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let bytes =
+            sections.abbrev.get(usize::try_from(header.abbrev_offset).map_err(|_| Damaged)?..).ok_or(Damaged)?;
+        let table = Rc::new(Abbreviations::parse(bytes, header.encoding, sections.is_little_endian, budget)?);
+        if self.tables.len() >= Self::MOST {
+            self.tables.clear();
+        }
+        self.tables.insert(key, Rc::clone(&table));
+        Ok(table)
+    }
+}
+
 /// A unit that can be read: its abbreviations, and what its first entry says.
 #[derive(Debug)]
 pub(crate) struct Unit<'s> {
     pub(crate) header: UnitHeader,
-    pub(crate) abbreviations: Abbreviations,
+    pub(crate) abbreviations: Rc<Abbreviations>,
     pub(crate) root: Root<'s>,
 }
 
@@ -80,10 +113,13 @@ pub(crate) struct Root<'s> {
 }
 
 impl<'s> Unit<'s> {
-    pub(crate) fn open(sections: &'s DwarfSections<'_>, header: &UnitHeader, budget: &mut Budget) -> Result<Self> {
-        let table =
-            sections.abbrev.get(usize::try_from(header.abbrev_offset).map_err(|_| Damaged)?..).ok_or(Damaged)?;
-        let abbreviations = Abbreviations::parse(table, header.encoding, sections.is_little_endian, budget)?;
+    pub(crate) fn open(
+        sections: &'s DwarfSections<'_>,
+        header: &UnitHeader,
+        tables: &mut AbbreviationTables,
+        budget: &mut Budget,
+    ) -> Result<Self> {
+        let abbreviations = tables.get(sections, header, budget)?;
         let mut unit = Self { header: header.clone(), abbreviations, root: Root::default() };
         unit.read_root(sections)?;
         Ok(unit)
@@ -105,7 +141,7 @@ impl<'s> Unit<'s> {
         let mut root = Root::default();
         let mut texts = Vec::new();
         let mut low_pc = None;
-        for attribute in &self.abbreviations.get(code)?.attributes {
+        for attribute in self.abbreviations.attributes(self.abbreviations.get(code)?) {
             let value = value::read(&mut cursor, attribute, self.header.encoding)?;
             match (attribute.name, value) {
                 (gimli::DW_AT_comp_dir, value) => texts.push(value),

@@ -9,12 +9,12 @@ use super::ranges::{RangeAttributes, Text, push_ranges};
 use super::rows::{OrphanRow, UnitRows};
 use super::scopes::{ROOT, ScopeId, Scopes};
 use super::sections::DwarfSections;
-use super::unit::{Unit, UnitHeader, unit_headers};
+use super::unit::{AbbreviationTables, Unit, UnitHeader, unit_headers};
 use super::value::{self, Value};
-use super::{Skipped, note};
+use super::work::{Skipped, Work, note};
 use crate::escaped;
 use symseal_module::Svma;
-use symseal_symx::{NO_INLINE, Row, StrId, Strings};
+use symseal_symx::{NO_INLINE, Row, StrId};
 
 /// Inlined calls nested deeper than this are taken for their caller's code. The symbol table holds 1024 frames.
 const MOST_INLINED: u32 = 512;
@@ -61,6 +61,7 @@ pub(crate) struct Loser {
 pub(crate) struct Read {
     pub(crate) headers: Vec<UnitHeader>,
     pub(crate) scopes: Scopes,
+    pub(crate) tables: AbbreviationTables,
     /// In the order of units; within a unit by address and not overlapping.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) losers: Vec<Loser>,
@@ -95,18 +96,12 @@ pub(crate) struct UnitEntries {
 }
 
 /// Reads every unit.
-pub(crate) fn read(
-    sections: &DwarfSections<'_>,
-    text: &Text,
-    image_base: Svma,
-    strings: &mut Strings,
-    skipped: &mut Skipped,
-    budget: &mut Budget,
-) -> Read {
-    let headers = unit_headers(sections, skipped);
+pub(crate) fn read(sections: &DwarfSections<'_>, text: &Text, image_base: Svma, work: &mut Work) -> Read {
+    let headers = unit_headers(sections, &mut work.skipped);
     let mut read = Read {
         headers: Vec::new(),
         scopes: Scopes::new(),
+        tables: AbbreviationTables::default(),
         pieces: Vec::new(),
         losers: Vec::new(),
         orphans: Vec::new(),
@@ -119,40 +114,40 @@ pub(crate) fn read(
         if header.is_type_unit {
             continue;
         }
-        let unit = match Unit::open(sections, header, budget) {
+        let unit = match Unit::open(sections, header, &mut read.tables, &mut work.budget) {
             Ok(unit) => unit,
             Err(Damaged) => {
-                note(skipped, "damaged unit");
+                work.skip("damaged unit");
                 continue;
             }
         };
         if unit.root.is_skeleton {
-            note(skipped, "unit in a split DWARF file (.dwo, .dwp)");
+            work.skip("unit in a split DWARF file (.dwo, .dwp)");
         }
         let mut files = Files::default();
-        let program = lines.fill(sections, &unit, text, &mut files, strings, budget, skipped);
+        let program = lines.fill(sections, &unit, text, &mut files, work);
         entries.clear();
         let mut path = |file: u64| {
             let header = program.as_ref()?.header();
-            Some(files.path(sections, &unit, header, file, strings))
+            Some(files.path(sections, &unit, header, file, &mut work.strings))
         };
         let mut walk = Walk {
             sections,
             unit: &unit,
             text,
-            budget,
+            budget: &mut work.budget,
             entries: &mut entries,
             scopes: &mut read.scopes,
-            skipped,
+            skipped: &mut work.skipped,
             stack: Vec::new(),
         };
         if walk.run(&mut path).is_err() {
-            note(skipped, "damaged entry");
+            work.skip("damaged entry");
         }
-        rows.finish(number, &mut entries, &lines, image_base, budget, &mut read);
+        rows.finish(number, &mut entries, &lines, image_base, &mut work.budget, &mut read);
     }
-    if budget.is_exhausted() {
-        note(skipped, "work limit reached");
+    if work.budget.is_exhausted() {
+        work.skip("work limit reached");
     }
     read.headers = headers;
     read
@@ -223,11 +218,11 @@ impl<'s> Walk<'s, '_> {
             let children = depth + 1;
             let opened = match abbreviation.role {
                 Role::Other => {
-                    abbreviation.skip(&mut cursor, encoding)?;
+                    unit.abbreviations.skip(abbreviation, &mut cursor, encoding)?;
                     None
                 }
                 Role::Scope => {
-                    abbreviation.skip(&mut cursor, encoding)?;
+                    unit.abbreviations.skip(abbreviation, &mut cursor, encoding)?;
                     if !abbreviation.has_children {
                         // A declaration, to which the definition may refer for its scope.
                         self.place(&mut top, offset);
@@ -260,11 +255,11 @@ impl<'s> Walk<'s, '_> {
     fn subprogram(&mut self, cursor: &mut Cursor<'s>, abbreviation: &Abbreviation, offset: u64) -> Result<u32> {
         let encoding = self.unit.header.encoding;
         if !abbreviation.has_ranges {
-            abbreviation.skip(cursor, encoding)?;
+            self.unit.abbreviations.skip(abbreviation, cursor, encoding)?;
             return Ok(NO_FUNCTION);
         }
         let mut attributes = RangeAttributes::default();
-        for attribute in &abbreviation.attributes {
+        for attribute in self.unit.abbreviations.attributes(abbreviation) {
             let value = value::read(cursor, attribute, encoding)?;
             take_range(&mut attributes, attribute.name, value);
         }
@@ -290,17 +285,17 @@ impl<'s> Walk<'s, '_> {
         let encoding = self.unit.header.encoding;
         // One without ranges of its own is still the caller of those in it: DWARF 2 cannot say it in parts.
         if top.function == NO_FUNCTION {
-            abbreviation.skip(cursor, encoding)?;
+            self.unit.abbreviations.skip(abbreviation, cursor, encoding)?;
             return Ok(None);
         }
         if top.inlined >= MOST_INLINED {
             note(self.skipped, "inlined call nested too deep");
-            abbreviation.skip(cursor, encoding)?;
+            self.unit.abbreviations.skip(abbreviation, cursor, encoding)?;
             return Ok(None);
         }
         let mut attributes = RangeAttributes::default();
         let mut site = Site { parent: top.site, origin: offset, call_file: StrId::EMPTY, call_line: 0, call_column: 0 };
-        for attribute in &abbreviation.attributes {
+        for attribute in self.unit.abbreviations.attributes(abbreviation) {
             let value = value::read(cursor, attribute, encoding)?;
             match (attribute.name, value) {
                 (gimli::DW_AT_abstract_origin, value) => {
@@ -380,7 +375,7 @@ impl<'s> Walk<'s, '_> {
         let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
         let mut name = None;
         let mut declaration = None;
-        for attribute in &abbreviation.attributes {
+        for attribute in self.unit.abbreviations.attributes(abbreviation) {
             let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
             match attribute.name {
                 gimli::DW_AT_name => name = unit.text(self.sections, value),
@@ -392,7 +387,7 @@ impl<'s> Walk<'s, '_> {
             && let Ok(mut cursor) = unit.cursor_at(self.sections, declared)
             && let Ok(abbreviation) = unit.abbreviations.get(cursor.uleb()?)
         {
-            for attribute in &abbreviation.attributes {
+            for attribute in self.unit.abbreviations.attributes(abbreviation) {
                 let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
                 if attribute.name == gimli::DW_AT_name {
                     name = unit.text(self.sections, value);

@@ -201,7 +201,7 @@ impl<'d> Elf<'d> {
         // Numbers beyond 16 bits stand in section 0. (gABI, "Section Header", special indexes)
         let count = if count == 0 { size.unwrap_or_default() } else { u64::from(count) };
         let names = if names == gabi::SHN_XINDEX { link.unwrap_or_default() } else { u32::from(names) };
-        let length = count.checked_mul(entry).unwrap_or(u64::MAX);
+        let length = count.saturating_mul(entry);
         let table = range_of(self.data, "the section header table", offset, length)?;
         let mut raw = Vec::new();
         // `entry` is at least 40 and came from 16 bits.
@@ -256,7 +256,7 @@ impl<'d> Elf<'d> {
         if entry < least {
             return Err(malformed("ELF header", &format!("program headers of at least {least} bytes"), entry));
         }
-        let length = count.checked_mul(u64::from(entry)).unwrap_or(u64::MAX);
+        let length = count.saturating_mul(u64::from(entry));
         let table = range_of(self.data, "the program header table", offset, length)?;
         let is_64 = self.is_64;
         self.segments = table

@@ -1,0 +1,31 @@
+//! What every pass writes into.
+
+use super::budget::Budget;
+use std::collections::BTreeMap;
+use symseal_symx::Strings;
+
+/// What was left out, and how often.
+pub(crate) type Skipped = BTreeMap<&'static str, u64>;
+
+/// The texts so far, the work that is left, and what was left out.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) strings: Strings,
+    pub(crate) budget: Budget,
+    pub(crate) skipped: Skipped,
+}
+
+impl Work {
+    pub(crate) fn new() -> Self {
+        Self { strings: Strings::new(), budget: Budget::for_bytes(0), skipped: Skipped::new() }
+    }
+
+    /// Counts something that is left out.
+    pub(crate) fn skip(&mut self, reason: &'static str) {
+        note(&mut self.skipped, reason);
+    }
+}
+
+pub(crate) fn note(skipped: &mut Skipped, reason: &'static str) {
+    *skipped.entry(reason).or_default() += 1;
+}

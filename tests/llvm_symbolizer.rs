@@ -1,0 +1,141 @@
+//! `symseal bundle build` and `symseal symbolize` beside llvm-symbolizer, on the C library and on a Rust program.
+//!
+//! Differences are counted by kind and printed. The kinds marked `(rule)` follow from the published rule of names
+//! (docs/names.md) or from a property of the oracle; everything else must stay below one in a thousand.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+#[path = "../artifact/tests/support/mod.rs"]
+mod oracle;
+#[allow(unreachable_pub, reason = "shared by the test files")]
+mod program;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use oracle::compare::Comparison;
+use oracle::lookup::Found;
+use oracle::{LIBC, addresses_in, have, libc_debug, llvm_symbolizer};
+use program::{command, symseal};
+use serde_json::Value;
+use symseal_artifact::ObjectFile;
+use symseal_bundle::{Bundle, FileRole};
+use symseal_module::DebugId;
+
+/// Behind what the oracle does not know, more than 10,000 are compared.
+const ADDRESSES: usize = 14_000;
+
+/// The aliases that the module's index lists, by symbol, and the symbols of folded code.
+struct Listed {
+    aliases: BTreeMap<String, Vec<String>>,
+    folded: Vec<String>,
+}
+
+fn listed(layout: &Path, id: &DebugId) -> Listed {
+    let bundle = Bundle::open_dir(layout).expect("a bundle");
+    let module = bundle.module(id).expect("the module");
+    let file = module.files.iter().find(|file| file.role == FileRole::ModuleIndex).expect("an index");
+    let index: Value = serde_json::from_slice(&bundle.read(file).expect("the index")).expect("JSON");
+    let mut listed = Listed { aliases: BTreeMap::new(), folded: Vec::new() };
+    for function in index["functions"].as_array().expect("functions") {
+        let symbol = function["symbol"].as_str().or(function["name"].as_str()).expect("a name").to_owned();
+        if function["folded"] == true {
+            listed.folded.push(symbol.clone());
+        }
+        let aliases = function["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        listed.aliases.entry(symbol).or_default().extend(aliases.map(str::to_owned));
+    }
+    listed
+}
+
+/// What `symseal symbolize` prints for the addresses.
+fn symbolize(layout: &Path, id: &DebugId, addresses: &[u64]) -> Vec<Vec<Found>> {
+    let listed = listed(layout, id);
+    let mut child = command("symseal")
+        .args(["symbolize", "--json", "--debug-id", &id.to_string(), "--bundle"])
+        .arg(layout)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("symseal starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let lines: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
+    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().expect("symseal ends");
+    writer.join().expect("the writer ends").expect("all addresses are taken");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let answers: Vec<Vec<Found>> = text
+        .lines()
+        .zip(addresses)
+        .map(|(line, address)| {
+            let answer: Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!(answer["address"].as_str(), Some(format!("{address:#x}").as_str()));
+            let frames = answer["frames"].as_array().expect("frames");
+            let inlined: Vec<bool> = frames.iter().map(|frame| frame["inlined"] == true).collect();
+            let expected: Vec<bool> = (1..=frames.len()).map(|depth| depth < frames.len()).collect();
+            assert_eq!(inlined, expected, "all frames but the last are inlined");
+            frames.iter().map(|frame| found(frame, &listed)).collect()
+        })
+        .collect();
+    assert_eq!(answers.len(), addresses.len());
+    answers
+}
+
+fn found(frame: &Value, listed: &Listed) -> Found {
+    let text = |key: &str| frame[key].as_str().unwrap_or_default().to_owned();
+    let symbol = text("symbol");
+    Found {
+        name: text("function"),
+        aliases: listed.aliases.get(&symbol).cloned().unwrap_or_default(),
+        folded: listed.folded.contains(&symbol),
+        file: text("file"),
+        line: frame["line"].as_u64().unwrap_or(0),
+        column: frame["column"].as_u64().unwrap_or(0),
+        symbol,
+    }
+}
+
+/// Builds a bundle of the files and compares at addresses spread over the binary's code.
+#[track_caller]
+fn check(binary: &Path, debug: Option<&Path>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let layout = folder.path().join("bundle");
+    let mut arguments = vec![OsStr::new("bundle"), OsStr::new("build"), binary.as_os_str()];
+    arguments.extend(debug.map(Path::as_os_str));
+    arguments.extend(["--name", "oracle", "--version", "1", "--output"].map(OsStr::new));
+    arguments.push(layout.as_os_str());
+    symseal(arguments).ok();
+
+    let bytes = std::fs::read(binary).expect("the binary");
+    let object = ObjectFile::parse(&bytes).expect("an object");
+    let id = object.debug_id().expect("an id");
+    let addresses = addresses_in(&object.unwind_inputs().text, ADDRESSES, 2026);
+    let expected = llvm_symbolizer(debug.unwrap_or(binary), &addresses);
+    let ours = symbolize(&layout, id, &addresses);
+    let mut comparison = Comparison::default();
+    for ((address, expected), found) in addresses.iter().zip(&expected).zip(&ours) {
+        comparison.add(*address, expected, found);
+    }
+    println!("{}: {comparison}", binary.display());
+    comparison.check(10_000);
+}
+
+#[test]
+fn the_c_library_agrees_with_llvm_symbolizer() {
+    if !have("llvm-symbolizer") {
+        return;
+    }
+    let Some(debug) = libc_debug() else { return };
+    check(Path::new(LIBC), Some(&debug));
+}
+
+#[test]
+fn our_own_program_agrees_with_llvm_symbolizer() {
+    if !have("llvm-symbolizer") {
+        return;
+    }
+    check(program::symseal_path(), None);
+}
