@@ -10,8 +10,8 @@ pub const HEADER_BYTES: usize = 96;
 pub const DIRECTORY_ENTRY_BYTES: usize = 24;
 /// More sections than any writer has; bounds what a reader looks at.
 pub const MAX_SECTIONS: usize = 64;
-/// Sections start at multiples of this, so that a map of the file is read with aligned loads.
-pub const SECTION_ALIGNMENT: usize = 64;
+/// Sections start at multiples of this, the size of their largest elements.
+pub const SECTION_ALIGNMENT: usize = 8;
 /// Bytes of code in a bucket, as a power of two.
 pub const BUCKET_SHIFT: u32 = 8;
 /// Rules are numbered with 16 bits.

@@ -149,6 +149,13 @@ fn value_of(registers: &Registers, number: u16) -> Option<u64> {
     }
 }
 
+/// What `nop` of any length and `int3` are made of.
+const PADDING_BYTES: [u8; 11] = [0x66, 0x2e, 0x90, 0xcc, 0x0f, 0x1f, 0x00, 0x40, 0x44, 0x80, 0x84];
+
+fn byte_at(parts: &elf::Parts<'_>, svma: u64) -> Option<u8> {
+    parts.code.iter().find_map(|(start, bytes)| bytes.get(usize::try_from(svma.checked_sub(*start)?).ok()?).copied())
+}
+
 /// Compares at `samples` random addresses; gives how often each kind of answer was seen.
 fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
     let parts = binary.parts();
@@ -195,7 +202,14 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
         let from_headers = parts.plt.iter().any(|plt| plt.range.contains(&svma));
         let (kind, same) = match &expected {
             Expected::NoInformation if from_headers => ("plt without cfi", true),
-            Expected::NoInformation => ("gap", rule.kind() == Some(Kind::Gap)),
+            Expected::NoInformation if rule.kind() == Some(Kind::Gap) => ("gap", true),
+            // Up to the next function that gimli knows of there is nothing but padding.
+            Expected::NoInformation => {
+                let padded = (svma..svma + 16)
+                    .take_while(|svma| oracle.at(*svma, &registers) == Expected::NoInformation)
+                    .all(|svma| byte_at(&parts, svma).is_some_and(|byte| PADDING_BYTES.contains(&byte)));
+                ("padding", padded)
+            }
             Expected::End => ("end", walk.stop == StopReason::EndOfStack && walk.frames == 1),
             Expected::Unevaluated(_) => ("unsupported", rule.kind() == Some(Kind::Unsupported)),
             Expected::Caller { cfa, pc, saved } => {

@@ -5,10 +5,10 @@ use core::fmt;
 
 mod x86_64;
 
-#[cfg(feature = "compile")]
-pub(crate) use x86_64::SIGRETURN;
 pub(crate) use x86_64::{Call, LONGEST_CALL, call_before, context_slot, is_sigreturn, is_volatile};
 pub use x86_64::{FP, REGISTERS, RETURN_ADDRESS, SLOT_REGISTERS, SP, register_name};
+#[cfg(feature = "compile")]
+pub(crate) use x86_64::{SIGRETURN, is_padding};
 
 /// The processor that a table is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -52,6 +52,47 @@ pub(crate) fn is_sigreturn(code: &[u8]) -> bool {
     code.starts_with(&SIGRETURN)
 }
 
+/// Whether `code` is `nop` of any length and `int3`, from its first byte to its last.
+#[cfg(feature = "compile")]
+pub(crate) fn is_padding(mut code: &[u8]) -> bool {
+    while let Some((first, rest)) = code.split_first() {
+        let length = match first {
+            0xcc => Some(1),
+            _ => nop_length(core::iter::once(first).chain(rest)),
+        };
+        match length.and_then(|length| code.get(length..)) {
+            Some(rest) => code = rest,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Bytes of the `nop` at the front: `90`, or `0f 1f /0` with any operand, behind any of the prefixes 66 and 2e.
+#[cfg(feature = "compile")]
+fn nop_length<'a>(mut code: impl Iterator<Item = &'a u8>) -> Option<usize> {
+    let mut prefixes = 0;
+    let opcode = loop {
+        match code.next()? {
+            0x66 | 0x2e => prefixes += 1,
+            byte => break byte,
+        }
+    };
+    if *opcode == 0x90 {
+        return Some(prefixes + 1);
+    }
+    let (0x0f, 0x1f, modrm) = (*opcode, *code.next()?, *code.next()?) else { return None };
+    let operand = match modrm {
+        0x00 => 0,
+        0x40 => 1,
+        0x44 => 2,
+        0x80 => 4,
+        0x84 => 5,
+        _ => return None,
+    };
+    Some(prefixes + 3 + operand)
+}
+
 /// Longest call instruction, in bytes: an indirect call with prefix, SIB byte and 32-bit displacement.
 pub(crate) const LONGEST_CALL: usize = 8;
 
@@ -107,6 +148,16 @@ mod tests {
         check(&[0xff, 0x15, 1, 2, 3], None);
         check(&[0xc3], None);
         check(&[], None);
+    }
+
+    #[test]
+    #[cfg(feature = "compile")]
+    fn padding_is_known_by_its_bytes() {
+        assert!(is_padding(&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0]));
+        assert!(is_padding(&[0x66, 0x90, 0x90, 0xcc, 0xcc]));
+        for code in [&[0x0f, 0x1f, 0x44, 0][..], &[0], &[0xc3], &[0x90, 0x66], &[0x0f, 0x0b], &[0x0f, 0x1f, 0xc0]] {
+            assert!(!is_padding(code), "{code:x?}");
+        }
     }
 
     #[test]

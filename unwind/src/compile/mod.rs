@@ -3,6 +3,7 @@
 mod eval;
 mod expression;
 mod fdes;
+mod padding;
 mod pieces;
 mod plt;
 mod programs;
@@ -20,7 +21,7 @@ use gimli::BaseAddresses;
 use symseal_module::{DebugId, Svma};
 
 use crate::arch::Arch;
-use crate::rule::{RuleSource, Slots};
+use crate::rule::{Kind, RuleSource, Slots};
 use crate::source::SourceKind;
 use eval::Evaluator;
 use fdes::{CfiSection, Fde};
@@ -46,7 +47,8 @@ pub struct Input<'a> {
     pub debug_frame: Option<(u64, &'a [u8])>,
     /// Procedure linkage tables, from the section headers.
     pub plt: &'a [Plt<'a>],
-    /// Addresses and bytes of the code, in which signal trampolines without call frame information are looked for. May be empty.
+    /// Addresses and bytes of the code, in which signal trampolines without call frame information are looked for, and by which
+    /// padding between functions is known. May be empty.
     pub code: &'a [(u64, &'a [u8])],
     /// SHA-256 of the file that all this came from.
     pub source_sha256: [u8; 32],
@@ -210,6 +212,9 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
     pieces.sort_by_key(|piece| piece.range.start);
     report.trampolines = trampoline::mark(input.code, &text, &mut pieces);
     report.programs = programs.count();
+    let known = pieces.iter().filter(|piece| !matches!(piece.rule.kind(), Some(Kind::Gap | Kind::Unsupported)));
+    report.covered_bytes = known.map(|piece| piece.range.end - piece.range.start).sum();
+    padding::absorb(input.code, &mut pieces);
     let bytes = write::write(input, &text, &pieces, &programs.into_bytes(), &mut report)?;
     Ok(Compiled { bytes, report })
 }

@@ -12,7 +12,7 @@ use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_TEXT_SPAN, SECTION_ALIGNMENT, SectionKind,
     VERSION, at,
 };
-use crate::rule::{Kind, Rule, Slots};
+use crate::rule::{Rule, Slots};
 use crate::source::{self, Source};
 
 /// Rows in the making, by rising offset from the start of the code.
@@ -78,9 +78,6 @@ pub(super) fn write(
             return Err(span_error);
         };
         rows.push(from..to, (piece.rule, piece.slots))?;
-        if !matches!(piece.rule.kind(), Some(Kind::Gap | Kind::Unsupported)) {
-            report.covered_bytes += u64::from(to - from);
-        }
         let (kind, record) = piece.source;
         if sources.last().is_none_or(|last| (last.kind, last.offset) != (kind, record)) {
             sources.push(Source { start: symseal_module::Rva(start + u64::from(from)), kind, offset: record });

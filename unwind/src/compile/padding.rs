@@ -1,0 +1,31 @@
+//! Padding between functions. It is never run and no return address is looked up in it, so that a row of its own that says
+//! "no information" is only bytes: it takes on the rule before it. But only what its bytes prove to be padding, and no
+//! more than aligns a function.
+
+use alloc::vec::Vec;
+
+use super::pieces::Piece;
+use crate::arch::is_padding;
+
+/// Functions are aligned to 16 bytes.
+const LONGEST: u64 = 15;
+
+/// Stretches `pieces` (sorted) over the padding that follows them in `code`.
+pub(super) fn absorb(code: &[(u64, &[u8])], pieces: &mut [Piece]) {
+    let mut sorted: Vec<_> = code.iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
+    sorted.sort_by_key(|(start, _)| *start);
+    let bytes_of = |start: u64, length: u64| -> Option<&[u8]> {
+        let at = sorted.partition_point(|(section, _)| *section <= start).checked_sub(1)?;
+        let (section, bytes) = sorted.get(at)?;
+        let from = usize::try_from(start.checked_sub(*section)?).ok()?;
+        bytes.get(from..from.checked_add(usize::try_from(length).ok()?)?)
+    };
+    let mut next = u64::MAX;
+    for piece in pieces.iter_mut().rev() {
+        let gap = next.saturating_sub(piece.range.end);
+        if (1..=LONGEST).contains(&gap) && bytes_of(piece.range.end, gap).is_some_and(is_padding) {
+            piece.range.end = next;
+        }
+        next = piece.range.start;
+    }
+}
