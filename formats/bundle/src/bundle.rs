@@ -77,7 +77,7 @@ pub struct Bundle {
 #[derive(Debug, Clone)]
 enum Source {
     /// An OCI layout or a bundle store, and the bundle's image index there.
-    Layout { layout: LayoutDir, digest: Digest, image_index: ImageIndex },
+    Layout { layout: LayoutDir, digest: Digest, image_index: Box<ImageIndex> },
     /// A directory that `oras pull` left: files by title, no image index.
     Pulled(PathBuf),
 }
@@ -114,6 +114,7 @@ impl Bundle {
         let index = SymbolIndex::parse(&bytes)
             .map_err(|source| BundleError::Index { place: format!("bundle {digest}"), source })?;
         let index_digest = layer.digest;
+        let image_index = Box::new(image_index);
         Ok(Self { source: Source::Layout { layout, digest, image_index }, index, index_digest })
     }
 
