@@ -195,7 +195,7 @@ fn main() {
         std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
     let deep = options.iter().any(|option| option == "--deep");
     let end = stack_end();
-    let (least, more) = if deep { (20, 62) } else { (12, 42) };
+    let (least, more) = if deep { (24, 61) } else { (12, 42) };
     let snapshots: Vec<Snapshot> =
         (0..STACKS).map(|seed| workload::descend(seed * 77 + 1, least + (seed * 31 % more) as u32, end)).collect();
     let loaded = loaded();
