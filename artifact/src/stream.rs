@@ -76,12 +76,13 @@ pub fn functions(binary: &ObjectFile<'_>, debug: Option<&ObjectFile<'_>>) -> Res
     let described = debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
     let sections = DwarfSections::load(described.elf(), &mut work.skipped);
     statistics.dwarf_bytes = sections.total_bytes();
-    work.budget = Budget::for_bytes(statistics.dwarf_bytes);
-    let dwarf = read(&sections, &text, binary.image_base(), &mut work);
-
     let mut files = vec![binary.elf()];
     files.extend(debug.map(ObjectFile::elf));
-    let groups = symbols::groups(&files, &text, &mut work.strings);
+    let symbol_bytes: u64 = files.iter().map(|file| elf::symbol_bytes(file)).sum();
+    work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes));
+    let dwarf = read(&sections, &text, binary.image_base(), &mut work);
+
+    let groups = symbols::groups(&files, &text, &mut work);
     let merge = Merge {
         image_base: binary.image_base(),
         text: &text,

@@ -1,9 +1,8 @@
 //! Symbol tables by address: for each address one symbol and its aliases.
 
-use crate::dwarf::Text;
+use crate::dwarf::{Text, Work};
 use crate::elf::{self, Elf, Symbol, SymbolTable};
-use crate::escaped;
-use symseal_symx::{StrId, Strings, SymbolSource};
+use symseal_symx::{StrId, SymbolSource};
 
 /// All symbols of one address.
 #[derive(Debug)]
@@ -38,11 +37,19 @@ fn standing(symbol: &Symbol<'_>) -> (u8, bool, u8) {
 }
 
 /// The symbols that lie in code, by address.
-pub(crate) fn groups(files: &[&Elf<'_>], text: &Text, strings: &mut Strings) -> Vec<SymbolGroup> {
+pub(crate) fn groups(files: &[&Elf<'_>], text: &Text, work: &mut Work) -> Vec<SymbolGroup> {
     let mut all: Vec<Symbol<'_>> = Vec::new();
     for file in files {
         for table in [SymbolTable::Symtab, SymbolTable::Dynsym] {
-            all.extend(elf::symbols(file, table).filter(|symbol| text.clip(symbol.svma, u64::MAX).is_some()));
+            for symbol in elf::symbols(file, table) {
+                if work.budget.charge(symbol.name.len() as u64 + 1).is_err() {
+                    work.skip("symbol beyond the work limit");
+                    break;
+                }
+                if text.clip(symbol.svma, u64::MAX).is_some() {
+                    all.push(symbol);
+                }
+            }
         }
     }
     all.sort_by(|a, b| a.svma.cmp(&b.svma).then_with(|| rank(a).cmp(&rank(b))));
@@ -52,7 +59,7 @@ pub(crate) fn groups(files: &[&Elf<'_>], text: &Text, strings: &mut Strings) -> 
         let mut names = Vec::with_capacity(symbols.len());
         let mut peers = 0;
         for symbol in symbols {
-            let name = strings.intern(&escaped(symbol.name));
+            let name = work.text(symbol.name);
             if !names.contains(&name) {
                 names.push(name);
                 peers += usize::from(standing(symbol) == standing(best));

@@ -187,3 +187,55 @@ fn a_section_that_claims_to_be_huge_is_not_believed() {
     let stream = functions(&ObjectFile::parse(&file).expect("headers"), None).expect("functions");
     assert_eq!(stream.statistics.skipped.len(), 1);
 }
+
+/// A loaded file with code and many symbols that all name parts of one long text.
+fn with_long_names(count: u64, length: usize) -> Vec<u8> {
+    let mut file = vec![0_u8; 64];
+    file[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
+    file[16] = 3;
+    file[18] = 62;
+    file[58] = 64;
+    file[60] = 4;
+    let symbols_at = file.len() as u64;
+    for number in 0..count {
+        // Each name is one byte shorter than the one before.
+        file.extend((number as u32 + 1).to_le_bytes());
+        file.extend([0x12, 0, 1, 0]);
+        file.extend((0x1000 + number * 16).to_le_bytes());
+        file.extend(16_u64.to_le_bytes());
+    }
+    let names_at = file.len() as u64;
+    file.push(0);
+    file.extend(std::iter::repeat_n(b'a', length));
+    file.push(0);
+    let table = file.len() as u64;
+    file[40..48].copy_from_slice(&table.to_le_bytes());
+    let mut header = |kind: u32, flags: u64, address: u64, at: u64, size: u64, link: u32, entry: u64| {
+        file.extend(0_u32.to_le_bytes());
+        file.extend(kind.to_le_bytes());
+        for value in [flags, address, at, size] {
+            file.extend(value.to_le_bytes());
+        }
+        file.extend(link.to_le_bytes());
+        file.extend(0_u32.to_le_bytes());
+        file.extend(1_u64.to_le_bytes());
+        file.extend(entry.to_le_bytes());
+    };
+    header(0, 0, 0, 0, 0, 0, 0);
+    header(8, 6, 0x1000, 0, count * 16, 0, 0);
+    header(2, 0, 0, symbols_at, count * 24, 3, 24);
+    header(3, 0, 0, names_at, length as u64 + 2, 0, 0);
+    file
+}
+
+#[test]
+fn names_that_share_one_long_text_do_not_fill_the_memory() {
+    // 10,000 names of up to 500 kB would be 5 GB.
+    let file = with_long_names(10_000, 500_000);
+    let start = Instant::now();
+    let stream = functions(&ObjectFile::parse(&file).expect("headers"), None).expect("functions");
+    let bytes: usize = stream.functions.iter().map(|function| stream.strings.get(function.symbol).len()).sum();
+    assert!(bytes < 100 * file.len(), "{bytes} bytes of names from {}", file.len());
+    assert_eq!(stream.statistics.skipped.get("symbol beyond the work limit"), Some(&1));
+    assert!(start.elapsed() < LONGEST);
+}

@@ -2,9 +2,9 @@
 
 use super::sections::{DwarfSections, Slice};
 use super::unit::Unit;
-use crate::escaped;
+use super::work::Work;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader};
-use symseal_symx::{StrId, Strings};
+use symseal_symx::StrId;
 
 /// The line program of the unit, with its tables of directories and files.
 pub(crate) fn program<'s>(
@@ -27,24 +27,20 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// File numbers beyond this are looked up each time.
-    const MOST_REMEMBERED: u64 = 1 << 20;
-
     pub(crate) fn path<'s>(
         &mut self,
         sections: &'s DwarfSections<'_>,
         unit: &Unit<'s>,
         header: &LineProgramHeader<Slice<'s>>,
         number: u64,
-        strings: &mut Strings,
+        work: &mut Work,
     ) -> StrId {
         if let Some(Some(known)) = usize::try_from(number).ok().and_then(|at| self.known.get(at)) {
             return *known;
         }
-        let path = path(sections, unit, header, number).map_or(StrId::EMPTY, |path| strings.intern(&escaped(&path)));
-        if number < Self::MOST_REMEMBERED
-            && let Ok(at) = usize::try_from(number)
-        {
+        // A number that the table does not have is not remembered either.
+        let Some(path) = path(sections, unit, header, number).map(|path| work.text(&path)) else { return StrId::EMPTY };
+        if let Ok(at) = usize::try_from(number) {
             if self.known.len() <= at {
                 self.known.resize(at + 1, None);
             }

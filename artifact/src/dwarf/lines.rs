@@ -82,7 +82,7 @@ impl Lines {
                 continue;
             }
             if row.file_index() != last_file.0 {
-                last_file = (row.file_index(), files.path(sections, unit, header, row.file_index(), &mut work.strings));
+                last_file = (row.file_index(), files.path(sections, unit, header, row.file_index(), work));
             }
             let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
             let column = match row.column() {

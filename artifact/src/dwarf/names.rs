@@ -8,10 +8,9 @@ use super::sections::{DwarfSections, Slice};
 use super::unit::{AbbreviationTables, Unit, UnitHeader};
 use super::value::{self, Value};
 use super::work::Work;
-use crate::escaped;
 use gimli::{DwLang, IncompleteLineProgram};
 use std::collections::HashMap;
-use symseal_symx::{StrId, Strings};
+use symseal_symx::StrId;
 
 /// From an entry to its origin or specification, to that one's, and so on; some files have circles.
 const LONGEST_CHAIN: usize = 16;
@@ -95,14 +94,17 @@ impl<'s> Names<'s> {
             ..FunctionNames::default()
         };
         if let Some((name, named)) = chain.name {
-            let bare = escaped(name);
-            let prefix = self.scopes.prefix(self.headers, named, chain.separator);
-            names.name =
-                if prefix.is_empty() { work.strings.intern(&bare) } else { work.strings.intern(&(prefix + &bare)) };
-            names.symbol = work.strings.intern(&bare);
+            names.symbol = work.text(name);
+            let mut qualified = self.scopes.prefix(self.headers, named, chain.separator).into_bytes();
+            names.name = if qualified.is_empty() {
+                names.symbol
+            } else {
+                qualified.extend_from_slice(name);
+                work.text(&qualified)
+            };
         }
         if let Some(linkage) = chain.linkage {
-            names.symbol = work.strings.intern(&escaped(linkage));
+            names.symbol = work.text(linkage);
             names.has_linkage_name = true;
             if names.name.is_empty() {
                 names.name = names.symbol;
@@ -155,7 +157,7 @@ impl<'s> Names<'s> {
                 && chain.file.is_none()
                 && let Some(Value::Number(number)) = file
             {
-                chain.file = open.path(sections, number, &mut work.strings);
+                chain.file = open.path(sections, number, work);
             }
             let Some(origin) = next else { return Ok(()) };
             let is_complete = chain.name.is_some()
@@ -187,12 +189,12 @@ impl<'s> Names<'s> {
 }
 
 impl<'s> OpenUnit<'s> {
-    fn path(&mut self, sections: &'s DwarfSections<'s>, number: u64, strings: &mut Strings) -> Option<StrId> {
+    fn path(&mut self, sections: &'s DwarfSections<'s>, number: u64, work: &mut Work) -> Option<StrId> {
         if self.program.is_none() {
             self.program = files::program(sections, &self.unit)?.ok();
         }
         let header = self.program.as_ref()?.header();
-        Some(self.files.path(sections, &self.unit, header, number, strings))
+        Some(self.files.path(sections, &self.unit, header, number, work))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Over the units and their entries, once: functions, inlined calls, scopes.
 
 use super::abbrev::{Abbreviation, Role};
-use super::budget::Budget;
 use super::cursor::{Cursor, Damaged, Result};
 use super::files::Files;
 use super::lines::Lines;
@@ -11,7 +10,7 @@ use super::scopes::{ROOT, ScopeId, Scopes};
 use super::sections::DwarfSections;
 use super::unit::{AbbreviationTables, Unit, UnitHeader, unit_headers};
 use super::value::{self, Value};
-use super::work::{Skipped, Work, note};
+use super::work::Work;
 use crate::escaped;
 use symseal_module::Svma;
 use symseal_symx::{NO_INLINE, Row, StrId};
@@ -127,18 +126,17 @@ pub(crate) fn read(sections: &DwarfSections<'_>, text: &Text, image_base: Svma, 
         let mut files = Files::default();
         let program = lines.fill(sections, &unit, text, &mut files, work);
         entries.clear();
-        let mut path = |file: u64| {
+        let mut path = |file: u64, work: &mut Work| {
             let header = program.as_ref()?.header();
-            Some(files.path(sections, &unit, header, file, &mut work.strings))
+            Some(files.path(sections, &unit, header, file, work))
         };
         let mut walk = Walk {
             sections,
             unit: &unit,
             text,
-            budget: &mut work.budget,
             entries: &mut entries,
             scopes: &mut read.scopes,
-            skipped: &mut work.skipped,
+            work: &mut *work,
             stack: Vec::new(),
         };
         if walk.run(&mut path).is_err() {
@@ -182,19 +180,21 @@ struct Frame {
     inlined: u32,
 }
 
+/// The path of a file of the unit's line table.
+type Path<'p> = dyn FnMut(u64, &mut Work) -> Option<StrId> + 'p;
+
 struct Walk<'s, 'w> {
     sections: &'s DwarfSections<'s>,
     unit: &'w Unit<'s>,
     text: &'w Text,
-    budget: &'w mut Budget,
     entries: &'w mut UnitEntries,
     scopes: &'w mut Scopes,
-    skipped: &'w mut Skipped,
+    work: &'w mut Work,
     stack: Vec<Frame>,
 }
 
 impl<'s> Walk<'s, '_> {
-    fn run(&mut self, path: &mut dyn FnMut(u64) -> Option<StrId>) -> Result<()> {
+    fn run(&mut self, path: &mut Path<'_>) -> Result<()> {
         let unit = self.unit;
         let encoding = unit.header.encoding;
         let mut cursor = unit.cursor_at(self.sections, unit.header.entries)?;
@@ -243,7 +243,7 @@ impl<'s> Walk<'s, '_> {
             if abbreviation.has_children {
                 depth = children;
                 if let Some(frame) = opened {
-                    self.budget.charge(1)?;
+                    self.work.budget.charge(1)?;
                     self.stack.push(top);
                     top = Frame { depth: children, ..frame };
                 }
@@ -280,7 +280,7 @@ impl<'s> Walk<'s, '_> {
         abbreviation: &Abbreviation,
         offset: u64,
         top: &Frame,
-        path: &mut dyn FnMut(u64) -> Option<StrId>,
+        path: &mut Path<'_>,
     ) -> Result<Option<Frame>> {
         let encoding = self.unit.header.encoding;
         // One without ranges of its own is still the caller of those in it: DWARF 2 cannot say it in parts.
@@ -289,7 +289,7 @@ impl<'s> Walk<'s, '_> {
             return Ok(None);
         }
         if top.inlined >= MOST_INLINED {
-            note(self.skipped, "inlined call nested too deep");
+            self.work.skip("inlined call nested too deep");
             self.unit.abbreviations.skip(abbreviation, cursor, encoding)?;
             return Ok(None);
         }
@@ -303,7 +303,9 @@ impl<'s> Walk<'s, '_> {
                         site.origin = origin;
                     }
                 }
-                (gimli::DW_AT_call_file, Value::Number(file)) => site.call_file = path(file).unwrap_or_default(),
+                (gimli::DW_AT_call_file, Value::Number(file)) => {
+                    site.call_file = path(file, self.work).unwrap_or_default()
+                }
                 (gimli::DW_AT_call_line, Value::Number(line)) => site.call_line = u32::try_from(line).unwrap_or(0),
                 (gimli::DW_AT_call_column, Value::Number(column)) => {
                     site.call_column = u32::try_from(column).unwrap_or(0);
@@ -327,11 +329,11 @@ impl<'s> Walk<'s, '_> {
             return Ok(());
         }
         let out = &mut self.entries.ranges;
-        match push_ranges(self.sections, self.unit, attributes, self.text, self.budget, out) {
+        match push_ranges(self.sections, self.unit, attributes, self.text, &mut self.work.budget, out) {
             Ok(false) => {}
-            Ok(true) => note(self.skipped, reason),
-            Err(Damaged) if self.budget.is_exhausted() => return Err(Damaged),
-            Err(Damaged) => note(self.skipped, "damaged range list"),
+            Ok(true) => self.work.skip(reason),
+            Err(Damaged) if self.work.budget.is_exhausted() => return Err(Damaged),
+            Err(Damaged) => self.work.skip("damaged range list"),
         }
         Ok(())
     }
@@ -394,6 +396,7 @@ impl<'s> Walk<'s, '_> {
                 }
             }
         }
+        self.work.budget.charge(name.map_or(0, <[u8]>::len) as u64)?;
         let name = name.map_or(anonymous(abbreviation).into(), escaped);
         Ok(self.scopes.add(parent, &name, declaration.unwrap_or(0)))
     }

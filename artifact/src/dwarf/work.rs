@@ -1,8 +1,9 @@
 //! What every pass writes into.
 
 use super::budget::Budget;
+use crate::escaped;
 use std::collections::BTreeMap;
-use symseal_symx::Strings;
+use symseal_symx::{StrId, Strings};
 
 /// What was left out, and how often.
 pub(crate) type Skipped = BTreeMap<&'static str, u64>;
@@ -18,6 +19,15 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new() -> Self {
         Self { strings: Strings::new(), budget: Budget::for_bytes(0), skipped: Skipped::new() }
+    }
+
+    /// The number of a text that was read from a file. Its bytes are charged, as a small file can name the ends of one
+    /// long text a million times; when the budget is gone, texts are empty.
+    pub(crate) fn text(&mut self, bytes: &[u8]) -> StrId {
+        match self.budget.charge(bytes.len() as u64) {
+            Ok(()) => self.strings.intern(&escaped(bytes)),
+            Err(_) => StrId::EMPTY,
+        }
     }
 
     /// Counts something that is left out.

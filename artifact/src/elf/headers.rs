@@ -283,7 +283,7 @@ impl<'d> Elf<'d> {
 /// The text at `offset` of a string table, up to its NUL.
 pub(crate) fn name_at(table: &[u8], offset: u32) -> &[u8] {
     let rest = table.get(offset as usize..).unwrap_or_default();
-    rest.split(|byte| *byte == 0).next().unwrap_or_default()
+    rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default()
 }
 
 fn range_of<'d>(data: &'d [u8], expected: &str, offset: u64, length: u64) -> Result<&'d [u8], ArtifactError> {

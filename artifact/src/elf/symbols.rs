@@ -26,6 +26,17 @@ pub(crate) struct Symbol<'d> {
     pub(crate) table: SymbolTable,
 }
 
+/// Bytes of the symbol tables and of their names.
+pub(crate) fn symbol_bytes(elf: &Elf<'_>) -> u64 {
+    let tables = elf.sections.iter().filter(|section| matches!(section.kind, gabi::SHT_SYMTAB | gabi::SHT_DYNSYM));
+    tables
+        .map(|table| {
+            let names = elf.sections.get(table.link as usize).map_or(0, |names| names.bytes.len());
+            (table.bytes.len() as u64).saturating_add(names as u64)
+        })
+        .fold(0, u64::saturating_add)
+}
+
 /// Every symbol of the table that may name code. Damaged tables give fewer.
 pub(crate) fn symbols<'d>(elf: &Elf<'d>, table: SymbolTable) -> impl Iterator<Item = Symbol<'d>> {
     let kind = match table {

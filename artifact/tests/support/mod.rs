@@ -19,7 +19,10 @@ pub(crate) fn have(tool: &str) -> bool {
 /// Reports something that is missing; always false.
 pub(crate) fn skip(what: &str) -> bool {
     let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|name| name == what), "{what} is required (SYMSEAL_REQUIRE) and not found");
+    assert!(
+        !required.split(',').any(|name| name == what || name == "all"),
+        "{what} is required (SYMSEAL_REQUIRE) and not found"
+    );
     println!("SKIP {what}: not found");
     false
 }
@@ -37,15 +40,17 @@ pub(crate) const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 
 /// libc's debug file, which Debian's libc6-dbg puts where its build-id says.
 pub(crate) fn libc_debug() -> Option<PathBuf> {
-    let bytes = std::fs::read(LIBC).ok()?;
-    let id = symseal_artifact::ObjectFile::parse(&bytes).ok()?.debug_id()?.to_string();
-    let (first, rest) = id.split_at_checked(2)?;
-    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"));
-    if path.is_file() {
-        return Some(path);
+    let find = || {
+        let bytes = std::fs::read(LIBC).ok()?;
+        let id = symseal_artifact::ObjectFile::parse(&bytes).ok()?.debug_id()?.to_string();
+        let (first, rest) = id.split_at_checked(2)?;
+        Some(PathBuf::from(format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"))).filter(|path| path.is_file())
+    };
+    let found = find();
+    if found.is_none() {
+        skip("libc6-dbg");
     }
-    skip("libc6-dbg");
-    None
+    found
 }
 
 /// Numbers by chance, the same in every run. (xorshift64*, Vigna 2016)
