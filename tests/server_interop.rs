@@ -1,5 +1,7 @@
 //! Other people's tools against our server: oras, debuginfod-find and gdb.
 
+#![allow(clippy::expect_used, reason = "a helper that fails fails its test")]
+
 mod program;
 
 use std::net::SocketAddr;

@@ -30,6 +30,9 @@ mod config;
 mod debug_files;
 mod endpoints;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod ingest;
 mod metrics;

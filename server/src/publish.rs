@@ -59,13 +59,13 @@ pub(crate) async fn publish(
     if let Some(bundle) = &bundle {
         app.store.put_bundle(&bundle.row).await?;
     }
+    if let (Some(subject), Some(seal)) = (subject, seal) {
+        app.store.put_seal(&subject.to_string(), &seal).await?;
+    }
     let shared = Arc::clone(&repository);
     app.pool.run(move || shared.publish(put)).await??;
     if let Some(bundle) = bundle {
         show(app, &digest, bundle);
-    }
-    if let (Some(subject), Some(seal)) = (subject, seal) {
-        app.store.put_seal(&subject.to_string(), &seal).await?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Our client against our server: what goes out comes back, whatever happens on the way.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 mod support;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Traces are taken once, continued, and recorded in rows.
 
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
 mod support;
 
 use reqwest::{Client, Response, StatusCode};

@@ -85,10 +85,7 @@ impl BlobDirectory {
             return fs::remove_file(file);
         }
         let folder = self.root.join(digest.algorithm().name()).join(digest.shard());
-        if !folder.try_exists()? {
-            fs::create_dir_all(&folder)?;
-            sync_directory(folder.parent().unwrap_or(&self.root))?;
-        }
+        create_folder(&folder)?;
         fs::rename(file, &path)?;
         sync_directory(&folder)
     }
@@ -114,10 +111,17 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Creates a folder with those above it, so that a power cut does not take them with what is in them.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    fs::create_dir_all(folder)?;
+    missing.iter().rev().filter_map(|created| created.parent()).try_for_each(sync_directory)
+}
+
 /// Writes a small file so that it is seen whole or not at all.
 pub(crate) fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    fs::create_dir_all(folder)?;
+    create_folder(folder)?;
     let mut file = tempfile::Builder::new().prefix(".new").tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
@@ -131,7 +135,7 @@ pub(crate) fn mark(path: &Path) -> io::Result<()> {
     let open = || OpenOptions::new().create(true).truncate(false).write(true).open(path);
     match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(folder)?;
+            create_folder(folder)?;
             open()?;
         }
         other => drop(other?),

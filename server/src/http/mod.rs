@@ -10,3 +10,5 @@ pub(crate) use body::{FileAnswer, file_response};
 pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use path::{percent_decode, query_values};
 pub(crate) use range::{ByteRange, parse_content_range};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use range::{Ranged, parse_range};

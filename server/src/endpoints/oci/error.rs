@@ -61,18 +61,19 @@ impl Code {
 pub(crate) struct OciError {
     code: Code,
     message: String,
-    headers: HeaderMap,
+    /// Boxed: few errors have any, and every result carries the room for one.
+    headers: Option<Box<HeaderMap>>,
 }
 
 impl OciError {
     /// An error with a message that names the object, what was expected and what was found.
     pub(crate) fn new(code: Code, message: impl ToString) -> Self {
-        Self { code, message: message.to_string(), headers: HeaderMap::new() }
+        Self { code, message: message.to_string(), headers: None }
     }
 
     /// Adds headers to the answer.
     pub(crate) fn with_headers(mut self, headers: HeaderMap) -> Self {
-        self.headers.extend(headers);
+        self.headers.get_or_insert_default().extend(headers);
         self
     }
 }
@@ -83,7 +84,8 @@ impl IntoResponse for OciError {
         if status.is_server_error() {
             tracing::error!(code, message = self.message);
         }
-        (status, self.headers, Json(json!({ "errors": [{ "code": code, "message": self.message }] }))).into_response()
+        let body = Json(json!({ "errors": [{ "code": code, "message": self.message }] }));
+        (status, self.headers.map(|headers| *headers).unwrap_or_default(), body).into_response()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
 
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
 use crate::app::App;
@@ -55,14 +56,7 @@ pub(crate) async fn put(
 ) -> Result<Response, OciError> {
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
-    let bytes = to_bytes(body, MANIFEST_LIMIT).await.map_err(|error| {
-        if error_is_limit(&error) {
-            let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
-            OciError::new(Code::ManifestTooLarge, message)
-        } else {
-            OciError::new(Code::ManifestInvalid, format!("the body broke off: {error}"))
-        }
-    })?;
+    let bytes = read_body(body).await?;
     let digest = match &reference {
         Reference::Digest(expected) => {
             let found = BlobDigest::compute(expected.algorithm(), &bytes);
@@ -130,10 +124,19 @@ fn query_tags(query: Option<&str>) -> Result<Vec<Tag>, OciError> {
     texts.iter().map(parse).collect()
 }
 
-/// Whether reading a body failed because it is too long.
-fn error_is_limit(error: &axum::Error) -> bool {
-    use std::error::Error as _;
-    error.source().is_some_and(|source| source.to_string().contains("length limit"))
+/// The whole body, which a manifest's bound allows to gather in memory.
+async fn read_body(body: Body) -> Result<Bytes, OciError> {
+    let mut body = body.into_data_stream();
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = body.next().await {
+        let broken = |error| OciError::new(Code::ManifestInvalid, format!("the body broke off: {error}"));
+        bytes.extend_from_slice(&chunk.map_err(broken)?);
+        if bytes.len() > MANIFEST_LIMIT {
+            let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
+            return Err(OciError::new(Code::ManifestTooLarge, message));
+        }
+    }
+    Ok(bytes.freeze())
 }
 
 fn unknown(name: &RepositoryName, reference: &Reference) -> OciError {
