@@ -67,11 +67,11 @@ fn the_python_reader_refuses_what_was_changed() {
     assert!(!oracle(&[Path::new("log"), &world.path("log")]).status.success());
 }
 
-/// On the PATH, or where `go install` with the test cache's GOBIN puts it.
+/// On the PATH, or where `tests/peers cosign` puts it.
 fn cosign() -> Option<PathBuf> {
-    let places = [std::env::var_os("GOBIN").map(PathBuf::from), home("gobin"), home("go/bin")];
-    let installed = places.into_iter().flatten().map(|place| place.join("cosign")).find(|path| path.is_file());
-    let program = installed.unwrap_or_else(|| PathBuf::from("cosign"));
+    let cache = std::env::var_os("SYMSEAL_PEERS").map(PathBuf::from).or_else(|| home(".cache/symseal/peers"));
+    let built = cache.map(|cache| cache.join("bin/cosign")).filter(|path| path.is_file());
+    let program = built.unwrap_or_else(|| PathBuf::from("cosign"));
     have(program.to_str()?, "version").then_some(program)
 }
 
