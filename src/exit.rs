@@ -44,8 +44,13 @@ pub fn run(command: impl FnOnce() -> anyhow::Result<Answer>) -> ExitCode {
 
 /// The reader of our output went away (`symseal … | head`): nothing is wrong.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+    error.chain().any(|cause| {
+        let kind = match (cause.downcast_ref::<std::io::Error>(), cause.downcast_ref::<serde_json::Error>()) {
+            (Some(error), _) => Some(error.kind()),
+            // Its `source` passes over the I/O error itself.
+            (None, Some(error)) => error.io_error_kind(),
+            (None, None) => None,
+        };
+        kind == Some(std::io::ErrorKind::BrokenPipe)
+    })
 }

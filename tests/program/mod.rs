@@ -1,5 +1,5 @@
 //! Runs the programs of this package as a user would.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file has this module and uses its own part")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
