@@ -1,6 +1,6 @@
 //! Builds a bundle from files and directories, and verifies its contents: `build_bundle LAYOUT PATH…`.
 //!
-//! The times and sizes that `docs/performance.md` gives for builds are this program's, run under `/usr/bin/time -v`.
+//! Prints times and sizes; `/usr/bin/time -v` around it gives the peak of memory.
 
 use std::error::Error;
 use std::path::PathBuf;
