@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args as ClapArgs;
 use symseal_builder::{BuildReport, Builder, Built, Options, Progress};
-use symseal_bundle::LayoutDir;
 
 use crate::exit::Answer;
 use crate::table::Table;
@@ -37,7 +36,6 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
-    let layout = LayoutDir::create(&args.output).with_context(|| format!("output {}", args.output.display()))?;
     let bar = crate::progress::bar(0, "building");
     let told = bar.clone();
     let progress = Arc::new(move |progress: &Progress<'_>| {
@@ -48,7 +46,11 @@ pub fn run(args: &Args) -> Result<Answer> {
         }
     });
     let options = Options { name: args.name.clone(), version: args.version.clone(), progress: Some(progress) };
-    let built = args.paths.iter().fold(Builder::new(options), |builder, path| builder.add_path(path)).build(&layout)?;
+    let built = args
+        .paths
+        .iter()
+        .fold(Builder::new(options), |builder, path| builder.add_path(path))
+        .build_into(&args.output)?;
     bar.finish_and_clear();
     if args.json {
         println!("{}", serde_json::to_string_pretty(&built.report)?);
