@@ -11,7 +11,7 @@ use symseal_bundle::Digest;
 use tokio::io::AsyncWriteExt;
 
 struct Fixture {
-    _root: tempfile::TempDir,
+    root: tempfile::TempDir,
     server: Running,
     http: Client,
 }
@@ -20,7 +20,7 @@ impl Fixture {
     async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let server = Running::start(root.path()).await;
-        Self { server, http: http(), _root: root }
+        Self { server, http: http(), root }
     }
 
     /// Starts a session; its path.
@@ -132,6 +132,9 @@ async fn one_post_with_a_digest_stores_a_blob_and_a_mount_shares_it() {
     let post = |url: String, body: &'static [u8]| fixture.http.post(url).body(body).send();
     let url = fixture.server.url(&format!("/v2/repo/blobs/uploads/?digest={digest}"));
     assert_eq!(post(url, b"whole").await.unwrap().status(), StatusCode::CREATED);
+    let wrong = fixture.server.url(&format!("/v2/repo/blobs/uploads/?digest={}", Digest::of(b"other")));
+    assert_eq!(post(wrong, b"whole").await.unwrap().status(), StatusCode::BAD_REQUEST);
+    assert_eq!(std::fs::read_dir(fixture.root.path().join("repositories/repo/_uploads")).unwrap().count(), 0);
     let elsewhere = fixture.server.url(&format!("/v2/new/blobs/{digest}"));
     assert_eq!(fixture.http.head(&elsewhere).send().await.unwrap().status(), StatusCode::NOT_FOUND);
     let url = fixture.server.url(&format!("/v2/new/blobs/uploads/?mount={digest}&from=repo"));

@@ -47,7 +47,15 @@ pub(crate) async fn post(
     let upload = app.pool.run(move || uploads.create(&folder)).await??;
     match digest {
         None => Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response()),
-        Some(digest) => finish(app, name, repository, upload, &digest, request, body).await,
+        Some(digest) => {
+            let finished = finish(app, name, repository, Arc::clone(&upload), &digest, request, body).await;
+            if finished.is_err() {
+                // The client was told no location to go on at.
+                let uploads = app.uploads.clone();
+                app.pool.run(move || uploads.cancel(&upload)).await??;
+            }
+            finished
+        }
     }
 }
 
