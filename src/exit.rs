@@ -36,10 +36,24 @@ pub fn run(command: impl FnOnce() -> anyhow::Result<Answer>) -> ExitCode {
         Ok(Answer::No) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", told_once(&error));
             ExitCode::from(if error.is::<NotFound>() { 1 } else { 2 })
         }
     }
+}
+
+/// The error with its causes, leaving out those that the text so far says already.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 /// The reader of our output went away (`symseal … | head`): nothing is wrong.

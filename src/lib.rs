@@ -3,11 +3,14 @@
 //! Human output goes to standard output, progress to standard error and only on a terminal; `--json`
 //! is for machines. What the exit statuses mean stands in [`exit`].
 
+#![deny(clippy::print_stdout)]
+
 pub mod bundle_ref;
 pub mod commands;
 pub mod demo;
 pub mod exit;
 pub mod keyring;
+mod output;
 mod places;
 mod progress;
 mod table;

@@ -1,4 +1,5 @@
 //! Bad input on each command: an error that names the object, exit status 2 or 1, nothing half-written.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod program;
 

@@ -6,7 +6,6 @@
 
 #[path = "../artifact/tests/support/mod.rs"]
 mod oracle;
-#[allow(unreachable_pub, reason = "shared by the test files")]
 mod program;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
 //! The demo's road with the separate commands, as a new user would walk it.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod program;
 

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::exit::Answer;
 use crate::keyring;
+use crate::output::outln;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -34,12 +35,9 @@ pub fn run(command: &Command) -> Result<Answer> {
     let Command::Generate(args) = command;
     let key = keyring::generate(&args.output)?;
     if args.json {
-        println!(
-            "{}",
-            json!({"key_id": key.key_id().to_string(), "algorithm": "ecdsa-p256", "directory": args.output})
-        );
+        outln!("{}", json!({"key_id": key.key_id().to_string(), "algorithm": "ecdsa-p256", "directory": args.output}));
     } else {
-        println!("artifact key {} in {}", key.key_id(), args.output.display());
+        outln!("artifact key {} in {}", key.key_id(), args.output.display());
     }
     Ok(Answer::Yes)
 }

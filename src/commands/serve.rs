@@ -8,6 +8,7 @@ use clap::Args as ClapArgs;
 use symseal_server::{Config, Server};
 
 use crate::exit::Answer;
+use crate::output::outln;
 use crate::places;
 
 /// Serve bundles to OCI clients, and their files to debuginfod clients.
@@ -40,7 +41,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     runtime.block_on(async {
         let server = Server::bind(Config { data: data.clone(), listen: args.listen }).await?;
-        println!("serving {} on http://{}", data.display(), server.local_addr());
+        outln!("serving {} on http://{}", data.display(), server.local_addr());
         server.run(shutdown()).await?;
         Ok(Answer::Yes)
     })

@@ -11,6 +11,7 @@ use symseal_sealer::{ArtifactKey, TrustInit, load_trust, trust_init};
 use crate::commands::bundle::verify::now;
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY, ROOT_KEY, beside};
+use crate::output::{out, outln};
 use crate::places;
 use crate::table::Table;
 
@@ -83,7 +84,7 @@ fn init(args: &InitArgs) -> Result<Answer> {
         format!("key {}: expected the public half of an ECDSA P-256 key in PEM", args.key.display())
     })?;
     make(&dir, &artifact, &args.names, &log_dir, &root_key, &log_key, &args.operator, args.expires)?;
-    println!("trust directory {}", dir.display());
+    outln!("trust directory {}", dir.display());
     Ok(Answer::Yes)
 }
 
@@ -108,13 +109,13 @@ fn show(args: &ShowArgs) -> Result<Answer> {
     let dir = places::trust_dir(args.trust.as_ref())?;
     let trust = load_trust(&dir)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&as_json(&trust))?);
+        outln!("{}", serde_json::to_string_pretty(&as_json(&trust))?);
         return Ok(Answer::Yes);
     }
-    println!("trust directory {}, policy version {}", dir.display(), trust.policy.version);
+    outln!("trust directory {}, policy version {}", dir.display(), trust.policy.version);
     match trust.policy.expires {
-        Some(expires) => println!("expires {expires}"),
-        None => println!("never expires"),
+        Some(expires) => outln!("expires {expires}"),
+        None => outln!("never expires"),
     }
     let mut keys = Table::new(&["artifact key", "may sign", "predicate types"]);
     for key in &trust.policy.keys {
@@ -129,7 +130,7 @@ fn show(args: &ShowArgs) -> Result<Answer> {
             log.witness_quorum.to_string(),
         ]);
     }
-    print!("\n{keys}\n{logs}");
+    out!("\n{keys}\n{logs}");
     Ok(Answer::Yes)
 }
 

@@ -8,6 +8,7 @@ use symseal_replay::Evidence;
 use super::narrator::{Narrator, seconds};
 use super::scene::Scene;
 use crate::exit::Answer;
+use crate::output::{out, outln};
 
 /// Prints the card, writes its JSON, and answers whether everything held.
 pub(super) fn finish(scene: &Scene, story: Narrator, mut evidence: Evidence, holds: bool) -> Result<Answer> {
@@ -21,18 +22,18 @@ pub(super) fn finish(scene: &Scene, story: Narrator, mut evidence: Evidence, hol
     fs::write(&path, serde_json::to_vec_pretty(&evidence)?).with_context(|| format!("evidence {}", path.display()))?;
 
     let gate_passed = evidence.gate.as_ref().is_some_and(|gate| gate.passed);
-    print!("{}", card(&evidence));
-    println!("  whole road       {}", seconds(whole));
+    out!("{}", card(&evidence));
+    outln!("  whole road       {}", seconds(whole));
     if scene.is_kept() {
-        println!("  as JSON          {}", path.display());
+        outln!("  as JSON          {}", path.display());
     } else {
-        println!("  as JSON          {} (gone when this ends; --keep DIR keeps everything)", path.display());
+        outln!("  as JSON          {} (gone when this ends; --keep DIR keeps everything)", path.display());
     }
     for reason in evidence.gate.iter().flat_map(|gate| &gate.reasons) {
-        println!("  gate missed      {}", reason.text);
+        outln!("  gate missed      {}", reason.text);
     }
     if !holds {
-        println!("  not everything held: see the lines with ✗ above");
+        outln!("  not everything held: see the lines with ✗ above");
     }
     Ok((gate_passed && holds).into())
 }

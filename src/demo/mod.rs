@@ -21,6 +21,7 @@ use clap::Args as ClapArgs;
 use symseal_replay::{BundleEvidence, Evidence, Gate, SealEvidence, TraceEvidence};
 
 use crate::exit::Answer;
+use crate::output::outln;
 use narrator::Narrator;
 use scene::Scene;
 
@@ -44,7 +45,7 @@ const SEEDS: u32 = 5;
 pub fn run(args: &Args) -> Result<Answer> {
     let scene = Scene::new(args.keep.as_deref())?;
     let mut story = Narrator::new();
-    println!("symseal {}: from a release binary to a proved stack trace", scene::VERSION);
+    outln!("symseal {}: from a release binary to a proved stack trace", scene::VERSION);
 
     let built = build::run(&scene, &mut story)?;
     let sealed = seal::run(&scene, &mut story, &built)?;

@@ -1,5 +1,6 @@
 //! Prints the demo's steps with their times and what each proved.
 
+use crate::output::outln;
 use std::time::{Duration, Instant};
 
 /// Tells the story on standard output, step by step.
@@ -19,25 +20,25 @@ impl Narrator {
     pub(crate) fn step(&mut self, name: &str, aim: &str) {
         self.end_step();
         self.number += 1;
-        println!("\n{} {name}: {aim}", self.number);
+        outln!("\n{} {name}: {aim}", self.number);
         self.step = Some((name.to_owned(), Instant::now()));
     }
 
     /// Something that was done or found.
     pub(crate) fn say(&self, line: impl AsRef<str>) {
         for line in line.as_ref().lines() {
-            println!("    {line}");
+            outln!("    {line}");
         }
     }
 
     /// Something that was proved, and by what.
     pub(crate) fn proved(&self, line: impl AsRef<str>) {
-        println!("  ✓ {}", line.as_ref());
+        outln!("  ✓ {}", line.as_ref());
     }
 
     /// Something that should have held and did not.
     pub(crate) fn refuted(&self, line: impl AsRef<str>) {
-        println!("  ✗ {}", line.as_ref());
+        outln!("  ✗ {}", line.as_ref());
     }
 
     /// Ends the last step; the time that each took, and all together.
@@ -49,7 +50,7 @@ impl Narrator {
     fn end_step(&mut self) {
         if let Some((name, started)) = self.step.take() {
             let took = started.elapsed();
-            println!("    {name} took {}", seconds(took));
+            outln!("    {name} took {}", seconds(took));
             self.timings.push((name, took));
         }
     }

@@ -1,5 +1,6 @@
 //! Runs the programs of this package as a user would.
 #![allow(dead_code, unreachable_pub, reason = "each test file has this module and uses its own part")]
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ use clap::Args as ClapArgs;
 use symseal_builder::{BuildReport, Builder, Built, Options, Progress};
 
 use crate::exit::Answer;
+use crate::output::{out, outln};
 use crate::table::Table;
 
 /// Build a bundle from release files: executables, libraries, debug files, directories of them.
@@ -53,7 +54,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         .build_into(&args.output)?;
     bar.finish_and_clear();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&built.report)?);
+        outln!("{}", serde_json::to_string_pretty(&built.report)?);
     } else {
         print(&built);
     }
@@ -72,22 +73,22 @@ fn print(built: &Built) {
             module.statistics.unwind_rows.to_string(),
         ]);
     }
-    print!("{table}");
+    out!("{table}");
     warnings(&built.report);
-    println!("\nbundle {}", built.digest);
+    outln!("\nbundle {}", built.digest);
 }
 
 /// What the builder could not do, so that nobody takes it for done.
 fn warnings(report: &BuildReport) {
     for module in &report.modules {
         if let Some(why) = &module.unwind.none_because {
-            println!("note: {}: no unwind table: {why}", module.name);
+            outln!("note: {}: no unwind table: {why}", module.name);
         }
         for range in &module.unwind.unsupported_ranges {
-            println!("note: {}: no unwind rule for {}..{}: {}", module.name, range.start, range.end, range.reason);
+            outln!("note: {}: no unwind rule for {}..{}: {}", module.name, range.start, range.end, range.reason);
         }
         for (reason, count) in &module.skipped {
-            println!("note: {}: {count} left out of the symbol table: {reason}", module.name);
+            outln!("note: {}: {count} left out of the symbol table: {reason}", module.name);
         }
     }
 }

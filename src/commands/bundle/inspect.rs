@@ -7,6 +7,7 @@ use clap::Args as ClapArgs;
 
 use crate::bundle_ref;
 use crate::exit::Answer;
+use crate::output::{out, outln};
 use crate::table::Table;
 
 /// Show what is in a bundle: its modules, files and seals.
@@ -31,17 +32,17 @@ pub fn run(args: &Args) -> Result<Answer> {
     let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
     let index = bundle.index();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(index)?);
+        outln!("{}", serde_json::to_string_pretty(index)?);
         return Ok(Answer::Yes);
     }
-    println!("release   {} {}", index.name, index.version);
+    outln!("release   {} {}", index.name, index.version);
     match bundle.digest() {
-        Some(digest) => println!("digest    {digest}"),
-        None => println!("digest    not known: this directory holds files without the bundle's image index"),
+        Some(digest) => outln!("digest    {digest}"),
+        None => outln!("digest    not known: this directory holds files without the bundle's image index"),
     }
-    println!("producer  {} {}", index.producer.name, index.producer.version);
-    println!("seals     {}", bundle.seals().len());
-    println!();
+    outln!("producer  {} {}", index.producer.name, index.producer.version);
+    outln!("seals     {}", bundle.seals().len());
+    outln!();
     let mut table =
         Table::new(&["platform", "module", "debug id", "arch", "debug info", "functions", "rows", "files", "bytes"]);
     for (platform, id, module) in index.modules() {
@@ -57,7 +58,7 @@ pub fn run(args: &Args) -> Result<Answer> {
             module.files.iter().map(|file| file.size).sum::<u64>().to_string(),
         ]);
     }
-    print!("{table}");
+    out!("{table}");
     Ok(Answer::Yes)
 }
 

@@ -10,6 +10,7 @@ use symseal_sealer::ArtifactKey;
 
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY, beside};
+use crate::output::outln;
 use crate::places;
 
 /// Sign a bundle and log the signature; the seal becomes a referrer in the same layout.
@@ -56,7 +57,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         supersedes: args.release.supersedes.clone(),
     };
     let digest = seal(&args.layout, &args.key, &places::log_dir(args.log.as_deref())?, &log_key, &options)?;
-    println!("{digest}");
+    outln!("{digest}");
     Ok(Answer::Yes)
 }
 

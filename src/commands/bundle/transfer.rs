@@ -10,6 +10,7 @@ use symseal_registry::Reference;
 
 use crate::bundle_ref;
 use crate::exit::Answer;
+use crate::output::outln;
 use crate::places::store_dir;
 
 /// Push a bundle and its seals to an OCI registry.
@@ -64,7 +65,7 @@ pub fn push(args: &PushArgs) -> Result<Answer> {
     let report = bundle_ref::block_on(symseal_registry::push(&layout, &digest, &reference, &Default::default()))??;
     progress.finish_and_clear();
     if args.json {
-        println!(
+        outln!(
             "{}",
             json!({
                 "digest": digest, "reference": args.reference, "blobs_sent": report.blobs_sent,
@@ -73,7 +74,7 @@ pub fn push(args: &PushArgs) -> Result<Answer> {
             })
         );
     } else {
-        println!("{digest}");
+        outln!("{digest}");
     }
     Ok(Answer::Yes)
 }
@@ -84,6 +85,6 @@ pub fn pull(args: &PullArgs) -> Result<Answer> {
         None => store_dir(args.store.as_ref())?,
     };
     let digest = bundle_ref::pull(&args.reference, &into)?;
-    println!("{digest}");
+    outln!("{digest}");
     Ok(Answer::Yes)
 }

@@ -14,6 +14,7 @@ use symseal_sealer::{LoadTrustError, load_trust};
 
 use crate::bundle_ref;
 use crate::exit::Answer;
+use crate::output::{out, outln};
 use crate::places::trust_dir;
 use crate::table::Table;
 
@@ -68,7 +69,7 @@ pub fn run(reference: &str, question: &Question, parts: Parts) -> Result<Answer>
         Err(error) => Report::refused_before_start(refusal(error)?),
     };
     if question.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print(&report);
     }
@@ -124,14 +125,14 @@ fn print(report: &Report) {
     for check in &report.checks {
         table.row([check.id.to_owned(), check.status.to_string(), found(check)]);
     }
-    print!("{table}");
+    out!("{table}");
     let failed = report.checks.iter().filter(|check| check.is_failed()).count();
     match report.verdict {
-        Verdict::Verified => println!("\nVERIFIED: {} checks passed", passed(report)),
+        Verdict::Verified => outln!("\nVERIFIED: {} checks passed", passed(report)),
         Verdict::Partial => {
-            println!("\nPARTIAL: {} checks passed; those marked skipped were not asked for", passed(report))
+            outln!("\nPARTIAL: {} checks passed; those marked skipped were not asked for", passed(report))
         }
-        Verdict::Refused => println!("\nREFUSED: {failed} of {} checks failed", report.checks.len()),
+        Verdict::Refused => outln!("\nREFUSED: {failed} of {} checks failed", report.checks.len()),
     }
 }
 

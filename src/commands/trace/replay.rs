@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::resolve::read_trace;
 use crate::bundle_ref;
 use crate::exit::Answer;
+use crate::output::{out, outln};
 use crate::table::Table;
 
 /// Replay a trace: unwind and resolve it again under changed conditions, and compare.
@@ -64,7 +65,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         let (_, threads) = resolve_trace(&trace, &resolver, &tables);
         let covered = coverage(&threads, &resolver);
         for result in results(&trace, &report, &covered, started.elapsed().as_millis()) {
-            print!("{}", String::from_utf8_lossy(&Event::ReplayResult(result).to_line()?));
+            out!("{}", String::from_utf8_lossy(&Event::ReplayResult(result).to_line()?));
         }
     } else {
         print(&report);
@@ -106,16 +107,18 @@ pub(crate) fn results(trace: &Trace, report: &ReplayReport, covered: &Coverage, 
 
 /// Prints the report for people.
 fn print(report: &ReplayReport) {
-    print!("{}", classes(report));
-    println!();
-    println!("replay_success_ratio {:.4}: the lowest of the classes", report.replay_success_ratio);
-    println!(
+    out!("{}", classes(report));
+    outln!();
+    outln!("replay_success_ratio {:.4}: the lowest of the classes", report.replay_success_ratio);
+    outln!(
         "expected values: {} stacks as their threads reported them, {} from our own recording",
-        report.golden.agreeing, report.golden.own_recording
+        report.golden.agreeing,
+        report.golden.own_recording
     );
-    println!(
+    outln!(
         "negative controls: {} of {} changed rules were noticed",
-        report.controls.mutation.noticed, report.controls.mutation.total
+        report.controls.mutation.noticed,
+        report.controls.mutation.total
     );
 }
 

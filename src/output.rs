@@ -1,0 +1,30 @@
+//! Standard output of the commands. One that cannot be written to ends the program: with status 0 where the reader
+//! went away (`symseal … | head`), and otherwise with status 2 and the reason. `println!` would panic.
+
+use std::fmt;
+use std::io::{self, Write};
+
+/// Writes to standard output; does not come back when it cannot.
+pub(crate) fn write(text: fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        eprintln!("error: standard output: {error}; what the command did is done, but could not be told");
+        std::process::exit(2);
+    }
+}
+
+/// Like `print!`.
+macro_rules! out {
+    ($($text:tt)*) => { $crate::output::write(format_args!($($text)*)) };
+}
+
+/// Like `println!`.
+macro_rules! outln {
+    () => { $crate::output::write(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::write(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+pub(crate) use {out, outln};
