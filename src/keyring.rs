@@ -49,5 +49,17 @@ pub fn open_or_create_log(dir: &Path, log_key: &Path) -> Result<TileLog> {
     if TileLog::exists(dir) {
         return Ok(TileLog::open(dir, key, &last_seen)?);
     }
+    if dir.exists() && !dir.is_dir() {
+        bail!("log {}: expected a directory, found a file; name the log's directory with --log", dir.display());
+    }
+    if last_seen.exists() {
+        bail!(
+            "log {}: there is no log here, and the key {} belongs to another one already ({} remembers it); \
+             give --log that log's directory, or --log-key a key of its own",
+            dir.display(),
+            log_key.display(),
+            last_seen.display()
+        );
+    }
     Ok(TileLog::create(dir, mint_origin()?, key, &last_seen)?)
 }

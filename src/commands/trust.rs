@@ -37,7 +37,7 @@ pub struct InitArgs {
     /// Release names that the key may sign: exact, or ending in * for a prefix. Repeat for more.
     #[arg(long = "name", required = true)]
     names: Vec<String>,
-    /// The embedded log's directory.
+    /// The embedded log's directory, made where there is none; default: log in the user's data directory.
     #[arg(long)]
     log: Option<String>,
     /// The root key; default: root.key.pem beside the artifact key.

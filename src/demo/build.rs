@@ -8,6 +8,7 @@ use symseal_bundle::{Digest, LayoutDir};
 
 use super::narrator::Narrator;
 use super::scene::{self, Input, Scene};
+use crate::commands::bundle::inspect::debug_info;
 
 /// What the first step made.
 pub(super) struct BuiltBundle {
@@ -26,15 +27,14 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator) -> Result<BuiltBundle> {
         story.say(format!("{} ({})", input.path.display(), input.label));
     }
     for (_, id, module) in built.index.modules() {
-        let unwind = &module.statistics;
         story.say(format!(
-            "{id} {}: debug info {:?}{}, {} functions, {} line rows, {} unwind rows",
+            "{id} {}: debug info {}{}, {} functions, {} line rows, {} unwind rows",
             module.name,
-            module.debug_info,
+            debug_info(module),
             if module.stripped { " (stripped)" } else { "" },
             module.statistics.functions,
             module.statistics.rows,
-            unwind.unwind_rows,
+            module.statistics.unwind_rows,
         ));
     }
     story.proved(format!("bundle {}: every file is named in symbol_index.json by its sha256", built.digest));

@@ -12,6 +12,7 @@ use super::build::BuiltBundle;
 use super::narrator::{Narrator, seconds};
 use super::scene::Scene;
 use super::seal::SealedBundle;
+use crate::commands::trace::capture::{summary, write};
 use crate::workload::report::{self, ThreadReport};
 
 /// A trace, and what the threads said of themselves.
@@ -34,11 +35,10 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, sealed: &SealedBundle, bu
             sample.stacks.iter().map(|stack| stack.bytes.len()).sum::<usize>()
         ));
     }
-    let mut summary = trace.capture_summary();
-    summary.symbol_bundle_ref = Some(built.built.digest.to_string());
+    let mut summary = summary(&trace, Some(built.built.digest));
     summary.dsse_ref.clone_from(&sealed.dsse_ref);
     trace.after.push(Event::Capture(summary));
-    crate::commands::trace::capture::write(&trace, &scene.trace())?;
+    write(&trace, &scene.trace())?;
     // What is resolved is what was written: the file, not the memory of it.
     let trace = crate::commands::trace::resolve::read_trace(&scene.trace())?;
     story.proved(format!(

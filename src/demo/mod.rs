@@ -29,7 +29,7 @@ use scene::Scene;
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal demo
-  symseal demo --keep ./kept      leaves bundle/, keys/, trust/, log/, trace.jsonl and evidence.json
+  symseal demo --keep ./kept      leaves bundle/, keys/, trust/, log/, trace.jsonl, resolved.jsonl and evidence.json
 
 Nothing leaves this machine. Exit status 1: coverage of release modules below 90 %, replay ratio below 0.95, or a failed verification.")]
 pub struct Args {
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     evidence.gate = Some(Gate::default().judge(&evidence));
 
     story.step("Evidence card", "what was found, and what it was computed from");
-    let recorded = published.record(&story, &captured.trace, &resolved, &replayed)?;
+    let recorded = published.record(&story, &captured.trace, &resolved, &replayed, verified.took)?;
     let holds = resolved.agrees && tampered && built.reproducible && published.found && recorded;
     card::finish(&scene, story, evidence, holds)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
@@ -118,11 +119,12 @@ impl Published {
         trace: &Trace,
         resolved: &Resolved,
         report: &ReplayReport,
+        verify_time: Duration,
     ) -> Result<bool> {
         let mut body = Vec::new();
         trace.write(&mut body)?;
         body.extend(Event::Resolved(resolved.event.clone()).to_line()?);
-        let replays = results(trace, report, &resolved.coverage, resolved.took.as_millis());
+        let replays = results(trace, report, &resolved.coverage, Some(verify_time));
         for result in &replays {
             body.extend(Event::ReplayResult(result.clone()).to_line()?);
         }

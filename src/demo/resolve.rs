@@ -1,7 +1,5 @@
 //! Steps 5 and 6: unwind and resolve offline from the bundle pulled back, then replay.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 use symseal_module::{Avma, Proof};
@@ -9,7 +7,7 @@ use symseal_replay::{
     BundleTables, Coverage, ReplayReport, ReportedChain, ResolvedThread, coverage, replay_with_goldens, resolve_trace,
 };
 use symseal_resolver::{Options, ResolvedFrame, Resolver};
-use symseal_trace::TraceResolved;
+use symseal_trace::{Event, TraceResolved};
 use tempfile::TempDir;
 
 use super::capture::Captured;
@@ -27,7 +25,6 @@ pub(super) struct Resolved {
     pub(super) coverage: Coverage,
     /// Whether every thread's stack is what the thread itself reported.
     pub(super) agrees: bool,
-    pub(super) took: Duration,
     resolver: Resolver,
     tables: BundleTables,
     _store: TempDir,
@@ -46,12 +43,13 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, published: &Published, ca
     let tables = BundleTables::for_trace([&bundle], &captured.trace);
     let resolver = Resolver::new(Options { demangle: true, ..Options::default() }).with_stored_bundle(bundle, proof);
 
-    let started = Instant::now();
     let (event, threads) = resolve_trace(&captured.trace, &resolver, &tables);
-    let took = started.elapsed();
     for thread in &threads {
         show(story, thread);
     }
+    let resolved = scene.resolved();
+    std::fs::write(&resolved, Event::Resolved(event.clone()).to_line()?)
+        .with_context(|| format!("resolved frames {}", resolved.display()))?;
     for missing in tables.missing() {
         story.say(format!("no unwind table for {}: {}", missing.module, missing.reason.meaning()));
     }
@@ -73,10 +71,10 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, published: &Published, ca
             nameless.depth,
             nameless.ip,
             nameless.module.as_deref().unwrap_or("no module"),
-            nameless.reason.map_or("its name does not count", |reason| reason.meaning())
+            nameless.reason.map_or("its function is known, but no line or no size of it", |reason| reason.meaning())
         ));
     }
-    Ok(Resolved { event, coverage, agrees, took, resolver, tables, _store: store })
+    Ok(Resolved { event, coverage, agrees, resolver, tables, _store: store })
 }
 
 /// Frames of a long stack that are shown at its inner and at its outer end; `trace-resolve` shows all.
@@ -101,7 +99,7 @@ fn show(story: &Narrator, thread: &ResolvedThread) {
 
 /// Function and place of the innermost source frame, how many callers were inlined there, and the origin.
 fn line(frame: &ResolvedFrame) -> String {
-    let origin = format!("[{}, {}]", frame.unwind, frame.proof);
+    let origin = format!("[{}, {}, {}]", frame.unwind, frame.resolver, frame.proof);
     let module = frame.module.as_ref().map_or("no module", |module| ends_of(&module.path, 1));
     let Some(innermost) = frame.frames.first() else {
         let offset = frame.module.as_ref().map(|module| format!("+{}", module.rva)).unwrap_or_default();

@@ -57,6 +57,11 @@ impl Scene {
         self.dir.join("trace.jsonl")
     }
 
+    /// The frames of the trace with their names, as an event.
+    pub(crate) fn resolved(&self) -> PathBuf {
+        self.dir.join("resolved.jsonl")
+    }
+
     pub(crate) fn evidence(&self) -> PathBuf {
         self.dir.join("evidence.json")
     }

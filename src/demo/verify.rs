@@ -1,6 +1,7 @@
 //! Step 7, first half: verify everything offline.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use symseal_bundle::verify::{Report, Verdict};
@@ -17,6 +18,8 @@ use crate::commands::bundle::verify::{Question, refusal, report_on};
 pub(super) struct Verified {
     pub(super) bundle: Bundle,
     pub(super) report: Report,
+    /// How long it took.
+    pub(super) took: Duration,
 }
 
 pub(super) fn run(
@@ -27,7 +30,9 @@ pub(super) fn run(
 ) -> Result<Verified> {
     story.step("Verify", "every digest, the signature, the log proof; then with one byte flipped");
     let bundle = Bundle::open(built.layout.clone(), Some(&built.built.digest))?;
+    let started = Instant::now();
     let report = verify(&bundle, &scene.trust())?;
+    let took = started.elapsed();
     let passed = report.checks.iter().filter(|check| check.status == CheckStatus::Passed).count();
     for check in report.checks.iter().filter(|check| check.is_failed()) {
         story.refuted(check.to_string());
@@ -35,7 +40,7 @@ pub(super) fn run(
     if report.verdict == Verdict::Verified {
         story.proved(format!("{passed} checks passed over {} files, {} bytes", report.files, report.bytes));
     }
-    Ok(Verified { bundle, report })
+    Ok(Verified { bundle, report, took })
 }
 
 /// Verifies a bundle as the demo's release.

@@ -62,6 +62,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// How much debug information a module has, in words.
 pub fn debug_info(module: &symseal_bundle::ModuleEntry) -> &'static str {
     use symseal_bundle::DebugInfo::{Full, LineTables, None, Symbols};
     match module.debug_info {

@@ -25,7 +25,7 @@ pub struct Args {
     /// The artifact key (ECDSA P-256, PKCS#8 PEM).
     #[arg(long)]
     key: PathBuf,
-    /// The embedded log's directory; made where there is none.
+    /// The embedded log's directory, made where there is none; default: log in the user's data directory.
     #[arg(long)]
     log: Option<String>,
     /// The log's key; default: log.key.pem beside the artifact key.

@@ -50,7 +50,7 @@ pub struct Question {
   symseal bundle verify ./bundle --trust ./trust
   symseal bundle verify sha256:… --expect-name app --expect-version 1.0 --json
 
-No network is used and nothing of the bundle is trusted. Exit status 1: at least one check failed; the table names it.")]
+Nothing of the bundle is trusted, and once it is here no network is used (a registry reference is pulled first). Exit status 1: at least one check failed; the table names it.")]
 pub struct BundleVerifyArgs {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
     bundle: String,

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
+use symseal_bundle::Digest;
 use symseal_capture::{Options, capture};
-use symseal_trace::{Compression, Trace};
+use symseal_trace::{Compression, Event, Trace, TraceCapture};
 
 use crate::demo::narrator::seconds;
 use crate::exit::Answer;
@@ -17,15 +18,18 @@ use crate::exit::Answer;
   trace-capture --pid 1234 --output trace.jsonl
   trace-capture --pid $(pidof app) --output trace.jsonl.zst
 
-The process is stopped for some tens of microseconds a thread and goes on unharmed. The trace holds stack bytes, and so whatever
+The process is stopped for a fraction of a millisecond a thread (0.1 to 0.5 ms on a busy machine) and goes on unharmed. The trace holds stack bytes, and so whatever
 secrets lie on the stack. A name that ends in .gz or .zst is compressed; without --output the trace goes to standard output.")]
 pub struct Args {
     /// The process.
     #[arg(long)]
     pid: u32,
-    /// The trace file; it appears when it is complete.
+    /// The trace file; it appears when it is complete, and replaces one of the same name.
     #[arg(long)]
     output: Option<PathBuf>,
+    /// The bundle that the trace belongs to, as the trace is to remember it; `trace-replay` then needs no --bundle.
+    #[arg(long, value_name = "DIGEST")]
+    bundle: Option<Digest>,
     /// Bytes of stack to copy from each stack pointer upwards.
     #[arg(long, default_value_t = Options::default().stack_copy_bytes)]
     stack_bytes: u64,
@@ -45,8 +49,12 @@ pub fn run(args: &Args) -> Result<Answer> {
         if !dir.is_dir() {
             bail!("output {}: there is no directory {}", output.display(), dir.display());
         }
+        if output.is_dir() {
+            bail!("output {}: expected the name of a file, found a directory", output.display());
+        }
     }
-    let trace = capture(args.pid, &options)?;
+    let mut trace = capture(args.pid, &options)?;
+    trace.after.push(Event::Capture(summary(&trace, args.bundle)));
     match &args.output {
         Some(output) => write(&trace, output)?,
         None if std::io::stdout().is_terminal() => {
@@ -65,6 +73,11 @@ pub fn run(args: &Args) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// The trace in one event, with the bundle that it belongs to.
+pub fn summary(trace: &Trace, bundle: Option<Digest>) -> TraceCapture {
+    TraceCapture { symbol_bundle_ref: bundle.map(|digest| digest.to_string()), ..trace.capture_summary() }
+}
+
 /// Writes the trace so that it appears whole or not at all.
 pub fn write(trace: &Trace, output: &Path) -> Result<()> {
     let named = || format!("output {}", output.display());
@@ -77,7 +90,7 @@ pub fn write(trace: &Trace, output: &Path) -> Result<()> {
     trace.write_compressed(&mut file, compression).with_context(named)?;
     file.flush().with_context(named)?;
     file.as_file().sync_all().with_context(named)?;
-    file.persist(output).with_context(named)?;
+    file.persist(output).map_err(|error| error.error).with_context(named)?;
     Ok(())
 }
 

@@ -1,17 +1,18 @@
 //! `trace-replay`: the same answers under other conditions?
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use symseal_module::Proof;
+use symseal_module::MissReason;
 use symseal_replay::{BundleTables, Coverage, Gate, ReplayReport, VERIFIER_VERSION, coverage, replay, resolve_trace};
 use symseal_resolver::{Options, Resolver};
-use symseal_trace::{Event, ReplayResult, Trace};
+use symseal_trace::{Event, ReplayResult, Trace, TraceResolved};
 use uuid::Uuid;
 
-use super::resolve::read_trace;
+use super::resolve::{proof, read_trace};
 use crate::bundle_ref;
 use crate::exit::Answer;
 use crate::output::{out, outln};
@@ -36,6 +37,9 @@ pub struct Args {
     /// How many seeds, from 1 upwards.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: u32,
+    /// Verify the bundle against this trust directory first; its names are then proved.
+    #[arg(long)]
+    trust: Option<PathBuf>,
     /// Print one event `replay.result` per seed.
     #[arg(long)]
     json: bool,
@@ -52,25 +56,44 @@ pub fn run(args: &Args) -> Result<Answer> {
             .with_context(|| format!("trace {} names no bundle: give one with --bundle", args.trace.display()))?,
     };
     let opened = bundle_ref::open(&reference, args.store.as_ref())?;
+    let verifying = Instant::now();
+    let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
+    let verify_time = args.trust.as_ref().map(|_| verifying.elapsed());
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
-    let resolver =
-        Resolver::new(Options::default()).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
+    let resolver = Resolver::new(Options::default()).with_bundle_access(opened.bundle, proof, opened.access);
     let seeds = seeds(args.seeds);
-    let started = Instant::now();
     let progress = crate::progress::spinner(format!("replaying {} with {} seeds", args.trace.display(), seeds.len()));
     let report =
         replay(&trace, &resolver, &tables, &seeds).with_context(|| format!("trace {}", args.trace.display()))?;
     progress.finish_and_clear();
+    let (event, threads) = resolve_trace(&trace, &resolver, &tables);
+    warn_of_damage(&tables, &event);
+    let covered = coverage(&threads, &resolver);
     if args.json {
-        let (_, threads) = resolve_trace(&trace, &resolver, &tables);
-        let covered = coverage(&threads, &resolver);
-        for result in results(&trace, &report, &covered, started.elapsed().as_millis()) {
+        for result in results(&trace, &report, &covered, verify_time) {
             out!("{}", String::from_utf8_lossy(&Event::ReplayResult(result).to_line()?));
         }
     } else {
-        print(&report);
+        print(&report, &covered);
     }
     Ok((report.replay_success_ratio >= Gate::default().min_replay_ratio && report.controls_hold()).into())
+}
+
+/// A table whose bytes are not what the bundle says is left out, and the replay goes on without it: that must not
+/// happen in silence.
+fn warn_of_damage(tables: &BundleTables, resolved: &TraceResolved) {
+    for missing in tables.missing().iter().filter(|missing| missing.reason == MissReason::DigestMismatch) {
+        eprintln!("warning: unwind table of {}: {} {}", missing.module, missing.reason.meaning(), missing.detail);
+    }
+    let damaged: BTreeSet<&str> = resolved
+        .frames
+        .iter()
+        .filter(|row| row.reason == Some(MissReason::DigestMismatch))
+        .filter_map(|row| row.module.as_deref())
+        .collect();
+    for module in damaged {
+        eprintln!("warning: symbol table of {module}: {}", MissReason::DigestMismatch.meaning());
+    }
 }
 
 /// The seeds 1 to `count`.
@@ -86,8 +109,13 @@ fn named_bundle(trace: &Trace) -> Option<String> {
     })
 }
 
-/// One event per seed.
-pub(crate) fn results(trace: &Trace, report: &ReplayReport, covered: &Coverage, took_ms: u128) -> Vec<ReplayResult> {
+/// One event per seed; `verify_time` is that of the bundle's verification, where one was run.
+pub(crate) fn results(
+    trace: &Trace,
+    report: &ReplayReport,
+    covered: &Coverage,
+    verify_time: Option<Duration>,
+) -> Vec<ReplayResult> {
     report
         .seeds
         .iter()
@@ -97,16 +125,17 @@ pub(crate) fn results(trace: &Trace, report: &ReplayReport, covered: &Coverage, 
             seed: seed.seed,
             replay_success_ratio: seed.replay_success_ratio,
             symbol_coverage_pct: covered.all.pct,
-            verify_time_ms: u64::try_from(took_ms).unwrap_or(u64::MAX),
+            verify_time_ms: verify_time.map_or(0, |took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
             verifier_version: Some(VERIFIER_VERSION.to_owned()),
-            proved_coverage_pct: Some(covered.all.proved_pct),
+            // Without a verification nothing is known to be proved, which is not the same as "nothing is".
+            proved_coverage_pct: verify_time.map(|_| covered.all.proved_pct),
             ..ReplayResult::default()
         })
         .collect()
 }
 
 /// Prints the report for people.
-fn print(report: &ReplayReport) {
+fn print(report: &ReplayReport, covered: &Coverage) {
     out!("{}", classes(report));
     outln!();
     outln!("replay_success_ratio {:.4}: the lowest of the classes", report.replay_success_ratio);
@@ -114,6 +143,14 @@ fn print(report: &ReplayReport) {
         "expected values: {} stacks as their threads reported them, {} from our own recording",
         report.golden.agreeing,
         report.golden.own_recording
+    );
+    outln!(
+        "coverage: release modules {:.2} % of {} frames, all modules {:.2} % of {}, proved {:.2} %",
+        covered.release.pct,
+        covered.release.frames,
+        covered.all.pct,
+        covered.all.frames,
+        covered.all.proved_pct
     );
     outln!(
         "negative controls: {} of {} changed rules were noticed",

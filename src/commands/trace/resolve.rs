@@ -63,13 +63,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     let trace = read_trace(&args.trace)?;
     let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
-    let proof = match &args.trust {
-        None => Proof::DigestKnown,
-        Some(trust) => match prove(&opened, trust)? {
-            Some(proof) => proof,
-            None => return Ok(Answer::No),
-        },
-    };
+    let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
     let options = Options { local_files: args.local_files, demangle: args.demangle, ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
@@ -101,8 +95,10 @@ pub fn read_trace(path: &Path) -> Result<Trace> {
     Ok(Trace::read_named(BufReader::new(file), &name, Limits::default())?)
 }
 
-/// Verifies the bundle; the proof that its names then carry, or none (and the failed checks on standard error).
-fn prove(opened: &OpenedBundle, trust: &Path) -> Result<Option<Proof>> {
+/// The proof that the bundle's names carry: with a trust directory it is verified first. None where that failed; the
+/// failed checks are on standard error.
+pub(super) fn proof(opened: &OpenedBundle, trust: Option<&Path>) -> Result<Option<Proof>> {
+    let Some(trust) = trust else { return Ok(Some(Proof::DigestKnown)) };
     let report = report_on(&opened.bundle, trust, &Question::default(), Default::default())?;
     if report.verdict == Verdict::Verified {
         return Ok(Some(Proof::Sealed));
