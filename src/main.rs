@@ -14,7 +14,7 @@ use symseal::{demo, exit, workload};
     after_help = "Examples:
   symseal demo                                      the whole road on this machine
   symseal bundle build ./target/release/app --name app --version 1.0 --output ./bundle
-  symseal symbolize --bundle ./bundle --debug-id 93ac61ec… 0x26d68"
+  symseal symbolize --bundle ./bundle --debug-id 93ac61ec… 0x401136"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -26,20 +26,23 @@ enum Command {
     Demo(demo::Args),
     Serve(serve::Args),
     /// Build, seal, push, pull, inspect and verify bundles.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  symseal bundle build ./app --name app --version 1.0 --output ./bundle"
+    )]
     Bundle(bundle::Command),
     /// Look into a bundle's symbol tables.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  symseal index dump ./bundle | head")]
     Index(index::Command),
     Symbolize(symbolize::Args),
     /// Make signing keys.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  symseal key generate --output ./keys")]
     Key(key::Command),
     /// Say whom to trust.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  symseal trust show --trust ./trust")]
     Trust(trust::Command),
     /// Capture, resolve, replay and verify traces; the `trace-*` programs do the same.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  symseal trace capture --pid 1234 --output trace.jsonl")]
     Trace(trace::Command),
     /// The program that the demo captures.
     #[command(hide = true)]

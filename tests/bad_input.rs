@@ -21,11 +21,10 @@ fn build(dir: &Path, paths: &[&Path]) -> program::Ran {
     symseal(arguments)
 }
 
-/// Nothing that a reader would take for a bundle stands in `dir/bundle`.
+/// Nothing was left where the bundle would have been.
 #[track_caller]
 fn nothing_visible(dir: &Path) {
-    let index = std::fs::read_to_string(dir.join("bundle/index.json")).unwrap_or_default();
-    assert!(!index.contains("digest"), "a bundle became visible: {index}");
+    assert!(!dir.join("bundle").exists(), "a refused build left a layout behind");
 }
 
 #[test]
@@ -168,7 +167,8 @@ fn a_server_that_is_not_there_is_named() {
     let pulled = dir.path().join("pulled");
     symseal(["bundle", "pull", &reference, "--output", pulled.to_str().unwrap()])
         .refused(2, &[&format!("127.0.0.1:{port}")]);
-    nothing_visible(&dir.path().join("pulled"));
+    let index = std::fs::read_to_string(pulled.join("index.json")).unwrap_or_default();
+    assert!(!index.contains("digest"), "a bundle became visible: {index}");
 }
 
 #[test]
@@ -242,6 +242,37 @@ fn addresses_and_ids_that_are_none_are_named() {
     symseal(["symbolize", "--bundle", bundle, "--debug-id", "aabb", "0x1"]).refused(1, &["aabb"]);
     symseal(["symbolize", "--bundle", bundle, "--debug-id", "0123456789abcdef", "here"]).refused(2, &["here"]);
     symseal(["index", "dump", bundle, "--debug-id", "aabb"]).refused(1, &["aabb"]);
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_and_no_panic() {
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+        println!("SKIP /dev/full: not here");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(whole) = compile_c(dir.path(), "whole", SOURCE, &["-g", "-Wl,--build-id=0x0123456789abcdef"]) else {
+        return;
+    };
+    build(dir.path(), &[&whole]).ok();
+    let bundle = dir.path().join("bundle");
+    let bundle = bundle.to_str().expect("UTF-8");
+    let keys = dir.path().join("keys");
+    for arguments in [
+        vec!["bundle", "inspect", bundle],
+        vec!["bundle", "inspect", bundle, "--json"],
+        vec!["index", "dump", bundle],
+        vec!["symbolize", "--bundle", bundle, "--debug-id", "0123456789abcdef", "0x1139"],
+        vec!["key", "generate", "--output", keys.to_str().expect("UTF-8")],
+    ] {
+        let ran: program::Ran = program::command("symseal")
+            .args(&arguments)
+            .stdout(full.try_clone().expect("file"))
+            .output()
+            .expect("it starts")
+            .into();
+        ran.refused(2, &["error"]);
+    }
 }
 
 #[test]

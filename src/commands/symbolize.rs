@@ -14,7 +14,7 @@ use crate::exit::{Answer, NotFound};
 /// Name addresses of one module, from a bundle alone.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
-  symseal symbolize --bundle ./bundle --debug-id 93ac61ec5a8eb1396f9fbd350e3169a558528a40 0x26d68
+  symseal symbolize --bundle ./bundle --debug-id 93ac61ec5a8eb1396f9fbd350e3169a558528a40 0x401136
   cut -d' ' -f1 addresses.txt | symseal symbolize --bundle sha256:… --debug-id 93ac61ec… --json
 
 Addresses are stated addresses (svma), as llvm-symbolizer takes them. Exit status 1: no address has a name.")]
