@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
-use symseal_registry::Reference;
+use symseal_registry::{Reference, RegistryError};
 use symseal_resolver::Access;
 
+use crate::exit::NotFound;
 use crate::places::store_dir;
 
 /// A bundle that was named on the command line.
@@ -50,7 +51,10 @@ pub fn pull(reference: &str, into: &Path) -> Result<Digest> {
     let progress = crate::progress::spinner(format!("pulling {reference}"));
     let digest = block_on(symseal_registry::pull(&parsed, &layout, &Default::default()))?;
     progress.finish_and_clear();
-    Ok(digest?)
+    digest.map_err(|error| match error {
+        RegistryError::NotFound { .. } => NotFound(error.to_string()).into(),
+        error => error.into(),
+    })
 }
 
 /// Runs a future of the registry client to its end.
@@ -65,6 +69,9 @@ pub fn block_on<F: Future>(future: F) -> Result<F::Output> {
 
 fn open_stored(store: &Path, digest: &Digest) -> Result<OpenedBundle> {
     let in_store = || format!("bundle {digest} in the local store {}", store.display());
+    if !LayoutDir::open(store).is_ok_and(|layout| layout.has(digest)) && !store.is_file() {
+        return Err(NotFound(format!("{}: not there; `symseal bundle pull` brings it", in_store())).into());
+    }
     let layout = LayoutDir::open(store).with_context(in_store)?;
     let bundle = Bundle::open(layout, Some(digest)).with_context(in_store)?;
     Ok(OpenedBundle { bundle, access: Access::OwnStore })

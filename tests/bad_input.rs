@@ -172,6 +172,20 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
+fn what_is_asked_for_and_not_there_is_a_no() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = dir.path().join("store");
+    let absent = format!("sha256:{}", "0".repeat(64));
+    for command in ["inspect", "verify"] {
+        symseal(["bundle", command, &absent, "--store", store.to_str().expect("UTF-8")]).refused(1, &[&absent]);
+    }
+    let server = program::RunningServer::start(&dir.path().join("data"));
+    let reference = format!("{}/no/such:1", server.address);
+    let pulled = dir.path().join("pulled");
+    symseal(["bundle", "pull", &reference, "--output", pulled.to_str().expect("UTF-8")]).refused(1, &[&reference]);
+}
+
+#[test]
 fn a_process_that_does_not_exist_is_named() {
     let dir = tempfile::tempdir().expect("tempdir");
     let output = dir.path().join("trace.jsonl");

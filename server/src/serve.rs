@@ -54,11 +54,12 @@ impl Server {
     /// # Errors
     /// [`ServerError`] names the file or address.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
-        let lock = lock_data(&config.data)?;
-        let app = open(&config.data).await?;
+        // The address first: where it is taken, nothing is left behind.
         let failed = |source| ServerError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let lock = lock_data(&config.data)?;
+        let app = open(&config.data).await?;
         Ok(Self { listener, address, app, lock })
     }
 
