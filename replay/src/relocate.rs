@@ -28,16 +28,13 @@ pub(crate) struct Parts {
     pub(crate) stacks: bool,
     /// Whether words and registers are moved along; only a negative control leaves it out.
     pub(crate) rewrite_words: bool,
-    /// Whether of one thread's stacks the lower one stays the lower one.
-    pub(crate) keep_stack_order: bool,
 }
 
 impl Parts {
-    pub(crate) const ALL: Self = Self { modules: true, stacks: true, rewrite_words: true, keep_stack_order: false };
+    pub(crate) const ALL: Self = Self { modules: true, stacks: true, rewrite_words: true };
     pub(crate) const MODULES: Self = Self { stacks: false, ..Self::ALL };
     pub(crate) const STACKS: Self = Self { modules: false, ..Self::ALL };
     pub(crate) const WITHOUT_REWRITING: Self = Self { rewrite_words: false, ..Self::ALL };
-    pub(crate) const STACKS_IN_ORDER: Self = Self { keep_stack_order: true, ..Self::ALL };
 }
 
 /// A stretch of address space and how far it is moved, wrapping.
@@ -89,32 +86,6 @@ pub(crate) fn relocate(scene: &Scene, seed: u64, parts: Parts) -> Scene {
     layout.apply(scene, parts)
 }
 
-/// Something that gets a new place.
-struct Moving<'m> {
-    moved: &'m mut Moved,
-    alignment: u64,
-    /// Whose stack it is; none for a module.
-    snapshot: Option<usize>,
-}
-
-/// Swaps the stacks of each snapshot among the places that they have until the lower one is placed first.
-fn put_stacks_in_order(moving: &mut [Moving<'_>], snapshots: usize) {
-    for snapshot in 0..snapshots {
-        let places: Vec<usize> = (0..moving.len())
-            .filter(|at| moving.get(*at).is_some_and(|item| item.snapshot == Some(snapshot)))
-            .collect();
-        // A thread has two or three stacks: a simple sort will do.
-        for (nth, low) in places.iter().enumerate() {
-            for high in places.iter().skip(nth + 1) {
-                let start = |at: usize| moving.get(at).map(|item| item.moved.start);
-                if start(*low) > start(*high) {
-                    moving.swap(*low, *high);
-                }
-            }
-        }
-    }
-}
-
 struct Layout {
     modules: Group,
     /// For each snapshot its stack mappings.
@@ -129,23 +100,16 @@ impl Layout {
         let mut stacks: Vec<Vec<Moved>> =
             scene.snapshots.iter().map(|snapshot| stack_mappings(snapshot, &ranges)).collect();
         // All that moves, in a random order, one after the other.
-        let mut moving: Vec<Moving<'_>> = Vec::new();
+        let mut moving: Vec<(&mut Moved, u64)> = Vec::new();
         if parts.modules {
-            moving.extend(modules.iter_mut().map(|moved| Moving { moved, alignment: PAGE, snapshot: None }));
+            moving.extend(modules.iter_mut().map(|moved| (moved, PAGE)));
         }
         if parts.stacks {
-            for (snapshot, mappings) in stacks.iter_mut().enumerate() {
-                let snapshot = Some(snapshot);
-                let stacks = mappings.iter_mut();
-                moving.extend(stacks.map(|moved| Moving { moved, alignment: STACK_ALIGNMENT, snapshot }));
-            }
+            moving.extend(stacks.iter_mut().flatten().map(|moved| (moved, STACK_ALIGNMENT)));
         }
         rng.shuffle(&mut moving);
-        if parts.keep_stack_order {
-            put_stacks_in_order(&mut moving, scene.snapshots.len());
-        }
         let mut cursor = (FIRST_PAGE + rng.below(LAST_FIRST_PAGE - FIRST_PAGE)) * PAGE;
-        for Moving { moved, alignment, .. } in moving {
+        for (moved, alignment) in moving {
             cursor = cursor.wrapping_add((1 + rng.below(MAX_GAP_PAGES)) * PAGE);
             // What lies below the alignment stays as it is.
             let sub_page = rng.below(PAGE / alignment) * alignment;
@@ -374,22 +338,6 @@ mod tests {
             order
         };
         assert!((0..20).any(|seed| order(&relocate(&before, seed, Parts::ALL)) != order(&before)));
-    }
-
-    #[test]
-    fn the_order_of_a_threads_stacks_is_kept_where_asked_for() {
-        let rank = |snapshot: &Snapshot| {
-            let mut order: Vec<usize> = (0..snapshot.segments.len()).collect();
-            order.sort_by_key(|at| snapshot.segments[*at].start);
-            order
-        };
-        let mut before = scene(9);
-        let own = |start: u64| Segment { start, mapping: (start, start + PAGE), bytes: vec![0; 64] };
-        before.snapshots[0].segments = vec![own(1 << 40), own(3 << 40), own(2 << 40)];
-        let after = |seed, parts| relocate(&before, seed, parts);
-        let kept = |seed| rank(&after(seed, Parts::STACKS_IN_ORDER).snapshots[0]) == rank(&before.snapshots[0]);
-        assert!((0..50).all(kept));
-        assert!((0..50).any(|seed| rank(&after(seed, Parts::ALL).snapshots[0]) != rank(&before.snapshots[0])));
     }
 
     #[test]

@@ -205,8 +205,7 @@ fn run_class(bench: &Bench<'_>, golden: &[Canonical], outages: &[Outage], class:
         }
         Class::Truncation => truncate::run(bench, golden, &mut rng),
         Class::Outage => {
-            // Without a rule the engine follows frame pointers, upwards alone: there the order of stacks counts.
-            let moved = shuffled(&relocate(scene, seed, Parts::STACKS_IN_ORDER), &mut rng);
+            let moved = shuffled(&relocate(scene, seed, Parts::ALL), &mut rng);
             Outage::run(outages, bench, golden, &moved, &mut rng)
         }
     }

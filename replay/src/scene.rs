@@ -134,13 +134,13 @@ impl Snapshot {
     }
 
     /// Runs `read` with the snapshot's stack memory.
-    pub(crate) fn with_memory<T>(&self, read: impl FnOnce(StackRegions<'_>) -> T) -> T {
+    pub(crate) fn with_memory<T>(&self, read: impl FnOnce(Stacks<'_>) -> T) -> T {
         let regions: Vec<StackBytes<'_>> = self
             .segments
             .iter()
             .map(|segment| StackBytes { start: Avma(segment.start), bytes: &segment.bytes })
             .collect();
-        read(StackRegions(&regions))
+        read(Stacks { copied: StackRegions(&regions), segments: &self.segments })
     }
 
     /// Every aligned word of the copied stacks.
@@ -205,9 +205,30 @@ fn extent(at: u64, mut start: u64, mut end: u64, modules: &[SceneModule]) -> (u6
     (start, end)
 }
 
-/// A memory that remembers the highest address that a walk wanted to read.
+/// The copied stacks of a snapshot.
+pub(crate) struct Stacks<'m> {
+    copied: StackRegions<'m>,
+    segments: &'m [Segment],
+}
+
+impl Memory for Stacks<'_> {
+    #[inline]
+    fn read_u64(&self, address: Avma) -> Option<u64> {
+        self.copied.read_u64(address)
+    }
+
+    /// By mappings: a stack may have been copied in pieces, and a shorter copy must not change the answer.
+    fn same_stack(&self, a: Avma, b: Avma) -> bool {
+        self.segments.iter().any(|segment| {
+            let (start, end) = segment.mapping;
+            (start..end).contains(&a.0) && (start..end).contains(&b.0)
+        })
+    }
+}
+
+/// A memory that remembers what a walk wanted to read.
 pub(crate) struct Watched<'m> {
-    pub(crate) memory: StackRegions<'m>,
+    pub(crate) memory: Stacks<'m>,
     /// Addresses read, in order.
     pub(crate) reads: std::cell::RefCell<Vec<u64>>,
 }
@@ -216,5 +237,35 @@ impl Memory for Watched<'_> {
     fn read_u64(&self, address: Avma) -> Option<u64> {
         self.reads.borrow_mut().push(address.0);
         self.memory.read_u64(address)
+    }
+
+    fn same_stack(&self, a: Avma, b: Avma) -> bool {
+        self.memory.same_stack(a, b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_one_mapping_are_one_stack_and_two_mappings_are_two() {
+        let segment = |start, mapping| Segment { start, mapping, bytes: vec![0; 16] };
+        let snapshot = Snapshot {
+            thread: 1,
+            thread_name: String::new(),
+            sample: 0,
+            registers: BTreeMap::new(),
+            segments: vec![
+                segment(0x1100, (0x1000, 0x2000)),
+                segment(0x1800, (0x1000, 0x2000)),
+                segment(0x2000, (0x2000, 0x3000)),
+            ],
+        };
+        snapshot.with_memory(|memory| {
+            let same = |a, b| memory.same_stack(Avma(a), Avma(b));
+            assert!(same(0x1100, 0x1808) && same(0x2000, 0x2fff));
+            assert!(!same(0x1100, 0x2000) && !same(0x1100, 0x1100_0000));
+        });
     }
 }

@@ -11,9 +11,10 @@
 //! * the engine: [`unwind`] with [`Modules`], [`Memory`], [`Registers`] and a [`Cache`];
 //! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame` and `.debug_frame` (feature `compile`).
 //!
-//! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address → a leaf or a
-//! call through a null pointer, where the return address provably lies on top of the stack → a stop with its reason. A
-//! rule that the engine cannot evaluate ends the walk; it is never replaced by a guess.
+//! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address and it stays on
+//! the stack ([`Memory::same_stack`]) → a leaf or a call through a null pointer, where the return address provably lies on
+//! top of the stack → a stop with its reason. A rule that the engine cannot evaluate ends the walk; it is never replaced
+//! by a guess.
 //!
 //! What this crate is not for: it neither finds modules nor opens files, it names no functions, and it does not scan
 //! stacks for words that look like return addresses.

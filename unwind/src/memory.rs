@@ -6,12 +6,27 @@ use symseal_module::Avma;
 pub trait Memory {
     /// The word at `address`, or `None` where it is not known. Must not block for long: it is called twice a frame.
     fn read_u64(&self, address: Avma) -> Option<u64>;
+
+    /// Whether the bytes at `a` and `b` belong to one stack, as far as is known.
+    ///
+    /// Asked only before a frame pointer is followed without a rule: in a signal handler on an alternate stack it may
+    /// still be that of the interrupted code, and following it would skip the frames between. A memory that knows one
+    /// stack alone, or cannot tell, says yes.
+    fn same_stack(&self, a: Avma, b: Avma) -> bool {
+        let _ = (a, b);
+        true
+    }
 }
 
 impl<M: Memory + ?Sized> Memory for &M {
     #[inline]
     fn read_u64(&self, address: Avma) -> Option<u64> {
         (**self).read_u64(address)
+    }
+
+    #[inline]
+    fn same_stack(&self, a: Avma, b: Avma) -> bool {
+        (**self).same_stack(a, b)
     }
 }
 
@@ -22,6 +37,13 @@ pub struct StackBytes<'a> {
     pub start: Avma,
     /// The bytes from there on.
     pub bytes: &'a [u8],
+}
+
+impl StackBytes<'_> {
+    fn holds(&self, address: Avma) -> bool {
+        // A difference below zero wraps to one past the end.
+        address.0.wrapping_sub(self.start.0) < self.bytes.len() as u64
+    }
 }
 
 impl Memory for StackBytes<'_> {
@@ -36,6 +58,9 @@ impl Memory for StackBytes<'_> {
 
 /// Copies of several ranges, such as a thread's stack and its alternate signal stack. The first range that
 /// holds the whole word counts.
+///
+/// Each region counts as a stack of its own: no frame pointer leads from one into another. A caller whose regions may be
+/// pieces of one stack joins them, or implements [`Memory::same_stack`] by what they were copied from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackRegions<'a>(pub &'a [StackBytes<'a>]);
 
@@ -43,5 +68,9 @@ impl Memory for StackRegions<'_> {
     #[inline]
     fn read_u64(&self, address: Avma) -> Option<u64> {
         self.0.iter().find_map(|region| region.read_u64(address))
+    }
+
+    fn same_stack(&self, a: Avma, b: Avma) -> bool {
+        self.0.iter().any(|region| region.holds(a) && region.holds(b))
     }
 }

@@ -265,11 +265,17 @@ impl<M: Memory> Stepper<'_, '_, M> {
         }
     }
 
+    /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
     fn by_frame_pointer(&self) -> Option<(Option<u64>, Next)> {
         let state = self.state;
         let fp = self.live_fp().filter(|fp| *fp >= state.sp && fp.is_multiple_of(WORD as u64))?;
         let cfa = fp.checked_add(2 * WORD as u64)?;
-        let (caller_fp, pc) = (self.read(fp)?, self.read(slot(cfa, -1))?);
+        let return_address = slot(cfa, -1);
+        // The frame pointer lies between the two.
+        if !self.memory.same_stack(Avma(state.sp), Avma(return_address)) {
+            return None;
+        }
+        let (caller_fp, pc) = (self.read(fp)?, self.read(return_address)?);
         if pc == 0 {
             return Some((Some(cfa), Err(StopReason::RootFramePointer)));
         }

@@ -6,7 +6,7 @@ mod cfi;
 use cfi::{AT_ENTRY, EhFrame, Process, TEXT, Words, advance, at, at_sp, cfa_offset, saved};
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
-use symseal_unwind::{Cache, Frame, Module, Modules, Registers, Table, unwind};
+use symseal_unwind::{Cache, Frame, Module, Modules, Registers, StackBytes, StackRegions, Table, unwind};
 
 const SP: u64 = 0x7fff_0000;
 
@@ -174,6 +174,59 @@ fn t4_the_frame_pointer_is_followed_where_no_rule_covers_and_says_so() {
         (frames[1].method, frames[1].fp, frames[0].cfa),
         (UnwindMethod::FramePointer, SP + 0x80, Avma(SP + 0x30))
     );
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn stack(start: u64, bytes: &[u8]) -> StackBytes<'_> {
+    StackBytes { start: Avma(start), bytes }
+}
+
+#[test]
+fn t4_the_frame_pointer_does_not_lead_from_an_alternate_stack_to_the_interrupted_one() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    // A handler without a rule; the frame pointer is that of the interrupted code, on the stack above.
+    let (own, bytes) = (SP + 0x10000, [words(&[0; 8]), words(&[0, at(0x1024), 0])]);
+    let registers = Registers { fp: own, ..registers(0x1804) };
+    let (alternate, interrupted) = (stack(SP, &bytes[0]), stack(own, &bytes[1]));
+    for regions in [[alternate, interrupted], [interrupted, alternate]] {
+        let (frames, walk) = process.walk(&registers, &StackRegions(&regions));
+        assert_eq!((frames.len(), walk.stop), (1, StopReason::NoRule));
+    }
+    // Nor to one that begins where this one ends, or in the middle of a frame record.
+    for split in [64, 72] {
+        let all = words(&[0, 0, 0, 0, 0, 0, 0, 0, 0, at(0x1024), 0]);
+        let registers = Registers { fp: SP + 64, ..registers };
+        let (below, above) = all.split_at(split);
+        let regions = [stack(SP, below), stack(SP + split as u64, above)];
+        assert_eq!(process.walk(&registers, &StackRegions(&regions)).1.stop, StopReason::NoRule);
+        assert_eq!(process.walk(&registers, &StackRegions(&[stack(SP, &all)])).1.stop, StopReason::EndOfStack);
+    }
+    // Nor does the end of the interrupted code's chain pass for the end of the stack.
+    let bytes = words(&[0, 0]);
+    let regions = [alternate, stack(own, &bytes)];
+    assert_eq!(process.walk(&registers, &StackRegions(&regions)).1.stop, StopReason::NoRule);
+}
+
+#[test]
+fn t2_a_signal_frame_leads_to_a_stack_above_the_alternate_one() {
+    let mut section = three_functions();
+    with_trampoline(&mut section);
+    let table = section.compile().bytes;
+    let own = SP + 0x10000;
+    let mut alternate = vec![0; 0x200];
+    let saved = context(8, &[(16, at(0x1010)), (7, own), (6, own + 0x20)]);
+    for (offset, word) in [(0, at(0x2000))].into_iter().chain(saved) {
+        let offset = offset as usize;
+        alternate[offset..offset + 8].copy_from_slice(&u64::to_le_bytes(word));
+    }
+    let interrupted = words(&[at(0x1024)]);
+    let regions = [stack(SP, &alternate), stack(own, &interrupted)];
+    let (frames, walk) = Process::new(&table).walk(&registers(0x1014), &StackRegions(&regions));
+    assert_eq!((frames.len(), walk.stop), (4, StopReason::EndOfStack));
 }
 
 #[test]

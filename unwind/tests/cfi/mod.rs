@@ -157,7 +157,7 @@ impl<'t> Process<'t> {
         Self { modules: Modules::new(vec![module]) }
     }
 
-    pub(crate) fn walk(&self, registers: &Registers, memory: &Words) -> (Vec<Frame>, Walk) {
+    pub(crate) fn walk(&self, registers: &Registers, memory: &impl Memory) -> (Vec<Frame>, Walk) {
         let mut frames = vec![Frame::EMPTY; 64];
         let walk = unwind(&self.modules, registers, memory, &mut Cache::new(), &mut frames);
         frames.truncate(walk.frames);
