@@ -187,8 +187,8 @@ pub struct FrameLine<'a> {
     pub proof: Proof,
     /// Why there is no name, or null.
     pub reason: Option<MissReason>,
-    /// The instruction pointer minus the function's first address, in bytes, or null.
-    pub symbol_offset: Option<u64>,
+    /// The instruction pointer minus the function's first address, in bytes, as a `0x` text, or null.
+    pub symbol_offset: Option<Rva>,
     /// True where the function's size is unknown; left out otherwise.
     #[serde(skip_serializing_if = "is_false")]
     pub approximate: bool,
@@ -261,7 +261,7 @@ impl ResolvedFrame {
             quality: self.quality,
             proof: self.proof,
             reason: self.reason,
-            symbol_offset: self.function().and_then(|function| function.symbol_offset),
+            symbol_offset: self.function().and_then(|function| function.symbol_offset).map(Rva),
             approximate: self.approximate,
             frames: &self.frames,
             tried: explain.then_some(&self.tried),
@@ -357,7 +357,7 @@ mod tests {
             serde_json::json!({
                 "ip": "0x7f0000001004", "module": "/bin/a", "debug_id": "abcd", "module_offset": "0x1004",
                 "unwind": "cfi-eh-frame", "resolver": "local-bundle", "quality": "full", "proof": "sealed",
-                "reason": null, "symbol_offset": 4,
+                "reason": null, "symbol_offset": "0x4",
                 "frames": [
                     {"function": "inner", "symbol": null, "file": "a.c", "line": 7, "column": null, "inlined": true},
                     {"function": "outer", "symbol": "outer", "file": "a.c", "line": 7, "column": null, "inlined": false},

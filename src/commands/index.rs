@@ -106,7 +106,7 @@ struct Row<'a> {
 struct RowFrame<'a> {
     function: &'a str,
     symbol: &'a str,
-    file: &'a str,
+    file: Option<&'a str>,
     line: Option<u32>,
     column: Option<u32>,
     inlined: bool,
@@ -121,7 +121,7 @@ fn row<'a>(debug_id: &'a DebugId, base: Svma, hit: &Hit<'a>) -> Row<'a> {
     let frames = hit.frames().map(|frame| RowFrame {
         function: frame.function,
         symbol: frame.symbol,
-        file: frame.file,
+        file: (!frame.file.is_empty()).then_some(frame.file),
         line: frame.line,
         column: frame.column,
         inlined: frame.inlined,

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_builder::{SealOptions, seal_bundle};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 use symseal_sealer::ArtifactKey;
 
 use crate::exit::Answer;
-use crate::keyring::{self, LOG_KEY, beside};
+use crate::keyring::{self, LOG_KEY, ROOT_KEY, beside};
 use crate::output::outln;
 use crate::places;
 
@@ -66,7 +66,15 @@ pub fn seal(layout: &Path, key: &Path, log: &Path, log_key: &Path, options: &Sea
     let named = || format!("bundle {}", layout.display());
     let dir = LayoutDir::open(layout).with_context(named)?;
     let bundle = Bundle::open(dir.clone(), None).with_context(named)?;
-    let key = ArtifactKey::load_pem(key)?;
+    let key_path = key;
+    let key = ArtifactKey::load_pem(key_path)?;
+    let root = beside(key_path, ROOT_KEY);
+    if root.exists() && ArtifactKey::load_pem(&root)?.key_id() == key.key_id() {
+        bail!(
+            "key {}: this is the root key, which signs trust directories alone; seal with artifact.key.pem",
+            key_path.display()
+        );
+    }
     let mut log = keyring::open_or_create_log(log, log_key)?;
     let digest = bundle.digest().with_context(named)?;
     seal_bundle(&dir, &digest, &key, &mut log, options).with_context(named)

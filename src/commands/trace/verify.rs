@@ -11,9 +11,9 @@ use crate::exit::Answer;
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   trace-verify --bundle ./bundle --dsse --rekor --trust ./trust
-  trace-verify --bundle ./pulled --signature ./pulled/symbol_index.sigstore.json --trust ./trust
+  trace-verify --bundle ./pulled --signature ./symbol_index.sigstore.json --trust ./trust     what `oras pull` left
 
-Without a part flag every check is run, and both flags are the same as none. With one of them the verdict is PARTIAL, and
+`oras pull` leaves the seal out: pull it by the digest that `oras discover` shows. Without a part flag every check is run, and both flags are the same as none. With one of them the verdict is PARTIAL, and
 the report says what was not checked. Exit status 1: at least one check failed.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
