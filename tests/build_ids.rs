@@ -1,0 +1,71 @@
+//! The build-ids in a bundle's index are those that elfutils and binutils read from the files.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use program::{compile_c, symseal, symseal_path, tool};
+
+const SOURCE: &str = "int main(void) { return 0; }\n";
+
+fn stdout(program: &Path, arguments: &[&str], file: &Path) -> String {
+    let output = Command::new(program).args(arguments).arg(file).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// `0+0x… ID@0x… FILE …`
+fn by_elfutils(eu_unstrip: &Path, file: &Path) -> String {
+    let text = stdout(eu_unstrip, &["-n", "-e"], file);
+    let id = text.split_whitespace().nth(1).and_then(|word| word.split('@').next());
+    id.expect("a build-id").to_owned()
+}
+
+/// `    Build ID: ID`
+fn by_binutils(readelf: &Path, file: &Path) -> String {
+    let text = stdout(readelf, &["-n"], file);
+    text.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).expect("a build-id").to_owned()
+}
+
+#[test]
+fn the_index_has_the_build_ids_that_other_tools_read() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let mut files: Vec<PathBuf> = vec![symseal_path().to_owned()];
+    files.extend(
+        ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
+            .map(PathBuf::from)
+            .into_iter()
+            .filter(|path| path.exists()),
+    );
+    files.extend(["sha1", "md5", "0x0123456789abcdef"].iter().filter_map(|kind| {
+        let name = kind.trim_start_matches("0x");
+        compile_c(
+            dir.path(),
+            name,
+            &SOURCE.replace('0', &name.len().to_string()),
+            &["-g", &format!("-Wl,--build-id={kind}")],
+        )
+    }));
+    let bundle = dir.path().join("bundle");
+    let mut arguments = vec!["bundle".to_owned(), "build".to_owned()];
+    arguments.extend(files.iter().map(|file| file.display().to_string()));
+    arguments.extend(["--name", "n", "--version", "1", "--output"].map(str::to_owned));
+    arguments.push(bundle.display().to_string());
+    symseal(&arguments).ok();
+    let index = symseal(["bundle", "inspect", bundle.to_str().expect("UTF-8"), "--json"]).ok().json();
+    let modules = index["linux"].as_object().expect("modules");
+    assert_eq!(modules.len(), files.len());
+    for (name, read) in [("eu-unstrip", by_elfutils as fn(&Path, &Path) -> String), ("readelf", by_binutils)] {
+        let Some(tool) = tool(name) else { continue };
+        for file in &files {
+            let id = read(&tool, file);
+            assert!(
+                modules.contains_key(&id),
+                "{name} says {id} of {}, the index has {:?}",
+                file.display(),
+                modules.keys()
+            );
+        }
+    }
+}
