@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_module::{DebugId, Proof, Rva, Svma};
 use symseal_resolver::{Options, Resolver, Symbolized};
@@ -66,6 +66,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         print(&mut out, Svma(value), &symbolized, args.json)
     };
     if args.addresses.is_empty() {
+        let mut given = false;
         for (number, line) in std::io::stdin().lock().lines().enumerate() {
             let line = line.context("standard input")?;
             let text = line.trim();
@@ -73,7 +74,11 @@ pub fn run(args: &Args) -> Result<Answer> {
                 let address = super::address(text)
                     .map_err(|error| anyhow::anyhow!("standard input, line {}: {error}", number + 1))?;
                 answer(address)?;
+                given = true;
             }
+        }
+        if !given {
+            bail!("standard input: expected addresses, one a line, found none; give them as arguments or pipe them in");
         }
     } else {
         args.addresses.iter().try_for_each(|address| answer(*address))?;

@@ -52,7 +52,7 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> R
     let parsed = Reference::parse(&published.reference)?;
     let report = block_on(symseal_registry::push(&built.layout, &built.built.digest, &parsed, &Default::default()))??;
     story.say(format!(
-        "pushed {} blobs, {} bytes, with {} seals",
+        "pushed {} blobs, {} bytes, and {} of its seals",
         report.blobs_sent, report.bytes_sent, report.referrers
     ));
     published.found = published.find_by_debug_id(story, &built.layout, built)?;
