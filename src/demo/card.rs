@@ -83,3 +83,33 @@ fn card(evidence: &Evidence) -> String {
     line("verifier", evidence.verifier_version.clone());
     card
 }
+
+#[cfg(test)]
+mod tests {
+    use symseal_replay::{Coverage, Gate, GateResult, TraceEvidence};
+
+    use super::*;
+
+    /// The answer for evidence with this gate.
+    fn answer(gate: Option<GateResult>, holds: bool) -> Answer {
+        let dir = tempfile::tempdir().unwrap();
+        let scene = Scene::new(Some(dir.path())).unwrap();
+        let mut evidence = Evidence::new(TraceEvidence::default(), Coverage::default());
+        evidence.gate = gate.or_else(|| Some(Gate::default().judge(&evidence)));
+        let answer = finish(&scene, Narrator::new(), evidence, holds).unwrap();
+        assert!(scene.evidence().is_file(), "the card is written whatever it says");
+        answer
+    }
+
+    #[test]
+    fn a_missed_gate_is_a_no() {
+        assert_eq!(answer(None, true), Answer::No);
+    }
+
+    #[test]
+    fn a_passed_gate_is_a_yes_only_where_everything_held() {
+        let passed = || Some(GateResult { passed: true, gate: Gate::default(), reasons: Vec::new() });
+        assert_eq!(answer(passed(), true), Answer::Yes);
+        assert_eq!(answer(passed(), false), Answer::No);
+    }
+}
