@@ -153,9 +153,11 @@ struct EntryJson {
     log_index: Int64,
     log_id: LogIdJson,
     kind_version: KindVersionJson,
-    // Signed by nobody in a v2 log: read where a foreign writer put it, and never used or printed.
     #[serde(default, skip_serializing)]
-    #[allow(dead_code)]
+    #[allow(
+        dead_code,
+        reason = "signed by nobody in a v2 log: taken where a foreign writer put it, never used or printed"
+    )]
     integrated_time: Int64,
     inclusion_proof: ProofJson,
     canonicalized_body: String,
