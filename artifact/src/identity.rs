@@ -12,6 +12,12 @@ pub enum IdKind {
     /// No note: the first 20 bytes of a SHA-256 over the addresses and bytes of the code. A debug file without code
     /// has none, and cannot be paired by it.
     TextHash,
+    /// GUID and age of a PE file's CodeView record, of a PDB's DBI stream.
+    PdbGuidAge,
+    /// The GUID of a portable PDB; the age is 0xffffffff.
+    PortablePdb,
+    /// `LC_UUID`.
+    MachoUuid,
 }
 
 impl IdKind {
@@ -21,6 +27,9 @@ impl IdKind {
             Self::GnuBuildId => "gnu-build-id",
             Self::GoBuildId => "go-build-id",
             Self::TextHash => "text-hash",
+            Self::PdbGuidAge => "pdb-guid-age",
+            Self::PortablePdb => "portable-pdb",
+            Self::MachoUuid => "macho-uuid",
         }
     }
 }
@@ -28,6 +37,28 @@ impl IdKind {
 impl fmt::Display for IdKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.code())
+    }
+}
+
+/// An object format.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Format {
+    /// Linux and other Unix systems.
+    Elf,
+    /// Windows.
+    Pe,
+    /// macOS.
+    Macho,
+}
+
+impl Format {
+    /// The stable text in `symbol_index.json`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Elf => "elf",
+            Self::Pe => "pe",
+            Self::Macho => "macho",
+        }
     }
 }
 

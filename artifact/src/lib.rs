@@ -19,23 +19,40 @@
 //! refer to one another in a million ways end early.
 #![forbid(unsafe_code)]
 
+mod budget;
+mod code_ranges;
+mod cursor;
+mod described;
 mod dwarf;
 mod elf;
 mod error;
+mod headers;
 mod identity;
+mod macho;
 mod merge;
 mod object_file;
 mod paint;
-mod section;
+mod pdb;
+mod pe;
+mod portable_pdb;
+mod release_file;
+mod sniff;
 mod stream;
 mod symbols;
 mod text;
 mod unwind_inputs;
+mod work;
 
 pub use error::ArtifactError;
-pub use identity::{Arch, DebugInfoKind, IdKind, ObjectKind};
-pub use object_file::{DebugAltLink, DebugLink, ObjectFile};
-pub use section::MAX_SECTION_BYTES;
-pub use stream::{FunctionStream, StreamStatistics, functions};
+pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
+pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference};
+pub use pdb::PdbFile;
+pub use portable_pdb::PortablePdb;
+pub use release_file::ReleaseFile;
+pub use sniff::{FileKind, SNIFF_BYTES, sniff};
+pub use stream::{Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions};
 pub use text::escaped;
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};
+
+/// The most bytes that one section may have after decompression: 16 GiB.
+pub const MAX_SECTION_BYTES: u64 = 16 << 30;

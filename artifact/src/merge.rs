@@ -1,8 +1,10 @@
-//! Pieces of DWARF functions and symbols to records that do not overlap.
+//! Pieces of described functions and symbols to records that do not overlap.
 
-use crate::dwarf::{Loser, Names, OrphanRow, Piece, Site, Text, Work};
+use crate::code_ranges::Text;
+use crate::described::{Described, Loser, Naming, OrphanRow, Piece, Site};
 use crate::paint::{Interval, Segment, paint};
 use crate::symbols::{MOST_ALIASES, SymbolGroup};
+use crate::work::Work;
 use std::cmp::Reverse;
 use symseal_module::{Rva, Svma};
 use symseal_symx::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, SymbolSource};
@@ -15,19 +17,20 @@ const MOST_SHARERS: usize = 64;
 enum Rank {
     /// A symbol with a size; a later start wins.
     Symbol(u64),
-    /// DWARF; an earlier unit wins, as debuggers have it.
-    Dwarf(Reverse<u32>),
+    /// Debug information; an earlier unit wins, as debuggers have it.
+    Described(Reverse<u32>),
 }
 
 pub(crate) struct Merge<'m, 's> {
-    pub(crate) image_base: Svma,
-    pub(crate) text: &'m Text,
-    pub(crate) pieces: Vec<Piece>,
-    pub(crate) losers: Vec<Loser>,
-    pub(crate) orphans: Vec<OrphanRow>,
-    pub(crate) groups: Vec<SymbolGroup>,
-    pub(crate) names: Names<'s>,
-    pub(crate) work: &'m mut Work,
+    image_base: Svma,
+    text: &'m Text,
+    source: SymbolSource,
+    pieces: Vec<Piece>,
+    losers: Vec<Loser>,
+    orphans: Vec<OrphanRow>,
+    groups: Vec<SymbolGroup>,
+    names: Box<dyn Naming + 's>,
+    work: &'m mut Work,
 }
 
 /// A record, and the entry that named it.
@@ -36,7 +39,18 @@ struct Named {
     entry: Option<u64>,
 }
 
-impl Merge<'_, '_> {
+impl<'m, 's> Merge<'m, 's> {
+    pub(crate) fn new(
+        image_base: Svma,
+        text: &'m Text,
+        described: Described<'s>,
+        groups: Vec<SymbolGroup>,
+        work: &'m mut Work,
+    ) -> Self {
+        let Described { source, pieces, losers, orphans, names } = described;
+        Self { image_base, text, source, pieces, losers, orphans, groups, names, work }
+    }
+
     /// Records by address.
     pub(crate) fn run(mut self) -> Vec<FunctionRecord> {
         let segments = self.segments();
@@ -47,7 +61,7 @@ impl Merge<'_, '_> {
             let gap_start = at.checked_sub(1).and_then(|before| segments.get(before)).map_or(0, |before| before.end);
             self.size_less(gap_start, segment.start, &mut records);
             match segment.index.checked_sub(self.pieces.len()) {
-                None => self.dwarf_record(segment, &mut records),
+                None => self.described_record(segment, &mut records),
                 Some(group) => self.symbol_record(group, segment.start, segment.end, false, &mut records),
             }
         }
@@ -61,7 +75,7 @@ impl Merge<'_, '_> {
         let pieces = self.pieces.iter().map(|piece| Interval {
             start: piece.start,
             end: piece.end,
-            priority: Rank::Dwarf(Reverse(piece.unit)),
+            priority: Rank::Described(Reverse(piece.unit)),
         });
         let groups = self.groups.iter().map(|group| {
             let end =
@@ -84,7 +98,7 @@ impl Merge<'_, '_> {
         segments
     }
 
-    fn dwarf_record(&mut self, segment: &Segment, records: &mut Vec<Named>) {
+    fn described_record(&mut self, segment: &Segment, records: &mut Vec<Named>) {
         let Some(start) = Svma(segment.start).to_rva(self.image_base) else { return };
         let Some(piece) = self.pieces.get_mut(segment.index) else { return };
         let is_whole = (piece.start, piece.end) == (segment.start, segment.end);
@@ -112,7 +126,7 @@ impl Merge<'_, '_> {
             name: if names.name.is_empty() { symbol } else { names.name },
             symbol,
             aliases,
-            source: SymbolSource::Dwarf,
+            source: self.source,
             flags: FunctionFlags { approximate: false, folded: false, part },
             file: names.file,
             line: names.line,

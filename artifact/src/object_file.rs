@@ -1,7 +1,10 @@
 //! One release file.
 
-use crate::elf::{self, Elf};
-use crate::{Arch, ArtifactError, DebugInfoKind, IdKind, ObjectKind, UnwindInputs, dwarf};
+use crate::elf::Elf;
+use crate::headers::{Headers, ObjectHeaders};
+use crate::macho::Macho;
+use crate::pe::Pe;
+use crate::{Arch, ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectKind, UnwindInputs, dwarf, sniff};
 use symseal_module::{DebugId, Svma};
 
 /// What `.gnu_debuglink` says: where the debug file is by name.
@@ -22,27 +25,52 @@ pub struct DebugAltLink<'d> {
     pub build_id: &'d [u8],
 }
 
-/// An executable, library or debug file, parsed as far as its headers and notes.
+/// What a PE file says about its program database. (CodeView record `RSDS`)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PdbReference<'d> {
+    /// As printed, most significant byte first.
+    pub guid: [u8; 16],
+    /// The age at which the linker wrote both; 0xffffffff for a portable PDB.
+    pub age: u32,
+    /// Path of the PDB on the machine that linked, as bytes.
+    pub path: &'d [u8],
+    /// It is a portable PDB (.NET).
+    pub is_portable: bool,
+}
+
+/// An executable, library or debug file, or one slice of a universal one, parsed as far as its headers and notes.
 #[derive(Debug)]
 pub struct ObjectFile<'d> {
-    elf: Elf<'d>,
+    headers: Headers<'d>,
     id: Option<DebugId>,
     id_kind: IdKind,
 }
 
 impl<'d> ObjectFile<'d> {
-    /// Reads headers and notes. Every header table and every section must lie within `data`.
+    /// Reads headers and notes of an ELF, PE or thin Mach-O file. Every header table and every section must lie within
+    /// `data`.
     pub fn parse(data: &'d [u8]) -> Result<Self, ArtifactError> {
-        let elf = Elf::parse(data)?;
-        let (id, id_kind) = match elf::identity(&elf) {
-            Some((id, kind)) => (Some(id), kind),
-            None => (elf::text_hash(&elf), IdKind::TextHash),
+        let headers = match sniff(data) {
+            FileKind::Pe => Headers::Pe(Pe::parse(data)?),
+            FileKind::Macho => Headers::Macho(Macho::parse(data)?),
+            // The error of an unknown format is the ELF reader's.
+            _ => Headers::Elf(Elf::parse(data)?),
         };
-        Ok(Self { elf, id, id_kind })
+        Ok(Self::of(headers))
     }
 
-    pub(crate) fn elf(&self) -> &Elf<'d> {
-        &self.elf
+    pub(crate) fn of(headers: Headers<'d>) -> Self {
+        let (id, id_kind) = headers.ask().identity();
+        Self { headers, id, id_kind }
+    }
+
+    pub(crate) fn headers(&self) -> &(dyn ObjectHeaders<'d> + '_) {
+        self.headers.ask()
+    }
+
+    /// The object format.
+    pub fn format(&self) -> Format {
+        self.headers().format()
     }
 
     /// What ties debug files to this module; none for a file with neither a note nor code.
@@ -57,42 +85,42 @@ impl<'d> ObjectFile<'d> {
 
     /// The processor.
     pub fn arch(&self) -> Arch {
-        self.elf.arch()
+        self.headers().arch()
     }
 
     /// What the file is to the loader.
     pub fn kind(&self) -> ObjectKind {
-        self.elf.kind
+        self.headers().kind()
     }
 
     /// Whether addresses have 64 bits.
     pub fn is_64(&self) -> bool {
-        self.elf.is_64
+        self.headers().is_64()
     }
 
     /// Whether numbers are stored least significant byte first.
     pub fn is_little_endian(&self) -> bool {
-        self.elf.is_little_endian
+        self.headers().is_little_endian()
     }
 
     /// The lowest loaded address, rounded down to a page of 4 KiB: what relative addresses are counted from.
     pub fn image_base(&self) -> Svma {
-        Svma(self.elf.image_base())
+        Svma(self.headers().image_base())
     }
 
     /// Whether `.debug_info` or `.debug_line` has content, possibly compressed.
     pub fn has_debug_info(&self) -> bool {
-        self.has_debug_section(&[b"info", b"line"])
+        self.headers().has_debug_section("info") || self.headers().has_debug_section("line")
     }
 
     /// Whether `.debug_line` has content, possibly compressed.
     pub fn has_line_tables(&self) -> bool {
-        self.has_debug_section(&[b"line"])
+        self.headers().has_debug_section("line")
     }
 
     /// Whether there is a full symbol table.
     pub fn has_symtab(&self) -> bool {
-        self.elf.sections.iter().any(|section| section.kind == elf::gabi::SHT_SYMTAB && section.is_stored())
+        self.headers().has_symtab()
     }
 
     /// Whether neither debug information nor a full symbol table is left.
@@ -100,37 +128,47 @@ impl<'d> ObjectFile<'d> {
         !self.has_debug_info() && !self.has_symtab()
     }
 
-    /// Whether the file holds code that a process could run: an allocated, stored section (debuginfod's notion of an
-    /// executable; in debug files those are `SHT_NOBITS`). Without section headers: an executable segment with bytes.
+    /// Whether the file holds code that a process could run; a debug file does not.
     pub fn is_executable(&self) -> bool {
-        use crate::elf::gabi::{PF_X, PT_LOAD, SHT_NOTE};
-        if !matches!(self.elf.kind, ObjectKind::Executable | ObjectKind::Shared) {
-            return false;
-        }
-        if self.elf.sections.is_empty() {
-            let mut segments = self.elf.segments.iter();
-            return segments.any(|segment| {
-                segment.kind == PT_LOAD && segment.flags & PF_X != 0 && self.elf.segment_bytes(segment).is_some()
-            });
-        }
-        let mut sections = self.elf.sections.iter();
-        sections.any(|section| section.is_executable() && section.is_stored() && section.kind != SHT_NOTE)
+        self.headers().is_executable()
     }
 
-    /// Whether any `.debug_*` section has content: debuginfod's notion of a debug file.
+    /// Whether the file holds debug information: for ELF debuginfod's notion, any `.debug_*` section with content.
     pub fn is_debuginfo(&self) -> bool {
-        let mut sections = self.elf.sections.iter();
-        sections.any(|section| {
-            section.is_stored() && (section.name.starts_with(b".debug_") || section.name.starts_with(b".zdebug_"))
-                // Scripts for a debugger are in stripped files too, as they are loaded.
-                && !section.is_allocated()
-        })
+        self.headers().is_debuginfo()
+    }
+
+    /// The code id of a PE file, as symbol servers write it: the time stamp in eight upper-case hex digits, the size of
+    /// the image in lower-case ones.
+    pub fn code_id(&self) -> Option<String> {
+        self.headers().code_id()
+    }
+
+    /// The program database that a PE file names, if it does.
+    pub fn pdb_reference(&self) -> Option<PdbReference<'d>> {
+        self.headers().pdb_reference()
+    }
+
+    /// Go's own build id, a text.
+    pub fn go_build_id(&self) -> Option<&'d [u8]> {
+        self.headers().go_build_id()
+    }
+
+    /// Whether there is a compressed symbol table in `.gnu_debugdata`.
+    pub fn has_mini_debug_info(&self) -> bool {
+        self.headers().mini_debug_info().is_some()
+    }
+
+    /// How many object files a Mach-O file's debug map names: its debug information is in them until `dsymutil` has
+    /// gathered it.
+    pub fn object_map_count(&self) -> u64 {
+        self.headers().object_map_count()
     }
 
     /// How much the file tells a debugger. Full and line tables are told apart by whether most abbreviation tables
     /// describe types.
     pub fn debug_info_kind(&self) -> DebugInfoKind {
-        if self.has_debug_section(&[b"info"]) && dwarf::describes_types(&self.elf) {
+        if self.headers().has_debug_section("info") && dwarf::describes_types(self.headers()) {
             DebugInfoKind::Full
         } else if self.has_debug_info() {
             DebugInfoKind::LineTables
@@ -143,36 +181,28 @@ impl<'d> ObjectFile<'d> {
 
     /// The debug file that this file names, if it does.
     pub fn debug_link(&self) -> Option<DebugLink<'d>> {
-        elf::debug_link(&self.elf)
+        self.headers().debug_link()
     }
 
     /// The supplementary debug file that this file names, if it does.
     pub fn debug_alt_link(&self) -> Option<DebugAltLink<'d>> {
-        elf::debug_alt_link(&self.elf)
+        self.headers().debug_alt_link()
     }
 
     /// Whether a debugger would run a script whose text stands in the file (`.debug_gdb_scripts`, kinds 4 and 6).
     /// Entries that only name a file are none.
     pub fn has_inline_debugger_scripts(&self) -> bool {
-        elf::has_inline_scripts(&self.elf)
+        self.headers().has_inline_debugger_scripts()
     }
 
     /// The first section of that name: its stated address and its bytes as stored, not decompressed. None for a section
     /// without bytes in the file.
     pub fn section(&self, name: &str) -> Option<(Svma, &'d [u8])> {
-        let section = self.elf.section(name.as_bytes()).filter(|section| section.is_stored())?;
-        Some((Svma(section.addr), section.bytes))
+        self.headers().section(name.as_bytes())
     }
 
     /// What an unwind table is compiled from. A section that cannot be decompressed is missing.
     pub fn unwind_inputs(&self) -> UnwindInputs<'d> {
-        elf::unwind_inputs(&self.elf)
-    }
-
-    fn has_debug_section(&self, suffixes: &[&[u8]]) -> bool {
-        self.elf.sections.iter().filter(|section| section.is_stored()).any(|section| {
-            let name = section.name.strip_prefix(b".debug_").or_else(|| section.name.strip_prefix(b".zdebug_"));
-            name.is_some_and(|name| suffixes.contains(&name))
-        })
+        self.headers().unwind_inputs()
     }
 }

@@ -1,10 +1,14 @@
 //! A module's functions as one stream.
 
-use crate::dwarf::{Budget, DwarfSections, Names, Text, Work, read};
+use crate::budget::Budget;
+use crate::code_ranges::Text;
+use crate::dwarf::{self, DwarfSections};
 use crate::merge::Merge;
-use crate::{ArtifactError, IdKind, ObjectFile, ObjectKind, elf, symbols};
+use crate::symbols::{self, SymbolTable};
+use crate::work::Work;
+use crate::{ArtifactError, IdKind, ObjectFile, ObjectKind, PdbFile};
 use std::collections::BTreeMap;
-use symseal_symx::{FunctionRecord, Strings, SymbolSource};
+use symseal_symx::{FunctionRecord, StrId, Strings, SymbolSource};
 
 /// What a symbol table is written from.
 #[derive(Debug)]
@@ -13,19 +17,57 @@ pub struct FunctionStream {
     pub functions: Vec<FunctionRecord>,
     /// The texts that the records refer to.
     pub strings: Strings,
+    /// The source files that rows, calls and declarations name, by path.
+    pub sources: Vec<SourceFile>,
     /// How much of everything there was, and what was left out.
     pub statistics: StreamStatistics,
+}
+
+/// A source file that the debug information names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceFile {
+    /// Its path, as the records have it.
+    pub path: StrId,
+    /// What the compiler noted of its content.
+    pub checksum: Option<Checksum>,
+}
+
+/// A digest of a source file's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Checksum {
+    /// From DWARF 5 line tables and PDB files.
+    Md5([u8; 16]),
+    /// From PDB files.
+    Sha1([u8; 20]),
+    /// From PDB files.
+    Sha256([u8; 32]),
+}
+
+/// The files beside a binary that its functions are read from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DebugFiles<'a, 'd> {
+    /// A separate debug file of the binary's format: `.debug`, a dSYM's DWARF file.
+    pub debug: Option<&'a ObjectFile<'d>>,
+    /// The program database of a PE file.
+    pub pdb: Option<&'a PdbFile<'d>>,
+    /// The supplementary file that dwz made, which the debug information refers to.
+    pub supplementary: Option<&'a ObjectFile<'d>>,
+    /// Split DWARF: `.dwp` and `.dwo` files.
+    pub split: &'a [ObjectFile<'d>],
+}
+
+impl<'a, 'd> DebugFiles<'a, 'd> {
+    /// A separate debug file, if any, and nothing else.
+    pub fn debug(debug: Option<&'a ObjectFile<'d>>) -> Self {
+        Self { debug, ..Self::default() }
+    }
 }
 
 /// What went into a [`FunctionStream`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatistics {
-    /// Records that DWARF named.
-    pub dwarf_functions: u64,
-    /// Records that `.symtab` alone named.
-    pub symtab_functions: u64,
-    /// Records that `.dynsym` alone named.
-    pub dynsym_functions: u64,
+    /// Records by what named them.
+    pub functions: BTreeMap<SymbolSource, u64>,
     /// Line rows in all records.
     pub rows: u64,
     /// Inlined calls in all records.
@@ -40,10 +82,10 @@ pub struct StreamStatistics {
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
-/// The functions of `binary`, with the debug information of `debug` where that is a file apart.
+/// The functions of `binary`, with the debug information of the files `with` it.
 ///
-/// `binary` gives addresses, code ranges and symbols; it may itself be a debug file. DWARF is read from `debug` if that
-/// has any, else from `binary`; symbols from both.
+/// `binary` gives addresses, code ranges and symbols; it may itself be a debug file. DWARF is read from the debug file
+/// if that has any, else from `binary`; symbols from both.
 ///
 /// # Which name an address gets
 ///
@@ -60,53 +102,51 @@ pub struct StreamStatistics {
 /// 4. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
 ///
 /// An [`ArtifactError`] says that the two files do not belong together. Damage within is counted in the statistics.
-pub fn functions(binary: &ObjectFile<'_>, debug: Option<&ObjectFile<'_>>) -> Result<FunctionStream, ArtifactError> {
-    if let Some(debug) = debug {
+pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<FunctionStream, ArtifactError> {
+    if let Some(debug) = with.debug {
         check_pair(binary, debug)?;
     }
     let mut work = Work::new();
     let mut statistics = StreamStatistics::default();
     if binary.kind() == ObjectKind::Relocatable {
         work.skip("relocatable object: addresses are given by the linker");
-        statistics.skipped = work.skipped;
-        return Ok(FunctionStream { functions: Vec::new(), strings: work.strings, statistics });
+        return Ok(finish(Vec::new(), work, statistics));
     }
-    let text = Text::new(elf::text_sections(binary.elf()));
+    let text = Text::new(binary.headers().text_sections());
     statistics.text_bytes = text.bytes();
-    let described = debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
-    let sections = DwarfSections::load(described.elf(), &mut work.skipped);
-    statistics.dwarf_bytes = sections.total_bytes();
-    let mut files = vec![binary.elf()];
-    files.extend(debug.map(ObjectFile::elf));
-    let symbol_bytes: u64 = files.iter().map(|file| elf::symbol_bytes(file)).sum();
-    work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes));
-    let dwarf = read(&sections, &text, binary.image_base(), &mut work);
+    let mut files = vec![binary.headers()];
+    files.extend(with.debug.map(ObjectFile::headers));
+    let symbol_bytes: u64 = files.iter().map(|file| file.symbol_bytes()).sum();
 
-    let groups = symbols::groups(&files, &text, &mut work);
-    let merge = Merge {
-        image_base: binary.image_base(),
-        text: &text,
-        pieces: dwarf.pieces,
-        losers: dwarf.losers,
-        orphans: dwarf.orphans,
-        groups,
-        names: Names::new(&sections, &dwarf.headers, &dwarf.scopes, dwarf.tables),
-        work: &mut work,
-    };
-    let functions = merge.run();
+    let described = with.debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
+    let sections = DwarfSections::load(described.headers(), &mut work.skipped);
+    statistics.dwarf_bytes = sections.total_bytes();
+    work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes));
+    let described = dwarf::read(&sections, &text, binary.image_base(), &mut work);
+
+    let mut symbols = Vec::new();
+    for file in files {
+        symbols::collect(file, SymbolTable::Symtab, &text, &mut symbols, &mut work);
+    }
+    let groups = symbols::groups(symbols, &mut work);
+    let functions = Merge::new(binary.image_base(), &text, described, groups, &mut work).run();
+    Ok(finish(functions, work, statistics))
+}
+
+/// Counts the records, and orders the source files.
+fn finish(functions: Vec<FunctionRecord>, work: Work, mut statistics: StreamStatistics) -> FunctionStream {
     for function in &functions {
-        let counter = match function.source {
-            SymbolSource::Symtab => &mut statistics.symtab_functions,
-            SymbolSource::Dynsym => &mut statistics.dynsym_functions,
-            _ => &mut statistics.dwarf_functions,
-        };
-        *counter += 1;
+        *statistics.functions.entry(function.source).or_default() += 1;
         statistics.rows += function.rows.len() as u64;
         statistics.inlines += function.inlines.len() as u64;
         statistics.covered_bytes += function.size;
     }
-    statistics.skipped = work.skipped;
-    Ok(FunctionStream { functions, strings: work.strings, statistics })
+    let Work { strings, skipped, sources, .. } = work;
+    statistics.skipped = skipped;
+    let mut sources: Vec<SourceFile> =
+        sources.into_iter().map(|(path, checksum)| SourceFile { path, checksum }).collect();
+    sources.sort_by(|a, b| strings.get(a.path).cmp(strings.get(b.path)));
+    FunctionStream { functions, strings, sources, statistics }
 }
 
 fn check_pair(binary: &ObjectFile<'_>, debug: &ObjectFile<'_>) -> Result<(), ArtifactError> {

@@ -1,8 +1,52 @@
 //! Symbol tables by address: for each address one symbol and its aliases.
 
-use crate::dwarf::{Text, Work};
-use crate::elf::{self, Elf, Symbol, SymbolTable};
+use crate::code_ranges::Text;
+use crate::headers::ObjectHeaders;
+use crate::work::Work;
 use symseal_symx::{StrId, SymbolSource};
+
+/// Which table a symbol stands in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum SymbolTable {
+    /// `.symtab`, the COFF symbol table, Mach-O's `LC_SYMTAB`.
+    Symtab,
+    /// `.dynsym`.
+    Dynsym,
+    /// The symbol table in `.gnu_debugdata`.
+    MiniDebugInfo,
+    /// Exports of a PE or Mach-O file.
+    Exports,
+}
+
+impl SymbolTable {
+    /// Better tables first: of equal symbols that of the first one is taken.
+    pub(crate) const ALL: [Self; 4] = [Self::Symtab, Self::MiniDebugInfo, Self::Dynsym, Self::Exports];
+
+    pub(crate) const fn source(self) -> SymbolSource {
+        match self {
+            Self::Symtab => SymbolSource::Symtab,
+            Self::Dynsym => SymbolSource::Dynsym,
+            Self::MiniDebugInfo => SymbolSource::MiniDebugInfo,
+            Self::Exports => SymbolSource::Exports,
+        }
+    }
+}
+
+/// A symbol that may name code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Symbol<'d> {
+    /// Without its version.
+    pub(crate) name: &'d [u8],
+    /// Stated address.
+    pub(crate) svma: u64,
+    /// 0 = unknown.
+    pub(crate) size: u64,
+    /// 0 a function (`STT_FUNC`), 1 an indirect one (`STT_GNU_IFUNC`), 2 untyped (`STT_NOTYPE`).
+    pub(crate) type_rank: u8,
+    /// 0 global, 1 weak, 2 local.
+    pub(crate) binding_rank: u8,
+    pub(crate) table: SymbolTable,
+}
 
 /// All symbols of one address.
 #[derive(Debug)]
@@ -36,22 +80,30 @@ fn standing(symbol: &Symbol<'_>) -> (u8, bool, u8) {
     (symbol.type_rank, symbol.size == 0, symbol.binding_rank)
 }
 
-/// The symbols that lie in code, by address.
-pub(crate) fn groups(files: &[&Elf<'_>], text: &Text, work: &mut Work) -> Vec<SymbolGroup> {
-    let mut all: Vec<Symbol<'_>> = Vec::new();
-    for file in files {
-        for table in [SymbolTable::Symtab, SymbolTable::Dynsym] {
-            for symbol in elf::symbols(file, table) {
-                if work.budget.charge(symbol.name.len() as u64 + 1).is_err() {
-                    work.skip("symbol beyond the work limit");
-                    break;
-                }
-                if text.clip(symbol.svma, u64::MAX).is_some() {
-                    all.push(symbol);
-                }
+/// Adds a file's symbols that lie in code. `as_table` says how those of its full table count, for a file in a file.
+pub(crate) fn collect<'a, 'd: 'a>(
+    headers: &dyn ObjectHeaders<'d>,
+    as_table: SymbolTable,
+    text: &Text,
+    all: &mut Vec<Symbol<'a>>,
+    work: &mut Work,
+) {
+    for table in SymbolTable::ALL {
+        for symbol in headers.symbols(table) {
+            if work.budget.charge(symbol.name.len() as u64 + 1).is_err() {
+                work.skip("symbol beyond the work limit");
+                return;
+            }
+            if text.clip(symbol.svma, u64::MAX).is_some() {
+                let table = if table == SymbolTable::Symtab { as_table } else { table };
+                all.push(Symbol { table, ..symbol });
             }
         }
     }
+}
+
+/// The symbols by address.
+pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGroup> {
     all.sort_by(|a, b| a.svma.cmp(&b.svma).then_with(|| rank(a).cmp(&rank(b))));
     let mut groups = Vec::new();
     for symbols in all.chunk_by(|a, b| a.svma == b.svma) {
@@ -71,10 +123,7 @@ pub(crate) fn groups(files: &[&Elf<'_>], text: &Text, work: &mut Work) -> Vec<Sy
         groups.push(SymbolGroup {
             svma: best.svma,
             size: symbols.iter().map(|symbol| symbol.size).find(|size| *size > 0).unwrap_or(0),
-            source: match best.table {
-                SymbolTable::Symtab => SymbolSource::Symtab,
-                SymbolTable::Dynsym => SymbolSource::Dynsym,
-            },
+            source: best.table.source(),
             names,
             peers,
         });

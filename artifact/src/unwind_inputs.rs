@@ -58,3 +58,21 @@ pub struct UnwindInputs<'d> {
     /// Address of `.data`.
     pub data_base: Option<u64>,
 }
+
+impl UnwindInputs<'_> {
+    /// Of a file without anything to unwind by.
+    pub(crate) fn none(arch: Arch, image_base: Svma) -> Self {
+        Self {
+            arch,
+            image_base,
+            text: Vec::new(),
+            eh_frame: None,
+            eh_frame_hdr: None,
+            debug_frame: None,
+            plt: Vec::new(),
+            text_base: None,
+            got_base: None,
+            data_base: None,
+        }
+    }
+}

@@ -6,7 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::{Chance, fixtures, have, lookup, run};
-use symseal_artifact::{ArtifactError, ObjectFile, functions};
+use symseal_artifact::{ArtifactError, DebugFiles, ObjectFile, functions};
 
 const SOURCE: &str = r#"
 #include <vector>
@@ -58,7 +58,7 @@ fn exercise(name: &str, bytes: &[u8]) -> Result<u64, ArtifactError> {
     let _ =
         (object.debug_info_kind(), object.has_inline_debugger_scripts(), object.is_executable(), object.is_debuginfo());
     let _ = (object.debug_link(), object.debug_alt_link(), object.unwind_inputs());
-    let stream = functions(&object, None)?;
+    let stream = functions(&object, &DebugFiles::default())?;
     lookup::check_shape(&stream);
     assert!(start.elapsed() < LONGEST, "{name} took {:?}", start.elapsed());
     Ok(stream.statistics.skipped.values().sum())
@@ -178,13 +178,13 @@ fn a_section_that_claims_to_be_huge_is_not_believed() {
         content.extend([0x55; 40]);
         let file = with_section(".debug_info", SHF_COMPRESSED, &content);
         let object = ObjectFile::parse(&file).expect("headers are fine");
-        let stream = functions(&object, None).expect("functions");
+        let stream = functions(&object, &DebugFiles::default()).expect("functions");
         assert_eq!(stream.statistics.skipped.len(), 1, "{:?}", stream.statistics);
     }
     let mut old = b"ZLIB".to_vec();
     old.extend((1_u64 << 46).to_be_bytes());
     let file = with_section(".zdebug_info", 0, &old);
-    let stream = functions(&ObjectFile::parse(&file).expect("headers"), None).expect("functions");
+    let stream = functions(&ObjectFile::parse(&file).expect("headers"), &DebugFiles::default()).expect("functions");
     assert_eq!(stream.statistics.skipped.len(), 1);
 }
 
@@ -233,7 +233,7 @@ fn names_that_share_one_long_text_do_not_fill_the_memory() {
     // 10,000 names of up to 500 kB would be 5 GB.
     let file = with_long_names(10_000, 500_000);
     let start = Instant::now();
-    let stream = functions(&ObjectFile::parse(&file).expect("headers"), None).expect("functions");
+    let stream = functions(&ObjectFile::parse(&file).expect("headers"), &DebugFiles::default()).expect("functions");
     let bytes: usize = stream.functions.iter().map(|function| stream.strings.get(function.symbol).len()).sum();
     assert!(bytes < 100 * file.len(), "{bytes} bytes of names from {}", file.len());
     assert_eq!(stream.statistics.skipped.get("symbol beyond the work limit"), Some(&1));

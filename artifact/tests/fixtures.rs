@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use support::compare::Comparison;
 use support::lookup::Found;
 use support::{Expected, NOT_ASKED, fixtures, have, lookup, run};
-use symseal_artifact::{ObjectFile, functions};
+use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 struct Case {
     file: String,
@@ -98,7 +98,7 @@ fn fixtures_give_the_expected_frames() {
             continue;
         }
         let object = ObjectFile::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", case.file));
-        let stream = functions(&object, None).expect("functions");
+        let stream = functions(&object, &DebugFiles::default()).expect("functions");
         lookup::check_shape(&stream);
         if let Some(part) = missing(&stream.statistics.skipped) {
             unsupported.entry(part).or_default().push(case.file);

@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use support::compare::Comparison;
 use support::{LIBC, addresses_in, have, libc_debug, llvm_symbolizer, lookup};
-use symseal_artifact::{ObjectFile, functions};
+use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 const ADDRESSES: usize = 12_000;
 
@@ -16,7 +16,7 @@ fn compare(binary: &Path, debug: Option<&Path>, addresses: usize) -> Comparison 
     let debug_bytes = debug.map(|path| std::fs::read(path).expect("the debug file"));
     let object = ObjectFile::parse(&binary_bytes).expect("an object");
     let debug_object = debug_bytes.as_deref().map(|bytes| ObjectFile::parse(bytes).expect("an object"));
-    let stream = functions(&object, debug_object.as_ref()).expect("functions");
+    let stream = functions(&object, &DebugFiles::debug(debug_object.as_ref())).expect("functions");
     lookup::check_shape(&stream);
     println!("{}: {:?}", binary.display(), stream.statistics);
     let addresses = addresses_in(&object.unwind_inputs().text, addresses, 42);

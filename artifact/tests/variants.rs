@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use support::compare::Comparison;
 use support::{addresses_in, have, llvm_symbolizer, lookup, run};
-use symseal_artifact::{FunctionStream, ObjectFile, functions};
+use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 use symseal_symx::SymbolSource;
 
 /// Namespaces, classes, templates, lambdas, inlined calls, a cold part, and an assembly function.
@@ -75,7 +75,7 @@ fn write_sources(folder: &Path) {
 fn stream_of(path: &Path) -> (FunctionStream, Vec<std::ops::Range<u64>>, u64) {
     let bytes = std::fs::read(path).expect("a file");
     let object = ObjectFile::parse(&bytes).expect("an object");
-    let stream = functions(&object, None).expect("functions");
+    let stream = functions(&object, &DebugFiles::default()).expect("functions");
     lookup::check_shape(&stream);
     (stream, object.unwind_inputs().text, object.image_base().0)
 }
@@ -238,7 +238,7 @@ fn a_stripped_library_has_its_dynamic_symbols_alone() {
     run("gcc", &["-O1", "-fno-inline", "-shared", "-fPIC", "-s", "lib.c", "-o", "lib.so"], folder.path()).expect("gcc");
     let (stream, _, _) = stream_of(&folder.path().join("lib.so"));
     assert_eq!(named(&stream, "outer").source, SymbolSource::Dynsym);
-    assert_eq!(stream.statistics.dwarf_functions + stream.statistics.symtab_functions, 0);
+    assert!(stream.statistics.functions.keys().eq([&SymbolSource::Dynsym]), "{:?}", stream.statistics.functions);
 }
 
 #[test]
@@ -253,6 +253,6 @@ fn a_debug_file_of_another_binary_is_refused() {
     }
     let [one, two] = ["one", "two"].map(|name| std::fs::read(folder.path().join(name)).expect("a file"));
     let [one, two] = [&one, &two].map(|bytes| ObjectFile::parse(bytes).expect("an object"));
-    let error = functions(&one, Some(&two)).expect_err("a mismatch").to_string();
+    let error = functions(&one, &DebugFiles::debug(Some(&two))).expect_err("a mismatch").to_string();
     assert!(error.contains(&one.debug_id().expect("an id").to_string()), "{error}");
 }

@@ -1,6 +1,6 @@
 //! One module: from its files to its tables, its index and its entry in the symbol index.
 
-use symseal_artifact::{Arch, DebugInfoKind, ObjectFile, UnwindInputs};
+use symseal_artifact::{Arch, DebugFiles, DebugInfoKind, ObjectFile, UnwindInputs};
 use symseal_bundle::page_hashes::FilePages;
 use symseal_bundle::pages::{self, Measured};
 use symseal_bundle::{
@@ -202,7 +202,7 @@ fn symbol_table(
     separate: Option<&ObjectFile<'_>>,
     source: &Loaded<'_>,
 ) -> Result<(Vec<u8>, symseal_artifact::StreamStatistics), BuildError> {
-    let stream = symseal_artifact::functions(object, separate)
+    let stream = symseal_artifact::functions(object, &DebugFiles::debug(separate))
         .map_err(|error| BuildError::Artifact { path: source.file.path.clone(), source: error })?;
     let table = symseal_symx::write(&symseal_symx::TableInput {
         debug_id: id,

@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use symseal_artifact::{ObjectFile, functions};
+use symseal_artifact::{DebugFiles, ObjectFile, functions};
 use symseal_symx::NO_INLINE;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(object) = ObjectFile::parse(bytes) else { return };
-    let Ok(stream) = functions(&object, None) else { return };
+    let Ok(stream) = functions(&object, &DebugFiles::default()) else { return };
     let mut reached = 0;
     for function in &stream.functions {
         assert!(function.start.0 >= reached && function.size > 0);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use symseal_artifact::{FunctionStream, ObjectFile};
+use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile};
 use symseal_bundle::Digest;
 use symseal_module::escape::unescape;
 use symseal_module::{DebugId, MissReason, Svma};
@@ -57,7 +57,7 @@ pub(crate) fn open_image(bytes: &[u8], id: &DebugId) -> Result<BinaryTable, NoTa
         None => return Err((MissReason::DebugIdMismatch, "the file has no debug id".to_string())),
     }
     let stream =
-        symseal_artifact::functions(&object, None).map_err(|error| (MissReason::Malformed, error.to_string()))?;
+        symseal_artifact::functions(&object, &DebugFiles::default()).map_err(|error| (MissReason::Malformed, error.to_string()))?;
     if stream.functions.is_empty() {
         return Err((MissReason::NoDebugInfo, String::new()));
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use symseal_artifact::{FunctionStream, ObjectFile};
+use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile};
 use symseal_module::{DebugId, Svma};
 
 /// The largest image that is taken from a trace, in bytes. Real ones have two pages.
@@ -63,7 +63,7 @@ pub fn vdso_module(bytes: &[u8]) -> Result<VdsoModule, VdsoError> {
     }
     let object = ObjectFile::parse(bytes).map_err(|error| VdsoError::Malformed(error.to_string()))?;
     let debug_id = object.debug_id().ok_or(VdsoError::NoDebugId)?.clone();
-    let stream = symseal_artifact::functions(&object, None).map_err(|error| VdsoError::Malformed(error.to_string()))?;
+    let stream = symseal_artifact::functions(&object, &DebugFiles::default()).map_err(|error| VdsoError::Malformed(error.to_string()))?;
     let symbols = table_of(&stream, &object, &debug_id, bytes)?;
     let inputs = object.unwind_inputs();
     let owned = |section: Option<symseal_artifact::SectionSlice<'_>>| {

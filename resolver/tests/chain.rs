@@ -86,7 +86,7 @@ impl Program {
     fn symbol(&self, name: &str) -> (u64, u64) {
         let bytes = std::fs::read(&self.path).unwrap();
         let object = symseal_artifact::ObjectFile::parse(&bytes).unwrap();
-        let stream = symseal_artifact::functions(&object, None).unwrap();
+        let stream = symseal_artifact::functions(&object, &symseal_artifact::DebugFiles::default()).unwrap();
         let function = stream
             .functions
             .iter()

@@ -1,8 +1,8 @@
 //! Abbreviation tables, turned into plans for reading or passing over entries. (DWARF 5, 7.5.3)
 
-use super::budget::Budget;
-use super::cursor::{Cursor, Damaged, Result};
 use super::value::{self, Encoding};
+use crate::budget::Budget;
+use crate::cursor::{Cursor, Damaged, Result};
 use gimli::{DwAt, DwForm, DwTag};
 use std::collections::HashMap;
 

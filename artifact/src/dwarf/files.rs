@@ -2,7 +2,8 @@
 
 use super::sections::{DwarfSections, Slice};
 use super::unit::Unit;
-use super::work::Work;
+use crate::Checksum;
+use crate::work::Work;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader};
 use symseal_symx::StrId;
 
@@ -40,6 +41,7 @@ impl Files {
         }
         // A number that the table does not have is not remembered either.
         let Some(path) = path(sections, unit, header, number).map(|path| work.text(&path)) else { return StrId::EMPTY };
+        work.source(path, checksum(header, number));
         if let Ok(at) = usize::try_from(number) {
             if self.known.len() <= at {
                 self.known.resize(at + 1, None);
@@ -79,6 +81,14 @@ fn path<'s>(
     }
     push(&mut path, name);
     Some(path)
+}
+
+/// The MD5 of the file, where the table has one for each file. (DWARF 5, 6.2.4.1)
+fn checksum(header: &LineProgramHeader<Slice<'_>>, number: u64) -> Option<Checksum> {
+    if !header.file_has_md5() {
+        return None;
+    }
+    header.file(number).map(|file| Checksum::Md5(*file.md5()))
 }
 
 fn push(path: &mut Vec<u8>, part: &[u8]) {

@@ -1,11 +1,11 @@
 //! A unit's line table: rows by address. (DWARF 5, 6.2)
 
 use super::files::{self, Files};
-use super::ranges::Text;
 use super::sections::{DwarfSections, Slice};
 use super::unit::Unit;
-use super::work::Work;
+use crate::code_ranges::Text;
 use crate::paint;
+use crate::work::Work;
 use gimli::{ColumnType, IncompleteLineProgram, LineRows};
 use symseal_symx::StrId;
 

@@ -5,8 +5,6 @@
 //! may stand in units further on. Nothing is shared between the passes over two units but the numbering of texts.
 
 mod abbrev;
-mod budget;
-mod cursor;
 mod files;
 mod lines;
 mod names;
@@ -17,12 +15,6 @@ mod sections;
 mod unit;
 mod value;
 mod walk;
-mod work;
 
-pub(crate) use budget::Budget;
-pub(crate) use names::Names;
-pub(crate) use ranges::Text;
-pub(crate) use rows::OrphanRow;
 pub(crate) use sections::{DwarfSections, describes_types};
-pub(crate) use walk::{Loser, Piece, Site, read};
-pub(crate) use work::Work;
+pub(crate) use walk::read;

@@ -1,13 +1,14 @@
 //! Names of functions, found through the entries that they refer to. (DWARF 5, 2.13.2 and 3.3.8)
 
-use super::budget::Budget;
-use super::cursor::{Damaged, Result};
 use super::files::{self, Files};
 use super::scopes::Scopes;
 use super::sections::{DwarfSections, Slice};
 use super::unit::{AbbreviationTables, Unit, UnitHeader};
 use super::value::{self, Value};
-use super::work::Work;
+use crate::budget::Budget;
+use crate::cursor::{Damaged, Result};
+use crate::described::{FunctionNames, Naming};
+use crate::work::Work;
 use gimli::{DwLang, IncompleteLineProgram};
 use std::collections::HashMap;
 use symseal_symx::StrId;
@@ -18,25 +19,11 @@ const LONGEST_CHAIN: usize = 16;
 /// Units that are kept open. One costs some ten kilobytes, mostly abbreviations.
 const MOST_OPEN_UNITS: usize = 1024;
 
-/// How a function is called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct FunctionNames {
-    /// With namespaces and types; empty where DWARF gives no name.
-    pub(crate) name: StrId,
-    /// The linkage name, or the bare name where there is none.
-    pub(crate) symbol: StrId,
-    /// `symbol` is a linkage name.
-    pub(crate) has_linkage_name: bool,
-    /// File of the declaration; empty for inlined functions, where it is not asked for.
-    pub(crate) file: StrId,
-    pub(crate) line: u32,
-}
-
 /// Reads names from entries anywhere in `.debug_info`.
 pub(crate) struct Names<'s> {
     sections: &'s DwarfSections<'s>,
-    headers: &'s [UnitHeader],
-    scopes: &'s Scopes,
+    headers: Vec<UnitHeader>,
+    scopes: Scopes,
     tables: AbbreviationTables,
     units: HashMap<usize, OpenUnit<'s>>,
     inlined: HashMap<u64, FunctionNames>,
@@ -61,26 +48,11 @@ struct Chain<'s> {
 impl<'s> Names<'s> {
     pub(crate) fn new(
         sections: &'s DwarfSections<'s>,
-        headers: &'s [UnitHeader],
-        scopes: &'s Scopes,
+        headers: Vec<UnitHeader>,
+        scopes: Scopes,
         tables: AbbreviationTables,
     ) -> Self {
         Self { sections, headers, scopes, tables, units: HashMap::new(), inlined: HashMap::new() }
-    }
-
-    /// Names and declaration of the function that the entry at `entry` describes.
-    pub(crate) fn function(&mut self, entry: u64, work: &mut Work) -> FunctionNames {
-        self.names(entry, true, work)
-    }
-
-    /// Names of an inlined function; remembered, as the same one is inlined in many places.
-    pub(crate) fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
-        if let Some(known) = self.inlined.get(&origin) {
-            return *known;
-        }
-        let names = self.names(origin, false, work);
-        self.inlined.insert(origin, names);
-        names
     }
 
     fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {
@@ -95,7 +67,7 @@ impl<'s> Names<'s> {
         };
         if let Some((name, named)) = chain.name {
             names.symbol = work.text(name);
-            let mut qualified = self.scopes.prefix(self.headers, named, chain.separator).into_bytes();
+            let mut qualified = self.scopes.prefix(&self.headers, named, chain.separator).into_bytes();
             names.name = if qualified.is_empty() {
                 names.symbol
             } else {
@@ -185,6 +157,22 @@ impl<'s> Names<'s> {
                 Ok(free.insert(OpenUnit { unit, files: Files::default(), program: None }))
             }
         }
+    }
+}
+
+impl Naming for Names<'_> {
+    fn function(&mut self, entry: u64, work: &mut Work) -> FunctionNames {
+        self.names(entry, true, work)
+    }
+
+    /// Remembered, as the same function is inlined in many places.
+    fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
+        if let Some(known) = self.inlined.get(&origin) {
+            return *known;
+        }
+        let names = self.names(origin, false, work);
+        self.inlined.insert(origin, names);
+        names
     }
 }
 

@@ -1,12 +1,12 @@
 //! Address ranges of entries. (DWARF 5, 2.17)
 
-use super::budget::Budget;
-use super::cursor::{Damaged, Result};
 use super::sections::DwarfSections;
 use super::unit::Unit;
 use super::value::Value;
+use crate::budget::Budget;
+use crate::code_ranges::Text;
+use crate::cursor::{Damaged, Result};
 use gimli::{DebugAddr, DebugAddrBase, DebugRanges, DebugRngLists, RangeLists, RangeListsOffset};
-use std::ops::Range;
 
 /// What an entry says about its ranges.
 #[derive(Clone, Copy, Default)]
@@ -19,32 +19,6 @@ pub(crate) struct RangeAttributes<'d> {
 impl RangeAttributes<'_> {
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_none() && (self.low_pc.is_none() || self.high_pc.is_none())
-    }
-}
-
-/// Stated addresses of code. Ranges that start elsewhere are those of functions that the linker dropped: it leaves 0,
-/// 1, -1 or -2 with or without an addend in their place.
-#[derive(Debug)]
-pub(crate) struct Text {
-    /// Sorted, not overlapping.
-    ranges: Vec<Range<u64>>,
-}
-
-impl Text {
-    pub(crate) fn new(ranges: Vec<Range<u64>>) -> Self {
-        Self { ranges }
-    }
-
-    /// The part of the range that lies in the code which it starts in.
-    pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u64, u64)> {
-        let after = self.ranges.partition_point(|range| range.start <= start);
-        let home = self.ranges.get(after.checked_sub(1)?)?;
-        let end = end.min(home.end);
-        (start < end).then_some((start, end))
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 }
 

@@ -1,22 +1,13 @@
 //! Functions, line rows and inlined calls of one unit, laid over each other.
 
-use super::budget::Budget;
 use super::lines::{LineRow, Lines, Sequence};
-use super::walk::{InlineRange, Loser, Piece, Read, Site, UnitEntries};
+use super::walk::{InlineRange, Read, UnitEntries};
+use crate::budget::Budget;
+use crate::described::{Loser, OrphanRow, Piece, Site};
 use crate::paint::{Interval, Segment, paint};
 use std::ops::Range;
 use symseal_module::Svma;
 use symseal_symx::{NO_INLINE, Row, StrId};
-
-/// A stretch of a line table that no function of its unit covers: assembly, mostly.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OrphanRow {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) file: StrId,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-}
 
 /// Buffers that are kept from unit to unit.
 #[derive(Debug, Default)]

@@ -1,11 +1,10 @@
 //! The sections that DWARF stands in, decompressed.
 
 use super::abbrev::Abbreviations;
-use super::budget::Budget;
 use super::unit::{UnitHeader, unit_headers};
-use super::work::{Skipped, note};
-use crate::elf::Elf;
-use crate::section;
+use crate::budget::Budget;
+use crate::headers::ObjectHeaders;
+use crate::work::{Skipped, note};
 use gimli::{EndianSlice, RunTimeEndian};
 use std::borrow::Cow;
 
@@ -27,27 +26,26 @@ pub(crate) struct DwarfSections<'d> {
 
 impl<'d> DwarfSections<'d> {
     /// A section that cannot be decompressed is empty, and counted as skipped.
-    pub(crate) fn load(elf: &Elf<'d>, skipped: &mut Skipped) -> Self {
-        let mut load = |suffix: &[u8]| {
-            let names = [[b".debug_", suffix].concat(), [b".zdebug_", suffix].concat()];
-            let named = |name: &Vec<u8>| elf.section(name).filter(|section| section.is_stored());
-            let Some(section) = names.iter().find_map(named) else { return Cow::default() };
-            section::contents(elf, section).unwrap_or_else(|_| {
+    pub(crate) fn load(headers: &dyn ObjectHeaders<'d>, skipped: &mut Skipped) -> Self {
+        let mut load = |suffix: &str| match headers.debug_section(suffix) {
+            None => Cow::default(),
+            Some(Ok(bytes)) => bytes,
+            Some(Err(_)) => {
                 note(skipped, "debug section that cannot be decompressed");
                 Cow::default()
-            })
+            }
         };
         Self {
-            is_little_endian: elf.is_little_endian,
-            info: load(b"info"),
-            abbrev: load(b"abbrev"),
-            str: load(b"str"),
-            line: load(b"line"),
-            line_str: load(b"line_str"),
-            str_offsets: load(b"str_offsets"),
-            addr: load(b"addr"),
-            ranges: load(b"ranges"),
-            rnglists: load(b"rnglists"),
+            is_little_endian: headers.is_little_endian(),
+            info: load("info"),
+            abbrev: load("abbrev"),
+            str: load("str"),
+            line: load("line"),
+            line_str: load("line_str"),
+            str_offsets: load("str_offsets"),
+            addr: load("addr"),
+            ranges: load("ranges"),
+            rnglists: load("rnglists"),
         }
     }
 
@@ -82,14 +80,13 @@ impl<'d> DwarfSections<'d> {
 
 /// Whether at least half of the abbreviation tables that units use describe base types or structures: what line-table
 /// builds leave out.
-pub(crate) fn describes_types(elf: &Elf<'_>) -> bool {
+pub(crate) fn describes_types(headers: &dyn ObjectHeaders<'_>) -> bool {
     let mut skipped = Skipped::new();
-    let sections = DwarfSections::load(elf, &mut skipped);
+    let sections = DwarfSections::load(headers, &mut skipped);
     let mut budget = Budget::for_bytes(sections.abbrev.len() as u64);
     let (mut with, mut without) = (0_u64, 0_u64);
     let mut last: Option<(&UnitHeader, bool)> = None;
-    let headers = unit_headers(&sections, &mut skipped);
-    for header in &headers {
+    for header in &unit_headers(&sections, &mut skipped) {
         let described = match last {
             Some((known, described)) if known.abbrev_offset == header.abbrev_offset => described,
             _ => {

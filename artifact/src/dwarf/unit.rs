@@ -1,11 +1,11 @@
 //! Units: their headers, and what their first entry says.
 
 use super::abbrev::Abbreviations;
-use super::budget::Budget;
-use super::cursor::{Cursor, Damaged, Result};
 use super::sections::DwarfSections;
 use super::value::{self, Encoding, Value};
-use super::work::{Skipped, note};
+use crate::budget::Budget;
+use crate::cursor::{Cursor, Damaged, Result};
+use crate::work::{Skipped, note};
 use gimli::{DebugInfo, DwLang, UnitType};
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Values of attributes. (DWARF 5, 7.5.5 and 7.5.6)
 
 use super::abbrev::Attribute;
-use super::cursor::{Cursor, Damaged, Result};
+use crate::cursor::{Cursor, Damaged, Result};
 use gimli::DwForm;
 
 /// What the sizes of forms depend on.

@@ -1,19 +1,22 @@
 //! Over the units and their entries, once: functions, inlined calls, scopes.
 
 use super::abbrev::{Abbreviation, Role};
-use super::cursor::{Cursor, Damaged, Result};
 use super::files::Files;
 use super::lines::Lines;
-use super::ranges::{RangeAttributes, Text, push_ranges};
-use super::rows::{OrphanRow, UnitRows};
+use super::names::Names;
+use super::ranges::{RangeAttributes, push_ranges};
+use super::rows::UnitRows;
 use super::scopes::{ROOT, ScopeId, Scopes};
 use super::sections::DwarfSections;
-use super::unit::{AbbreviationTables, Unit, UnitHeader, unit_headers};
+use super::unit::{AbbreviationTables, Unit, unit_headers};
 use super::value::{self, Value};
-use super::work::Work;
+use crate::code_ranges::Text;
+use crate::cursor::{Cursor, Damaged, Result};
+use crate::described::{Described, Loser, OrphanRow, Piece, Site};
 use crate::escaped;
+use crate::work::Work;
 use symseal_module::Svma;
-use symseal_symx::{NO_INLINE, Row, StrId};
+use symseal_symx::{NO_INLINE, StrId, SymbolSource};
 
 /// Inlined calls nested deeper than this are taken for their caller's code. The symbol table holds 1024 frames.
 const MOST_INLINED: u32 = 512;
@@ -21,44 +24,9 @@ const MOST_INLINED: u32 = 512;
 /// "Not in a function that has code."
 const NO_FUNCTION: u32 = u32::MAX;
 
-/// A contiguous range of a function, its rows finished, its names still offsets.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    /// Offset in `.debug_info` of the entry that names the function.
-    pub(crate) function: u64,
-    /// Which unit it comes from, in the order of `.debug_info`.
-    pub(crate) unit: u32,
-    /// Holds the function's entry point.
-    pub(crate) is_entry: bool,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) sites: Vec<Site>,
-}
-
-/// An inlined call whose names are still an offset.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Site {
-    pub(crate) parent: u32,
-    /// Offset in `.debug_info` of the entry that names the inlined function.
-    pub(crate) origin: u64,
-    pub(crate) call_file: StrId,
-    pub(crate) call_line: u32,
-    pub(crate) call_column: u32,
-}
-
-/// A function's range that lost at least a part to another function.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loser {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) function: u64,
-}
-
-/// All that the units say, but for names.
+/// What was read so far, but for names.
 #[derive(Debug)]
 pub(crate) struct Read {
-    pub(crate) headers: Vec<UnitHeader>,
     pub(crate) scopes: Scopes,
     pub(crate) tables: AbbreviationTables,
     /// In the order of units; within a unit by address and not overlapping.
@@ -95,10 +63,14 @@ pub(crate) struct UnitEntries {
 }
 
 /// Reads every unit.
-pub(crate) fn read(sections: &DwarfSections<'_>, text: &Text, image_base: Svma, work: &mut Work) -> Read {
+pub(crate) fn read<'s>(
+    sections: &'s DwarfSections<'s>,
+    text: &Text,
+    image_base: Svma,
+    work: &mut Work,
+) -> Described<'s> {
     let headers = unit_headers(sections, &mut work.skipped);
     let mut read = Read {
-        headers: Vec::new(),
         scopes: Scopes::new(),
         tables: AbbreviationTables::default(),
         pieces: Vec::new(),
@@ -147,8 +119,9 @@ pub(crate) fn read(sections: &DwarfSections<'_>, text: &Text, image_base: Svma, 
     if work.budget.is_exhausted() {
         work.skip("work limit reached");
     }
-    read.headers = headers;
-    read
+    let Read { scopes, tables, pieces, losers, orphans } = read;
+    let names = Box::new(Names::new(sections, headers, scopes, tables));
+    Described { source: SymbolSource::Dwarf, pieces, losers, orphans, names }
 }
 
 impl UnitEntries {

@@ -41,6 +41,13 @@ pub(crate) fn identity(elf: &Elf<'_>) -> Option<(DebugId, IdKind)> {
     go.map(|id| (id, IdKind::GoBuildId))
 }
 
+/// The text of Go's note.
+pub(crate) fn go_build_id<'d>(elf: &Elf<'d>) -> Option<&'d [u8]> {
+    let mut all = note_areas(elf).flat_map(|(bytes, align)| notes(elf, bytes, align));
+    all.find(|note| note.name == b"Go" && note.kind == NT_GO_BUILDID && !note.content.is_empty())
+        .map(|note| note.content)
+}
+
 /// An id from the code's addresses and bytes; none where the file holds no code.
 ///
 /// The bytes of the executable sections are the same before and after stripping, headers and segments are not.

@@ -1,7 +1,7 @@
 //! Scripts that a debugger would run on loading the file.
 
 use super::headers::Elf;
-use crate::section;
+use super::section;
 
 /// Entry kinds that name a file. (GDB manual, "The .debug_gdb_scripts section")
 const PYTHON_FILE: u8 = 1;

@@ -2,29 +2,7 @@
 
 use super::gabi;
 use super::headers::{Elf, name_at};
-
-/// Which table a symbol stands in.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum SymbolTable {
-    Symtab,
-    Dynsym,
-}
-
-/// A symbol that may name code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Symbol<'d> {
-    /// Without its version.
-    pub(crate) name: &'d [u8],
-    /// Stated address.
-    pub(crate) svma: u64,
-    /// 0 = unknown.
-    pub(crate) size: u64,
-    /// 0 `STT_FUNC`, 1 `STT_GNU_IFUNC`, 2 `STT_NOTYPE`.
-    pub(crate) type_rank: u8,
-    /// 0 global, 1 weak, 2 local.
-    pub(crate) binding_rank: u8,
-    pub(crate) table: SymbolTable,
-}
+use crate::symbols::{Symbol, SymbolTable};
 
 /// Bytes of the symbol tables and of their names.
 pub(crate) fn symbol_bytes(elf: &Elf<'_>) -> u64 {
@@ -38,12 +16,13 @@ pub(crate) fn symbol_bytes(elf: &Elf<'_>) -> u64 {
 }
 
 /// Every symbol of the table that may name code. Damaged tables give fewer.
-pub(crate) fn symbols<'d>(elf: &Elf<'d>, table: SymbolTable) -> impl Iterator<Item = Symbol<'d>> {
+pub(crate) fn symbols<'e, 'd>(elf: &'e Elf<'d>, table: SymbolTable) -> impl Iterator<Item = Symbol<'d>> + use<'e, 'd> {
     let kind = match table {
-        SymbolTable::Symtab => gabi::SHT_SYMTAB,
-        SymbolTable::Dynsym => gabi::SHT_DYNSYM,
+        SymbolTable::Symtab => Some(gabi::SHT_SYMTAB),
+        SymbolTable::Dynsym => Some(gabi::SHT_DYNSYM),
+        _ => None,
     };
-    let section = elf.sections.iter().find(|section| section.kind == kind && section.is_stored());
+    let section = elf.sections.iter().find(|section| Some(section.kind) == kind && section.is_stored());
     let names =
         section.and_then(|section| elf.sections.get(section.link as usize)).map_or(&[][..], |names| names.bytes);
     let entry = if elf.is_64 { 24 } else { 16 };

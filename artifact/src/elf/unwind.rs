@@ -1,8 +1,8 @@
 //! Code ranges and the sections that say how to unwind them.
 
-use super::gabi;
 use super::headers::{Elf, Section};
-use crate::{Arch, PltSection, SectionSlice, UnwindInputs, section};
+use super::{gabi, section};
+use crate::{Arch, PltSection, SectionSlice, UnwindInputs};
 use std::ops::Range;
 use symseal_module::Svma;
 

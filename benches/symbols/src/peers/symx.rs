@@ -5,7 +5,7 @@ use crate::clock;
 use crate::subject::Subject;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use symseal_artifact::ObjectFile;
+use symseal_artifact::{DebugFiles, ObjectFile};
 use symseal_module::{Rva, Svma};
 use symseal_symx::{Counts, Table, TableInput};
 
@@ -73,7 +73,7 @@ pub fn build_symx(subject: &Subject) -> Result<Built> {
     let (read, stream) = clock::measure(|| -> Result<_> {
         let binary = ObjectFile::parse(&subject.binary)?;
         let debug = subject.debug.as_deref().map(ObjectFile::parse).transpose()?;
-        let stream = symseal_artifact::functions(&binary, debug.as_ref())?;
+        let stream = symseal_artifact::functions(&binary, &DebugFiles::debug(debug.as_ref()))?;
         Ok((stream, binary.debug_id().context("a debug id")?.clone(), binary.image_base()))
     });
     let (stream, debug_id, image_base) = stream?;

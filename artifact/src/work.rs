@@ -1,8 +1,8 @@
 //! What every pass writes into.
 
-use super::budget::Budget;
-use crate::escaped;
-use std::collections::BTreeMap;
+use crate::budget::Budget;
+use crate::{Checksum, escaped};
+use std::collections::{BTreeMap, HashMap};
 use symseal_symx::{StrId, Strings};
 
 /// What was left out, and how often.
@@ -14,11 +14,13 @@ pub(crate) struct Work {
     pub(crate) strings: Strings,
     pub(crate) budget: Budget,
     pub(crate) skipped: Skipped,
+    /// Source files by path.
+    pub(crate) sources: HashMap<StrId, Option<Checksum>>,
 }
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self { strings: Strings::new(), budget: Budget::for_bytes(0), skipped: Skipped::new() }
+        Self { strings: Strings::new(), budget: Budget::for_bytes(0), skipped: Skipped::new(), sources: HashMap::new() }
     }
 
     /// The number of a text that was read from a file. Its bytes are charged, as a small file can name the ends of one
@@ -27,6 +29,14 @@ impl Work {
         match self.budget.charge(bytes.len() as u64) {
             Ok(()) => self.strings.intern(&escaped(bytes)),
             Err(_) => StrId::EMPTY,
+        }
+    }
+
+    /// Notes a source file. Of several checksums the first stays.
+    pub(crate) fn source(&mut self, path: StrId, checksum: Option<Checksum>) {
+        let known = self.sources.entry(path).or_default();
+        if known.is_none() {
+            *known = checksum;
         }
     }
 

@@ -1,8 +1,8 @@
 //! A bound on work, so that tables that refer to each other in many ways end early.
 
-use super::cursor::{Damaged, Result};
+use crate::cursor::{Damaged, Result};
 
-/// Steps that may still be taken. What real compilers write stays below a few steps for each byte of DWARF.
+/// Steps that may still be taken. What real compilers write stays below a few steps for each byte of debug information.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: u64,

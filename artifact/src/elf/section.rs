@@ -1,13 +1,10 @@
 //! Bytes of sections, decompressed within bounds.
 
-use crate::elf::gabi;
-use crate::elf::{Elf, Section};
-use crate::{ArtifactError, escaped};
+use super::gabi;
+use super::{Elf, Section};
+use crate::{ArtifactError, MAX_SECTION_BYTES, escaped};
 use object::read::{CompressedData, CompressionFormat};
 use std::borrow::Cow;
-
-/// The most bytes that one section may have after decompression: 16 GiB.
-pub const MAX_SECTION_BYTES: u64 = 16 << 30;
 
 /// deflate makes at most 1032 bytes out of one; zstd may make more, but debug sections stay far below this.
 const MAX_RATIO: u64 = 1100;

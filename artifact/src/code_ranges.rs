@@ -1,0 +1,29 @@
+//! Where code lies.
+
+use std::ops::Range;
+
+/// Stated addresses of code. Ranges that start elsewhere are those of functions that the linker dropped: it leaves 0,
+/// 1, -1 or -2 with or without an addend in their place.
+#[derive(Debug)]
+pub(crate) struct Text {
+    /// Sorted, not overlapping.
+    ranges: Vec<Range<u64>>,
+}
+
+impl Text {
+    pub(crate) fn new(ranges: Vec<Range<u64>>) -> Self {
+        Self { ranges }
+    }
+
+    /// The part of the range that lies in the code which it starts in.
+    pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let after = self.ranges.partition_point(|range| range.start <= start);
+        let home = self.ranges.get(after.checked_sub(1)?)?;
+        let end = end.min(home.end);
+        (start < end).then_some((start, end))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+}

@@ -1,0 +1,97 @@
+//! What one kind of debug information says about a module's functions, before names are read.
+//!
+//! DWARF, PDB and Go's function table each give one of these; [`merge`](crate::merge) lays it over the symbol tables.
+
+use crate::work::Work;
+use symseal_symx::{Row, StrId, SymbolSource};
+
+/// Functions with finished line rows, and the way to their names.
+pub(crate) struct Described<'s> {
+    /// What the records are marked with.
+    pub(crate) source: SymbolSource,
+    /// In the order of units; within a unit by address and not overlapping.
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) losers: Vec<Loser>,
+    pub(crate) orphans: Vec<OrphanRow>,
+    pub(crate) names: Box<dyn Naming + 's>,
+}
+
+/// Reads names late: many functions are dropped before theirs is needed.
+pub(crate) trait Naming {
+    /// Names and declaration of a function.
+    fn function(&mut self, function: u64, work: &mut Work) -> FunctionNames;
+    /// Names of an inlined function.
+    fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames;
+}
+
+/// A contiguous range of a function, its rows finished, its names still to be read.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// Stated address.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// What [`Naming::function`] is asked with: for DWARF the offset in `.debug_info` of the entry.
+    pub(crate) function: u64,
+    /// Which unit it comes from, in the order of the file.
+    pub(crate) unit: u32,
+    /// Holds the function's entry point.
+    pub(crate) is_entry: bool,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) sites: Vec<Site>,
+}
+
+/// An inlined call whose names are still to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    pub(crate) parent: u32,
+    /// What [`Naming::inlined`] is asked with.
+    pub(crate) origin: u64,
+    pub(crate) call_file: StrId,
+    pub(crate) call_line: u32,
+    pub(crate) call_column: u32,
+}
+
+/// A function's range that lost at least a part to another function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loser {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) function: u64,
+}
+
+/// A stretch of a line table that no function of its unit covers: assembly, mostly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OrphanRow {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) file: StrId,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// How a function is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FunctionNames {
+    /// With namespaces and types; empty where there is no name.
+    pub(crate) name: StrId,
+    /// The linkage name, or the bare name where there is none.
+    pub(crate) symbol: StrId,
+    /// `symbol` is a linkage name.
+    pub(crate) has_linkage_name: bool,
+    /// File of the declaration; empty for inlined functions, where it is not asked for.
+    pub(crate) file: StrId,
+    pub(crate) line: u32,
+}
+
+/// Nothing is described: the symbol tables name alone.
+pub(crate) struct Nameless;
+
+impl Naming for Nameless {
+    fn function(&mut self, _: u64, _: &mut Work) -> FunctionNames {
+        FunctionNames::default()
+    }
+
+    fn inlined(&mut self, _: u64, _: &mut Work) -> FunctionNames {
+        FunctionNames::default()
+    }
+}

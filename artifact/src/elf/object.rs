@@ -1,0 +1,138 @@
+//! What [`ObjectHeaders`] asks, answered for ELF.
+
+use super::gabi::{self, PF_X, PT_LOAD, SHT_NOTE};
+use super::{Elf, Section, links, notes, scripts, section, symbols, unwind};
+use crate::headers::ObjectHeaders;
+use crate::symbols::{Symbol, SymbolTable};
+use crate::{Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
+use std::borrow::Cow;
+use std::ops::Range;
+use symseal_module::{DebugId, Svma};
+
+impl<'d> ObjectHeaders<'d> for Elf<'d> {
+    fn format(&self) -> Format {
+        Format::Elf
+    }
+
+    fn arch(&self) -> Arch {
+        Elf::arch(self)
+    }
+
+    fn kind(&self) -> ObjectKind {
+        self.kind
+    }
+
+    fn is_64(&self) -> bool {
+        self.is_64
+    }
+
+    fn is_little_endian(&self) -> bool {
+        self.is_little_endian
+    }
+
+    fn image_base(&self) -> u64 {
+        Elf::image_base(self)
+    }
+
+    fn identity(&self) -> (Option<DebugId>, IdKind) {
+        match notes::identity(self) {
+            Some((id, kind)) => (Some(id), kind),
+            None => (notes::text_hash(self), IdKind::TextHash),
+        }
+    }
+
+    /// An allocated, stored section (debuginfod's notion of an executable; in debug files those are `SHT_NOBITS`).
+    /// Without section headers: an executable segment with bytes.
+    fn is_executable(&self) -> bool {
+        if !matches!(self.kind, ObjectKind::Executable | ObjectKind::Shared) {
+            return false;
+        }
+        if self.sections.is_empty() {
+            let mut segments = self.segments.iter();
+            return segments.any(|segment| {
+                segment.kind == PT_LOAD && segment.flags & PF_X != 0 && self.segment_bytes(segment).is_some()
+            });
+        }
+        let mut sections = self.sections.iter();
+        sections.any(|section| section.is_executable() && section.is_stored() && section.kind != SHT_NOTE)
+    }
+
+    /// Any `.debug_*` section has content: debuginfod's notion of a debug file.
+    fn is_debuginfo(&self) -> bool {
+        let mut sections = self.sections.iter();
+        sections.any(|section| {
+            section.is_stored() && (section.name.starts_with(b".debug_") || section.name.starts_with(b".zdebug_"))
+                // Scripts for a debugger are in stripped files too, as they are loaded.
+                && !section.is_allocated()
+        })
+    }
+
+    fn has_symtab(&self) -> bool {
+        self.sections.iter().any(|section| section.kind == gabi::SHT_SYMTAB && section.is_stored())
+    }
+
+    fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
+        Some(section::contents(self, debug_section(self, suffix)?))
+    }
+
+    fn has_debug_section(&self, suffix: &str) -> bool {
+        debug_section(self, suffix).is_some()
+    }
+
+    fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {
+        let section = Elf::section(self, name).filter(|section| section.is_stored())?;
+        Some((Svma(section.addr), section.bytes))
+    }
+
+    fn text_sections(&self) -> Vec<Range<u64>> {
+        unwind::text_sections(self)
+    }
+
+    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'d>> + '_> {
+        Box::new(symbols::symbols(self, table))
+    }
+
+    fn symbol_bytes(&self) -> u64 {
+        symbols::symbol_bytes(self)
+    }
+
+    fn unwind_inputs(&self) -> UnwindInputs<'d> {
+        unwind::unwind_inputs(self)
+    }
+
+    fn debug_link(&self) -> Option<DebugLink<'d>> {
+        links::debug_link(self)
+    }
+
+    fn debug_alt_link(&self) -> Option<DebugAltLink<'d>> {
+        links::debug_alt_link(self)
+    }
+
+    fn has_inline_debugger_scripts(&self) -> bool {
+        scripts::has_inline_scripts(self)
+    }
+
+    fn go_build_id(&self) -> Option<&'d [u8]> {
+        notes::go_build_id(self)
+    }
+
+    fn mini_debug_info(&self) -> Option<&'d [u8]> {
+        Elf::section(self, b".gnu_debugdata").filter(|section| section.is_stored()).map(|section| section.bytes)
+    }
+
+    fn go_function_table(&self) -> Option<SectionSlice<'d>> {
+        // `.data.rel.ro.` is the prefix in position-independent executables.
+        let names: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
+        let section = names.iter().find_map(|name| Elf::section(self, name)).filter(|section| section.is_stored())?;
+        Some(SectionSlice { svma: section.addr, bytes: section.bytes.into() })
+    }
+}
+
+/// `.debug_SUFFIX`, or `.zdebug_SUFFIX` as old linkers named compressed ones.
+fn debug_section<'e, 'd>(elf: &'e Elf<'d>, suffix: &str) -> Option<&'e Section<'d>> {
+    let is_named = |section: &&Section<'d>| {
+        let name = section.name.strip_prefix(b".debug_").or_else(|| section.name.strip_prefix(b".zdebug_"));
+        section.is_stored() && name == Some(suffix.as_bytes())
+    };
+    elf.sections.iter().find(is_named)
+}

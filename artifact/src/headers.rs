@@ -1,0 +1,99 @@
+//! What every object format answers, each in its own folder.
+
+use crate::elf::Elf;
+use crate::macho::Macho;
+use crate::pe::Pe;
+use crate::symbols::{Symbol, SymbolTable};
+use crate::{
+    Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, ObjectKind, PdbReference, SectionSlice, UnwindInputs,
+};
+use std::borrow::Cow;
+use std::ops::Range;
+use symseal_module::{DebugId, Svma};
+
+/// Headers of one object file, or of one slice of a universal one.
+#[derive(Debug)]
+pub(crate) enum Headers<'d> {
+    Elf(Elf<'d>),
+    Pe(Pe<'d>),
+    Macho(Macho<'d>),
+}
+
+impl<'d> Headers<'d> {
+    /// The questions, whatever the format.
+    pub(crate) fn ask(&self) -> &(dyn ObjectHeaders<'d> + '_) {
+        match self {
+            Self::Elf(elf) => elf,
+            Self::Pe(pe) => pe,
+            Self::Macho(macho) => macho,
+        }
+    }
+}
+
+/// What identity, symbols, debug information and unwind rules are read through. Addresses are stated ones (svma).
+///
+/// Answers that only some formats have are "none" by default.
+pub(crate) trait ObjectHeaders<'d> {
+    fn format(&self) -> Format;
+    fn arch(&self) -> Arch;
+    fn kind(&self) -> ObjectKind;
+    fn is_64(&self) -> bool;
+    fn is_little_endian(&self) -> bool;
+    /// What relative addresses are counted from.
+    fn image_base(&self) -> u64;
+    /// The module's id and what it rests on.
+    fn identity(&self) -> (Option<DebugId>, IdKind);
+    /// Holds code that a process could run.
+    fn is_executable(&self) -> bool;
+    /// Holds debug information.
+    fn is_debuginfo(&self) -> bool;
+    fn has_symtab(&self) -> bool;
+    /// The DWARF section of that suffix (`info`, `line_str`, `info.dwo`), decompressed; none where it is missing or empty.
+    fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>>;
+    /// Whether [`Self::debug_section`] would give something, without decompressing.
+    fn has_debug_section(&self, suffix: &str) -> bool;
+    /// The first section of that name with bytes in the file: its address and its bytes as stored.
+    fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])>;
+    /// Executable sections, sorted, not overlapping.
+    fn text_sections(&self) -> Vec<Range<u64>>;
+    /// Every symbol of the table that may name code. Damaged tables give fewer.
+    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'d>> + '_>;
+    /// Bytes of the symbol tables and of their names: what work on them is allowed for.
+    fn symbol_bytes(&self) -> u64;
+    /// Addresses at which functions start, sorted, where the format lists them apart from symbols.
+    fn function_starts(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    fn unwind_inputs(&self) -> UnwindInputs<'d>;
+    fn debug_link(&self) -> Option<DebugLink<'d>> {
+        None
+    }
+    fn debug_alt_link(&self) -> Option<DebugAltLink<'d>> {
+        None
+    }
+    fn has_inline_debugger_scripts(&self) -> bool {
+        false
+    }
+    /// The Windows code id.
+    fn code_id(&self) -> Option<String> {
+        None
+    }
+    fn pdb_reference(&self) -> Option<PdbReference<'d>> {
+        None
+    }
+    fn go_build_id(&self) -> Option<&'d [u8]> {
+        None
+    }
+    /// The compressed ELF file with symbols alone (`.gnu_debugdata`).
+    fn mini_debug_info(&self) -> Option<&'d [u8]> {
+        None
+    }
+    /// Go's function table (`.gopclntab`), where it has a section of its own.
+    fn go_function_table(&self) -> Option<SectionSlice<'d>> {
+        None
+    }
+    /// Object files that a Mach-O file's debug map names.
+    fn object_map_count(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,46 @@
+//! What a file is, from its first bytes.
+
+/// As many first bytes decide: a tar archive's magic stands at 257.
+pub const SNIFF_BYTES: usize = 512;
+
+/// What a file is, as far as its first bytes say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FileKind {
+    /// ELF.
+    Elf,
+    /// PE: `MZ`, whatever it leads to.
+    Pe,
+    /// Mach-O of one architecture.
+    Macho,
+    /// A universal Mach-O file.
+    MachoFat,
+    /// A program database.
+    Pdb,
+    /// A portable program database (.NET).
+    PortablePdb,
+    /// Anything else.
+    Other,
+}
+
+/// How `MSF 7.00` files, which program databases are, start.
+const MSF: &[u8] = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS";
+
+/// Java class files share the magic of universal binaries; their versions, which stand where those count slices, are
+/// above this, and no linker makes so many slices.
+const MOST_SLICES: u32 = 32;
+
+/// What a file is that starts with `head`: its first [`SNIFF_BYTES`], or all of it where it is shorter.
+pub fn sniff(head: &[u8]) -> FileKind {
+    match head {
+        [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
+        [b'M', b'Z', ..] => FileKind::Pe,
+        [0xfe, 0xed, 0xfa, 0xce | 0xcf, ..] | [0xce | 0xcf, 0xfa, 0xed, 0xfe, ..] => FileKind::Macho,
+        [0xca, 0xfe, 0xba, 0xbe | 0xbf, a, b, c, d, ..] if u32::from_be_bytes([*a, *b, *c, *d]) <= MOST_SLICES => {
+            FileKind::MachoFat
+        }
+        [b'B', b'S', b'J', b'B', ..] => FileKind::PortablePdb,
+        head if head.starts_with(MSF) => FileKind::Pdb,
+        _ => FileKind::Other,
+    }
+}
