@@ -9,7 +9,7 @@ use symseal_seal::Release;
 use crate::canonical;
 use crate::digest::Digest;
 use crate::pages::{self, Hash};
-use crate::title;
+use crate::title::{self, Titles};
 
 /// The one schema that this build writes and reads.
 pub const SCHEMA: &str = "symseal.symbol_index.v1";
@@ -279,7 +279,7 @@ impl SymbolIndex {
         if let Err(error) = Release::new(&self.name, &self.version).check() {
             return fail("name and version".to_owned(), error.to_string());
         }
-        let mut titles = std::collections::BTreeSet::from([title::SYMBOL_INDEX, title::SEAL]);
+        let mut titles = Titles::default();
         for (platform, text, module) in self.modules() {
             let place = || format!("{platform}/{}", text.chars().take(140).collect::<String>());
             let Ok(id) = text.parse::<DebugId>() else {
@@ -297,8 +297,8 @@ impl SymbolIndex {
                 if let Err(problem) = file.check() {
                     return fail(format!("{}: {}", place(), file.role), problem);
                 }
-                if !titles.insert(&file.path) {
-                    return fail(place(), format!("two files have the title {:?}", file.path));
+                if let Err(problem) = titles.add(&file.path) {
+                    return fail(place(), problem);
                 }
             }
         }
@@ -306,14 +306,14 @@ impl SymbolIndex {
             if let Err(problem) = shard.page_hashes.check() {
                 return fail("shards".to_owned(), problem);
             }
-            if !titles.insert(&shard.page_hashes.path) {
-                return fail("shards".to_owned(), format!("two files have the title {:?}", shard.page_hashes.path));
+            if let Err(problem) = titles.add(&shard.page_hashes.path) {
+                return fail("shards".to_owned(), problem);
             }
             if shard.first > shard.last || platform_of(&shard.first) != shard.platform {
                 return fail("shards".to_owned(), format!("{}–{} is no range of ids", shard.first, shard.last));
             }
         }
-        Ok(())
+        titles.check_directories().or_else(|problem| fail("titles".to_owned(), problem))
     }
 }
 

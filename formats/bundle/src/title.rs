@@ -2,61 +2,17 @@
 //!
 //! A title comes from outside, and `oras pull` and our own tools write files at it, so its rules are strict.
 
+mod component;
+mod rules;
+mod together;
+
 use symseal_module::DebugId;
 
-/// The longest title that is accepted, in bytes.
-pub const MAX_TITLE_BYTES: usize = 1024;
-
-/// Why a title is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the title {title:?} is refused: {reason}")]
-pub struct TitleError {
-    /// The title, cut where it is long.
-    pub title: String,
-    /// What is wrong with it.
-    pub reason: &'static str,
-}
-
-/// Checks that `title` is a relative path that stays below the directory it is joined to on every
-/// platform, and names nothing that a debugger would run.
-pub fn check_title(title: &str) -> Result<(), TitleError> {
-    match title_problem(title) {
-        None => Ok(()),
-        Some(reason) => Err(TitleError { title: title.chars().take(120).collect(), reason }),
-    }
-}
-
-fn title_problem(title: &str) -> Option<&'static str> {
-    if title.is_empty() {
-        return Some("it is empty");
-    }
-    if title.len() > MAX_TITLE_BYTES {
-        return Some("it is longer than 1024 bytes");
-    }
-    if title.starts_with('/') {
-        return Some("it is an absolute path");
-    }
-    if title.contains(['\\', ':']) {
-        return Some("it holds a backslash or a colon, which lead elsewhere on Windows");
-    }
-    if title.chars().any(char::is_control) {
-        return Some("it holds a control character");
-    }
-    if title.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
-        return Some("it has an empty part, `.` or `..`");
-    }
-    if title.split('/').any(is_debugger_script) {
-        return Some("a debugger would run a file of this name");
-    }
-    None
-}
-
-/// Whether gdb would run a file of this name that it finds beside an object file (`NAME-gdb.py`, `NAME-gdb.gdb`, `NAME-gdb.scm`).
-pub fn is_debugger_script(file_name: &str) -> bool {
-    file_name.to_ascii_lowercase().rsplit_once('.').is_some_and(|(stem, _)| stem.ends_with("-gdb"))
-        || file_name.eq_ignore_ascii_case(".gdbinit")
-        || file_name.eq_ignore_ascii_case(".lldbinit")
-}
+pub use component::component;
+pub use rules::{
+    MAX_PART_BYTES, MAX_TITLE_BYTES, TitleError, check_title, fold, is_debugger_script, is_debugger_script_path,
+};
+pub(crate) use together::Titles;
 
 /// `symbol_index.json`, the bundle's root.
 pub const SYMBOL_INDEX: &str = "symbol_index.json";
@@ -105,24 +61,6 @@ fn file_stem(id: &DebugId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_title_stays_below_its_directory() {
-        for title in ["symbol_index.json", ".build-id/ab/cdef.debug", "a/b-gdb", "..a/b..", "dSYM/x/Größe"] {
-            assert_eq!(check_title(title), Ok(()), "{title:?}");
-        }
-        for title in ["", "/etc/passwd", "..", "a/../b", "./a", "a//b", "a/", "a\\b", "C:/x", "a\0b", "a\nb"] {
-            assert!(check_title(title).is_err(), "{title:?}");
-        }
-        assert!(check_title(&"a".repeat(1025)).is_err());
-    }
-
-    #[test]
-    fn a_file_that_a_debugger_would_run_is_refused() {
-        for title in ["x-gdb.py", "lib/libfoo.so.1-gdb.gdb", "X-GDB.PY", "a-gdb.scm/b", "d/.gdbinit"] {
-            assert!(check_title(title).is_err(), "{title:?}");
-        }
-    }
 
     #[test]
     fn build_ids_give_the_paths_that_gdb_looks_at() {

@@ -124,6 +124,24 @@ fn other_forms_and_hostile_values_of_the_index_are_refused() {
     for path in ["../up", "/abs", "a\\b", "a/../b", "x-gdb.py", "symbol_index.json", "symbol_index.sigstore.json"] {
         refuse(path, &|index| index.linux.get_mut(id).unwrap().files[0].path = path.to_owned());
     }
+    for path in [
+        "a/nul.debug",
+        "a./b",
+        "a\u{202e}b",
+        "SYMBOL_INDEX.JSON",
+        "symbol_index.json/x",
+        "x.dSYM/Contents/Resources/Python/x",
+    ] {
+        refuse(path, &|index| index.linux.get_mut(id).unwrap().files[0].path = path.to_owned());
+    }
+    refuse("one title twice where case does not count", &|index| {
+        let files = &mut index.linux.get_mut(id).unwrap().files;
+        files[0].path = files[1].path.to_uppercase();
+    });
+    refuse("a title below another", &|index| {
+        let files = &mut index.linux.get_mut(id).unwrap().files;
+        files[0].path = format!("{}/below", files[1].path);
+    });
     refuse("one title twice", &|index| {
         let files = &mut index.linux.get_mut(id).unwrap().files;
         files[0].path = files[1].path.clone();
