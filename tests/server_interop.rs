@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use symseal_builder::{Builder, Options, SealOptions, seal_bundle};
+use symseal_builder::{Options, SealOptions, SymbolBundleBuilder, seal_bundle};
 use symseal_bundle::{Bundle, Digest, FileRole, LayoutDir};
 use symseal_registry::Reference;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog};
@@ -62,7 +62,8 @@ impl Release {
 
         let layout = LayoutDir::create(root.path().join("layout")).expect("a layout");
         let release = Options { name: "app".into(), version: "1.0".into(), ..Options::default() };
-        let built = Builder::new(release).add_path(&stripped).add_path(&debug).build(&layout).expect("a bundle");
+        let built =
+            SymbolBundleBuilder::new(release).add_path(&stripped).add_path(&debug).build(&layout).expect("a bundle");
         let build_id = built.index.linux.keys().next().expect("a module").clone();
         let key = ArtifactKey::generate().expect("a key");
         let origin = "log.example".parse().expect("an origin");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use symseal_artifact::ObjectFile;
-use symseal_builder::{Builder, Options};
+use symseal_builder::{Options, SymbolBundleBuilder};
 use symseal_bundle::verify::verify_contents;
 use symseal_bundle::{Bundle, FileRole, LayoutDir};
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
     let layout = arguments.next().ok_or("usage: build_bundle LAYOUT PATH…")?;
     let options = Options { name: "measured".to_owned(), version: "1.0".to_owned(), progress: None };
-    let builder = arguments.fold(Builder::new(options), |builder, path| builder.add_path(path));
+    let builder = arguments.fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path));
 
     let started = Instant::now();
     let built = builder.build_into(&layout)?;

@@ -60,7 +60,7 @@ pub struct Options {
 
 /// Builds a bundle.
 #[derive(Clone)]
-pub struct Builder {
+pub struct SymbolBundleBuilder {
     options: Options,
     paths: Vec<PathBuf>,
     store_executables: bool,
@@ -77,7 +77,7 @@ pub struct Built {
     pub report: BuildReport,
 }
 
-impl Builder {
+impl SymbolBundleBuilder {
     /// A builder without inputs.
     pub fn new(options: Options) -> Self {
         Self { options, paths: Vec::new(), store_executables: true }

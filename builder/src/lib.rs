@@ -1,6 +1,6 @@
 //! How does a release become a sealed bundle?
 //!
-//! [`Builder`] takes release files and writes a bundle into an OCI layout: the files themselves, a symbol table
+//! [`SymbolBundleBuilder`] takes release files and writes a bundle into an OCI layout: the files themselves, a symbol table
 //! (`.symx`), an unwind table (`.uwt`) and an index a module, page hashes, `symbol_index.json` and the manifests.
 //! [`seal_bundle`] signs a statement about it and attaches the seal.
 //!
@@ -17,7 +17,7 @@ mod pairing;
 mod report;
 mod seal;
 
-pub use build::{Builder, Built, Options, Progress, ProgressFn};
+pub use build::{Built, Options, Progress, ProgressFn, SymbolBundleBuilder};
 pub use error::BuildError;
 pub use report::{BuildReport, InputReport, ModuleReport, UnsupportedRange, UnwindReport};
 pub use seal::{SealError, SealOptions, attach_seal, seal_bundle, statement};

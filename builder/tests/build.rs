@@ -116,7 +116,8 @@ fn copies_elsewhere_in_another_order_with_other_threads_give_the_same_digest() {
     assert_eq!(layout.manifests().unwrap(), listed);
     // Another version is another bundle.
     let other = symseal_builder::Options { name: "app".to_owned(), version: "1.1".to_owned(), progress: None };
-    let built = symseal_builder::Builder::new(other).add_path(release.path("full.so")).build(&layout).unwrap();
+    let built =
+        symseal_builder::SymbolBundleBuilder::new(other).add_path(release.path("full.so")).build(&layout).unwrap();
     assert_ne!(built.digest, expected.digest);
 }
 
@@ -248,6 +249,6 @@ fn oras_copies_and_pulls_the_layout_and_we_read_what_it_wrote() {
     // A layout that oras wrote takes further bundles.
     let before = copy.manifests().unwrap().len();
     let other = symseal_builder::Options { name: "app".to_owned(), version: "2.0".to_owned(), progress: None };
-    symseal_builder::Builder::new(other).add_path(release.path("full.so")).build(&copy).unwrap();
+    symseal_builder::SymbolBundleBuilder::new(other).add_path(release.path("full.so")).build(&copy).unwrap();
     assert_eq!(copy.manifests().unwrap().len(), before + 1);
 }

@@ -6,7 +6,7 @@ mod inputs;
 use std::path::{Path, PathBuf};
 
 use inputs::{Release, SOURCE, build, builder, compile, tool};
-use symseal_builder::{BuildError, Builder, Options};
+use symseal_builder::{BuildError, Options, SymbolBundleBuilder};
 use symseal_bundle::{FileRole, LayoutDir};
 
 /// Builds, expects an error, and checks that the layout still lists nothing.
@@ -142,7 +142,7 @@ fn a_name_that_cannot_be_sealed_is_refused_before_anything_is_read() {
         let options = Options { name: name.to_owned(), version: version.to_owned(), progress: None };
         let dir = tempfile::tempdir().unwrap();
         let layout = LayoutDir::create(dir.path()).unwrap();
-        let error = Builder::new(options).add_path("/nonexistent").build(&layout).unwrap_err();
+        let error = SymbolBundleBuilder::new(options).add_path("/nonexistent").build(&layout).unwrap_err();
         assert!(matches!(error, BuildError::Release(_)), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use symseal_builder::{Builder, Options as BuildOptions};
+use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
 use symseal_bundle::{Bundle, LayoutDir};
 use symseal_module::{Proof, Quality, StopReason, UnwindMethod};
 use symseal_replay::{
@@ -76,7 +76,8 @@ fn stage() -> Option<Stage> {
     };
     let libraries = trace.modules.iter().map(|module| PathBuf::from(&module.path)).filter(|path| path.is_file());
     let mut builder =
-        Builder::new(BuildOptions { name: "workload".into(), version: "1".into(), progress: None }).executables(true);
+        SymbolBundleBuilder::new(BuildOptions { name: "workload".into(), version: "1".into(), progress: None })
+            .executables(true);
     for path in libraries {
         builder = builder.add_path(path);
     }

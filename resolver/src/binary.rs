@@ -56,8 +56,8 @@ pub(crate) fn open_image(bytes: &[u8], id: &DebugId) -> Result<BinaryTable, NoTa
         Some(found) => return Err((MissReason::DebugIdMismatch, format!("the file is of {found}"))),
         None => return Err((MissReason::DebugIdMismatch, "the file has no debug id".to_string())),
     }
-    let stream =
-        symseal_artifact::functions(&object, &DebugFiles::default()).map_err(|error| (MissReason::Malformed, error.to_string()))?;
+    let stream = symseal_artifact::functions(&object, &DebugFiles::default())
+        .map_err(|error| (MissReason::Malformed, error.to_string()))?;
     if stream.functions.is_empty() {
         return Err((MissReason::NoDebugInfo, String::new()));
     }

@@ -63,7 +63,8 @@ pub fn vdso_module(bytes: &[u8]) -> Result<VdsoModule, VdsoError> {
     }
     let object = ObjectFile::parse(bytes).map_err(|error| VdsoError::Malformed(error.to_string()))?;
     let debug_id = object.debug_id().ok_or(VdsoError::NoDebugId)?.clone();
-    let stream = symseal_artifact::functions(&object, &DebugFiles::default()).map_err(|error| VdsoError::Malformed(error.to_string()))?;
+    let stream = symseal_artifact::functions(&object, &DebugFiles::default())
+        .map_err(|error| VdsoError::Malformed(error.to_string()))?;
     let symbols = table_of(&stream, &object, &debug_id, bytes)?;
     let inputs = object.unwind_inputs();
     let owned = |section: Option<symseal_artifact::SectionSlice<'_>>| {

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use symseal_builder::{Builder, Options as BuildOptions};
+use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
 use symseal_bundle::{Bundle, FileRole, LayoutDir};
 use symseal_module::{
     Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod,
@@ -74,7 +74,7 @@ impl Program {
     fn bundle(&self) -> Bundle {
         let layout = LayoutDir::create(self.dir.path().join("layout")).unwrap();
         let options = BuildOptions { name: "shapes".into(), version: "1".into(), progress: None };
-        let built = Builder::new(options).add_path(&self.path).build(&layout).unwrap();
+        let built = SymbolBundleBuilder::new(options).add_path(&self.path).build(&layout).unwrap();
         Bundle::open(layout, Some(&built.digest)).unwrap()
     }
 

@@ -12,7 +12,7 @@ use reqwest::header::{
 };
 use reqwest::{Client, Method, Response, StatusCode};
 use support::{Running, http, options};
-use symseal_builder::{Builder, Options};
+use symseal_builder::{Options, SymbolBundleBuilder};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::push;
 
@@ -49,7 +49,7 @@ fn compile(folder: &Path, name: &str, id: &str, flags: &[&str]) -> PathBuf {
 async fn publish(server: &Running, root: &Path, version: &str, paths: &[&Path]) -> Digest {
     let layout = LayoutDir::create(root.join(format!("layout-{version}"))).unwrap();
     let release = Options { name: "app".into(), version: version.into(), ..Options::default() };
-    let builder = paths.iter().fold(Builder::new(release), |builder, path| builder.add_path(*path));
+    let builder = paths.iter().fold(SymbolBundleBuilder::new(release), |builder, path| builder.add_path(*path));
     let digest = builder.build(&layout).unwrap().digest;
     push(&layout, &digest, &server.reference(&format!("app:{version}")), &options()).await.unwrap();
     digest

@@ -52,7 +52,7 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator) -> Result<BuiltBundle> {
 
 fn build(inputs: &[Input], layout: &LayoutDir) -> Result<Built> {
     let options = Options { name: scene::NAME.to_owned(), version: scene::VERSION.to_owned(), ..Options::default() };
-    let mut builder = symseal_builder::Builder::new(options);
+    let mut builder = symseal_builder::SymbolBundleBuilder::new(options);
     for input in inputs {
         builder = builder.add_path(&input.path);
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use symseal_builder::{BuildError, Builder, Built, Options};
+use symseal_builder::{BuildError, Built, Options, SymbolBundleBuilder};
 use symseal_bundle::LayoutDir;
 
 /// The tool's path; where it is missing, says so, or fails where `SYMSEAL_REQUIRE` names it.
@@ -76,9 +76,9 @@ impl Release {
     }
 }
 
-pub(crate) fn builder(paths: &[PathBuf]) -> Builder {
+pub(crate) fn builder(paths: &[PathBuf]) -> SymbolBundleBuilder {
     let options = Options { name: "app".to_owned(), version: "1.0".to_owned(), progress: None };
-    paths.iter().fold(Builder::new(options), |builder, path| builder.add_path(path))
+    paths.iter().fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path))
 }
 
 pub(crate) fn build(paths: &[PathBuf], layout: &LayoutDir) -> Result<Built, BuildError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
-use symseal_builder::{BuildReport, Builder, Built, Options, Progress};
+use symseal_builder::{BuildReport, Built, Options, Progress, SymbolBundleBuilder};
 
 use crate::exit::Answer;
 use crate::output::{out, outln};
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let built = args
         .paths
         .iter()
-        .fold(Builder::new(options), |builder, path| builder.add_path(path))
+        .fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path))
         .build_into(&args.output)?;
     bar.finish_and_clear();
     if args.json {
