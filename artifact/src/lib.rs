@@ -19,6 +19,7 @@
 //! refer to one another in a million ways end early.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod budget;
 mod code_ranges;
 mod cursor;
@@ -43,6 +44,10 @@ mod text;
 mod unwind_inputs;
 mod work;
 
+pub use archive::{
+    ArchiveError, ArchiveKind, ArchiveReport, ImageReport, LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES,
+    Member, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, ReadSeek, Source, archive_kind, read_archive,
+};
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
 pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference};

@@ -1,6 +1,7 @@
 //! What the tests share: tools that may be missing, addresses by chance, and llvm-symbolizer's answers.
 #![allow(dead_code)]
 
+pub(crate) mod archives;
 pub(crate) mod compare;
 pub(crate) mod lookup;
 

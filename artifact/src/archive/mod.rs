@@ -1,0 +1,144 @@
+//! Archives, packages and container images, read as streams.
+//!
+//! [`read_archive`] takes a reader and calls a visitor with each regular file in it. Nothing is unpacked to a disk, and
+//! nothing is opened: the caller brings the reader. Which inputs are read, what nesting means and where the limits are
+//! stands in `docs/formats/inputs.md`.
+//!
+//! * Only regular files are members. Links and devices are counted, not followed. A hard link is a second name of a file
+//!   that was visited before; it is counted and not visited again.
+//! * A member that is an archive itself is looked into ([`Limits::depth`]); a file that is compressed by itself (`.ko.xz`)
+//!   is visited unpacked. What is not looked into is in [`ArchiveReport::passed_over`].
+//! * `._name` files (AppleDouble) and `__MACOSX/` are passed over, and counted.
+//! * What is beyond the [`Limits`] ends the reading with an error that names the archive, the member, the limit and the
+//!   figure. So does damage to the outermost archive; a damaged archive within it is reported, and reading goes on.
+//!
+//! Memory stays bounded whatever the input: one window of [`MAX_WINDOW_BYTES`] for each compressed stream that is open,
+//! [`Limits::header_bytes`] for what must be seen as a whole, and [`Limits::buffer_bytes`] for one zip in a stream.
+
+mod deb;
+mod decompress;
+mod error;
+mod kind;
+mod limits;
+mod member;
+mod report;
+mod rpm;
+mod tar;
+mod walk;
+mod zip;
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+pub use error::{ArchiveError, LimitKind};
+pub use kind::{ArchiveKind, archive_kind};
+pub use limits::{Limits, MAX_WINDOW_BYTES, RATIO_FLOOR_BYTES};
+pub use member::Member;
+pub use report::{ArchiveReport, ImageReport, MAX_PASSED_OVER, PassedOver, PassedOverReason};
+
+use error::Halt;
+use limits::Account;
+use walk::Walk;
+
+/// A reader that can go to any offset.
+pub trait ReadSeek: Read + Seek {}
+
+impl<T: Read + Seek + ?Sized> ReadSeek for T {}
+
+/// Where an archive's bytes come from.
+pub enum Source<'s> {
+    /// In order, once. A zip is then held in memory within [`Limits::buffer_bytes`], and a container image cannot be told
+    /// from a tar of tars.
+    Stream(&'s mut dyn Read),
+    /// At any offset: a file. It is read from its beginning, wherever it stands.
+    Seekable(&'s mut dyn ReadSeek),
+}
+
+/// Reads an archive or a compressed file, and calls `visit` with each regular file and its bytes. The visitor may read as
+/// much of them as it likes; what it leaves is skipped. An error of the visitor ends the reading and comes back as it is,
+/// unless something beneath its reader had failed: then that comes back.
+///
+/// `name` is what errors and members call the archive, usually the file's path.
+///
+/// ```
+/// use symseal_artifact::{ArchiveError, Limits, Source, read_archive};
+///
+/// # fn example(file: &mut std::fs::File) -> Result<(), ArchiveError> {
+/// let mut names = Vec::new();
+/// let report = read_archive::<ArchiveError>("release.zip", Source::Seekable(file), &Limits::default(), &mut |member, _| {
+///     names.push(member.full_path());
+///     Ok(())
+/// })?;
+/// println!("{} files, {} not looked into", report.files, report.passed_over.len());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ArchiveError`] where a limit is reached, the archive is damaged, no archive at all, or its reader fails; whatever the
+/// visitor returns.
+pub fn read_archive<E: From<ArchiveError>>(
+    name: &str,
+    source: Source<'_>,
+    limits: &Limits,
+    visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
+) -> Result<ArchiveReport, E> {
+    let account = Account::new(limits);
+    let mut stopped = None;
+    let mut erased =
+        |member: &Member<'_>, content: &mut dyn Read| visit(member, content).map_err(|error| stopped = Some(error));
+    let mut walk = Walk::new(&account, &mut erased);
+    let result = match source {
+        Source::Stream(input) => walk.outermost_stream(name, &mut Named::buffered(name, input, &account)),
+        Source::Seekable(input) => walk.outermost_file(name, &mut Named::buffered(name, input, &account)),
+    };
+    let mut report = std::mem::take(&mut walk.report);
+    drop(walk);
+    report.unpacked_bytes = account.total();
+    match (result, stopped) {
+        (Ok(()), _) => Ok(report),
+        (Err(Halt::Visitor), Some(error)) => Err(error),
+        (Err(Halt::Archive(error)), _) => Err(error.into()),
+        // The visitor alone makes that Halt, and leaves its error.
+        (Err(Halt::Visitor), None) => Ok(report),
+    }
+}
+
+/// The caller's reader, whose errors are told from those of the archive.
+struct Named<'a, R> {
+    name: &'a str,
+    input: R,
+    account: &'a Account<'a>,
+}
+
+/// Bytes that are read from the caller's reader at once.
+const SOURCE_BUFFER: usize = 128 << 10;
+
+impl<'a, R: Read> Named<'a, R> {
+    fn buffered(name: &'a str, input: R, account: &'a Account<'a>) -> io::BufReader<Self> {
+        io::BufReader::with_capacity(SOURCE_BUFFER, Self { name, input, account })
+    }
+
+    fn failed(&self, error: &io::Error) -> io::Error {
+        let archive = crate::escaped(self.name.as_bytes()).into_owned();
+        self.account.fail(ArchiveError::Unreadable { archive, reason: error.to_string() })
+    }
+}
+
+impl<R: Read> Read for Named<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.input.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(&error)),
+                Ok(read) => return Ok(read),
+            }
+        }
+    }
+}
+
+impl<R: Read + Seek> Seek for Named<'_, R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.input.seek(to).map_err(|error| self.failed(&error))
+    }
+}

@@ -1,0 +1,216 @@
+//! From the outermost file down to its members.
+
+use std::io::{self, Read, SeekFrom};
+
+use super::decompress::unpack;
+use super::error::{ArchiveError, Halt, LimitKind};
+use super::kind::{ArchiveKind, archive_kind};
+use super::limits::Account;
+use super::member::{Inside, Member, Place, is_apple_double, joined};
+use super::report::{ArchiveReport, PassedOverReason};
+use super::{ReadSeek, deb, rpm, tar, zip};
+
+/// The bytes by which a file's kind is told.
+const HEAD_BYTES: usize = 512;
+
+/// How often one file may be compressed upon itself before it is taken as it is.
+const MAX_LAYERS: u32 = 2;
+
+/// What the walk calls with each member; the caller's error stays with the caller.
+pub(super) type Visit<'v> = dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), ()> + 'v;
+
+/// One reading of an archive.
+pub(super) struct Walk<'w> {
+    pub(super) account: &'w Account<'w>,
+    pub(super) visit: &'w mut Visit<'w>,
+    pub(super) report: ArchiveReport,
+}
+
+impl<'w> Walk<'w> {
+    pub(super) fn new(account: &'w Account<'w>, visit: &'w mut Visit<'w>) -> Self {
+        Self { account, visit, report: ArchiveReport::default() }
+    }
+
+    /// The outermost file.
+    pub(super) fn outermost_stream(&mut self, name: &str, input: &mut dyn Read) -> Result<(), Halt> {
+        let place = Place::outermost(name);
+        let head = self.head(&place, input)?;
+        if archive_kind(&head).is_none() {
+            return Err(no_archive(&place, &head).into());
+        }
+        self.file_with_head(&place, &head, input)
+    }
+
+    /// The outermost file, where it can be read at any offset.
+    pub(super) fn outermost_file(&mut self, name: &str, input: &mut dyn ReadSeek) -> Result<(), Halt> {
+        let place = Place::outermost(name);
+        let label = place.label();
+        let at_start = |input: &mut dyn ReadSeek| input.seek(SeekFrom::Start(0)).map(|_| ());
+        at_start(input).map_err(|error| self.account.halt(&label, "a file that can be read at any offset", &error))?;
+        let head = self.head(&place, input)?;
+        match archive_kind(&head) {
+            None => Err(no_archive(&place, &head).into()),
+            Some(ArchiveKind::Zip) => self.zip(&place, input),
+            Some(_) => self.file_with_head(&place, &head, input),
+        }
+    }
+
+    /// A member of an archive: looked into where it is an archive itself, visited otherwise.
+    pub(super) fn member(&mut self, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
+        if is_apple_double(&place.raw_path) {
+            self.report.apple_double = self.report.apple_double.saturating_add(1);
+            return Ok(());
+        }
+        let head = self.head(place, input)?;
+        if archive_kind(&head).is_none() {
+            return self.file_with_head(place, &head, input);
+        }
+        match self.file_with_head(place, &head, input) {
+            // What is damaged is this member alone: the archive around it can be read on. Test data of compression
+            // libraries is like that.
+            Err(Halt::Archive(ArchiveError::Damaged { archive, expected, found, .. }))
+                if archive.starts_with(&place.label()) =>
+            {
+                self.account.forgive();
+                let reason = format!("expected {expected}, found {found}");
+                self.report.pass_over(archive, PassedOverReason::Damaged(reason));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn head(&self, place: &Place, input: &mut dyn Read) -> Result<Vec<u8>, Halt> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        match input.take(HEAD_BYTES as u64).read_to_end(&mut head) {
+            Ok(_) => Ok(head),
+            Err(error) => {
+                let archive = if place.layers > 0 { place.label() } else { joined(&place.outer, "") };
+                Err(self.account.halt(&archive, "more of a member", &error))
+            }
+        }
+    }
+
+    fn file_with_head(&mut self, place: &Place, head: &[u8], rest: &mut dyn Read) -> Result<(), Halt> {
+        let mut input = head.chain(rest);
+        match archive_kind(head) {
+            Some(kind) if kind.is_compression() && place.layers < MAX_LAYERS => {
+                let mut stream = unpack(kind, &place.label(), &mut input, self.account);
+                let inner = place.unpacked(kind);
+                let head = self.head(&inner, &mut stream)?;
+                self.file_with_head(&inner, &head, &mut stream)
+            }
+            Some(kind) if !kind.is_compression() => self.archive(kind, place, &mut input),
+            Some(_) | None => self.hand_over(place, &mut input),
+        }
+    }
+
+    fn archive(&mut self, kind: ArchiveKind, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
+        if place.depth > self.account.limits.depth {
+            self.report.pass_over(place.label(), PassedOverReason::TooDeep(kind));
+            return Ok(());
+        }
+        if kind == ArchiveKind::Zip {
+            return self.zip_in_stream(place, input);
+        }
+        self.report.archives = self.report.archives.saturating_add(1);
+        let inside = place.as_outer();
+        match kind {
+            ArchiveKind::Ar => deb::read(self, &inside, input),
+            ArchiveKind::Rpm => rpm::read(self, &inside, input),
+            _ => tar::read(self, &inside, input),
+        }?;
+        // The rest holds the check values of the compressed stream.
+        let rest = io::copy(input, &mut io::sink());
+        rest.map(|_| ()).map_err(|error| self.account.halt(&inside.label, "a sound end of the stream", &error))
+    }
+
+    fn zip(&mut self, place: &Place, input: &mut dyn ReadSeek) -> Result<(), Halt> {
+        self.report.archives = self.report.archives.saturating_add(1);
+        zip::read(self, &place.as_outer(), input)
+    }
+
+    /// A zip's directory is at its end: a zip in a stream is held in memory, within the limit.
+    fn zip_in_stream(&mut self, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
+        let allowed = self.account.limits.buffer_bytes;
+        let too_large = PassedOverReason::TooLargeToHold { allowed };
+        if place.size.is_some_and(|size| size > allowed) {
+            self.report.pass_over(place.label(), too_large);
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        let read = input.take(allowed.saturating_add(1)).read_to_end(&mut bytes);
+        let read = read.map_err(|error| self.account.halt(&place.label(), "more of a zip", &error))?;
+        if read as u64 > allowed {
+            self.report.pass_over(place.label(), too_large);
+            return Ok(());
+        }
+        self.zip(place, &mut io::Cursor::new(bytes))
+    }
+
+    /// Gives a file to the visitor.
+    fn hand_over(&mut self, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
+        self.report.files = self.report.files.saturating_add(1);
+        let member = Member {
+            outer: &place.outer,
+            path: &place.path,
+            raw_path: &place.raw_path,
+            size_hint: place.size,
+            compression: place.compression,
+            depth: place.depth.saturating_sub(1),
+        };
+        let archive = if place.outer.is_empty() { place.label() } else { joined(&place.outer, "") };
+        let mut content = Content { input, archive, account: self.account, read: 0 };
+        let answer = (self.visit)(&member, &mut content);
+        // What went wrong below the visitor's reader is the cause of what the visitor says.
+        if let Some(failure) = self.account.failure() {
+            return Err(failure.into());
+        }
+        answer.map_err(|()| Halt::Visitor)
+    }
+
+    /// A member begins: the account is kept, and the size that its header claims is checked.
+    pub(super) fn begin(&self, inside: &Inside, raw_path: Vec<u8>, size: Option<u64>) -> Result<Place, Halt> {
+        let length = raw_path.len();
+        let place = inside.place(raw_path, size);
+        self.account.member(&inside.label, &place.path, length)?;
+        let claimed = size.unwrap_or(0);
+        self.account.within(&inside.label, LimitKind::MemberBytes, self.account.limits.member_bytes, claimed)?;
+        Ok(place)
+    }
+}
+
+/// A member's bytes, for the visitor.
+struct Content<'a> {
+    input: &'a mut dyn Read,
+    archive: String,
+    account: &'a Account<'a>,
+    read: u64,
+}
+
+impl Read for Content<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match self.input.read(buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+            Err(error) => {
+                return Err(match self.account.halt(&self.archive, "more of a member", &error) {
+                    Halt::Archive(failure) => self.account.fail(failure),
+                    Halt::Visitor => error,
+                });
+            }
+        };
+        self.read = self.read.saturating_add(read as u64);
+        let limits = self.account.limits;
+        self.account
+            .within(&self.archive, LimitKind::MemberBytes, limits.member_bytes, self.read)
+            .map_err(|error| self.account.fail(error))?;
+        Ok(read)
+    }
+}
+
+fn no_archive(place: &Place, head: &[u8]) -> ArchiveError {
+    let bytes: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let found = if bytes.is_empty() { "an empty file".to_owned() } else { format!("bytes {}", bytes.join(" ")) };
+    ArchiveError::NoArchive { archive: place.label(), found }
+}
