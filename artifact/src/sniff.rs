@@ -1,5 +1,7 @@
 //! What a file is, from its first bytes.
 
+use crate::archive::{ArchiveKind, archive_kind};
+
 /// As many first bytes decide: a tar archive's magic stands at 257.
 pub const SNIFF_BYTES: usize = 512;
 
@@ -19,6 +21,8 @@ pub enum FileKind {
     Pdb,
     /// A portable program database (.NET).
     PortablePdb,
+    /// An archive, a package, or a file that is compressed by itself.
+    Archive(ArchiveKind),
     /// Anything else.
     Other,
 }
@@ -41,6 +45,6 @@ pub fn sniff(head: &[u8]) -> FileKind {
         }
         [b'B', b'S', b'J', b'B', ..] => FileKind::PortablePdb,
         head if head.starts_with(MSF) => FileKind::Pdb,
-        _ => FileKind::Other,
+        head => archive_kind(head).map_or(FileKind::Other, FileKind::Archive),
     }
 }

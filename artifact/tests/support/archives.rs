@@ -29,9 +29,8 @@ pub(crate) fn read_source(
         let mut digest = Sha256::new();
         let mut buffer = vec![0; 64 << 10];
         let mut size = 0;
-        loop {
-            // A failing reader is what the caller gets to know by itself.
-            let Ok(read) = content.read(&mut buffer) else { break };
+        // A failing reader is what the caller gets to know by itself.
+        while let Ok(read) = content.read(&mut buffer) {
             if read == 0 {
                 break;
             }
