@@ -152,6 +152,7 @@ impl SymbolBundleBuilder {
             windows: BTreeMap::new(),
             macos: BTreeMap::new(),
             shards: Vec::new(),
+            sources: None,
             statistics: IndexStatistics::default(),
         };
         for module in finished {

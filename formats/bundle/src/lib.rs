@@ -3,6 +3,7 @@
 //! * [`SymbolIndex`]: `symbol_index.json`, the bundle's root; [`module_index`]: its part per module.
 //! * [`pages`], [`page_hashes`]: page trees, so that one page of a file can be verified alone.
 //! * [`oci`], [`compose`](mod@compose): the manifests around the files. Every byte of them follows from the index.
+//! * [`sources`]: the source files of a release, an artifact of its own.
 //! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written.
 //! * [`Bundle`]: an opened bundle, whose files are checked as they are read.
 //!
@@ -20,6 +21,7 @@ pub mod module_index;
 pub mod oci;
 pub mod page_hashes;
 pub mod pages;
+pub mod sources;
 pub mod title;
 pub mod verify;
 

@@ -162,7 +162,7 @@ fn other_forms_and_hostile_values_of_the_index_are_refused() {
 #[test]
 fn fields_of_later_versions_are_ignored() {
     let mut value = serde_json::to_value(sound_index()).unwrap();
-    value["sources"] = serde_json::json!({"digest": "sha256:00"});
+    value["later"] = serde_json::json!({"digest": "sha256:00"});
     value["linux"][made::IDS[0]]["later"] = 1.into();
     let json = canonical::to_vec(&value).unwrap();
     assert_eq!(SymbolIndex::parse(&json).unwrap(), sound_index());

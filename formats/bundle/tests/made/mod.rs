@@ -117,6 +117,7 @@ pub(crate) fn bundle(dir: &Path) -> (LayoutDir, Digest) {
         windows: Default::default(),
         macos: Default::default(),
         shards: Vec::new(),
+        sources: None,
         statistics: IndexStatistics { modules: 2, files: 9, bytes: 1 },
     };
     let mut all_pages = Vec::new();
