@@ -81,6 +81,14 @@ pub(crate) trait ObjectHeaders<'d> {
     fn pdb_reference(&self) -> Option<PdbReference<'d>> {
         None
     }
+    /// The linker made the same bytes from the same input, and a hash of them the time stamp.
+    fn is_reproducible(&self) -> bool {
+        false
+    }
+    /// A portable PDB stands in the file itself, compressed.
+    fn has_embedded_portable_pdb(&self) -> bool {
+        false
+    }
     fn go_build_id(&self) -> Option<&'d [u8]> {
         None
     }

@@ -69,7 +69,7 @@ macro_rules! architectures {
         #[non_exhaustive]
         pub enum Arch {
             $(#[doc = $doc] $variant,)*
-            /// Another one, by its number in the ELF header.
+            /// Another one, by its number in the ELF header, or in the COFF header of a PE file or PDB.
             Other(u16),
         }
 
@@ -104,6 +104,26 @@ architectures! {
     S390x "s390x" (22, true), "64-bit S/390.";
     Sparc "sparc" (2, _), "32-bit SPARC.";
     Sparc64 "sparc64" (43, _), "64-bit SPARC.";
+}
+
+impl Arch {
+    /// By `Machine` of the COFF header, which PDBs repeat. (PE Format, "Machine Types")
+    ///
+    /// Code for ARM64EC is AArch64 code; images that hold it beside x64 code say x64, and images for both (ARM64X) say
+    /// ARM64.
+    pub(crate) const fn from_coff(machine: u16) -> Self {
+        match machine {
+            0x014c => Self::X86,
+            0x8664 => Self::X86_64,
+            0x01c0 | 0x01c2 | 0x01c4 => Self::Arm,
+            0xaa64 | 0xa641 | 0xa64e => Self::Aarch64,
+            0x5032 => Self::Riscv32,
+            0x5064 => Self::Riscv64,
+            0x6232 => Self::Loongarch32,
+            0x6264 => Self::Loongarch64,
+            other => Self::Other(other),
+        }
+    }
 }
 
 impl fmt::Display for Arch {

@@ -149,6 +149,16 @@ impl<'d> ObjectFile<'d> {
         self.headers().pdb_reference()
     }
 
+    /// Whether a PE file says that its time stamp, and so its code id, is a hash of the content.
+    pub fn is_reproducible(&self) -> bool {
+        self.headers().is_reproducible()
+    }
+
+    /// Whether a PE file holds its portable PDB itself, compressed. It is not read.
+    pub fn has_embedded_portable_pdb(&self) -> bool {
+        self.headers().has_embedded_portable_pdb()
+    }
+
     /// Go's own build id, a text.
     pub fn go_build_id(&self) -> Option<&'d [u8]> {
         self.headers().go_build_id()

@@ -1,19 +1,11 @@
-//! Program databases.
+//! Program databases: which module one belongs to, and what it says about the module's functions.
+//!
+//! The container (MSF), the streams' headers, symbols and types are read by `pdb2`, within bounds that are checked
+//! before: see [`pages`]. Line tables, file checksums and address maps are read here ([`lines`], [`sections`]), as
+//! `pdb2` trusts their length fields.
 
-use crate::ArtifactError;
+mod header;
+mod identity;
+mod pages;
 
-/// A program database.
-#[derive(Debug)]
-pub struct PdbFile<'d> {
-    data: &'d [u8],
-}
-
-impl<'d> PdbFile<'d> {
-    /// Reads the streams that identify it.
-    pub fn parse(data: &'d [u8]) -> Result<Self, ArtifactError> {
-        let file = Self { data };
-        Err(ArtifactError::UnknownFormat {
-            found: format!("a PDB file of {} bytes, which is not read yet", file.data.len()),
-        })
-    }
-}
+pub use identity::PdbFile;

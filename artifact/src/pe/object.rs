@@ -1,0 +1,166 @@
+//! What [`ObjectHeaders`] asks, answered for PE.
+
+use super::{Pe, exports, pdata, section::Section, symbols};
+use crate::headers::ObjectHeaders;
+use crate::symbols::{Symbol, SymbolTable};
+use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, PdbReference, SectionSlice, UnwindInputs};
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::ops::Range;
+use symseal_module::{DebugId, Svma};
+
+impl<'d> ObjectHeaders<'d> for Pe<'d> {
+    fn format(&self) -> Format {
+        Format::Pe
+    }
+
+    fn arch(&self) -> Arch {
+        Pe::arch(self)
+    }
+
+    fn kind(&self) -> ObjectKind {
+        if self.is_dll { ObjectKind::Shared } else { ObjectKind::Executable }
+    }
+
+    fn is_64(&self) -> bool {
+        self.is_64
+    }
+
+    fn is_little_endian(&self) -> bool {
+        true
+    }
+
+    fn image_base(&self) -> u64 {
+        self.image_base
+    }
+
+    /// GUID and age of the PDB that the file names; without one, a hash of the code.
+    fn identity(&self) -> (Option<DebugId>, IdKind) {
+        match &self.debug.pdb {
+            Some(pdb) => {
+                let kind = if pdb.is_portable { IdKind::PortablePdb } else { IdKind::PdbGuidAge };
+                (Some(DebugId::Pdb { guid: pdb.guid, age: pdb.age }), kind)
+            }
+            None => (text_hash(self), IdKind::TextHash),
+        }
+    }
+
+    fn is_executable(&self) -> bool {
+        self.sections.iter().any(|section| section.is_executable && !section.bytes.is_empty())
+    }
+
+    fn is_debuginfo(&self) -> bool {
+        self.sections.iter().any(|section| !section.bytes.is_empty() && section.name.starts_with(b".debug_"))
+    }
+
+    fn has_symtab(&self) -> bool {
+        !self.symbols.is_empty()
+    }
+
+    fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
+        debug_section(self, suffix).map(|section| Ok(Cow::Borrowed(section.bytes)))
+    }
+
+    fn has_debug_section(&self, suffix: &str) -> bool {
+        debug_section(self, suffix).is_some()
+    }
+
+    fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {
+        let section = named(self, name)?;
+        Some((Svma(section.range(self.image_base).start), section.bytes))
+    }
+
+    fn text_sections(&self) -> Vec<Range<u64>> {
+        let code = self.sections.iter().filter(|section| section.is_executable);
+        code.map(|section| section.range(self.image_base)).filter(|range| !range.is_empty()).collect()
+    }
+
+    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'d>> + '_> {
+        match table {
+            SymbolTable::Symtab => Box::new(symbols::symbols(self)),
+            SymbolTable::Exports => Box::new(exports::symbols(self)),
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+
+    fn symbol_bytes(&self) -> u64 {
+        self.symbols.bytes().saturating_add(exports::bytes(self))
+    }
+
+    fn function_starts(&self) -> Vec<u64> {
+        pdata::function_starts(self)
+    }
+
+    fn unwind_inputs(&self) -> UnwindInputs<'d> {
+        let slice = |name: &[u8]| {
+            let section = named(self, name)?;
+            Some(SectionSlice { svma: section.range(self.image_base).start, bytes: section.bytes.into() })
+        };
+        let base_of = |name: &[u8]| named(self, name).map(|section| section.range(self.image_base).start);
+        let mut text = self.text_sections();
+        text.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        UnwindInputs {
+            text,
+            eh_frame: slice(b".eh_frame"),
+            debug_frame: slice(b".debug_frame"),
+            text_base: base_of(b".text"),
+            data_base: base_of(b".data"),
+            ..UnwindInputs::none(self.arch(), Svma(self.image_base))
+        }
+    }
+
+    fn code_id(&self) -> Option<String> {
+        Some(Pe::code_id(self))
+    }
+
+    fn pdb_reference(&self) -> Option<PdbReference<'d>> {
+        self.debug.pdb
+    }
+
+    fn is_reproducible(&self) -> bool {
+        self.debug.is_reproducible
+    }
+
+    fn has_embedded_portable_pdb(&self) -> bool {
+        self.debug.has_embedded_portable_pdb
+    }
+
+    fn go_function_table(&self) -> Option<SectionSlice<'d>> {
+        let section = named(self, b".gopclntab")?;
+        Some(SectionSlice { svma: section.range(self.image_base).start, bytes: section.bytes.into() })
+    }
+}
+
+/// The first section of that name that has bytes.
+fn named<'e, 'd>(pe: &'e Pe<'d>, name: &[u8]) -> Option<&'e Section<'d>> {
+    pe.sections.iter().find(|section| section.name == name && !section.bytes.is_empty())
+}
+
+fn debug_section<'e, 'd>(pe: &'e Pe<'d>, suffix: &str) -> Option<&'e Section<'d>> {
+    let is_named = |section: &&Section<'d>| {
+        !section.bytes.is_empty() && section.name.strip_prefix(b".debug_") == Some(suffix.as_bytes())
+    };
+    pe.sections.iter().find(is_named)
+}
+
+/// An id from the code's addresses and bytes; none where the file holds no code. It has the shape of the other ids of
+/// PE files: a GUID, the hash's first 16 bytes, and age 0, which no linker writes.
+fn text_hash(pe: &Pe<'_>) -> Option<DebugId> {
+    let mut hash = Sha256::new();
+    let mut any = false;
+    for section in pe.sections.iter().filter(|section| section.is_executable && !section.bytes.is_empty()) {
+        any = true;
+        hash.update(section.range(pe.image_base).start.to_le_bytes());
+        hash.update((section.bytes.len() as u64).to_le_bytes());
+        hash.update(section.bytes);
+    }
+    let digest = hash.finalize();
+    let guid = digest.as_slice().first_chunk::<16>().copied()?;
+    any.then_some(DebugId::Pdb { guid, age: 0 })
+}
