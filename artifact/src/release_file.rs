@@ -3,6 +3,7 @@
 use crate::headers::Headers;
 use crate::macho;
 use crate::{ArtifactError, FileKind, ObjectFile, PdbFile, PortablePdb, sniff};
+use symseal_module::DebugId;
 
 /// One release file, parsed as far as what identifies it.
 #[derive(Debug)]
@@ -29,5 +30,21 @@ impl<'d> ReleaseFile<'d> {
             FileKind::PortablePdb => Self::PortablePdb(PortablePdb::parse(data)?),
             _ => Self::Object(ObjectFile::parse(data)?),
         })
+    }
+
+    /// The debug ids of the modules that the file is of: none for a debug file that does not say it, several for a
+    /// universal file.
+    pub fn debug_ids(&self) -> Vec<DebugId> {
+        match self {
+            Self::Object(object) => object.debug_id().cloned().into_iter().collect(),
+            Self::Fat(slices) => slices.iter().filter_map(|slice| slice.debug_id().cloned()).collect(),
+            Self::Pdb(pdb) => vec![pdb.debug_id()],
+            Self::PortablePdb(pdb) => vec![pdb.debug_id()],
+        }
+    }
+
+    /// Whether the file holds text that a debugger would run.
+    pub fn has_inline_debugger_scripts(&self) -> bool {
+        matches!(self, Self::Object(object) if object.has_inline_debugger_scripts())
     }
 }

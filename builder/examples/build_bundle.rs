@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use symseal_artifact::ObjectFile;
+use symseal_artifact::ReleaseFile;
 use symseal_builder::{Options, SymbolBundleBuilder};
 use symseal_bundle::verify::verify_contents;
 use symseal_bundle::{Bundle, FileRole, LayoutDir};
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let bundle = Bundle::open(LayoutDir::open(&layout)?, Some(&built.digest))?;
     let started = Instant::now();
-    let contents = verify_contents(&bundle, &|bytes| ObjectFile::parse(bytes).ok()?.debug_id().cloned());
+    let contents = verify_contents(&bundle, &|bytes| ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default());
     println!(
         "verified {} files, {} bytes: {} in {:.3} s",
         contents.files,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use symseal_bundle::compose::{self, Composed};
+use symseal_bundle::compose::{self, Composed, FileFormat};
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::page_hashes::{self, FilePages};
 use symseal_bundle::seal::Release;
@@ -219,7 +219,7 @@ fn write_shard(
         path,
         size: measured.size,
         sha256: measured.digest,
-        media_type: compose::media_type(role).to_owned(),
+        media_type: compose::media_type(role, FileFormat::Elf).to_owned(),
         page_size: pages::page_size_of(role),
         page_root: measured.root,
         derived_from: Vec::new(),

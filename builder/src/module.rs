@@ -97,9 +97,13 @@ pub(crate) fn build(
     entries.sort_by(|a, b| (a.role, &a.path).cmp(&(b.role, &b.path)));
     let entry = ModuleEntry {
         name: main.file.name.clone(),
-        format: "elf".to_owned(),
+        format: main_object.format().code().to_owned(),
         arch: main_object.arch().code().to_owned(),
         id_kind: main_object.id_kind().code().to_owned(),
+        code_id: None,
+        go_build_id: None,
+        pdb: None,
+        supplementary: None,
         image_base: main_object.image_base(),
         debug_info: debug_info(debug_kind),
         stripped: binary_object.as_ref().is_some_and(ObjectFile::is_stripped),
@@ -185,7 +189,7 @@ impl Stored<'_> {
             path,
             size: measured.size,
             sha256: measured.digest,
-            media_type: compose::media_type(role).to_owned(),
+            media_type: compose::media_type(role, compose::FileFormat::Elf).to_owned(),
             page_size,
             page_root: measured.root,
             derived_from,

@@ -12,8 +12,8 @@ use symseal_bundle::verify::verify_contents;
 use symseal_bundle::{Bundle, DebugInfo, FileRole, LayoutDir, ModuleEntry};
 use symseal_module::DebugId;
 
-fn identify(bytes: &[u8]) -> Option<DebugId> {
-    symseal_artifact::ObjectFile::parse(bytes).ok()?.debug_id().cloned()
+fn identify(bytes: &[u8]) -> Vec<DebugId> {
+    symseal_artifact::ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default()
 }
 
 fn roles(module: &ModuleEntry) -> Vec<&'static str> {

@@ -14,8 +14,8 @@ use symseal_bundle::{Bundle, Digest, LayoutDir, oci};
 use symseal_module::DebugId;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, mint_origin, trust_init};
 
-fn identify(bytes: &[u8]) -> Option<DebugId> {
-    symseal_artifact::ObjectFile::parse(bytes).ok()?.debug_id().cloned()
+fn identify(bytes: &[u8]) -> Vec<DebugId> {
+    symseal_artifact::ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default()
 }
 
 fn now() -> UtcSeconds {

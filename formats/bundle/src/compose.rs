@@ -171,13 +171,32 @@ fn layer(file: &FileEntry) -> Descriptor {
         .with(oci::KIND, file.role.code())
 }
 
-/// The media type of a file's layer.
-pub const fn media_type(role: FileRole) -> &'static str {
-    match role {
-        FileRole::Debuginfo | FileRole::Executable => oci::ELF,
-        FileRole::SymbolTable => oci::SYMBOL_TABLE,
-        FileRole::UnwindTable => oci::UNWIND_TABLE,
-        FileRole::ModuleIndex => oci::MODULE_INDEX,
-        FileRole::PageHashes => page_hashes::MEDIA_TYPE,
+/// The format of a file that was taken as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileFormat {
+    /// ELF: executables, debug files, split DWARF.
+    Elf,
+    /// PE.
+    Pe,
+    /// A program database, portable ones included.
+    Pdb,
+    /// Mach-O, thin or universal.
+    Macho,
+    /// A file of a dSYM bundle.
+    Dsym,
+}
+
+/// The media type of a file's layer. Tables have one by their role, other files by their format.
+pub const fn media_type(role: FileRole, format: FileFormat) -> &'static str {
+    match (role, format) {
+        (FileRole::SymbolTable, _) => oci::SYMBOL_TABLE,
+        (FileRole::UnwindTable, _) => oci::UNWIND_TABLE,
+        (FileRole::ModuleIndex, _) => oci::MODULE_INDEX,
+        (FileRole::PageHashes, _) => page_hashes::MEDIA_TYPE,
+        (_, FileFormat::Elf) => oci::ELF,
+        (_, FileFormat::Pe) => oci::PE,
+        (_, FileFormat::Pdb) => oci::PDB,
+        (_, FileFormat::Macho) => oci::MACHO,
+        (_, FileFormat::Dsym) => oci::DSYM,
     }
 }

@@ -60,12 +60,24 @@ pub struct Producer {
 pub struct ModuleEntry {
     /// File name of the binary (or, without it, of the debug file), without directories.
     pub name: String,
-    /// `elf`.
+    /// `elf`, `pe` or `macho`.
     pub format: String,
     /// Architecture code, such as `x86_64`.
     pub arch: String,
     /// What kind of id the module has, such as `gnu-build-id`.
     pub id_kind: String,
+    /// The code id of a PE file: time stamp and size of the image, as symbol servers write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_id: Option<String>,
+    /// Go's own build id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub go_build_id: Option<String>,
+    /// The program database of a PE file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pdb: Option<PdbEntry>,
+    /// Debug id of the supplementary file (dwz) that the debug information refers to; a module of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supplementary: Option<DebugId>,
     /// The lowest loaded svma; rva = svma − image base.
     pub image_base: Svma,
     /// The best debug information that the bundle holds of the module.
@@ -78,6 +90,21 @@ pub struct ModuleEntry {
     pub inputs: Vec<InputEntry>,
     /// Counts over the module.
     pub statistics: ModuleStatistics,
+}
+
+/// What identifies a program database. A PE file holds its GUID and DBI age; tools that change a database raise its
+/// own age only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PdbEntry {
+    /// Its file name, as the PE file has it, without directories; else its own.
+    pub name: String,
+    /// GUID in 32 upper-case hex digits.
+    pub guid: String,
+    /// Age of the DBI stream, which is the PE file's.
+    pub age: u32,
+    /// Age of the database itself, where the bundle holds it and it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_age: Option<u32>,
 }
 
 /// How much debug information there is.
@@ -120,10 +147,14 @@ pub struct FileEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileRole {
-    /// An ELF file with debug information or symbols.
+    /// What a debugger reads symbols from: an ELF or PE file with debug information, a PDB, a dSYM's DWARF file.
     Debuginfo,
-    /// An ELF file with code.
+    /// A file with code.
     Executable,
+    /// Split DWARF: a `.dwp` or `.dwo` file.
+    SplitDwarf,
+    /// A file of a dSYM bundle that is not its DWARF file, such as `Info.plist`.
+    DsymMember,
     /// A `.symx` symbol table.
     SymbolTable,
     /// A `.uwt` unwind table.
@@ -146,7 +177,7 @@ pub struct InputEntry {
 /// One OCI manifest of modules of one platform and architecture, whose ids lie in a range of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEntry {
-    /// `linux`.
+    /// `linux`, `macos` or `windows`.
     pub platform: String,
     /// Architecture code of its modules.
     pub arch: String,
@@ -350,6 +381,8 @@ impl FileRole {
         match self {
             Self::Debuginfo => "debuginfo",
             Self::Executable => "executable",
+            Self::SplitDwarf => "split-dwarf",
+            Self::DsymMember => "dsym-member",
             Self::SymbolTable => "symbol-table",
             Self::UnwindTable => "unwind-table",
             Self::ModuleIndex => "module-index",

@@ -28,8 +28,8 @@ pub mod verify;
 pub use bundle::{Bundle, BundleError, MAX_SEAL_BYTES};
 pub use digest::{Digest, Hasher, ParseDigestError};
 pub use index::{
-    DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, InputEntry, ModuleEntry, ModuleStatistics, Producer,
-    ShardEntry, SymbolIndex,
+    DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, InputEntry, ModuleEntry, ModuleStatistics, PdbEntry,
+    Producer, ShardEntry, SymbolIndex,
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
 

@@ -23,6 +23,14 @@ pub const SYMBOL_INDEX: &str = "application/vnd.symseal.symbol-index.v1+json";
 pub const MODULE_INDEX: &str = "application/vnd.symseal.module-index.v1+json";
 /// Media type of ELF files: debug files and executables.
 pub const ELF: &str = "application/vnd.symseal.symbols.elf.v1";
+/// Media type of PE files.
+pub const PE: &str = "application/vnd.symseal.symbols.pe.v1";
+/// Media type of program databases.
+pub const PDB: &str = "application/vnd.symseal.symbols.pdb.v1";
+/// Media type of Mach-O files.
+pub const MACHO: &str = "application/vnd.symseal.symbols.macho.v1";
+/// Media type of the files of dSYM bundles.
+pub const DSYM: &str = "application/vnd.symseal.symbols.dsym.v1";
 /// Media type of `.symx` symbol tables.
 pub const SYMBOL_TABLE: &str = "application/vnd.symseal.symbol-table.v1";
 /// Media type of `.uwt` unwind tables.
@@ -247,7 +255,7 @@ pub fn empty_config() -> Descriptor {
 pub fn oci_architecture(arch: &str) -> &str {
     match arch {
         "x86_64" => "amd64",
-        "aarch64" => "arm64",
+        "aarch64" | "arm64e" => "arm64",
         "i686" | "x86" => "386",
         other => other,
     }

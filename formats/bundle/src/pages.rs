@@ -26,7 +26,7 @@ pub const MAX_PROOF_HASHES: usize = 64;
 /// The page size for files of this role.
 pub const fn page_size_of(role: FileRole) -> u32 {
     match role {
-        FileRole::Debuginfo | FileRole::Executable => DEBUG_FILE_PAGE,
+        FileRole::Debuginfo | FileRole::Executable | FileRole::SplitDwarf | FileRole::DsymMember => DEBUG_FILE_PAGE,
         FileRole::SymbolTable | FileRole::UnwindTable | FileRole::ModuleIndex | FileRole::PageHashes => TABLE_PAGE,
     }
 }

@@ -140,7 +140,7 @@ fn a_binary_under_another_id_is_found() {
     let (layout, _) = made::bundle(dir.path());
     let wrong: DebugId = made::IDS[1].parse().unwrap();
     let bundle = Bundle::open(layout, None).unwrap();
-    let checks = verify_contents(&bundle, &|_| Some(wrong.clone())).checks;
+    let checks = verify_contents(&bundle, &|_| vec![wrong.clone()]).checks;
     assert_eq!(failed(&checks), [id::MODULE_BUILD_ID]);
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use memmap2::Mmap;
-use symseal_artifact::ObjectFile;
+use symseal_artifact::{IdKind, ReleaseFile};
 use symseal_bundle::index::MAX_INDEX_BYTES;
 use symseal_bundle::oci::{self, ImageIndex};
 use symseal_bundle::{Digest, FileEntry, FileRole, ModuleEntry, SymbolIndex};
@@ -94,7 +94,7 @@ pub(crate) fn check_bundle(
     }
     for (_, id, module) in index.modules() {
         for file in module.files.iter().filter(|file| kind_of(file).is_some()) {
-            check_object(id, file, blobs)?;
+            check_file(id, module, file, blobs)?;
         }
     }
     Ok(checked(digest, bytes, &index, index_json))
@@ -136,19 +136,24 @@ fn read(blobs: &BlobDirectory, digest: &Digest, limit: u64, what: &'static str) 
     }
 }
 
-/// A file answers for its build-id from its first request on: it must be that module, and carry no script.
-fn check_object(id: &str, file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBundle> {
+/// A file answers for its debug id from its first request on: it must be that module, and carry no script. A debug file
+/// of a binary without an id has none.
+fn check_file(id: &str, module: &ModuleEntry, file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBundle> {
     let identity = |found: String| RefusedBundle::Identity { path: file.path.clone(), expected: id.to_owned(), found };
     let blob = File::open(blobs.path(&BlobDigest::from_sha256(*file.sha256.as_bytes())))?;
     // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
     #[allow(unsafe_code)]
     let bytes = unsafe { Mmap::map(&blob) }?;
-    let object = ObjectFile::parse(&bytes).map_err(|error| identity(error.to_string()))?;
-    match object.debug_id().map(DebugId::to_string) {
-        Some(found) if found == id => {}
-        found => return Err(identity(found.unwrap_or_else(|| "a file without a debug id".to_owned()))),
+    let parsed = ReleaseFile::parse(&bytes).map_err(|error| identity(error.to_string()))?;
+    let found: Vec<String> = parsed.debug_ids().iter().map(DebugId::to_string).collect();
+    let may_have_none = module.id_kind == IdKind::TextHash.code() && file.role == FileRole::Debuginfo;
+    if found.is_empty() && !may_have_none {
+        return Err(identity("a file without a debug id".to_owned()));
     }
-    if object.has_inline_debugger_scripts() {
+    if !found.is_empty() && !found.iter().any(|found| found == id) {
+        return Err(identity(found.join(", ")));
+    }
+    if parsed.has_inline_debugger_scripts() {
         return Err(RefusedBundle::DebuggerScript { path: file.path.clone() });
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use symseal_artifact::ObjectFile;
+use symseal_artifact::ReleaseFile;
 use symseal_bundle::verify::{Report, Request, Verdict, verify};
 use symseal_bundle::{Bundle, BundleError};
 use symseal_module::DebugId;
@@ -104,14 +104,14 @@ pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: 
             parts,
             at: question.at.unwrap_or_else(now),
             signature: signature.as_deref(),
-            identify: &debug_id_of,
+            identify: &debug_ids_of,
         },
     ))
 }
 
-/// The debug id that a binary's own note tells.
-pub fn debug_id_of(bytes: &[u8]) -> Option<DebugId> {
-    ObjectFile::parse(bytes).ok()?.debug_id().cloned()
+/// The debug ids that a release file itself tells: several in a universal Mach-O file.
+pub fn debug_ids_of(bytes: &[u8]) -> Vec<DebugId> {
+    ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default()
 }
 
 /// This moment.

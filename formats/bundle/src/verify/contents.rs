@@ -12,7 +12,7 @@ use symseal_seal::checks::{Check, id};
 use super::Findings;
 use crate::bundle::Bundle;
 use crate::digest::Digest;
-use crate::index::{FileEntry, FileRole};
+use crate::index::{FileEntry, FileRole, ModuleEntry};
 use crate::layout::{self, LayoutError};
 use crate::page_hashes::PageHashes;
 use crate::pages::{self, Hash};
@@ -20,12 +20,19 @@ use crate::pages::{self, Hash};
 /// Each worker holds one file in memory, so there are few of them.
 const MAX_WORKERS: usize = 8;
 
-type Identify<'a> = dyn Fn(&[u8]) -> Option<DebugId> + Sync + 'a;
+type Identify<'a> = dyn Fn(&[u8]) -> Vec<DebugId> + Sync + 'a;
 
 /// One file on disk, with every entry of the index that means it.
 struct Job<'a> {
     path: PathBuf,
-    entries: Vec<(Option<&'a str>, &'a FileEntry)>,
+    entries: Vec<(Option<Module<'a>>, &'a FileEntry)>,
+}
+
+/// The module that a file is listed for.
+#[derive(Clone, Copy)]
+struct Module<'a> {
+    id: &'a str,
+    entry: &'a ModuleEntry,
 }
 
 /// What one file gave.
@@ -73,10 +80,10 @@ pub(super) fn check(bundle: &Bundle, identify: &Identify<'_>, findings: &mut Fin
 }
 
 fn jobs(bundle: &Bundle) -> Vec<Job<'_>> {
-    let mut jobs: BTreeMap<PathBuf, Vec<(Option<&str>, &FileEntry)>> = BTreeMap::new();
-    for (_, text, module) in bundle.index().modules() {
-        for file in &module.files {
-            jobs.entry(bundle.file_path(file)).or_default().push((Some(text), file));
+    let mut jobs: BTreeMap<PathBuf, Vec<(Option<Module<'_>>, &FileEntry)>> = BTreeMap::new();
+    for (_, id, entry) in bundle.index().modules() {
+        for file in &entry.files {
+            jobs.entry(bundle.file_path(file)).or_default().push((Some(Module { id, entry }), file));
         }
     }
     for shard in &bundle.index().shards {
@@ -142,15 +149,14 @@ fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
         match (file.role, module) {
             (FileRole::Debuginfo | FileRole::Executable, Some(module)) => {
                 outcome.ids += 1;
-                let found = identify(&bytes).map_or_else(|| "none".to_owned(), |found| found.to_string());
-                if found != *module {
-                    let check = Check::failed(id::MODULE_BUILD_ID, *module, found);
+                if let Err(found) = is_of_module(module, file.role, &identify(&bytes)) {
+                    let check = Check::failed(id::MODULE_BUILD_ID, module.id, found);
                     outcome.failures.push(check.with_detail(what(file)));
                 }
             }
             (FileRole::SymbolTable | FileRole::UnwindTable, Some(module)) => {
                 outcome.tables += 1;
-                if let Err(check) = check_table(module, file, &bytes) {
+                if let Err(check) = check_table(module.id, file, &bytes) {
                     outcome.failures.push(check.with_detail(what(file)));
                 }
             }
@@ -167,6 +173,19 @@ fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
         }
     }
     outcome
+}
+
+/// One of the file's ids must be the module's; a universal Mach-O file has one for each slice. A debug file that was paired
+/// with a binary without an id has none. `Err` holds what was found.
+fn is_of_module(module: &Module<'_>, role: FileRole, found: &[DebugId]) -> Result<(), String> {
+    if found.iter().any(|found| found.to_string() == module.id) {
+        return Ok(());
+    }
+    let may_have_none = module.entry.id_kind == "text-hash" && role == FileRole::Debuginfo;
+    if found.is_empty() {
+        return if may_have_none { Ok(()) } else { Err("none".to_owned()) };
+    }
+    Err(found.iter().map(DebugId::to_string).collect::<Vec<_>>().join(", "))
 }
 
 /// A table's header must name the module and the file that it was made from.

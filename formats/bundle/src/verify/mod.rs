@@ -29,7 +29,7 @@ pub struct Request<'a> {
     /// A seal from elsewhere, instead of the bundle's own.
     pub signature: Option<&'a [u8]>,
     /// Reads the debug id out of a binary or debug file (the object formats are another room's).
-    pub identify: &'a (dyn Fn(&[u8]) -> Option<DebugId> + Sync),
+    pub identify: &'a (dyn Fn(&[u8]) -> Vec<DebugId> + Sync),
 }
 
 /// Whether the bundle may be used.
@@ -143,7 +143,7 @@ impl Contents {
 }
 
 /// Verifies that the bundle's bytes are what its digest says, without asking who says so.
-pub fn verify_contents(bundle: &Bundle, identify: &(dyn Fn(&[u8]) -> Option<DebugId> + Sync)) -> Contents {
+pub fn verify_contents(bundle: &Bundle, identify: &(dyn Fn(&[u8]) -> Vec<DebugId> + Sync)) -> Contents {
     let mut findings = Findings::default();
     // Opening the bundle compared both digests, and read the index by its schema.
     match bundle.digest() {

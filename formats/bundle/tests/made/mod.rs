@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use symseal_bundle::compose::FileFormat;
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::page_hashes::{self, FilePages};
 use symseal_bundle::{
@@ -23,9 +24,9 @@ pub(crate) fn binary(id: &str) -> Vec<u8> {
 
 /// Reads the id of [`binary`].
 #[allow(dead_code)] // each test program uses its part of this module
-pub(crate) fn identify(bytes: &[u8]) -> Option<DebugId> {
-    let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    std::str::from_utf8(&bytes[..end]).ok()?.parse().ok()
+pub(crate) fn identify(bytes: &[u8]) -> Vec<DebugId> {
+    let line = bytes.split(|byte| *byte == b'\n').next().and_then(|line| std::str::from_utf8(line).ok());
+    line.and_then(|line| line.parse().ok()).into_iter().collect()
 }
 
 pub(crate) fn table(id: &DebugId, source: [u8; 32], rows: u32) -> Vec<u8> {
@@ -96,7 +97,7 @@ fn entry(
             path,
             size: measured.size,
             sha256: measured.digest,
-            media_type: compose::media_type(role).to_owned(),
+            media_type: compose::media_type(role, FileFormat::Elf).to_owned(),
             page_size,
             page_root: measured.root,
             derived_from: derived,
@@ -140,6 +141,10 @@ pub(crate) fn bundle(dir: &Path) -> (LayoutDir, Digest) {
             format: "elf".to_owned(),
             arch: "x86_64".to_owned(),
             id_kind: "gnu-build-id".to_owned(),
+            code_id: None,
+            go_build_id: None,
+            pdb: None,
+            supplementary: None,
             image_base: Svma(0x40_0000),
             debug_info: DebugInfo::Full,
             stripped: false,
