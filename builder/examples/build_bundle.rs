@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let bundle = Bundle::open(LayoutDir::open(&layout)?, Some(&built.digest))?;
     let started = Instant::now();
-    let contents = verify_contents(&bundle, &|bytes| ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default());
+    let contents =
+        verify_contents(&bundle, &|bytes| ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default());
     println!(
         "verified {} files, {} bytes: {} in {:.3} s",
         contents.files,
