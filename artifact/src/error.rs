@@ -57,3 +57,18 @@ pub enum ArtifactError {
         found: String,
     },
 }
+
+/// An error for `length` bytes at `offset` that `data` does not have.
+pub(crate) fn truncated(data: &[u8], expected: &str, offset: u64, length: u64) -> ArtifactError {
+    ArtifactError::Truncated {
+        expected: expected.to_owned(),
+        start: offset,
+        end: offset.saturating_add(length),
+        size: data.len() as u64,
+    }
+}
+
+/// An error for a field that does not hold what the format allows.
+pub(crate) fn malformed(object: &str, expected: &str, found: impl ToString) -> ArtifactError {
+    ArtifactError::Malformed { object: object.to_owned(), expected: expected.to_owned(), found: found.to_string() }
+}

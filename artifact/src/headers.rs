@@ -57,7 +57,7 @@ pub(crate) trait ObjectHeaders<'d> {
     /// Executable sections, sorted, not overlapping.
     fn text_sections(&self) -> Vec<Range<u64>>;
     /// Every symbol of the table that may name code. Damaged tables give fewer.
-    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'d>> + '_>;
+    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_>;
     /// Bytes of the symbol tables and of their names: what work on them is allowed for.
     fn symbol_bytes(&self) -> u64;
     /// Addresses at which functions start, sorted, where the format lists them apart from symbols.

@@ -22,11 +22,13 @@
 mod archive;
 mod budget;
 mod code_ranges;
+mod compressed;
 mod cursor;
 mod described;
 mod dwarf;
 mod elf;
 mod error;
+mod fields;
 mod headers;
 mod identity;
 mod macho;

@@ -82,7 +82,7 @@ fn standing(symbol: &Symbol<'_>) -> (u8, bool, u8) {
 
 /// Adds a file's symbols that lie in code. `as_table` says how those of its full table count, for a file in a file.
 pub(crate) fn collect<'a, 'd: 'a>(
-    headers: &dyn ObjectHeaders<'d>,
+    headers: &'a dyn ObjectHeaders<'d>,
     as_table: SymbolTable,
     text: &Text,
     all: &mut Vec<Symbol<'a>>,

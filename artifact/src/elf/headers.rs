@@ -2,6 +2,8 @@
 //! (gABI chapters 4 and 5)
 
 use super::gabi;
+use crate::error::{malformed, truncated};
+use crate::fields::{Fields, range_of};
 use crate::{Arch, ArtifactError, ObjectKind, escaped};
 use std::ops::Range;
 
@@ -61,39 +63,6 @@ impl Section<'_> {
     /// Stated addresses; empty where the header's would not fit 64 bits.
     pub(crate) fn range(&self) -> Range<u64> {
         self.addr..self.addr.checked_add(self.size).unwrap_or(self.addr)
-    }
-}
-
-/// Reads numbers of the file's class and byte order.
-#[derive(Clone, Copy)]
-pub(crate) struct Fields<'d> {
-    pub(crate) bytes: &'d [u8],
-    pub(crate) is_little_endian: bool,
-}
-
-impl Fields<'_> {
-    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
-        self.bytes.get(at..at.checked_add(N)?)?.try_into().ok()
-    }
-
-    pub(crate) fn u16(&self, at: usize) -> Option<u16> {
-        let bytes = self.array(at)?;
-        Some(if self.is_little_endian { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
-    }
-
-    pub(crate) fn u32(&self, at: usize) -> Option<u32> {
-        let bytes = self.array(at)?;
-        Some(if self.is_little_endian { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
-    }
-
-    pub(crate) fn u64(&self, at: usize) -> Option<u64> {
-        let bytes = self.array(at)?;
-        Some(if self.is_little_endian { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) })
-    }
-
-    /// An address or size of the file's class.
-    pub(crate) fn word(&self, at: usize, is_64: bool) -> Option<u64> {
-        if is_64 { self.u64(at) } else { self.u32(at).map(u64::from) }
     }
 }
 
@@ -284,25 +253,6 @@ impl<'d> Elf<'d> {
 pub(crate) fn name_at(table: &[u8], offset: u32) -> &[u8] {
     let rest = table.get(offset as usize..).unwrap_or_default();
     rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default()
-}
-
-fn range_of<'d>(data: &'d [u8], expected: &str, offset: u64, length: u64) -> Result<&'d [u8], ArtifactError> {
-    let end = offset.checked_add(length);
-    let bytes = end.and_then(|end| data.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?));
-    bytes.ok_or_else(|| truncated(data, expected, offset, length))
-}
-
-fn truncated(data: &[u8], expected: &str, offset: u64, length: u64) -> ArtifactError {
-    ArtifactError::Truncated {
-        expected: expected.to_owned(),
-        start: offset,
-        end: offset.saturating_add(length),
-        size: data.len() as u64,
-    }
-}
-
-fn malformed(object: &str, expected: &str, found: impl ToString) -> ArtifactError {
-    ArtifactError::Malformed { object: object.to_owned(), expected: expected.to_owned(), found: found.to_string() }
 }
 
 /// What a file starts with, for an error message.

@@ -90,7 +90,7 @@ fn notes<'d>(elf: &Elf<'d>, mut rest: &'d [u8], align: u64) -> impl Iterator<Ite
     let fields = elf.fields(rest);
     let is_little_endian = fields.is_little_endian;
     std::iter::from_fn(move || {
-        let header = super::headers::Fields { bytes: rest, is_little_endian };
+        let header = crate::fields::Fields { bytes: rest, is_little_endian };
         let name_size = header.u32(0)? as usize;
         let content_size = header.u32(4)? as usize;
         let kind = header.u32(8)?;

@@ -88,7 +88,7 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         unwind::text_sections(self)
     }
 
-    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'d>> + '_> {
+    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_> {
         Box::new(symbols::symbols(self, table))
     }
 

@@ -64,7 +64,7 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
     fn text_sections(&self) -> Vec<Range<u64>> {
         Vec::new()
     }
-    fn symbols(&self, _: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'d>> + '_> {
+    fn symbols(&self, _: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_> {
         Box::new(std::iter::empty())
     }
     fn symbol_bytes(&self) -> u64 {

@@ -75,7 +75,7 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         code.map(|section| section.range(self.image_base)).filter(|range| !range.is_empty()).collect()
     }
 
-    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'d>> + '_> {
+    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_> {
         match table {
             SymbolTable::Symtab => Box::new(symbols::symbols(self)),
             SymbolTable::Exports => Box::new(exports::symbols(self)),

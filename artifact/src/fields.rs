@@ -1,0 +1,49 @@
+//! Headers: numbers at fixed places, and ranges that must lie within the file.
+
+use crate::ArtifactError;
+use crate::error::truncated;
+
+/// Reads numbers of the file's class and byte order.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'d> {
+    pub(crate) bytes: &'d [u8],
+    pub(crate) is_little_endian: bool,
+}
+
+impl Fields<'_> {
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+    }
+
+    pub(crate) fn u16(&self, at: usize) -> Option<u16> {
+        let bytes = self.array(at)?;
+        Some(if self.is_little_endian { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+    }
+
+    pub(crate) fn u32(&self, at: usize) -> Option<u32> {
+        let bytes = self.array(at)?;
+        Some(if self.is_little_endian { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
+    }
+
+    pub(crate) fn u64(&self, at: usize) -> Option<u64> {
+        let bytes = self.array(at)?;
+        Some(if self.is_little_endian { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) })
+    }
+
+    /// An address or size of the file's class.
+    pub(crate) fn word(&self, at: usize, is_64: bool) -> Option<u64> {
+        if is_64 { self.u64(at) } else { self.u32(at).map(u64::from) }
+    }
+}
+
+/// The `length` bytes at `offset` of the file; else an error that says what was expected there.
+pub(crate) fn range_of<'d>(
+    data: &'d [u8],
+    expected: &str,
+    offset: u64,
+    length: u64,
+) -> Result<&'d [u8], ArtifactError> {
+    let end = offset.checked_add(length);
+    let bytes = end.and_then(|end| data.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?));
+    bytes.ok_or_else(|| truncated(data, expected, offset, length))
+}
