@@ -48,6 +48,14 @@ pub enum ArtifactError {
         /// Bytes that are allowed.
         allowed: u64,
     },
+    /// A slice of a universal Mach-O file is not what it should be. Offsets count from the slice's start.
+    #[error("{name}: {error}")]
+    Slice {
+        /// Which one: `the arm64 slice`.
+        name: String,
+        /// What is wrong with it.
+        error: Box<ArtifactError>,
+    },
     /// The debug file does not describe the binary that it was given with.
     #[error("the debug file does not belong to the binary: expected {expected}, found {found}")]
     Mismatch {

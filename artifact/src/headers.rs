@@ -100,6 +100,10 @@ pub(crate) trait ObjectHeaders<'d> {
     fn go_function_table(&self) -> Option<SectionSlice<'d>> {
         None
     }
+    /// The code is encrypted, as in apps from Apple's store.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
     /// Object files that a Mach-O file's debug map names.
     fn object_map_count(&self) -> u64 {
         0

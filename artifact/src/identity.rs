@@ -63,20 +63,21 @@ impl Format {
 }
 
 macro_rules! architectures {
-    ($($variant:ident $code:literal $machine:pat, $doc:literal;)*) => {
+    ($($variant:ident $code:literal $machine:pat, $doc:literal;)*; not in ELF: $($other:ident $other_code:literal, $other_doc:literal;)*) => {
         /// The processor that a file is for.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[non_exhaustive]
         pub enum Arch {
             $(#[doc = $doc] $variant,)*
-            /// Another one, by its number in the ELF header, or in the COFF header of a PE file or PDB.
+            $(#[doc = $other_doc] $other,)*
+            /// Another one, by its number in the ELF or Mach-O header, or in the COFF header of a PE file or PDB.
             Other(u16),
         }
 
         impl Arch {
             /// The stable text in JSON; `other` where there is none.
             pub const fn code(self) -> &'static str {
-                match self { $(Self::$variant => $code,)* Self::Other(_) => "other" }
+                match self { $(Self::$variant => $code,)* $(Self::$other => $other_code,)* Self::Other(_) => "other" }
             }
 
             /// By `e_machine` of the ELF header and the class. (gABI, "Machine Information")
@@ -104,6 +105,8 @@ architectures! {
     S390x "s390x" (22, true), "64-bit S/390.";
     Sparc "sparc" (2, _), "32-bit SPARC.";
     Sparc64 "sparc64" (43, _), "64-bit SPARC.";
+    ; not in ELF:
+    Arm64e "arm64e", "64-bit ARM with signed return addresses, as Apple's Mach-O files have it.";
 }
 
 impl Arch {
@@ -138,14 +141,18 @@ impl fmt::Display for Arch {
 /// What a file is to the loader.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectKind {
-    /// Loaded at its stated addresses (`ET_EXEC`).
+    /// Loaded at its stated addresses (`ET_EXEC`); for Mach-O any program (`MH_EXECUTE`).
     Executable,
-    /// Loaded anywhere: shared libraries and position-independent executables (`ET_DYN`).
+    /// Loaded anywhere: shared libraries and position-independent executables (`ET_DYN`); for Mach-O libraries, bundles
+    /// and kernel extensions.
     Shared,
-    /// Input of a linker (`ET_REL`): no addresses yet.
+    /// Input of a linker (`ET_REL`, `MH_OBJECT`): no addresses yet.
     Relocatable,
-    /// A process image (`ET_CORE`).
+    /// A process image (`ET_CORE`, `MH_CORE`).
     Core,
+    /// Debug information and symbols without the code that they describe (`MH_DSYM`). ELF debug files keep the kind of
+    /// their binary.
+    DebugCompanion,
     /// Anything else.
     Other,
 }
@@ -158,6 +165,7 @@ impl ObjectKind {
             Self::Shared => "shared",
             Self::Relocatable => "relocatable",
             Self::Core => "core",
+            Self::DebugCompanion => "debug-companion",
             Self::Other => "other",
         }
     }

@@ -175,6 +175,11 @@ impl<'d> ObjectFile<'d> {
         self.headers().object_map_count()
     }
 
+    /// Whether the code is encrypted, as in apps from Apple's store: nothing is said about its instructions.
+    pub fn has_encrypted_code(&self) -> bool {
+        self.headers().is_encrypted()
+    }
+
     /// How much the file tells a debugger. Full and line tables are told apart by whether most abbreviation tables
     /// describe types.
     pub fn debug_info_kind(&self) -> DebugInfoKind {

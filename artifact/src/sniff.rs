@@ -1,6 +1,7 @@
 //! What a file is, from its first bytes.
 
 use crate::archive::{ArchiveKind, archive_kind};
+use crate::escaped;
 
 /// As many first bytes decide: a tar archive's magic stands at 257.
 pub const SNIFF_BYTES: usize = 512;
@@ -32,7 +33,7 @@ const MSF: &[u8] = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS";
 
 /// Java class files share the magic of universal binaries; their versions, which stand where those count slices, are
 /// above this, and no linker makes so many slices.
-const MOST_SLICES: u32 = 32;
+pub(crate) const MOST_SLICES: u32 = 32;
 
 /// What a file is that starts with `head`: its first [`SNIFF_BYTES`], or all of it where it is shorter.
 pub fn sniff(head: &[u8]) -> FileKind {
@@ -46,5 +47,31 @@ pub fn sniff(head: &[u8]) -> FileKind {
         [b'B', b'S', b'J', b'B', ..] => FileKind::PortablePdb,
         head if head.starts_with(MSF) => FileKind::Pdb,
         head => archive_kind(head).map_or(FileKind::Other, FileKind::Archive),
+    }
+}
+
+/// What a file starts with, for an error message.
+pub(crate) fn describe_start(data: &[u8]) -> String {
+    let start = data.get(..data.len().min(4)).unwrap_or_default();
+    let known = match start {
+        [] => return "an empty file".to_owned(),
+        [b'M', b'Z', ..] => "a PE or DOS executable",
+        [0xfe, 0xed, 0xfa, 0xce | 0xcf] | [0xce | 0xcf, 0xfa, 0xed, 0xfe] => "a Mach-O file",
+        [0xca, 0xfe, 0xba, 0xbe | 0xbf] if sniff(data) == FileKind::MachoFat => {
+            "a universal Mach-O file, not one slice of it"
+        }
+        [0xca, 0xfe, 0xba, 0xbe] => "a Java class file",
+        b"dyld" => "a dyld shared cache: its images are no files; the libraries that went into it are",
+        [b'!', b'<', b'a', b'r'] => "an ar archive",
+        [b'P', b'K', ..] => "a zip archive",
+        [0x1f, 0x8b, ..] => "a gzip file",
+        [b'M', b'i', b'c', b'r'] => "a PDB file",
+        [b'#', b'!', ..] => "a script",
+        _ => "",
+    };
+    let hex: Vec<String> = start.iter().map(|byte| format!("{byte:02x}")).collect();
+    match known {
+        "" => format!("{} ({:?})", hex.join(" "), escaped(start)),
+        known => format!("{} ({known})", hex.join(" ")),
     }
 }

@@ -4,7 +4,8 @@
 use super::gabi;
 use crate::error::{malformed, truncated};
 use crate::fields::{Fields, range_of};
-use crate::{Arch, ArtifactError, ObjectKind, escaped};
+use crate::sniff::describe_start;
+use crate::{Arch, ArtifactError, ObjectKind};
 use std::ops::Range;
 
 /// An ELF file whose header tables lie within it.
@@ -253,25 +254,4 @@ impl<'d> Elf<'d> {
 pub(crate) fn name_at(table: &[u8], offset: u32) -> &[u8] {
     let rest = table.get(offset as usize..).unwrap_or_default();
     rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default()
-}
-
-/// What a file starts with, for an error message.
-fn describe_start(data: &[u8]) -> String {
-    let start = data.get(..data.len().min(4)).unwrap_or_default();
-    let known = match start {
-        [] => return "an empty file".to_owned(),
-        [b'M', b'Z', ..] => "a PE or DOS executable",
-        [0xfe, 0xed, 0xfa, 0xce | 0xcf] | [0xce | 0xcf, 0xfa, 0xed, 0xfe] | [0xca, 0xfe, 0xba, 0xbe] => "a Mach-O file",
-        [b'!', b'<', b'a', b'r'] => "an ar archive",
-        [b'P', b'K', ..] => "a zip archive",
-        [0x1f, 0x8b, ..] => "a gzip file",
-        [b'M', b'i', b'c', b'r'] => "a PDB file",
-        [b'#', b'!', ..] => "a script",
-        _ => "",
-    };
-    let hex: Vec<String> = start.iter().map(|byte| format!("{byte:02x}")).collect();
-    match known {
-        "" => format!("{} ({:?})", hex.join(" "), escaped(start)),
-        known => format!("{} ({known})", hex.join(" ")),
-    }
 }

@@ -1,0 +1,53 @@
+//! Universal files: several Mach-O files in one, each for a processor. (`mach-o/fat.h`)
+
+use super::headers::Macho;
+use super::loader::{FAT_MAGIC, FAT_MAGIC_64};
+use super::processor::slice_name;
+use crate::ArtifactError;
+use crate::error::malformed;
+use crate::fields::{Fields, range_of};
+use crate::sniff::{MOST_SLICES, describe_start};
+use std::ops::Range;
+
+/// The slices, in the file's order. They must lie within the file and apart from each other, and be what the header
+/// says.
+pub(crate) fn slices(data: &[u8]) -> Result<Vec<Macho<'_>>, ArtifactError> {
+    let header = Fields { bytes: range_of(data, "the header of a universal file", 0, 8)?, is_little_endian: false };
+    let is_64 = match header.u32(0) {
+        Some(FAT_MAGIC) => false,
+        Some(FAT_MAGIC_64) => true,
+        _ => return Err(ArtifactError::UnknownFormat { found: describe_start(data) }),
+    };
+    let count = header.u32(4).unwrap_or_default();
+    if count == 0 || count > MOST_SLICES {
+        return Err(malformed("universal file", &format!("1 to {MOST_SLICES} slices"), count));
+    }
+    let entry_size = if is_64 { 32 } else { 20 };
+    let table = range_of(data, "the table of slices", 8, u64::from(count) * entry_size)?;
+    let mut slices = Vec::new();
+    let mut taken: Vec<(Range<u64>, String)> = vec![(0..8 + table.len() as u64, "the table of slices".to_owned())];
+    // The size came from the two numbers above.
+    for entry in table.chunks_exact(entry_size as usize) {
+        let fields = Fields { bytes: entry, is_little_endian: false };
+        let word = |narrow, wide| fields.word(if is_64 { wide } else { narrow }, is_64).unwrap_or_default();
+        let cpu = (fields.u32(0).unwrap_or_default(), fields.u32(4).unwrap_or_default());
+        let (offset, size) = (word(8, 8), word(12, 16));
+        let name = format!("the {} slice", slice_name(cpu.0, cpu.1));
+        let bytes = range_of(data, &name, offset, size)?;
+        let range = offset..offset.saturating_add(size);
+        if let Some((other, with)) = taken.iter().find(|(other, _)| other.start < range.end && range.start < other.end)
+        {
+            let found = format!("{name} at {range:#x?} over {with} at {other:#x?}");
+            return Err(malformed("universal file", "slices that do not overlap", found));
+        }
+        let in_slice = |error| ArtifactError::Slice { name: name.clone(), error: Box::new(error) };
+        let slice = Macho::parse(bytes).map_err(in_slice)?;
+        if (slice.cpu, slice.cpu_subtype) != cpu {
+            let found = slice_name(slice.cpu, slice.cpu_subtype);
+            return Err(in_slice(malformed("Mach-O header", "the processor of the table of slices", found)));
+        }
+        slices.push(slice);
+        taken.push((range, name));
+    }
+    Ok(slices)
+}

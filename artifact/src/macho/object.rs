@@ -1,0 +1,158 @@
+//! What [`ObjectHeaders`] asks, answered for Mach-O.
+
+use super::headers::Macho;
+use crate::headers::ObjectHeaders;
+use crate::symbols::{Symbol, SymbolTable};
+use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::ops::Range;
+use symseal_module::{DebugId, Svma};
+
+impl<'d> ObjectHeaders<'d> for Macho<'d> {
+    fn format(&self) -> Format {
+        Format::Macho
+    }
+
+    fn arch(&self) -> Arch {
+        Macho::arch(self)
+    }
+
+    fn kind(&self) -> ObjectKind {
+        Macho::kind(self)
+    }
+
+    fn is_64(&self) -> bool {
+        self.is_64
+    }
+
+    fn is_little_endian(&self) -> bool {
+        self.is_little_endian
+    }
+
+    fn image_base(&self) -> u64 {
+        Macho::image_base(self)
+    }
+
+    /// `LC_UUID`; without it, as many bytes of the text hash.
+    fn identity(&self) -> (Option<DebugId>, IdKind) {
+        match self.uuid {
+            Some(uuid) => (Some(DebugId::MachoUuid(uuid)), IdKind::MachoUuid),
+            None => (text_hash(self), IdKind::TextHash),
+        }
+    }
+
+    /// Encrypted code is code.
+    fn is_executable(&self) -> bool {
+        matches!(Macho::kind(self), ObjectKind::Executable | ObjectKind::Shared)
+            && (self.is_encrypted()
+                || self.sections.iter().any(|section| section.is_code() && !section.bytes.is_empty()))
+    }
+
+    fn is_debuginfo(&self) -> bool {
+        self.sections.iter().any(|section| {
+            section.segment == b"__DWARF"
+                && !section.bytes.is_empty()
+                && (section.name.starts_with(b"__debug_") || section.name.starts_with(b"__zdebug_"))
+        })
+    }
+
+    fn has_symtab(&self) -> bool {
+        self.has_own_symbols()
+    }
+
+    fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
+        self.dwarf_section(suffix).map(Macho::dwarf_bytes)
+    }
+
+    fn has_debug_section(&self, suffix: &str) -> bool {
+        self.dwarf_section(suffix).is_some()
+    }
+
+    fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {
+        self.section_named(name).map(|section| (Svma(section.addr), section.bytes))
+    }
+
+    fn text_sections(&self) -> Vec<Range<u64>> {
+        self.text_ranges()
+    }
+
+    fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_> {
+        match table {
+            SymbolTable::Symtab => Box::new(self.symtab()),
+            SymbolTable::Exports => Box::new(self.exported()),
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+
+    fn symbol_bytes(&self) -> u64 {
+        self.symbol_table_bytes()
+    }
+
+    fn function_starts(&self) -> Vec<u64> {
+        self.starts()
+    }
+
+    fn unwind_inputs(&self) -> UnwindInputs<'d> {
+        let mut text = self.text_ranges();
+        text.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        let frames = self.section_named(b"__eh_frame");
+        UnwindInputs {
+            text,
+            eh_frame: frames.map(|section| SectionSlice { svma: section.addr, bytes: section.bytes.into() }),
+            debug_frame: self.dwarf_section("frame").and_then(|section| {
+                let bytes = Macho::dwarf_bytes(section).ok()?;
+                Some(SectionSlice { svma: section.addr, bytes })
+            }),
+            text_base: self.sections.iter().find(|section| section.name == b"__text").map(|section| section.addr),
+            ..UnwindInputs::none(Macho::arch(self), Svma(Macho::image_base(self)))
+        }
+    }
+
+    /// Go's linker puts the text before the code, as other formats have no notes. (cmd/internal/buildid)
+    fn go_build_id(&self) -> Option<&'d [u8]> {
+        let text = self.section_named(b"__text")?.bytes.strip_prefix(b"\xff Go build ID: \"")?;
+        let end = memchr::memchr(b'"', text.get(..text.len().min(LONGEST_GO_BUILD_ID))?)?;
+        text.get(..end)
+    }
+
+    fn go_function_table(&self) -> Option<SectionSlice<'d>> {
+        let section = self.section_named(b"__gopclntab")?;
+        Some(SectionSlice { svma: section.addr, bytes: section.bytes.into() })
+    }
+
+    fn object_map_count(&self) -> u64 {
+        if self.has_debug_section("info") { 0 } else { self.object_files() }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        !self.encrypted.is_empty()
+    }
+}
+
+/// Real ones have some eighty bytes.
+const LONGEST_GO_BUILD_ID: usize = 1024;
+
+/// The first 16 bytes of the SHA-256 over the addresses and bytes of the code, which are the same before and after
+/// stripping; none where the file has no code, or not in plain.
+fn text_hash(macho: &Macho<'_>) -> Option<DebugId> {
+    if macho.is_encrypted() {
+        return None;
+    }
+    let mut hash = Sha256::new();
+    let mut any = false;
+    for section in macho.sections.iter().filter(|section| section.is_code() && !section.bytes.is_empty()) {
+        any = true;
+        hash.update(section.addr.to_le_bytes());
+        hash.update((section.bytes.len() as u64).to_le_bytes());
+        hash.update(section.bytes);
+    }
+    let digest = hash.finalize();
+    digest.first_chunk::<16>().filter(|_| any).map(|id| DebugId::MachoUuid(*id))
+}

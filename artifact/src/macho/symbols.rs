@@ -1,0 +1,162 @@
+//! Symbols that name code: `LC_SYMTAB`, the exports trie, and where functions start.
+//!
+//! Mach-O's assemblers put an underscore before the name of every function of C and of languages that call like it. It
+//! is cut off here, so that a symbol is the linkage name that DWARF has, that other platforms have, and that demanglers
+//! know; `_` and the symbol is the name as the file has it. Names without an underscore stay as they are.
+
+use super::exports;
+use super::headers::Macho;
+use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_STAB, N_TYPE, N_WEAK_DEF};
+use crate::cursor::Cursor;
+use crate::symbols::{Symbol, SymbolTable};
+
+/// `nlist` or `nlist_64`.
+#[derive(Clone, Copy)]
+struct Entry<'d> {
+    name: &'d [u8],
+    kind: u8,
+    section: u8,
+    description: u16,
+    value: u64,
+}
+
+impl<'d> Macho<'d> {
+    /// Bytes of everything that symbols are read from.
+    pub(super) fn symbol_table_bytes(&self) -> u64 {
+        [self.symbols, self.symbol_names, self.export_trie, self.function_starts]
+            .iter()
+            .map(|bytes| bytes.len() as u64)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Symbols of code sections. Sizes are those of the debug map (`N_FUN`), where there is one.
+    pub(super) fn symtab(&self) -> impl Iterator<Item = Symbol<'d>> + use<'_, 'd> {
+        let sizes = self.function_sizes();
+        self.code_symbols().map(move |(entry, svma)| {
+            let size = sizes.binary_search_by_key(&svma, |known| known.0).ok().and_then(|at| sizes.get(at));
+            Symbol {
+                name: unprefixed(entry.name),
+                svma,
+                size: size.map_or(0, |known| known.1),
+                type_rank: 0,
+                binding_rank: match (is_global(&entry), entry.description & N_WEAK_DEF != 0) {
+                    (true, false) => 0,
+                    (true, true) => 1,
+                    (false, _) => 2,
+                },
+                table: SymbolTable::Symtab,
+            }
+        })
+    }
+
+    /// The exports trie's symbols, wherever they lie.
+    pub(super) fn exported(&self) -> impl Iterator<Item = Symbol<'_>> {
+        let exports = self.exports.get_or_init(|| exports::read(self.export_trie));
+        let base = self.image_base();
+        exports.iter().filter_map(move |export| {
+            Some(Symbol {
+                name: unprefixed(&export.name),
+                svma: self.code_address(base.checked_add(export.rva)?),
+                size: 0,
+                type_rank: 0,
+                binding_rank: 0,
+                table: SymbolTable::Exports,
+            })
+        })
+    }
+
+    /// Names more than what is exported: entries for debuggers, a symbol of code that is not global, or any where there
+    /// is no exports trie.
+    pub(super) fn has_own_symbols(&self) -> bool {
+        self.entries().any(|entry| entry.kind & N_STAB != 0)
+            || self.code_symbols().any(|(entry, _)| self.export_trie.is_empty() || !is_global(&entry))
+    }
+
+    /// Object files in the debug map. (`mach-o/stab.h`)
+    pub(super) fn object_files(&self) -> u64 {
+        self.entries().filter(|entry| entry.kind == N_OSO).count() as u64
+    }
+
+    /// `LC_FUNCTION_STARTS`: distances in bytes, the first one from the image base, up to a zero.
+    pub(super) fn starts(&self) -> Vec<u64> {
+        let mut rest = Cursor::new(self.function_starts, true);
+        let mut starts = Vec::new();
+        let mut at = self.image_base();
+        while let Ok(distance) = rest.uleb() {
+            match at.checked_add(distance).filter(|_| distance > 0) {
+                Some(next) => at = next,
+                None => break,
+            }
+            starts.push(self.code_address(at));
+        }
+        // Of Thumb code bit 0 was set.
+        starts.dedup();
+        starts
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry<'d>> + use<'_, 'd> {
+        let size = if self.is_64 { 16 } else { 12 };
+        let names = self.symbol_names;
+        self.symbols.chunks_exact(size).filter_map(move |bytes| {
+            let fields = self.fields(bytes);
+            let rest = names.get(fields.u32(0)? as usize..).unwrap_or_default();
+            Some(Entry {
+                name: rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default(),
+                kind: *bytes.get(4)?,
+                section: *bytes.get(5)?,
+                description: fields.u16(6)?,
+                value: fields.word(8, self.is_64)?,
+            })
+        })
+    }
+
+    /// Entries that name something in a code section, with its address.
+    fn code_symbols(&self) -> impl Iterator<Item = (Entry<'d>, u64)> + use<'_, 'd> {
+        self.entries().filter_map(move |entry| {
+            let is_defined = entry.kind & N_STAB == 0 && entry.kind & N_TYPE == N_SECT;
+            // Sections are counted from one.
+            let section = self.sections.get(usize::from(entry.section).checked_sub(1)?)?;
+            let is_named = !entry.name.is_empty() && !is_temporary(entry.name, &entry);
+            (is_defined && section.is_code() && is_named).then(|| (entry, self.code_address(entry.value)))
+        })
+    }
+
+    /// Address and size of functions, as the static linker noted them for the debug map, by address.
+    fn function_sizes(&self) -> Vec<(u64, u64)> {
+        let mut sizes = Vec::new();
+        let mut start = None;
+        for entry in self.entries().filter(|entry| entry.kind == N_FUN) {
+            if !entry.name.is_empty() {
+                start = Some(self.code_address(entry.value));
+            } else if let Some(start) = start.take() {
+                sizes.push((start, entry.value));
+            }
+        }
+        sizes.sort_unstable();
+        sizes.dedup_by_key(|known| known.0);
+        sizes
+    }
+
+    /// Bit 0 of an address of 32-bit ARM says Thumb.
+    fn code_address(&self, address: u64) -> u64 {
+        if self.cpu == CPU_TYPE_ARM { address & !1 } else { address }
+    }
+}
+
+fn is_global(entry: &Entry<'_>) -> bool {
+    entry.kind & N_EXT != 0 && entry.kind & N_PEXT == 0
+}
+
+/// Labels of the assembler and of LLVM (`ltmp0`), which name places and no functions.
+fn is_temporary(name: &[u8], entry: &Entry<'_>) -> bool {
+    let digits = name.strip_prefix(b"ltmp").unwrap_or_default();
+    let is_place = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    !is_global(entry) && (is_place || name.starts_with(b"L"))
+}
+
+fn unprefixed(name: &[u8]) -> &[u8] {
+    match name {
+        [b'_', rest @ ..] if !rest.is_empty() => rest,
+        name => name,
+    }
+}
