@@ -71,6 +71,10 @@ pub(crate) trait ObjectHeaders<'d> {
     fn debug_alt_link(&self) -> Option<DebugAltLink<'d>> {
         None
     }
+    /// What a DWARF 5 supplementary file is known by.
+    fn supplementary_checksum(&self) -> Option<&'d [u8]> {
+        None
+    }
     fn has_inline_debugger_scripts(&self) -> bool {
         false
     }

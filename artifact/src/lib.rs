@@ -52,7 +52,7 @@ pub use archive::{
 };
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
-pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference};
+pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference, SplitKind, SplitUnit};
 pub use pdb::PdbFile;
 pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;

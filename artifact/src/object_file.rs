@@ -16,13 +16,33 @@ pub struct DebugLink<'d> {
     pub crc32: u32,
 }
 
-/// What `.gnu_debugaltlink` says: the supplementary file that dwz made.
+/// What `.gnu_debugaltlink` or `.debug_sup` (DWARF 5, 7.3.6) says: the supplementary file that dwz made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DebugAltLink<'d> {
     /// Path, absolute or relative to the file, as bytes.
     pub path: &'d [u8],
-    /// Build-id of the supplementary file.
+    /// Build-id of the supplementary file, or in `.debug_sup` its checksum.
     pub build_id: &'d [u8],
+}
+
+/// How split DWARF is packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SplitKind {
+    /// A `.dwo` file: what one compilation split off.
+    Dwo,
+    /// A `.dwp` file: a package of them, with an index.
+    Dwp,
+}
+
+/// A unit that says where its entries are: in a split DWARF file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitUnit {
+    /// The same in the split DWARF file; a changed one is made with each compilation.
+    pub id: u64,
+    /// Path of the `.dwo` file, absolute or relative to `comp_dir`, as bytes.
+    pub name: Vec<u8>,
+    /// The compilation directory, as bytes.
+    pub comp_dir: Vec<u8>,
 }
 
 /// What a PE file says about its program database. (CodeView record `RSDS`)
@@ -202,6 +222,25 @@ impl<'d> ObjectFile<'d> {
     /// The supplementary debug file that this file names, if it does.
     pub fn debug_alt_link(&self) -> Option<DebugAltLink<'d>> {
         self.headers().debug_alt_link()
+    }
+
+    /// Whether the file itself is split DWARF. An object file that keeps its `.dwo` sections is one too.
+    pub fn split_kind(&self) -> Option<SplitKind> {
+        dwarf::split_kind(self.headers())
+    }
+
+    /// What the units of this file that are only skeletons ask for, in their order.
+    pub fn split_units(&self) -> Vec<SplitUnit> {
+        dwarf::split_units(self.headers())
+    }
+
+    /// The ids of the units in a split DWARF file, in their order: the file holds what skeletons of these ids ask for,
+    /// and nothing that others do, whatever its name.
+    pub fn split_ids(&self) -> Vec<u64> {
+        if self.split_kind().is_none() {
+            return Vec::new();
+        }
+        dwarf::split_ids(self.headers())
     }
 
     /// Whether a debugger would run a script whose text stands in the file (`.debug_gdb_scripts`, kinds 4 and 6).

@@ -2,12 +2,14 @@
 
 use crate::budget::Budget;
 use crate::code_ranges::Text;
-use crate::dwarf::{self, DwarfSections};
+use crate::dwarf::{self, DwarfFiles};
+use crate::headers::ObjectHeaders;
 use crate::merge::Merge;
 use crate::symbols::{self, SymbolTable};
 use crate::work::Work;
 use crate::{ArtifactError, IdKind, ObjectFile, ObjectKind, PdbFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use symseal_module::DebugId;
 use symseal_symx::{FunctionRecord, StrId, Strings, SymbolSource};
 
 /// What a symbol table is written from.
@@ -80,12 +82,15 @@ pub struct StreamStatistics {
     pub dwarf_bytes: u64,
     /// What was left out: reason → how often.
     pub skipped: BTreeMap<&'static str, u64>,
+    /// Names of the split DWARF files (`.dwo`) that units ask for and that were not given, as the units have them.
+    pub missing_split: BTreeSet<String>,
 }
 
 /// The functions of `binary`, with the debug information of the files `with` it.
 ///
 /// `binary` gives addresses, code ranges and symbols; it may itself be a debug file. DWARF is read from the debug file
-/// if that has any, else from `binary`; symbols from both.
+/// if that has any, else from `binary`; symbols from both. A supplementary file must have the id that this file names;
+/// of split DWARF files the units are taken whose ids skeletons ask for, whatever the files' names.
 ///
 /// # Which name an address gets
 ///
@@ -101,7 +106,7 @@ pub struct StreamStatistics {
 ///    Versions (`@@GLIBC_2.2.5`) are cut off. Where there is no symbol, it is DWARF's linkage name, else its bare name.
 /// 4. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
 ///
-/// An [`ArtifactError`] says that the two files do not belong together. Damage within is counted in the statistics.
+/// An [`ArtifactError`] says that two files do not belong together. Damage within is counted in the statistics.
 pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<FunctionStream, ArtifactError> {
     if let Some(debug) = with.debug {
         check_pair(binary, debug)?;
@@ -119,10 +124,14 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     let symbol_bytes: u64 = files.iter().map(|file| file.symbol_bytes()).sum();
 
     let described = with.debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
-    let sections = DwarfSections::load(described.headers(), &mut work.skipped);
-    statistics.dwarf_bytes = sections.total_bytes();
+    let supplementary = supplementary(described, with)?;
+    // An object file may keep its split units.
+    let split = with.split.iter().chain([described]).filter(|file| file.split_kind().is_some());
+    let split: Vec<&dyn ObjectHeaders<'_>> = split.map(ObjectFile::headers).collect();
+    let dwarf = DwarfFiles::load(described.headers(), supplementary, &split, &mut work);
+    statistics.dwarf_bytes = dwarf.total_bytes();
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes));
-    let described = dwarf::read(&sections, &text, binary.image_base(), &mut work);
+    let described = dwarf::read(&dwarf, &text, binary.image_base(), &mut work);
 
     let mut symbols = Vec::new();
     for file in files {
@@ -141,12 +150,36 @@ fn finish(functions: Vec<FunctionRecord>, work: Work, mut statistics: StreamStat
         statistics.inlines += function.inlines.len() as u64;
         statistics.covered_bytes += function.size;
     }
-    let Work { strings, skipped, sources, .. } = work;
+    let Work { strings, skipped, sources, missing_split, .. } = work;
     statistics.skipped = skipped;
+    statistics.missing_split = missing_split;
     let mut sources: Vec<SourceFile> =
         sources.into_iter().map(|(path, checksum)| SourceFile { path, checksum }).collect();
     sources.sort_by(|a, b| strings.get(a.path).cmp(strings.get(b.path)));
     FunctionStream { functions, strings, sources, statistics }
+}
+
+/// The supplementary file, if it is needed; it must be the one that is asked for.
+fn supplementary<'a, 'd>(
+    described: &ObjectFile<'d>,
+    with: &DebugFiles<'a, 'd>,
+) -> Result<Option<&'a (dyn ObjectHeaders<'d> + 'a)>, ArtifactError> {
+    let (Some(link), Some(file)) = (described.debug_alt_link(), with.supplementary) else { return Ok(None) };
+    let id = file.debug_id().filter(|_| file.id_kind() == IdKind::GnuBuildId);
+    let expected = DebugId::from_build_id(link.build_id);
+    let is_known = id.is_some_and(|id| expected.as_ref().is_ok_and(|expected| expected == id))
+        || file.headers().supplementary_checksum() == Some(link.build_id);
+    if !is_known {
+        return Err(ArtifactError::Mismatch {
+            expected: format!("supplementary file {}", hex(link.build_id)),
+            found: id.map_or("none".to_owned(), ToString::to_string),
+        });
+    }
+    Ok(Some(file.headers()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn check_pair(binary: &ObjectFile<'_>, debug: &ObjectFile<'_>) -> Result<(), ArtifactError> {

@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::{Checksum, escaped};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use symseal_symx::{StrId, Strings};
 
 /// What was left out, and how often.
@@ -16,11 +16,19 @@ pub(crate) struct Work {
     pub(crate) skipped: Skipped,
     /// Source files by path.
     pub(crate) sources: HashMap<StrId, Option<Checksum>>,
+    /// Names of split DWARF files that were not given.
+    pub(crate) missing_split: BTreeSet<String>,
 }
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Self { strings: Strings::new(), budget: Budget::for_bytes(0), skipped: Skipped::new(), sources: HashMap::new() }
+        Self {
+            strings: Strings::new(),
+            budget: Budget::for_bytes(0),
+            skipped: Skipped::new(),
+            sources: HashMap::new(),
+            missing_split: BTreeSet::new(),
+        }
     }
 
     /// The number of a text that was read from a file. Its bytes are charged, as a small file can name the ends of one

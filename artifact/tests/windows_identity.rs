@@ -70,7 +70,8 @@ fn pe_fixtures_have_the_ids_of_the_manifest_and_of_llvm_readobj() {
             other => panic!("{name}: {other:?}"),
         }
         if have("llvm-readobj") {
-            let text = tool("llvm-readobj", &["--file-headers", "--coff-debug-directory"], &path).expect("llvm-readobj");
+            let text =
+                tool("llvm-readobj", &["--file-headers", "--coff-debug-directory"], &path).expect("llvm-readobj");
             let number = |key: &str| field(&text, key).and_then(|value| value.parse::<u64>().ok());
             assert_eq!(number("ImageBase").or(hex_field(&text, "ImageBase")), Some(object.image_base().0), "{name}");
             // LLVM 14 prints the GUID as it is stored, in braces from 15 on.

@@ -8,17 +8,21 @@ use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, L
 use symseal_symx::StrId;
 
 /// The line program of the unit, with its tables of directories and files.
-pub(crate) fn program<'s>(
-    sections: &'s DwarfSections<'_>,
-    unit: &Unit<'s>,
-) -> Option<gimli::Result<IncompleteLineProgram<Slice<'s>>>> {
+pub(crate) fn program<'s>(unit: &Unit<'s>, work: &mut Work) -> Option<IncompleteLineProgram<Slice<'s>>> {
+    let sections = unit.sections();
     let offset = usize::try_from(unit.root.line_offset?).ok()?;
     if offset >= sections.line.len() {
         return None;
     }
     let lines: DebugLine<_> = sections.slice(&sections.line).into();
     let comp_dir = sections.slice(unit.root.comp_dir);
-    Some(lines.program(DebugLineOffset(offset), unit.header.encoding.address_size, Some(comp_dir), None))
+    match lines.program(DebugLineOffset(offset), unit.header.encoding.address_size, Some(comp_dir), None) {
+        Ok(program) => Some(program),
+        Err(_) => {
+            work.skip("damaged line table header");
+            None
+        }
+    }
 }
 
 /// Numbers of files to texts, each made once.
@@ -30,7 +34,6 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn path<'s>(
         &mut self,
-        sections: &'s DwarfSections<'_>,
         unit: &Unit<'s>,
         header: &LineProgramHeader<Slice<'s>>,
         number: u64,
@@ -40,7 +43,7 @@ impl Files {
             return *known;
         }
         // A number that the table does not have is not remembered either.
-        let Some(path) = path(sections, unit, header, number).map(|path| work.text(&path)) else { return StrId::EMPTY };
+        let Some(path) = path(unit, header, number).map(|path| work.text(&path)) else { return StrId::EMPTY };
         work.source(path, checksum(header, number));
         if let Ok(at) = usize::try_from(number) {
             if self.known.len() <= at {
@@ -55,21 +58,16 @@ impl Files {
 }
 
 /// Compilation directory, include directory and file name, joined as far as they are relative.
-fn path<'s>(
-    sections: &'s DwarfSections<'_>,
-    unit: &Unit<'s>,
-    header: &LineProgramHeader<Slice<'s>>,
-    number: u64,
-) -> Option<Vec<u8>> {
+fn path<'s>(unit: &Unit<'s>, header: &LineProgramHeader<Slice<'s>>, number: u64) -> Option<Vec<u8>> {
     // Numbers count from 1 before DWARF 5, where 0 says "no file".
     if number == 0 && header.version() < 5 {
         return None;
     }
     let file = header.file(number)?;
-    let name = text(sections, unit, file.path_name())?;
+    let name = text(unit, file.path_name())?;
     let mut path = Vec::new();
     if !is_absolute(name) {
-        let directory = header.directory(file.directory_index()).and_then(|value| text(sections, unit, value));
+        let directory = header.directory(file.directory_index()).and_then(|value| text(unit, value));
         let directory = directory.unwrap_or_default();
         if !is_absolute(directory) {
             path.extend_from_slice(unit.root.comp_dir);
@@ -106,13 +104,13 @@ fn is_absolute(path: &[u8]) -> bool {
     matches!(path, [b'/' | b'\\', ..] | [_, b':', b'/' | b'\\', ..])
 }
 
-fn text<'s>(sections: &'s DwarfSections<'_>, unit: &Unit<'s>, value: AttributeValue<Slice<'s>>) -> Option<&'s [u8]> {
+fn text<'s>(unit: &Unit<'s>, value: AttributeValue<Slice<'s>>) -> Option<&'s [u8]> {
     use super::value::Value;
     match value {
         AttributeValue::String(text) => Some(text.slice()),
-        AttributeValue::DebugStrRef(offset) => DwarfSections::text(&sections.str, offset.0 as u64),
-        AttributeValue::DebugLineStrRef(offset) => DwarfSections::text(&sections.line_str, offset.0 as u64),
-        AttributeValue::DebugStrOffsetsIndex(index) => unit.text(sections, Value::StrIndex(index.0 as u64)),
+        AttributeValue::DebugStrRef(offset) => DwarfSections::text(&unit.sections().str, offset.0 as u64),
+        AttributeValue::DebugLineStrRef(offset) => DwarfSections::text(&unit.sections().line_str, offset.0 as u64),
+        AttributeValue::DebugStrOffsetsIndex(index) => unit.text(Value::StrIndex(index.0 as u64)),
         _ => None,
     }
 }

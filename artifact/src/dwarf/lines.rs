@@ -1,12 +1,12 @@
 //! A unit's line table: rows by address. (DWARF 5, 6.2)
 
-use super::files::{self, Files};
-use super::sections::{DwarfSections, Slice};
+use super::files::Files;
+use super::sections::Slice;
 use super::unit::Unit;
 use crate::code_ranges::Text;
 use crate::paint;
 use crate::work::Work;
-use gimli::{ColumnType, IncompleteLineProgram, LineRows};
+use gimli::{ColumnType, IncompleteLineProgram};
 use symseal_symx::StrId;
 
 /// A row holds from its address to the next row's, or to its sequence's end.
@@ -38,27 +38,21 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Fills the table from the unit's line program; returns the program, whose header names files.
+    /// Fills the table from a unit's line program, or with nothing.
     pub(crate) fn fill<'s>(
         &mut self,
-        sections: &'s DwarfSections<'_>,
         unit: &Unit<'s>,
+        program: Option<IncompleteLineProgram<Slice<'s>>>,
         text: &Text,
         files: &mut Files,
         work: &mut Work,
-    ) -> Option<LineRows<Slice<'s>, IncompleteLineProgram<Slice<'s>>>> {
+    ) {
         self.rows.clear();
         self.sequences.clear();
-        let program = match files::program(sections, unit)? {
-            Ok(program) => program,
-            Err(_) => {
-                work.skip("damaged line table header");
-                return None;
-            }
-        };
+        let Some(program) = program else { return };
         let header_bytes = program.header().header_length() as u64;
         if work.budget.charge(header_bytes).is_err() {
-            return None;
+            return;
         }
         let mut program = program.rows();
         let mut first = 0;
@@ -82,7 +76,7 @@ impl Lines {
                 continue;
             }
             if row.file_index() != last_file.0 {
-                last_file = (row.file_index(), files.path(sections, unit, header, row.file_index(), work));
+                last_file = (row.file_index(), files.path(unit, header, row.file_index(), work));
             }
             let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
             let column = match row.column() {
@@ -94,7 +88,6 @@ impl Lines {
         // Rows without an end are nobody's.
         self.rows.truncate(first);
         self.order();
-        Some(program)
     }
 
     fn push(&mut self, first: usize, row: LineRow) {

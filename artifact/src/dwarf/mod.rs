@@ -1,20 +1,31 @@
 //! DWARF 2 to 5 to pieces of functions with rows.
 //!
 //! [`read`] goes over the units one after another ([`walk`]); what is kept of a unit are its functions' contiguous
-//! pieces with finished line rows, and the offsets of the entries that name them. Names come last ([`names`]), as they
-//! may stand in units further on. Nothing is shared between the passes over two units but the numbering of texts.
+//! pieces with finished line rows, and the places of the entries that name them. Names come last ([`names`]), as they
+//! may stand in units further on or in other files. Nothing is shared between the passes over two units but the
+//! numbering of texts.
+//!
+//! The entries may stand in several files ([`dwarf_files`]): a skeleton unit of the main file leads to a split unit in a
+//! `.dwo` or `.dwp` file, which has entries but neither addresses nor lines; entries of the main file refer to those of
+//! a supplementary file, which has neither code nor lines that count.
 
 mod abbrev;
+mod dwarf_files;
 mod files;
 mod lines;
 mod names;
 mod ranges;
+mod read;
 mod rows;
 mod scopes;
 mod sections;
+mod split;
 mod unit;
+mod unit_header;
 mod value;
 mod walk;
 
-pub(crate) use sections::{DwarfSections, describes_types};
-pub(crate) use walk::read;
+pub(crate) use dwarf_files::DwarfFiles;
+pub(crate) use read::read;
+pub(crate) use sections::describes_types;
+pub(crate) use split::{split_ids, split_kind, split_units};

@@ -1,11 +1,15 @@
 //! Names of functions, found through the entries that they refer to. (DWARF 5, 2.13.2 and 3.3.8)
 
+use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
-use super::scopes::Scopes;
-use super::sections::{DwarfSections, Slice};
-use super::unit::{AbbreviationTables, Unit, UnitHeader};
+use super::scopes::{MOST_NESTED, Outer, ROOT, ScopeId, Scopes};
+use super::sections::Slice;
+use super::unit::{AbbreviationTables, Unit};
+use super::unit_header::UnitHeader;
 use super::value::{self, Value};
+use super::walk::{UnitEntries, Walk};
 use crate::budget::Budget;
+use crate::code_ranges::Text;
 use crate::cursor::{Damaged, Result};
 use crate::described::{FunctionNames, Naming};
 use crate::work::Work;
@@ -19,13 +23,13 @@ const LONGEST_CHAIN: usize = 16;
 /// Units that are kept open. One costs some ten kilobytes, mostly abbreviations.
 const MOST_OPEN_UNITS: usize = 1024;
 
-/// Reads names from entries anywhere in `.debug_info`.
+/// Reads names from entries in any file.
 pub(crate) struct Names<'s> {
-    sections: &'s DwarfSections<'s>,
+    dwarf: &'s DwarfFiles<'s>,
     headers: Vec<UnitHeader>,
     scopes: Scopes,
     tables: AbbreviationTables,
-    units: HashMap<usize, OpenUnit<'s>>,
+    units: HashMap<u32, OpenUnit<'s>>,
     inlined: HashMap<u64, FunctionNames>,
 }
 
@@ -39,7 +43,7 @@ struct OpenUnit<'s> {
 #[derive(Default)]
 struct Chain<'s> {
     name: Option<(&'s [u8], u64)>,
-    separator: &'static str,
+    language: Option<DwLang>,
     linkage: Option<&'s [u8]>,
     file: Option<StrId>,
     line: Option<u32>,
@@ -47,12 +51,12 @@ struct Chain<'s> {
 
 impl<'s> Names<'s> {
     pub(crate) fn new(
-        sections: &'s DwarfSections<'s>,
+        dwarf: &'s DwarfFiles<'s>,
         headers: Vec<UnitHeader>,
         scopes: Scopes,
         tables: AbbreviationTables,
     ) -> Self {
-        Self { sections, headers, scopes, tables, units: HashMap::new(), inlined: HashMap::new() }
+        Self { dwarf, headers, scopes, tables, units: HashMap::new(), inlined: HashMap::new() }
     }
 
     fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {
@@ -67,7 +71,8 @@ impl<'s> Names<'s> {
         };
         if let Some((name, named)) = chain.name {
             names.symbol = work.text(name);
-            let mut qualified = self.scopes.prefix(&self.headers, named, chain.separator).into_bytes();
+            let separator = chain.language.map_or("::", separator);
+            let mut qualified = self.prefix(named, separator, work).into_bytes();
             names.name = if qualified.is_empty() {
                 names.symbol
             } else {
@@ -88,10 +93,11 @@ impl<'s> Names<'s> {
     fn follow(&mut self, entry: u64, with_file: bool, chain: &mut Chain<'s>, work: &mut Work) -> Result<()> {
         let mut entry = entry;
         for _ in 0..LONGEST_CHAIN {
-            let sections = self.sections;
             let open = self.open(entry, &mut work.budget)?;
             let unit = &open.unit;
-            let mut cursor = unit.cursor_at(sections, entry)?;
+            // Partial units may have none: then it is that of the unit that led here.
+            chain.language = chain.language.or(unit.root.language);
+            let mut cursor = unit.cursor_at(entry)?;
             let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
             let attributes = unit.abbreviations.attributes(abbreviation);
             work.budget.charge(attributes.len() as u64 + 1)?;
@@ -101,14 +107,13 @@ impl<'s> Names<'s> {
                 let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
                 match attribute.name {
                     gimli::DW_AT_name if chain.name.is_none() => {
-                        if value == Value::Supplementary {
+                        chain.name = unit.text(value).map(|name| (name, entry));
+                        if chain.name.is_none() && matches!(value, Value::SupplementaryText(_)) {
                             work.skip("name in a supplementary file (dwz)");
                         }
-                        chain.name = unit.text(sections, value).map(|name| (name, entry));
-                        chain.separator = separator(unit.root.language);
                     }
                     gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name if chain.linkage.is_none() => {
-                        chain.linkage = unit.text(sections, value);
+                        chain.linkage = unit.text(value);
                     }
                     gimli::DW_AT_decl_file => file = Some(value),
                     gimli::DW_AT_decl_line if chain.line.is_none() => {
@@ -117,10 +122,10 @@ impl<'s> Names<'s> {
                         }
                     }
                     gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
-                        if value == Value::Supplementary {
+                        next = unit.reference(value);
+                        if next.is_none() && matches!(value, Value::SupplementaryReference(_)) {
                             work.skip("function in a supplementary file (dwz)");
                         }
-                        next = unit.reference(value);
                     }
                     _ => {}
                 }
@@ -129,7 +134,7 @@ impl<'s> Names<'s> {
                 && chain.file.is_none()
                 && let Some(Value::Number(number)) = file
             {
-                chain.file = open.path(sections, number, work);
+                chain.file = open.path(number, work);
             }
             let Some(origin) = next else { return Ok(()) };
             let is_complete = chain.name.is_some()
@@ -143,17 +148,71 @@ impl<'s> Names<'s> {
         Ok(())
     }
 
+    /// The names around an entry, outermost first, joined and ended by `separator`; empty at the top.
+    fn prefix(&mut self, entry: u64, separator: &str, work: &mut Work) -> String {
+        let mut scopes = Vec::new();
+        let mut scope = self.scope_of(entry, work);
+        while scope != ROOT && scopes.len() < MOST_NESTED {
+            let Some((_, outer)) = self.scopes.get(scope) else { break };
+            scopes.push(scope);
+            scope = match outer {
+                Outer::Scope(outer) => outer,
+                Outer::Entry(entry) => self.scope_of(entry, work),
+            };
+        }
+        let mut prefix = String::new();
+        for (name, _) in scopes.iter().rev().filter_map(|scope| self.scopes.get(*scope)) {
+            prefix.push_str(name);
+            prefix.push_str(separator);
+        }
+        prefix
+    }
+
+    /// The scope in which the entry stands. Units that hold no code, as those of a supplementary file, which many
+    /// modules share, are read for their scopes when one is asked for.
+    fn scope_of(&mut self, entry: u64, work: &mut Work) -> ScopeId {
+        let Some(number) = self.unit_of(entry) else { return ROOT };
+        if !self.scopes.has_unit(number)
+            && let Ok(open) = self.open(entry, &mut work.budget)
+        {
+            // Reading the scopes needs the unit and the scopes at once.
+            let unit = open.unit.clone();
+            let mut entries = UnitEntries::default();
+            let no_code = Text::new(Vec::new());
+            self.scopes.start_unit(number);
+            let mut walk = Walk::new(&unit, &no_code, &mut entries, &mut self.scopes, work);
+            if walk.run(&mut |_, _| None).is_err() {
+                work.skip("damaged entry");
+            }
+            self.scopes.end_unit();
+        }
+        let offset = self.headers.get(number as usize).and_then(|header| entry.checked_sub(header.offset));
+        offset.map_or(ROOT, |offset| self.scopes.scope_of(number, offset))
+    }
+
+    fn unit_of(&self, entry: u64) -> Option<u32> {
+        let number = self.headers.partition_point(|header| header.offset <= entry).checked_sub(1)?;
+        u32::try_from(number).ok()
+    }
+
     /// The unit that holds the entry.
     fn open(&mut self, entry: u64, budget: &mut Budget) -> Result<&mut OpenUnit<'s>> {
-        let number = self.headers.partition_point(|header| header.offset <= entry).checked_sub(1).ok_or(Damaged)?;
+        let number = self.unit_of(entry).ok_or(Damaged)?;
         if !self.units.contains_key(&number) && self.units.len() >= MOST_OPEN_UNITS {
             self.units.clear();
         }
         match self.units.entry(number) {
             std::collections::hash_map::Entry::Occupied(open) => Ok(open.into_mut()),
             std::collections::hash_map::Entry::Vacant(free) => {
-                let header = self.headers.get(number).ok_or(Damaged)?;
-                let unit = Unit::open(self.sections, header, &mut self.tables, budget)?;
+                let header = self.headers.get(number as usize).ok_or(Damaged)?;
+                let partner = header.partner.and_then(|partner| self.headers.get(partner as usize));
+                let unit = match partner {
+                    Some(skeleton) if header.file != DwarfFiles::MAIN => {
+                        let skeleton = Unit::open(self.dwarf, skeleton, &mut self.tables, budget)?;
+                        Unit::open_split(self.dwarf, header, skeleton, &mut self.tables, budget)?
+                    }
+                    _ => Unit::open(self.dwarf, header, &mut self.tables, budget)?,
+                };
                 Ok(free.insert(OpenUnit { unit, files: Files::default(), program: None }))
             }
         }
@@ -176,30 +235,29 @@ impl Naming for Names<'_> {
     }
 }
 
-impl<'s> OpenUnit<'s> {
-    fn path(&mut self, sections: &'s DwarfSections<'s>, number: u64, work: &mut Work) -> Option<StrId> {
+impl OpenUnit<'_> {
+    fn path(&mut self, number: u64, work: &mut Work) -> Option<StrId> {
+        let unit = self.unit.of_lines();
         if self.program.is_none() {
-            self.program = files::program(sections, &self.unit)?.ok();
+            self.program = files::program(unit, work);
         }
         let header = self.program.as_ref()?.header();
-        Some(self.files.path(sections, &self.unit, header, number, work))
+        Some(self.files.path(unit, header, number, work))
     }
 }
 
 /// What a language writes between a namespace and a name.
-fn separator(language: Option<DwLang>) -> &'static str {
+fn separator(language: DwLang) -> &'static str {
     match language {
-        Some(
-            gimli::DW_LANG_D
-            | gimli::DW_LANG_Java
-            | gimli::DW_LANG_Go
-            | gimli::DW_LANG_Swift
-            | gimli::DW_LANG_OCaml
-            | gimli::DW_LANG_Haskell
-            | gimli::DW_LANG_Modula2
-            | gimli::DW_LANG_Modula3
-            | gimli::DW_LANG_Python,
-        ) => ".",
+        gimli::DW_LANG_D
+        | gimli::DW_LANG_Java
+        | gimli::DW_LANG_Go
+        | gimli::DW_LANG_Swift
+        | gimli::DW_LANG_OCaml
+        | gimli::DW_LANG_Haskell
+        | gimli::DW_LANG_Modula2
+        | gimli::DW_LANG_Modula3
+        | gimli::DW_LANG_Python => ".",
         _ => "::",
     }
 }

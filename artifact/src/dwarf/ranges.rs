@@ -1,6 +1,5 @@
 //! Address ranges of entries. (DWARF 5, 2.17)
 
-use super::sections::DwarfSections;
 use super::unit::Unit;
 use super::value::Value;
 use crate::budget::Budget;
@@ -24,7 +23,6 @@ impl RangeAttributes<'_> {
 
 /// Appends the ranges that lie in code; returns whether a range was dropped.
 pub(crate) fn push_ranges(
-    sections: &DwarfSections<'_>,
     unit: &Unit<'_>,
     attributes: RangeAttributes<'_>,
     text: &Text,
@@ -37,17 +35,17 @@ pub(crate) fn push_ranges(
         None => dropped |= start != end,
     };
     if let Some(value) = attributes.ranges {
-        let mut list = range_list(sections, unit, value)?;
+        let mut list = range_list(unit, value)?;
         while let Some(range) = list.next().map_err(|_| Damaged)? {
             budget.charge(4)?;
             push(range.begin, range.end);
         }
     } else if let (Some(low), Some(high)) = (attributes.low_pc, attributes.high_pc)
-        && let Some(start) = unit.address(sections, low)
+        && let Some(start) = unit.address(low)
     {
         let end = match high {
             Value::Number(size) => start.checked_add(size),
-            address => unit.address(sections, address),
+            address => unit.address(address),
         };
         // An end past the address space is a tombstone's.
         push(start, end.unwrap_or(start));
@@ -57,26 +55,28 @@ pub(crate) fn push_ranges(
 
 type List<'s> = gimli::RngListIter<super::sections::Slice<'s>>;
 
-fn range_list<'s>(sections: &'s DwarfSections<'_>, unit: &Unit<'_>, value: Value<'_>) -> Result<List<'s>> {
+fn range_list<'s>(unit: &Unit<'s>, value: Value<'_>) -> Result<List<'s>> {
+    let (own, addresses) = (unit.sections(), unit.address_sections());
     let lists = RangeLists::new(
-        DebugRanges::from(sections.slice(&sections.ranges)),
-        DebugRngLists::from(sections.slice(&sections.rnglists)),
+        DebugRanges::from(addresses.slice(&addresses.ranges)),
+        DebugRngLists::from(own.slice(&own.rnglists)),
     );
     let encoding = unit.header.encoding.gimli();
+    let part = unit.header.bases.rnglists;
     let offset = match value {
-        // GNU's split DWARF counts from the skeleton's base.
-        Value::Number(offset) => offset.checked_add(unit.root.gnu_ranges_base).ok_or(Damaged)?,
+        Value::Number(offset) if encoding.version >= 5 => offset.checked_add(part).ok_or(Damaged)?,
+        Value::Number(offset) => offset.checked_add(unit.gnu_ranges_base()).ok_or(Damaged)?,
         Value::RangeListIndex(index) => {
             let default = if encoding.format == gimli::Format::Dwarf64 { 20 } else { 12 };
-            let base = usize::try_from(unit.root.rnglists_base.unwrap_or(default)).map_err(|_| Damaged)?;
+            let base = unit.root.rnglists_base.unwrap_or(default).checked_add(part).ok_or(Damaged)?;
+            let base = gimli::DebugRngListsBase(usize::try_from(base).map_err(|_| Damaged)?);
             let index = usize::try_from(index).map_err(|_| Damaged)?;
-            let base = gimli::DebugRngListsBase(base);
             lists.get_offset(encoding, base, gimli::DebugRngListsIndex(index)).map_err(|_| Damaged)?.0 as u64
         }
         _ => return Err(Damaged),
     };
     let offset = RangeListsOffset(usize::try_from(offset).map_err(|_| Damaged)?);
-    let addresses = DebugAddr::from(sections.slice(&sections.addr));
     let base = DebugAddrBase(usize::try_from(unit.addr_base()).map_err(|_| Damaged)?);
+    let addresses = DebugAddr::from(addresses.slice(&addresses.addr));
     lists.ranges(offset, encoding, unit.root.low_pc, &addresses, base).map_err(|_| Damaged)
 }

@@ -1,7 +1,8 @@
 //! Functions, line rows and inlined calls of one unit, laid over each other.
 
 use super::lines::{LineRow, Lines, Sequence};
-use super::walk::{InlineRange, Read, UnitEntries};
+use super::read::Read;
+use super::walk::{InlineRange, UnitEntries};
 use crate::budget::Budget;
 use crate::described::{Loser, OrphanRow, Piece, Site};
 use crate::paint::{Interval, Segment, paint};

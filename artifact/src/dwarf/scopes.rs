@@ -1,6 +1,5 @@
 //! The namespaces and types that entries stand in.
 
-use super::unit::UnitHeader;
 use std::collections::HashMap;
 use symseal_symx::{StrId, Strings};
 
@@ -11,13 +10,13 @@ pub(crate) type ScopeId = u32;
 pub(crate) const ROOT: ScopeId = 0;
 
 /// Scopes deeper than this lose their outer names; a chain of references through scopes ends here too.
-const MOST_NESTED: usize = 64;
+pub(crate) const MOST_NESTED: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Scope {
     parent: ScopeId,
     name: StrId,
-    /// Offset of the declaration that has the outer scopes; 0 = none.
+    /// Place of the declaration that has the outer scopes; 0 = none.
     declaration: u64,
 }
 
@@ -27,9 +26,10 @@ pub(crate) struct Scopes {
     scopes: Vec<Scope>,
     numbers: HashMap<Scope, ScopeId>,
     texts: Strings,
-    /// For each unit in order, where its entries start in `entries`.
-    units: Vec<usize>,
-    /// Offset in the unit and scope of entries that stand in one, by rising offset.
+    /// For each unit that was read: offset in the unit and scope of entries that stand in one, by rising offset.
+    units: HashMap<u32, Vec<(u32, ScopeId)>>,
+    /// The unit at hand.
+    unit: u32,
     entries: Vec<(u32, ScopeId)>,
 }
 
@@ -40,12 +40,13 @@ impl Scopes {
             scopes: vec![root],
             numbers: HashMap::new(),
             texts: Strings::new(),
-            units: Vec::new(),
+            units: HashMap::new(),
+            unit: 0,
             entries: Vec::new(),
         }
     }
 
-    /// The scope `name` in `parent`. `declaration` is the offset of an entry elsewhere that has its outer scopes.
+    /// The scope `name` in `parent`. `declaration` is the place of an entry elsewhere that has its outer scopes.
     pub(crate) fn add(&mut self, parent: ScopeId, name: &str, declaration: u64) -> ScopeId {
         let scope = Scope { parent, name: self.texts.intern(name), declaration };
         if let Some(known) = self.numbers.get(&scope) {
@@ -57,9 +58,10 @@ impl Scopes {
         number
     }
 
-    /// Entries that are placed from now on belong to the next unit.
-    pub(crate) fn start_unit(&mut self) {
-        self.units.push(self.entries.len());
+    /// Entries that are placed from now on belong to that unit.
+    pub(crate) fn start_unit(&mut self, number: u32) {
+        self.unit = number;
+        self.entries.clear();
     }
 
     /// Remembers that the entry at this offset in the unit stands in `scope`.
@@ -71,34 +73,59 @@ impl Scopes {
         }
     }
 
-    /// The scope in which the entry stands.
-    fn scope_of(&self, headers: &[UnitHeader], entry: u64) -> ScopeId {
+    /// No more entries of the unit come.
+    pub(crate) fn end_unit(&mut self) {
+        self.units.insert(self.unit, self.entries.clone());
+    }
+
+    /// Takes over what another pass read, with its own numbers.
+    pub(crate) fn absorb(&mut self, others: Self) {
+        let mut numbers = Vec::with_capacity(others.scopes.len());
+        // Scope 0 is the root, and parents come before their children.
+        numbers.push(ROOT);
+        for scope in others.scopes.iter().skip(1) {
+            let parent = numbers.get(scope.parent as usize).copied().unwrap_or(ROOT);
+            numbers.push(self.add(parent, others.texts.get(scope.name), scope.declaration));
+        }
+        for (unit, mut entries) in others.units {
+            for (_, scope) in &mut entries {
+                *scope = numbers.get(*scope as usize).copied().unwrap_or(ROOT);
+            }
+            self.units.insert(unit, entries);
+        }
+    }
+
+    /// Whether the unit was read.
+    pub(crate) fn has_unit(&self, unit: u32) -> bool {
+        self.units.contains_key(&unit)
+    }
+
+    /// The scope in which the entry at this offset in the unit stands.
+    pub(crate) fn scope_of(&self, unit: u32, offset: u64) -> ScopeId {
         let find = || {
-            let unit = headers.partition_point(|header| header.offset <= entry).checked_sub(1)?;
-            let offset = u32::try_from(entry.checked_sub(headers.get(unit)?.offset)?).ok()?;
-            let start = *self.units.get(unit)?;
-            let end = self.units.get(unit + 1).copied().unwrap_or(self.entries.len());
-            let entries = self.entries.get(start..end)?;
+            let offset = u32::try_from(offset).ok()?;
+            let entries = self.units.get(&unit)?;
             let at = entries.binary_search_by_key(&offset, |(offset, _)| *offset).ok()?;
             entries.get(at).map(|(_, scope)| *scope)
         };
         find().unwrap_or(ROOT)
     }
 
-    /// The names around an entry, outermost first, joined and ended by `separator`; empty at the top.
-    pub(crate) fn prefix(&self, headers: &[UnitHeader], entry: u64, separator: &str) -> String {
-        let mut names = Vec::new();
-        let mut scope = self.scope_of(headers, entry);
-        while scope != ROOT && names.len() < MOST_NESTED {
-            let Some(found) = self.scopes.get(scope as usize) else { break };
-            names.push(self.texts.get(found.name));
-            scope = if found.declaration == 0 { found.parent } else { self.scope_of(headers, found.declaration) };
-        }
-        let mut prefix = String::new();
-        for name in names.iter().rev() {
-            prefix.push_str(name);
-            prefix.push_str(separator);
-        }
-        prefix
+    /// A scope's name, and where its outer scope is found.
+    pub(crate) fn get(&self, scope: ScopeId) -> Option<(&str, Outer)> {
+        let found = self.scopes.get(scope as usize)?;
+        let outer = match found.declaration {
+            0 => Outer::Scope(found.parent),
+            entry => Outer::Entry(entry),
+        };
+        Some((self.texts.get(found.name), outer))
     }
+}
+
+/// Where a scope's outer scope is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outer {
+    Scope(ScopeId),
+    /// It is that of the entry at this place.
+    Entry(u64),
 }

@@ -1,7 +1,7 @@
-//! The sections that DWARF stands in, decompressed.
+//! The sections that one file's DWARF stands in, decompressed.
 
 use super::abbrev::Abbreviations;
-use super::unit::{UnitHeader, unit_headers};
+use super::unit_header::{UnitHeader, unit_headers};
 use crate::budget::Budget;
 use crate::headers::ObjectHeaders;
 use crate::work::{Skipped, note};
@@ -13,6 +13,10 @@ pub(crate) type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
 /// Owned or borrowed bytes of the sections; empty where there is none.
 pub(crate) struct DwarfSections<'d> {
     pub(crate) is_little_endian: bool,
+    /// The sections named `….dwo`.
+    pub(crate) is_split: bool,
+    /// Where the file's entries start in the space of all entries; see [`DwarfFiles`](super::dwarf_files::DwarfFiles).
+    pub(crate) base: u64,
     pub(crate) info: Cow<'d, [u8]>,
     pub(crate) abbrev: Cow<'d, [u8]>,
     pub(crate) str: Cow<'d, [u8]>,
@@ -22,11 +26,41 @@ pub(crate) struct DwarfSections<'d> {
     pub(crate) addr: Cow<'d, [u8]>,
     pub(crate) ranges: Cow<'d, [u8]>,
     pub(crate) rnglists: Cow<'d, [u8]>,
+    /// Which parts of the sections belong to which unit, in a DWARF package (`.dwp`).
+    pub(crate) cu_index: Cow<'d, [u8]>,
 }
 
 impl<'d> DwarfSections<'d> {
     /// A section that cannot be decompressed is empty, and counted as skipped.
     pub(crate) fn load(headers: &dyn ObjectHeaders<'d>, skipped: &mut Skipped) -> Self {
+        Self::load_named(headers, false, skipped)
+    }
+
+    /// The sections of split DWARF. (DWARF 5, 7.3.2 and 7.3.5; before, <https://gcc.gnu.org/wiki/DebugFission>)
+    pub(crate) fn load_split(headers: &dyn ObjectHeaders<'d>, skipped: &mut Skipped) -> Self {
+        Self::load_named(headers, true, skipped)
+    }
+
+    /// Of a file that is not there.
+    pub(crate) fn empty(is_little_endian: bool) -> Self {
+        Self {
+            is_little_endian,
+            is_split: false,
+            base: 0,
+            info: Cow::default(),
+            abbrev: Cow::default(),
+            str: Cow::default(),
+            line: Cow::default(),
+            line_str: Cow::default(),
+            str_offsets: Cow::default(),
+            addr: Cow::default(),
+            ranges: Cow::default(),
+            rnglists: Cow::default(),
+            cu_index: Cow::default(),
+        }
+    }
+
+    fn load_named(headers: &dyn ObjectHeaders<'d>, is_split: bool, skipped: &mut Skipped) -> Self {
         let mut load = |suffix: &str| match headers.debug_section(suffix) {
             None => Cow::default(),
             Some(Ok(bytes)) => bytes,
@@ -35,8 +69,21 @@ impl<'d> DwarfSections<'d> {
                 Cow::default()
             }
         };
+        let none = Self::empty(headers.is_little_endian());
+        if is_split {
+            // The lines of split units, and all addresses, are in the file that has their skeletons.
+            return Self {
+                is_split,
+                info: load("info.dwo"),
+                abbrev: load("abbrev.dwo"),
+                str: load("str.dwo"),
+                str_offsets: load("str_offsets.dwo"),
+                rnglists: load("rnglists.dwo"),
+                cu_index: load("cu_index"),
+                ..none
+            };
+        }
         Self {
-            is_little_endian: headers.is_little_endian(),
             info: load("info"),
             abbrev: load("abbrev"),
             str: load("str"),
@@ -46,6 +93,7 @@ impl<'d> DwarfSections<'d> {
             addr: load("addr"),
             ranges: load("ranges"),
             rnglists: load("rnglists"),
+            ..none
         }
     }
 
@@ -86,7 +134,7 @@ pub(crate) fn describes_types(headers: &dyn ObjectHeaders<'_>) -> bool {
     let mut budget = Budget::for_bytes(sections.abbrev.len() as u64);
     let (mut with, mut without) = (0_u64, 0_u64);
     let mut last: Option<(&UnitHeader, bool)> = None;
-    for header in &unit_headers(&sections, &mut skipped) {
+    for header in &unit_headers(&sections, 0, &mut skipped) {
         let described = match last {
             Some((known, described)) if known.abbrev_offset == header.abbrev_offset => described,
             _ => {

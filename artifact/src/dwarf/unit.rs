@@ -1,67 +1,20 @@
-//! Units: their headers, and what their first entry says.
+//! Units: what their first entry says, and what their values stand for.
 
 use super::abbrev::Abbreviations;
+use super::dwarf_files::DwarfFiles;
 use super::sections::DwarfSections;
-use super::value::{self, Encoding, Value};
+use super::unit_header::UnitHeader;
+use super::value::{self, Value};
 use crate::budget::Budget;
 use crate::cursor::{Cursor, Damaged, Result};
-use crate::work::{Skipped, note};
-use gimli::{DebugInfo, DwLang, UnitType};
+use gimli::DwLang;
 use std::collections::HashMap;
-use std::rc::Rc;
-
-/// Where a unit lies in `.debug_info`, and how to read it.
-#[derive(Clone, Debug)]
-pub(crate) struct UnitHeader {
-    /// Of the header in the section.
-    pub(crate) offset: u64,
-    /// Of the first entry in the section.
-    pub(crate) entries: u64,
-    /// Behind the unit in the section.
-    pub(crate) end: u64,
-    pub(crate) abbrev_offset: u64,
-    pub(crate) encoding: Encoding,
-    /// Holds a type alone.
-    pub(crate) is_type_unit: bool,
-}
-
-/// All headers by rising offset. A damaged header ends the list, as where the next unit starts is unknown.
-pub(crate) fn unit_headers(sections: &DwarfSections<'_>, skipped: &mut Skipped) -> Vec<UnitHeader> {
-    let info: DebugInfo<_> = sections.slice(&sections.info).into();
-    let mut units = info.units();
-    let mut headers = Vec::new();
-    loop {
-        match units.next() {
-            Ok(Some(header)) => {
-                let Some(offset) = header.debug_info_offset().map(|offset| offset.0 as u64) else { break };
-                let encoding = header.encoding();
-                headers.push(UnitHeader {
-                    offset,
-                    entries: offset + header.header_size() as u64,
-                    end: offset + header.length_including_self() as u64,
-                    abbrev_offset: header.debug_abbrev_offset().0 as u64,
-                    encoding: Encoding {
-                        version: encoding.version,
-                        address_size: encoding.address_size,
-                        offset_size: encoding.format.word_size(),
-                    },
-                    is_type_unit: matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. }),
-                });
-            }
-            Ok(None) => break,
-            Err(_) => {
-                note(skipped, "damaged unit header");
-                break;
-            }
-        }
-    }
-    headers
-}
+use std::sync::Arc;
 
 /// Abbreviation tables that were read, as units share them and are opened more than once.
 #[derive(Debug, Default)]
 pub(crate) struct AbbreviationTables {
-    tables: HashMap<(u64, Encoding), Rc<Abbreviations>>,
+    tables: HashMap<(u32, u64, value::Encoding), Arc<Abbreviations>>,
 }
 
 impl AbbreviationTables {
@@ -73,84 +26,141 @@ impl AbbreviationTables {
         sections: &DwarfSections<'_>,
         header: &UnitHeader,
         budget: &mut Budget,
-    ) -> Result<Rc<Abbreviations>> {
-        let key = (header.abbrev_offset, header.encoding);
+    ) -> Result<Arc<Abbreviations>> {
+        let key = (header.file, header.abbrev_offset, header.encoding);
         if let Some(known) = self.tables.get(&key) {
-            return Ok(Rc::clone(known));
+            return Ok(Arc::clone(known));
         }
         let bytes =
             sections.abbrev.get(usize::try_from(header.abbrev_offset).map_err(|_| Damaged)?..).ok_or(Damaged)?;
-        let table = Rc::new(Abbreviations::parse(bytes, header.encoding, sections.is_little_endian, budget)?);
+        let table = Arc::new(Abbreviations::parse(bytes, header.encoding, sections.is_little_endian, budget)?);
         if self.tables.len() >= Self::MOST {
             self.tables.clear();
         }
-        self.tables.insert(key, Rc::clone(&table));
+        self.tables.insert(key, Arc::clone(&table));
         Ok(table)
+    }
+
+    /// Takes over the tables of another pass.
+    pub(crate) fn absorb(&mut self, others: Self) {
+        if self.tables.len() + others.tables.len() <= Self::MOST {
+            self.tables.extend(others.tables);
+        }
     }
 }
 
 /// A unit that can be read: its abbreviations, and what its first entry says.
-#[derive(Debug)]
+#[derive(Clone)]
 pub(crate) struct Unit<'s> {
     pub(crate) header: UnitHeader,
-    pub(crate) abbreviations: Rc<Abbreviations>,
+    pub(crate) abbreviations: Arc<Abbreviations>,
     pub(crate) root: Root<'s>,
+    /// Of a split unit: the one in the main file that has its addresses and lines.
+    skeleton: Option<Box<Self>>,
+    files: &'s DwarfFiles<'s>,
+    own: &'s DwarfSections<'s>,
 }
 
 /// The first entry of a unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Root<'s> {
+    /// Holds what other units refer to.
+    pub(crate) is_partial: bool,
     pub(crate) comp_dir: &'s [u8],
     pub(crate) line_offset: Option<u64>,
     pub(crate) low_pc: u64,
     pub(crate) language: Option<DwLang>,
-    /// The code is described in another file.
-    pub(crate) is_skeleton: bool,
+    /// The file that describes the code, if it is another one: its name, or empty bytes.
+    pub(crate) dwo_name: Option<&'s [u8]>,
+    /// Ties skeleton and split unit to each other.
+    pub(crate) dwo_id: Option<u64>,
     str_offsets_base: Option<u64>,
     addr_base: Option<u64>,
     pub(crate) rnglists_base: Option<u64>,
-    pub(crate) gnu_ranges_base: u64,
+    gnu_ranges_base: u64,
 }
 
 impl<'s> Unit<'s> {
+    /// Opens a unit that stands for itself.
     pub(crate) fn open(
-        sections: &'s DwarfSections<'_>,
+        files: &'s DwarfFiles<'s>,
         header: &UnitHeader,
         tables: &mut AbbreviationTables,
         budget: &mut Budget,
     ) -> Result<Self> {
-        let abbreviations = tables.get(sections, header, budget)?;
-        let mut unit = Self { header: header.clone(), abbreviations, root: Root::default() };
-        unit.read_root(sections)?;
+        Self::open_with(files, header, None, tables, budget)
+    }
+
+    /// Opens a split unit, whose addresses and lines are its skeleton's.
+    pub(crate) fn open_split(
+        files: &'s DwarfFiles<'s>,
+        header: &UnitHeader,
+        skeleton: Self,
+        tables: &mut AbbreviationTables,
+        budget: &mut Budget,
+    ) -> Result<Self> {
+        Self::open_with(files, header, Some(Box::new(skeleton)), tables, budget)
+    }
+
+    fn open_with(
+        files: &'s DwarfFiles<'s>,
+        header: &UnitHeader,
+        skeleton: Option<Box<Self>>,
+        tables: &mut AbbreviationTables,
+        budget: &mut Budget,
+    ) -> Result<Self> {
+        let own = files.file(header.file).ok_or(Damaged)?;
+        let abbreviations = tables.get(own, header, budget)?;
+        let root = Root { dwo_id: header.dwo_id, ..Root::default() };
+        let mut unit = Self { header: header.clone(), abbreviations, root, skeleton, files, own };
+        unit.read_root()?;
         Ok(unit)
     }
 
-    /// Reads from an offset in `.debug_info` to the unit's end.
-    pub(crate) fn cursor_at(&self, sections: &'s DwarfSections<'_>, offset: u64) -> Result<Cursor<'s>> {
-        if offset < self.header.entries || offset >= self.header.end {
-            return Err(Damaged);
-        }
-        let range =
-            usize::try_from(offset).map_err(|_| Damaged)?..usize::try_from(self.header.end).map_err(|_| Damaged)?;
-        Ok(Cursor::new(sections.info.get(range).ok_or(Damaged)?, sections.is_little_endian))
+    /// The unit whose line table holds for this one.
+    pub(crate) fn of_lines(&self) -> &Self {
+        self.skeleton.as_deref().unwrap_or(self)
     }
 
-    fn read_root(&mut self, sections: &'s DwarfSections<'_>) -> Result<()> {
-        let mut cursor = self.cursor_at(sections, self.header.entries)?;
+    /// The sections of the file that the unit stands in.
+    pub(crate) fn sections(&self) -> &'s DwarfSections<'s> {
+        self.own
+    }
+
+    /// The sections that addresses and, before DWARF 5, range lists stand in.
+    pub(crate) fn address_sections(&self) -> &'s DwarfSections<'s> {
+        self.of_lines().own
+    }
+
+    /// Reads from an entry, by its place in the space of entries, to the unit's end.
+    pub(crate) fn cursor_at(&self, entry: u64) -> Result<Cursor<'s>> {
+        if entry < self.header.entries || entry >= self.header.end {
+            return Err(Damaged);
+        }
+        let local =
+            |place: u64| place.checked_sub(self.own.base).and_then(|place| usize::try_from(place).ok()).ok_or(Damaged);
+        let bytes = self.own.info.get(local(entry)?..local(self.header.end)?).ok_or(Damaged)?;
+        Ok(Cursor::new(bytes, self.own.is_little_endian))
+    }
+
+    fn read_root(&mut self) -> Result<()> {
+        let mut cursor = self.cursor_at(self.header.entries)?;
         let code = cursor.uleb()?;
-        let mut root = Root::default();
-        let mut texts = Vec::new();
-        let mut low_pc = None;
-        for attribute in self.abbreviations.attributes(self.abbreviations.get(code)?) {
+        let mut root = self.root.clone();
+        let (mut comp_dir, mut low_pc, mut dwo_name) = (None, None, None);
+        let abbreviation = self.abbreviations.get(code)?;
+        root.is_partial = abbreviation.tag == gimli::DW_TAG_partial_unit;
+        for attribute in self.abbreviations.attributes(abbreviation) {
             let value = value::read(&mut cursor, attribute, self.header.encoding)?;
             match (attribute.name, value) {
-                (gimli::DW_AT_comp_dir, value) => texts.push(value),
+                (gimli::DW_AT_comp_dir, value) => comp_dir = Some(value),
                 (gimli::DW_AT_stmt_list, Value::Number(offset)) => root.line_offset = Some(offset),
                 (gimli::DW_AT_low_pc, value) => low_pc = Some(value),
                 (gimli::DW_AT_language, Value::Number(language)) => {
                     root.language = u16::try_from(language).ok().map(DwLang);
                 }
-                (gimli::DW_AT_dwo_name | gimli::DW_AT_GNU_dwo_name, _) => root.is_skeleton = true,
+                (gimli::DW_AT_dwo_name | gimli::DW_AT_GNU_dwo_name, value) => dwo_name = Some(value),
+                (gimli::DW_AT_GNU_dwo_id, Value::Number(id)) => root.dwo_id = Some(id),
                 (gimli::DW_AT_str_offsets_base, Value::Number(base)) => root.str_offsets_base = Some(base),
                 (gimli::DW_AT_addr_base | gimli::DW_AT_GNU_addr_base, Value::Number(base)) => {
                     root.addr_base = Some(base)
@@ -162,51 +172,74 @@ impl<'s> Unit<'s> {
         }
         self.root = root;
         // These need the bases, which may stand behind them.
-        let comp_dir = texts.first().and_then(|value| self.text(sections, *value));
-        self.root.comp_dir = comp_dir.unwrap_or_default();
-        self.root.low_pc = low_pc.and_then(|value| self.address(sections, value)).unwrap_or_default();
+        self.root.comp_dir = comp_dir.and_then(|value| self.text(value)).unwrap_or_default();
+        self.root.dwo_name = dwo_name.map(|value| self.text(value).unwrap_or_default());
+        self.root.low_pc = match &self.skeleton {
+            Some(skeleton) => skeleton.root.low_pc,
+            None => low_pc.and_then(|value| self.address(value)).unwrap_or_default(),
+        };
         Ok(())
     }
 
+    /// Says only where the code is described: in a split unit.
+    pub(crate) fn is_skeleton(&self) -> bool {
+        self.root.dwo_name.is_some() && !self.own.is_split
+    }
+
     /// The text that a value stands for.
-    pub(crate) fn text(&self, sections: &'s DwarfSections<'_>, value: Value<'s>) -> Option<&'s [u8]> {
+    pub(crate) fn text(&self, value: Value<'s>) -> Option<&'s [u8]> {
         match value {
             Value::Text(text) => Some(text),
-            Value::StrOffset(offset) => DwarfSections::text(&sections.str, offset),
-            Value::LineStrOffset(offset) => DwarfSections::text(&sections.line_str, offset),
+            Value::StrOffset(offset) => DwarfSections::text(&self.own.str, offset),
+            Value::LineStrOffset(offset) => DwarfSections::text(&self.own.line_str, offset),
+            Value::SupplementaryText(offset) => DwarfSections::text(&self.supplementary()?.str, offset),
             Value::StrIndex(index) => {
                 let size = self.header.encoding.offset_size;
                 let base = self.root.str_offsets_base.unwrap_or_else(|| self.default_base());
-                let offset = self.table_entry(sections, &sections.str_offsets, base, index, size)?;
-                DwarfSections::text(&sections.str, offset)
+                let base = base.checked_add(self.header.bases.str_offsets)?;
+                let offset = self.table_entry(&self.own.str_offsets, base, index, size)?;
+                DwarfSections::text(&self.own.str, offset)
             }
             _ => None,
         }
     }
 
     /// The address that a value stands for.
-    pub(crate) fn address(&self, sections: &DwarfSections<'_>, value: Value<'_>) -> Option<u64> {
+    pub(crate) fn address(&self, value: Value<'_>) -> Option<u64> {
         match value {
             Value::Address(address) => Some(address),
             Value::AddressIndex(index) => {
-                let base = self.root.addr_base.unwrap_or_else(|| self.default_base());
-                self.table_entry(sections, &sections.addr, base, index, self.header.encoding.address_size)
+                let size = self.header.encoding.address_size;
+                self.table_entry(&self.address_sections().addr, self.addr_base(), index, size)
             }
             _ => None,
         }
     }
 
-    /// Offset in `.debug_info` of the entry that a value refers to.
+    /// The place, in the space of entries, of the entry that a value refers to.
     pub(crate) fn reference(&self, value: Value<'_>) -> Option<u64> {
         match value {
             Value::UnitReference(offset) => self.header.offset.checked_add(offset),
-            Value::InfoReference(offset) => Some(offset),
+            Value::InfoReference(offset) => self.own.base.checked_add(self.header.bases.info)?.checked_add(offset),
+            Value::SupplementaryReference(offset) => self.supplementary()?.base.checked_add(offset),
             _ => None,
         }
     }
 
+    /// The file that dwz moved shared entries and texts to; it refers to no further one.
+    fn supplementary(&self) -> Option<&'s DwarfSections<'s>> {
+        self.files.supplementary().filter(|_| self.header.file == DwarfFiles::MAIN)
+    }
+
     pub(crate) fn addr_base(&self) -> u64 {
-        self.root.addr_base.unwrap_or_else(|| self.default_base())
+        let owner = self.of_lines();
+        owner.root.addr_base.unwrap_or_else(|| owner.default_base())
+    }
+
+    /// What offsets of range lists before DWARF 5 count from: the skeleton's base for entries of its split unit, not for
+    /// its own. (<https://gcc.gnu.org/wiki/DebugFission>)
+    pub(crate) fn gnu_ranges_base(&self) -> u64 {
+        self.skeleton.as_ref().map_or(0, |skeleton| skeleton.root.gnu_ranges_base)
     }
 
     /// Where tables start behind their header if no attribute says so. (DWARF 5, 7.26 and 7.27; none before)
@@ -218,9 +251,9 @@ impl<'s> Unit<'s> {
         }
     }
 
-    fn table_entry(&self, sections: &DwarfSections<'_>, table: &[u8], base: u64, index: u64, size: u8) -> Option<u64> {
+    fn table_entry(&self, table: &[u8], base: u64, index: u64, size: u8) -> Option<u64> {
         let at = index.checked_mul(u64::from(size))?.checked_add(base)?;
         let rest = table.get(usize::try_from(at).ok()?..)?;
-        Cursor::new(rest, sections.is_little_endian).unsigned(size).ok()
+        Cursor::new(rest, self.own.is_little_endian).unsigned(size).ok()
     }
 }

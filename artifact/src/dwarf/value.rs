@@ -39,8 +39,10 @@ pub(crate) enum Value<'d> {
     LineStrOffset(u64),
     /// Index in `.debug_str_offsets`.
     StrIndex(u64),
-    /// In a supplementary file, which is not read.
-    Supplementary,
+    /// Offset in `.debug_info` of the supplementary file.
+    SupplementaryReference(u64),
+    /// Offset in `.debug_str` of the supplementary file.
+    SupplementaryText(u64),
     /// Of no use here.
     Other,
 }
@@ -133,11 +135,10 @@ fn fixed<'d>(cursor: &mut Cursor<'d>, form: DwForm, size: u8) -> Result<Value<'d
         gimli::DW_FORM_strx1 | gimli::DW_FORM_strx2 | gimli::DW_FORM_strx3 | gimli::DW_FORM_strx4 => {
             Value::StrIndex(number)
         }
-        gimli::DW_FORM_ref_sup4
-        | gimli::DW_FORM_ref_sup8
-        | gimli::DW_FORM_strp_sup
-        | gimli::DW_FORM_GNU_ref_alt
-        | gimli::DW_FORM_GNU_strp_alt => Value::Supplementary,
+        gimli::DW_FORM_ref_sup4 | gimli::DW_FORM_ref_sup8 | gimli::DW_FORM_GNU_ref_alt => {
+            Value::SupplementaryReference(number)
+        }
+        gimli::DW_FORM_strp_sup | gimli::DW_FORM_GNU_strp_alt => Value::SupplementaryText(number),
         gimli::DW_FORM_ref_sig8 => Value::Other,
         _ => Value::Number(number),
     })

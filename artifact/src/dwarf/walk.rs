@@ -1,39 +1,22 @@
-//! Over the units and their entries, once: functions, inlined calls, scopes.
+//! Over the entries of a unit, once: functions, inlined calls, scopes.
 
 use super::abbrev::{Abbreviation, Role};
-use super::files::Files;
-use super::lines::Lines;
-use super::names::Names;
 use super::ranges::{RangeAttributes, push_ranges};
-use super::rows::UnitRows;
 use super::scopes::{ROOT, ScopeId, Scopes};
-use super::sections::DwarfSections;
-use super::unit::{AbbreviationTables, Unit, unit_headers};
+use super::unit::Unit;
 use super::value::{self, Value};
 use crate::code_ranges::Text;
 use crate::cursor::{Cursor, Damaged, Result};
-use crate::described::{Described, Loser, OrphanRow, Piece, Site};
+use crate::described::Site;
 use crate::escaped;
 use crate::work::Work;
-use symseal_module::Svma;
-use symseal_symx::{NO_INLINE, StrId, SymbolSource};
+use symseal_symx::{NO_INLINE, StrId};
 
 /// Inlined calls nested deeper than this are taken for their caller's code. The symbol table holds 1024 frames.
 const MOST_INLINED: u32 = 512;
 
 /// "Not in a function that has code."
 const NO_FUNCTION: u32 = u32::MAX;
-
-/// What was read so far, but for names.
-#[derive(Debug)]
-pub(crate) struct Read {
-    pub(crate) scopes: Scopes,
-    pub(crate) tables: AbbreviationTables,
-    /// In the order of units; within a unit by address and not overlapping.
-    pub(crate) pieces: Vec<Piece>,
-    pub(crate) losers: Vec<Loser>,
-    pub(crate) orphans: Vec<OrphanRow>,
-}
 
 /// A function of the unit at hand.
 #[derive(Clone, Copy, Debug)]
@@ -62,70 +45,8 @@ pub(crate) struct UnitEntries {
     pub(crate) inline_ranges: Vec<InlineRange>,
 }
 
-/// Reads every unit.
-pub(crate) fn read<'s>(
-    sections: &'s DwarfSections<'s>,
-    text: &Text,
-    image_base: Svma,
-    work: &mut Work,
-) -> Described<'s> {
-    let headers = unit_headers(sections, &mut work.skipped);
-    let mut read = Read {
-        scopes: Scopes::new(),
-        tables: AbbreviationTables::default(),
-        pieces: Vec::new(),
-        losers: Vec::new(),
-        orphans: Vec::new(),
-    };
-    let mut entries = UnitEntries::default();
-    let mut lines = Lines::default();
-    let mut rows = UnitRows::default();
-    for (number, header) in (0_u32..).zip(&headers) {
-        read.scopes.start_unit();
-        if header.is_type_unit {
-            continue;
-        }
-        let unit = match Unit::open(sections, header, &mut read.tables, &mut work.budget) {
-            Ok(unit) => unit,
-            Err(Damaged) => {
-                work.skip("damaged unit");
-                continue;
-            }
-        };
-        if unit.root.is_skeleton {
-            work.skip("unit in a split DWARF file (.dwo, .dwp)");
-        }
-        let mut files = Files::default();
-        let program = lines.fill(sections, &unit, text, &mut files, work);
-        entries.clear();
-        let mut path = |file: u64, work: &mut Work| {
-            let header = program.as_ref()?.header();
-            Some(files.path(sections, &unit, header, file, work))
-        };
-        let mut walk = Walk {
-            sections,
-            unit: &unit,
-            text,
-            entries: &mut entries,
-            scopes: &mut read.scopes,
-            work: &mut *work,
-            stack: Vec::new(),
-        };
-        if walk.run(&mut path).is_err() {
-            work.skip("damaged entry");
-        }
-        rows.finish(number, &mut entries, &lines, image_base, &mut work.budget, &mut read);
-    }
-    if work.budget.is_exhausted() {
-        work.skip("work limit reached");
-    }
-    let Read { scopes, tables, pieces, losers, orphans } = read;
-    let names = Box::new(Names::new(sections, headers, scopes, tables));
-    Described { source: SymbolSource::Dwarf, pieces, losers, orphans, names }
-}
-
 impl UnitEntries {
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.functions.clear();
         self.ranges.clear();
         self.sites.clear();
@@ -154,10 +75,9 @@ struct Frame {
 }
 
 /// The path of a file of the unit's line table.
-type Path<'p> = dyn FnMut(u64, &mut Work) -> Option<StrId> + 'p;
+pub(crate) type Path<'p> = dyn FnMut(u64, &mut Work) -> Option<StrId> + 'p;
 
-struct Walk<'s, 'w> {
-    sections: &'s DwarfSections<'s>,
+pub(crate) struct Walk<'s, 'w> {
     unit: &'w Unit<'s>,
     text: &'w Text,
     entries: &'w mut UnitEntries,
@@ -166,11 +86,22 @@ struct Walk<'s, 'w> {
     stack: Vec<Frame>,
 }
 
-impl<'s> Walk<'s, '_> {
-    fn run(&mut self, path: &mut Path<'_>) -> Result<()> {
+impl<'s, 'w> Walk<'s, 'w> {
+    pub(crate) fn new(
+        unit: &'w Unit<'s>,
+        text: &'w Text,
+        entries: &'w mut UnitEntries,
+        scopes: &'w mut Scopes,
+        work: &'w mut Work,
+    ) -> Self {
+        Self { unit, text, entries, scopes, work, stack: Vec::new() }
+    }
+
+    /// Reads the unit to its end, or as far as it is not damaged.
+    pub(crate) fn run(&mut self, path: &mut Path<'_>) -> Result<()> {
         let unit = self.unit;
         let encoding = unit.header.encoding;
-        let mut cursor = unit.cursor_at(self.sections, unit.header.entries)?;
+        let mut cursor = unit.cursor_at(unit.header.entries)?;
         let mut depth = 0_u32;
         let mut top =
             Frame { depth: 0, scope: FrameScope::Known(ROOT), function: NO_FUNCTION, site: NO_INLINE, inlined: 0 };
@@ -302,7 +233,7 @@ impl<'s> Walk<'s, '_> {
             return Ok(());
         }
         let out = &mut self.entries.ranges;
-        match push_ranges(self.sections, self.unit, attributes, self.text, &mut self.work.budget, out) {
+        match push_ranges(self.unit, attributes, self.text, &mut self.work.budget, out) {
             Ok(false) => {}
             Ok(true) => self.work.skip(reason),
             Err(Damaged) if self.work.budget.is_exhausted() => return Err(Damaged),
@@ -346,26 +277,26 @@ impl<'s> Walk<'s, '_> {
 
     fn open_scope(&mut self, parent: ScopeId, entry: u64) -> Result<ScopeId> {
         let unit = self.unit;
-        let mut cursor = unit.cursor_at(self.sections, entry)?;
+        let mut cursor = unit.cursor_at(entry)?;
         let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
         let mut name = None;
         let mut declaration = None;
         for attribute in self.unit.abbreviations.attributes(abbreviation) {
             let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
             match attribute.name {
-                gimli::DW_AT_name => name = unit.text(self.sections, value),
+                gimli::DW_AT_name => name = unit.text(value),
                 gimli::DW_AT_specification => declaration = unit.reference(value),
                 _ => {}
             }
         }
         if let (None, Some(declared)) = (name, declaration)
-            && let Ok(mut cursor) = unit.cursor_at(self.sections, declared)
+            && let Ok(mut cursor) = unit.cursor_at(declared)
             && let Ok(abbreviation) = unit.abbreviations.get(cursor.uleb()?)
         {
             for attribute in self.unit.abbreviations.attributes(abbreviation) {
                 let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
                 if attribute.name == gimli::DW_AT_name {
-                    name = unit.text(self.sections, value);
+                    name = unit.text(value);
                 }
             }
         }

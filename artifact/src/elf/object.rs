@@ -108,6 +108,10 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         links::debug_alt_link(self)
     }
 
+    fn supplementary_checksum(&self) -> Option<&'d [u8]> {
+        links::supplementary_checksum(self)
+    }
+
     fn has_inline_debugger_scripts(&self) -> bool {
         scripts::has_inline_scripts(self)
     }

@@ -30,8 +30,9 @@ impl<'d> PdbFile<'d> {
         let mut pdb = open(data)?;
         let info = stream(&mut pdb, INFO_STREAM, "PDB info stream")?;
         let parts = || Some((u32_at(&info, 8)?, info.get(12..)?.first_chunk::<16>().copied()?));
-        let (stream_age, guid) = parts()
-            .ok_or_else(|| malformed("PDB info stream", "a version, an age and a GUID", format!("{} bytes", info.len())))?;
+        let (stream_age, guid) = parts().ok_or_else(|| {
+            malformed("PDB info stream", "a version, an age and a GUID", format!("{} bytes", info.len()))
+        })?;
         if is_fastlink(&info) {
             return Err(malformed(
                 "PDB",
@@ -43,7 +44,11 @@ impl<'d> PdbFile<'d> {
         // PDBs that compilers write beside object files have an empty stream here.
         let dbi = match stream(&mut pdb, DBI_STREAM, "PDB DBI stream") {
             Ok(dbi) if !dbi.is_empty() => Some(DbiHeader::parse(&dbi).ok_or_else(|| {
-                malformed("PDB DBI stream", "a header of 64 bytes as written since 1997", format!("{} bytes", dbi.len()))
+                malformed(
+                    "PDB DBI stream",
+                    "a header of 64 bytes as written since 1997",
+                    format!("{} bytes", dbi.len()),
+                )
             })?),
             _ => None,
         };

@@ -85,7 +85,10 @@ fn code_view<'d>(
             return Err(malformed(
                 "the CodeView record",
                 "RSDS, which names a PDB by its GUID",
-                format!("{}, of a compiler before 2002, whose PDBs have no GUID", crate::escaped(record.get(..4).unwrap_or_default())),
+                format!(
+                    "{}, of a compiler before 2002, whose PDBs have no GUID",
+                    crate::escaped(record.get(..4).unwrap_or_default())
+                ),
             ));
         }
         // Sections that are not stored look like this in debug files.

@@ -56,7 +56,8 @@ impl<'d> Pe<'d> {
         let fields = fields(data)?;
         let file = fields.file;
         let symbols = CoffTable::parse(data, file);
-        let table_size = u64::from(file.number_of_sections.get(LE)).saturating_mul(pe::IMAGE_SIZEOF_SECTION_HEADER as u64);
+        let table_size =
+            u64::from(file.number_of_sections.get(LE)).saturating_mul(pe::IMAGE_SIZEOF_SECTION_HEADER as u64);
         let table = range_of(data, "the section table", fields.sections_at, table_size)?;
         let sections = sections(data, table, &symbols)?;
         let directory = |index: usize| {

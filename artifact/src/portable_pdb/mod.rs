@@ -37,7 +37,11 @@ impl PortablePdb {
             let rest = usize::try_from(at).ok().and_then(|at| data.get(at..)).unwrap_or_default();
             let name = rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default();
             if name.len() >= LONGEST_NAME {
-                return Err(malformed("a stream header", "a name of at most 32 bytes", format!("{} bytes", name.len())));
+                return Err(malformed(
+                    "a stream header",
+                    "a name of at most 32 bytes",
+                    format!("{} bytes", name.len()),
+                ));
             }
             // The name ends with a NUL and is padded to 4 bytes.
             at = at.saturating_add((name.len() as u64 + 1).next_multiple_of(4));

@@ -1,6 +1,7 @@
 //! What the tests share: tools that may be missing, addresses by chance, and llvm-symbolizer's answers.
 #![allow(dead_code)]
 
+pub(crate) mod addr2line;
 pub(crate) mod archives;
 pub(crate) mod compare;
 pub(crate) mod lookup;
@@ -12,9 +13,11 @@ use std::process::{Command, Stdio};
 
 /// Whether the tool is there. If not, says so, or fails where `SYMSEAL_REQUIRE` names it.
 pub(crate) fn have(tool: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()));
-    found || skip(tool)
+    is_there(tool) || skip(tool)
+}
+
+fn is_there(tool: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
 }
 
 /// Reports something that is missing; always false.
@@ -106,10 +109,19 @@ pub(crate) struct Expected {
 
 /// llvm-symbolizer's frames of each address, innermost first; no frames where it knows neither function nor line.
 pub(crate) fn llvm_symbolizer(object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
-    let mut child = Command::new("llvm-symbolizer")
+    llvm_symbolizer_in(Path::new("."), object, addresses)
+}
+
+/// The same, run in a folder, from which it looks for split DWARF.
+pub(crate) fn llvm_symbolizer_in(folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+    // Version 14 loses the ranges of clang's split DWARF 4, and with them inlined calls.
+    let newer = "llvm-symbolizer-19";
+    let tool = if is_there(newer) { newer } else { "llvm-symbolizer" };
+    let mut child = Command::new(tool)
         .arg(format!("--obj={}", object.display()))
         .args(["--functions=linkage", "--inlines", "--output-style=JSON", "--no-demangle"])
         .env_remove("DEBUGINFOD_URLS")
+        .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

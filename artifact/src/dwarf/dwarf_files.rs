@@ -1,0 +1,106 @@
+//! The files that one module's DWARF stands in, and their entries as one space.
+//!
+//! An entry is known by one number in all files: its offset in its file's `.debug_info`, plus the lengths of those of
+//! the files before.
+
+use super::sections::DwarfSections;
+use super::unit::{AbbreviationTables, Unit};
+use super::unit_header::{UnitHeader, unit_headers};
+use crate::headers::ObjectHeaders;
+use crate::work::Work;
+use std::collections::HashMap;
+
+/// The sections of all files.
+pub(crate) struct DwarfFiles<'d> {
+    /// The main file, then the supplementary one, empty where there is none, then split ones.
+    files: Vec<DwarfSections<'d>>,
+}
+
+impl<'d> DwarfFiles<'d> {
+    /// The file that units of the module's own stand in.
+    pub(crate) const MAIN: u32 = 0;
+    const SUPPLEMENTARY: u32 = 1;
+
+    pub(crate) fn load(
+        main: &dyn ObjectHeaders<'d>,
+        supplementary: Option<&dyn ObjectHeaders<'d>>,
+        split: &[&dyn ObjectHeaders<'d>],
+        work: &mut Work,
+    ) -> Self {
+        let mut files = vec![DwarfSections::load(main, &mut work.skipped)];
+        files.push(match supplementary {
+            Some(headers) => DwarfSections::load(headers, &mut work.skipped),
+            None => DwarfSections::empty(main.is_little_endian()),
+        });
+        files.extend(split.iter().map(|headers| DwarfSections::load_split(*headers, &mut work.skipped)));
+        let mut base = 0;
+        for file in &mut files {
+            file.base = base;
+            base += file.info.len() as u64;
+        }
+        Self { files }
+    }
+
+    pub(crate) fn file(&self, number: u32) -> Option<&DwarfSections<'d>> {
+        self.files.get(number as usize)
+    }
+
+    pub(crate) fn supplementary(&self) -> Option<&DwarfSections<'d>> {
+        self.file(Self::SUPPLEMENTARY).filter(|file| !file.info.is_empty() || !file.str.is_empty())
+    }
+
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.files.iter().map(DwarfSections::total_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The units of all files by their place in the space of entries; skeletons and split units know each other.
+    pub(crate) fn units(&self, work: &mut Work) -> Vec<UnitHeader> {
+        let mut headers = Vec::new();
+        for (number, file) in (0_u32..).zip(&self.files) {
+            headers.extend(unit_headers(file, number, &mut work.skipped));
+        }
+        if self.files.iter().any(|file| file.is_split) {
+            self.pair(&mut headers, work);
+        }
+        headers
+    }
+
+    /// Ties skeletons to the split units of their id. Of several units with one id the first is taken.
+    fn pair(&self, headers: &mut [UnitHeader], work: &mut Work) {
+        let mut tables = AbbreviationTables::default();
+        let mut split: HashMap<u64, u32> = HashMap::new();
+        let ids: Vec<Option<u64>> = headers.iter().map(|header| self.dwo_id(header, &mut tables, work)).collect();
+        let is_split = |header: &UnitHeader| self.file(header.file).is_some_and(|file| file.is_split);
+        for ((number, header), id) in (0_u32..).zip(&*headers).zip(&ids) {
+            if let Some(id) = id
+                && is_split(header)
+            {
+                split.entry(*id).or_insert(number);
+            }
+        }
+        let mut skeletons: HashMap<u32, u32> = HashMap::new();
+        for ((number, header), id) in (0_u32..).zip(&mut *headers).zip(&ids) {
+            if let Some(id) = id
+                && !is_split(header)
+                && let Some(partner) = split.get(id)
+            {
+                header.partner = Some(*partner);
+                skeletons.entry(*partner).or_insert(number);
+            }
+        }
+        for (unit, skeleton) in skeletons {
+            if let Some(header) = headers.get_mut(unit as usize) {
+                header.partner = Some(skeleton);
+            }
+        }
+    }
+
+    /// The id of a skeleton or split unit. Before DWARF 5 its first entry has it.
+    fn dwo_id(&self, header: &UnitHeader, tables: &mut AbbreviationTables, work: &mut Work) -> Option<u64> {
+        if header.is_type_unit || header.encoding.version >= 5 {
+            return header.dwo_id;
+        }
+        let unit = Unit::open(self, header, tables, &mut work.budget).ok()?;
+        unit.root.dwo_id.filter(|_| unit.is_skeleton() || unit.sections().is_split)
+    }
+}

@@ -1,0 +1,64 @@
+//! binutils addr2line: the one that reads dwz files rightly.
+
+use super::lookup::Found;
+use super::{Expected, NOT_ASKED};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// addr2line's frames of each address, innermost first; no frames where it knows neither function nor line.
+pub(crate) fn addr2line(object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+    let mut child = Command::new("addr2line")
+        .args(["-a", "-i", "-f", "-e"])
+        .arg(object)
+        .env_remove("DEBUGINFOD_URLS")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("addr2line starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let input: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().expect("addr2line ends");
+    writer.join().expect("the writer ends").expect("all addresses are taken");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut answers: Vec<Vec<Expected>> = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("0x") {
+            answers.push(Vec::new());
+            continue;
+        }
+        let position = lines.next().expect("a position after a function");
+        let position = position.split_once(" (discriminator").map_or(position, |(position, _)| position);
+        let (file, number) = position.rsplit_once(':').expect("a file and a line");
+        let known = |text: &str| if text == "??" { String::new() } else { text.to_owned() };
+        answers.last_mut().expect("an address first").push(Expected {
+            function: known(line),
+            file: known(file),
+            line: number.parse().unwrap_or(0),
+            column: NOT_ASKED,
+        });
+    }
+    assert_eq!(answers.len(), addresses.len(), "one answer for each address of {}", object.display());
+    for answer in &mut answers {
+        if answer.iter().all(|frame| frame.function.is_empty() && frame.line == 0) {
+            answer.clear();
+        }
+    }
+    answers
+}
+
+/// What addr2line would say without two habits of its own: it lets a symbol reach over padding to the next one, and it
+/// gives an innermost inlined function without a linkage name the symbol of the function around it.
+pub(crate) fn without_symbols(mut expected: Vec<Expected>, found: &[Found]) -> Vec<Expected> {
+    let (Some(inner), Some(outer)) = (found.first(), found.last()) else { return Vec::new() };
+    if found.len() > 1
+        && found.len() == expected.len()
+        && let Some(first) = expected.first_mut()
+        && first.function == outer.symbol
+    {
+        first.function.clone_from(&inner.symbol);
+    }
+    expected
+}
