@@ -109,14 +109,17 @@ pub(crate) struct Expected {
 
 /// llvm-symbolizer's frames of each address, innermost first; no frames where it knows neither function nor line.
 pub(crate) fn llvm_symbolizer(object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
-    llvm_symbolizer_in(Path::new("."), object, addresses)
+    ask_llvm("llvm-symbolizer", Path::new("."), object, addresses)
 }
 
-/// The same, run in a folder, from which it looks for split DWARF.
+/// The same by version 19 where it is there, run in a folder, from which it looks for split DWARF. Version 14 loses the
+/// ranges of clang's split DWARF 4, and with them inlined calls; version 19 does not read `.zdebug_*` sections.
 pub(crate) fn llvm_symbolizer_in(folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
-    // Version 14 loses the ranges of clang's split DWARF 4, and with them inlined calls.
     let newer = "llvm-symbolizer-19";
-    let tool = if is_there(newer) { newer } else { "llvm-symbolizer" };
+    ask_llvm(if is_there(newer) { newer } else { "llvm-symbolizer" }, folder, object, addresses)
+}
+
+fn ask_llvm(tool: &str, folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
     let mut child = Command::new(tool)
         .arg(format!("--obj={}", object.display()))
         .args(["--functions=linkage", "--inlines", "--output-style=JSON", "--no-demangle"])
