@@ -77,5 +77,17 @@ fn is_no_function(elf: &Elf<'_>, name: &[u8], type_rank: u8) -> bool {
         matches!(elf.machine, gabi::EM_ARM | gabi::EM_AARCH64 | gabi::EM_RISCV | gabi::EM_CSKY | gabi::EM_LOONGARCH);
     let is_mapping = has_mapping_symbols
         && matches!(name, [b'$', kind, rest @ ..] if kind.is_ascii_lowercase() && (rest.is_empty() || rest.starts_with(b".") || *kind == b'x'));
-    is_mapping || name.starts_with(b".L")
+    is_mapping || name.starts_with(b".L") || is_link_time_marker(name)
+}
+
+/// `FILE.c.0123abcd`, which GCC's link-time optimiser leaves untyped at the start of what it compiled. No C or C++
+/// function can have dots in its name.
+fn is_link_time_marker(name: &[u8]) -> bool {
+    let parts = || {
+        let dot = memchr::memrchr(b'.', name)?;
+        Some((name.get(..dot)?, name.get(dot + 1..)?))
+    };
+    parts().is_some_and(|(file, hash)| {
+        hash.len() == 8 && hash.iter().all(u8::is_ascii_hexdigit) && memchr::memchr(b'.', file).is_some()
+    })
 }

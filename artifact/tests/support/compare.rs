@@ -42,6 +42,10 @@ impl Comparison {
             self.kind("(rule) a symbol without a size ends with its section", String::new);
             return;
         }
+        if expected.iter().all(|frame| is_link_time_marker(&frame.function) && frame.line == 0) {
+            self.kind("(rule) padding behind a marker of the link-time optimiser, which is no function", String::new);
+            return;
+        }
         self.compared += 1;
         if expected.len() != found.len() {
             let kind = if found.is_empty() { "we do not know the address" } else { "depth" };
@@ -80,6 +84,20 @@ impl Comparison {
         *count += 1;
         if examples.len() < EXAMPLES && !kind.starts_with('(') {
             examples.push(example());
+        }
+    }
+
+    /// Adds what another comparison found.
+    pub(crate) fn add_all(&mut self, other: Self) {
+        self.compared += other.compared;
+        self.depth_equal += other.depth_equal;
+        self.lines_equal += other.lines_equal;
+        self.names_equal += other.names_equal;
+        for (kind, (count, examples)) in other.kinds {
+            let known = self.kinds.entry(kind).or_default();
+            known.0 += count;
+            known.1.extend(examples);
+            known.1.truncate(EXAMPLES);
         }
     }
 
@@ -128,11 +146,20 @@ fn name_kind(expected: &Expected, found: &Found, _at: usize) -> Option<(&'static
         Some(("(rule) name: the bare name for a missing linkage name", true))
     } else if base(name) == base(&found.symbol) {
         Some(("(rule) name: a part of the same function (.cold, .part)", true))
+    } else if is_link_time_marker(name) {
+        Some(("(rule) name: a marker of the link-time optimiser is no function", true))
     } else if found.folded {
         Some(("(rule) name: folded code", true))
     } else {
         Some(("name", false))
     }
+}
+
+/// `FILE.c.0123abcd`, an untyped symbol at the start of what GCC's link-time optimiser compiled.
+fn is_link_time_marker(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(file, hash)| {
+        file.contains('.') && hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 fn unversioned(name: &str) -> &str {
