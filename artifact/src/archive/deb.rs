@@ -75,7 +75,7 @@ pub(super) fn read_payload(
     inside: &Inside,
     input: &mut dyn Read,
     expected: &str,
-    read: fn(&mut Walk<'_>, &Inside, &mut dyn Read) -> Result<(), Halt>,
+    read: impl FnOnce(&mut Walk<'_>, &Inside, &mut dyn Read) -> Result<(), Halt>,
 ) -> Result<(), Halt> {
     let mut head = Vec::new();
     let read_head = input.take(16).read_to_end(&mut head);

@@ -1,0 +1,63 @@
+//! RPM packages (format 3 to 6 of rpm.org's reference): a lead, two headers, and a cpio archive, mostly compressed.
+
+mod cpio;
+mod header;
+
+use std::io::{self, Read};
+
+use super::deb::read_payload;
+use super::error::Halt;
+use super::member::Inside;
+use super::report::PassedOverReason;
+use super::walk::Walk;
+use cpio::{CpioStream, Item};
+use header::Header;
+
+/// The lead's size. What it says stands in the header as well.
+const LEAD_BYTES: usize = 96;
+/// The signature is padded to so many bytes.
+const SIGNATURE_ALIGNMENT: u64 = 8;
+
+/// Visits the files of an RPM package.
+pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<(), Halt> {
+    let mut lead = [0; LEAD_BYTES];
+    let read = input.read_exact(&mut lead);
+    read.map_err(|error| walk.account.halt(&inside.label, "an RPM package's lead", &error))?;
+    let signature = header::sizes(input, &inside.label, walk.account, "signature")?;
+    let padded = signature.bytes().next_multiple_of(SIGNATURE_ALIGNMENT);
+    let skipped = io::copy(&mut input.take(padded), &mut io::sink());
+    let skipped = skipped.map_err(|error| walk.account.halt(&inside.label, "a signature", &error))?;
+    if skipped < padded {
+        return Err(walk.account.damaged(&inside.label, "a signature", "the end").into());
+    }
+    let sizes = header::sizes(input, &inside.label, walk.account, "header")?;
+    let header = Header::read(input, &sizes, &inside.label, walk.account)?;
+    read_payload(walk, inside, input, "a payload", |walk, inside, input| payload(walk, inside, input, &header))
+}
+
+fn payload(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read, header: &Header) -> Result<(), Halt> {
+    let mut magic = Vec::new();
+    let read = input.take(cpio::MAGIC_BYTES as u64).read_to_end(&mut magic);
+    read.map_err(|error| walk.account.halt(&inside.label, "a payload", &error))?;
+    if !cpio::is_magic(&magic) {
+        // A delta RPM, or packed with LZMA as in 2009.
+        let what = "an RPM payload that is no cpio archive packed with gzip, xz, zstd or bzip2";
+        walk.report.pass_over(inside.label.clone(), PassedOverReason::Unsupported(what.to_owned()));
+        return Ok(());
+    }
+    let mut input = magic.chain(input);
+    let mut stream = CpioStream::new(&mut input, &inside.label, walk.account, header);
+    while let Some(entry) = stream.next()? {
+        let size = matches!(entry.item, Item::File).then_some(entry.size);
+        let place = walk.begin(inside, entry.path, size)?;
+        let report = &mut walk.report;
+        match entry.item {
+            Item::File => walk.member(&place, &mut stream)?,
+            Item::HardLink => report.hard_links = report.hard_links.saturating_add(1),
+            Item::SymbolicLink => report.symbolic_links = report.symbolic_links.saturating_add(1),
+            Item::Folder => report.folders = report.folders.saturating_add(1),
+            Item::Special => report.special_files = report.special_files.saturating_add(1),
+        }
+    }
+    Ok(())
+}

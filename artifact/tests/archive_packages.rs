@@ -1,0 +1,267 @@
+//! Debian and RPM packages, wheels and npm packages: what the packages' own tools list is what is visited.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use support::archives::{Members, assert_same, content, files_below, fill, read_bytes, read_file, shell, within};
+use support::{have, skip};
+
+/// A folder with a tree of files for a package.
+fn tree() -> (tempfile::TempDir, Members) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tree = folder.path().join("tree");
+    std::fs::create_dir(&tree).expect("a folder");
+    fill(&tree);
+    shell("rm pipe; mkdir -p lib/modules; xz -k -c one >lib/modules/one.ko.xz", &tree);
+    let mut files = files_below(&tree);
+    // It is visited unpacked.
+    files.insert("lib/modules/one.ko.xz".to_owned(), files["one"]);
+    (folder, files)
+}
+
+#[test]
+fn debian_packages_of_every_compression_give_their_files() {
+    if !have("dpkg-deb") || !have("ar") {
+        return;
+    }
+    let (folder, files) = tree();
+    shell(
+        "mkdir tree/DEBIAN; printf 'Package: x\\nVersion: 1\\nArchitecture: all\\nMaintainer: a <a@b>\\nDescription: x\\n' >tree/DEBIAN/control",
+        folder.path(),
+    );
+    for compression in ["gzip", "xz", "zstd", "none"] {
+        let name = format!("{compression}.deb");
+        shell(&format!("dpkg-deb --root-owner-group -Z{compression} -b tree {name}"), folder.path());
+        let (members, report) = read_file(&folder.path().join(&name));
+        assert_same(&name, &members, &within(&name, &files));
+        let listed = shell(&format!("dpkg-deb -c {name} | cut -c1"), folder.path());
+        let count = |kind: u8| listed.iter().filter(|byte| **byte == kind).count() as u64;
+        assert_eq!((report.files, report.folders, report.symbolic_links), (count(b'-'), count(b'd'), count(b'l')));
+        assert!(report.passed_over.is_empty() && report.archives == 1, "{report:?}");
+    }
+    shell(
+        "ar x gzip.deb && gunzip data.tar.gz && bzip2 data.tar && ar rc bzip2.ddeb debian-binary control.tar.gz data.tar.bz2",
+        folder.path(),
+    );
+    assert_same("bzip2.ddeb", &read_file(&folder.path().join("bzip2.ddeb")).0, &within("bzip2.ddeb", &files));
+    // A package within an archive is one level; what is compressed in it by itself is unpacked still.
+    if have("zip") {
+        shell("zip -q release.zip xz.deb zstd.deb", folder.path());
+        let (members, report) = read_file(&folder.path().join("release.zip"));
+        let mut expected = within("release.zip!/xz.deb", &files);
+        expected.extend(within("release.zip!/zstd.deb", &files));
+        assert_same("release.zip", &members, &expected);
+        assert_eq!(report.archives, 3);
+    }
+}
+
+/// Builds an RPM package of the tree.
+fn build_rpm(folder: &Path, name: &str, payload: &str) -> Vec<u8> {
+    let spec = format!(
+        "Name: x\nVersion: 1\nRelease: 1\nSummary: x\nLicense: x\nBuildArch: noarch\n\
+         %define _binary_payload {payload}\n%define __os_install_post %{{nil}}\n%define _build_id_links none\n\
+         %description\nx\n%install\nmkdir -p %{{buildroot}}\ncp -a {tree}/. %{{buildroot}}/\n%files\n/*\n%ghost /ghost\n",
+        tree = folder.join("tree").display(),
+    );
+    let spec = spec.replace("cp -a", "touch %{buildroot}/ghost\ncp -a");
+    std::fs::write(folder.join("x.spec"), spec).expect("a file");
+    shell(
+        &format!(
+            "rpmbuild -bb --define '_topdir {0}/top' --define '_rpmdir {0}/rpms' --define '_tmppath {0}' x.spec >log 2>&1 || {{ cat log >&2; false; }}; mv rpms/noarch/x-1-1.noarch.rpm {name}",
+            folder.display()
+        ),
+        folder,
+    );
+    std::fs::read(folder.join(name)).expect("a file")
+}
+
+#[test]
+fn rpm_packages_of_every_compression_give_their_files() {
+    if !have("rpmbuild") || !have("rpm") {
+        return;
+    }
+    let (folder, mut files) = tree();
+    shell("ln tree/block tree/hard; ln tree/block tree/harder", folder.path());
+    for (name, payload) in [
+        ("gzip.rpm", "w9.gzdio"),
+        ("xz.rpm", "w6.xzdio"),
+        ("zstd.rpm", "w19.zstdio"),
+        ("bzip2.rpm", "w9.bzdio"),
+        ("none.rpm", "w.ufdio"),
+    ] {
+        let bytes = build_rpm(folder.path(), name, payload);
+        let (members, report) = read_bytes(name, &bytes).expect("a package");
+        let listed = shell(&format!("rpm -qplv {name} 2>/dev/null"), folder.path());
+        let listed = String::from_utf8(listed).expect("text");
+        let paths = |kind: &str| -> BTreeSet<String> {
+            let lines = listed.lines().filter(|line| line.starts_with(kind));
+            lines.filter_map(|line| line.split_whitespace().nth(8)).map(|path| format!("{name}!{path}")).collect()
+        };
+        let mut regular = paths("-");
+        regular.remove(&format!("{name}!/ghost"));
+        let found: BTreeSet<String> = members.keys().cloned().collect();
+        // One of three names of a file has its bytes.
+        let others: Vec<&String> = regular.difference(&found).collect();
+        assert!(found.is_subset(&regular) && others.len() == 2, "{name}: {others:?}");
+        assert_eq!(report.hard_links, 2);
+        assert_eq!((report.symbolic_links, report.folders), (paths("l").len() as u64, paths("d").len() as u64));
+        for other in ["hard", "harder"] {
+            files.insert(other.to_owned(), files["block"]);
+        }
+        for (path, content) in &members {
+            let path = path.strip_prefix(&format!("{name}!/")).expect("within");
+            assert_eq!(&files[path], content, "{name}: {path}");
+        }
+        // rpm2cpio and cpio see the same bytes.
+        if have("rpm2cpio") && have("cpio") {
+            let sum = shell(
+                &format!("rpm2cpio {name} | cpio -i --quiet --to-stdout './usr/*' | sha256sum | cut -c1-64"),
+                folder.path(),
+            );
+            let digest = members[&format!("{name}!/usr/lib/debug/.build-id/ab/cdef.debug")].1;
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(String::from_utf8_lossy(&sum).trim(), digest);
+        }
+    }
+}
+
+/// A header of these tags: number, type, count, bytes.
+fn rpm_header(tags: &[(u32, u32, u32, Vec<u8>)]) -> Vec<u8> {
+    let mut index = Vec::new();
+    let mut store = Vec::new();
+    for (tag, kind, count, bytes) in tags {
+        let width: usize = [1, 1, 1, 2, 4, 8, 1, 1, 1][*kind as usize];
+        store.resize(store.len().next_multiple_of(width), 0);
+        for word in [*tag, *kind, store.len() as u32, *count] {
+            index.extend(word.to_be_bytes());
+        }
+        store.extend(bytes);
+    }
+    let mut header = vec![0x8e, 0xad, 0xe8, 1, 0, 0, 0, 0];
+    header.extend((tags.len() as u32).to_be_bytes());
+    header.extend((store.len() as u32).to_be_bytes());
+    header.extend(index);
+    header.extend(store);
+    header
+}
+
+/// A package whose payload's entries are numbers, as rpm writes it for files of 4 GiB and more.
+fn stripped_rpm() -> Vec<u8> {
+    let mut package = b"\xed\xab\xee\xdb\x03\0".to_vec();
+    package.resize(96, 0);
+    package.extend(rpm_header(&[]));
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    package.extend(rpm_header(&[
+        (
+            1030,
+            3,
+            4,
+            [0o040_755_u16, 0o100_644, 0o100_644, 0o120_777].iter().flat_map(|mode| mode.to_be_bytes()).collect(),
+        ),
+        (1095, 4, 4, words(&[1, 1, 1, 1])),
+        (1096, 4, 4, words(&[1, 2, 2, 3])),
+        (1116, 4, 4, words(&[0, 1, 1, 1])),
+        (1117, 8, 4, b"usr\0a\0b\0c\0".to_vec()),
+        (1118, 8, 2, b"/\0/usr/\0".to_vec()),
+        (5008, 5, 4, [4096_u64, 5, 5, 1].iter().flat_map(|size| size.to_be_bytes()).collect()),
+    ]));
+    for (number, bytes) in [(0, &b""[..]), (1, b""), (3, b"a\0\0\0"), (2, b"hello\0\0\0")] {
+        package.extend(format!("07070X{number:08x}\0\0").into_bytes());
+        package.extend(bytes);
+    }
+    package.extend(format!("070701{}{:08x}{}", "0".repeat(8 * 11), 11, "0".repeat(8)).into_bytes());
+    package.extend(b"TRAILER!!!\0\0\0\0");
+    package
+}
+
+#[test]
+fn a_payload_of_numbers_takes_names_and_sizes_from_the_header() {
+    let (members, report) = read_bytes("x.rpm", &stripped_rpm()).expect("a package");
+    assert_eq!(members, Members::from([("x.rpm!/usr/b".to_owned(), content(b"hello"))]));
+    assert_eq!((report.folders, report.hard_links, report.symbolic_links, report.files), (1, 1, 1, 1));
+}
+
+#[test]
+fn an_rpm_header_that_claims_too_much_is_refused_before_it_is_read() {
+    let package = stripped_rpm();
+    for (at, value, expected) in [
+        (96 + 8, u32::MAX, "at most 1048560 bytes of headers"),
+        (96 + 12, u32::MAX, "at most 268435456 bytes of headers"),
+        (96 + 16 + 8, u32::MAX, "at most 1048560 bytes of headers"),
+        (96 + 16 + 12, 0x0fff_0000, "found the end"),
+        (96, 0, "expected an RPM signature"),
+    ] {
+        let mut changed = package.clone();
+        changed[at..at + 4].copy_from_slice(&value.to_be_bytes());
+        let error = read_bytes("x.rpm", &changed).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    // Counts and offsets of entries are taken for what the store has.
+    for entry in 0..7 {
+        for field in 2..4 {
+            let mut changed = package.clone();
+            let at = 96 + 16 + 16 + entry * 16 + field * 4;
+            changed[at..at + 4].copy_from_slice(&u32::MAX.to_be_bytes());
+            let _ = read_bytes("x.rpm", &changed);
+        }
+    }
+}
+
+/// Downloads by a shell command, or says that it cannot.
+fn download(what: &str, command: &str, folder: &Path) -> bool {
+    let full = format!("cd {} && timeout 120 bash -c '{command}' >log 2>&1", folder.display());
+    let done = std::process::Command::new("bash").args(["-c", &full]).status().is_ok_and(|status| status.success());
+    done || skip(what)
+}
+
+#[test]
+fn real_debian_debug_packages_give_what_dpkg_lists() {
+    if !have("apt-get") || !have("dpkg-deb") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    if !download("libc6-dbg download", "apt-get download libc6-dbg linux-libc-dev zlib1g", folder.path()) {
+        return;
+    }
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder.path()).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "deb") {
+            continue;
+        }
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        shell(
+            &format!("rm -rf x; dpkg-deb -x '{name}' x; find x -type f -name '*.gz' -exec gunzip -f '{{}}' ';'"),
+            folder.path(),
+        );
+        let (members, _) = read_file(&path);
+        // What is compressed by itself goes by its name in the package.
+        let unpacked = |path: &String| path.strip_suffix(".gz").unwrap_or(path).to_owned();
+        let members: Members = members.iter().map(|(path, content)| (unpacked(path), *content)).collect();
+        assert_same(&name, &members, &within(&name, &files_below(&folder.path().join("x"))));
+        println!("{name}: {} files", members.len());
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+}
+
+#[test]
+fn wheels_and_npm_packages_give_what_their_tools_unpack() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pip = "pip download --no-deps --only-binary=:all: --platform win_amd64 --python-version 3.11 debugpy==1.8.22";
+    if have("pip") && have("unzip") && download("debugpy download", pip, folder.path()) {
+        shell("unzip -q *.whl -d wheel; mv *.whl x.whl", folder.path());
+        let (members, report) = read_file(&folder.path().join("x.whl"));
+        assert_same("x.whl", &members, &within("x.whl", &files_below(&folder.path().join("wheel"))));
+        println!("the wheel has {} files", report.files);
+    }
+    if have("npm") && have("tar") && download("node-pty download", "npm pack node-pty@1.1.0", folder.path()) {
+        shell("mkdir npm; tar -xzf *.tgz -C npm; mv *.tgz x.tgz", folder.path());
+        let (members, report) = read_file(&folder.path().join("x.tgz"));
+        assert_same("x.tgz", &members, &within("x.tgz", &files_below(&folder.path().join("npm"))));
+        println!("the npm package has {} files", report.files);
+    }
+}
