@@ -49,6 +49,7 @@ mod work;
 pub use archive::{
     ArchiveError, ArchiveKind, ArchiveReport, ImageReport, LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES,
     Member, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, ReadSeek, Source, archive_kind, read_archive,
+    read_image_layout,
 };
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};

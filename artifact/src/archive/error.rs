@@ -27,7 +27,7 @@ pub enum ArchiveError {
     Damaged {
         /// The archive.
         archive: String,
-        /// The member that was read at that moment; empty before the first one.
+        /// The member that was read at that moment; `-` before the first one.
         member: String,
         /// What the format asks for.
         expected: String,

@@ -92,11 +92,14 @@ impl<'l> Account<'l> {
         if found <= allowed {
             return Ok(());
         }
-        let mut member: String = self.member.borrow().chars().take(256).collect();
-        if member.is_empty() {
-            member.push('-');
-        }
-        Err(ArchiveError::Limit { archive: archive.to_owned(), member, limit, allowed, found })
+        Err(ArchiveError::Limit { archive: archive.to_owned(), member: self.current(), limit, allowed, found })
+    }
+
+    /// The member that is read now, for an error: `-` before the first, and no more than the beginning of a long path.
+    fn current(&self) -> String {
+        const LONGEST: usize = 256;
+        let member = self.member.borrow();
+        if member.is_empty() { "-".to_owned() } else { member.chars().take(LONGEST).collect() }
     }
 
     /// More unpacked bytes.
@@ -106,6 +109,12 @@ impl<'l> Account<'l> {
         self.within(archive, LimitKind::TotalBytes, self.limits.total_bytes, total)
     }
 
+    /// Begins anew: what was counted was a first pass over the same bytes.
+    pub(super) fn restart(&self) {
+        self.members.set(0);
+        self.total.set(0);
+    }
+
     pub(super) fn total(&self) -> u64 {
         self.total.get()
     }
@@ -113,7 +122,7 @@ impl<'l> Account<'l> {
     pub(super) fn damaged(&self, archive: &str, expected: &str, found: impl Into<String>) -> ArchiveError {
         ArchiveError::Damaged {
             archive: archive.to_owned(),
-            member: self.member.borrow().clone(),
+            member: self.current(),
             expected: expected.to_owned(),
             found: found.into(),
         }

@@ -18,6 +18,7 @@
 mod deb;
 mod decompress;
 mod error;
+mod image;
 mod kind;
 mod limits;
 mod member;
@@ -83,17 +84,25 @@ pub fn read_archive<E: From<ArchiveError>>(
     limits: &Limits,
     visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
 ) -> Result<ArchiveReport, E> {
+    visited(limits, visit, |walk| match source {
+        Source::Stream(input) => walk.outermost_stream(name, &mut Named::buffered(name, input, walk.account)),
+        Source::Seekable(input) => walk.outermost_file(name, &mut Named::buffered(name, input, walk.account)),
+    })
+}
+
+/// Runs one reading with the caller's visitor, whose errors stay as they are.
+fn visited<E: From<ArchiveError>>(
+    limits: &Limits,
+    visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
+    read: impl FnOnce(&mut Walk<'_>) -> Result<(), Halt>,
+) -> Result<ArchiveReport, E> {
     let account = Account::new(limits);
     let mut stopped = None;
     let mut erased =
         |member: &Member<'_>, content: &mut dyn Read| visit(member, content).map_err(|error| stopped = Some(error));
     let mut walk = Walk::new(&account, &mut erased);
-    let result = match source {
-        Source::Stream(input) => walk.outermost_stream(name, &mut Named::buffered(name, input, &account)),
-        Source::Seekable(input) => walk.outermost_file(name, &mut Named::buffered(name, input, &account)),
-    };
+    let result = read(&mut walk);
     let mut report = std::mem::take(&mut walk.report);
-    drop(walk);
     report.unpacked_bytes = account.total();
     match (result, stopped) {
         (Ok(()), _) => Ok(report),
@@ -102,6 +111,25 @@ pub fn read_archive<E: From<ArchiveError>>(
         // The visitor alone makes that Halt, and leaves its error.
         (Err(Halt::Visitor), None) => Ok(report),
     }
+}
+
+/// Reads the images of an OCI layout in a folder, and calls `visit` with each regular file that they have in the end.
+/// `open` opens a file of the layout by its path from the layout's root, with `/` between the parts: `oci-layout`,
+/// `index.json`, `blobs/sha256/…`; an error of kind [`io::ErrorKind::NotFound`] says that it is not there. Paths come out of
+/// the layout's index: the closure must not follow them out of the folder.
+///
+/// A layout in a tar, and what `docker save` writes, is read by [`read_archive`].
+///
+/// # Errors
+///
+/// As [`read_archive`]; [`ArchiveError::Mismatch`] where a blob has another digest or size than its manifest says.
+pub fn read_image_layout<E: From<ArchiveError>>(
+    name: &str,
+    open: &mut dyn FnMut(&str) -> io::Result<Box<dyn Read>>,
+    limits: &Limits,
+    visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
+) -> Result<ArchiveReport, E> {
+    visited(limits, visit, |walk| image::read_layout(walk, name, open))
 }
 
 /// The caller's reader, whose errors are told from those of the archive.

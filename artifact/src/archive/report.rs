@@ -64,6 +64,8 @@ pub enum PassedOverReason {
     Damaged(String),
     /// Packed or encrypted in a way that is not read.
     Unsupported(String),
+    /// An image, one of whose blobs is not there.
+    Missing(String),
     /// A static library: its members are no modules.
     StaticLibrary,
     /// A zip within a stream, larger than [`Limits::buffer_bytes`](super::Limits::buffer_bytes).
@@ -79,6 +81,7 @@ impl std::fmt::Display for PassedOverReason {
             Self::TooDeep(kind) => write!(f, "{kind} within an archive within an archive"),
             Self::Damaged(reason) => write!(f, "damaged: {reason}"),
             Self::Unsupported(what) => write!(f, "not supported: {what}"),
+            Self::Missing(blob) => write!(f, "blob {blob} is not there"),
             Self::StaticLibrary => f.write_str("a static library, whose members are no modules"),
             Self::TooLargeToHold { allowed } => {
                 write!(f, "a zip within a stream, of more than {allowed} bytes")

@@ -8,7 +8,7 @@ use super::kind::{ArchiveKind, archive_kind};
 use super::limits::Account;
 use super::member::{Inside, Member, Place, is_apple_double, joined};
 use super::report::{ArchiveReport, PassedOverReason};
-use super::{ReadSeek, deb, rpm, tar, zip};
+use super::{ReadSeek, deb, image, rpm, tar, zip};
 
 /// The bytes by which a file's kind is told.
 const HEAD_BYTES: usize = 512;
@@ -51,6 +51,14 @@ impl<'w> Walk<'w> {
         match archive_kind(&head) {
             None => Err(no_archive(&place, &head).into()),
             Some(ArchiveKind::Zip) => self.zip(&place, input),
+            Some(kind) if kind == ArchiveKind::Tar || kind.is_compression() => {
+                if image::read_saved(self, &place, input)? {
+                    return Ok(());
+                }
+                at_start(input).map_err(|error| self.account.halt(&label, "the file's beginning", &error))?;
+                let head = self.head(&place, input)?;
+                self.file_with_head(&place, &head, input)
+            }
             Some(_) => self.file_with_head(&place, &head, input),
         }
     }

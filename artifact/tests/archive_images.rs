@@ -1,0 +1,355 @@
+//! Container images: layouts and saved archives made by hand and by skopeo and umoci, and the files that they have in the end.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use support::archives::{Members, assert_same, content, files_below, read_bytes, shell};
+use support::have;
+use symseal_artifact::{ArchiveError, ArchiveReport, Limits, PassedOverReason, read_image_layout};
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// A layer: paths with their bytes; `->` makes a hard link, a path that ends in `/` a folder.
+fn layer(entries: &[(&str, &str)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (path, text) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        if let Some(target) = text.strip_prefix("-> ") {
+            header.set_entry_type(tar::EntryType::Link);
+            header.set_size(0);
+            tar.append_link(&mut header, path, target).expect("a link");
+        } else if path.ends_with('/') {
+            header.set_entry_type(tar::EntryType::Directory);
+            header.set_size(0);
+            tar.append_data(&mut header, path, io::empty()).expect("a folder");
+        } else {
+            header.set_size(text.len() as u64);
+            tar.append_data(&mut header, path, text.as_bytes()).expect("a file");
+        }
+    }
+    tar.into_inner().expect("a tar")
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    io::Write::write_all(&mut gzip, bytes).expect("bytes");
+    gzip.finish().expect("gzip")
+}
+
+/// Blobs of a layout by their path.
+#[derive(Default, Clone)]
+struct Layout(BTreeMap<String, Vec<u8>>);
+
+impl Layout {
+    fn blob(&mut self, kind: &str, bytes: Vec<u8>) -> Value {
+        let digest = digest(&bytes);
+        let descriptor = json!({"mediaType": kind, "digest": digest, "size": bytes.len()});
+        self.0.insert(format!("blobs/{}", digest.replace(':', "/")), bytes);
+        descriptor
+    }
+
+    /// An image of these tars, packed as `pack` says; its manifest's descriptor.
+    fn image(&mut self, architecture: &str, tars: &[Vec<u8>], pack: fn(&[u8]) -> Vec<u8>) -> Value {
+        let diff_ids: Vec<String> = tars.iter().map(|tar| digest(tar)).collect();
+        let config =
+            json!({"os": "linux", "architecture": architecture, "rootfs": {"type": "layers", "diff_ids": diff_ids}});
+        let config = self.blob("application/vnd.oci.image.config.v1+json", config.to_string().into_bytes());
+        let layers: Vec<Value> =
+            tars.iter().map(|tar| self.blob("application/vnd.oci.image.layer.v1.tar+gzip", pack(tar))).collect();
+        let manifest = json!({"schemaVersion": 2, "config": config, "layers": layers});
+        self.blob("application/vnd.oci.image.manifest.v1+json", manifest.to_string().into_bytes())
+    }
+
+    fn index(&mut self, manifests: &[Value]) {
+        self.0.insert("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec());
+        let index = json!({"schemaVersion": 2, "manifests": manifests});
+        self.0.insert("index.json".to_owned(), index.to_string().into_bytes());
+    }
+
+    fn as_tar(&self) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (path, bytes) in &self.0 {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o644);
+            tar.append_data(&mut header, path, &bytes[..]).expect("a file");
+        }
+        tar.into_inner().expect("a tar")
+    }
+
+    /// Read as a folder, and as a tar.
+    fn read(&self) -> Result<(Members, ArchiveReport), ArchiveError> {
+        let open = |path: &str| match self.0.get(path) {
+            Some(bytes) => Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn Read>),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        let folder = read_layout(open);
+        let tar = read_as_file(&self.as_tar());
+        match (&folder, &tar) {
+            (Ok(folder), Ok(tar)) => {
+                assert_eq!(folder.0, tar.0);
+                assert_eq!(folder.1.images, tar.1.images);
+            }
+            (Err(folder), Err(tar)) => assert_eq!(folder.to_string(), tar.to_string()),
+            other => panic!("{other:?}"),
+        }
+        folder
+    }
+}
+
+fn read_layout(
+    mut open: impl FnMut(&str) -> io::Result<Box<dyn Read>>,
+) -> Result<(Members, ArchiveReport), ArchiveError> {
+    let mut members = Members::new();
+    let report = read_image_layout::<ArchiveError>("image", &mut open, &Limits::default(), &mut |member, content| {
+        let mut bytes = Vec::new();
+        let _ = content.read_to_end(&mut bytes);
+        members.insert(member.full_path(), support::archives::content(&bytes));
+        Ok(())
+    })?;
+    Ok((members, report))
+}
+
+fn read_as_file(bytes: &[u8]) -> Result<(Members, ArchiveReport), ArchiveError> {
+    let source = symseal_artifact::Source::Seekable(&mut Cursor::new(bytes));
+    support::archives::read_source("image", source, &Limits::default())
+}
+
+/// The members' paths within their layers.
+fn paths(members: &Members) -> Vec<&str> {
+    members.keys().filter_map(|path| path.rsplit("!/").next()).collect()
+}
+
+fn below() -> Vec<u8> {
+    layer(&[
+        ("usr/", ""),
+        ("usr/bin/", ""),
+        ("usr/bin/tool", "one"),
+        ("usr/bin/old", "two"),
+        ("opt/a", "three"),
+        ("opt/b", "four"),
+        ("same", "five"),
+        ("link", "-> same"),
+    ])
+}
+
+fn above() -> Vec<u8> {
+    layer(&[
+        ("usr/bin/tool", "new"),
+        ("usr/bin/.wh.old", ""),
+        ("opt/c", "six"),
+        ("opt/.wh..wh..opq", ""),
+        (".wh.same", ""),
+    ])
+}
+
+#[test]
+fn the_files_of_an_image_are_those_that_its_layers_leave() {
+    for pack in [gzip as fn(&[u8]) -> Vec<u8>, <[u8]>::to_vec] {
+        let mut layout = Layout::default();
+        let manifest = layout.image("amd64", &[below(), above()], pack);
+        layout.index(&[manifest]);
+        let (members, report) = layout.read().expect("an image");
+        let layers = [digest(&pack(&below())), digest(&pack(&above()))];
+        let expected: Members = [(0, "link", "five"), (1, "opt/c", "six"), (1, "usr/bin/tool", "new")]
+            .iter()
+            .map(|(at, path, text)| (format!("image!/linux/amd64!/{}!/{path}", layers[*at]), content(text.as_bytes())))
+            .collect();
+        assert_same("image", &members, &expected);
+        assert_eq!((report.images.len(), report.images[0].files, report.files), (1, 3, 3));
+        assert_eq!((report.images[0].platform.as_str(), &report.images[0].layers[..]), ("linux/amd64", &layers[..]));
+    }
+}
+
+#[test]
+fn every_platform_of_an_index_is_read_and_what_they_share_is_visited_once() {
+    let mut layout = Layout::default();
+    let shared = layer(&[("usr/share/x", "shared")]);
+    let mut manifests = Vec::new();
+    for architecture in ["amd64", "arm64"] {
+        let own = layer(&[("bin/tool", architecture)]);
+        manifests.push(layout.image(architecture, &[shared.clone(), own], gzip));
+    }
+    // Statements about an image, an artifact of another kind, and a platform that was not saved.
+    let mut statement = layout.image("unknown", &[layer(&[("x", "no")])], gzip);
+    statement["annotations"] = json!({"vnd.docker.reference.type": "attestation-manifest"});
+    let config = layout.blob("application/vnd.oci.empty.v1+json", b"{}".to_vec());
+    let artifact = json!({"schemaVersion": 2, "artifactType": "a/b", "config": config, "layers": []}).to_string();
+    let artifact = layout.blob("application/vnd.oci.image.manifest.v1+json", artifact.into_bytes());
+    let absent = json!({"mediaType": "x", "digest": digest(b"absent"), "size": 6});
+    manifests.extend([statement, artifact.clone(), absent]);
+    let inner = json!({"schemaVersion": 2, "manifests": manifests}).to_string();
+    let mut inner = layout.blob("application/vnd.oci.image.index.v1+json", inner.into_bytes());
+    inner["annotations"] = json!({"org.opencontainers.image.ref.name": "v1"});
+    layout.index(&[inner]);
+    let (members, report) = layout.read().expect("images");
+    assert_eq!(paths(&members).len(), 3);
+    let images: Vec<_> =
+        report.images.iter().map(|image| (image.name.as_str(), image.platform.as_str(), image.files)).collect();
+    assert_eq!(images, [("v1", "linux/amd64", 2), ("v1", "linux/arm64", 2)]);
+    let [other, missing] = &report.passed_over[..] else { panic!("{:?}", report.passed_over) };
+    assert_eq!(other.reason, PassedOverReason::Unsupported("an artifact (a/b) that is no container image".to_owned()));
+    assert_eq!(missing.reason, PassedOverReason::Missing(digest(b"absent")));
+}
+
+#[test]
+fn a_blob_with_another_digest_or_size_is_an_error_that_names_both() {
+    let mut layout = Layout::default();
+    let manifest = layout.image("amd64", &[below(), above()], gzip);
+    layout.index(std::slice::from_ref(&manifest));
+    let paths: Vec<String> = layout.0.keys().filter(|path| path.starts_with("blobs/")).cloned().collect();
+    assert_eq!(paths.len(), 4);
+    for path in paths {
+        let mut changed = layout.clone();
+        let bytes = changed.0.get_mut(&path).expect("a blob");
+        // gzip's time, or a blank in JSON's place: still readable.
+        if bytes[0] == 0x1f {
+            bytes[4] ^= 1
+        } else {
+            bytes.push(b' ')
+        }
+        let error = changed.read().expect_err("changed");
+        let ArchiveError::Mismatch { expected, .. } = &error else { panic!("{error}") };
+        assert_eq!(*expected, path.replace("blobs/sha256/", "sha256:"), "{error}");
+    }
+    let mut larger = manifest.clone();
+    larger["size"] = json!(7);
+    layout.index(&[larger]);
+    assert!(layout.read().expect_err("a size").to_string().contains("expected 7 bytes"));
+    // The tars within the layers are checked by the configuration's digests.
+    let mut layout = Layout::default();
+    let manifest = layout.image("amd64", &[below()], |_| gzip(&above()));
+    layout.index(&[manifest]);
+    let error = layout.read().expect_err("another tar").to_string();
+    assert!(
+        error.contains("unpacked") && error.contains(&digest(&below())) && error.contains(&digest(&above())),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_layer_that_is_missing_or_no_tar_leaves_its_image_out_and_says_so() {
+    let mut layout = Layout::default();
+    let good = layout.image("amd64", &[below()], gzip);
+    let no_tar = layout.image("arm64", &[b"text".to_vec()], gzip);
+    let gone = layout.image("riscv64", &[above()], gzip);
+    layout.0.remove(&format!("blobs/{}", digest(&gzip(&above())).replace(':', "/")));
+    layout.index(&[good, no_tar, gone]);
+    let (members, report) = layout.read().expect("one image");
+    assert_eq!((members.len(), report.images.len()), (5, 1));
+    let reasons: Vec<String> = report.passed_over.iter().map(|one| format!("{}: {}", one.path, one.reason)).collect();
+    let expected = [
+        format!("image!/linux/arm64: not supported: layer {} is no tar", digest(&gzip(b"text"))),
+        format!("image!/linux/riscv64: blob {} is not there", digest(&gzip(&above()))),
+    ];
+    assert_eq!(reasons, expected);
+    let mut damaged = Layout::default();
+    let cut = damaged.image("amd64", &[below()], |tar| gzip(tar)[..40].to_vec());
+    damaged.index(&[cut]);
+    assert!(damaged.read().expect_err("damaged").to_string().contains("found the end"));
+}
+
+#[test]
+fn what_docker_saved_of_old_is_read_with_its_links_between_layers() {
+    let tars = [below(), above(), below()];
+    let diff_ids: Vec<String> = tars.iter().map(|tar| digest(tar)).collect();
+    let config =
+        json!({"os": "linux", "architecture": "arm", "variant": "v7", "rootfs": {"diff_ids": diff_ids}}).to_string();
+    let config_name = format!("{}.json", &digest(config.as_bytes())[7..]);
+    let name = |letter: &str| letter.repeat(64);
+    let manifest = json!([{"Config": config_name, "RepoTags": ["a/b:1"], "Layers":
+        [format!("{}/layer.tar", name("a")), format!("{}/layer.tar", name("b")), format!("{}/layer.tar", name("c"))]}]);
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut add = |path: String, bytes: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        tar.append_data(&mut header, path, bytes).expect("a file");
+    };
+    add(format!("{}/layer.tar", name("a")), &tars[0]);
+    add(format!("{}/layer.tar", name("b")), &tars[1]);
+    add(config_name, config.as_bytes());
+    add("manifest.json".to_owned(), manifest.to_string().as_bytes());
+    let mut link = tar::Header::new_gnu();
+    link.set_entry_type(tar::EntryType::Symlink);
+    link.set_size(0);
+    tar.append_link(&mut link, format!("{}/layer.tar", name("c")), format!("../{}/layer.tar", name("a")))
+        .expect("a link");
+    let bytes = tar.into_inner().expect("a tar");
+    for bytes in [gzip(&bytes), bytes] {
+        let (members, report) = read_as_file(&bytes).expect("an image");
+        let mut found = paths(&members);
+        found.sort_unstable();
+        assert_eq!(found, ["opt/a", "opt/b", "opt/c", "same", "usr/bin/old", "usr/bin/tool"]);
+        let image = &report.images[0];
+        assert_eq!((image.name.as_str(), image.platform.as_str(), image.files), ("a/b:1", "linux/arm/v7", 7));
+    }
+}
+
+#[test]
+fn a_tar_that_only_looks_like_an_image_is_read_as_a_tar() {
+    for (path, text) in [("manifest.json", r#"{"name": "an extension"}"#), ("index.json", "[]"), ("blobs/x", "x")] {
+        let bytes = layer(&[(path, text), ("a/b", "c")]);
+        let (members, report) = read_bytes("x.tar", &bytes).expect("a tar");
+        assert_eq!((members.len(), report.images.len()), (2, 0));
+    }
+}
+
+#[test]
+fn skopeo_and_umoci_agree_on_the_files_of_an_image() {
+    if !have("umoci") || !have("skopeo") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let work = folder.path();
+    shell(
+        "umoci init --layout oci && umoci new --image oci:x
+         mkdir -p one/usr/bin one/opt two; seq 1 999 >one/usr/bin/tool; seq 1 50 >one/opt/a; seq 1 60 >one/opt/b; cp /bin/true one/true
+         ln one/opt/a one/opt/hard; umoci insert --rootless --image oci:x one /
+         seq 1 7 >two/new; umoci insert --rootless --image oci:x two /two
+         umoci insert --rootless --image oci:x --whiteout /usr/bin
+         umoci insert --rootless --image oci:x --opaque two /opt
+         umoci unpack --rootless --image oci:x bundle
+         skopeo copy --quiet oci:oci:x docker-archive:saved.tar:a/b:1
+         skopeo copy --quiet oci:oci:x oci-archive:oci.tar:x
+         skopeo copy --quiet --dest-compress-format zstd oci:oci:x oci:zstd:x; gzip -k saved.tar",
+        work,
+    );
+    let truth = files_below(&work.join("bundle/rootfs"));
+    assert!(truth.contains_key("opt/new") && !truth.contains_key("opt/a") && !truth.contains_key("usr/bin/tool"));
+    let check = |what: &str, (members, report): (Members, ArchiveReport)| {
+        assert_eq!(report.images.len(), 1, "{what}");
+        let found: Members = members
+            .iter()
+            .map(|(path, content)| (path.rsplit("!/").next().unwrap_or_default().to_owned(), *content))
+            .collect();
+        assert_same(what, &found, &truth);
+    };
+    for name in ["saved.tar", "saved.tar.gz", "oci.tar"] {
+        let bytes = std::fs::read(work.join(name)).expect("a file");
+        check(name, read_as_file(&bytes).expect("an image"));
+    }
+    for name in ["oci", "zstd"] {
+        let root = work.join(name);
+        check(name, read_layout(|path| Ok(Box::new(File::open(root.join(path))?))).expect("an image"));
+    }
+}
+
+#[test]
+fn an_image_in_a_stream_is_a_tar_of_tars() {
+    let mut layout = Layout::default();
+    let manifest = layout.image("amd64", &[below()], gzip);
+    layout.index(&[manifest]);
+    let bytes = layout.as_tar();
+    let source = symseal_artifact::Source::Stream(&mut &bytes[..]);
+    let (members, report) = support::archives::read_source("x.tar", source, &Limits::default()).expect("a tar");
+    assert!(report.images.is_empty() && members.keys().any(|path| path.ends_with("usr/bin/old")));
+}
