@@ -1,51 +1,21 @@
 //! The builder: paths to a bundle in a layout.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
-use symseal_bundle::compose::{self, Composed, FileFormat};
-use symseal_bundle::oci::{self, Descriptor};
-use symseal_bundle::page_hashes::{self, FilePages};
+use symseal_artifact::{Limits, ObjectFile, ReleaseFile};
 use symseal_bundle::seal::Release;
-use symseal_bundle::{
-    Digest, FileEntry, FileRole, IndexStatistics, LayoutDir, LayoutError, Producer, ShardEntry, SymbolIndex, index,
-    pages, title,
-};
+use symseal_bundle::{Digest, LayoutDir, SymbolIndex};
 use symseal_module::DebugId;
 
 use crate::error::BuildError;
-use crate::module::{self, Finished};
-use crate::pairing::Module;
-use crate::report::BuildReport;
-use crate::{inputs, pairing};
-
-/// Modules with more input than this are built one after the other, so that the largest one decides the peak of memory.
-const LARGE_MODULE_BYTES: u64 = 64 << 20;
-
-/// Called as a build goes on, from several threads.
-pub type ProgressFn = Arc<dyn Fn(&Progress<'_>) + Send + Sync>;
-
-/// What a build is doing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress<'a> {
-    /// A file was looked at.
-    Looked {
-        /// The file.
-        path: &'a Path,
-    },
-    /// A module was finished.
-    Module {
-        /// Modules that are finished.
-        done: u64,
-        /// Modules in all.
-        total: u64,
-        /// Its file name.
-        name: &'a str,
-    },
-}
+use crate::inputs::{self, Reading, Spool};
+use crate::module::{self, Building, Finished};
+use crate::pairing::{self, Module, Pairing, Part};
+use crate::progress::{Progress, ProgressFn};
+use crate::report::{BuildReport, ModuleReport, Unpaired};
+use crate::workers::{self, Budget};
+use crate::{assemble, unpaired};
 
 /// What the release is called, and whom to tell.
 #[derive(Clone, Default)]
@@ -58,12 +28,33 @@ pub struct Options {
     pub progress: Option<ProgressFn>,
 }
 
-/// Builds a bundle.
+/// Builds a bundle from what a release ships.
+///
+/// ```
+/// use symseal_builder::{Options, SymbolBundleBuilder};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let release = tempfile::tempdir()?;
+/// # std::fs::copy(std::env::current_exe()?, release.path().join("app"))?;
+/// # let output = tempfile::tempdir()?;
+/// # let (release, output) = (release.path(), output.path().join("bundle"));
+/// let options = Options { name: "app".to_owned(), version: "1.0".to_owned(), progress: None };
+/// let built = SymbolBundleBuilder::new(options).add_path(release).build_into(&output)?;
+/// for module in &built.report.modules {
+///     println!("{} {}: {} functions", module.debug_id, module.name, module.statistics.functions);
+/// }
+/// println!("bundle {}", built.digest);
+/// # assert_eq!(built.report.modules.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SymbolBundleBuilder {
     options: Options,
     paths: Vec<PathBuf>,
     store_executables: bool,
+    strict: bool,
+    jobs: Option<usize>,
+    limits: Limits,
 }
 
 /// A bundle that was built.
@@ -80,13 +71,13 @@ pub struct Built {
 impl SymbolBundleBuilder {
     /// A builder without inputs.
     pub fn new(options: Options) -> Self {
-        Self { options, paths: Vec::new(), store_executables: true }
+        Self { options, paths: Vec::new(), store_executables: true, strict: false, jobs: None, limits: Limits::default() }
     }
 
-    /// Adds a file, or a directory with everything below it.
+    /// Adds a file, or a directory with everything below it. Archives, packages and images are looked into.
     ///
-    /// What is named must be an ELF executable, library or debug file; in a directory, other files are passed over and
-    /// counted. A binary and its separate debug file find each other by their build-id.
+    /// What is named must be a release file (ELF, PE, PDB, Mach-O) or hold some; in directories and archives, other files are
+    /// passed over and counted. Binaries and their debug files find each other by their ids.
     pub fn add_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.paths.push(path.into());
         self
@@ -98,19 +89,52 @@ impl SymbolBundleBuilder {
         self
     }
 
-    /// Builds into a layout. The bundle becomes visible in its `index.json` last, tagged with the version where that
-    /// is a tag; until then, and after an error, the layout shows what it showed before.
-    pub fn build(&self, layout: &LayoutDir) -> Result<Built, BuildError> {
-        let modules = self.modules()?;
-        self.write(modules, layout)
+    /// Whether a module that is not paired, or a debug file of another build, is an error
+    /// ([`BuildError::Strict`]). Off by default.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
     }
 
-    /// Builds into the layout in `dir`, which is made where it does not exist, but not before the inputs were found to be
-    /// good. After an error a directory that was made is gone again.
+    /// How many files and modules are worked on at once, at most; by default as many as there are processors. The bundle's
+    /// bytes do not depend on it.
+    pub fn jobs(mut self, jobs: usize) -> Self {
+        self.jobs = Some(jobs.max(1));
+        self
+    }
+
+    /// What one archive may ask for. [`Limits`] says what the defaults are.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Builds into a layout. The bundle becomes visible in its `index.json` last, tagged with the version where that
+    /// is a tag; until then, and after an error, the layout shows what it showed before.
+    ///
+    /// # Errors
+    /// Whatever [`BuildError`] says; every variant names the file.
+    pub fn build(&self, layout: &LayoutDir) -> Result<Built, BuildError> {
+        self.check()?;
+        let (mut report, finished) = self.run(Some(layout))?;
+        if self.strict && !report.is_complete() {
+            return Err(strict_error(report));
+        }
+        let (mut index, pages) = assemble::index(&self.options.name, &self.options.version, finished);
+        let digest = assemble::publish(&mut index, &pages, layout)?;
+        report.bundle = Some(digest);
+        Ok(Built { digest, index, report })
+    }
+
+    /// Builds into the layout in `dir`, which is made where it does not exist. After an error a directory that was made is
+    /// gone again.
+    ///
+    /// # Errors
+    /// As [`SymbolBundleBuilder::build`].
     pub fn build_into(&self, dir: &Path) -> Result<Built, BuildError> {
-        let modules = self.modules()?;
+        self.check()?;
         let is_new = !dir.exists();
-        let written = LayoutDir::create(dir).map_err(BuildError::from).and_then(|layout| self.write(modules, &layout));
+        let written = LayoutDir::create(dir).map_err(BuildError::from).and_then(|layout| self.build(&layout));
         if written.is_err() && is_new {
             // The error that matters is the first one.
             let _ = std::fs::remove_dir_all(dir);
@@ -118,78 +142,108 @@ impl SymbolBundleBuilder {
         written
     }
 
-    fn modules(&self) -> Result<(BTreeMap<DebugId, Module>, BuildReport), BuildError> {
-        Release::new(&self.options.name, &self.options.version).check()?;
-        let seen = |path: &Path| self.tell(&Progress::Looked { path });
-        let (files, inputs) = inputs::identify(&self.paths, &seen)?;
-        let mut report = BuildReport { inputs, modules: Vec::new() };
-        report.inputs.taken = files.len() as u64;
-        let (modules, doubles) = pairing::pair(files)?;
-        report.inputs.doubles = doubles;
-        report.inputs.taken -= doubles;
-        if modules.is_empty() {
+    /// Does everything but writing a bundle, and says what was found. Release files out of archives are kept among the
+    /// system's temporary files meanwhile.
+    ///
+    /// # Errors
+    /// As [`SymbolBundleBuilder::build`].
+    pub fn report(&self) -> Result<BuildReport, BuildError> {
+        self.check()?;
+        let (report, _) = self.run(None)?;
+        if self.strict && !report.is_complete() { Err(strict_error(report)) } else { Ok(report) }
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        Ok(Release::new(&self.options.name, &self.options.version).check()?)
+    }
+
+    /// Reads, pairs and builds every module; the report, and the modules by id.
+    fn run(&self, layout: Option<&LayoutDir>) -> Result<(BuildReport, Vec<Finished>), BuildError> {
+        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let spool = layout.map_or_else(Spool::temporary, Spool::in_layout);
+        let tell = |progress: &Progress<'_>| self.tell(progress);
+        let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, output: layout.map(LayoutDir::root) };
+        let gathered = inputs::gather(&self.paths, &reading)?;
+        let mut report = BuildReport::new(&self.options.name, &self.options.version, gathered.report);
+        let (files, doubles) = pairing::unique(gathered.files);
+        let pairing = pairing::pair(&files, &|part| fingerprint(part, layout))?;
+        if pairing.modules.is_empty() {
             let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
-            let files = report.inputs.not_elf + report.inputs.other_elf + report.inputs.unidentified;
             let paths = if paths.is_empty() { "no paths".to_owned() } else { paths.join(", ") };
-            return Err(BuildError::NoModules { paths, files });
+            return Err(BuildError::NoModules { paths, files: report.inputs.files });
         }
-        Ok((modules, report))
+        let finished = self.finish(&pairing.modules, layout, jobs)?;
+        report.modules = finished.iter().map(|module| module.report.clone()).collect();
+        self.account(&mut report, pairing, doubles);
+        Ok((report, finished))
     }
 
-    fn write(
+    /// All modules in the order of their ids.
+    fn finish(
         &self,
-        (modules, mut report): (BTreeMap<DebugId, Module>, BuildReport),
-        layout: &LayoutDir,
-    ) -> Result<Built, BuildError> {
-        let finished = self.finish(&modules, layout)?;
-        let mut pages: BTreeMap<String, Vec<FilePages>> = BTreeMap::new();
-        let mut index = SymbolIndex {
-            schema: index::SCHEMA.to_owned(),
-            name: self.options.name.clone(),
-            version: self.options.version.clone(),
-            producer: Producer { name: "symseal".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-            linux: BTreeMap::new(),
-            windows: BTreeMap::new(),
-            macos: BTreeMap::new(),
-            shards: Vec::new(),
-            sources: None,
-            statistics: IndexStatistics::default(),
-        };
-        for module in finished {
-            let text = module.id.to_string();
-            pages.insert(text.clone(), module.pages);
-            index.linux.insert(text, module.entry);
-            report.modules.push(module.report);
-        }
-        for shard in compose::shards(&index)? {
-            let entry = write_shard(&shard, &pages, layout)?;
-            index.shards.push(entry);
-        }
-        index.statistics = statistics(&index);
-        let composed = compose::compose(&index)?;
-        publish(&composed, &self.options.version, layout)?;
-        Ok(Built { digest: composed.digest, index, report })
-    }
-
-    /// All modules in the order of their ids: small ones in parallel, then large ones one by one.
-    fn finish(&self, modules: &BTreeMap<DebugId, Module>, layout: &LayoutDir) -> Result<Vec<Finished>, BuildError> {
+        modules: &std::collections::BTreeMap<DebugId, Module<'_>>,
+        layout: Option<&LayoutDir>,
+        jobs: usize,
+    ) -> Result<Vec<Finished>, BuildError> {
+        let mut queue: Vec<(u64, &DebugId, &Module<'_>)> =
+            modules.iter().map(|(id, module)| (module.weight(), id, module)).collect();
+        // The largest first, so that no thread is left alone with it at the end.
+        queue.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
+        let budget = Budget::for_largest(queue.first().map_or(0, |(weight, ..)| *weight));
+        let building = Building { layout, store_executables: self.store_executables, is_parallel: jobs > 1 };
         let done = AtomicU64::new(0);
         let total = modules.len() as u64;
-        let build = |(id, module): (&DebugId, &Module)| {
-            let finished = module::build(id, module, self.store_executables, layout)?;
+        let total_bytes = modules.values().map(Module::bytes).fold(0, u64::saturating_add);
+        let mut finished = workers::run(&queue, jobs, |(weight, id, module)| {
+            let _permit = budget.acquire(*weight);
+            let finished = module::build(id, module, &building)?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            self.tell(&Progress::Module { done, total, name: &finished.entry.name });
-            Ok(finished)
-        };
-        let (large, small): (Vec<_>, Vec<_>) =
-            modules.iter().partition(|(_, module)| module.input_bytes() > LARGE_MODULE_BYTES);
-        let mut finished: Vec<Finished> =
-            small.into_par_iter().map(build).collect::<Result<Vec<Finished>, BuildError>>()?;
-        for module in large {
-            finished.push(build(module)?);
-        }
+            let name = &finished.entry.name;
+            self.tell(&Progress::Module { done, total, name, bytes: module.bytes(), total_bytes });
+            Ok::<_, BuildError>(finished)
+        })?;
         finished.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(finished)
+    }
+
+    /// What pairing found, in the report.
+    fn account(&self, report: &mut BuildReport, pairing: Pairing<'_>, doubles: u64) {
+        let used: std::collections::BTreeSet<(Digest, &str)> = pairing
+            .modules
+            .values()
+            .flat_map(Module::files)
+            .map(|file| (file.digest(), file.place.as_str()))
+            .collect();
+        report.inputs.taken = used.len() as u64;
+        report.inputs.bytes =
+            pairing.modules.values().flat_map(Module::files).map(|file| (file.digest(), file.measured.size)).collect::<std::collections::BTreeMap<_, _>>().values().sum();
+        report.inputs.doubles = doubles;
+        report.inputs.skip("another file of the same id is better", pairing.superseded.len() as u64);
+        for (file, reason) in &pairing.loose {
+            report.inputs.skip(reason, 1);
+            if !matches!(file.content, inputs::Content::DsymMember) {
+                report.debug_files_without_binaries.push(Unpaired {
+                    debug_id: None,
+                    name: file.name.clone(),
+                    place: file.place.clone(),
+                    advice: (*reason).to_owned(),
+                });
+            }
+        }
+        for module in &report.modules {
+            let Some(of) = pairing.modules.get(&module.debug_id) else { continue };
+            if let Some(found) = unpaired::binary(module, of) {
+                report.binaries_without_debug_files.push(found);
+            }
+            if let Some(found) = unpaired::debug_file(module, of) {
+                report.debug_files_without_binaries.push(found);
+            }
+        }
+        report.modules.sort_by(|a, b| by_platform(a).cmp(&by_platform(b)));
+        report.binaries_without_debug_files.sort();
+        report.debug_files_without_binaries.sort();
+        report.mismatches = pairing.mismatches;
+        report.superseded = pairing.superseded;
     }
 
     fn tell(&self, progress: &Progress<'_>) {
@@ -199,56 +253,35 @@ impl SymbolBundleBuilder {
     }
 }
 
-/// Stores the page hashes of one shard's files.
-fn write_shard(
-    shard: &compose::Shard,
-    pages: &BTreeMap<String, Vec<FilePages>>,
-    layout: &LayoutDir,
-) -> Result<ShardEntry, BuildError> {
-    let own: Vec<FilePages> = shard.ids.iter().filter_map(|id| pages.get(&id.to_string())).flatten().cloned().collect();
-    let id = |id: Option<&DebugId>| id.cloned().ok_or(BuildError::NoModules { paths: shard.arch.clone(), files: 0 });
-    let (first, last) = (id(shard.ids.first())?, id(shard.ids.last())?);
-    let path = title::page_hashes(shard.platform, &shard.arch, &first);
-    let bytes = page_hashes::write(&own)
-        .map_err(|error| BuildError::ModuleIndex { module: path.clone(), problem: error.to_string() })?;
-    layout.write_blob(&bytes)?;
-    let role = FileRole::PageHashes;
-    let measured = pages::measure(&bytes, pages::page_size_of(role));
-    let page_hashes = FileEntry {
-        role,
-        path,
-        size: measured.size,
-        sha256: measured.digest,
-        media_type: compose::media_type(role, FileFormat::Elf).to_owned(),
-        page_size: pages::page_size_of(role),
-        page_root: measured.root,
-        derived_from: Vec::new(),
+fn by_platform(module: &ModuleReport) -> (&'static str, &DebugId) {
+    (module.platform, &module.debug_id)
+}
+
+fn strict_error(report: BuildReport) -> BuildError {
+    BuildError::Strict {
+        unpaired: report.unpaired(),
+        mismatches: report.mismatches.len() as u64,
+        report: Box::new(report),
+    }
+}
+
+/// The code of a binary, or the debug information of a debug file, as it is stored.
+fn fingerprint(part: Part<'_>, layout: Option<&LayoutDir>) -> Result<Option<Digest>, BuildError> {
+    let bytes = part.file.read(layout)?;
+    let parsed = ReleaseFile::parse(&bytes)
+        .map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
+    let of = |object: &ObjectFile<'_>| {
+        let names: &[&str] =
+            if part.is_binary() { &[".text", "__text"] } else { &[".debug_info", ".zdebug_info", "__debug_info"] };
+        let (svma, bytes) = names.iter().find_map(|name| object.section(name))?;
+        let mut hasher = symseal_bundle::Hasher::default();
+        hasher.update(&svma.0.to_le_bytes());
+        hasher.update(bytes);
+        Some(hasher.finish().0)
     };
-    Ok(ShardEntry { platform: shard.platform.to_owned(), arch: shard.arch.clone(), first, last, page_hashes })
-}
-
-fn statistics(index: &SymbolIndex) -> IndexStatistics {
-    let mut seen = BTreeSet::new();
-    let mut statistics = IndexStatistics::default();
-    for file in index.files() {
-        statistics.files += 1;
-        if seen.insert(file.sha256) {
-            statistics.bytes = statistics.bytes.saturating_add(file.size);
-        }
-    }
-    statistics.modules = index.modules().count() as u64;
-    statistics
-}
-
-/// Stores manifests and indexes, and makes the bundle visible.
-fn publish(composed: &Composed, version: &str, layout: &LayoutDir) -> Result<(), LayoutError> {
-    layout.write_blob(oci::EMPTY_JSON)?;
-    layout.write_blob(&composed.symbol_index)?;
-    for manifest in &composed.manifests {
-        layout.write_blob(manifest)?;
-    }
-    layout.write_blob(&composed.image_index)?;
-    let mut descriptor = Descriptor::of(oci::IMAGE_INDEX, &composed.image_index);
-    descriptor.artifact_type = Some(oci::BUNDLE.to_owned());
-    layout.add_to_index(descriptor, Some(version).filter(|version| symseal_bundle::is_tag(version)))
+    Ok(match &parsed {
+        ReleaseFile::Object(object) => of(object),
+        ReleaseFile::Fat(slices) => slices.get(part.slice).and_then(of),
+        ReleaseFile::Pdb(_) | ReleaseFile::PortablePdb(_) => None,
+    })
 }

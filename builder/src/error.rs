@@ -1,14 +1,18 @@
 //! Why a bundle was not built.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use symseal_artifact::ArtifactError;
+use symseal_artifact::{ArchiveError, ArtifactError};
 use symseal_bundle::compose::ComposeError;
 use symseal_bundle::seal::StatementError;
 use symseal_bundle::{FileRole, IndexError, LayoutError};
 
+use crate::report::BuildReport;
+
 /// Why a bundle was not built. Nothing became visible in the layout.
+///
+/// A `place` is a path, or `archive!/member` for what lies in an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// An input cannot be read.
@@ -21,25 +25,31 @@ pub enum BuildError {
         /// The reason.
         source: io::Error,
     },
-    /// A file that was named is no ELF file, or is damaged.
-    #[error("{path}: {source}")]
+    /// A file that was named is no release file, or a release file is damaged.
+    #[error("{place}: {source}")]
     Artifact {
         /// The file.
-        path: PathBuf,
+        place: String,
         /// What is wrong.
         source: ArtifactError,
     },
+    /// An archive is damaged, or asks for more than the limits allow.
+    #[error(transparent)]
+    Archive {
+        /// What is wrong, with archive and member.
+        source: ArchiveError,
+    },
     /// A file that was named is of a kind that bundles do not hold.
-    #[error("{path}: expected {expected}, found {found}")]
+    #[error("{place}: expected {expected}, found {found}")]
     Unsuitable {
         /// The file.
-        path: PathBuf,
+        place: String,
         /// What a bundle holds.
         expected: &'static str,
         /// What it is.
         found: String,
     },
-    /// Two different files for one role of one module.
+    /// Two different files for one role of one module, and no rule says which is the better one.
     #[error("{first} and {second} both claim to be the {role} file of {id}, and differ; leave one out")]
     Conflict {
         /// The debug id.
@@ -47,37 +57,51 @@ pub enum BuildError {
         /// The role.
         role: FileRole,
         /// The one file.
-        first: PathBuf,
+        first: String,
         /// The other file.
-        second: PathBuf,
+        second: String,
     },
     /// A file that a debugger would run, or that holds text that it would run.
-    #[error("{path} is refused: {problem}")]
+    #[error("{place} is refused: {problem}")]
     DebuggerScript {
         /// The file.
-        path: PathBuf,
+        place: String,
         /// What it holds.
         problem: &'static str,
     },
     /// The file was written to while the bundle was built.
-    #[error("{path} changed while the bundle was built; build again when it is finished")]
+    #[error("{place} changed while the bundle was built; build again when it is finished")]
     Changed {
         /// The file.
-        path: PathBuf,
+        place: String,
     },
     /// The inputs hold no module.
-    #[error("expected at least one ELF executable, library or debug file, found none in {paths} ({files} other files)")]
+    #[error(
+        "expected at least one executable, library or debug file (ELF, PE, PDB, Mach-O), found none in {paths} ({files} other files)"
+    )]
     NoModules {
         /// What was looked at.
         paths: String,
         /// Files that are something else.
         files: u64,
     },
+    /// A strict build with modules that are not paired, or with debug files that do not match.
+    #[error(
+        "{unpaired} unpaired and {mismatches} mismatched files, which --strict does not let pass; the report names them"
+    )]
+    Strict {
+        /// Binaries and debug files without their counterpart.
+        unpaired: u64,
+        /// Debug files that look like a binary's and have another id.
+        mismatches: u64,
+        /// What was found.
+        report: Box<BuildReport>,
+    },
     /// A file has more symbols than a symbol table can hold.
-    #[error("{path}: {source}")]
+    #[error("{place}: {source}")]
     SymbolTable {
         /// The file.
-        path: PathBuf,
+        place: String,
         /// What the writer says.
         source: symseal_symx::WriteError,
     },
@@ -101,4 +125,10 @@ pub enum BuildError {
         /// What the JSON writer says.
         problem: String,
     },
+}
+
+/// An error of the operating system about `path`.
+pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
+    let path = path.to_owned();
+    move |source| BuildError::Io { action, path, source }
 }

@@ -4,22 +4,36 @@
 //! (`.symx`), an unwind table (`.uwt`) and an index a module, page hashes, `symbol_index.json` and the manifests.
 //! [`seal_bundle`] signs a statement about it and attaches the seal.
 //!
+//! * `inputs/`: paths, directories and archives to identified files. Archives are read as streams; what a bundle holds is
+//!   kept, and nothing else touches the disk.
+//! * `pairing/`: identified files to modules, one file a platform.
+//! * `module/`: one module to its tables and its entry in the index.
+//! * `report/`: what was found, what lacks its counterpart, what contradicts.
+//!
 //! The bundle's bytes depend on the files' bytes, their base names, the release's name and version, and the version of this
-//! program; not on paths, times, their order or the number of threads. Files are read, never mapped: a release
-//! directory may be written to while we look.
+//! program; not on paths, times, their order, the archives that they came in or the number of threads. Files are read,
+//! never mapped: a release directory may be written to while we look.
 #![forbid(unsafe_code)]
 
+mod assemble;
 mod build;
 mod error;
 mod inputs;
 mod module;
 mod pairing;
+mod progress;
 mod report;
 mod seal;
+mod unpaired;
+mod workers;
 
-pub use build::{Built, Options, Progress, ProgressFn, SymbolBundleBuilder};
+pub use build::{Built, Options, SymbolBundleBuilder};
 pub use error::BuildError;
-pub use report::{BuildReport, InputReport, ModuleReport, UnsupportedRange, UnwindReport};
+pub use progress::{Progress, ProgressFn};
+pub use report::{
+    ArchiveReport, BuildReport, InputReport, Mismatch, ModuleReport, NamedBy, PairedBy, PairedFile, PairedRole,
+    PassedOver, Refused, Side, Superseded, Unpaired, UnsupportedRange, UnwindReport,
+};
 pub use seal::{SealError, SealOptions, attach_seal, seal_bundle, statement};
 
 /// Name and version of this program, as tables and bundles name it.

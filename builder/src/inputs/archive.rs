@@ -1,0 +1,140 @@
+//! Archives, packages and images as streams of members.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use symseal_artifact::{ArchiveError, ArchiveReport as Walked, Limits, Member, SNIFF_BYTES, Source, read_archive};
+use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
+
+use super::file::{self, Bytes, InputFile};
+use super::identify::{self, reason};
+use super::loose::{self, Judged, MAX_DSYM_MEMBER_BYTES};
+use super::{Found, Spool};
+use crate::error::{BuildError, io_error};
+use crate::report::{ArchiveReport, PassedOver};
+use crate::workers::Budget;
+
+/// A member whose size the archive does not say is read so far before it has the memory to itself.
+const UNSIZED_BYTES: u64 = 1 << 20;
+
+/// What stops the reading of an archive.
+enum Stop {
+    Archive(ArchiveError),
+    Build(BuildError),
+}
+
+impl From<ArchiveError> for Stop {
+    fn from(error: ArchiveError) -> Self {
+        Self::Archive(error)
+    }
+}
+
+/// Reads the archive at `path`, which people call `place`, and keeps the release files in it.
+pub(super) fn look(
+    path: &Path,
+    place: &str,
+    limits: &Limits,
+    spool: &Spool,
+    budget: &Budget,
+) -> Result<Found, BuildError> {
+    let mut file = File::open(path).map_err(io_error("open", path))?;
+    let state = |file: &File| file.metadata().map(|metadata| (metadata.len(), metadata.modified().ok()));
+    let before = state(&file).map_err(io_error("look at", path))?;
+    let mut found = Found::default();
+    let mut taken = 0;
+    let walked = read_archive::<Stop>(place, Source::Seekable(&mut file), limits, &mut |member, content| {
+        taken += u64::from(visit(member, content, limits, spool, budget, &mut found).map_err(Stop::Build)?);
+        Ok(())
+    });
+    let after = state(&file).map_err(io_error("look at", path))?;
+    if before != after {
+        return Err(BuildError::Changed { place: place.to_owned() });
+    }
+    let walked = walked.map_err(|stop| match stop {
+        Stop::Archive(source) => BuildError::Archive { source },
+        Stop::Build(error) => error,
+    })?;
+    found.skip(reason::LINK, walked.symbolic_links);
+    found.skip(reason::HARD_LINK, walked.hard_links);
+    found.skip(reason::SPECIAL, walked.special_files);
+    found.skip(reason::APPLE_DOUBLE, walked.apple_double);
+    found.skip(reason::PASSED_OVER, walked.passed_over.len() as u64 + walked.passed_over_more);
+    found.archives.push(report(place, taken, walked));
+    Ok(found)
+}
+
+/// One member; whether it was kept.
+fn visit(
+    member: &Member<'_>,
+    content: &mut dyn Read,
+    limits: &Limits,
+    spool: &Spool,
+    budget: &Budget,
+    found: &mut Found,
+) -> Result<bool, BuildError> {
+    found.seen += 1;
+    let place = member.full_path();
+    let name = member.file_name().to_owned();
+    let dsym = file::dsym_place(&place);
+    if loose::is_script(&name, dsym.as_ref()) {
+        found.refuse(place, loose::SCRIPT);
+        found.skip(reason::SCRIPT, 1);
+        return Ok(false);
+    }
+    // An error of this reader is the archive's: the caller gets that one, whatever we make of it.
+    let read_error = |error: std::io::Error| io_error("read", Path::new(&place))(error);
+    let mut head = Vec::with_capacity(SNIFF_BYTES);
+    content.by_ref().take(SNIFF_BYTES as u64).read_to_end(&mut head).map_err(read_error)?;
+    let is_candidate = identify::is_candidate(&head);
+    let is_member = dsym.is_some() && member.size_hint.is_some_and(|size| size <= MAX_DSYM_MEMBER_BYTES);
+    if !is_candidate && !is_member {
+        found.skip(reason::NO_RELEASE_FILE, 1);
+        return Ok(false);
+    }
+    let mut permit = member.size_hint.map(|size| budget.acquire(size));
+    let mut bytes = head;
+    if permit.is_none() {
+        content.by_ref().take(UNSIZED_BYTES).read_to_end(&mut bytes).map_err(read_error)?;
+        if bytes.len() as u64 >= UNSIZED_BYTES {
+            permit = Some(budget.acquire_all());
+        }
+    } else if let Some(size) = member.size_hint.and_then(|size| usize::try_from(size.min(limits.member_bytes)).ok()) {
+        let out_of_memory = |_| read_error(std::io::ErrorKind::OutOfMemory.into());
+        bytes.try_reserve_exact(size.saturating_sub(bytes.len())).map_err(out_of_memory)?;
+    }
+    content.read_to_end(&mut bytes).map_err(read_error)?;
+    let content = match loose::judge(&bytes, is_member && !is_candidate, &place)? {
+        Judged::Taken(content) => content,
+        Judged::Refused(error) => {
+            found.refuse(place, &error.to_string());
+            found.skip(reason::REFUSED, 1);
+            return Ok(false);
+        }
+        Judged::Other(reason, _) => {
+            found.skip(reason, 1);
+            return Ok(false);
+        }
+    };
+    let measured = measure(&bytes, DEBUG_FILE_PAGE);
+    let bytes = Bytes::Spooled(spool.keep(&bytes, &measured.digest)?);
+    drop(permit);
+    found.files.push(InputFile::new(place, bytes, name, measured, content, dsym));
+    Ok(true)
+}
+
+fn report(place: &str, taken: u64, walked: Walked) -> ArchiveReport {
+    let passed_over = walked.passed_over.into_iter();
+    ArchiveReport {
+        place: place.to_owned(),
+        files: walked.files,
+        archives: walked.archives,
+        unpacked_bytes: walked.unpacked_bytes,
+        taken,
+        images: walked.images.into_iter().map(|image| image.platform).collect(),
+        passed_over: passed_over
+            .map(|one| PassedOver { place: one.path, reason: one.reason.to_string() })
+            .collect(),
+        passed_over_more: walked.passed_over_more,
+    }
+}

@@ -1,0 +1,155 @@
+//! What a file's bytes are.
+
+use symseal_artifact::{
+    ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, escaped, sniff,
+};
+use symseal_module::DebugId;
+
+use super::file::{Content, NamedCrc, NamedId, ObjectFacts, PdbFacts, PdbName, foreign_base_name};
+
+/// What became of a file.
+#[derive(Debug)]
+pub(crate) enum Identified {
+    /// It belongs into a bundle.
+    Release(Content),
+    /// It does not, for the reason that is counted; and what it is, in more words.
+    Other(&'static str, String),
+    /// A debugger would run text that is in it.
+    Script,
+}
+
+/// Why files are passed over. Stable texts: they are keys of the report.
+pub(crate) mod reason {
+    pub(crate) const NO_RELEASE_FILE: &str = "no release file";
+    pub(crate) const OBJECT: &str = "object file of a linker";
+    pub(crate) const CORE: &str = "core file";
+    pub(crate) const NOT_LOADED: &str = "object file that no process loads";
+    pub(crate) const EMPTY: &str = "neither code nor debug information nor symbols";
+    pub(crate) const NO_ID: &str = "no id and no code to make one from";
+    pub(crate) const LINK: &str = "symbolic link";
+    pub(crate) const SPECIAL: &str = "device, pipe or socket";
+    pub(crate) const HARD_LINK: &str = "hard link to another member";
+    pub(crate) const APPLE_DOUBLE: &str = "attributes of another file (AppleDouble)";
+    pub(crate) const PASSED_OVER: &str = "archive or package that is not looked into";
+    pub(crate) const REFUSED: &str = "refused, with the reason";
+    pub(crate) const SCRIPT: &str = "script of a debugger";
+}
+
+/// Whether a file may be a release file by its first bytes. Without this, nothing else of it is read.
+pub(crate) fn is_candidate(head: &[u8]) -> bool {
+    matches!(
+        sniff(head),
+        FileKind::Elf | FileKind::Pe | FileKind::Macho | FileKind::MachoFat | FileKind::Pdb | FileKind::PortablePdb
+    )
+}
+
+/// Identifies a release file. An error means that it starts like one and is damaged.
+pub(crate) fn identify(bytes: &[u8]) -> Result<Identified, ArtifactError> {
+    let parsed = match ReleaseFile::parse(bytes) {
+        // `MZ` alone is a DOS program, and one magic of Mach-O is also Java's.
+        Err(ArtifactError::UnknownFormat { found }) => return Ok(Identified::Other(reason::NO_RELEASE_FILE, found)),
+        parsed => parsed?,
+    };
+    if parsed.has_inline_debugger_scripts() {
+        return Ok(Identified::Script);
+    }
+    Ok(match parsed {
+        ReleaseFile::Object(object) => match suitable(&object) {
+            Ok(()) => Identified::Release(Content::Objects(vec![facts(&object, bytes)])),
+            Err((reason, found)) => Identified::Other(reason, found),
+        },
+        ReleaseFile::Fat(slices) => {
+            let judged: Vec<_> = slices.iter().map(suitable).collect();
+            match judged.iter().find_map(|one| one.clone().err()) {
+                // Slices of object files and archives are of no use, whatever else is in there.
+                Some((reason, found)) if judged.iter().all(Result::is_err) => Identified::Other(reason, found),
+                _ => Identified::Release(Content::Objects(slices.iter().map(|slice| facts(slice, bytes)).collect())),
+            }
+        }
+        ReleaseFile::Pdb(pdb) => Identified::Release(Content::Pdb(PdbFacts {
+            id: pdb.debug_id(),
+            is_portable: false,
+            stream_age: Some(pdb.stream_age()),
+            arch: Some(pdb.arch()),
+            rank: if pdb.is_stripped() { 1 } else { 3 },
+        })),
+        ReleaseFile::PortablePdb(pdb) => Identified::Release(Content::Pdb(PdbFacts {
+            id: pdb.debug_id(),
+            is_portable: true,
+            stream_age: None,
+            arch: None,
+            rank: 3,
+        })),
+    })
+}
+
+/// Whether an object file belongs into a bundle: what a process loads, and its debug files. Kernel modules are
+/// relocatable object files; their build-id tells them from the input of a linker.
+fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
+    let other = |reason: &'static str| Err((reason, format!("{} of the kind {:?}", object.format().code(), object.kind().code())));
+    match object.kind() {
+        ObjectKind::Executable | ObjectKind::Shared => {}
+        ObjectKind::Relocatable if object.id_kind() == IdKind::GnuBuildId => {}
+        ObjectKind::Relocatable => return other(reason::OBJECT),
+        ObjectKind::Core => return other(reason::CORE),
+        ObjectKind::Other if object.is_debuginfo() => {}
+        ObjectKind::Other => return other(reason::NOT_LOADED),
+    }
+    if !is_binary(object) && !object.is_debuginfo() && !object.has_debug_info() && !object.has_symtab() {
+        return Err((reason::EMPTY, "neither code nor debug information nor symbols".to_owned()));
+    }
+    // A debug file without an id may still be the one that a binary names, with its CRC-32.
+    if object.debug_id().is_none() && is_binary(object) {
+        return Err((reason::NO_ID, "no id and no code to make one from; link with --build-id".to_owned()));
+    }
+    Ok(())
+}
+
+fn is_binary(object: &ObjectFile<'_>) -> bool {
+    object.is_executable()
+        || object.kind() == ObjectKind::Relocatable
+            && [".text", ".init.text"].iter().any(|name| object.section(name).is_some())
+}
+
+fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
+    let is_binary = is_binary(object);
+    let id = object.debug_id().cloned();
+    // A debug file has no code of its own, so a hash of code says nothing about it.
+    let id = id.filter(|_| is_binary || object.id_kind() != IdKind::TextHash);
+    let can_be_linked = !is_binary && id.is_none() && object.format() != Format::Macho;
+    ObjectFacts {
+        format: object.format(),
+        arch: object.arch(),
+        kind: object.kind(),
+        id_kind: object.id_kind(),
+        is_binary,
+        is_debuginfo: object.is_debuginfo() || !is_binary && object.has_debug_info(),
+        rank: match object.debug_info_kind() {
+            DebugInfoKind::Full => 3,
+            DebugInfoKind::LineTables => 2,
+            DebugInfoKind::Symbols => 1,
+            DebugInfoKind::None => 0,
+        },
+        has_mini_debug_info: object.has_mini_debug_info(),
+        debug_link: object
+            .debug_link()
+            .map(|link| NamedCrc { name: escaped(link.file_name).into_owned(), crc32: link.crc32 }),
+        alt_link: object.debug_alt_link().and_then(|link| {
+            let id = DebugId::from_build_id(link.build_id).ok()?;
+            Some(NamedId { path: escaped(link.path).into_owned(), id })
+        }),
+        pdb: object.pdb_reference().map(|pdb| PdbName {
+            name: foreign_base_name(pdb.path),
+            guid: pdb.guid,
+            age: pdb.age,
+        }),
+        code_id: object.code_id(),
+        go_build_id: object.go_build_id().map(|id| escaped(id).into_owned()),
+        object_map: object.object_map_count(),
+        debug_bytes: object.debug_bytes(),
+        crc32: can_be_linked.then(|| crc32fast::hash(bytes)),
+        split: None,
+        split_asked: Vec::new(),
+        id,
+    }
+}

@@ -1,0 +1,117 @@
+//! Files as they lie in directories.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use symseal_artifact::{ArtifactError, FileKind, SNIFF_BYTES, escaped, sniff};
+use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
+use symseal_bundle::title;
+
+use super::{Found, Reading, archive};
+use super::file::{self, Bytes, Content, DsymPlace, InputFile, base_name};
+use super::identify::{self, Identified, reason};
+use super::walk::Candidate;
+use crate::error::{BuildError, io_error};
+use crate::workers::Budget;
+
+/// A file of a dSYM bundle beside its debug information (lists, relocation maps) is not larger than this, in bytes.
+pub(super) const MAX_DSYM_MEMBER_BYTES: u64 = 256 << 20;
+
+/// What a bundle holds, for errors.
+const EXPECTED: &str = "an executable, a library or a debug file (ELF, PE, PDB, Mach-O) of a program that is loaded";
+
+/// Looks at one file.
+pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>, budget: &Budget) -> Result<Found, BuildError> {
+    let path = &candidate.path;
+    let place = escaped(path.as_os_str().as_encoded_bytes()).into_owned();
+    let name = base_name(path);
+    let dsym = file::dsym_place(&place);
+    let mut found = Found { seen: 1, ..Found::default() };
+    if is_script(&name, dsym.as_ref()) {
+        if candidate.named {
+            return Err(BuildError::DebuggerScript { place, problem: SCRIPT });
+        }
+        found.refuse(place, SCRIPT);
+        found.skip(reason::SCRIPT, 1);
+        return Ok(found);
+    }
+    let head = head(path)?;
+    if matches!(sniff(&head), FileKind::Archive(_)) {
+        return archive::look(path, &place, reading.limits, reading.spool, budget);
+    }
+    let is_candidate = identify::is_candidate(&head);
+    let is_member = dsym.is_some() && candidate.size <= MAX_DSYM_MEMBER_BYTES;
+    if !is_candidate && !is_member && !candidate.named {
+        found.skip(reason::NO_RELEASE_FILE, 1);
+        return Ok(found);
+    }
+    let _permit = budget.acquire(candidate.size);
+    let bytes = file::read_file(path)?;
+    let content = match judge(&bytes, is_member && !is_candidate, &place)? {
+        Judged::Taken(content) => content,
+        Judged::Refused(source) if candidate.named => return Err(BuildError::Artifact { place, source }),
+        Judged::Other(reason::NO_RELEASE_FILE, found) if candidate.named => {
+            return Err(BuildError::Artifact { place, source: ArtifactError::UnknownFormat { found } });
+        }
+        Judged::Other(_, found) if candidate.named => {
+            return Err(BuildError::Unsuitable { place, expected: EXPECTED, found });
+        }
+        Judged::Refused(error) => {
+            found.refuse(place, &error.to_string());
+            found.skip(reason::REFUSED, 1);
+            return Ok(found);
+        }
+        Judged::Other(reason, _) => {
+            found.skip(reason, 1);
+            return Ok(found);
+        }
+    };
+    let measured = measure(&bytes, DEBUG_FILE_PAGE);
+    found.files.push(InputFile::new(place, Bytes::Loose(path.clone()), name, measured, content, dsym));
+    Ok(found)
+}
+
+pub(super) const SCRIPT: &str = "a debugger that finds a file of this name runs it";
+const INLINE_SCRIPT: &str = "its .debug_gdb_scripts holds the text of a script that gdb would run; remove that section";
+
+/// Whether a debugger would run the file because of its name or place.
+pub(super) fn is_script(name: &str, dsym: Option<&DsymPlace>) -> bool {
+    title::is_debugger_script(name)
+        || dsym.is_some_and(|dsym| title::is_debugger_script_path(&format!("{}/{}", dsym.bundle, dsym.path.join("/"))))
+}
+
+/// What became of a file that starts like a release file.
+pub(super) enum Judged {
+    Taken(Content),
+    /// Passed over: the reason that is counted, and what it is.
+    Other(&'static str, String),
+    /// It is one, and cannot be used.
+    Refused(ArtifactError),
+}
+
+/// What a file is. An ELF or Mach-O file that is damaged is an error wherever it lies: something went wrong with the release.
+/// Much that begins like a PE file is none that Windows would load, and a PDB may be of a kind that tells nothing: those
+/// are reported.
+pub(super) fn judge(bytes: &[u8], is_member: bool, place: &str) -> Result<Judged, BuildError> {
+    if is_member {
+        return Ok(Judged::Taken(Content::DsymMember));
+    }
+    match identify::identify(bytes) {
+        Err(source) if matches!(sniff(bytes), FileKind::Pe | FileKind::Pdb | FileKind::PortablePdb) => {
+            Ok(Judged::Refused(source))
+        }
+        Err(source) => Err(BuildError::Artifact { place: place.to_owned(), source }),
+        Ok(Identified::Script) => Err(BuildError::DebuggerScript { place: place.to_owned(), problem: INLINE_SCRIPT }),
+        Ok(Identified::Release(content)) => Ok(Judged::Taken(content)),
+        Ok(Identified::Other(reason, found)) => Ok(Judged::Other(reason, found)),
+    }
+}
+
+/// The first bytes, without taking the rest into memory: a release directory may hold disk images.
+fn head(path: &Path) -> Result<Vec<u8>, BuildError> {
+    let mut head = Vec::with_capacity(SNIFF_BYTES);
+    let file = File::open(path).map_err(io_error("open", path))?;
+    file.take(SNIFF_BYTES as u64).read_to_end(&mut head).map_err(io_error("read", path))?;
+    Ok(head)
+}

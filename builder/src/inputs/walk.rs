@@ -1,0 +1,114 @@
+//! From the paths that were given to the files that they hold.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use crate::error::{BuildError, io_error};
+
+/// A file to look at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Candidate {
+    pub(crate) path: PathBuf,
+    /// Named by the user, not found in a directory: then anything unsuitable is an error.
+    pub(crate) named: bool,
+    /// Bytes, as far as the directory says.
+    pub(crate) size: u64,
+}
+
+/// What the walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    /// By path, each path once.
+    pub(crate) candidates: Vec<Candidate>,
+    /// Directories that hold an OCI image layout, by path.
+    pub(crate) layouts: Vec<PathBuf>,
+    /// Symbolic links in directories.
+    pub(crate) links: u64,
+    /// Devices, pipes and sockets in directories.
+    pub(crate) special: u64,
+}
+
+/// Every file at or below `paths`, except below `output`, where this build writes.
+///
+/// Links in directories are passed over: what they lead to inside is found anyway, and what they lead to outside was not
+/// given to us. So there are no loops.
+pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, BuildError> {
+    // As it is on disk, so that two ways to write it are one.
+    let output = output.and_then(|output| fs::canonicalize(output).ok());
+    let mut walked = Walked::default();
+    let mut directories = Vec::new();
+    for path in paths {
+        let metadata = fs::metadata(path).map_err(io_error("open", path))?;
+        if metadata.is_dir() {
+            directories.push(path.clone());
+        } else if metadata.is_file() {
+            walked.candidates.push(Candidate { path: path.clone(), named: true, size: metadata.len() });
+        } else {
+            let found = "a device, pipe or socket".to_owned();
+            return Err(BuildError::Unsuitable {
+                place: path.display().to_string(),
+                expected: "a file or a directory",
+                found,
+            });
+        }
+    }
+    while !directories.is_empty() {
+        let listed: Vec<Listed> =
+            directories.par_iter().map(|directory| list(directory, output.as_deref())).collect::<Result<_, _>>()?;
+        directories.clear();
+        for one in listed {
+            directories.extend(one.directories);
+            walked.candidates.extend(one.files);
+            walked.layouts.extend(one.layout);
+            walked.links += one.links;
+            walked.special += one.special;
+        }
+    }
+    // One file may have been named and found: then it was named.
+    walked.candidates.sort_by(|a, b| (&a.path, b.named).cmp(&(&b.path, a.named)));
+    walked.candidates.dedup_by(|a, b| a.path == b.path);
+    walked.layouts.sort();
+    walked.layouts.dedup();
+    Ok(walked)
+}
+
+/// The content of one directory.
+#[derive(Default)]
+struct Listed {
+    directories: Vec<PathBuf>,
+    files: Vec<Candidate>,
+    layout: Option<PathBuf>,
+    links: u64,
+    special: u64,
+}
+
+fn list(directory: &Path, output: Option<&Path>) -> Result<Listed, BuildError> {
+    let mut listed = Listed::default();
+    if output.is_some() && fs::canonicalize(directory).ok().as_deref() == output {
+        return Ok(listed);
+    }
+    for entry in fs::read_dir(directory).map_err(io_error("list", directory))? {
+        let entry = entry.map_err(io_error("list", directory))?;
+        let path = entry.path();
+        // Of the entry itself, not of what a link leads to.
+        let kind = entry.file_type().map_err(io_error("look at", &path))?;
+        if kind.is_dir() {
+            listed.directories.push(path);
+        } else if kind.is_file() {
+            let size = entry.metadata().map_err(io_error("look at", &path))?.len();
+            listed.files.push(Candidate { path, named: false, size });
+        } else if kind.is_symlink() {
+            listed.links += 1;
+        } else {
+            listed.special += 1;
+        }
+    }
+    let has = |name: &str| listed.files.iter().any(|file| file.path.file_name().is_some_and(|found| found == name));
+    if has("oci-layout") && has("index.json") {
+        // Its blobs are the image's layers, and mean something in their order alone.
+        return Ok(Listed { layout: Some(directory.to_owned()), ..Listed::default() });
+    }
+    Ok(listed)
+}

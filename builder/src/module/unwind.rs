@@ -1,0 +1,113 @@
+//! A module's unwind table, from the rules in its binary.
+
+use symseal_artifact::{Arch, Format, ObjectFile, ObjectKind, UnwindInputs};
+use symseal_bundle::Digest;
+use symseal_module::{DebugId, Svma};
+use symseal_unwind::compile;
+
+use crate::report::{UnsupportedRange, UnwindReport};
+
+/// More ranges that could not be compiled would help nobody.
+const MAX_UNSUPPORTED_LISTED: usize = 20;
+
+#[derive(Default)]
+pub(super) struct Unwind {
+    pub(super) bytes: Option<Vec<u8>>,
+    /// Whether the separate debug file's `.debug_frame` was given to the compiler.
+    pub(super) used_debug: bool,
+    pub(super) report: UnwindReport,
+}
+
+/// The `.uwt` table. What cannot be compiled is no error: such frames are unwound otherwise, and the report says so.
+///
+/// `binary` is the file with the code, and `source` its digest; the rules of `.eh_frame` are nowhere else.
+pub(super) fn unwind_table(
+    id: &DebugId,
+    binary: Option<(&ObjectFile<'_>, Digest)>,
+    separate: Option<&ObjectFile<'_>>,
+) -> Unwind {
+    let none = |because: String| Unwind {
+        report: UnwindReport { none_because: Some(because), ..UnwindReport::default() },
+        ..Unwind::default()
+    };
+    let Some((object, source)) = binary else {
+        return none("there is only a debug file, and the rules are in the binary".to_owned());
+    };
+    if object.format() != Format::Elf {
+        return none(format!("unwind tables of {} files are not made by this version", object.format().code()));
+    }
+    if object.arch() != Arch::X86_64 || !object.is_64() {
+        return none(format!("unwind tables of {} are not made by this version", object.arch()));
+    }
+    if object.kind() == ObjectKind::Relocatable {
+        return none("a relocatable file: its rules get their addresses from the loader".to_owned());
+    }
+    let inputs = object.unwind_inputs();
+    let separate = separate.map(ObjectFile::unwind_inputs);
+    let debug_frame = inputs.debug_frame.as_ref();
+    let from_debug_file =
+        separate.as_ref().and_then(|inputs| inputs.debug_frame.as_ref()).filter(|_| debug_frame.is_none());
+    let used_debug = from_debug_file.is_some();
+    let plt = plt(object, &inputs);
+    let code: Vec<(u64, &[u8])> = object.section(".text").map(|(svma, bytes)| (svma.0, bytes)).into_iter().collect();
+    let section = |slice: Option<&'_ symseal_artifact::SectionSlice<'_>>| slice.map(|slice| slice.svma);
+    let input = compile::Input {
+        arch: symseal_unwind::Arch::X86_64,
+        debug_id: id,
+        image_base: inputs.image_base,
+        text: &inputs.text,
+        eh_frame: section(inputs.eh_frame.as_ref()).zip(inputs.eh_frame.as_ref().map(|slice| &*slice.bytes)),
+        eh_frame_hdr: section(inputs.eh_frame_hdr.as_ref())
+            .zip(inputs.eh_frame_hdr.as_ref().map(|slice| &*slice.bytes)),
+        debug_frame: debug_frame.or(from_debug_file).map(|slice| (slice.svma, &*slice.bytes)),
+        plt: &plt,
+        code: &code,
+        source_sha256: *source.as_bytes(),
+        producer: crate::PRODUCER,
+        bases: compile::Bases { text: inputs.text_base, got: inputs.got_base },
+    };
+    match compile::compile(&input) {
+        Err(error) => none(error.to_string()),
+        Ok(compiled) => {
+            let made = compiled.report;
+            let report = UnwindReport {
+                table_bytes: compiled.bytes.len() as u64,
+                none_because: None,
+                fdes: made.fdes as u64,
+                rows: made.rows as u64,
+                rules: made.rules as u64,
+                covered_bytes: made.covered_bytes,
+                unsupported: made.unsupported_count as u64,
+                unsupported_ranges: made
+                    .unsupported
+                    .into_iter()
+                    .take(MAX_UNSUPPORTED_LISTED)
+                    .map(|range| UnsupportedRange {
+                        start: Svma(range.range.start),
+                        end: Svma(range.range.end),
+                        reason: range.reason,
+                    })
+                    .collect(),
+            };
+            Unwind { bytes: Some(compiled.bytes), used_debug, report }
+        }
+    }
+}
+
+fn plt<'d>(object: &ObjectFile<'d>, inputs: &UnwindInputs<'_>) -> Vec<compile::Plt<'d>> {
+    inputs
+        .plt
+        .iter()
+        .map(|plt| {
+            // Several sections may have one name; bytes of another range would give wrong rules.
+            let bytes = object.section(&plt.name).filter(|(svma, bytes)| {
+                svma.0 == plt.range.start && Some(bytes.len() as u64) == plt.range.end.checked_sub(plt.range.start)
+            });
+            compile::Plt {
+                range: plt.range.clone(),
+                entry_size: plt.entry_size,
+                bytes: bytes.map(|(_, bytes)| bytes).unwrap_or_default(),
+            }
+        })
+        .collect()
+}

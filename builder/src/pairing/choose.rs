@@ -1,0 +1,92 @@
+//! Several files with one debug id: which is the binary, which its debug file, and when they contradict each other.
+//!
+//! * Of binaries with the same code, the one that tells a debugger least is what is shipped, and the binary; one that tells
+//!   more is its debug file.
+//! * Of debug files, the one that tells most is taken: types before lines before symbols. Of equals, a file without code
+//!   comes before an unstripped binary.
+//! * What is in a thin file and in a universal one is taken from the thin one.
+//! * Everything else is a contradiction, and an error that names both.
+
+use std::cmp::Reverse;
+
+use symseal_bundle::FileRole;
+use symseal_module::DebugId;
+
+use super::{Fingerprint, Module, Paired, Part};
+use crate::error::BuildError;
+use crate::report::{PairedBy, Superseded};
+
+/// The files of one debug id.
+#[derive(Debug, Default)]
+pub(super) struct Group<'f> {
+    pub(super) binaries: Vec<Part<'f>>,
+    pub(super) debug_files: Vec<Part<'f>>,
+}
+
+pub(super) fn choose<'f>(
+    id: &DebugId,
+    group: Group<'f>,
+    fingerprint: &Fingerprint<'_>,
+    superseded: &mut Vec<Superseded>,
+) -> Result<Module<'f>, BuildError> {
+    let Group { mut binaries, mut debug_files } = group;
+    binaries.sort_by_key(|part| (part.rank(), part.file.objects().len(), part.file.digest()));
+    let mut binaries = binaries.into_iter();
+    let binary = binaries.next();
+    for other in binaries {
+        // `binary` is there, as there is another.
+        let Some(binary) = binary else { break };
+        let same_code = is_same(binary, other, fingerprint)?;
+        if same_code && other.rank() > binary.rank() {
+            debug_files.push(other);
+        } else if same_code && is_in_universal(binary, other) {
+            superseded.push(instead(other, binary, "the same slice in another file"));
+        } else {
+            return Err(conflict(id, FileRole::Executable, binary, other));
+        }
+    }
+    debug_files.sort_by_key(|part| {
+        (Reverse(part.rank()), part.is_binary(), part.file.objects().len(), part.file.digest())
+    });
+    let mut debug_files = debug_files.into_iter();
+    let debug = debug_files.next();
+    for other in debug_files {
+        let Some(debug) = debug else { break };
+        if debug.rank() > other.rank() {
+            superseded.push(instead(other, debug, "debug information of the same id that tells more"));
+        } else if other.is_binary() && !debug.is_binary() {
+            superseded.push(instead(other, debug, "a debug file that tells as much as the unstripped binary"));
+        } else if is_in_universal(debug, other) && is_same(debug, other, fingerprint)? {
+            superseded.push(instead(other, debug, "the same slice in another file"));
+        } else {
+            return Err(conflict(id, FileRole::Debuginfo, debug, other));
+        }
+    }
+    let by = match id {
+        DebugId::BuildId(_) => PairedBy::BuildId,
+        DebugId::Pdb { .. } => PairedBy::GuidAge,
+        DebugId::MachoUuid(_) => PairedBy::Uuid,
+    };
+    Ok(Module { binary, debug: debug.map(|part| Paired { part, by }), ..Module::default() })
+}
+
+fn is_same(one: Part<'_>, other: Part<'_>, fingerprint: &Fingerprint<'_>) -> Result<bool, BuildError> {
+    let one = fingerprint(one)?;
+    Ok(one.is_some() && one == fingerprint(other)?)
+}
+
+/// Whether one of the two is a slice of a universal file, so that different files may hold the same module.
+fn is_in_universal(one: Part<'_>, other: Part<'_>) -> bool {
+    one.rank() == other.rank() && (one.file.objects().len() > 1 || other.file.objects().len() > 1)
+}
+
+fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Superseded {
+    Superseded { place: left_out.file.place.clone(), by: taken.file.place.clone(), rule }
+}
+
+fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>) -> BuildError {
+    let mut places = [one.file.place.clone(), other.file.place.clone()];
+    places.sort();
+    let [first, second] = places;
+    BuildError::Conflict { id: id.to_string(), role, first, second }
+}

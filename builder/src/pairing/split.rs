@@ -1,0 +1,78 @@
+//! Split DWARF: `.dwo` files and `.dwp` packages, by the ids of the units that the modules' skeletons ask for. (DWARF 5,
+//! section 7.3.2; GNU's `DW_AT_GNU_dwo_id` before)
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Paired, Pairing, Part, is_named};
+use crate::report::{Mismatch, NamedBy, PairedBy, Side};
+
+/// Gives each module the split files that hold a unit which it asks for. A file may belong to several modules.
+pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
+    let mut by_unit: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (at, part) in files.iter().enumerate() {
+        for unit in units(*part) {
+            by_unit.entry(*unit).or_default().push(at);
+        }
+    }
+    let mut used = vec![false; files.len()];
+    let mut suspects = Vec::new();
+    for (id, module) in &mut pairing.modules {
+        let Some(described) = module.described() else { continue };
+        let asked = described.object().map(|object| object.split_asked.as_slice()).unwrap_or_default();
+        let mut taken = BTreeSet::new();
+        let mut missing = 0_usize;
+        for unit in asked {
+            let holders = by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default();
+            // A package before single files: it is what debuggers look for.
+            let holder = holders.iter().min_by_key(|at| {
+                files.get(**at).map(|part| (!is_package(*part), part.file.name.clone(), part.file.digest()))
+            });
+            match holder {
+                Some(at) => drop(taken.insert(*at)),
+                None => {
+                    missing += 1;
+                    let name = unit.name.rsplit('/').next().unwrap_or(&unit.name);
+                    suspects.push((id.clone(), described, unit.id, name.to_owned()));
+                }
+            }
+        }
+        if missing > 0 {
+            module.missing.push(format!("split DWARF of {missing} of {} units", asked.len()));
+        }
+        for at in taken {
+            if let (Some(part), Some(used)) = (files.get(at), used.get_mut(at)) {
+                module.split.push(Paired { part: *part, by: PairedBy::DwoId });
+                *used = true;
+            }
+        }
+        module.split.sort_by_key(|paired| (paired.part.file.name.clone(), paired.part.file.digest()));
+    }
+    for (at, part) in files.iter().enumerate() {
+        if used.get(at).copied().unwrap_or_default() {
+            continue;
+        }
+        pairing.loose.push((part.file, "split DWARF that no module asks for"));
+        let package_of = |described: &Part<'_>| is_package(*part) && is_named(part.file, &format!("{}.dwp", described.file.name));
+        for (id, described, unit, name) in &suspects {
+            if !is_named(part.file, name) && !package_of(described) {
+                continue;
+            }
+            let found = units(*part).first();
+            pairing.mismatches.push(Mismatch {
+                named_by: NamedBy::DwoName,
+                binary: Side { place: described.file.place.clone(), debug_id: Some(id.clone()) },
+                debug_file: Side { place: part.file.place.clone(), debug_id: None },
+                expected: format!("unit {unit:016x}"),
+                found: found.map_or_else(|| "no unit".to_owned(), |found| format!("unit {found:016x}")),
+            });
+        }
+    }
+}
+
+fn units<'f>(part: Part<'f>) -> &'f [u64] {
+    part.object().and_then(|object| object.split.as_ref()).map(|split| split.units.as_slice()).unwrap_or_default()
+}
+
+fn is_package(part: Part<'_>) -> bool {
+    part.object().and_then(|object| object.split.as_ref()).is_some_and(|split| split.is_package)
+}

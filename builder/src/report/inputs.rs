@@ -1,0 +1,71 @@
+//! What was looked at.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// What was looked at and what of it was left out. Each file is counted once: it is taken, a double, or skipped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct InputReport {
+    /// Files that were looked at, members of archives included.
+    pub files: u64,
+    /// Files that are part of a module. (Some of them may be stored under several titles, or not at all.)
+    pub taken: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Files that are byte for byte one that was taken, under another name.
+    pub doubles: u64,
+    /// Files, links and members that are no part of the bundle: reason → how many.
+    pub skipped: BTreeMap<String, u64>,
+    /// Files that are refused because they are dangerous.
+    pub refused: Vec<Refused>,
+    /// The archives, packages and images among the inputs, by place.
+    pub archives: Vec<ArchiveReport>,
+}
+
+/// A file that a bundle never holds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Refused {
+    /// The file: a path, or `archive!/member`.
+    pub place: String,
+    /// Why.
+    pub problem: String,
+}
+
+/// An archive, and everything in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ArchiveReport {
+    /// Its path.
+    pub place: String,
+    /// Regular files in it and in the archives within.
+    pub files: u64,
+    /// Archives that were opened, itself included.
+    pub archives: u64,
+    /// Bytes that unpacking gave.
+    pub unpacked_bytes: u64,
+    /// Release files in it.
+    pub taken: u64,
+    /// Platforms of the container images in it.
+    pub images: Vec<String>,
+    /// What was not looked into.
+    pub passed_over: Vec<PassedOver>,
+    /// How much more was not looked into.
+    pub passed_over_more: u64,
+}
+
+/// Something in an archive that was not looked into.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct PassedOver {
+    /// `archive!/member`.
+    pub place: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl InputReport {
+    pub(crate) fn skip(&mut self, reason: &str, times: u64) {
+        if times > 0 {
+            *self.skipped.entry(reason.to_owned()).or_default() += times;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a build found, for people and for JSON (`docs/formats/command_output.md`). It names paths, and is no part of the
+//! bundle.
+
+mod inputs;
+mod modules;
+mod pairs;
+
+use serde::Serialize;
+use symseal_bundle::Digest;
+
+pub use inputs::{ArchiveReport, InputReport, PassedOver, Refused};
+pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport};
+pub use pairs::{Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
+
+/// The schema of the JSON form: `docs/formats/schemas/build_report.schema.json`.
+pub const SCHEMA: &str = "symseal.build_report.v1";
+
+/// What a build found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BuildReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The release's name.
+    pub name: String,
+    /// The release's version.
+    pub version: String,
+    /// The bundle; `None` where none was written.
+    pub bundle: Option<Digest>,
+    /// What was looked at and what of it was left out.
+    pub inputs: InputReport,
+    /// The modules, by platform and debug id.
+    pub modules: Vec<ModuleReport>,
+    /// Binaries whose functions have neither lines nor a debug file that would tell them.
+    pub binaries_without_debug_files: Vec<Unpaired>,
+    /// Debug files whose binary is not among the inputs.
+    pub debug_files_without_binaries: Vec<Unpaired>,
+    /// Debug files that look like a binary's and are of another build. Errors.
+    pub mismatches: Vec<Mismatch>,
+    /// Files that were left out because another file of the same id is better.
+    pub superseded: Vec<Superseded>,
+}
+
+impl BuildReport {
+    pub(crate) fn new(name: &str, version: &str, inputs: InputReport) -> Self {
+        Self {
+            schema: SCHEMA,
+            name: name.to_owned(),
+            version: version.to_owned(),
+            bundle: None,
+            inputs,
+            modules: Vec::new(),
+            binaries_without_debug_files: Vec::new(),
+            debug_files_without_binaries: Vec::new(),
+            mismatches: Vec::new(),
+            superseded: Vec::new(),
+        }
+    }
+
+    /// Whether every module is paired and nothing contradicts: what a strict build asks for.
+    pub fn is_complete(&self) -> bool {
+        self.unpaired() == 0 && self.mismatches.is_empty()
+    }
+
+    /// How many files lack their counterpart.
+    pub fn unpaired(&self) -> u64 {
+        (self.binaries_without_debug_files.len() + self.debug_files_without_binaries.len()) as u64
+    }
+}

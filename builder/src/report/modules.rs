@@ -1,0 +1,138 @@
+//! What was found in one module.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use symseal_bundle::{DebugInfo, ModuleStatistics, PdbEntry};
+use symseal_module::{DebugId, Svma};
+
+use super::PairedBy;
+
+/// What was found in one module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModuleReport {
+    /// `linux`, `macos` or `windows`: which part of the index it is in.
+    pub platform: &'static str,
+    /// The module.
+    pub debug_id: DebugId,
+    /// What the id rests on, such as `gnu-build-id`; `text-hash` where no linker wrote one.
+    pub id_kind: &'static str,
+    /// The code id of a PE file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code_id: Option<String>,
+    /// Go's own build id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub go_build_id: Option<String>,
+    /// The program database that a PE file names, or that there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pdb: Option<PdbEntry>,
+    /// Its file name.
+    pub name: String,
+    /// `elf`, `pe` or `macho`.
+    pub format: &'static str,
+    /// Architecture code.
+    pub arch: &'static str,
+    /// Its binary: a path, or `archive!/member`.
+    pub binary: Option<String>,
+    /// Its separate debug file.
+    pub debug_file: Option<String>,
+    /// Every file beside the binary, and how it was paired.
+    pub paired: Vec<PairedFile>,
+    /// What its debug information refers to and the inputs do not hold.
+    pub missing: Vec<String>,
+    /// The best debug information there is.
+    pub debug_info: DebugInfo,
+    /// Whether the binary itself is stripped.
+    pub stripped: bool,
+    /// Whether the binary holds a compressed symbol table (`.gnu_debugdata`).
+    pub mini_debug_info: bool,
+    /// Functions by what named them, such as `dwarf` or `symtab`.
+    pub functions: BTreeMap<&'static str, u64>,
+    /// Counts.
+    pub statistics: ModuleStatistics,
+    /// Bytes of the `.symx` table.
+    pub symbol_table_bytes: u64,
+    /// Bytes of the module's index.
+    pub module_index_bytes: u64,
+    /// Whether the complete line table is in the module's index.
+    pub lines_inlined: bool,
+    /// What was left out of the symbol table: reason → how often.
+    pub skipped: BTreeMap<String, u64>,
+    /// The unwind table.
+    pub unwind: UnwindReport,
+}
+
+/// What a file beside the binary is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PairedRole {
+    /// A `.debug` file, a dSYM's DWARF file, an unstripped binary.
+    DebugFile,
+    /// A program database.
+    Pdb,
+    /// What dwz moved out of several debug files.
+    Supplementary,
+    /// A `.dwo` or `.dwp` file.
+    SplitDwarf,
+    /// Another file of the dSYM bundle.
+    DsymMember,
+}
+
+impl PairedRole {
+    /// The stable text.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::DebugFile => "debug-file",
+            Self::Pdb => "pdb",
+            Self::Supplementary => "supplementary",
+            Self::SplitDwarf => "split-dwarf",
+            Self::DsymMember => "dsym-member",
+        }
+    }
+}
+
+/// A file beside the binary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PairedFile {
+    /// The file: a path, or `archive!/member`.
+    pub place: String,
+    /// What it is for.
+    pub role: PairedRole,
+    /// How it was found to belong to the module; `None` where there is no binary to belong to.
+    pub paired_by: Option<PairedBy>,
+    /// Its own id, where it is another than the module's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debug_id: Option<DebugId>,
+}
+
+/// What became of a module's call frame information.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct UnwindReport {
+    /// Bytes of the `.uwt` table; 0 where there is none.
+    pub table_bytes: u64,
+    /// Why there is none.
+    pub none_because: Option<String>,
+    /// Frame description entries.
+    pub fdes: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Distinct rules.
+    pub rules: u64,
+    /// Bytes of code with a rule.
+    pub covered_bytes: u64,
+    /// Rows that could not be compiled.
+    pub unsupported: u64,
+    /// The first of them.
+    pub unsupported_ranges: Vec<UnsupportedRange>,
+}
+
+/// A range of code whose rule could not be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnsupportedRange {
+    /// First address.
+    pub start: Svma,
+    /// First address after it.
+    pub end: Svma,
+    /// Why.
+    pub reason: String,
+}
