@@ -26,3 +26,14 @@ pub(crate) fn bar(total: u64, message: impl Into<String>) -> ProgressBar {
     }
     bar
 }
+
+/// A bar over bytes on standard error, with rate and time left; hidden when that is no terminal.
+pub(crate) fn bytes_bar(message: impl Into<String>) -> ProgressBar {
+    let bar = bar(0, message);
+    if let Ok(style) =
+        ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left  {msg:40!}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}

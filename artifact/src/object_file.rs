@@ -138,6 +138,12 @@ impl<'d> ObjectFile<'d> {
         self.headers().has_debug_section("line")
     }
 
+    /// Bytes of all debug sections in memory, decompressed, as far as their headers say: what reading them takes at least,
+    /// beside the file. 0 for formats that do not compress them.
+    pub fn debug_bytes(&self) -> u64 {
+        self.headers().debug_bytes()
+    }
+
     /// Whether there is a full symbol table.
     pub fn has_symtab(&self) -> bool {
         self.headers().has_symtab()

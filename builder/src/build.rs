@@ -96,7 +96,8 @@ impl SymbolBundleBuilder {
         self
     }
 
-    /// How many files and modules are worked on at once, at most; by default as many as there are processors. The bundle's
+    /// How many files and modules are worked on at once, at most; by default as many as rayon has threads,
+    /// which are as many as there are processors. The bundle's
     /// bytes do not depend on it.
     pub fn jobs(mut self, jobs: usize) -> Self {
         self.jobs = Some(jobs.max(1));
@@ -159,7 +160,7 @@ impl SymbolBundleBuilder {
 
     /// Reads, pairs and builds every module; the report, and the modules by id.
     fn run(&self, layout: Option<&LayoutDir>) -> Result<(BuildReport, Vec<Finished>), BuildError> {
-        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let jobs = self.jobs.unwrap_or_else(rayon::current_num_threads);
         let spool = layout.map_or_else(Spool::temporary, Spool::in_layout);
         let tell = |progress: &Progress<'_>| self.tell(progress);
         let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, output: layout.map(LayoutDir::root) };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub type ProgressFn = Arc<dyn Fn(&Progress<'_>) + Send + Sync>;
 
 /// The same, as it is passed around within.
-pub(crate) type Tell = dyn Fn(&Progress<'_>) + Send + Sync;
+pub(crate) type Tell<'t> = dyn Fn(&Progress<'_>) + Send + Sync + 't;
 
 /// What a build is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]

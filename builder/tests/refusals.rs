@@ -55,9 +55,11 @@ fn what_is_no_elf_file_is_refused_by_name_and_passed_over_in_a_directory() {
     std::os::unix::fs::symlink(release.path("bare.so"), dir.path().join("link.so")).unwrap();
     let layout = tempfile::tempdir().unwrap();
     let built = build(&[dir.path().to_owned()], &LayoutDir::create(layout.path()).unwrap()).unwrap();
-    assert_eq!((built.report.inputs.taken, built.report.inputs.not_elf), (1, 3));
-    assert_eq!(built.report.inputs.links, 1, "a link out of the directory is not followed");
+    assert_eq!((built.report.inputs.taken, built.report.inputs.skipped["no release file"]), (1, 2));
+    assert_eq!(built.report.inputs.skipped["symbolic link"], 1, "a link out of the directory is not followed");
     assert_eq!(built.index.linux.len(), 1);
+    let refused = &built.report.inputs.refused;
+    assert!(refused.len() == 1 && refused[0].place.ends_with("app-gdb.py"), "{refused:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `symseal bundle`: build, seal, push, pull, inspect, verify.
 
 pub mod build;
+pub mod build_report;
 pub mod inspect;
 pub mod seal;
 pub mod transfer;

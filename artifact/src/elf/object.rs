@@ -79,6 +79,12 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         debug_section(self, suffix).is_some()
     }
 
+    fn debug_bytes(&self) -> u64 {
+        let names: [&[u8]; 2] = [b".debug_", b".zdebug_"];
+        let debug = self.sections.iter().filter(|section| names.iter().any(|name| section.name.starts_with(name)));
+        debug.map(|section| section::size_in_memory(self, section)).fold(0, u64::saturating_add)
+    }
+
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {
         let section = Elf::section(self, name).filter(|section| section.is_stored())?;
         Some((Svma(section.addr), section.bytes))

@@ -18,6 +18,20 @@ pub(crate) fn contents<'d>(elf: &Elf<'d>, section: &Section<'d>) -> Result<Cow<'
     compressed::decompress(section.name, &compressed)
 }
 
+/// Bytes of a section after [`contents`], as far as its header says; 0 for one that is not stored. A claim of more than
+/// compression can give is taken for that.
+pub(crate) fn size_in_memory(elf: &Elf<'_>, section: &Section<'_>) -> u64 {
+    let stored = section.bytes.len() as u64;
+    let compressed = if section.flags & gabi::SHF_COMPRESSED != 0 {
+        compression_header(elf, section).ok()
+    } else if section.name.starts_with(b".zdebug_") {
+        old_header(section).ok()
+    } else {
+        None
+    };
+    compressed.map_or(stored, |compressed| compressed.uncompressed_size.min(stored.saturating_mul(MAX_RATIO)))
+}
+
 /// `Elf32_Chdr`, `Elf64_Chdr`. (gABI, "Section Compression")
 fn compression_header<'d>(elf: &Elf<'d>, section: &Section<'d>) -> Result<CompressedData<'d>, ArtifactError> {
     let fields = elf.fields(section.bytes);

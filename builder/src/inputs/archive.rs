@@ -67,7 +67,7 @@ pub(super) fn look(
 /// One member; whether it was kept.
 fn visit(
     member: &Member<'_>,
-    content: &mut dyn Read,
+    mut content: &mut dyn Read,
     limits: &Limits,
     spool: &Spool,
     budget: &Budget,
@@ -85,7 +85,7 @@ fn visit(
     // An error of this reader is the archive's: the caller gets that one, whatever we make of it.
     let read_error = |error: std::io::Error| io_error("read", Path::new(&place))(error);
     let mut head = Vec::with_capacity(SNIFF_BYTES);
-    content.by_ref().take(SNIFF_BYTES as u64).read_to_end(&mut head).map_err(read_error)?;
+    Read::take(&mut content, SNIFF_BYTES as u64).read_to_end(&mut head).map_err(read_error)?;
     let is_candidate = identify::is_candidate(&head);
     let is_member = dsym.is_some() && member.size_hint.is_some_and(|size| size <= MAX_DSYM_MEMBER_BYTES);
     if !is_candidate && !is_member {
@@ -95,7 +95,7 @@ fn visit(
     let mut permit = member.size_hint.map(|size| budget.acquire(size));
     let mut bytes = head;
     if permit.is_none() {
-        content.by_ref().take(UNSIZED_BYTES).read_to_end(&mut bytes).map_err(read_error)?;
+        Read::take(&mut content, UNSIZED_BYTES).read_to_end(&mut bytes).map_err(read_error)?;
         if bytes.len() as u64 >= UNSIZED_BYTES {
             permit = Some(budget.acquire_all());
         }

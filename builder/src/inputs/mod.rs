@@ -33,7 +33,7 @@ pub(crate) struct Gathered {
 pub(crate) struct Reading<'r> {
     pub(crate) jobs: usize,
     pub(crate) spool: &'r Spool,
-    pub(crate) tell: &'r Tell,
+    pub(crate) tell: &'r Tell<'r>,
     pub(crate) limits: &'r Limits,
     /// Where this build writes: what lies there is no input.
     pub(crate) output: Option<&'r Path>,
@@ -74,7 +74,7 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
     let found = workers::run(&walked.candidates, reading.jobs, |candidate: &Candidate| {
         let found = loose::look(candidate, reading, &budget)?;
         (reading.tell)(&Progress::Looked { path: &candidate.path, bytes: candidate.size, total, total_bytes });
-        Ok(found)
+        Ok::<_, BuildError>(found)
     })?;
     let mut report = InputReport::default();
     report.skip(reason::LINK, walked.links);

@@ -172,8 +172,13 @@ fn symbol_table(
         }
         // A program database without its binary.
         None => match &parsed.pdb {
-            Some(pdb) => symseal_artifact::pdb_functions(pdb).map_err(artifact_error)?,
-            None => FunctionStream::default(),
+            // A portable one has no functions of machine code.
+            Some(_) | None => FunctionStream {
+                functions: Vec::new(),
+                strings: symseal_symx::Strings::default(),
+                sources: Vec::new(),
+                statistics: StreamStatistics::default(),
+            },
         },
     };
     let table = symseal_symx::write(&symseal_symx::TableInput {

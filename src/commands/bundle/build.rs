@@ -1,25 +1,33 @@
 //! `symseal bundle build`: release files → a bundle.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use symseal_builder::{BuildReport, Built, Options, Progress, SymbolBundleBuilder};
+use indicatif::ProgressBar;
+use symseal_builder::{BuildError, BuildReport, Options, Progress, ProgressFn, SymbolBundleBuilder};
 
+use super::build_report;
 use crate::exit::Answer;
-use crate::output::{out, outln};
-use crate::table::Table;
+use crate::output::outln;
 
-/// Build a bundle from release files: executables, libraries, debug files, directories of them.
+/// Build a bundle from release files: executables, libraries, debug files; directories, archives and packages of them.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal bundle build ./target/release/app --name app --version 1.0 --output ./bundle
   symseal bundle build ./usr/bin ./usr/lib/debug --name app --version 1.0 --output ./bundle --json
+  symseal bundle build ./dist --name app --version 1.0 --dry-run --strict
 
-A binary and its separate debug file find each other by build-id. The same inputs give the same digest, wherever they lie.")]
+Linux (ELF, .debug, .dwp, dwz), Windows (PE, PDB) and macOS (Mach-O, dSYM) files, loose or in tar, zip, wheel, nupkg, deb and
+the like. Binaries and their debug files find each other by build-id, GUID and age, or UUID. The same inputs give the same
+digest, wherever they lie and whatever they are packed in.
+
+With --strict the exit status is 1 where a module is not paired or a debug file is of another build; the report says which.")]
 pub struct Args {
-    /// Files, and directories that are walked (links out of them are not followed).
+    /// Files, archives, and directories that are walked (links out of them are not followed).
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// The release's name.
@@ -29,66 +37,78 @@ pub struct Args {
     #[arg(long)]
     version: String,
     /// The OCI layout to write; the bundle appears in it when it is complete.
-    #[arg(long, value_name = "LAYOUT")]
-    output: PathBuf,
+    #[arg(long, value_name = "LAYOUT", required_unless_present = "dry_run")]
+    output: Option<PathBuf>,
+    /// Fail where a binary or a debug file lacks its counterpart, or does not match.
+    #[arg(long)]
+    strict: bool,
+    /// Print the report; write no bundle.
+    #[arg(long)]
+    dry_run: bool,
+    /// Files and modules to work on at once; as many as there are processors by default.
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
-    let bar = crate::progress::bar(0, "building");
-    let told = bar.clone();
-    let progress = Arc::new(move |progress: &Progress<'_>| {
-        if let Progress::Module { done, total, name } = progress {
-            told.set_length(*total);
-            told.set_position(*done);
-            told.set_message((*name).to_owned());
-        }
-    });
-    let options = Options { name: args.name.clone(), version: args.version.clone(), progress: Some(progress) };
-    let built = args
-        .paths
-        .iter()
-        .fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path))
-        .build_into(&args.output)?;
-    bar.finish_and_clear();
-    if args.json {
-        outln!("{}", serde_json::to_string_pretty(&built.report)?);
+    let bar = crate::progress::bytes_bar("reading");
+    let options =
+        Options { name: args.name.clone(), version: args.version.clone(), progress: Some(progress(bar.clone())) };
+    let mut builder = args.paths.iter().fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path));
+    builder = builder.strict(args.strict);
+    if let Some(jobs) = args.jobs {
+        builder = builder.jobs(jobs.get());
+    }
+    let made = if args.dry_run {
+        builder.report()
     } else {
-        print(&built);
+        let output = args.output.as_ref().context("expected --output LAYOUT")?;
+        builder.build_into(output).map(|built| built.report)
+    };
+    bar.finish_and_clear();
+    match made {
+        Ok(report) => {
+            print(&report, args.json)?;
+            Ok(Answer::Yes)
+        }
+        Err(BuildError::Strict { unpaired, mismatches, report }) => {
+            print(&report, args.json)?;
+            eprintln!("error: {}", BuildError::Strict { unpaired, mismatches, report });
+            Ok(Answer::No)
+        }
+        Err(error) => Err(error.into()),
     }
-    Ok(Answer::Yes)
 }
 
-fn print(built: &Built) {
-    let mut table = Table::new(&["module", "debug id", "debug info", "functions", "rows", "unwind rows"]);
-    for (_, id, module) in built.index.modules() {
-        table.row([
-            module.name.clone(),
-            id.to_owned(),
-            format!("{}{}", super::inspect::debug_info(module), if module.stripped { " (stripped)" } else { "" }),
-            module.statistics.functions.to_string(),
-            module.statistics.rows.to_string(),
-            module.statistics.unwind_rows.to_string(),
-        ]);
+fn print(report: &BuildReport, json: bool) -> Result<()> {
+    if json {
+        outln!("{}", serde_json::to_string_pretty(report)?);
+    } else {
+        build_report::print(report);
     }
-    out!("{table}");
-    warnings(&built.report);
-    outln!("\nbundle {}", built.digest);
+    Ok(())
 }
 
-/// What the builder could not do, so that nobody takes it for done.
-fn warnings(report: &BuildReport) {
-    for module in &report.modules {
-        if let Some(why) = &module.unwind.none_because {
-            outln!("note: {}: no unwind table: {why}", module.name);
+/// Shows what a build is doing: first bytes that are read, then bytes of the modules that are finished.
+pub(crate) fn progress(bar: ProgressBar) -> ProgressFn {
+    let (read, built) = (AtomicU64::new(0), AtomicU64::new(0));
+    Arc::new(move |progress: &Progress<'_>| match progress {
+        Progress::Looked { path, bytes, total_bytes, .. } => {
+            bar.set_length(*total_bytes);
+            bar.set_position(read.fetch_add(*bytes, Ordering::Relaxed) + bytes);
+            bar.set_message(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         }
-        for range in &module.unwind.unsupported_ranges {
-            outln!("note: {}: no unwind rule for {}..{}: {}", module.name, range.start, range.end, range.reason);
+        Progress::Module { name, bytes, total_bytes, done, total } => {
+            if bar.length() != Some(*total_bytes) {
+                // Another kind of work has another rate.
+                bar.reset();
+                bar.set_length(*total_bytes);
+            }
+            bar.set_position(built.fetch_add(*bytes, Ordering::Relaxed) + bytes);
+            bar.set_message(format!("module {done} of {total}: {name}"));
         }
-        for (reason, count) in &module.skipped {
-            outln!("note: {}: {count} left out of the symbol table: {reason}", module.name);
-        }
-    }
+    })
 }

@@ -1,0 +1,129 @@
+//! The report of a build, for people.
+
+use symseal_builder::{BuildReport, ModuleReport};
+use symseal_bundle::DebugInfo;
+
+use crate::output::{out, outln};
+use crate::table::Table;
+
+/// More lines of one kind would hide the others; `--json` has them all.
+const MOST_LINES: usize = 20;
+
+/// Prints modules, what lacks its counterpart, what contradicts, and what was left out.
+pub(crate) fn print(report: &BuildReport) {
+    let mut table = Table::new(&[
+        "module", "debug id", "arch", "debug info", "paired by", "functions", "rows", "unwind rows",
+    ]);
+    for module in &report.modules {
+        table.row([
+            module.name.clone(),
+            format!("{}{}", module.debug_id, if module.id_kind == "text-hash" { " (text hash)" } else { "" }),
+            module.arch.to_owned(),
+            format!("{}{}", debug_info(module.debug_info), if module.stripped { " (stripped)" } else { "" }),
+            paired_by(module),
+            functions(module),
+            module.statistics.rows.to_string(),
+            module.statistics.unwind_rows.to_string(),
+        ]);
+    }
+    out!("{table}");
+    outln!();
+    modules(report);
+    pairs(report);
+    inputs(report);
+    if let Some(bundle) = &report.bundle {
+        outln!("\nbundle {bundle}");
+    }
+}
+
+/// What the builder could not do, so that nobody takes it for done.
+fn modules(report: &BuildReport) {
+    let mut notes = Vec::new();
+    for module in &report.modules {
+        if let Some(why) = &module.unwind.none_because {
+            notes.push(format!("{}: no unwind table: {why}", module.name));
+        }
+        for range in &module.unwind.unsupported_ranges {
+            notes.push(format!("{}: no unwind rule for {}..{}: {}", module.name, range.start, range.end, range.reason));
+        }
+        for (reason, count) in &module.skipped {
+            notes.push(format!("{}: {count} left out of the symbol table: {reason}", module.name));
+        }
+    }
+    lines("note", notes);
+}
+
+fn pairs(report: &BuildReport) {
+    let unpaired = |what: &str, one: &symseal_builder::Unpaired| format!("{what} {}: {}", one.place, one.advice);
+    lines("unpaired", report.binaries_without_debug_files.iter().map(|one| unpaired("binary", one)).collect());
+    lines("unpaired", report.debug_files_without_binaries.iter().map(|one| unpaired("debug file", one)).collect());
+    let superseded = report.superseded.iter();
+    lines("left out", superseded.map(|one| format!("{}, for {}: {}", one.place, one.by, one.rule)).collect());
+    // Each of these is an error: nothing is cut off.
+    for one in &report.mismatches {
+        outln!(
+            "error: {} ({}) is not the debug file of {}: expected {}, found {}",
+            one.debug_file.place,
+            one.named_by.code(),
+            one.binary.place,
+            one.expected,
+            one.found
+        );
+    }
+}
+
+fn inputs(report: &BuildReport) {
+    let inputs = &report.inputs;
+    lines("refused", inputs.refused.iter().map(|one| format!("{}: {}", one.place, one.problem)).collect());
+    for archive in &inputs.archives {
+        let passed = archive.passed_over.iter().map(|one| format!("{}: {}", one.place, one.reason));
+        lines("not looked into", passed.collect());
+    }
+    outln!(
+        "{} files looked at, {} in the bundle ({} bytes), {} doubles",
+        inputs.files, inputs.taken, inputs.bytes, inputs.doubles
+    );
+    for (reason, count) in &inputs.skipped {
+        outln!("  {count} skipped: {reason}");
+    }
+    outln!(
+        "{} modules, {} unpaired, {} mismatches",
+        report.modules.len(),
+        report.unpaired(),
+        report.mismatches.len()
+    );
+}
+
+fn lines(kind: &str, lines: Vec<String>) {
+    let more = lines.len().saturating_sub(MOST_LINES);
+    for line in lines.into_iter().take(MOST_LINES) {
+        outln!("{kind}: {line}");
+    }
+    if more > 0 {
+        outln!("{kind}: … and {more} more, which --json prints");
+    }
+}
+
+fn paired_by(module: &ModuleReport) -> String {
+    let mut ways: Vec<&str> = module.paired.iter().filter_map(|file| Some(file.paired_by?.code())).collect();
+    ways.dedup();
+    if ways.is_empty() { "-".to_owned() } else { ways.join(", ") }
+}
+
+/// The count, and what named them where that is not debug information.
+fn functions(module: &ModuleReport) -> String {
+    let total = module.statistics.functions;
+    let mut sources: Vec<(&str, u64)> = module.functions.iter().map(|(source, count)| (*source, *count)).collect();
+    sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let sources: Vec<String> = sources.into_iter().map(|(source, count)| format!("{source} {count}")).collect();
+    if sources.is_empty() { total.to_string() } else { format!("{total} ({})", sources.join(", ")) }
+}
+
+fn debug_info(kind: DebugInfo) -> &'static str {
+    match kind {
+        DebugInfo::Full => "full",
+        DebugInfo::LineTables => "line tables",
+        DebugInfo::Symbols => "symbols",
+        DebugInfo::None => "none",
+    }
+}
