@@ -35,6 +35,11 @@ pub(crate) fn decompress<'d>(name: &[u8], compressed: &CompressedData<'d>) -> Re
     compressed.decompress().map_err(|error| malformed(&object_of(name), "compressed bytes of the claimed size", error))
 }
 
+/// Bytes that [`decompress`] gives at most: the size that is claimed, or what compression can give.
+pub(crate) fn most_bytes(compressed: &CompressedData<'_>) -> u64 {
+    compressed.uncompressed_size.min((compressed.data.len() as u64).saturating_mul(MAX_RATIO))
+}
+
 fn object_of(name: &[u8]) -> String {
     format!("section {}", escaped(name))
 }

@@ -71,7 +71,14 @@ pub struct Built {
 impl SymbolBundleBuilder {
     /// A builder without inputs.
     pub fn new(options: Options) -> Self {
-        Self { options, paths: Vec::new(), store_executables: true, strict: false, jobs: None, limits: Limits::default() }
+        Self {
+            options,
+            paths: Vec::new(),
+            store_executables: true,
+            strict: false,
+            jobs: None,
+            limits: Limits::default(),
+        }
     }
 
     /// Adds a file, or a directory with everything below it. Archives, packages and images are looked into.
@@ -163,7 +170,8 @@ impl SymbolBundleBuilder {
         let jobs = self.jobs.unwrap_or_else(rayon::current_num_threads);
         let spool = layout.map_or_else(Spool::temporary, Spool::in_layout);
         let tell = |progress: &Progress<'_>| self.tell(progress);
-        let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, output: layout.map(LayoutDir::root) };
+        let reading =
+            Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, output: layout.map(LayoutDir::root) };
         let gathered = inputs::gather(&self.paths, &reading)?;
         let mut report = BuildReport::new(&self.options.name, &self.options.version, gathered.report);
         let (files, doubles) = pairing::unique(gathered.files);
@@ -209,15 +217,17 @@ impl SymbolBundleBuilder {
 
     /// What pairing found, in the report.
     fn account(&self, report: &mut BuildReport, pairing: Pairing<'_>, doubles: u64) {
-        let used: std::collections::BTreeSet<(Digest, &str)> = pairing
+        let used: std::collections::BTreeSet<(Digest, &str)> =
+            pairing.modules.values().flat_map(Module::files).map(|file| (file.digest(), file.place.as_str())).collect();
+        report.inputs.taken = used.len() as u64;
+        report.inputs.bytes = pairing
             .modules
             .values()
             .flat_map(Module::files)
-            .map(|file| (file.digest(), file.place.as_str()))
-            .collect();
-        report.inputs.taken = used.len() as u64;
-        report.inputs.bytes =
-            pairing.modules.values().flat_map(Module::files).map(|file| (file.digest(), file.measured.size)).collect::<std::collections::BTreeMap<_, _>>().values().sum();
+            .map(|file| (file.digest(), file.measured.size))
+            .collect::<std::collections::BTreeMap<_, _>>()
+            .values()
+            .sum();
         report.inputs.doubles = doubles;
         report.inputs.skip("another file of the same id is better", pairing.superseded.len() as u64);
         for (file, reason) in &pairing.loose {
@@ -269,8 +279,8 @@ fn strict_error(report: BuildReport) -> BuildError {
 /// The code of a binary, or the debug information of a debug file, as it is stored.
 fn fingerprint(part: Part<'_>, layout: Option<&LayoutDir>) -> Result<Option<Digest>, BuildError> {
     let bytes = part.file.read(layout)?;
-    let parsed = ReleaseFile::parse(&bytes)
-        .map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
+    let parsed =
+        ReleaseFile::parse(&bytes).map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
     let of = |object: &ObjectFile<'_>| {
         let names: &[&str] =
             if part.is_binary() { &[".text", "__text"] } else { &[".debug_info", ".zdebug_info", "__debug_info"] };

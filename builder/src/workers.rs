@@ -101,7 +101,10 @@ mod tests {
     fn results_come_in_the_order_of_the_items_whatever_the_threads() {
         let items: Vec<u64> = (0..200).collect();
         for jobs in [1, 7] {
-            assert_eq!(run(&items, jobs, |item| Ok::<_, ()>(item * 2)).unwrap(), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+            assert_eq!(
+                run(&items, jobs, |item| Ok::<_, ()>(item * 2)).unwrap(),
+                items.iter().map(|item| item * 2).collect::<Vec<_>>()
+            );
         }
         assert_eq!(run(&items, 7, |item| if *item % 50 == 49 { Err(*item) } else { Ok(()) }), Err(49));
     }

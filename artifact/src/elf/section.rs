@@ -25,11 +25,11 @@ pub(crate) fn size_in_memory(elf: &Elf<'_>, section: &Section<'_>) -> u64 {
     let compressed = if section.flags & gabi::SHF_COMPRESSED != 0 {
         compression_header(elf, section).ok()
     } else if section.name.starts_with(b".zdebug_") {
-        old_header(section).ok()
+        compressed::zdebug_header(section.name, section.bytes).ok()
     } else {
         None
     };
-    compressed.map_or(stored, |compressed| compressed.uncompressed_size.min(stored.saturating_mul(MAX_RATIO)))
+    compressed.map_or(stored, |compressed| compressed::most_bytes(&compressed))
 }
 
 /// `Elf32_Chdr`, `Elf64_Chdr`. (gABI, "Section Compression")

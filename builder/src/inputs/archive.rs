@@ -132,9 +132,7 @@ fn report(place: &str, taken: u64, walked: Walked) -> ArchiveReport {
         unpacked_bytes: walked.unpacked_bytes,
         taken,
         images: walked.images.into_iter().map(|image| image.platform).collect(),
-        passed_over: passed_over
-            .map(|one| PassedOver { place: one.path, reason: one.reason.to_string() })
-            .collect(),
+        passed_over: passed_over.map(|one| PassedOver { place: one.path, reason: one.reason.to_string() }).collect(),
         passed_over_more: walked.passed_over_more,
     }
 }

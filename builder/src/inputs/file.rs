@@ -225,9 +225,10 @@ pub(crate) fn foreign_base_name(path: &[u8]) -> String {
 pub(crate) fn dsym_place(place: &str) -> Option<DsymPlace> {
     let parts: Vec<&str> = place.split('/').collect();
     // The file itself is no bundle.
-    let at = parts.iter().take(parts.len().checked_sub(1)?).rposition(|part| {
-        part.len() > ".dSYM".len() && part.to_ascii_lowercase().ends_with(".dsym")
-    })?;
+    let at = parts
+        .iter()
+        .take(parts.len().checked_sub(1)?)
+        .rposition(|part| part.len() > ".dSYM".len() && part.to_ascii_lowercase().ends_with(".dsym"))?;
     let (root, path) = parts.split_at_checked(at + 1)?;
     Some(DsymPlace {
         bundle: (*root.last()?).to_owned(),

@@ -86,9 +86,11 @@ pub(crate) fn identify(bytes: &[u8]) -> Result<Identified, ArtifactError> {
 /// Whether an object file belongs into a bundle: what a process loads, and its debug files. Kernel modules are
 /// relocatable object files; their build-id tells them from the input of a linker.
 fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
-    let other = |reason: &'static str| Err((reason, format!("{} of the kind {:?}", object.format().code(), object.kind().code())));
+    let other = |reason: &'static str| {
+        Err((reason, format!("{} of the kind {:?}", object.format().code(), object.kind().code())))
+    };
     match object.kind() {
-        ObjectKind::Executable | ObjectKind::Shared => {}
+        ObjectKind::Executable | ObjectKind::Shared | ObjectKind::DebugCompanion => {}
         ObjectKind::Relocatable if object.id_kind() == IdKind::GnuBuildId => {}
         ObjectKind::Relocatable => return other(reason::OBJECT),
         ObjectKind::Core => return other(reason::CORE),

@@ -8,10 +8,10 @@ use symseal_artifact::{ArtifactError, FileKind, SNIFF_BYTES, escaped, sniff};
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
 
-use super::{Found, Reading, archive};
 use super::file::{self, Bytes, Content, DsymPlace, InputFile, base_name};
 use super::identify::{self, Identified, reason};
 use super::walk::Candidate;
+use super::{Found, Reading, archive};
 use crate::error::{BuildError, io_error};
 use crate::workers::Budget;
 

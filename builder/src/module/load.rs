@@ -21,7 +21,8 @@ pub(super) struct Files<'f> {
 impl<'f> Files<'f> {
     pub(super) fn load(module: &Module<'f>, layout: Option<&LayoutDir>) -> Result<Self, BuildError> {
         let files = module.files().into_iter().filter(|file| !module.is_dsym_member(file));
-        let loaded = files.map(|file| Ok(Loaded { file, bytes: file.read(layout)? })).collect::<Result<_, BuildError>>()?;
+        let loaded =
+            files.map(|file| Ok(Loaded { file, bytes: file.read(layout)? })).collect::<Result<_, BuildError>>()?;
         Ok(Self { loaded })
     }
 

@@ -216,7 +216,8 @@ fn store_inputs(
     }
     let mut packages = 0;
     for paired in &module.split {
-        let is_package = paired.part.object().and_then(|object| object.split.as_ref()).is_some_and(|split| split.is_package);
+        let is_package =
+            paired.part.object().and_then(|object| object.split.as_ref()).is_some_and(|split| split.is_package);
         packages += usize::from(is_package);
         put(FileRole::SplitDwarf, places::split(id, paired.part, packages == 1), paired.part)?;
     }
@@ -273,7 +274,8 @@ fn arch_of(main: Part<'_>) -> &'static str {
 
 fn id_kind_of(main: Part<'_>) -> &'static str {
     use symseal_artifact::IdKind;
-    let of_pdb = || if main.pdb().is_some_and(|pdb| pdb.is_portable) { IdKind::PortablePdb } else { IdKind::PdbGuidAge };
+    let of_pdb =
+        || if main.pdb().is_some_and(|pdb| pdb.is_portable) { IdKind::PortablePdb } else { IdKind::PdbGuidAge };
     main.object().map_or_else(of_pdb, |object| object.id_kind).code()
 }
 

@@ -69,7 +69,14 @@ impl<'l> Stored<'l> {
         Ok(digest)
     }
 
-    fn list(&mut self, role: FileRole, format: FileFormat, path: String, measured: Measured, derived_from: Vec<Digest>) {
+    fn list(
+        &mut self,
+        role: FileRole,
+        format: FileFormat,
+        path: String,
+        measured: Measured,
+        derived_from: Vec<Digest>,
+    ) {
         let page_size = pages::page_size_of(role);
         self.entries.push(FileEntry {
             role,

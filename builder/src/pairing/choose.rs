@@ -45,9 +45,8 @@ pub(super) fn choose<'f>(
             return Err(conflict(id, FileRole::Executable, binary, other));
         }
     }
-    debug_files.sort_by_key(|part| {
-        (Reverse(part.rank()), part.is_binary(), part.file.objects().len(), part.file.digest())
-    });
+    debug_files
+        .sort_by_key(|part| (Reverse(part.rank()), part.is_binary(), part.file.objects().len(), part.file.digest()));
     let mut debug_files = debug_files.into_iter();
     let debug = debug_files.next();
     for other in debug_files {

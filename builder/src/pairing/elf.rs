@@ -71,7 +71,8 @@ pub(super) fn supplementary(pairing: &mut Pairing<'_>) {
         {
             other.is_supplementary = true;
             if let Some(module) = pairing.modules.get_mut(&id) {
-                module.supplementary = Some((Paired { part: target.part, by: PairedBy::AltlinkBuildId }, link.id.clone()));
+                module.supplementary =
+                    Some((Paired { part: target.part, by: PairedBy::AltlinkBuildId }, link.id.clone()));
             }
             continue;
         }

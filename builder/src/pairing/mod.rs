@@ -133,7 +133,9 @@ pub(crate) fn unique(files: Vec<InputFile>) -> (Vec<InputFile>, u64) {
         files.into_iter().partition(|file| matches!(file.content, Content::DsymMember));
     let before = files.len();
     files.sort_by(|a, b| {
-        let key = |file: &InputFile| (file.digest(), file.name.clone(), file.dsym.is_none(), file.dsym.clone(), file.place.clone());
+        let key = |file: &InputFile| {
+            (file.digest(), file.name.clone(), file.dsym.is_none(), file.dsym.clone(), file.place.clone())
+        };
         key(a).cmp(&key(b))
     });
     files.dedup_by(|double, kept| {

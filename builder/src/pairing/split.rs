@@ -52,7 +52,8 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
             continue;
         }
         pairing.loose.push((part.file, "split DWARF that no module asks for"));
-        let package_of = |described: &Part<'_>| is_package(*part) && is_named(part.file, &format!("{}.dwp", described.file.name));
+        let package_of =
+            |described: &Part<'_>| is_package(*part) && is_named(part.file, &format!("{}.dwp", described.file.name));
         for (id, described, unit, name) in &suspects {
             if !is_named(part.file, name) && !package_of(described) {
                 continue;

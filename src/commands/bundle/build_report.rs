@@ -11,9 +11,8 @@ const MOST_LINES: usize = 20;
 
 /// Prints modules, what lacks its counterpart, what contradicts, and what was left out.
 pub(crate) fn print(report: &BuildReport) {
-    let mut table = Table::new(&[
-        "module", "debug id", "arch", "debug info", "paired by", "functions", "rows", "unwind rows",
-    ]);
+    let mut table =
+        Table::new(&["module", "debug id", "arch", "debug info", "paired by", "functions", "rows", "unwind rows"]);
     for module in &report.modules {
         table.row([
             module.name.clone(),
@@ -81,17 +80,15 @@ fn inputs(report: &BuildReport) {
     }
     outln!(
         "{} files looked at, {} in the bundle ({} bytes), {} doubles",
-        inputs.files, inputs.taken, inputs.bytes, inputs.doubles
+        inputs.files,
+        inputs.taken,
+        inputs.bytes,
+        inputs.doubles
     );
     for (reason, count) in &inputs.skipped {
         outln!("  {count} skipped: {reason}");
     }
-    outln!(
-        "{} modules, {} unpaired, {} mismatches",
-        report.modules.len(),
-        report.unpaired(),
-        report.mismatches.len()
-    );
+    outln!("{} modules, {} unpaired, {} mismatches", report.modules.len(), report.unpaired(), report.mismatches.len());
 }
 
 fn lines(kind: &str, lines: Vec<String>) {
