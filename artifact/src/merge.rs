@@ -114,7 +114,7 @@ impl<'m, 's> Merge<'m, 's> {
             (cut(&piece.rows, start, size), piece.sites.clone())
         };
         let names = self.names.function(function, self.work);
-        let group = self.group_at(segment.start);
+        let group = self.group_at(segment.start).filter(|group| !group.names.is_empty());
         let (symbol, aliases) = match group {
             Some(group) => choose(group, names.has_linkage_name.then_some(names.symbol)),
             None => (names.symbol, Vec::new()),
@@ -173,8 +173,8 @@ impl<'m, 's> Merge<'m, 's> {
         records.push(Named { record, entry: None });
     }
 
-    /// Size-less symbols that nothing covers: each reaches to whatever comes next, and one of the dynamic table alone,
-    /// where most neighbours are missing, covers its own address only.
+    /// Size-less symbols and function starts that nothing covers: each reaches to whatever comes next, or covers its own
+    /// address only, as its group says.
     fn size_less(&mut self, gap_start: u64, gap_end: u64, records: &mut Vec<Named>) {
         let first = self.groups.partition_point(|group| group.svma < gap_start);
         let mut at = first;
@@ -182,7 +182,7 @@ impl<'m, 's> Merge<'m, 's> {
             && group.svma < gap_end
         {
             let next = self.groups.get(at + 1).map_or(gap_end, |next| next.svma.min(gap_end));
-            let end = if group.source == SymbolSource::Dynsym { group.svma.saturating_add(1).min(next) } else { next };
+            let end = if group.reaches { next } else { group.svma.saturating_add(1).min(next) };
             // A symbol with a size is in the gap only where it has no byte of code.
             if group.size == 0
                 && let Some((start, end)) = self.text.clip(group.svma, end)

@@ -7,7 +7,7 @@ use crate::headers::ObjectHeaders;
 use crate::merge::Merge;
 use crate::symbols::{self, SymbolTable};
 use crate::work::Work;
-use crate::{ArtifactError, IdKind, ObjectFile, ObjectKind, PdbFile};
+use crate::{ArtifactError, Format, IdKind, ObjectFile, ObjectKind, PdbFile};
 use std::collections::{BTreeMap, BTreeSet};
 use symseal_module::DebugId;
 use symseal_symx::{FunctionRecord, StrId, Strings, SymbolSource};
@@ -98,12 +98,14 @@ pub struct StreamStatistics {
 ///    address, an earlier unit wins, and within a unit the later entry, which is the inner one where they are nested.
 ///    The record is flagged `folded`, and the others' symbols are among its aliases where they start alike.
 /// 2. Where no subprogram is, the symbol tables name: a symbol covers its size, a later start wins over an earlier one.
-///    A symbol of size 0 reaches to whatever comes next and is flagged `approximate`; of the dynamic table alone, it
-///    covers its own address only.
+///    A symbol of size 0 reaches to whatever comes next, a function start of the file's own list included, and is flagged
+///    `approximate`; of dynamic tables and exports alone it covers its own address only, unless there is such a list.
+///    A function start without a symbol gives a record without a name, `approximate` too.
 /// 3. `symbol` is the first of the symbols at the record's start, in this order: function before indirect function
 ///    before untyped; with a size before without; global before weak before local; DWARF's linkage name before others;
 ///    no leading underscore before one before two; shorter before longer; then by bytes. The others are `aliases`.
-///    Versions (`@@GLIBC_2.2.5`) are cut off. Where there is no symbol, it is DWARF's linkage name, else its bare name.
+///    Versions (`@@GLIBC_2.2.5`) are cut off, and the underscore that Mach-O puts before every name. Where there is no
+///    symbol, it is DWARF's linkage name, else its bare name.
 /// 4. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
 ///
 /// An [`ArtifactError`] says that two files do not belong together. Damage within is counted in the statistics.
@@ -113,7 +115,8 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     }
     let mut work = Work::new();
     let mut statistics = StreamStatistics::default();
-    if binary.kind() == ObjectKind::Relocatable {
+    // Sections of ELF objects all start at zero; those of Mach-O objects have addresses, if not the final ones.
+    if binary.kind() == ObjectKind::Relocatable && binary.format() == Format::Elf {
         work.skip("relocatable object: addresses are given by the linker");
         return Ok(finish(Vec::new(), work, statistics));
     }
@@ -133,11 +136,13 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes));
     let described = dwarf::read(&dwarf, &text, binary.image_base(), &mut work);
 
+    let starts = files.iter().flat_map(|file| file.function_starts()).collect();
     let mut symbols = Vec::new();
     for file in files {
         symbols::collect(file, SymbolTable::Symtab, &text, &mut symbols, &mut work);
     }
     let groups = symbols::groups(symbols, &mut work);
+    let groups = symbols::with_starts(groups, starts, &text, &mut work);
     let functions = Merge::new(binary.image_base(), &text, described, groups, &mut work).run();
     Ok(finish(functions, work, statistics))
 }

@@ -59,6 +59,8 @@ pub(crate) struct SymbolGroup {
     pub(crate) names: Vec<StrId>,
     /// How many of them are as good as the first but for their spelling.
     pub(crate) peers: usize,
+    /// Without a size it reaches to whatever comes next; else it covers its own address alone.
+    pub(crate) reaches: bool,
 }
 
 /// The order among symbols of one address; `docs` of [`functions`](crate::functions) state it.
@@ -126,8 +128,43 @@ pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGro
             source: best.table.source(),
             names,
             peers,
+            // What a file exports are few of its functions: most neighbours are missing.
+            reaches: !matches!(best.table, SymbolTable::Dynsym | SymbolTable::Exports),
         });
     }
+    groups
+}
+
+/// Adds addresses at which functions start: as ends of size-less symbols before them, and as groups without a name where
+/// there is no symbol. No function is missing then, so that what is exported reaches to the next one too.
+pub(crate) fn with_starts(
+    mut groups: Vec<SymbolGroup>,
+    starts: Vec<u64>,
+    text: &Text,
+    work: &mut Work,
+) -> Vec<SymbolGroup> {
+    if starts.is_empty() {
+        return groups;
+    }
+    if work.budget.charge(starts.len() as u64).is_err() {
+        work.skip("function start beyond the work limit");
+        return groups;
+    }
+    groups.iter_mut().for_each(|group| group.reaches = true);
+    let is_new = |svma: &u64| groups.binary_search_by_key(svma, |group| group.svma).is_err();
+    let in_code = starts.into_iter().filter(|svma| text.clip(*svma, u64::MAX).is_some());
+    let nameless = in_code.filter(is_new).map(|svma| SymbolGroup {
+        svma,
+        size: 0,
+        source: SymbolSource::FunctionStarts,
+        names: Vec::new(),
+        peers: 0,
+        reaches: true,
+    });
+    let nameless: Vec<SymbolGroup> = nameless.collect();
+    groups.extend(nameless);
+    groups.sort_by_key(|group| group.svma);
+    groups.dedup_by_key(|group| group.svma);
     groups
 }
 

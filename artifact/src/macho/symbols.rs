@@ -6,7 +6,7 @@
 
 use super::exports;
 use super::headers::Macho;
-use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_STAB, N_TYPE, N_WEAK_DEF};
+use super::loader::{CPU_TYPE_ARM, N_EXT, N_OSO, N_PEXT, N_SECT, N_STAB, N_TYPE, N_WEAK_DEF};
 use crate::cursor::Cursor;
 use crate::symbols::{Symbol, SymbolTable};
 
@@ -29,23 +29,20 @@ impl<'d> Macho<'d> {
             .fold(0, u64::saturating_add)
     }
 
-    /// Symbols of code sections. Sizes are those of the debug map (`N_FUN`), where there is one.
+    /// Symbols of code sections. Mach-O has no sizes: those in the debug map (`N_FUN`) reach to the next symbol, padding
+    /// included, which is what a symbol without a size does anyway.
     pub(super) fn symtab(&self) -> impl Iterator<Item = Symbol<'d>> + use<'_, 'd> {
-        let sizes = self.function_sizes();
-        self.code_symbols().map(move |(entry, svma)| {
-            let size = sizes.binary_search_by_key(&svma, |known| known.0).ok().and_then(|at| sizes.get(at));
-            Symbol {
-                name: unprefixed(entry.name),
-                svma,
-                size: size.map_or(0, |known| known.1),
-                type_rank: 0,
-                binding_rank: match (is_global(&entry), entry.description & N_WEAK_DEF != 0) {
-                    (true, false) => 0,
-                    (true, true) => 1,
-                    (false, _) => 2,
-                },
-                table: SymbolTable::Symtab,
-            }
+        self.code_symbols().map(|(entry, svma)| Symbol {
+            name: unprefixed(entry.name),
+            svma,
+            size: 0,
+            type_rank: 0,
+            binding_rank: match (is_global(&entry), entry.description & N_WEAK_DEF != 0) {
+                (true, false) => 0,
+                (true, true) => 1,
+                (false, _) => 2,
+            },
+            table: SymbolTable::Symtab,
         })
     }
 
@@ -119,22 +116,6 @@ impl<'d> Macho<'d> {
             let is_named = !entry.name.is_empty() && !is_temporary(entry.name, &entry);
             (is_defined && section.is_code() && is_named).then(|| (entry, self.code_address(entry.value)))
         })
-    }
-
-    /// Address and size of functions, as the static linker noted them for the debug map, by address.
-    fn function_sizes(&self) -> Vec<(u64, u64)> {
-        let mut sizes = Vec::new();
-        let mut start = None;
-        for entry in self.entries().filter(|entry| entry.kind == N_FUN) {
-            if !entry.name.is_empty() {
-                start = Some(self.code_address(entry.value));
-            } else if let Some(start) = start.take() {
-                sizes.push((start, entry.value));
-            }
-        }
-        sizes.sort_unstable();
-        sizes.dedup_by_key(|known| known.0);
-        sizes
     }
 
     /// Bit 0 of an address of 32-bit ARM says Thumb.

@@ -79,6 +79,11 @@ impl Comparison {
         }
     }
 
+    /// Counts an address at which the difference is a published rule.
+    pub(crate) fn rule(&mut self, kind: &'static str) {
+        self.kind(kind, String::new);
+    }
+
     fn kind(&mut self, kind: &'static str, example: impl FnOnce() -> String) {
         let (count, examples) = self.kinds.entry(kind).or_default();
         *count += 1;

@@ -4,6 +4,7 @@
 pub(crate) mod addr2line;
 pub(crate) mod archives;
 pub(crate) mod compare;
+pub(crate) mod expected;
 pub(crate) mod lookup;
 
 use serde_json::Value;
@@ -18,6 +19,15 @@ pub(crate) fn have(tool: &str) -> bool {
 
 fn is_there(tool: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
+}
+
+/// The first of these tools that is there: the same tool under the names of its versions, the preferred one first.
+pub(crate) fn any_of(tools: &[&'static str]) -> Option<&'static str> {
+    let found = tools.iter().find(|tool| is_there(tool)).copied();
+    if found.is_none() {
+        skip(tools.last().copied().unwrap_or_default());
+    }
+    found
 }
 
 /// Reports something that is missing; always false.
@@ -109,19 +119,31 @@ pub(crate) struct Expected {
 
 /// llvm-symbolizer's frames of each address, innermost first; no frames where it knows neither function nor line.
 pub(crate) fn llvm_symbolizer(object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
-    ask_llvm("llvm-symbolizer", Path::new("."), object, addresses)
+    symbolizer("llvm-symbolizer", &[], object, addresses)
 }
 
 /// The same by version 19 where it is there, run in a folder, from which it looks for split DWARF. Version 14 loses the
 /// ranges of clang's split DWARF 4, and with them inlined calls; version 19 does not read `.zdebug_*` sections.
 pub(crate) fn llvm_symbolizer_in(folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
     let newer = "llvm-symbolizer-19";
-    ask_llvm(if is_there(newer) { newer } else { "llvm-symbolizer" }, folder, object, addresses)
+    ask_llvm(if is_there(newer) { newer } else { "llvm-symbolizer" }, &[], folder, object, addresses)
 }
 
-fn ask_llvm(tool: &str, folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+/// The same of one version of the tool, with further arguments.
+pub(crate) fn symbolizer(tool: &str, arguments: &[&str], object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+    ask_llvm(tool, arguments, Path::new("."), object, addresses)
+}
+
+fn ask_llvm(
+    tool: &str,
+    arguments: &[&str],
+    folder: &Path,
+    object: &Path,
+    addresses: &[u64],
+) -> Vec<Vec<Expected>> {
     let mut child = Command::new(tool)
         .arg(format!("--obj={}", object.display()))
+        .args(arguments)
         .args(["--functions=linkage", "--inlines", "--output-style=JSON", "--no-demangle"])
         .env_remove("DEBUGINFOD_URLS")
         .current_dir(folder)

@@ -1,0 +1,81 @@
+//! Functions of Mach-O files: real inputs beside what llvm-symbolizer says of them.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use support::compare::Comparison;
+use support::expected::{case_of, demangle};
+use support::{fixtures, have, lookup};
+use symseal_artifact::{DebugFiles, FileKind, FunctionStream, ObjectFile, ReleaseFile, functions, sniff};
+
+/// The object files of a thin or universal file.
+fn slices_of(bytes: &[u8]) -> Vec<ObjectFile<'_>> {
+    match ReleaseFile::parse(bytes).expect("a release file") {
+        ReleaseFile::Object(object) => vec![object],
+        ReleaseFile::Fat(slices) => slices,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The dSYM beside a binary, where llvm-symbolizer looks for it.
+fn dsym_of(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let file = path.with_file_name(format!("{name}.dSYM")).join("Contents/Resources/DWARF").join(name);
+    file.is_file().then_some(file)
+}
+
+/// The functions of a slice, with those of its dSYM.
+fn stream_of(slice: &ObjectFile<'_>, dsym: &[ObjectFile<'_>]) -> FunctionStream {
+    let debug = dsym.iter().find(|debug| debug.debug_id() == slice.debug_id());
+    assert_eq!(debug.is_some(), !dsym.is_empty());
+    let stream = functions(slice, &DebugFiles::debug(debug)).expect("functions");
+    lookup::check_shape(&stream);
+    stream
+}
+
+#[test]
+fn macho_fixtures_give_the_expected_frames() {
+    let Some(folder) = fixtures() else { return };
+    if !have("llvm-cxxfilt") {
+        return;
+    }
+    let entries = std::fs::read_dir(folder.join("expected")).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> = paths.filter(|path| path.display().to_string().contains(".symbolizer.json")).collect();
+    paths.sort();
+    let mut all = Comparison::default();
+    let (mut files, mut worse) = (0, Vec::new());
+    for path in paths {
+        let case = case_of(&path);
+        let binary = folder.join(&case.file);
+        let bytes = std::fs::read(&binary).expect("the input");
+        if !matches!(sniff(&bytes), FileKind::Macho | FileKind::MachoFat) {
+            continue;
+        }
+        let dsym = dsym_of(&binary).map(|path| std::fs::read(path).expect("the dSYM"));
+        let (slices, dsym) = (slices_of(&bytes), dsym.as_deref().map(slices_of).unwrap_or_default());
+        // llvm-symbolizer was not told which slice: it took the host's, the first.
+        let slice = slices.first().expect("a slice");
+        let stream = stream_of(slice, &dsym);
+        let mut found: Vec<_> = Vec::new();
+        for (address, _) in &case.entries {
+            found.push(lookup::frames(&stream, address.wrapping_sub(slice.image_base().0)));
+        }
+        demangle(&mut found);
+        let mut comparison = Comparison::default();
+        for ((address, expected), found) in case.entries.iter().zip(&found) {
+            comparison.add(*address, expected, found);
+            all.add(*address, expected, found);
+        }
+        println!("{}: {:?} {:?}\n{comparison}", case.file, stream.statistics.functions, stream.statistics.skipped);
+        let equal = comparison.depth_equal.min(comparison.lines_equal).min(comparison.names_equal);
+        if equal * 1000 < comparison.compared * 995 {
+            worse.push(format!("{}: {comparison}", case.file));
+        }
+        files += 1;
+    }
+    println!("{files} files: {all}");
+    assert!(worse.is_empty(), "{}", worse.join("\n"));
+    assert!(files > 0 && all.compared > 2000);
+}

@@ -1,0 +1,68 @@
+//! Frames that llvm-symbolizer 19 gave for the real inputs.
+
+use super::lookup::Found;
+use super::{Expected, NOT_ASKED, run};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Addresses of a file and the frames there.
+pub(crate) struct Case {
+    pub(crate) file: String,
+    pub(crate) entries: Vec<(u64, Vec<Expected>)>,
+}
+
+/// Reads a `*.symbolizer.json`, possibly gzipped.
+pub(crate) fn case_of(path: &Path) -> Case {
+    let text = if path.extension().is_some_and(|extension| extension == "gz") {
+        run("gzip", &["-dc", &path.display().to_string()], Path::new(".")).expect("gzip")
+    } else {
+        std::fs::read_to_string(path).expect("an expected file")
+    };
+    let value: Value = serde_json::from_str(&text).expect("JSON");
+    let entries = value["entries"].as_array().expect("entries").iter().map(|entry| {
+        let address = entry["address"].as_str().and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+        let frames = entry["frames_innermost_first"].as_array().expect("frames").iter().map(|frame| Expected {
+            function: closed(frame["function"].as_str().unwrap_or_default()),
+            file: frame["file"].as_str().unwrap_or_default().to_owned(),
+            line: frame["line"].as_u64().unwrap_or(0),
+            column: NOT_ASKED,
+        });
+        (address.expect("an address"), frames.collect())
+    });
+    Case { file: value["file"].as_str().expect("a file").to_owned(), entries: entries.collect() }
+}
+
+/// The expected files have names for people, so ours are made so by LLVM too.
+pub(crate) fn demangle(found: &mut [Vec<Found>]) {
+    let names = |frame: &mut Found| {
+        let aliases = std::mem::take(&mut frame.aliases);
+        std::iter::once(std::mem::take(&mut frame.symbol)).chain(aliases).collect::<Vec<String>>()
+    };
+    let raw: Vec<Vec<String>> = found.iter_mut().flatten().map(names).collect();
+    let input: String = raw.iter().flatten().map(|name| format!("{name}\n")).collect();
+    let mut child =
+        Command::new("llvm-cxxfilt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("llvm-cxxfilt starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().expect("llvm-cxxfilt ends");
+    writer.join().expect("the writer ends").expect("all names are taken");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    for (frame, raw) in found.iter_mut().flatten().zip(raw) {
+        let mut next = || closed(lines.next().expect("a name for a name"));
+        frame.symbol = next();
+        frame.name = closed(&frame.name);
+        frame.aliases = raw.iter().skip(1).map(|_| next()).collect();
+    }
+}
+
+/// Older demanglers write `> >` where newer ones write `>>`, and put parentheses around the operands of expressions.
+pub(crate) fn closed(name: &str) -> String {
+    let mut name: String = name.chars().filter(|char| !matches!(char, '(' | ')')).collect();
+    while name.contains("> >") {
+        name = name.replace("> >", ">>");
+    }
+    name
+}
