@@ -30,6 +30,11 @@ impl Fields<'_> {
         Some(if self.is_little_endian { u64::from_le_bytes(bytes) } else { u64::from_be_bytes(bytes) })
     }
 
+    /// A signed addend of the file's class.
+    pub(crate) fn addend(&self, at: usize, is_64: bool) -> Option<i64> {
+        if is_64 { self.u64(at).map(u64::cast_signed) } else { self.u32(at).map(|word| word.cast_signed().into()) }
+    }
+
     /// An address or size of the file's class.
     pub(crate) fn word(&self, at: usize, is_64: bool) -> Option<u64> {
         if is_64 { self.u64(at) } else { self.u32(at).map(u64::from) }

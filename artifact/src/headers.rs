@@ -50,6 +50,10 @@ pub(crate) trait ObjectHeaders<'d> {
     fn has_symtab(&self) -> bool;
     /// The DWARF section of that suffix (`info`, `line_str`, `info.dwo`), decompressed; none where it is missing or empty.
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>>;
+    /// Why the debug sections of a relocatable object cannot be used, if so.
+    fn relocation_problem(&self) -> Option<&'static str> {
+        None
+    }
     /// Whether [`Self::debug_section`] would give something, without decompressing.
     fn has_debug_section(&self, suffix: &str) -> bool;
     /// Bytes of all debug sections in memory, decompressed, as far as their headers say.

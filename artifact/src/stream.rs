@@ -7,7 +7,7 @@ use crate::headers::ObjectHeaders;
 use crate::merge::Merge;
 use crate::symbols::{self, SymbolTable};
 use crate::work::Work;
-use crate::{ArtifactError, Format, IdKind, ObjectFile, ObjectKind, PdbFile};
+use crate::{ArtifactError, IdKind, ObjectFile, PdbFile};
 use std::collections::{BTreeMap, BTreeSet};
 use symseal_module::DebugId;
 use symseal_symx::{FunctionRecord, StrId, Strings, SymbolSource};
@@ -108,6 +108,12 @@ pub struct StreamStatistics {
 ///    symbol, it is DWARF's linkage name, else its bare name.
 /// 4. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
 ///
+/// # Addresses of a relocatable object
+///
+/// Its sections have none yet. Each executable one of an ELF object is given a range of its own, in the order in which
+/// the Linux kernel lays out a module: those not for initialization from 0 on, each aligned as its header says, then
+/// those named `.init…` from a new page on. In an object with one executable section an address is an offset in it.
+///
 /// An [`ArtifactError`] says that two files do not belong together. Damage within is counted in the statistics.
 pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<FunctionStream, ArtifactError> {
     if let Some(debug) = with.debug {
@@ -115,11 +121,6 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     }
     let mut work = Work::new();
     let mut statistics = StreamStatistics::default();
-    // Sections of ELF objects all start at zero; those of Mach-O objects have addresses, if not the final ones.
-    if binary.kind() == ObjectKind::Relocatable && binary.format() == Format::Elf {
-        work.skip("relocatable object: addresses are given by the linker");
-        return Ok(finish(Vec::new(), work, statistics));
-    }
     let text = Text::new(binary.headers().text_sections());
     statistics.text_bytes = text.bytes();
     let mut files = vec![binary.headers()];
@@ -131,7 +132,13 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     // An object file may keep its split units.
     let split = with.split.iter().chain([described]).filter(|file| file.split_kind().is_some());
     let split: Vec<&dyn ObjectHeaders<'_>> = split.map(ObjectFile::headers).collect();
-    let dwarf = DwarfFiles::load(described.headers(), supplementary, &split, &mut work);
+    let dwarf = match described.headers().relocation_problem() {
+        Some(problem) => {
+            work.skip(problem);
+            DwarfFiles::none()
+        }
+        None => DwarfFiles::load(described.headers(), supplementary, &split, &mut work),
+    };
     statistics.dwarf_bytes = dwarf.total_bytes();
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes));
     let described = dwarf::read(&dwarf, &text, binary.image_base(), &mut work);

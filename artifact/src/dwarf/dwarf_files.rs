@@ -41,6 +41,11 @@ impl<'d> DwarfFiles<'d> {
         Self { files }
     }
 
+    /// No file at all.
+    pub(crate) fn none() -> Self {
+        Self { files: Vec::new() }
+    }
+
     pub(crate) fn file(&self, number: u32) -> Option<&DwarfSections<'d>> {
         self.files.get(number as usize)
     }

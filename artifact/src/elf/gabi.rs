@@ -11,7 +11,9 @@ pub(crate) const ET_EXEC: u16 = 2;
 pub(crate) const ET_DYN: u16 = 3;
 pub(crate) const ET_CORE: u16 = 4;
 
+pub(crate) const EM_386: u16 = 3;
 pub(crate) const EM_ARM: u16 = 40;
+pub(crate) const EM_X86_64: u16 = 62;
 pub(crate) const EM_AARCH64: u16 = 183;
 pub(crate) const EM_RISCV: u16 = 243;
 pub(crate) const EM_CSKY: u16 = 252;
@@ -26,9 +28,14 @@ pub(crate) const PN_XNUM: u16 = 0xffff;
 
 pub(crate) const SHT_NULL: u32 = 0;
 pub(crate) const SHT_SYMTAB: u32 = 2;
+pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_NOTE: u32 = 7;
 pub(crate) const SHT_NOBITS: u32 = 8;
+pub(crate) const SHT_REL: u32 = 9;
 pub(crate) const SHT_DYNSYM: u32 = 11;
+pub(crate) const SHT_SYMTAB_SHNDX: u32 = 18;
+/// Relocations in a compact form, as LLVM proposes them.
+pub(crate) const SHT_CREL: u32 = 0x4000_0014;
 pub(crate) const SHF_ALLOC: u64 = 2;
 pub(crate) const SHF_EXECINSTR: u64 = 4;
 pub(crate) const SHF_COMPRESSED: u64 = 0x800;

@@ -41,6 +41,8 @@ pub(crate) struct Section<'d> {
     pub(crate) addr: u64,
     pub(crate) size: u64,
     pub(crate) link: u32,
+    /// Of a table of relocations: the section that they concern.
+    pub(crate) info: u32,
     pub(crate) align: u64,
     pub(crate) entry_size: u64,
     /// As stored; empty for `SHT_NOBITS`.
@@ -113,6 +115,9 @@ impl<'d> Elf<'d> {
         let (shentsize, shnum, shstrndx) = (u16_at(46, 58), u16_at(48, 60), u16_at(50, 62));
         let first = elf.section_headers(shoff, shentsize, shnum, shstrndx)?;
         elf.program_headers(phoff, phentsize, phnum, first)?;
+        if kind == ObjectKind::Relocatable {
+            super::layout::place(&mut elf.sections);
+        }
         Ok(elf)
     }
 
@@ -204,6 +209,7 @@ impl<'d> Elf<'d> {
             addr: word_at(12, 16),
             size,
             link: u32_at(24, 40),
+            info: u32_at(28, 44),
             align: word_at(32, 48),
             entry_size: word_at(36, 56),
             bytes,

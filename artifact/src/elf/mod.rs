@@ -2,9 +2,11 @@
 
 pub(crate) mod gabi;
 mod headers;
+mod layout;
 mod links;
 mod notes;
 mod object;
+mod relocate;
 mod scripts;
 mod section;
 mod symbols;

@@ -1,7 +1,7 @@
 //! What [`ObjectHeaders`] asks, answered for ELF.
 
 use super::gabi::{self, PF_X, PT_LOAD, SHT_NOTE};
-use super::{Elf, Section, links, notes, scripts, section, symbols, unwind};
+use super::{Elf, Section, links, notes, relocate, scripts, section, symbols, unwind};
 use crate::headers::ObjectHeaders;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
@@ -72,7 +72,19 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
     }
 
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
-        Some(section::contents(self, debug_section(self, suffix)?))
+        let (number, section) = debug_section(self, suffix)?;
+        let contents = section::contents(self, section);
+        if !relocate::concerns(self, number) {
+            return Some(contents);
+        }
+        Some(contents.map(|mut bytes| {
+            relocate::apply(self, number, bytes.to_mut());
+            bytes
+        }))
+    }
+
+    fn relocation_problem(&self) -> Option<&'static str> {
+        relocate::problem(self)
     }
 
     fn has_debug_section(&self, suffix: &str) -> bool {
@@ -138,11 +150,11 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
     }
 }
 
-/// `.debug_SUFFIX`, or `.zdebug_SUFFIX` as old linkers named compressed ones.
-fn debug_section<'e, 'd>(elf: &'e Elf<'d>, suffix: &str) -> Option<&'e Section<'d>> {
-    let is_named = |section: &&Section<'d>| {
+/// `.debug_SUFFIX` and its number, or `.zdebug_SUFFIX` as old linkers named compressed ones.
+fn debug_section<'e, 'd>(elf: &'e Elf<'d>, suffix: &str) -> Option<(usize, &'e Section<'d>)> {
+    let is_named = |(_, section): &(usize, &Section<'d>)| {
         let name = section.name.strip_prefix(b".debug_").or_else(|| section.name.strip_prefix(b".zdebug_"));
         section.is_stored() && name == Some(suffix.as_bytes())
     };
-    elf.sections.iter().find(is_named)
+    elf.sections.iter().enumerate().find(is_named)
 }

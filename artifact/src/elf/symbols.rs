@@ -2,6 +2,8 @@
 
 use super::gabi;
 use super::headers::{Elf, name_at};
+use crate::ObjectKind;
+use crate::fields::Fields;
 use crate::symbols::{Symbol, SymbolTable};
 
 /// Bytes of the symbol tables and of their names.
@@ -27,10 +29,43 @@ pub(crate) fn symbols<'e, 'd>(elf: &'e Elf<'d>, table: SymbolTable) -> impl Iter
         section.and_then(|section| elf.sections.get(section.link as usize)).map_or(&[][..], |names| names.bytes);
     let entry = if elf.is_64 { 24 } else { 16 };
     let entries = section.map_or(&[][..], |section| section.bytes).chunks_exact(entry);
-    entries.filter_map(move |entry| symbol(elf, entry, names, table))
+    let number = section.and_then(|section| elf.sections.iter().position(|other| std::ptr::eq(section, other)));
+    let extended =
+        number.and_then(|number| u32::try_from(number).ok()).map_or(&[][..], |number| extended_indexes(elf, number));
+    let entries = entries.enumerate();
+    entries.filter_map(move |(number, entry)| symbol(elf, entry, number, extended, names, table))
 }
 
-fn symbol<'d>(elf: &Elf<'d>, entry: &'d [u8], names: &'d [u8], table: SymbolTable) -> Option<Symbol<'d>> {
+/// Section numbers beyond 16 bits of the symbols of the table that is that section.
+pub(super) fn extended_indexes<'d>(elf: &Elf<'d>, table: u32) -> &'d [u8] {
+    let mut sections = elf.sections.iter();
+    let found = sections.find(|section| section.kind == gabi::SHT_SYMTAB_SHNDX && section.link == table);
+    found.map_or(&[][..], |section| section.bytes)
+}
+
+/// What a symbol's value counts from in a relocatable object: its section's address, 0 for an absolute one. None for a
+/// symbol that is defined elsewhere.
+pub(super) fn section_address(elf: &Elf<'_>, section: u16, extended: &[u8], number: usize) -> Option<u64> {
+    let section = match section {
+        gabi::SHN_UNDEF => return None,
+        gabi::SHN_ABS | gabi::SHN_COMMON => return Some(0),
+        gabi::SHN_XINDEX => {
+            let fields = Fields { bytes: extended, is_little_endian: elf.is_little_endian };
+            fields.u32(number.checked_mul(4)?)?
+        }
+        section => section.into(),
+    };
+    elf.sections.get(section as usize).map(|section| section.addr)
+}
+
+fn symbol<'d>(
+    elf: &Elf<'d>,
+    entry: &'d [u8],
+    number: usize,
+    extended: &[u8],
+    names: &'d [u8],
+    table: SymbolTable,
+) -> Option<Symbol<'d>> {
     let fields = elf.fields(entry);
     let (info_at, section_at) = if elf.is_64 { (4, 6) } else { (12, 14) };
     let (value, size) =
@@ -50,6 +85,10 @@ fn symbol<'d>(elf: &Elf<'d>, entry: &'d [u8], names: &'d [u8], table: SymbolTabl
     if name.is_empty() || is_no_function(elf, name, type_rank) {
         return None;
     }
+    let value = match elf.kind {
+        ObjectKind::Relocatable => section_address(elf, section, extended, number)?.checked_add(value)?,
+        _ => value,
+    };
     // Bit 0 of an ARM function's address says Thumb.
     let svma = if elf.machine == gabi::EM_ARM && type_rank == 0 { value & !1 } else { value };
     let binding_rank = match info >> 4 {

@@ -1,7 +1,7 @@
 //! Code ranges and the sections that say how to unwind them.
 
 use super::headers::{Elf, Section};
-use super::{gabi, section};
+use super::{gabi, relocate, section};
 use crate::{Arch, PltSection, SectionSlice, UnwindInputs};
 use std::ops::Range;
 use symseal_module::Svma;
@@ -65,8 +65,14 @@ pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
 
 /// A section that cannot be decompressed counts as missing: the unwinder reports what it has no rule for.
 fn slice<'d>(elf: &Elf<'d>, name: &[u8]) -> Option<SectionSlice<'d>> {
-    let section = elf.section(name).filter(|section| section.is_stored())?;
-    let bytes = section::contents(elf, section).ok()?;
+    let (number, section) = elf.sections.iter().enumerate().find(|(_, section)| section.name == name)?;
+    if !section.is_stored() {
+        return None;
+    }
+    let mut bytes = section::contents(elf, section).ok()?;
+    if relocate::concerns(elf, number) {
+        relocate::apply(elf, number, bytes.to_mut());
+    }
     Some(SectionSlice { svma: section.addr, bytes })
 }
 

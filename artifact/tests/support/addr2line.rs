@@ -8,7 +8,17 @@ use std::process::{Command, Stdio};
 
 /// addr2line's frames of each address, innermost first; no frames where it knows neither function nor line.
 pub(crate) fn addr2line(object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+    addr2line_with(&[], object, addresses)
+}
+
+/// The same for offsets in a section.
+pub(crate) fn addr2line_in_section(section: &str, object: &Path, offsets: &[u64]) -> Vec<Vec<Expected>> {
+    addr2line_with(&["-j", section], object, offsets)
+}
+
+fn addr2line_with(arguments: &[&str], object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
     let mut child = Command::new("addr2line")
+        .args(arguments)
         .args(["-a", "-i", "-f", "-e"])
         .arg(object)
         .env_remove("DEBUGINFOD_URLS")

@@ -134,13 +134,7 @@ pub(crate) fn symbolizer(tool: &str, arguments: &[&str], object: &Path, addresse
     ask_llvm(tool, arguments, Path::new("."), object, addresses)
 }
 
-fn ask_llvm(
-    tool: &str,
-    arguments: &[&str],
-    folder: &Path,
-    object: &Path,
-    addresses: &[u64],
-) -> Vec<Vec<Expected>> {
+fn ask_llvm(tool: &str, arguments: &[&str], folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
     let mut child = Command::new(tool)
         .arg(format!("--obj={}", object.display()))
         .args(arguments)

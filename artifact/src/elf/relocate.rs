@@ -1,0 +1,254 @@
+//! Relocations of a relocatable object's debug sections, applied as the linker would.
+//!
+//! Sources of the numbers and rules: the processor supplements to the System V ABI of x86-64, i386, Arm, AArch64 and
+//! RISC-V.
+
+use super::gabi;
+use super::headers::{Elf, Section};
+
+/// What a relocation does with `S`, its symbol's address, `A`, its addend, and `P`, its own address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    Nothing,
+    /// `S + A`, in so many bytes.
+    Absolute(u8),
+    /// `S + A − P`, in so many bytes.
+    Relative(u8),
+    /// What is there plus `S + A`, in so many bytes.
+    Add(u8),
+    /// What is there minus `S + A`, in so many bytes.
+    Subtract(u8),
+    /// `S + A` in the lower 6 bits of a byte.
+    Set6,
+    /// The lower 6 bits of a byte minus `S + A`.
+    Subtract6,
+    /// `S + A` as an unsigned LEB128 of the length that is there.
+    SetLeb,
+    /// An unsigned LEB128 minus `S + A`, in the length that is there.
+    SubtractLeb,
+    /// The lower 31 bits are `S + A − P`.
+    Relative31,
+}
+
+/// The rule of a relocation type; none where the type is not known.
+fn rule(machine: u16, kind: u32) -> Option<Rule> {
+    use Rule::{Absolute, Add, Nothing, Relative, Relative31, Set6, SetLeb, Subtract, Subtract6, SubtractLeb};
+    Some(match (machine, kind) {
+        (_, 0) => Nothing,
+        (gabi::EM_X86_64, 1) => Absolute(8),
+        (gabi::EM_X86_64, 10 | 11) => Absolute(4),
+        (gabi::EM_X86_64, 12) => Absolute(2),
+        (gabi::EM_X86_64, 14) => Absolute(1),
+        (gabi::EM_X86_64, 24) => Relative(8),
+        (gabi::EM_X86_64, 2) => Relative(4),
+        (gabi::EM_386, 1) => Absolute(4),
+        (gabi::EM_386, 20) => Absolute(2),
+        (gabi::EM_386, 22) => Absolute(1),
+        (gabi::EM_386, 2) => Relative(4),
+        (gabi::EM_ARM, 2 | 38) => Absolute(4),
+        (gabi::EM_ARM, 5) => Absolute(2),
+        (gabi::EM_ARM, 8) => Absolute(1),
+        (gabi::EM_ARM, 3) => Relative(4),
+        (gabi::EM_ARM, 42) => Relative31,
+        (gabi::EM_AARCH64, 256) => Nothing,
+        (gabi::EM_AARCH64, 257) => Absolute(8),
+        (gabi::EM_AARCH64, 258) => Absolute(4),
+        (gabi::EM_AARCH64, 259) => Absolute(2),
+        (gabi::EM_AARCH64, 260) => Relative(8),
+        (gabi::EM_AARCH64, 261) => Relative(4),
+        (gabi::EM_AARCH64, 262) => Relative(2),
+        (gabi::EM_RISCV, 1) => Absolute(4),
+        (gabi::EM_RISCV, 2) => Absolute(8),
+        (gabi::EM_RISCV, 33..=36) => Add(1 << (kind - 33)),
+        (gabi::EM_RISCV, 37..=40) => Subtract(1 << (kind - 37)),
+        // Alignment and relaxation concern code.
+        (gabi::EM_RISCV, 43 | 51) => Nothing,
+        (gabi::EM_RISCV, 52) => Subtract6,
+        (gabi::EM_RISCV, 53) => Set6,
+        (gabi::EM_RISCV, 54..=56) => Absolute(1 << (kind - 54)),
+        (gabi::EM_RISCV, 57) => Relative(4),
+        (gabi::EM_RISCV, 60) => SetLeb,
+        (gabi::EM_RISCV, 61) => SubtractLeb,
+        // Offsets in thread-local storage say where variables are, which nobody asks here.
+        (gabi::EM_X86_64, 17 | 21)
+        | (gabi::EM_386, 32)
+        | (gabi::EM_ARM, 106)
+        | (gabi::EM_AARCH64, 1029)
+        | (gabi::EM_RISCV, 8 | 9) => Nothing,
+        _ => return None,
+    })
+}
+
+/// Why the file's debug sections cannot be relocated, if so.
+pub(super) fn problem(elf: &Elf<'_>) -> Option<&'static str> {
+    if elf.kind != crate::ObjectKind::Relocatable {
+        return None;
+    }
+    let known =
+        matches!(elf.machine, gabi::EM_X86_64 | gabi::EM_386 | gabi::EM_ARM | gabi::EM_AARCH64 | gabi::EM_RISCV);
+    let names_debug = |section: &Section<'_>| {
+        elf.sections.get(section.info as usize).is_some_and(|target| target.name.starts_with(b".debug_"))
+    };
+    let has = |kinds: &[u32]| elf.sections.iter().any(|section| kinds.contains(&section.kind) && names_debug(section));
+    if !known && has(&[gabi::SHT_REL, gabi::SHT_RELA, gabi::SHT_CREL]) {
+        Some("relocatable object of a processor whose relocations are not read")
+    } else if has(&[gabi::SHT_CREL]) {
+        Some("relocatable object with compact relocations (CREL), which are not read")
+    } else {
+        None
+    }
+}
+
+/// Whether anything is to be done to the section with that number.
+pub(super) fn concerns(elf: &Elf<'_>, number: usize) -> bool {
+    elf.kind == crate::ObjectKind::Relocatable && tables(elf, number).next().is_some()
+}
+
+fn tables<'e, 'd>(elf: &'e Elf<'d>, number: usize) -> impl Iterator<Item = &'e Section<'d>> {
+    let is_table = |section: &&Section<'d>| matches!(section.kind, gabi::SHT_REL | gabi::SHT_RELA);
+    elf.sections.iter().filter(is_table).filter(move |section| section.info as usize == number && section.is_stored())
+}
+
+/// Applies the relocations of the section with that number to its bytes. Those that lie outside, or whose kind is not
+/// known, leave the bytes as they are.
+pub(super) fn apply(elf: &Elf<'_>, number: usize, bytes: &mut [u8]) {
+    let own = elf.sections.get(number).map_or(0, |section| section.addr);
+    for table in tables(elf, number) {
+        let Some(symbols) = elf.sections.get(table.link as usize) else { continue };
+        let extended = super::symbols::extended_indexes(elf, table.link);
+        let has_addends = table.kind == gabi::SHT_RELA;
+        let word = if elf.is_64 { 8 } else { 4 };
+        for entry in table.bytes.chunks_exact(if has_addends { 3 * word } else { 2 * word }) {
+            let fields = elf.fields(entry);
+            let (Some(offset), Some(info)) = (fields.word(0, elf.is_64), fields.word(word, elf.is_64)) else {
+                continue;
+            };
+            let (symbol, kind) = if elf.is_64 { (info >> 32, info & 0xffff_ffff) } else { (info >> 8, info & 0xff) };
+            // Both fit 32 bits after the shift and the mask.
+            let Some(rule) = rule(elf.machine, kind as u32) else { continue };
+            let addend = has_addends.then(|| fields.addend(2 * word, elf.is_64)).flatten();
+            let address = address(elf, symbols, extended, symbol);
+            let place = own.wrapping_add(offset);
+            let _ = usize::try_from(offset)
+                .ok()
+                .and_then(|at| change(elf, bytes.get_mut(at..)?, rule, address, addend, place));
+        }
+    }
+}
+
+/// The address of a symbol; none for one that is defined elsewhere.
+fn address(elf: &Elf<'_>, symbols: &Section<'_>, extended: &[u8], number: u64) -> Option<u64> {
+    if number == 0 {
+        return Some(0);
+    }
+    let number = usize::try_from(number).ok()?;
+    let size = if elf.is_64 { 24 } else { 16 };
+    let start = number.checked_mul(size)?;
+    let entry = elf.fields(symbols.bytes.get(start..start.checked_add(size)?)?);
+    let value = if elf.is_64 { entry.u64(8)? } else { entry.u32(4)?.into() };
+    let section = entry.u16(if elf.is_64 { 6 } else { 14 })?;
+    super::symbols::section_address(elf, section, extended, number).map(|base| base.wrapping_add(value))
+}
+
+fn change(
+    elf: &Elf<'_>,
+    bytes: &mut [u8],
+    rule: Rule,
+    address: Option<u64>,
+    addend: Option<i64>,
+    place: u64,
+) -> Option<()> {
+    let width = match rule {
+        Rule::Nothing => return Some(()),
+        Rule::Absolute(width) | Rule::Relative(width) | Rule::Add(width) | Rule::Subtract(width) => width,
+        Rule::Set6 | Rule::Subtract6 => 1,
+        Rule::SetLeb | Rule::SubtractLeb => {
+            let length = bytes.iter().position(|byte| *byte < 0x80)?.checked_add(1)?;
+            return change_leb(bytes.get_mut(..length)?, rule, address?.wrapping_add_signed(addend.unwrap_or(0)));
+        }
+        Rule::Relative31 => 4,
+    };
+    let bytes = bytes.get_mut(..usize::from(width))?;
+    let there = number(bytes, elf.is_little_endian);
+    let mask = u64::MAX >> (64 - 8 * u32::from(width));
+    // Without a field of its own the addend stands where the result goes, in all its bits.
+    let addend = addend
+        .unwrap_or_else(|| sign_extended(there, if rule == Rule::Relative31 { 31 } else { 8 * u32::from(width) }));
+    let Some(address) = address else {
+        // Code that is elsewhere: what linkers write for code that they dropped.
+        write(bytes, mask, elf.is_little_endian);
+        return Some(());
+    };
+    let value = address.wrapping_add_signed(addend);
+    let result = match rule {
+        Rule::Relative(_) => value.wrapping_sub(place),
+        Rule::Add(_) => there.wrapping_add(value),
+        Rule::Subtract(_) => there.wrapping_sub(value),
+        Rule::Set6 => (there & 0xc0) | (value & 0x3f),
+        Rule::Subtract6 => (there & 0xc0) | ((there & 0x3f).wrapping_sub(value) & 0x3f),
+        Rule::Relative31 => (there & 0x8000_0000) | (value.wrapping_sub(place) & 0x7fff_ffff),
+        _ => value,
+    };
+    write(bytes, result & mask, elf.is_little_endian);
+    Some(())
+}
+
+/// Keeps the number of bytes.
+fn change_leb(bytes: &mut [u8], rule: Rule, value: u64) -> Option<()> {
+    let there = bytes.iter().rev().fold(0_u64, |number, byte| (number << 7) | u64::from(byte & 0x7f));
+    let mut rest = if rule == Rule::SetLeb { value } else { there.wrapping_sub(value) };
+    for byte in bytes {
+        *byte = (*byte & 0x80) | (rest & 0x7f) as u8;
+        rest >>= 7;
+    }
+    Some(())
+}
+
+fn number(bytes: &[u8], is_little_endian: bool) -> u64 {
+    let next = |number: u64, byte: &u8| (number << 8) | u64::from(*byte);
+    if is_little_endian { bytes.iter().rev().fold(0, next) } else { bytes.iter().fold(0, next) }
+}
+
+fn write(bytes: &mut [u8], number: u64, is_little_endian: bool) {
+    let shifts = (0..bytes.len() as u32).map(|at| 8 * at);
+    let put = |(byte, shift): (&mut u8, u32)| *byte = (number >> shift) as u8;
+    if is_little_endian {
+        bytes.iter_mut().zip(shifts).for_each(put)
+    } else {
+        bytes.iter_mut().rev().zip(shifts).for_each(put)
+    }
+}
+
+/// The lower `bits`, of which the highest is the sign.
+fn sign_extended(number: u64, bits: u32) -> i64 {
+    let unused = 64_u32.saturating_sub(bits);
+    (number << unused).cast_signed() >> unused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_byte_order_and_length() {
+        let mut bytes = [1, 2, 3, 4];
+        assert_eq!((number(&bytes, true), number(&bytes, false)), (0x0403_0201, 0x0102_0304));
+        write(&mut bytes, 0xaabb_ccdd, false);
+        assert_eq!(bytes, [0xaa, 0xbb, 0xcc, 0xdd]);
+        write(&mut bytes, 0xaabb_ccdd, true);
+        assert_eq!(bytes, [0xdd, 0xcc, 0xbb, 0xaa]);
+        assert_eq!(
+            (sign_extended(0xfffe, 16), sign_extended(0x7ffe, 16), sign_extended(u64::MAX, 64)),
+            (-2, 0x7ffe, -1)
+        );
+    }
+
+    #[test]
+    fn variable_length_numbers_keep_their_length() {
+        let mut bytes = [0x80, 0x80, 0x00];
+        change_leb(&mut bytes, Rule::SetLeb, 300);
+        assert_eq!(bytes, [0xac, 0x82, 0x00]);
+        change_leb(&mut bytes, Rule::SubtractLeb, 299);
+        assert_eq!(bytes, [0x81, 0x80, 0x00]);
+    }
+}

@@ -1,0 +1,171 @@
+//! Objects that no linker has placed: kernel modules and `.o` files.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod support;
+
+use std::path::Path;
+use support::addr2line::{addr2line_in_section, without_symbols};
+use support::compare::Comparison;
+use support::{addresses_in, have, llvm_symbolizer_in, lookup, run};
+use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
+
+/// Without headers, so that any target compiles it.
+const PLAIN: &str = r#"
+static inline int clamp(int x, int low, int high) { return x < low ? low : x > high ? high : x; }
+struct sum { int total; };
+static inline int add(struct sum *sum, int x) { sum->total += clamp(x, -100, 100); return sum->total; }
+__attribute__((noinline)) int slow(struct sum *sum, int x) { return add(sum, x) * 3 + add(sum, -x); }
+int extern_thing(int);
+int walk(const int *all, int count) {
+    struct sum sum = { 0 };
+    for (int at = 0; at < count; at++) {
+        if (all[at] > 1000) return extern_thing(all[at]);
+        add(&sum, all[at] ^ at);
+    }
+    return slow(&sum, count);
+}
+int _start(void) { int all[3] = { 1, 2, 3 }; return walk(all, 3); }
+"#;
+
+/// What a kernel module's sections look like.
+const SECTIONS: &str = r#"
+#define SECTION(name) __attribute__((section(name), noinline, used))
+static inline int twice(int x) { return x * 2; }
+SECTION(".init.text") int start(int x) { return twice(x) + 1; }
+int work(int x) { return x > 5 ? twice(x + 2) : x; }
+SECTION(".exit.text") int stop(int x) { return twice(x) - 1; }
+SECTION(".text.unlikely") int seldom(int x) { return twice(x) ^ 7; }
+int more(int x) { return work(x) + seldom(x); }
+"#;
+
+fn stream_of(bytes: &[u8]) -> FunctionStream {
+    let object = ObjectFile::parse(bytes).expect("an object");
+    let stream = functions(&object, &DebugFiles::default()).expect("functions");
+    lookup::check_shape(&stream);
+    stream
+}
+
+#[test]
+fn objects_of_each_processor_agree_with_llvm_symbolizer() {
+    if !have("clang") || !have("llvm-symbolizer") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("plain.c"), PLAIN).expect("a source");
+    let targets: &[(&str, &[&str])] = &[
+        ("x86_64-linux-gnu", &["-gdwarf-4"]),
+        ("x86_64-linux-gnu", &["-gdwarf-5"]),
+        ("x86_64-linux-gnu", &["-gdwarf-5", "-gz=zlib"]),
+        ("aarch64-linux-gnu", &["-gdwarf-5"]),
+        ("aarch64_be-linux-gnu", &["-gdwarf-4"]),
+        ("riscv64-linux-gnu", &["-gdwarf-5"]),
+        ("riscv64-linux-gnu", &["-gdwarf-4", "-mrelax"]),
+        ("riscv32-linux-gnu", &["-gdwarf-4"]),
+        ("i386-linux-gnu", &["-gdwarf-4"]),
+        ("i386-linux-gnu", &["-gdwarf-5"]),
+        ("armv7-linux-gnueabihf", &["-gdwarf-4"]),
+        ("armv7-linux-gnueabihf", &["-gdwarf-5", "-mthumb"]),
+    ];
+    for (target, flags) in targets {
+        let target_flag = format!("--target={target}");
+        let mut arguments = vec![target_flag.as_str(), "-O2", "-ffreestanding", "-c", "plain.c", "-o", "plain.o"];
+        arguments.extend(*flags);
+        run("clang", &arguments, folder).expect("clang compiles");
+        let path = folder.join("plain.o");
+        let bytes = std::fs::read(&path).expect("a file");
+        let stream = stream_of(&bytes);
+        assert!(stream.statistics.skipped.is_empty(), "{target} {flags:?}: {:?}", stream.statistics);
+        let text = ObjectFile::parse(&bytes).expect("an object").unwind_inputs().text;
+        assert_eq!(text.first().map(|range| range.start), Some(0), "{target}: {text:?}");
+        let addresses = addresses_in(&text, 300, 3);
+        let mut comparison = Comparison::default();
+        for (address, mut expected) in addresses.iter().zip(llvm_symbolizer_in(folder, &path, &addresses)) {
+            let found = lookup::frames(&stream, *address);
+            // Symbols of RISC-V objects that are there for relocations have no name; LLVM calls a function so.
+            if let (true, Some(theirs), Some(ours)) = (target.starts_with("riscv"), expected.last_mut(), found.last())
+                && theirs.function.is_empty()
+            {
+                theirs.function.clone_from(&ours.symbol);
+            }
+            comparison.add(*address, &expected, &found);
+        }
+        println!("{target} {flags:?}: {comparison}");
+        comparison.check(200);
+    }
+}
+
+/// Names and sizes of executable sections in the order of their headers, and where the stream has to have them.
+fn laid_out(path: &Path) -> Vec<(String, u64, u64)> {
+    let text = run("readelf", &["-SW", &path.display().to_string()], Path::new(".")).expect("readelf");
+    let mut found = Vec::new();
+    for line in text.lines().filter_map(|line| line.split_once(']').map(|(_, rest)| rest)) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        if let [name, "PROGBITS", _, _, size, _, flags, _, _, align] = fields.as_slice()
+            && flags.contains('X')
+        {
+            let size = u64::from_str_radix(size, 16).expect("a size");
+            found.push(((*name).to_owned(), size, align.parse::<u64>().expect("an alignment")));
+        }
+    }
+    let mut reached = 0_u64;
+    let mut placed = Vec::new();
+    for init in [false, true] {
+        for (name, size, align) in found.iter().filter(|(name, _, _)| name.starts_with(".init") == init) {
+            reached = reached.next_multiple_of((*align).max(1));
+            placed.push((name.clone(), reached, *size));
+            reached += size;
+        }
+        reached = reached.next_multiple_of(0x1000);
+    }
+    placed
+}
+
+#[test]
+fn each_executable_section_has_a_range_of_its_own() {
+    if !have("gcc") || !have("addr2line") || !have("readelf") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("sections.c"), SECTIONS).expect("a source");
+    for (name, flags) in [
+        ("sections", &["-gdwarf-5"][..]),
+        ("functions", &["-gdwarf-4", "-ffunction-sections"]),
+        ("compressed", &["-gdwarf-5", "-gz=zlib"]),
+    ] {
+        let output = format!("{name}.o");
+        let mut arguments = vec!["-O2", "-c", "sections.c", "-o", &output];
+        arguments.extend(flags);
+        run("gcc", &arguments, folder).expect("gcc compiles");
+        let path = folder.join(&output);
+        let stream = stream_of(&std::fs::read(&path).expect("a file"));
+        let mut comparison = Comparison::default();
+        let sections = laid_out(&path);
+        assert!(sections.len() > 3, "{sections:?}");
+        for (section, start, size) in sections {
+            let offsets: Vec<u64> = (0..size).collect();
+            for (offset, expected) in offsets.iter().zip(addr2line_in_section(&section, &path, &offsets)) {
+                let found = lookup::frames(&stream, start + offset);
+                comparison.add(start + offset, &without_symbols(expected, &found), &found);
+            }
+        }
+        println!("{name}: {comparison}");
+        comparison.check(40);
+    }
+}
+
+#[test]
+fn an_object_of_a_processor_without_known_relocations_keeps_its_symbols() {
+    if !have("clang") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("plain.c"), PLAIN).expect("a source");
+    let arguments = ["--target=mips64-linux-gnu", "-O2", "-g", "-ffreestanding", "-c", "plain.c", "-o", "plain.o"];
+    run("clang", &arguments, folder.path()).expect("clang compiles");
+    let stream = stream_of(&std::fs::read(folder.path().join("plain.o")).expect("a file"));
+    let reasons: Vec<_> = stream.statistics.skipped.keys().collect();
+    assert_eq!(reasons, [&"relocatable object of a processor whose relocations are not read"]);
+    assert!(stream.functions.iter().any(|function| stream.strings.get(function.symbol) == "walk"));
+}
