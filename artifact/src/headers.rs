@@ -62,6 +62,14 @@ pub(crate) trait ObjectHeaders<'d> {
     }
     /// The first section of that name with bytes in the file: its address and its bytes as stored.
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])>;
+    /// What is loaded into a process: stated addresses, and the bytes that the file has for them.
+    fn loaded(&self) -> Vec<(u64, &'d [u8])> {
+        Vec::new()
+    }
+    /// Words that the loader writes, where the file does not hold their value in place: address and value.
+    fn relocated_words(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
     /// Executable sections, sorted, not overlapping.
     fn text_sections(&self) -> Vec<Range<u64>>;
     /// Every symbol of the table that may name code. Damaged tables give fewer.

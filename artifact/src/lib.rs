@@ -29,6 +29,7 @@ mod dwarf;
 mod elf;
 mod error;
 mod fields;
+mod go;
 mod headers;
 mod identity;
 mod macho;

@@ -1,6 +1,7 @@
 //! Pieces of described functions and symbols to records that do not overlap.
 
 use crate::code_ranges::Text;
+use crate::go;
 use crate::described::{Described, Loser, Naming, OrphanRow, Piece, Site};
 use crate::paint::{Interval, Segment, paint};
 use crate::symbols::{MOST_ALIASES, SymbolGroup};
@@ -126,7 +127,7 @@ impl<'m, 's> Merge<'m, 's> {
             name: if names.name.is_empty() { symbol } else { names.name },
             symbol,
             aliases,
-            source: self.source,
+            source: if go::is_go(function) { SymbolSource::Pclntab } else { self.source },
             flags: FunctionFlags { approximate: false, folded: false, part },
             file: names.file,
             line: names.line,

@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::dwarf::{self, DwarfFiles};
+use crate::go::{self, GoTable};
 use crate::headers::ObjectHeaders;
 use crate::merge::Merge;
 use crate::symbols::{self, SymbolTable};
@@ -140,8 +141,13 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
         None => DwarfFiles::load(described.headers(), supplementary, &split, &mut work),
     };
     statistics.dwarf_bytes = dwarf.total_bytes();
-    work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes));
-    let described = dwarf::read(&dwarf, &text, binary.image_base(), &mut work);
+    let go = go::find(binary.headers(), statistics.dwarf_bytes == 0);
+    let go_bytes = go.as_ref().map_or(0, GoTable::bytes);
+    work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes).saturating_add(go_bytes));
+    let mut described = dwarf::read(&dwarf, &text, binary.image_base(), &mut work);
+    if let Some(go) = go.as_ref().filter(|go| !go.is_described_by(&described)) {
+        described = go.read(&text, binary.image_base(), &mut work).beside(described);
+    }
 
     let starts = files.iter().flat_map(|file| file.function_starts()).collect();
     let mut symbols = Vec::new();

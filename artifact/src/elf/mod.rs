@@ -4,6 +4,7 @@ pub(crate) mod gabi;
 mod headers;
 mod layout;
 mod links;
+mod loaded;
 mod notes;
 mod object;
 mod relocate;

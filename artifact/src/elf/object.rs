@@ -1,7 +1,7 @@
 //! What [`ObjectHeaders`] asks, answered for ELF.
 
 use super::gabi::{self, PF_X, PT_LOAD, SHT_NOTE};
-use super::{Elf, Section, links, notes, relocate, scripts, section, symbols, unwind};
+use super::{Elf, Section, links, loaded, notes, relocate, scripts, section, symbols, unwind};
 use crate::headers::ObjectHeaders;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
@@ -100,6 +100,14 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {
         let section = Elf::section(self, name).filter(|section| section.is_stored())?;
         Some((Svma(section.addr), section.bytes))
+    }
+
+    fn loaded(&self) -> Vec<(u64, &'d [u8])> {
+        loaded::loaded(self)
+    }
+
+    fn relocated_words(&self) -> Vec<(u64, u64)> {
+        loaded::relocated_words(self)
     }
 
     fn text_sections(&self) -> Vec<Range<u64>> {
