@@ -34,6 +34,7 @@ mod headers;
 mod identity;
 mod macho;
 mod merge;
+mod mini_debug_info;
 mod object_file;
 mod paint;
 mod pdb;

@@ -1,8 +1,8 @@
 //! Pieces of described functions and symbols to records that do not overlap.
 
 use crate::code_ranges::Text;
-use crate::go;
 use crate::described::{Described, Loser, Naming, OrphanRow, Piece, Site};
+use crate::go;
 use crate::paint::{Interval, Segment, paint};
 use crate::symbols::{MOST_ALIASES, SymbolGroup};
 use crate::work::Work;

@@ -3,9 +3,11 @@
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::dwarf::{self, DwarfFiles};
+use crate::elf::Elf;
 use crate::go::{self, GoTable};
 use crate::headers::ObjectHeaders;
 use crate::merge::Merge;
+use crate::mini_debug_info;
 use crate::symbols::{self, SymbolTable};
 use crate::work::Work;
 use crate::{ArtifactError, IdKind, ObjectFile, PdbFile};
@@ -107,7 +109,9 @@ pub struct StreamStatistics {
 ///    no leading underscore before one before two; shorter before longer; then by bytes. The others are `aliases`.
 ///    Versions (`@@GLIBC_2.2.5`) are cut off, and the underscore that Mach-O puts before every name. Where there is no
 ///    symbol, it is DWARF's linkage name, else its bare name.
-/// 4. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
+/// 4. Go's own function table stands in for DWARF where there is none for its functions. Symbols of MiniDebugInfo come
+///    after those of the full symbol table and before the dynamic ones.
+/// 5. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
 ///
 /// # Addresses of a relocatable object
 ///
@@ -126,7 +130,12 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     statistics.text_bytes = text.bytes();
     let mut files = vec![binary.headers()];
     files.extend(with.debug.map(ObjectFile::headers));
+    let packed = files.iter().filter_map(|file| file.mini_debug_info());
+    let mini: Vec<Vec<u8>> = packed.filter_map(|packed| mini_debug_info::unpacked(packed, &mut work)).collect();
+    let mini: Vec<Elf<'_>> = mini.iter().filter_map(|bytes| mini_debug_info::parsed(bytes, &mut work)).collect();
+    let mini_bytes: u64 = mini.iter().map(ObjectHeaders::symbol_bytes).sum();
     let symbol_bytes: u64 = files.iter().map(|file| file.symbol_bytes()).sum();
+    let symbol_bytes = symbol_bytes.saturating_add(mini_bytes);
 
     let described = with.debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
     let supplementary = supplementary(described, with)?;
@@ -153,6 +162,9 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     let mut symbols = Vec::new();
     for file in files {
         symbols::collect(file, SymbolTable::Symtab, &text, &mut symbols, &mut work);
+    }
+    for file in &mini {
+        symbols::collect(file, SymbolTable::MiniDebugInfo, &text, &mut symbols, &mut work);
     }
     let groups = symbols::groups(symbols, &mut work);
     let groups = symbols::with_starts(groups, starts, &text, &mut work);

@@ -5,15 +5,15 @@ use crate::headers::ObjectHeaders;
 use crate::work::Work;
 use symseal_symx::{StrId, SymbolSource};
 
-/// Which table a symbol stands in.
+/// Which table a symbol stands in, the better ones first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum SymbolTable {
     /// `.symtab`, the COFF symbol table, Mach-O's `LC_SYMTAB`.
     Symtab,
-    /// `.dynsym`.
-    Dynsym,
     /// The symbol table in `.gnu_debugdata`.
     MiniDebugInfo,
+    /// `.dynsym`.
+    Dynsym,
     /// Exports of a PE or Mach-O file.
     Exports,
 }

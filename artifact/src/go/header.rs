@@ -36,9 +36,11 @@ impl Version {
 
 /// How tables of that byte order start.
 pub(crate) fn magics(is_little_endian: bool) -> [[u8; 4]; 4] {
-    Version::ALL.map(|version| {
-        if is_little_endian { version.magic().to_le_bytes() } else { version.magic().to_be_bytes() }
-    })
+    Version::ALL.map(
+        |version| {
+            if is_little_endian { version.magic().to_le_bytes() } else { version.magic().to_be_bytes() }
+        },
+    )
 }
 
 /// A table whose header is sound. Parts are slices from their start to the end of what is loaded: their lengths are not

@@ -194,7 +194,8 @@ impl Reader<'_, '_> {
             let (file, line, node) = (value(&mut files), value(&mut lines), value(&mut inlined));
             let file = self.file(function, file, work);
             let line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-            let inline = node.filter(|node| *node >= 0).map_or(NO_INLINE, |node| self.site(function, &runs, node, work));
+            let inline =
+                node.filter(|node| *node >= 0).map_or(NO_INLINE, |node| self.site(function, &runs, node, work));
             let start = Svma(start + position).to_rva(self.image_base).unwrap_or_default();
             let row = Row { start, file, line, column: 0, inline };
             let is_new = rows.last().is_none_or(|last| (last.file, last.line, last.inline) != (file, line, inline));
