@@ -4,6 +4,7 @@
 //! Source of the layouts: `runtime/symtab.go`, `runtime/runtime2.go`, `debug/gosym/pclntab.go` and `cmd/link/internal/ld/pcln.go`
 //! of the Go releases 1.15 to 1.26. Nothing is shared between this folder and the DWARF reader but the result.
 
+mod build_id;
 mod header;
 mod image;
 mod inline_tree;
@@ -20,6 +21,7 @@ use header::Table;
 use image::Image;
 use symseal_module::Svma;
 
+pub(crate) use build_id::before_code;
 pub(crate) use names::is_go;
 
 /// A Go program's function table and the image that it speaks of.

@@ -1,6 +1,7 @@
 //! What [`ObjectHeaders`] asks, answered for Mach-O.
 
 use super::headers::Macho;
+use crate::go;
 use crate::headers::ObjectHeaders;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
@@ -73,6 +74,13 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         self.section_named(name).map(|section| (Svma(section.addr), section.bytes))
     }
 
+    fn loaded(&self) -> Vec<(u64, &'d [u8])> {
+        // What a dSYM or an encrypted file lacks has no bytes.
+        let sections =
+            self.sections.iter().filter(|section| section.segment != b"__DWARF" && !section.bytes.is_empty());
+        sections.map(|section| (section.addr, section.bytes)).collect()
+    }
+
     fn text_sections(&self) -> Vec<Range<u64>> {
         self.text_ranges()
     }
@@ -115,11 +123,8 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         }
     }
 
-    /// Go's linker puts the text before the code, as other formats have no notes. (cmd/internal/buildid)
     fn go_build_id(&self) -> Option<&'d [u8]> {
-        let text = self.section_named(b"__text")?.bytes.strip_prefix(b"\xff Go build ID: \"")?;
-        let end = memchr::memchr(b'"', text.get(..text.len().min(LONGEST_GO_BUILD_ID))?)?;
-        text.get(..end)
+        go::before_code(self.section_named(b"__text")?.bytes)
     }
 
     fn go_function_table(&self) -> Option<SectionSlice<'d>> {
@@ -135,9 +140,6 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         !self.encrypted.is_empty()
     }
 }
-
-/// Real ones have some eighty bytes.
-const LONGEST_GO_BUILD_ID: usize = 1024;
 
 /// The first 16 bytes of the SHA-256 over the addresses and bytes of the code, which are the same before and after
 /// stripping; none where the file has no code, or not in plain.

@@ -1,9 +1,10 @@
 //! What [`ObjectHeaders`] asks, answered for PE.
 
 use super::{Pe, exports, pdata, section::Section, symbols};
+use crate::go;
 use crate::headers::ObjectHeaders;
 use crate::symbols::{Symbol, SymbolTable};
-use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, PdbReference, SectionSlice, UnwindInputs};
+use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, PdbReference, SectionSlice, UnwindInputs, compressed};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -50,7 +51,9 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
     }
 
     fn is_debuginfo(&self) -> bool {
-        self.sections.iter().any(|section| !section.bytes.is_empty() && section.name.starts_with(b".debug_"))
+        self.sections.iter().any(|section| {
+            !section.bytes.is_empty() && (section.name.starts_with(b".debug_") || section.name.starts_with(b".zdebug_"))
+        })
     }
 
     fn has_symtab(&self) -> bool {
@@ -58,7 +61,12 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
     }
 
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
-        debug_section(self, suffix).map(|section| Ok(Cow::Borrowed(section.bytes)))
+        let section = debug_section(self, suffix)?;
+        if !section.name.starts_with(b".zdebug_") {
+            return Some(Ok(Cow::Borrowed(section.bytes)));
+        }
+        let header = compressed::zdebug_header(section.name, section.bytes);
+        Some(header.and_then(|header| compressed::decompress(section.name, &header)))
     }
 
     fn has_debug_section(&self, suffix: &str) -> bool {
@@ -68,6 +76,11 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {
         let section = named(self, name)?;
         Some((Svma(section.range(self.image_base).start), section.bytes))
+    }
+
+    fn loaded(&self) -> Vec<(u64, &'d [u8])> {
+        let sections = self.sections.iter().filter(|section| !section.bytes.is_empty());
+        sections.map(|section| (section.range(self.image_base).start, section.bytes)).collect()
     }
 
     fn text_sections(&self) -> Vec<Range<u64>> {
@@ -131,6 +144,10 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         self.debug.has_embedded_portable_pdb
     }
 
+    fn go_build_id(&self) -> Option<&'d [u8]> {
+        go::before_code(named(self, b".text")?.bytes)
+    }
+
     fn go_function_table(&self) -> Option<SectionSlice<'d>> {
         let section = named(self, b".gopclntab")?;
         Some(SectionSlice { svma: section.range(self.image_base).start, bytes: section.bytes.into() })
@@ -142,9 +159,11 @@ fn named<'e, 'd>(pe: &'e Pe<'d>, name: &[u8]) -> Option<&'e Section<'d>> {
     pe.sections.iter().find(|section| section.name == name && !section.bytes.is_empty())
 }
 
+/// `.debug_SUFFIX`, or `.zdebug_SUFFIX` as Go's linker names compressed ones.
 fn debug_section<'e, 'd>(pe: &'e Pe<'d>, suffix: &str) -> Option<&'e Section<'d>> {
     let is_named = |section: &&Section<'d>| {
-        !section.bytes.is_empty() && section.name.strip_prefix(b".debug_") == Some(suffix.as_bytes())
+        let name = section.name.strip_prefix(b".debug_").or_else(|| section.name.strip_prefix(b".zdebug_"));
+        !section.bytes.is_empty() && name == Some(suffix.as_bytes())
     };
     pe.sections.iter().find(is_named)
 }
