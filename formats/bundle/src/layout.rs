@@ -233,11 +233,7 @@ impl LayoutDir {
         if let Some(tag) = tag.filter(|tag| !is_tag(tag)) {
             return Err(LayoutError::Tag { found: tag.chars().take(140).collect() });
         }
-        let lock_path = self.root.join(LAYOUT_FILE);
-        let lock = File::open(&lock_path).map_err(io_error("open", &lock_path))?;
-        // Released when the file is closed, so also when this process dies.
-        lock.lock().map_err(io_error("lock", &lock_path))?;
-        sync_directory(&self.blobs())?;
+        let _lock = self.lock_index()?;
         let mut index = self.read_index()?;
         let before = index.clone();
         for other in &mut index.manifests {
@@ -264,6 +260,21 @@ impl LayoutDir {
         self.place(INDEX_FILE, &bytes)
     }
 
+    /// Names `new` in `index.json` in the place of `old`, under the same tag.
+    pub fn replace_in_index(&self, old: &Digest, new: Descriptor) -> Result<(), LayoutError> {
+        let _lock = self.lock_index()?;
+        let mut index = self.read_index()?;
+        let tag = index.manifests.iter().find(|listed| listed.digest == *old).and_then(Descriptor::ref_name);
+        let new = match tag {
+            Some(tag) => new.clone().with(oci::REF_NAME, tag),
+            None => new,
+        };
+        index.manifests.retain(|listed| listed.digest != *old && listed.digest != new.digest);
+        index.manifests.push(new);
+        let bytes = index.to_bytes().map_err(|source| self.oci_error(source))?;
+        self.place(INDEX_FILE, &bytes)
+    }
+
     /// The manifests in `index.json` whose subject is `subject`, as descriptors with artifact type and annotations.
     /// A listed manifest whose blob is absent is passed over: layouts may be sparse.
     pub fn referrers(&self, subject: &Digest) -> Result<Vec<Descriptor>, LayoutError> {
@@ -286,6 +297,16 @@ impl LayoutDir {
             }
         }
         Ok(found)
+    }
+
+    /// Keeps others from rewriting `index.json` while the file lives, and makes the blobs durable that it will name.
+    fn lock_index(&self) -> Result<File, LayoutError> {
+        let path = self.root.join(LAYOUT_FILE);
+        let lock = File::open(&path).map_err(io_error("open", &path))?;
+        // Released when the file is closed, so also when this process dies.
+        lock.lock().map_err(io_error("lock", &path))?;
+        sync_directory(&self.blobs())?;
+        Ok(lock)
     }
 
     fn blobs(&self) -> PathBuf {

@@ -4,6 +4,7 @@
 //! * [`pages`], [`page_hashes`]: page trees, so that one page of a file can be verified alone.
 //! * [`oci`], [`compose`](mod@compose): the manifests around the files. Every byte of them follows from the index.
 //! * [`sources`]: the source files of a release, an artifact of its own.
+//! * [`join`](mod@join): one bundle out of the parts of several platform jobs; [`subject`]: a bundle that refers to an image.
 //! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written.
 //! * [`Bundle`]: an opened bundle, whose files are checked as they are read.
 //!
@@ -16,12 +17,14 @@ pub mod canonical;
 pub mod compose;
 mod digest;
 pub mod index;
+pub mod join;
 mod layout;
 pub mod module_index;
 pub mod oci;
 pub mod page_hashes;
 pub mod pages;
 pub mod sources;
+pub mod subject;
 pub mod title;
 pub mod verify;
 
