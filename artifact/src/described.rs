@@ -16,6 +16,13 @@ pub(crate) struct Described<'s> {
     pub(crate) names: Box<dyn Naming + 's>,
 }
 
+impl Described<'_> {
+    /// Line rows of all functions.
+    pub(crate) fn rows(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.rows.len()).sum()
+    }
+}
+
 /// Reads names late: many functions are dropped before theirs is needed.
 pub(crate) trait Naming {
     /// Names and declaration of a function.

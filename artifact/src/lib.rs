@@ -60,7 +60,7 @@ pub use pdb::PdbFile;
 pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;
 pub use sniff::{FileKind, SNIFF_BYTES, sniff};
-pub use stream::{Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions};
+pub use stream::{Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, pdb_functions};
 pub use text::escaped;
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};
 

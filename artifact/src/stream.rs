@@ -8,11 +8,12 @@ use crate::go::{self, GoTable};
 use crate::headers::ObjectHeaders;
 use crate::merge::Merge;
 use crate::mini_debug_info;
+use crate::pdb::PdbReader;
 use crate::symbols::{self, SymbolTable};
 use crate::work::Work;
 use crate::{ArtifactError, IdKind, ObjectFile, PdbFile};
 use std::collections::{BTreeMap, BTreeSet};
-use symseal_module::DebugId;
+use symseal_module::{DebugId, Svma};
 use symseal_symx::{FunctionRecord, StrId, Strings, SymbolSource};
 
 /// What a symbol table is written from.
@@ -124,6 +125,9 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     if let Some(debug) = with.debug {
         check_pair(binary, debug)?;
     }
+    if let Some(pdb) = with.pdb {
+        check_pdb(binary, pdb)?;
+    }
     let mut work = Work::new();
     let mut statistics = StreamStatistics::default();
     let text = Text::new(binary.headers().text_sections());
@@ -135,7 +139,8 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     let mini: Vec<Elf<'_>> = mini.iter().filter_map(|bytes| mini_debug_info::parsed(bytes, &mut work)).collect();
     let mini_bytes: u64 = mini.iter().map(ObjectHeaders::symbol_bytes).sum();
     let symbol_bytes: u64 = files.iter().map(|file| file.symbol_bytes()).sum();
-    let symbol_bytes = symbol_bytes.saturating_add(mini_bytes);
+    let pdb_bytes = with.pdb.map_or(0, PdbFile::bytes);
+    let symbol_bytes = symbol_bytes.saturating_add(mini_bytes).saturating_add(pdb_bytes);
 
     let described = with.debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
     let supplementary = supplementary(described, with)?;
@@ -154,12 +159,23 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     let go_bytes = go.as_ref().map_or(0, GoTable::bytes);
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes).saturating_add(go_bytes));
     let mut described = dwarf::read(&dwarf, &text, binary.image_base(), &mut work);
+    let mut pdb = with.pdb.map(|pdb| PdbReader::open(pdb, &mut work)).transpose()?;
+    if let Some(pdb) = &mut pdb {
+        // Compilers for MinGW write DWARF into files whose linker makes a PDB; which one tells more shows in the lines.
+        let from_pdb = pdb.read(binary.image_base(), &mut work);
+        if described.pieces.is_empty() || from_pdb.rows() > described.rows() {
+            described = from_pdb;
+        }
+    }
     if let Some(go) = go.as_ref().filter(|go| !go.is_described_by(&described)) {
         described = go.read(&text, binary.image_base(), &mut work).beside(described);
     }
 
     let starts = files.iter().flat_map(|file| file.function_starts()).collect();
     let mut symbols = Vec::new();
+    if let Some(pdb) = &pdb {
+        pdb.symbols(binary.image_base(), &text, &mut symbols, &mut work);
+    }
     for file in files {
         symbols::collect(file, SymbolTable::Symtab, &text, &mut symbols, &mut work);
     }
@@ -169,6 +185,22 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
     let groups = symbols::groups(symbols, &mut work);
     let groups = symbols::with_starts(groups, starts, &text, &mut work);
     let functions = Merge::new(binary.image_base(), &text, described, groups, &mut work).run();
+    Ok(finish(functions, work, statistics))
+}
+
+/// The functions of a PDB whose PE file is not at hand. Addresses count from the image base, which is 0; code ranges are
+/// those of the section headers in the PDB.
+pub fn pdb_functions(file: &PdbFile<'_>) -> Result<FunctionStream, ArtifactError> {
+    let mut work = Work::new();
+    work.budget = Budget::for_bytes(file.bytes());
+    let mut pdb = PdbReader::open(file, &mut work)?;
+    let text = Text::new(pdb.text());
+    let statistics = StreamStatistics { text_bytes: text.bytes(), ..StreamStatistics::default() };
+    let described = pdb.read(Svma(0), &mut work);
+    let mut symbols = Vec::new();
+    pdb.symbols(Svma(0), &text, &mut symbols, &mut work);
+    let groups = symbols::groups(symbols, &mut work);
+    let functions = Merge::new(Svma(0), &text, described, groups, &mut work).run();
     Ok(finish(functions, work, statistics))
 }
 
@@ -210,6 +242,18 @@ fn supplementary<'a, 'd>(
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The PE file names its PDB by GUID and age.
+fn check_pdb(binary: &ObjectFile<'_>, pdb: &PdbFile<'_>) -> Result<(), ArtifactError> {
+    let expected = binary.pdb_reference().map(|pdb| DebugId::Pdb { guid: pdb.guid, age: pdb.age });
+    if expected == Some(pdb.debug_id()) {
+        return Ok(());
+    }
+    Err(ArtifactError::Mismatch {
+        expected: expected.map_or("no PDB, as the file names none".to_owned(), |id| format!("debug id {id}")),
+        found: format!("debug id {}", pdb.debug_id()),
+    })
 }
 
 fn check_pair(binary: &ObjectFile<'_>, debug: &ObjectFile<'_>) -> Result<(), ArtifactError> {

@@ -10,6 +10,8 @@ use symseal_symx::{StrId, SymbolSource};
 pub(crate) enum SymbolTable {
     /// `.symtab`, the COFF symbol table, Mach-O's `LC_SYMTAB`.
     Symtab,
+    /// Public symbols of a PDB.
+    Publics,
     /// The symbol table in `.gnu_debugdata`.
     MiniDebugInfo,
     /// `.dynsym`.
@@ -25,6 +27,7 @@ impl SymbolTable {
     pub(crate) const fn source(self) -> SymbolSource {
         match self {
             Self::Symtab => SymbolSource::Symtab,
+            Self::Publics => SymbolSource::Pdb,
             Self::Dynsym => SymbolSource::Dynsym,
             Self::MiniDebugInfo => SymbolSource::MiniDebugInfo,
             Self::Exports => SymbolSource::Exports,

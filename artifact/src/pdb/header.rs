@@ -16,7 +16,6 @@ pub(crate) struct DbiHeader {
     pub(crate) machine: u16,
     /// Private symbols were stripped (`/PDBSTRIPPED`).
     pub(crate) is_stripped: bool,
-    pub(crate) symbol_records: u16,
     debug_header_at: usize,
     debug_header_size: usize,
 }
@@ -38,7 +37,6 @@ impl DbiHeader {
             age: u32_at(stream, 8)?,
             machine: u16_at(stream, 58)?,
             is_stripped: u16_at(stream, 56)? & 2 != 0,
-            symbol_records: u16_at(stream, 20)?,
             debug_header_at: before,
             debug_header_size: usize::try_from(u32_at(stream, 48)?).ok()?,
         })
@@ -53,19 +51,42 @@ impl DbiHeader {
 }
 
 /// Whether the info stream says that the debug information stands in the object files.
-///
-/// Behind the header and the map of named streams stand numbers, one for each feature.
 pub(crate) fn is_fastlink(info: &[u8]) -> bool {
-    let features = || {
-        let names = usize::try_from(u32_at(info, 28)?).ok()?;
-        let map = info.get(32_usize.checked_add(names)?..)?;
+    let features = NameMap::parse(info).map_or(&[][..], |map| map.behind);
+    let numbers = features.chunks_exact(4).filter_map(|bytes| u32_at(bytes, 0));
+    numbers.take_while(|feature| *feature != VC110).any(|feature| feature == MINIMAL_DEBUG_INFO)
+}
+
+/// The number of the stream of that name.
+pub(crate) fn named_stream(info: &[u8], name: &[u8]) -> Option<u16> {
+    let map = NameMap::parse(info)?;
+    map.entries.chunks_exact(8).find_map(|entry| {
+        let text = map.texts.get(usize::try_from(u32_at(entry, 0)?).ok()?..)?;
+        let is_named = text.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0));
+        u16::try_from(u32_at(entry, 4)?).ok().filter(|number| is_named && *number != NO_STREAM)
+    })
+}
+
+/// The map of named streams in the info stream, behind a header of 28 bytes, and the features behind it.
+struct NameMap<'s> {
+    texts: &'s [u8],
+    /// Offset of a name in `texts` and number of a stream, 4 bytes each.
+    entries: &'s [u8],
+    /// One number for each feature.
+    behind: &'s [u8],
+}
+
+impl<'s> NameMap<'s> {
+    fn parse(info: &'s [u8]) -> Option<Self> {
+        let size = usize::try_from(u32_at(info, 28)?).ok()?;
+        let (texts, map) = info.get(32..)?.split_at_checked(size)?;
+        // Entries, places for entries, and two bit sets: which places are taken, and which were.
         let count = usize::try_from(u32_at(map, 0)?).ok()?;
         let present = bit_words(map, 8)?;
         let deleted = bit_words(map, present)?;
-        map.get(deleted.checked_add(count.checked_mul(8)?)?..)
-    };
-    let numbers = features().unwrap_or_default().chunks_exact(4).filter_map(|bytes| u32_at(bytes, 0));
-    numbers.take_while(|feature| *feature != VC110).any(|feature| feature == MINIMAL_DEBUG_INFO)
+        let (entries, behind) = map.get(deleted..)?.split_at_checked(count.checked_mul(8)?)?;
+        Some(Self { texts, entries, behind })
+    }
 }
 
 /// Where a bit set, a count and as many words, ends.

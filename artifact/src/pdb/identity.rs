@@ -2,13 +2,14 @@
 
 use super::header::{DbiHeader, is_fastlink, u32_at};
 use super::pages::Pages;
+use crate::error::{malformed, truncated};
 use crate::{Arch, ArtifactError};
 use pdb2::{PDB, StreamIndex};
 use std::ops::Deref;
 use symseal_module::DebugId;
 
 /// Streams with fixed numbers. (LLVM, "The PDB File Format")
-const INFO_STREAM: StreamIndex = StreamIndex(1);
+pub(crate) const INFO_STREAM: StreamIndex = StreamIndex(1);
 pub(crate) const DBI_STREAM: StreamIndex = StreamIndex(3);
 
 /// A program database, as far as what identifies it.
@@ -123,16 +124,7 @@ fn check_size(data: &[u8]) -> Result<(), ArtifactError> {
     };
     let expected = size().unwrap_or(56).max(56);
     if expected > data.len() as u64 {
-        return Err(ArtifactError::Truncated {
-            expected: "the pages of the PDB".to_owned(),
-            start: 0,
-            end: expected,
-            size: data.len() as u64,
-        });
+        return Err(truncated(data, "the pages of the PDB", 0, expected));
     }
     Ok(())
-}
-
-pub(crate) fn malformed(object: &str, expected: &str, found: impl ToString) -> ArtifactError {
-    crate::pe::malformed(object, expected, found)
 }

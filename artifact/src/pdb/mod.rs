@@ -1,11 +1,26 @@
 //! Program databases: which module one belongs to, and what it says about the module's functions.
 //!
-//! The container (MSF), the streams' headers, symbols and types are read by `pdb2`, within bounds that are checked
-//! before: see [`pages`]. Line tables, file checksums and address maps are read here ([`lines`], [`sections`]), as
-//! `pdb2` trusts their length fields.
+//! The container (MSF), lists of modules, symbols and annotations are read by `pdb2`. What it asks for is bounded in
+//! [`pages`]. Line tables, checksums, named streams, address maps and names in type records are read here, as `pdb2`
+//! trusts length fields in them.
+//!
+//! [`read`] goes over the modules one after another. Of each, [`lines`] and [`procedures`] are read and laid over each
+//! other ([`rows`]); names come last ([`names`]).
 
+mod addresses;
+mod annotations;
+mod cross;
+mod files;
 mod header;
 mod identity;
+mod lines;
+mod names;
 mod pages;
+mod procedures;
+mod publics;
+mod read;
+mod records;
+mod rows;
 
 pub use identity::PdbFile;
+pub(crate) use read::PdbReader;

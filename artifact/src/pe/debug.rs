@@ -1,6 +1,8 @@
 //! The debug directory: which PDB belongs to the file.
 
-use super::headers::{Directory, Pe, malformed, range_of};
+use super::headers::{Directory, Pe};
+use crate::error::malformed;
+use crate::fields::range_of;
 use crate::{ArtifactError, PdbReference};
 use object::LittleEndian as LE;
 use object::pe;

@@ -3,6 +3,8 @@
 use super::debug::DebugDirectory;
 use super::section::{Section, sections};
 use super::symbols::CoffTable;
+use crate::error::malformed;
+use crate::fields::range_of;
 use crate::{Arch, ArtifactError};
 use object::LittleEndian as LE;
 use object::pe;
@@ -145,27 +147,6 @@ fn fields_of<Pe: ImageNtHeaders>(data: &[u8], at: u64) -> Result<Fields<'_>, Art
         directories,
         sections_at: offset,
     })
-}
-
-/// The bytes of something that headers place in the file.
-pub(crate) fn range_of<'d>(
-    data: &'d [u8],
-    expected: &str,
-    offset: u64,
-    length: u64,
-) -> Result<&'d [u8], ArtifactError> {
-    let end = offset.checked_add(length);
-    let bytes = end.and_then(|end| data.get(usize::try_from(offset).ok()?..usize::try_from(end).ok()?));
-    bytes.ok_or_else(|| ArtifactError::Truncated {
-        expected: expected.to_owned(),
-        start: offset,
-        end: offset.saturating_add(length),
-        size: data.len() as u64,
-    })
-}
-
-pub(crate) fn malformed(object: &str, expected: &str, found: impl ToString) -> ArtifactError {
-    ArtifactError::Malformed { object: object.to_owned(), expected: expected.to_owned(), found: found.to_string() }
 }
 
 fn escaped_start(bytes: &[u8]) -> String {

@@ -11,4 +11,4 @@ mod section;
 mod symbols;
 
 pub(crate) use debug::printed;
-pub(crate) use headers::{Pe, malformed, range_of};
+pub(crate) use headers::Pe;

@@ -1,7 +1,8 @@
 //! The section table: names, addresses, and the bytes that the file holds.
 
-use super::headers::{malformed, range_of};
 use super::symbols::CoffTable;
+use crate::error::malformed;
+use crate::fields::range_of;
 use crate::{ArtifactError, escaped};
 use object::LittleEndian as LE;
 use object::pe;

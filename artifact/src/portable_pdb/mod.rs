@@ -4,7 +4,9 @@
 //! tables are not read: .NET code gets its addresses at run time.
 
 use crate::ArtifactError;
-use crate::pe::{malformed, printed, range_of};
+use crate::error::malformed;
+use crate::fields::range_of;
+use crate::pe::printed;
 use symseal_module::DebugId;
 
 /// What symbol servers write where other PDBs have their age.

@@ -2,6 +2,7 @@
 
 use super::Expected;
 use super::lookup::Found;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -76,6 +77,41 @@ impl Comparison {
         self.names_equal += u64::from(names);
         for kind in kinds {
             self.kind(kind, || format!("{address:#x}\n      llvm {expected:?}\n      ours {found:?}"));
+        }
+    }
+
+    /// Like [`Self::add`], with the frames of a second reader. Where llvm-symbolizer has other places than we, and each
+    /// of ours is the second reader's or its own, that is counted by kind, and not as compared.
+    pub(crate) fn add_judged(&mut self, address: u64, expected: &[Expected], found: &[Found], judge: &[Expected]) {
+        let is_same_place = |expected: Option<&Expected>, found: &Found| {
+            expected.is_some_and(|expected| {
+                expected.line == found.line && file_kind(expected, found).is_none_or(|kind| kind.starts_with('('))
+            })
+        };
+        // Counted from the function itself, as inner frames may be missing.
+        let frame =
+            |frames: &'_ [Expected], at: usize| frames.len().checked_sub(at + 1).and_then(|at| frames.get(at).cloned());
+        let ours = || found.iter().rev().enumerate();
+        let is_equal = expected.len() == found.len()
+            && ours().all(|(at, found)| is_same_place(frame(expected, at).as_ref(), found));
+        if is_equal || expected.is_empty() || judge.is_empty() {
+            return self.add(address, expected, found);
+        }
+        let is_judged = judge.len() == found.len()
+            && ours().all(|(at, found)| {
+                is_same_place(frame(judge, at).as_ref(), found) || is_same_place(frame(expected, at).as_ref(), found)
+            });
+        if is_judged {
+            self.rule(match expected.len().cmp(&found.len()) {
+                Ordering::Less => "(second reader agrees) llvm-symbolizer has fewer inlined frames",
+                Ordering::Greater => "(second reader agrees) llvm-symbolizer has more inlined frames",
+                Ordering::Equal => "(second reader agrees) llvm-symbolizer has another line",
+            });
+        } else if found.iter().any(|found| found.folded) {
+            self.rule("(rule) folded code: lines of the function that gives the name");
+        } else {
+            println!("{address:#x}: second reader {judge:?}");
+            self.add(address, expected, found);
         }
     }
 

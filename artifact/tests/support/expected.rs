@@ -58,6 +58,50 @@ pub(crate) fn demangle(found: &mut [Vec<Found>]) {
     }
 }
 
+/// Names of Microsoft's compilers for people, as llvm-symbolizer writes them. The others stay.
+pub(crate) fn undecorate(found: &mut [Vec<Found>]) {
+    let mut raw: Vec<String> = found
+        .iter()
+        .flatten()
+        .flat_map(|frame| std::iter::once(&frame.symbol).chain(&frame.aliases))
+        .filter(|name| name.starts_with('?'))
+        .cloned()
+        .collect();
+    raw.sort();
+    raw.dedup();
+    let input: String = raw.iter().map(|name| format!("{name}\n")).collect();
+    let mut child = Command::new("llvm-undname")
+        .args(["--no-access-specifier", "--no-calling-convention", "--no-return-type", "--no-member-type"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("llvm-undname starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let output = child.wait_with_output().expect("llvm-undname ends");
+    writer.join().expect("the writer ends").expect("all names are taken");
+    // Each name, its reading if it has one, and an empty line.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    let mut readings = std::collections::HashMap::new();
+    while let Some(name) = lines.next() {
+        if !name.is_empty()
+            && let Some(reading) = lines.next().filter(|reading| !reading.is_empty())
+        {
+            readings.insert(name.to_owned(), closed(reading));
+        }
+    }
+    for frame in found.iter_mut().flatten() {
+        frame.name = closed(&frame.name);
+        for name in std::iter::once(&mut frame.symbol).chain(&mut frame.aliases) {
+            if let Some(reading) = readings.get(name) {
+                name.clone_from(reading);
+            }
+        }
+    }
+}
+
 /// Older demanglers write `> >` where newer ones write `>>`, and put parentheses around the operands of expressions.
 pub(crate) fn closed(name: &str) -> String {
     let mut name: String = name.chars().filter(|char| !matches!(char, '(' | ')')).collect();

@@ -6,6 +6,7 @@ pub(crate) mod archives;
 pub(crate) mod compare;
 pub(crate) mod expected;
 pub(crate) mod lookup;
+pub(crate) mod second_reader;
 
 use serde_json::Value;
 use std::io::Write;

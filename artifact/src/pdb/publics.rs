@@ -1,0 +1,144 @@
+//! Public symbols: linkage names with addresses and no sizes. A stripped PDB has nothing else.
+
+use super::addresses::Addresses;
+use crate::code_ranges::Text;
+use crate::symbols::{Symbol, SymbolTable};
+use crate::work::Work;
+use pdb2::{FallibleIterator, SymbolData};
+use symseal_module::Svma;
+
+/// `S_PUB32`. (`cvinfo.h` of microsoft-pdb)
+const PUBLIC: u16 = 0x110e;
+
+/// A public symbol of code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Public<'s> {
+    /// Original relative address.
+    pub(crate) original: u32,
+    pub(crate) name: &'s [u8],
+    is_function: bool,
+}
+
+/// Public symbols by original address.
+pub(crate) fn publics<'s>(table: &'s pdb2::SymbolTable<'_>, addresses: &Addresses, work: &mut Work) -> Vec<Public<'s>> {
+    let mut symbols = table.iter();
+    let mut found = Vec::new();
+    loop {
+        match symbols.next() {
+            Ok(Some(symbol)) => {
+                if work.budget.charge(1).is_err() {
+                    work.skip("symbol beyond the work limit");
+                    break;
+                }
+                if symbol.raw_kind() != PUBLIC {
+                    continue;
+                }
+                let Ok(SymbolData::Public(public)) = symbol.parse() else {
+                    work.skip("damaged symbol in a PDB");
+                    continue;
+                };
+                if let Some(original) = addresses.original(public.offset) {
+                    let is_function = public.function || public.code;
+                    found.push(Public { original, name: public.name.as_bytes(), is_function });
+                }
+            }
+            Ok(None) => break,
+            Err(_) => {
+                work.skip("damaged symbol in a PDB");
+                break;
+            }
+        }
+    }
+    found.sort_by(|a, b| a.original.cmp(&b.original).then_with(|| a.name.cmp(b.name)));
+    found
+}
+
+/// Those that lie in code, as a symbol table.
+pub(crate) fn symbols<'s>(
+    publics: &[Public<'s>],
+    addresses: &Addresses,
+    image_base: Svma,
+    text: &Text,
+    all: &mut Vec<Symbol<'s>>,
+    work: &mut Work,
+) {
+    for public in publics {
+        if work.budget.charge(public.name.len() as u64 + 1).is_err() {
+            work.skip("symbol beyond the work limit");
+            return;
+        }
+        let svma = addresses.image(public.original).and_then(|rva| image_base.0.checked_add(u64::from(rva)));
+        let Some(svma) = svma.filter(|svma| text.clip(*svma, u64::MAX).is_some() && !public.name.is_empty()) else {
+            continue;
+        };
+        all.push(Symbol {
+            name: public.name,
+            svma,
+            size: 0,
+            type_rank: if public.is_function { 0 } else { 2 },
+            binding_rank: 0,
+            table: SymbolTable::Publics,
+        });
+    }
+}
+
+/// The public symbol that is the linkage name of a procedure of that name, among those of its address.
+///
+/// Identical functions share an address, so that most of its symbols are other functions'. Names in C are decorated with
+/// an underscore and the size of the arguments at most; in C++ `a::b::c` becomes `?c@b@a@@` and its type. Special names
+/// and those of templates are not told apart, where the first of the symbols is as good.
+pub(crate) fn linkage_name<'s>(publics: &[Public<'s>], original: u32, name: &[u8]) -> Option<&'s [u8]> {
+    let first = publics.partition_point(|public| public.original < original);
+    let here = publics.get(first..).unwrap_or_default().iter().take_while(|public| public.original == original);
+    let mut here = here.map(|public| public.name).take(MOST_AT_ADDRESS);
+    let mangled: Vec<u8> = mangled_start(name);
+    here.find(|public| is_c_name(public, name) || public.starts_with(&mangled))
+}
+
+/// More symbols of one address are not looked through.
+const MOST_AT_ADDRESS: usize = 256;
+
+fn is_c_name(public: &[u8], name: &[u8]) -> bool {
+    let Some(start) = public.windows(name.len().max(1)).take(2).position(|window| window == name) else { return false };
+    let behind = public.get(start + name.len()..).unwrap_or_default();
+    // `_name`, `_name@8` (stdcall), `@name@8` (fastcall), `name@@8` (vectorcall)
+    let digits = behind.strip_prefix(b"@@").or(behind.strip_prefix(b"@")).unwrap_or(behind);
+    let is_decorated = start == 0 || matches!(public.first(), Some(b'_' | b'@'));
+    is_decorated && (behind.is_empty() || (digits.len() < behind.len() && digits.iter().all(u8::is_ascii_digit)))
+}
+
+fn mangled_start(name: &[u8]) -> Vec<u8> {
+    let mut mangled = b"?".to_vec();
+    let name = String::from_utf8_lossy(name);
+    for part in name.rsplit("::") {
+        mangled.extend_from_slice(part.as_bytes());
+        mangled.push(b'@');
+    }
+    mangled.push(b'@');
+    mangled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(names: &[&'static str], procedure: &str, expected: Option<&str>) {
+        let publics: Vec<Public<'_>> =
+            names.iter().map(|name| Public { original: 16, name: name.as_bytes(), is_function: true }).collect();
+        let found = linkage_name(&publics, 16, procedure.as_bytes());
+        assert_eq!(found, expected.map(str::as_bytes));
+        assert_eq!(linkage_name(&publics, 17, procedure.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_procedure_finds_its_linkage_name_among_those_of_folded_ones() {
+        check(&["?a@@YAXXZ", "?f@b@@QEAAHXZ", "?f@bb@@QEAAHXZ"], "b::f", Some("?f@b@@QEAAHXZ"));
+        check(&["_other", "_name@8"], "name", Some("_name@8"));
+        check(&["named", "@name@4"], "name", Some("@name@4"));
+        check(&["name@@16"], "name", Some("name@@16"));
+        check(&["name"], "name", Some("name"));
+        check(&["_name2", "xname"], "name", None);
+        check(&["??0b@@QEAA@XZ"], "b::b", None);
+    }
+}

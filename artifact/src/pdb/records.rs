@@ -1,0 +1,143 @@
+//! Names of inlined functions: records of the id stream (IPI) and of the type stream (TPI). (LLVM, "The PDB TPI and IPI
+//! Streams", "CodeView Type Records")
+
+use super::header::{u16_at, u32_at};
+use super::pages::Pages;
+use pdb2::{PDB, StreamIndex};
+
+/// Streams with fixed numbers.
+pub(crate) const TPI_STREAM: StreamIndex = StreamIndex(2);
+pub(crate) const IPI_STREAM: StreamIndex = StreamIndex(4);
+
+/// Kinds of records that have names.
+mod leaf {
+    pub(super) const FUNC_ID: u16 = 0x1601;
+    pub(super) const MFUNC_ID: u16 = 0x1602;
+    pub(super) const STRING_ID: u16 = 0x1605;
+    pub(super) const CLASS: u16 = 0x1504;
+    pub(super) const STRUCTURE: u16 = 0x1505;
+    pub(super) const UNION: u16 = 0x1506;
+    pub(super) const ENUM: u16 = 0x1507;
+    pub(super) const INTERFACE: u16 = 0x1519;
+    pub(super) const CLASS2: u16 = 0x1608;
+    pub(super) const STRUCTURE2: u16 = 0x1609;
+    pub(super) const UNION2: u16 = 0x160a;
+    pub(super) const INTERFACE2: u16 = 0x160b;
+}
+
+/// A scope is a text or, in Rust, a chain of them; longer chains are cut off.
+const LONGEST_CHAIN: usize = 16;
+
+/// One in so many records has its place noted.
+const STRIDE: usize = 8;
+
+/// Records by number.
+pub(crate) struct Records {
+    bytes: Vec<u8>,
+    first: u32,
+    /// Where every eighth record starts.
+    places: Vec<u32>,
+}
+
+impl Records {
+    /// Those of a stream; none where it is missing or damaged at the start.
+    pub(crate) fn read<'d>(pdb: &mut PDB<'d, Pages<'d>>, number: StreamIndex) -> Self {
+        let mut records = Self { bytes: Vec::new(), first: 0, places: Vec::new() };
+        let Ok(Some(stream)) = pdb.raw_stream(number) else { return records };
+        let (Some(header), Some(first)) = (u32_at(&stream, 4), u32_at(&stream, 8)) else { return records };
+        records.bytes = stream.to_vec();
+        records.first = first;
+        let mut at = usize::try_from(header).unwrap_or(usize::MAX);
+        let mut count = 0_usize;
+        while let Some(length) = u16_at(&records.bytes, at) {
+            if count.is_multiple_of(STRIDE) {
+                let Ok(place) = u32::try_from(at) else { break };
+                records.places.push(place);
+            }
+            count += 1;
+            let Some(next) = at.checked_add(2 + usize::from(length)) else { break };
+            at = next;
+        }
+        records
+    }
+
+    /// A record from its kind on.
+    fn get(&self, number: u32) -> Option<&[u8]> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let mut at = usize::try_from(*self.places.get(index / STRIDE)?).ok()?;
+        for _ in 0..index % STRIDE {
+            at = at.checked_add(2 + usize::from(u16_at(&self.bytes, at)?))?;
+        }
+        let length = usize::from(u16_at(&self.bytes, at)?);
+        self.bytes.get(at + 2..)?.get(..length)
+    }
+}
+
+/// The bare name of an inlined function, and the name with its scope.
+pub(crate) fn function_name(ids: &Records, types: &Records, number: u32) -> Option<(Vec<u8>, Vec<u8>)> {
+    let record = ids.get(number)?;
+    let scope = u32_at(record, 2)?;
+    let name = text(record.get(10..)?)?;
+    let mut qualified = match u16_at(record, 0)? {
+        leaf::FUNC_ID => scope_name(ids, scope),
+        leaf::MFUNC_ID => type_name(types.get(scope)?).map(<[u8]>::to_vec).unwrap_or_default(),
+        _ => return None,
+    };
+    if !qualified.is_empty() {
+        qualified.extend_from_slice(b"::");
+    }
+    qualified.extend_from_slice(name);
+    Some((name.to_vec(), qualified))
+}
+
+/// The namespaces that a function is in, outermost first.
+fn scope_name(ids: &Records, number: u32) -> Vec<u8> {
+    let mut names: Vec<&[u8]> = Vec::new();
+    let mut next = number;
+    while next != 0 && names.len() < LONGEST_CHAIN {
+        let Some(record) = ids.get(next) else { break };
+        let (Some(kind), Some(outer)) = (u16_at(record, 0), u32_at(record, 2)) else { break };
+        let name = match kind {
+            leaf::STRING_ID => record.get(6..),
+            // A function in a function.
+            leaf::FUNC_ID => record.get(10..),
+            _ => None,
+        };
+        let Some(name) = name.and_then(text) else { break };
+        names.push(name);
+        // A string's number leads to parts of a long text, which linkers do not write for scopes.
+        next = if kind == leaf::FUNC_ID { outer } else { 0 };
+    }
+    names.reverse();
+    names.join(&b"::"[..])
+}
+
+/// The name of a class, union or enumeration.
+fn type_name(record: &[u8]) -> Option<&[u8]> {
+    let sized = |at: usize| text(after_number(record.get(at..)?)?);
+    match u16_at(record, 0)? {
+        leaf::CLASS | leaf::STRUCTURE | leaf::INTERFACE => sized(18),
+        leaf::UNION => sized(10),
+        leaf::CLASS2 | leaf::STRUCTURE2 | leaf::INTERFACE2 => sized(20),
+        leaf::UNION2 => sized(12),
+        leaf::ENUM => text(record.get(14..)?),
+        _ => None,
+    }
+}
+
+/// What follows a number of variable size. (`LF_NUMERIC`)
+fn after_number(bytes: &[u8]) -> Option<&[u8]> {
+    let length = match u16_at(bytes, 0)? {
+        0..0x8000 => 2,
+        0x8000 => 3,
+        0x8001 | 0x8002 => 4,
+        0x8003 | 0x8004 => 6,
+        0x8009 | 0x800a => 10,
+        _ => return None,
+    };
+    bytes.get(length..)
+}
+
+fn text(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.get(..memchr::memchr(0, bytes)?)
+}
