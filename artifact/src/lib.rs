@@ -55,6 +55,7 @@ pub use archive::{
 };
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
+pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place};
 pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference, SplitKind, SplitUnit};
 pub use pdb::PdbFile;
 pub use portable_pdb::PortablePdb;

@@ -191,3 +191,164 @@ fn programs_with_their_dsym_agree_with_llvm_symbolizer() {
         }
     }
 }
+
+/// A program without debug information, and its dSYM's file.
+fn made_pair(tools: &Tools, folder: &Path, arch: &str) -> Option<(PathBuf, PathBuf)> {
+    let dsymutil = any_of(&["dsymutil-19", "dsymutil"])?;
+    let program = tools.program(folder, arch, &["-O1", "-gdwarf-4"], &[]);
+    let debug = dsym(dsymutil, &program);
+    Some((program, debug))
+}
+
+#[test]
+fn slices_of_a_universal_file_are_named_by_their_slices_of_a_universal_dsym() {
+    let Some(tools) = Tools::find() else { return };
+    let Some(lipo) = any_of(&["llvm-lipo-19", "llvm-lipo-14", "llvm-lipo"]) else { return };
+    let Some(symbolizer_tool) = any_of(&["llvm-symbolizer-19", "llvm-symbolizer"]) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut arguments = [vec!["-create".to_owned()], vec!["-create".to_owned()]];
+    for arch in ["x86_64", "arm64"] {
+        let own = folder.path().join(arch);
+        std::fs::create_dir(&own).expect("a folder");
+        let Some((program, debug)) = made_pair(&tools, &own, arch) else { return };
+        arguments[0].push(program.display().to_string());
+        arguments[1].push(debug.display().to_string());
+    }
+    std::fs::create_dir_all(folder.path().join("app.dSYM/Contents/Resources/DWARF")).expect("a folder");
+    let files = ["app", "app.dSYM/Contents/Resources/DWARF/app"];
+    for (mut arguments, output) in arguments.into_iter().zip(files) {
+        arguments.extend(["-output".to_owned(), output.to_owned()]);
+        run(lipo, &arguments.iter().map(String::as_str).collect::<Vec<_>>(), folder.path()).expect("lipo");
+    }
+    let [bytes, debug_bytes] = files.map(|file| read(&folder.path().join(file)));
+    let [slices, debug_slices] = [&bytes, &debug_bytes].map(|bytes| match ReleaseFile::parse(bytes) {
+        Ok(ReleaseFile::Fat(slices)) => slices,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(slices.iter().map(ObjectFile::arch).collect::<Vec<_>>(), [Arch::X86_64, Arch::Aarch64]);
+    for (slice, arch) in slices.iter().zip(["x86_64", "arm64"]) {
+        let debug = debug_slices.iter().find(|debug| debug.debug_id() == slice.debug_id());
+        let stream = stream_of(slice, Some(debug.expect("its slice")));
+        let program = folder.path().join("app");
+        let default = format!("--default-arch={arch}");
+        let answers = |addresses: &[u64]| symbolizer(symbolizer_tool, &[&default], &program, addresses);
+        compare(&format!("universal {arch}"), slice, &stream, answers).check(2000);
+    }
+    // The slice of another processor, and another build's slice, are refused with what was expected and what was found.
+    let error = functions(&slices[0], &DebugFiles::debug(Some(&debug_slices[1]))).expect_err("another processor");
+    let expected = ("architecture x86_64".to_owned(), "architecture aarch64".to_owned());
+    assert!(
+        matches!(error, ArtifactError::Mismatch { expected: a, found: b } if (a.as_str(), b.as_str()) == (&expected.0, &expected.1))
+    );
+}
+
+#[test]
+fn a_dsym_of_another_build_is_refused_with_both_uuids() {
+    let Some(tools) = Tools::find() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some((_, debug)) = made_pair(&tools, folder.path(), "arm64") else { return };
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).expect("a folder");
+    let program = tools.program(&other, "arm64", &["-O2", "-gdwarf-4"], &[]);
+    let (bytes, debug_bytes) = (read(&program), read(&debug));
+    let [object, debug] = [&bytes, &debug_bytes].map(|bytes| ObjectFile::parse(bytes).expect("a file"));
+    let error = functions(&object, &DebugFiles::debug(Some(&debug))).expect_err("another build").to_string();
+    for file in [&object, &debug] {
+        assert!(error.contains(&file.debug_id().expect("an id").to_string()), "{error}");
+    }
+}
+
+/// `llvm-objdump --macho --function-starts`: an address of 16 digits on each line.
+fn objdump_starts(path: &Path) -> Option<Vec<u64>> {
+    let tool = any_of(&["llvm-objdump-19", "llvm-objdump"])?;
+    let text = run(tool, &["--macho", "--function-starts", &path.display().to_string()], Path::new("."))?;
+    Some(text.lines().filter_map(|line| u64::from_str_radix(line.trim(), 16).ok()).collect())
+}
+
+/// `llvm-objdump --macho --exports-trie`: `0x100003F50  _main` on each line; none where they say more than an address.
+fn objdump_exports(path: &Path) -> Option<Vec<(u64, String)>> {
+    let tool = any_of(&["llvm-objdump-19", "llvm-objdump"])?;
+    let text = run(tool, &["--macho", "--exports-trie", &path.display().to_string()], Path::new("."))?;
+    let exports = text.lines().filter_map(|line| {
+        let (address, name) = line.trim().split_once("  ")?;
+        let name = name.strip_prefix('_')?.split_whitespace().next()?;
+        Some((u64::from_str_radix(address.strip_prefix("0x")?, 16).ok()?, name.to_owned()))
+    });
+    Some(exports.collect())
+}
+
+/// What a stripped library tells: each function start begins a record, each export of code names one.
+#[track_caller]
+fn check_starts_and_exports(path: &Path, slice: &ObjectFile<'_>) -> FunctionStream {
+    let stream = stream_of(slice, None);
+    let text = slice.unwind_inputs().text;
+    let in_code = |address: &u64| text.iter().any(|range| range.contains(address));
+    let record = |address: u64| {
+        let rva = address - slice.image_base().0;
+        let at = stream.functions.binary_search_by_key(&rva, |function| function.start.0);
+        stream.functions.get(at.ok()?)
+    };
+    let starts = objdump_starts(path).unwrap_or_default();
+    for start in starts.iter().filter(|start| in_code(start)) {
+        assert!(record(*start).is_some(), "{}: no record at {start:#x}", path.display());
+    }
+    let exports = objdump_exports(path).unwrap_or_default();
+    let mut named = 0;
+    for (address, name) in exports.iter().filter(|(address, _)| in_code(address)) {
+        let record = record(*address).unwrap_or_else(|| panic!("{}: no record at {address:#x}", path.display()));
+        let mut names = std::iter::once(&record.symbol).chain(&record.aliases);
+        assert!(names.any(|id| stream.strings.get(*id) == name), "{}: {name} is not at {address:#x}", path.display());
+        named += 1;
+    }
+    println!(
+        "{}: {} function starts, {named} of {} exports in code; {:?}, {} of {} bytes covered",
+        path.display(),
+        starts.len(),
+        exports.len(),
+        stream.statistics.functions,
+        stream.statistics.covered_bytes,
+        stream.statistics.text_bytes
+    );
+    stream
+}
+
+#[test]
+fn a_stripped_library_has_exports_and_function_starts() {
+    let Some(tools) = Tools::find() else { return };
+    for arch in ["x86_64", "arm64"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = ["-dylib", "-install_name", "@rpath/libapp.dylib"];
+        let program = tools.program(folder.path(), arch, &["-O2"], &link);
+        let Some(strip) = any_of(&["llvm-strip-19", "llvm-strip"]) else { return };
+        run(strip, &["-x", "app", "-o", "stripped"], folder.path()).expect("strip");
+        let (bytes, stripped) = (read(&program), read(&folder.path().join("stripped")));
+        let [full, stripped_object] = [&bytes, &stripped].map(|bytes| ObjectFile::parse(bytes).expect("a library"));
+        assert!(full.has_symtab() && !full.is_stripped() && stripped_object.is_stripped());
+        assert_eq!(full.debug_id(), stripped_object.debug_id());
+        let stream = check_starts_and_exports(&folder.path().join("stripped"), &stripped_object);
+        check_starts_and_exports(&program, &full);
+        // Without its symbol table there is nothing but the trie and the starts.
+        let bare = without_symtab(&stripped);
+        std::fs::write(folder.path().join("bare"), &bare).expect("a file");
+        let bare_object = ObjectFile::parse(&bare).expect("a library");
+        let bare_stream = check_starts_and_exports(&folder.path().join("bare"), &bare_object);
+        let count = |stream: &FunctionStream, source| stream.statistics.functions.get(&source).copied().unwrap_or(0);
+        assert!(count(&bare_stream, SymbolSource::Exports) >= 3, "{:?}", bare_stream.statistics);
+        assert!(count(&bare_stream, SymbolSource::FunctionStarts) > 10);
+        assert_eq!(bare_stream.functions.len(), stream.functions.len());
+        for record in bare_stream.functions.iter().filter(|record| record.source == SymbolSource::FunctionStarts) {
+            assert!(record.flags.approximate && bare_stream.strings.get(record.symbol).is_empty());
+        }
+    }
+}
+
+/// Makes `LC_SYMTAB` a command that nobody knows.
+fn without_symtab(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let mut at = 32;
+    while u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) != 2 {
+        at += u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes")) as usize;
+    }
+    bytes[at] = 0x7f;
+    bytes
+}

@@ -103,3 +103,47 @@ impl LoadedTable {
 fn some_text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use symseal_module::Svma;
+    use symseal_symx::{FunctionFlags, FunctionRecord, Strings, TableInput};
+
+    /// A table of one function that is known by this name and source.
+    fn table_of(name: &str, source: SymbolSource) -> LoadedTable {
+        let mut strings = Strings::new();
+        let name = strings.intern(name);
+        let function = FunctionRecord {
+            start: Rva(0x1000),
+            size: 0x20,
+            name,
+            symbol: name,
+            aliases: Vec::new(),
+            source,
+            flags: FunctionFlags { approximate: true, ..FunctionFlags::default() },
+            file: symseal_symx::StrId::EMPTY,
+            line: 0,
+            rows: Vec::new(),
+            inlines: Vec::new(),
+        };
+        let debug_id = "abcdef".parse().unwrap();
+        let input = TableInput {
+            debug_id: &debug_id,
+            image_base: Svma(0),
+            source_sha256: [0; 32],
+            producer: "test",
+            strings: &strings,
+            functions: &[function],
+        };
+        let bytes = symseal_symx::write(&input).unwrap();
+        LoadedTable::open(TableBytes::Owned(bytes), Some(&debug_id), None, Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn a_function_start_without_a_name_answers_nothing() {
+        assert_eq!(table_of("", SymbolSource::FunctionStarts).lookup(Rva(0x1004)), None);
+        let named = table_of("f", SymbolSource::Exports).lookup(Rva(0x1004)).unwrap();
+        assert_eq!((named.frames.len(), named.approximate), (1, true));
+    }
+}

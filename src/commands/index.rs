@@ -139,7 +139,9 @@ fn print_row(out: &mut impl Write, base: Svma, hit: &Hit<'_>) -> std::io::Result
     let range = hit.range();
     write!(out, "{}..{}", svma(base, range.start), svma(base, range.end))?;
     for (depth, frame) in hit.frames().enumerate() {
-        write!(out, "{}{}", if depth == 0 { "  " } else { " < " }, frame.function)?;
+        // Of some functions the start alone is known.
+        let name = if frame.function.is_empty() { "(no name)" } else { frame.function };
+        write!(out, "{}{name}", if depth == 0 { "  " } else { " < " })?;
         if !frame.file.is_empty() {
             write!(out, " {}:{}", frame.file, frame.line.unwrap_or(0))?;
         }

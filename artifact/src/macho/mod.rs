@@ -3,6 +3,7 @@
 //! Headers are read field by field instead of through `object`'s structures, which a slice at an odd address of memory
 //! does not suit.
 
+mod dsym;
 mod exports;
 mod fat;
 mod headers;
@@ -12,5 +13,6 @@ mod processor;
 mod segments;
 mod symbols;
 
+pub use dsym::{DsymPlace, DsymRole, dsym_bundles, dsym_place};
 pub(crate) use fat::slices;
 pub(crate) use headers::Macho;

@@ -223,16 +223,10 @@ pub(crate) fn foreign_base_name(path: &[u8]) -> String {
 
 /// The place in a dSYM bundle of a file at `place`, if it lies in one.
 pub(crate) fn dsym_place(place: &str) -> Option<DsymPlace> {
-    let parts: Vec<&str> = place.split('/').collect();
-    // The file itself is no bundle.
-    let at = parts
-        .iter()
-        .take(parts.len().checked_sub(1)?)
-        .rposition(|part| part.len() > ".dSYM".len() && part.to_ascii_lowercase().ends_with(".dsym"))?;
-    let (root, path) = parts.split_at_checked(at + 1)?;
+    let place = symseal_artifact::dsym_place(place)?;
     Some(DsymPlace {
-        bundle: (*root.last()?).to_owned(),
-        path: path.iter().map(|part| (*part).to_owned()).collect(),
-        root: root.join("/"),
+        bundle: place.name.to_owned(),
+        path: place.path.split('/').map(str::to_owned).collect(),
+        root: place.root.to_owned(),
     })
 }

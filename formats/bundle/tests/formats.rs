@@ -85,6 +85,39 @@ fn module_indexes_are_canonical_and_keep_to_their_schema_with_lines_and_without(
 }
 
 #[test]
+fn a_function_start_without_a_name_stands_in_the_module_index_with_an_empty_name() {
+    let id: DebugId = made::IDS[0].parse().unwrap();
+    let function = symseal_symx::FunctionRecord {
+        start: symseal_module::Rva(0x1000),
+        size: 16,
+        name: symseal_symx::StrId::EMPTY,
+        symbol: symseal_symx::StrId::EMPTY,
+        aliases: Vec::new(),
+        source: symseal_symx::SymbolSource::FunctionStarts,
+        flags: symseal_symx::FunctionFlags { approximate: true, ..Default::default() },
+        file: symseal_symx::StrId::EMPTY,
+        line: 0,
+        rows: Vec::new(),
+        inlines: Vec::new(),
+    };
+    let input = symseal_symx::TableInput {
+        debug_id: &id,
+        image_base: symseal_module::Svma(0x1_0000_0000),
+        source_sha256: [1; 32],
+        producer: "test",
+        strings: &symseal_symx::Strings::new(),
+        functions: &[function],
+    };
+    let bytes = symseal_symx::write(&input).unwrap();
+    let written = module_index::write(&Table::open(&bytes).unwrap(), "app").unwrap();
+    check_schema(&schema("module_index.schema.json"), &written.json);
+    let read = module_index::parse(&written.json).unwrap();
+    let [function] = read.functions.as_slice() else { panic!("{:?}", read.functions) };
+    assert_eq!((function.name.as_str(), function.source.as_str()), ("", "function-starts"));
+    assert_eq!(read.lines.unwrap().rows.len(), 1);
+}
+
+#[test]
 fn a_module_index_whose_references_lead_nowhere_is_refused() {
     let id: DebugId = made::IDS[0].parse().unwrap();
     let bytes = made::table(&id, [1; 32], 3);

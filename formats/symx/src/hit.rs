@@ -87,8 +87,8 @@ pub struct Hit<'a> {
 }
 
 impl<'a> Hit<'a> {
-    /// The function whose code this is. Its names are empty only where a damaged table names a function that it does
-    /// not have.
+    /// The function whose code this is. Its names are empty where only its start is known
+    /// ([`SymbolSource::FunctionStarts`]), or where a damaged table names a function that it does not have.
     pub fn function(&self) -> Function<'a> {
         self.outermost().unwrap_or(Function {
             start: Rva(self.row.0),

@@ -223,3 +223,18 @@ fn records_that_break_a_rule_are_refused() {
     looped.rows = vec![row(0x12, 1, 1999)];
     check_refused(vec![looped], 0, "1023 inlined calls");
 }
+
+#[test]
+fn a_function_start_without_a_name_is_found_and_names_nothing() {
+    let mut record = function(0x1000, 0x20);
+    (record.name, record.symbol, record.file, record.line) = (StrId::EMPTY, StrId::EMPTY, StrId::EMPTY, 0);
+    (record.source, record.flags.approximate) = (SymbolSource::FunctionStarts, true);
+    let bytes = one(record).write();
+    let table = Table::open(&bytes).expect("it opens");
+    table.verify().expect("it holds together");
+    let hit = table.lookup(Rva(0x1009)).expect("a hit");
+    assert_eq!((hit.function().start, hit.function().source), (Rva(0x1000), SymbolSource::FunctionStarts));
+    assert!(hit.function().flags.approximate);
+    let frames: Vec<_> = hit.frames().map(|frame| (frame.function, frame.symbol, frame.file, frame.line)).collect();
+    assert_eq!(frames, [("", "", "", None)]);
+}
