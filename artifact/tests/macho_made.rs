@@ -5,6 +5,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use support::compare::Comparison;
+use support::objdump::check_starts_and_exports;
 use support::{addresses_in, any_of, have, lookup, run, symbolizer};
 use symseal_artifact::{
     Arch, ArtifactError, DebugFiles, DebugInfoKind, FunctionStream, ObjectFile, ReleaseFile, functions,
@@ -258,60 +259,6 @@ fn a_dsym_of_another_build_is_refused_with_both_uuids() {
     }
 }
 
-/// `llvm-objdump --macho --function-starts`: an address of 16 digits on each line.
-fn objdump_starts(path: &Path) -> Option<Vec<u64>> {
-    let tool = any_of(&["llvm-objdump-19", "llvm-objdump"])?;
-    let text = run(tool, &["--macho", "--function-starts", &path.display().to_string()], Path::new("."))?;
-    Some(text.lines().filter_map(|line| u64::from_str_radix(line.trim(), 16).ok()).collect())
-}
-
-/// `llvm-objdump --macho --exports-trie`: `0x100003F50  _main` on each line; none where they say more than an address.
-fn objdump_exports(path: &Path) -> Option<Vec<(u64, String)>> {
-    let tool = any_of(&["llvm-objdump-19", "llvm-objdump"])?;
-    let text = run(tool, &["--macho", "--exports-trie", &path.display().to_string()], Path::new("."))?;
-    let exports = text.lines().filter_map(|line| {
-        let (address, name) = line.trim().split_once("  ")?;
-        let name = name.strip_prefix('_')?.split_whitespace().next()?;
-        Some((u64::from_str_radix(address.strip_prefix("0x")?, 16).ok()?, name.to_owned()))
-    });
-    Some(exports.collect())
-}
-
-/// What a stripped library tells: each function start begins a record, each export of code names one.
-#[track_caller]
-fn check_starts_and_exports(path: &Path, slice: &ObjectFile<'_>) -> FunctionStream {
-    let stream = stream_of(slice, None);
-    let text = slice.unwind_inputs().text;
-    let in_code = |address: &u64| text.iter().any(|range| range.contains(address));
-    let record = |address: u64| {
-        let rva = address - slice.image_base().0;
-        let at = stream.functions.binary_search_by_key(&rva, |function| function.start.0);
-        stream.functions.get(at.ok()?)
-    };
-    let starts = objdump_starts(path).unwrap_or_default();
-    for start in starts.iter().filter(|start| in_code(start)) {
-        assert!(record(*start).is_some(), "{}: no record at {start:#x}", path.display());
-    }
-    let exports = objdump_exports(path).unwrap_or_default();
-    let mut named = 0;
-    for (address, name) in exports.iter().filter(|(address, _)| in_code(address)) {
-        let record = record(*address).unwrap_or_else(|| panic!("{}: no record at {address:#x}", path.display()));
-        let mut names = std::iter::once(&record.symbol).chain(&record.aliases);
-        assert!(names.any(|id| stream.strings.get(*id) == name), "{}: {name} is not at {address:#x}", path.display());
-        named += 1;
-    }
-    println!(
-        "{}: {} function starts, {named} of {} exports in code; {:?}, {} of {} bytes covered",
-        path.display(),
-        starts.len(),
-        exports.len(),
-        stream.statistics.functions,
-        stream.statistics.covered_bytes,
-        stream.statistics.text_bytes
-    );
-    stream
-}
-
 #[test]
 fn a_stripped_library_has_exports_and_function_starts() {
     let Some(tools) = Tools::find() else { return };
@@ -325,13 +272,12 @@ fn a_stripped_library_has_exports_and_function_starts() {
         let [full, stripped_object] = [&bytes, &stripped].map(|bytes| ObjectFile::parse(bytes).expect("a library"));
         assert!(full.has_symtab() && !full.is_stripped() && stripped_object.is_stripped());
         assert_eq!(full.debug_id(), stripped_object.debug_id());
-        let stream = check_starts_and_exports(&folder.path().join("stripped"), &stripped_object);
-        check_starts_and_exports(&program, &full);
+        let stream = check_starts_and_exports(&folder.path().join("stripped"), arch, &stripped_object);
+        check_starts_and_exports(&program, arch, &full);
         // Without its symbol table there is nothing but the trie and the starts.
         let bare = without_symtab(&stripped);
-        std::fs::write(folder.path().join("bare"), &bare).expect("a file");
         let bare_object = ObjectFile::parse(&bare).expect("a library");
-        let bare_stream = check_starts_and_exports(&folder.path().join("bare"), &bare_object);
+        let bare_stream = check_starts_and_exports(&folder.path().join("stripped"), arch, &bare_object);
         let count = |stream: &FunctionStream, source| stream.statistics.functions.get(&source).copied().unwrap_or(0);
         assert!(count(&bare_stream, SymbolSource::Exports) >= 3, "{:?}", bare_stream.statistics);
         assert!(count(&bare_stream, SymbolSource::FunctionStarts) > 10);

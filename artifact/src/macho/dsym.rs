@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn other_files_have_none() {
-        for path in ["", "/", "App", "App.dSYM", "App.dSYM/", ".dSYM/x", "dir/App.dSYM.zip/x", "größe/x", "ö.dSY/x"] {
+        for path in ["", "/", "App", "App.dSYM", "App.dSYM/", ".dSYM/x", "dir/App.dSYM.zip/x", "größe/x", "ö.dSY/x"]
+        {
             check(path, None);
         }
     }

@@ -6,7 +6,7 @@
 
 use super::exports;
 use super::headers::Macho;
-use super::loader::{CPU_TYPE_ARM, N_EXT, N_OSO, N_PEXT, N_SECT, N_STAB, N_TYPE, N_WEAK_DEF};
+use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_STAB, N_TYPE, N_WEAK_DEF};
 use crate::cursor::Cursor;
 use crate::symbols::{Symbol, SymbolTable};
 
@@ -62,10 +62,10 @@ impl<'d> Macho<'d> {
         })
     }
 
-    /// Names more than what is exported: entries for debuggers, a symbol of code that is not global, or any where there
-    /// is no exports trie.
+    /// Names more than what is exported: functions of a debug map, a symbol of code that is not global, or any where
+    /// there is no exports trie. (`strip` leaves an entry of another kind, `radr://5614542`.)
     pub(super) fn has_own_symbols(&self) -> bool {
-        self.entries().any(|entry| entry.kind & N_STAB != 0)
+        self.entries().any(|entry| entry.kind == N_FUN)
             || self.code_symbols().any(|(entry, _)| self.export_trie.is_empty() || !is_global(&entry))
     }
 

