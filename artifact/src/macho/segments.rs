@@ -168,3 +168,26 @@ fn name_of(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.get(..NAME_BYTES).unwrap_or(bytes);
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_sections_are_decompressed_and_false_ones_refused() {
+        // "abc" as zlib stores what it does not compress.
+        let stored = [0x78, 1, 1, 3, 0, 0xfc, 0xff, b'a', b'b', b'c', 0x02, 0x4d, 0x01, 0x27];
+        let section = |size: u8| [&b"ZLIB\0\0\0\0\0\0\0"[..], &[size], &stored].concat();
+        let bytes_of = |name: &'static [u8], bytes: &[u8]| {
+            let section =
+                Section { segment: b"__DWARF", name, addr: 0, size: bytes.len() as u64, flags: 0, offset: 0, bytes };
+            Macho::dwarf_bytes(&section).map(Cow::into_owned)
+        };
+        assert_eq!(bytes_of(b"__zdebug_str", &section(3)), Ok(b"abc".to_vec()));
+        assert_eq!(bytes_of(b"__debug_str", b"abc"), Ok(b"abc".to_vec()));
+        for bytes in [section(4), b"ZLIB".to_vec(), b"abc".to_vec()] {
+            let error = bytes_of(b"__zdebug_str", &bytes).unwrap_err().to_string();
+            assert!(error.contains("section __zdebug_str"), "{error}");
+        }
+    }
+}

@@ -13,7 +13,9 @@ use crate::symbols::{Symbol, SymbolTable};
 /// `nlist` or `nlist_64`.
 #[derive(Clone, Copy)]
 struct Entry<'d> {
-    name: &'d [u8],
+    /// From the name's first byte to the end of all names: where it ends is looked for when it is needed, as a million
+    /// entries may name one long text.
+    names: &'d [u8],
     kind: u8,
     section: u8,
     description: u16,
@@ -33,7 +35,7 @@ impl<'d> Macho<'d> {
     /// included, which is what a symbol without a size does anyway.
     pub(super) fn symtab(&self) -> impl Iterator<Item = Symbol<'d>> + use<'_, 'd> {
         self.code_symbols().map(|(entry, svma)| Symbol {
-            name: unprefixed(entry.name),
+            name: unprefixed(entry.name()),
             svma,
             size: 0,
             type_rank: 0,
@@ -96,9 +98,8 @@ impl<'d> Macho<'d> {
         let names = self.symbol_names;
         self.symbols.chunks_exact(size).filter_map(move |bytes| {
             let fields = self.fields(bytes);
-            let rest = names.get(fields.u32(0)? as usize..).unwrap_or_default();
             Some(Entry {
-                name: rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default(),
+                names: names.get(fields.u32(0)? as usize..).unwrap_or_default(),
                 kind: *bytes.get(4)?,
                 section: *bytes.get(5)?,
                 description: fields.u16(6)?,
@@ -113,7 +114,7 @@ impl<'d> Macho<'d> {
             let is_defined = entry.kind & N_STAB == 0 && entry.kind & N_TYPE == N_SECT;
             // Sections are counted from one.
             let section = self.sections.get(usize::from(entry.section).checked_sub(1)?)?;
-            let is_named = !entry.name.is_empty() && !is_temporary(entry.name, &entry);
+            let is_named = entry.names.first().is_some_and(|first| *first != 0) && !is_temporary(&entry);
             (is_defined && section.is_code() && is_named).then(|| (entry, self.code_address(entry.value)))
         })
     }
@@ -124,15 +125,24 @@ impl<'d> Macho<'d> {
     }
 }
 
+impl<'d> Entry<'d> {
+    fn name(&self) -> &'d [u8] {
+        self.names.get(..memchr::memchr(0, self.names).unwrap_or(self.names.len())).unwrap_or_default()
+    }
+}
+
 fn is_global(entry: &Entry<'_>) -> bool {
     entry.kind & N_EXT != 0 && entry.kind & N_PEXT == 0
 }
 
 /// Labels of the assembler and of LLVM (`ltmp0`), which name places and no functions.
-fn is_temporary(name: &[u8], entry: &Entry<'_>) -> bool {
-    let digits = name.strip_prefix(b"ltmp").unwrap_or_default();
-    let is_place = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    !is_global(entry) && (is_place || name.starts_with(b"L"))
+fn is_temporary(entry: &Entry<'_>) -> bool {
+    let is_place = || {
+        let rest = entry.names.strip_prefix(b"ltmp").unwrap_or_default();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        digits > 0 && rest.get(digits) == Some(&0)
+    };
+    !is_global(entry) && (entry.names.starts_with(b"L") || is_place())
 }
 
 fn unprefixed(name: &[u8]) -> &[u8] {

@@ -6,8 +6,9 @@ pub(crate) mod archives;
 pub(crate) mod compare;
 pub(crate) mod expected;
 pub(crate) mod lookup;
-pub(crate) mod second_reader;
+pub(crate) mod macho_file;
 pub(crate) mod objdump;
+pub(crate) mod second_reader;
 
 use serde_json::Value;
 use std::io::Write;
