@@ -75,6 +75,11 @@ impl<'l> Account<'l> {
         }
     }
 
+    /// What is read from now on is the outermost file.
+    pub(super) fn outermost(&self, name: &str) {
+        name.clone_into(&mut self.member.borrow_mut());
+    }
+
     /// One more entry, which is read from now on. Its path's length in bytes is checked.
     pub(super) fn member(&self, archive: &str, path: &str, path_bytes: usize) -> Result<(), ArchiveError> {
         path.clone_into(&mut self.member.borrow_mut());

@@ -34,6 +34,7 @@ impl<'w> Walk<'w> {
     /// The outermost file.
     pub(super) fn outermost_stream(&mut self, name: &str, input: &mut dyn Read) -> Result<(), Halt> {
         let place = Place::outermost(name);
+        self.account.outermost(&place.path);
         let head = self.head(&place, input)?;
         if archive_kind(&head).is_none() {
             return Err(no_archive(&place, &head).into());
@@ -44,6 +45,7 @@ impl<'w> Walk<'w> {
     /// The outermost file, where it can be read at any offset.
     pub(super) fn outermost_file(&mut self, name: &str, input: &mut dyn ReadSeek) -> Result<(), Halt> {
         let place = Place::outermost(name);
+        self.account.outermost(&place.path);
         let label = place.label();
         let at_start = |input: &mut dyn ReadSeek| input.seek(SeekFrom::Start(0)).map(|_| ());
         at_start(input).map_err(|error| self.account.halt(&label, "a file that can be read at any offset", &error))?;
@@ -55,6 +57,7 @@ impl<'w> Walk<'w> {
                 if image::read_saved(self, &place, input)? {
                     return Ok(());
                 }
+                self.account.outermost(&place.path);
                 at_start(input).map_err(|error| self.account.halt(&label, "the file's beginning", &error))?;
                 let head = self.head(&place, input)?;
                 self.file_with_head(&place, &head, input)
