@@ -8,8 +8,9 @@
 //! * [`functions`] joins debug information and symbol tables to [`FunctionStream`], the input of the symbol table's
 //!   writer. The rule by which names are chosen stands at [`functions`].
 //! * [`ObjectFile::unwind_inputs`] gives the sections that the unwind table is compiled from.
+//! * [`read_archive`] visits the files of archives, packages and container images, as streams and within [`Limits`].
 //!
-//! Not here: reading archives and packages, fetching companions, demangling (names are as the compiler wrote them).
+//! Not here: fetching companions, demangling (names are as the compiler wrote them).
 //!
 //! # What a damaged or hostile file can do
 //!

@@ -46,7 +46,8 @@ fn ten_gigabytes_of_zeros_end_by_their_ratio_in_every_compression() {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new("bash");
-        let child = child.args(["-c", &command]).current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child =
+            child.args(["-c", &command]).current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = child.spawn().expect("bash starts");
         let mut output = child.stdout.take().expect("a pipe");
         let result = read_source("zeros", Source::Stream(&mut output), &Limits::default());
