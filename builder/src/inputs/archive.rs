@@ -1,10 +1,10 @@
 //! Archives, packages and images as streams of members.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
-use symseal_artifact::{ArchiveError, ArchiveReport as Walked, Limits, Member, SNIFF_BYTES, Source, read_archive};
+use symseal_artifact::{ArchiveError, ArchiveReport as Walked, Limits, Member, SNIFF_BYTES, Source, read_archive, read_image_layout};
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 
 use super::file::{self, Bytes, InputFile};
@@ -51,6 +51,37 @@ pub(super) fn look(
     if before != after {
         return Err(BuildError::Changed { place: place.to_owned() });
     }
+    finish(place, walked, taken, found)
+}
+
+/// Reads the container images of an OCI layout in the directory `root`.
+pub(super) fn look_at_layout(
+    root: &Path,
+    place: &str,
+    limits: &Limits,
+    spool: &Spool,
+    budget: &Budget,
+) -> Result<Found, BuildError> {
+    let mut found = Found::default();
+    let mut taken = 0;
+    let real_root = fs::canonicalize(root).map_err(io_error("look at", root))?;
+    // Paths come out of the layout's index: neither they nor a link lead out of the layout.
+    let mut open = |path: &str| -> io::Result<Box<dyn Read>> {
+        let real = fs::canonicalize(root.join(path))?;
+        if !real.starts_with(&real_root) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the layout"));
+        }
+        Ok(Box::new(File::open(real)?))
+    };
+    let walked = read_image_layout::<Stop>(place, &mut open, limits, &mut |member, content| {
+        taken += u64::from(visit(member, content, limits, spool, budget, &mut found).map_err(Stop::Build)?);
+        Ok(())
+    });
+    finish(place, walked, taken, found)
+}
+
+/// What was found, with what the archive says about itself.
+fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Found) -> Result<Found, BuildError> {
     let walked = walked.map_err(|stop| match stop {
         Stop::Archive(source) => BuildError::Archive { source },
         Stop::Build(error) => error,
@@ -60,7 +91,10 @@ pub(super) fn look(
     found.skip(reason::SPECIAL, walked.special_files);
     found.skip(reason::APPLE_DOUBLE, walked.apple_double);
     found.skip(reason::PASSED_OVER, walked.passed_over.len() as u64 + walked.passed_over_more);
-    found.archives.push(report(place, taken, walked));
+    // A compressed file that is no release file is no archive either.
+    if walked.archives > 0 || taken > 0 || !walked.passed_over.is_empty() || !walked.images.is_empty() {
+        found.archives.push(report(place, taken, walked));
+    }
     Ok(found)
 }
 

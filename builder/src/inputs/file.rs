@@ -71,8 +71,7 @@ pub(crate) struct ObjectFacts {
     pub(crate) is_binary: bool,
     /// Debuginfod clients may ask for it as debug information.
     pub(crate) is_debuginfo: bool,
-    /// How much it tells a debugger: 3 types, 2 lines, 1 symbols, 0 nothing.
-    pub(crate) rank: u8,
+    pub(crate) tells: Tells,
     pub(crate) has_mini_debug_info: bool,
     pub(crate) debug_link: Option<NamedCrc>,
     pub(crate) alt_link: Option<NamedId>,
@@ -89,6 +88,21 @@ pub(crate) struct ObjectFacts {
     pub(crate) split: Option<SplitFacts>,
     /// Units that its skeletons ask for.
     pub(crate) split_asked: Vec<SplitAsked>,
+}
+
+/// How much a file tells a debugger, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tells {
+    /// Dynamic symbols and exports at most.
+    Nothing,
+    /// The compressed symbol table of a stripped binary (`.gnu_debugdata`).
+    FewSymbols,
+    /// A symbol table, or the public symbols of a program database.
+    Symbols,
+    /// Functions and lines.
+    Lines,
+    /// Types and variables too.
+    Types,
 }
 
 /// A file name with the CRC-32 that the file has.
@@ -122,8 +136,7 @@ pub(crate) struct PdbFacts {
     /// The age of the PDB stream, which tools raise.
     pub(crate) stream_age: Option<u32>,
     pub(crate) arch: Option<Arch>,
-    /// How much it tells a debugger, as for object files.
-    pub(crate) rank: u8,
+    pub(crate) tells: Tells,
 }
 
 /// A unit of split DWARF that is elsewhere.

@@ -1,11 +1,13 @@
 //! What a file's bytes are.
 
 use symseal_artifact::{
-    ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, escaped, sniff,
+    ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, SplitKind, escaped, sniff,
 };
 use symseal_module::DebugId;
 
-use super::file::{Content, NamedCrc, NamedId, ObjectFacts, PdbFacts, PdbName, foreign_base_name};
+use super::file::{
+    Content, NamedCrc, NamedId, ObjectFacts, PdbFacts, PdbName, SplitAsked, SplitFacts, Tells, foreign_base_name,
+};
 
 /// What became of a file.
 #[derive(Debug)]
@@ -71,14 +73,14 @@ pub(crate) fn identify(bytes: &[u8]) -> Result<Identified, ArtifactError> {
             is_portable: false,
             stream_age: Some(pdb.stream_age()),
             arch: Some(pdb.arch()),
-            rank: if pdb.is_stripped() { 1 } else { 3 },
+            tells: if pdb.is_stripped() { Tells::Symbols } else { Tells::Types },
         })),
         ReleaseFile::PortablePdb(pdb) => Identified::Release(Content::Pdb(PdbFacts {
             id: pdb.debug_id(),
             is_portable: true,
             stream_age: None,
             arch: None,
-            rank: 3,
+            tells: Tells::Types,
         })),
     })
 }
@@ -92,6 +94,8 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
     match object.kind() {
         ObjectKind::Executable | ObjectKind::Shared | ObjectKind::DebugCompanion => {}
         ObjectKind::Relocatable if object.id_kind() == IdKind::GnuBuildId => {}
+        // Split DWARF has no other kind.
+        _ if object.split_kind().is_some() => return Ok(()),
         ObjectKind::Relocatable => return other(reason::OBJECT),
         ObjectKind::Core => return other(reason::CORE),
         ObjectKind::Other if object.is_debuginfo() => {}
@@ -113,6 +117,17 @@ fn is_binary(object: &ObjectFile<'_>) -> bool {
             && [".text", ".init.text"].iter().any(|name| object.section(name).is_some())
 }
 
+/// The units that a file asks for. Skeletons take their addresses from `.debug_addr`: without it there are none, and
+/// nothing is decompressed to see that.
+fn split_asked(object: &ObjectFile<'_>) -> Vec<SplitAsked> {
+    if ![".debug_addr", ".zdebug_addr"].iter().any(|name| object.section(name).is_some()) {
+        return Vec::new();
+    }
+    let own = object.split_ids();
+    let units = object.split_units().into_iter().filter(|unit| !own.contains(&unit.id));
+    units.map(|unit| SplitAsked { id: unit.id, name: escaped(&unit.name).into_owned() }).collect()
+}
+
 fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
     let is_binary = is_binary(object);
     let id = object.debug_id().cloned();
@@ -126,11 +141,12 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
         id_kind: object.id_kind(),
         is_binary,
         is_debuginfo: object.is_debuginfo() || !is_binary && object.has_debug_info(),
-        rank: match object.debug_info_kind() {
-            DebugInfoKind::Full => 3,
-            DebugInfoKind::LineTables => 2,
-            DebugInfoKind::Symbols => 1,
-            DebugInfoKind::None => 0,
+        tells: match object.debug_info_kind() {
+            DebugInfoKind::Full => Tells::Types,
+            DebugInfoKind::LineTables => Tells::Lines,
+            DebugInfoKind::Symbols => Tells::Symbols,
+            DebugInfoKind::None if object.has_mini_debug_info() => Tells::FewSymbols,
+            DebugInfoKind::None => Tells::Nothing,
         },
         has_mini_debug_info: object.has_mini_debug_info(),
         debug_link: object
@@ -150,8 +166,12 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
         object_map: object.object_map_count(),
         debug_bytes: object.debug_bytes(),
         crc32: can_be_linked.then(|| crc32fast::hash(bytes)),
-        split: None,
-        split_asked: Vec::new(),
+        split: object
+            .split_kind()
+            // Otherwise it is a debug file that holds its own split units too.
+            .filter(|_| id.is_none() && !is_binary)
+            .map(|kind| SplitFacts { is_package: kind == SplitKind::Dwp, units: object.split_ids() }),
+        split_asked: split_asked(object),
         id,
     }
 }

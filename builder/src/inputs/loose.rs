@@ -25,6 +25,9 @@ const EXPECTED: &str = "an executable, a library or a debug file (ELF, PE, PDB, 
 pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>, budget: &Budget) -> Result<Found, BuildError> {
     let path = &candidate.path;
     let place = escaped(path.as_os_str().as_encoded_bytes()).into_owned();
+    if candidate.is_layout {
+        return archive::look_at_layout(path, &place, reading.limits, reading.spool, budget);
+    }
     let name = base_name(path);
     let dsym = file::dsym_place(&place);
     let mut found = Found { seen: 1, ..Found::default() };

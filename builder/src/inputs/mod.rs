@@ -9,7 +9,7 @@ mod walk;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use file::{Content, InputFile, ObjectFacts, PdbFacts};
+pub(crate) use file::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 pub(crate) use spool::Spool;
 
 use symseal_artifact::Limits;

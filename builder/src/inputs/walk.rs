@@ -15,6 +15,8 @@ pub(crate) struct Candidate {
     pub(crate) named: bool,
     /// Bytes, as far as the directory says.
     pub(crate) size: u64,
+    /// It is a directory that holds an OCI image layout.
+    pub(crate) is_layout: bool,
 }
 
 /// What the walk found.
@@ -22,8 +24,6 @@ pub(crate) struct Candidate {
 pub(crate) struct Walked {
     /// By path, each path once.
     pub(crate) candidates: Vec<Candidate>,
-    /// Directories that hold an OCI image layout, by path.
-    pub(crate) layouts: Vec<PathBuf>,
     /// Symbolic links in directories.
     pub(crate) links: u64,
     /// Devices, pipes and sockets in directories.
@@ -44,7 +44,7 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, B
         if metadata.is_dir() {
             directories.push(path.clone());
         } else if metadata.is_file() {
-            walked.candidates.push(Candidate { path: path.clone(), named: true, size: metadata.len() });
+            walked.candidates.push(Candidate { path: path.clone(), named: true, size: metadata.len(), is_layout: false });
         } else {
             let found = "a device, pipe or socket".to_owned();
             return Err(BuildError::Unsuitable {
@@ -61,7 +61,6 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, B
         for one in listed {
             directories.extend(one.directories);
             walked.candidates.extend(one.files);
-            walked.layouts.extend(one.layout);
             walked.links += one.links;
             walked.special += one.special;
         }
@@ -69,8 +68,6 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, B
     // One file may have been named and found: then it was named.
     walked.candidates.sort_by(|a, b| (&a.path, b.named).cmp(&(&b.path, a.named)));
     walked.candidates.dedup_by(|a, b| a.path == b.path);
-    walked.layouts.sort();
-    walked.layouts.dedup();
     Ok(walked)
 }
 
@@ -79,7 +76,6 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, B
 struct Listed {
     directories: Vec<PathBuf>,
     files: Vec<Candidate>,
-    layout: Option<PathBuf>,
     links: u64,
     special: u64,
 }
@@ -98,7 +94,7 @@ fn list(directory: &Path, output: Option<&Path>) -> Result<Listed, BuildError> {
             listed.directories.push(path);
         } else if kind.is_file() {
             let size = entry.metadata().map_err(io_error("look at", &path))?.len();
-            listed.files.push(Candidate { path, named: false, size });
+            listed.files.push(Candidate { path, named: false, size, is_layout: false });
         } else if kind.is_symlink() {
             listed.links += 1;
         } else {
@@ -108,7 +104,8 @@ fn list(directory: &Path, output: Option<&Path>) -> Result<Listed, BuildError> {
     let has = |name: &str| listed.files.iter().any(|file| file.path.file_name().is_some_and(|found| found == name));
     if has("oci-layout") && has("index.json") {
         // Its blobs are the image's layers, and mean something in their order alone.
-        return Ok(Listed { layout: Some(directory.to_owned()), ..Listed::default() });
+        let layout = Candidate { path: directory.to_owned(), named: false, size: 0, is_layout: true };
+        return Ok(Listed { files: vec![layout], ..Listed::default() });
     }
     Ok(listed)
 }

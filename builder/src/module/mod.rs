@@ -68,7 +68,9 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
     // What the symbols are read from stands first; the code decides what is unwound.
     let symbols_from = module.debug.map_or(main, |paired| paired.part);
 
-    let make_symbols = || symbol_table(id, main_object, &parsed, symbols_from);
+    // What dwz moved out of other files describes no code of its own.
+    let symbols_of = main_object.filter(|_| !module.is_supplementary);
+    let make_symbols = || symbol_table(id, symbols_of, &parsed, symbols_from);
     let make_unwind = || {
         let binary = parsed.binary.as_ref().zip(module.binary.map(|part| part.file.digest()));
         unwind_table(id, binary, parsed.debug.as_ref())
@@ -282,10 +284,13 @@ fn id_kind_of(main: Part<'_>) -> &'static str {
 /// The best that any of the files tells.
 fn debug_info(parsed: &Parsed<'_>, stream: &StreamStatistics) -> DebugInfo {
     let objects = [&parsed.binary, &parsed.debug].into_iter().flatten().chain(&parsed.split);
+    let is_split = objects.clone().any(|object| object.split_kind().is_some());
     // Kinds are ordered, the best first.
     let kind = objects.map(ObjectFile::debug_info_kind).min().unwrap_or(DebugInfoKind::None);
     match kind {
         DebugInfoKind::Full => DebugInfo::Full,
+        // Skeletons have lines alone; the rest is in the split files.
+        DebugInfoKind::LineTables if is_split => DebugInfo::Full,
         _ if parsed.pdb.is_some() && stream.rows > 0 => DebugInfo::Full,
         DebugInfoKind::LineTables => DebugInfo::LineTables,
         DebugInfoKind::Symbols => DebugInfo::Symbols,

@@ -30,14 +30,14 @@ pub(super) fn choose<'f>(
     superseded: &mut Vec<Superseded>,
 ) -> Result<Module<'f>, BuildError> {
     let Group { mut binaries, mut debug_files } = group;
-    binaries.sort_by_key(|part| (part.rank(), part.file.objects().len(), part.file.digest()));
+    binaries.sort_by_key(|part| (part.tells(), part.file.objects().len(), part.file.digest()));
     let mut binaries = binaries.into_iter();
     let binary = binaries.next();
     for other in binaries {
         // `binary` is there, as there is another.
         let Some(binary) = binary else { break };
         let same_code = is_same(binary, other, fingerprint)?;
-        if same_code && other.rank() > binary.rank() {
+        if same_code && other.tells() > binary.tells() {
             debug_files.push(other);
         } else if same_code && is_in_universal(binary, other) {
             superseded.push(instead(other, binary, "the same slice in another file"));
@@ -46,12 +46,12 @@ pub(super) fn choose<'f>(
         }
     }
     debug_files
-        .sort_by_key(|part| (Reverse(part.rank()), part.is_binary(), part.file.objects().len(), part.file.digest()));
+        .sort_by_key(|part| (Reverse(part.tells()), part.is_binary(), part.file.objects().len(), part.file.digest()));
     let mut debug_files = debug_files.into_iter();
     let debug = debug_files.next();
     for other in debug_files {
         let Some(debug) = debug else { break };
-        if debug.rank() > other.rank() {
+        if debug.tells() > other.tells() {
             superseded.push(instead(other, debug, "debug information of the same id that tells more"));
         } else if other.is_binary() && !debug.is_binary() {
             superseded.push(instead(other, debug, "a debug file that tells as much as the unstripped binary"));
@@ -76,7 +76,7 @@ fn is_same(one: Part<'_>, other: Part<'_>, fingerprint: &Fingerprint<'_>) -> Res
 
 /// Whether one of the two is a slice of a universal file, so that different files may hold the same module.
 fn is_in_universal(one: Part<'_>, other: Part<'_>) -> bool {
-    one.rank() == other.rank() && (one.file.objects().len() > 1 || other.file.objects().len() > 1)
+    one.tells() == other.tells() && (one.file.objects().len() > 1 || other.file.objects().len() > 1)
 }
 
 fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Superseded {

@@ -15,7 +15,7 @@ use symseal_bundle::Digest;
 use symseal_module::DebugId;
 
 use crate::error::BuildError;
-use crate::inputs::{Content, InputFile, ObjectFacts, PdbFacts};
+use crate::inputs::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 use crate::report::{Mismatch, PairedBy, Superseded};
 
 /// One object file, one slice of a universal file, or a whole file of another kind.
@@ -76,9 +76,9 @@ impl<'f> Part<'f> {
         }
     }
 
-    /// How much it tells a debugger.
-    fn rank(&self) -> u8 {
-        self.object().map(|object| object.rank).or_else(|| self.pdb().map(|pdb| pdb.rank)).unwrap_or_default()
+    fn tells(&self) -> Tells {
+        let pdb = self.pdb().map(|pdb| pdb.tells);
+        self.object().map(|object| object.tells).or(pdb).unwrap_or(Tells::Nothing)
     }
 
     pub(crate) fn is_binary(&self) -> bool {
@@ -115,13 +115,13 @@ impl<'f> Module<'f> {
 
     /// Whether its symbols are nowhere but in the symbol tables of the binary.
     fn lacks_debug_file(&self) -> bool {
-        self.debug.is_none() && self.binary.is_some_and(|binary| binary.rank() < 2)
+        self.debug.is_none() && self.binary.is_some_and(|binary| binary.tells() < Tells::Lines)
     }
 
     /// What its debug information is read from.
     fn described(&self) -> Option<Part<'f>> {
         let debug = self.debug.map(|paired| paired.part);
-        debug.filter(|part| part.rank() >= 2).or(self.binary).or(debug)
+        debug.filter(|part| part.tells() >= Tells::Lines).or(self.binary).or(debug)
     }
 }
 

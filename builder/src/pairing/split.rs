@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Paired, Pairing, Part, is_named};
-use crate::report::{Mismatch, NamedBy, PairedBy, Side};
+use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
 
 /// Gives each module the split files that hold a unit which it asks for. A file may belong to several modules.
 pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
@@ -49,6 +49,15 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
     }
     for (at, part) in files.iter().enumerate() {
         if used.get(at).copied().unwrap_or_default() {
+            continue;
+        }
+        let instead = units(*part).iter().find_map(|unit| {
+            let holders = by_unit.get(unit)?.iter();
+            holders.filter(|at| used.get(**at).copied().unwrap_or_default()).find_map(|at| files.get(*at))
+        });
+        if let Some(instead) = instead {
+            let (place, by) = (part.file.place.clone(), instead.file.place.clone());
+            pairing.superseded.push(Superseded { place, by, rule: "split DWARF of the same unit; a package comes first" });
             continue;
         }
         pairing.loose.push((part.file, "split DWARF that no module asks for"));
