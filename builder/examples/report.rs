@@ -6,7 +6,8 @@ use symseal_builder::{Options, SymbolBundleBuilder};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options { name: "release".to_owned(), version: "1.0".to_owned(), progress: None };
-    let builder = std::env::args_os().skip(1).fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path));
+    let builder =
+        std::env::args_os().skip(1).fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path));
     println!("{}", serde_json::to_string_pretty(&builder.report()?)?);
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
     } else if let Some(pdb) = &object.pdb {
         format!("add its program database {} of id {}", pdb.name, module.debug_id)
     } else if let Some(link) = &object.debug_link {
-        format!("add its debug file {}", link.name)
+        format!("add its debug file {} of id {}", link.name, module.debug_id)
     } else if object.id_kind.code() == "text-hash" {
         "it has no id of a linker, so no debug file can be tied to it: link with --build-id (or /DEBUG)".to_owned()
     } else {

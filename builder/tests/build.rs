@@ -173,8 +173,24 @@ fn real_output_keeps_to_the_published_schemas() {
         assert!(symseal_bundle::canonical::is_canonical(&json));
         check_schema("module_index.schema.json", &json);
     }
-    let report = serde_json::to_value(&built.report).unwrap();
-    assert_eq!(report["modules"].as_array().unwrap().len(), 4);
+    check_schema("build_report.schema.json", &serde_json::to_vec(&built.report).unwrap());
+    assert_eq!(built.report.modules.len(), 4);
+}
+
+#[test]
+fn reports_of_every_platform_keep_to_the_published_schema() {
+    let Some(fixtures) = inputs::fixtures() else { return };
+    let folders = ["breakpad", "dump_syms", "elfutils", "mac-fat", "samply/fixtures/other/simple-example"];
+    let paths: Vec<PathBuf> = folders.iter().map(|folder| fixtures.join(folder)).collect();
+    let report = inputs::report(&paths);
+    assert!(!report.superseded.is_empty() && !report.debug_files_without_binaries.is_empty());
+    check_schema("build_report.schema.json", &serde_json::to_vec(&report).unwrap());
+    let foreign = inputs::report(&[
+        fixtures.join("samply/fixtures/other/simple-example/out/mac-oso/main"),
+        fixtures.join("samply/fixtures/other/simple-example/out/mac-dsym/main.dSYM"),
+    ]);
+    assert!(!foreign.mismatches.is_empty());
+    check_schema("build_report.schema.json", &serde_json::to_vec(&foreign).unwrap());
 }
 
 #[track_caller]

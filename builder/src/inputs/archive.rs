@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use symseal_artifact::{ArchiveError, ArchiveReport as Walked, Limits, Member, SNIFF_BYTES, Source, read_archive, read_image_layout};
+use symseal_artifact::{
+    ArchiveError, ArchiveReport as Walked, Limits, Member, SNIFF_BYTES, Source, read_archive, read_image_layout,
+};
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 
 use super::file::{self, Bytes, InputFile};

@@ -1,7 +1,8 @@
 //! What a file's bytes are.
 
 use symseal_artifact::{
-    ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, SplitKind, escaped, sniff,
+    ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, SplitKind, escaped,
+    sniff,
 };
 use symseal_module::DebugId;
 

@@ -44,7 +44,12 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, B
         if metadata.is_dir() {
             directories.push(path.clone());
         } else if metadata.is_file() {
-            walked.candidates.push(Candidate { path: path.clone(), named: true, size: metadata.len(), is_layout: false });
+            walked.candidates.push(Candidate {
+                path: path.clone(),
+                named: true,
+                size: metadata.len(),
+                is_layout: false,
+            });
         } else {
             let found = "a device, pipe or socket".to_owned();
             return Err(BuildError::Unsuitable {

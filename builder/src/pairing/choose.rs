@@ -4,6 +4,7 @@
 //!   more is its debug file.
 //! * Of debug files, the one that tells most is taken: types before lines before symbols. Of equals, a file without code
 //!   comes before an unstripped binary.
+//! * Of program databases, the one with the highest age of its PDB stream is taken: tools that add to one raise it.
 //! * What is in a thin file and in a universal one is taken from the thin one.
 //! * Everything else is a contradiction, and an error that names both.
 
@@ -45,8 +46,10 @@ pub(super) fn choose<'f>(
             return Err(conflict(id, FileRole::Executable, binary, other));
         }
     }
-    debug_files
-        .sort_by_key(|part| (Reverse(part.tells()), part.is_binary(), part.file.objects().len(), part.file.digest()));
+    debug_files.sort_by_key(|part| {
+        let state = Reverse(part.pdb().and_then(|pdb| pdb.stream_age));
+        (Reverse(part.tells()), part.is_binary(), state, part.file.objects().len(), part.file.digest())
+    });
     let mut debug_files = debug_files.into_iter();
     let debug = debug_files.next();
     for other in debug_files {
@@ -55,6 +58,8 @@ pub(super) fn choose<'f>(
             superseded.push(instead(other, debug, "debug information of the same id that tells more"));
         } else if other.is_binary() && !debug.is_binary() {
             superseded.push(instead(other, debug, "a debug file that tells as much as the unstripped binary"));
+        } else if is_earlier(other, debug) {
+            superseded.push(instead(other, debug, "a later state of the same program database"));
         } else if is_in_universal(debug, other) && is_same(debug, other, fingerprint)? {
             superseded.push(instead(other, debug, "the same slice in another file"));
         } else {
@@ -77,6 +82,12 @@ fn is_same(one: Part<'_>, other: Part<'_>, fingerprint: &Fingerprint<'_>) -> Res
 /// Whether one of the two is a slice of a universal file, so that different files may hold the same module.
 fn is_in_universal(one: Part<'_>, other: Part<'_>) -> bool {
     one.tells() == other.tells() && (one.file.objects().len() > 1 || other.file.objects().len() > 1)
+}
+
+/// Whether a program database is an earlier state of another: tools that add streams to one raise the age of its PDB stream.
+fn is_earlier(one: Part<'_>, other: Part<'_>) -> bool {
+    let age = |part: Part<'_>| part.pdb().and_then(|pdb| pdb.stream_age);
+    age(one).zip(age(other)).is_some_and(|(one, other)| one < other)
 }
 
 fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Superseded {

@@ -57,7 +57,11 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
         });
         if let Some(instead) = instead {
             let (place, by) = (part.file.place.clone(), instead.file.place.clone());
-            pairing.superseded.push(Superseded { place, by, rule: "split DWARF of the same unit; a package comes first" });
+            pairing.superseded.push(Superseded {
+                place,
+                by,
+                rule: "split DWARF of the same unit; a package comes first",
+            });
             continue;
         }
         pairing.loose.push((part.file, "split DWARF that no module asks for"));

@@ -84,3 +84,22 @@ pub(crate) fn builder(paths: &[PathBuf]) -> SymbolBundleBuilder {
 pub(crate) fn build(paths: &[PathBuf], layout: &LayoutDir) -> Result<Built, BuildError> {
     builder(paths).build(layout)
 }
+
+/// The lent inputs, where there are some.
+pub(crate) fn fixtures() -> Option<PathBuf> {
+    let found = std::env::var_os("SYMSEAL_FIXTURES").map(PathBuf::from);
+    if found.is_none() {
+        println!("SKIP fixtures: SYMSEAL_FIXTURES is not set");
+    }
+    found
+}
+
+/// What a build of these paths reports, without a bundle.
+pub(crate) fn report(paths: &[PathBuf]) -> symseal_builder::BuildReport {
+    builder(paths).report().unwrap()
+}
+
+/// What a tool prints.
+pub(crate) fn output(program: &Path, arguments: &[&str]) -> String {
+    String::from_utf8_lossy(&run(program, arguments).stdout).into_owned()
+}

@@ -1,0 +1,332 @@
+//! Which files belong together, and what is reported of those that do not.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
+
+mod inputs;
+
+use std::path::{Path, PathBuf};
+
+use inputs::{Release, SOURCE, builder, compile, fixtures, output, report, run, tool};
+use symseal_builder::{BuildError, BuildReport, ModuleReport, NamedBy, PairedBy, PairedRole};
+use symseal_bundle::{DebugInfo, LayoutDir};
+
+#[track_caller]
+fn module<'r>(report: &'r BuildReport, name: &str) -> &'r ModuleReport {
+    let mut found = report.modules.iter().filter(|module| module.name == name);
+    let module = found.next().unwrap_or_else(|| panic!("no module {name}: {report:#?}"));
+    assert!(found.next().is_none(), "two modules {name}");
+    module
+}
+
+#[track_caller]
+fn paired(module: &ModuleReport) -> Vec<(&str, PairedRole, Option<PairedBy>)> {
+    let name = |place: &str| place.rsplit('/').next().unwrap().len();
+    module
+        .paired
+        .iter()
+        .map(|file| (&file.place[file.place.len() - name(&file.place)..], file.role, file.paired_by))
+        .collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A stripped library and its debug file, tied by `.gnu_debuglink`, without a build-id.
+fn linked(dir: &Path, name: &str, source: &str) -> Option<(PathBuf, PathBuf)> {
+    let (cc, objcopy) = (tool("cc")?, tool("objcopy")?);
+    let binary = compile(&cc, dir, name, source, &["-g", "-Wl,--build-id=none"]);
+    let debug = dir.join(format!("{name}.debug"));
+    run(&objcopy, &["--only-keep-debug", text(&binary), text(&debug)]);
+    let link = format!("--add-gnu-debuglink={}", text(&debug));
+    run(&objcopy, &["--strip-all", &link, text(&binary)]);
+    Some((binary, debug))
+}
+
+#[test]
+fn without_a_build_id_the_debuglink_and_its_crc_pair() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((binary, debug)) = linked(dir.path(), "linked.so", SOURCE) else { return };
+    let found = report(&[binary, debug]);
+    let module = module(&found, "linked.so");
+    assert_eq!(module.id_kind, "text-hash");
+    assert_eq!(paired(module), [("linked.so.debug", PairedRole::DebugFile, Some(PairedBy::DebuglinkCrc))]);
+    assert_eq!(module.debug_info, DebugInfo::Full);
+    assert!(module.functions["dwarf"] > 0, "{module:?}");
+    assert!(found.is_complete(), "{found:?}");
+    // It can be built and is what its digest says.
+    let layout = tempfile::tempdir().unwrap();
+    let layout = LayoutDir::create(layout.path()).unwrap();
+    builder(&[dir.path().to_owned()]).strict(true).build(&layout).unwrap();
+}
+
+#[test]
+fn a_debuglink_with_another_crc_is_a_mismatch_with_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((binary, debug)) = linked(dir.path(), "linked.so", SOURCE) else { return };
+    let other = tempfile::tempdir().unwrap();
+    let Some((_, stale)) = linked(other.path(), "linked.so", "int other(void) { return 1; }") else { return };
+    std::fs::copy(stale, &debug).unwrap();
+    let found = report(&[binary, debug]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::Debuglink);
+    assert!(mismatch.expected.starts_with("CRC-32 0x") && mismatch.found.starts_with("CRC-32 0x"), "{mismatch:?}");
+    assert_ne!(mismatch.expected, mismatch.found);
+    assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 1));
+}
+
+#[test]
+fn a_debug_file_of_another_build_is_a_mismatch_with_both_ids_and_fails_a_strict_build() {
+    let (Some(cc), Some(objcopy), Some(release)) = (tool("cc"), tool("objcopy"), Release::make()) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let other = compile(&cc, dir.path(), "split.so", SOURCE, &["-g", "-Wl,--build-id=0xbb99999999"]);
+    let debug = dir.path().join("split.debug");
+    run(&objcopy, &["--only-keep-debug", text(&other), text(&debug)]);
+    let paths = [release.path("split.so"), debug];
+    let found = report(&paths);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((mismatch.expected.as_str(), mismatch.found.as_str()), ("bb01020304", "bb99999999"));
+    assert_eq!(mismatch.named_by, NamedBy::FileName);
+
+    let layout = dir.path().join("layout");
+    match builder(&paths).strict(true).build_into(&layout) {
+        Err(BuildError::Strict { unpaired: 2, mismatches: 1, report }) => {
+            assert_eq!(report.mismatches, found.mismatches)
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(!layout.exists(), "a strict build that fails leaves nothing");
+    // Without --strict the bundle has both, as modules of their own.
+    assert_eq!(builder(&paths).build_into(&layout).unwrap().index.linux.len(), 2);
+    // The right debug file takes the suspicion away.
+    let found = report(&[paths[0].clone(), paths[1].clone(), release.path("split.debug")]);
+    assert!(found.mismatches.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_stripped_and_an_unstripped_binary_of_the_same_code_are_a_pair() {
+    let (Some(cc), Some(strip)) = (tool("cc"), tool("strip")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let full = compile(&cc, dir.path(), "lib.so", SOURCE, &["-g", "-Wl,--build-id=0xaa77"]);
+    let shipped = dir.path().join("shipped.so");
+    run(&strip, &["-o", text(&shipped), text(&full)]);
+    let found = report(&[full, shipped]);
+    let module = module(&found, "shipped.so");
+    assert!(module.stripped && module.debug_info == DebugInfo::Full, "{module:?}");
+    assert_eq!(paired(module), [("lib.so", PairedRole::DebugFile, Some(PairedBy::BuildId))]);
+    assert!(found.is_complete());
+}
+
+#[test]
+fn a_debug_file_that_tells_more_is_taken_and_the_other_named() {
+    let (Some(release), Some(objcopy)) = (Release::make(), tool("objcopy")) else { return };
+    let lesser = release.path("lesser.debug");
+    run(&objcopy, &["--strip-debug", text(&release.path("split.debug")), text(&lesser)]);
+    let found = report(&[release.path("split.so"), release.path("split.debug"), lesser]);
+    assert_eq!(paired(module(&found, "split.so"))[0].0, "split.debug");
+    let [superseded] = found.superseded.as_slice() else { panic!("{found:#?}") };
+    assert!(superseded.place.ends_with("lesser.debug") && superseded.by.ends_with("split.debug"));
+}
+
+#[test]
+fn split_dwarf_is_paired_by_unit_and_a_stale_file_is_a_mismatch() {
+    let Some(cc) = tool("cc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("a.c"), SOURCE).unwrap();
+    let object = |source: &str| {
+        std::fs::write(at("a.c"), source).unwrap();
+        run(&cc, &["-c", "-g", "-gsplit-dwarf", "-fPIC", "-O1", "-o", text(&at("a.o")), text(&at("a.c"))]);
+    };
+    object(SOURCE);
+    run(&cc, &["-shared", "-nostdlib", "-Wl,--build-id=0xdd02", "-o", text(&at("a.so")), text(&at("a.o"))]);
+    let found = report(&[at("a.so"), at("a.dwo")]);
+    let one = module(&found, "a.so");
+    assert_eq!(paired(one), [("a.dwo", PairedRole::SplitDwarf, Some(PairedBy::DwoId))]);
+    assert_eq!(one.debug_info, DebugInfo::Full);
+    assert!(found.is_complete(), "{found:#?}");
+
+    let found = report(&[at("a.so")]);
+    assert_eq!(module(&found, "a.so").missing, ["split DWARF of 1 of 1 units"]);
+    assert_eq!(found.binaries_without_debug_files.len(), 1);
+
+    object(&format!("{SOURCE}\nint added(void) {{ return 3; }}"));
+    let found = report(&[at("a.so"), at("a.dwo")]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::DwoName);
+    assert!(mismatch.expected.starts_with("unit ") && mismatch.expected != mismatch.found, "{mismatch:?}");
+}
+
+#[test]
+fn modules_share_a_supplementary_file_which_has_an_entry_of_its_own() {
+    let Some(fixtures) = fixtures() else { return };
+    let file = |name: &str| fixtures.join("elf-var").join(name);
+    let paths = [file("a1.debug"), file("a2.debug"), file("alt.dwz")];
+    let layout = tempfile::tempdir().unwrap();
+    let built = builder(&paths).build(&LayoutDir::create(layout.path()).unwrap()).unwrap();
+    let supplementary = "6a5db41648697bfc93b427b5072fcd3b03177949";
+    assert!(built.index.linux.contains_key(supplementary));
+    let naming = built.index.linux.values().filter(|module| module.supplementary.is_some());
+    assert!(naming.clone().all(|module| module.supplementary.as_ref().unwrap().to_string() == supplementary));
+    assert_eq!(naming.count(), 2);
+    assert_eq!(built.report.debug_files_without_binaries.len(), 2, "the supplementary file is no orphan");
+    let found = report(&paths[..1]);
+    assert!(module(&found, "a1.debug").missing[0].contains(supplementary));
+}
+
+#[test]
+fn a_universal_binary_and_its_dsym_are_a_module_a_slice() {
+    let Some(fixtures) = fixtures() else { return };
+    let layout = tempfile::tempdir().unwrap();
+    let layout = LayoutDir::create(layout.path()).unwrap();
+    let built = builder(&[fixtures.join("mac-fat")]).build(&layout).unwrap();
+    assert_eq!(built.index.macos.len(), 2);
+    let modules: Vec<_> = built.index.macos.values().collect();
+    assert_eq!(modules[0].files[0].sha256, modules[1].files[0].sha256, "the whole file is stored once");
+    assert_ne!(modules[0].files[0].path, modules[1].files[0].path, "under a title for each id");
+    for module in &built.report.modules {
+        assert_eq!(module.paired[0].paired_by, Some(PairedBy::Uuid));
+        assert!(module.functions["dwarf"] > 0);
+    }
+}
+
+#[test]
+fn a_dsym_brings_its_other_files_and_a_foreign_one_is_a_mismatch() {
+    let Some(fixtures) = fixtures() else { return };
+    let example = fixtures.join("samply/fixtures/other/simple-example/out");
+    let found = report(&[example.join("mac-dsym")]);
+    let files: Vec<_> = paired(module(&found, "main")).into_iter().map(|(name, role, _)| (name, role)).collect();
+    let member = PairedRole::DsymMember;
+    assert_eq!(files, [("main", PairedRole::DebugFile), ("Info.plist", member), ("main.yml", member)]);
+    assert!(found.is_complete());
+
+    let found = report(&[example.join("mac-oso/main"), example.join("mac-dsym/main.dSYM")]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::DsymName);
+    assert_eq!(mismatch.expected, "uuid:FF78692C66BD35DB9476D5060EA5BD83");
+    assert_eq!(mismatch.found, "uuid:CF441AF5BB7E35678D44451D69214D92");
+    let [binary] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    assert!(binary.advice.contains("dsymutil"), "{binary:?}");
+}
+
+#[test]
+fn a_pdb_of_another_build_is_a_mismatch_with_both_ids() {
+    let Some(fixtures) = fixtures() else { return };
+    let msvc = fixtures.join("npm-pypi-msvc");
+    let dir = tempfile::tempdir().unwrap();
+    let pdb = dir.path().join("attach_amd64.pdb");
+    std::fs::copy(msvc.join("attach_x86.pdb"), &pdb).unwrap();
+    let found = report(&[msvc.join("attach_amd64.dll"), pdb]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::CodeView);
+    assert_eq!(mismatch.expected, "446150EEE021480999C4BCE7828E1528-1");
+    assert_eq!(mismatch.found, "7C2DC359EBFE45DD858242E8FE7A4722-1");
+}
+
+#[test]
+fn both_ages_of_a_pdb_are_kept_and_the_dbi_age_pairs() {
+    let Some(fixtures) = fixtures() else { return };
+    let found = report(&[fixtures.join("samply/fixtures/win64-ci")]);
+    let module = found.modules.iter().find(|module| module.name == "softokn3.dll").unwrap();
+    let pdb = module.pdb.as_ref().unwrap();
+    assert_eq!((pdb.age, pdb.stream_age), (1, Some(2)));
+    assert_eq!(module.paired[0].paired_by, Some(PairedBy::GuidAge));
+}
+
+/// One line of a tool's output after `key`, without blanks and quotes.
+fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(key))?;
+    Some(line.trim().trim_matches(['"', '{', '}', ' ']))
+}
+
+#[test]
+fn every_id_of_the_report_is_the_one_that_other_tools_print() {
+    let Some(fixtures) = fixtures() else { return };
+    let (Some(readelf), Some(readobj), Some(dwarfdump), Some(pdbutil), Some(unstrip)) =
+        (tool("eu-readelf"), tool("llvm-readobj"), tool("llvm-dwarfdump"), tool("llvm-pdbutil"), tool("eu-unstrip"))
+    else {
+        return;
+    };
+    let mut compared = [0; 3];
+    let folders = [
+        "breakpad",
+        "dump_syms",
+        "elfutils",
+        "emu",
+        "framehop",
+        "mac-fat",
+        "npm-pypi-msvc",
+        "samply/fixtures/other/simple-example",
+        "samply/fixtures/win64-ci",
+        "symbolic/py",
+        "symbolic/symbolic-testutils/fixtures/macos",
+        "symbolic/symbolic-testutils/fixtures/windows",
+    ];
+    for folder in folders {
+        let found = report(&[fixtures.join(folder)]);
+        for module in &found.modules {
+            let id = module.debug_id.to_string();
+            if let Some(binary) = &module.binary {
+                match module.format {
+                    "elf" if module.id_kind == "gnu-build-id" => {
+                        assert_eq!(
+                            value(&output(&readelf, &["-n", binary]), "Build ID:"),
+                            Some(id.as_str()),
+                            "{binary}"
+                        );
+                        assert!(output(&unstrip, &["-n", "-e", binary]).contains(&id), "{binary}");
+                        compared[0] += 1;
+                    }
+                    "pe" => compared[1] += compare_pe(&readobj, &pdbutil, module, binary),
+                    "macho" if module.id_kind == "macho-uuid" => {
+                        compare_uuid(&dwarfdump, binary, &id);
+                        compared[2] += 1;
+                    }
+                    _ => {}
+                }
+            }
+            for file in module.paired.iter().filter(|file| file.role == PairedRole::DebugFile) {
+                match module.format {
+                    "macho" => compare_uuid(&dwarfdump, &file.place, &id),
+                    _ => assert_eq!(value(&output(&readelf, &["-n", &file.place]), "Build ID:"), Some(id.as_str())),
+                }
+            }
+        }
+    }
+    assert!(compared[0] >= 4 && compared[1] >= 5 && compared[2] >= 6, "{compared:?}");
+}
+
+#[track_caller]
+fn compare_uuid(dwarfdump: &Path, file: &str, id: &str) {
+    let printed = output(dwarfdump, &["--uuid", file]).replace('-', "");
+    assert!(printed.contains(id.trim_start_matches("uuid:")), "{file}: {id} is not in {printed}");
+}
+
+/// How many ids were compared: of a PE file with a CodeView record 1.
+#[track_caller]
+fn compare_pe(readobj: &Path, pdbutil: &Path, module: &ModuleReport, binary: &str) -> usize {
+    let headers = output(readobj, &["--file-headers", binary]);
+    let stamp = value(&headers, "TimeDateStamp:").unwrap().rsplit("(0x").next().unwrap().trim_end_matches(')');
+    let size: u64 = value(&headers, "SizeOfImage:").unwrap().parse().unwrap();
+    assert_eq!(module.code_id.as_deref(), Some(format!("{:0>8}{size:x}", stamp.to_uppercase()).as_str()), "{binary}");
+    let debug = output(readobj, &["--coff-debug-directory", binary]);
+    let Some(guid) = value(&debug, "PDBGUID:").map(guid) else { return 0 };
+    let age: u32 = value(&debug, "PDBAge:").unwrap().parse().unwrap();
+    assert_eq!(module.debug_id.to_string(), format!("{guid}-{age:x}"), "{binary}");
+    if let Some(pdb) = module.paired.iter().find(|file| file.role == PairedRole::Pdb) {
+        let summary = output(pdbutil, &["dump", "--summary", &pdb.place]);
+        assert_eq!(value(&summary, "GUID:").map(self::guid), Some(guid), "{}", pdb.place);
+        let age: u32 = value(&summary, "Age:").unwrap().parse().unwrap();
+        assert_eq!(module.pdb.as_ref().unwrap().stream_age, Some(age), "{}", pdb.place);
+    }
+    1
+}
+
+/// A GUID in hex digits. Older versions of llvm-readobj print its bytes as they lie in the file: the first three fields have
+/// the least significant byte first.
+fn guid(printed: &str) -> String {
+    let digits: Vec<&str> = printed.trim_matches(['(', ')']).split(' ').collect();
+    match digits.as_slice() {
+        [a, b, c, d, e, f, g, h, rest @ ..] => [d, c, b, a, f, e, h, g].into_iter().chain(rest).copied().collect(),
+        _ => printed.replace('-', ""),
+    }
+}
