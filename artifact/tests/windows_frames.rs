@@ -1,13 +1,15 @@
 //! PE files with PDBs, with DWARF and with neither, beside what llvm-symbolizer says of them.
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
+#[path = "support/second_reader.rs"]
+mod second_reader;
 mod support;
 
 use std::path::{Path, PathBuf};
 use support::compare::Comparison;
 use support::expected::{case_of, demangle, undecorate};
 use support::lookup::Found;
-use support::{Expected, fixtures, have, lookup, second_reader};
+use support::{Expected, fixtures, have, lookup};
 use symseal_artifact::{Arch, DebugFiles, FunctionStream, ObjectFile, PdbFile, functions};
 use symseal_symx::SymbolSource;
 

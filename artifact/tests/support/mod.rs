@@ -8,7 +8,6 @@ pub(crate) mod expected;
 pub(crate) mod lookup;
 pub(crate) mod macho_file;
 pub(crate) mod objdump;
-pub(crate) mod second_reader;
 
 use serde_json::Value;
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! pdb-addr2line's frames: a second reader of PDBs, where llvm-symbolizer is known to lose inlined calls.
 
-use super::{Expected, NOT_ASKED};
+use crate::support::{Expected, NOT_ASKED};
 use pdb_addr2line::{ContextPdbData, pdb};
 use std::io::Cursor;
 
