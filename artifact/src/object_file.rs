@@ -249,6 +249,12 @@ impl<'d> ObjectFile<'d> {
         dwarf::split_ids(self.headers())
     }
 
+    /// The directories in which the compilers were run, as the DWARF in this file names them (`DW_AT_comp_dir`), escaped as
+    /// paths in symbol tables are.
+    pub fn compile_directories(&self) -> std::collections::BTreeSet<String> {
+        dwarf::compile_directories(self.headers())
+    }
+
     /// Whether a debugger would run a script whose text stands in the file (`.debug_gdb_scripts`, kinds 4 and 6).
     /// Entries that only name a file are none.
     pub fn has_inline_debugger_scripts(&self) -> bool {

@@ -14,6 +14,7 @@ use crate::module::{self, Building, Finished};
 use crate::pairing::{self, Module, Pairing, Part};
 use crate::progress::{Progress, ProgressFn};
 use crate::report::{BuildReport, ModuleReport, Unpaired};
+use crate::sources::{GatheredSources, SourceOptions, WantedSources, gather_sources};
 use crate::workers::{self, Budget};
 use crate::{assemble, unpaired};
 
@@ -55,6 +56,7 @@ pub struct SymbolBundleBuilder {
     strict: bool,
     jobs: Option<usize>,
     limits: Limits,
+    sources: Option<SourceOptions>,
 }
 
 /// A bundle that was built.
@@ -78,6 +80,7 @@ impl SymbolBundleBuilder {
             strict: false,
             jobs: None,
             limits: Limits::default(),
+            sources: None,
         }
     }
 
@@ -117,6 +120,13 @@ impl SymbolBundleBuilder {
         self
     }
 
+    /// Gathers the source files that the line tables name, as an artifact of their own whose digest the bundle's index names
+    /// ([`gather_sources`]). Off by default, and not done by [`SymbolBundleBuilder::report`].
+    pub fn sources(mut self, options: SourceOptions) -> Self {
+        self.sources = Some(options);
+        self
+    }
+
     /// Builds into a layout. The bundle becomes visible in its `index.json` last, tagged with the version where that
     /// is a tag; until then, and after an error, the layout shows what it showed before.
     ///
@@ -124,11 +134,17 @@ impl SymbolBundleBuilder {
     /// Whatever [`BuildError`] says; every variant names the file.
     pub fn build(&self, layout: &LayoutDir) -> Result<Built, BuildError> {
         self.check()?;
-        let (mut report, finished) = self.run(Some(layout))?;
+        let (mut report, mut finished) = self.run(Some(layout))?;
         if self.strict && !report.is_complete() {
             return Err(strict_error(report));
         }
+        let sources = self.gather(&mut finished, layout)?;
         let (mut index, pages) = assemble::index(&self.options.name, &self.options.version, finished);
+        index.sources = sources.as_ref().and_then(GatheredSources::digest);
+        if let Some(sources) = sources {
+            sources.publish(&self.options.version, layout)?;
+            report.sources = Some(sources.report);
+        }
         let digest = assemble::publish(&mut index, &pages, layout)?;
         report.bundle = Some(digest);
         Ok(Built { digest, index, report })
@@ -159,6 +175,16 @@ impl SymbolBundleBuilder {
         self.check()?;
         let (report, _) = self.run(None)?;
         if self.strict && !report.is_complete() { Err(strict_error(report)) } else { Ok(report) }
+    }
+
+    /// The sources of all modules, where they are asked for.
+    fn gather(&self, finished: &mut [Finished], layout: &LayoutDir) -> Result<Option<GatheredSources>, BuildError> {
+        let Some(options) = &self.sources else { return Ok(None) };
+        let mut wanted = WantedSources::default();
+        for module in finished {
+            wanted.extend(std::mem::take(&mut module.sources));
+        }
+        Ok(Some(gather_sources(&wanted, options, layout)?))
     }
 
     fn check(&self) -> Result<(), BuildError> {
@@ -199,7 +225,12 @@ impl SymbolBundleBuilder {
         // The largest first, so that no thread is left alone with it at the end.
         queue.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
         let budget = Budget::for_largest(queue.first().map_or(0, |(weight, ..)| *weight));
-        let building = Building { layout, store_executables: self.store_executables, is_parallel: jobs > 1 };
+        let building = Building {
+            layout,
+            store_executables: self.store_executables,
+            is_parallel: jobs > 1,
+            wants_sources: self.sources.is_some(),
+        };
         let done = AtomicU64::new(0);
         let total = modules.len() as u64;
         let total_bytes = modules.values().map(Module::bytes).fold(0, u64::saturating_add);

@@ -9,6 +9,7 @@ use symseal_bundle::seal::StatementError;
 use symseal_bundle::{FileRole, IndexError, LayoutError};
 
 use crate::report::BuildReport;
+use crate::sources::GatherError;
 
 /// Why a bundle was not built. Nothing became visible in the layout.
 ///
@@ -105,6 +106,9 @@ pub enum BuildError {
         /// What the writer says.
         source: symseal_symx::WriteError,
     },
+    /// The sources cannot be gathered.
+    #[error(transparent)]
+    Sources(#[from] GatherError),
     /// The release's name or version.
     #[error(transparent)]
     Release(#[from] StatementError),

@@ -24,6 +24,7 @@ mod pairing;
 mod progress;
 mod report;
 mod seal;
+mod sources;
 mod unpaired;
 mod workers;
 
@@ -35,6 +36,10 @@ pub use report::{
     PassedOver, Refused, Side, Superseded, Unpaired, UnsupportedRange, UnwindReport,
 };
 pub use seal::{SealError, SealOptions, attach_seal, seal_bundle, statement};
+pub use sources::{
+    GatherError, GatheredSources, LargeSource, MAX_SOURCES_BYTES, MismatchedSource, ParseSourceMapError, RefusedSource,
+    SourceMap, SourceOptions, SourcesReport, WantedSources, gather_sources,
+};
 
 /// Name and version of this program, as tables and bundles name it.
 pub const PRODUCER: &str = concat!("symseal ", env!("CARGO_PKG_VERSION"));

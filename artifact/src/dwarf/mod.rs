@@ -10,6 +10,7 @@
 //! a supplementary file, which has neither code nor lines that count.
 
 mod abbrev;
+mod compile_directories;
 mod dwarf_files;
 mod files;
 mod lines;
@@ -25,6 +26,7 @@ mod unit_header;
 mod value;
 mod walk;
 
+pub(crate) use compile_directories::compile_directories;
 pub(crate) use dwarf_files::DwarfFiles;
 pub(crate) use read::read;
 pub(crate) use sections::describes_types;

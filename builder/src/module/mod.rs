@@ -21,6 +21,7 @@ use crate::error::BuildError;
 use crate::inputs::InputFile;
 use crate::pairing::{Module, Part};
 use crate::report::{ModuleReport, PairedFile, PairedRole};
+use crate::sources::WantedSources;
 use load::Files;
 use store::Stored;
 use unwind::{Unwind, unwind_table};
@@ -36,6 +37,8 @@ pub(crate) struct Building<'l> {
     pub(crate) store_executables: bool,
     /// More than one thread may be used.
     pub(crate) is_parallel: bool,
+    /// The paths of source files are kept.
+    pub(crate) wants_sources: bool,
 }
 
 /// A finished module: its entry, the page hashes of its files, and what to report.
@@ -45,6 +48,7 @@ pub(crate) struct Finished {
     pub(crate) entry: ModuleEntry,
     pub(crate) pages: Vec<FilePages>,
     pub(crate) report: ModuleReport,
+    pub(crate) sources: WantedSources,
 }
 
 /// The parsed files of a module.
@@ -70,7 +74,7 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
 
     // What dwz moved out of other files describes no code of its own.
     let symbols_of = main_object.filter(|_| !module.is_supplementary);
-    let make_symbols = || symbol_table(id, symbols_of, &parsed, symbols_from);
+    let make_symbols = || symbol_table(id, symbols_of, &parsed, symbols_from, building.wants_sources);
     let make_unwind = || {
         let binary = parsed.binary.as_ref().zip(module.binary.map(|part| part.file.digest()));
         unwind_table(id, binary, parsed.debug.as_ref())
@@ -83,7 +87,7 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
     } else {
         (make_symbols(), make_unwind())
     };
-    let (table, stream) = symbols?;
+    let (table, stream, sources) = symbols?;
     let opened = symseal_symx::Table::open(&table).map_err(|error| module_index_error(main, error.to_string()))?;
     let index =
         module_index::write(&opened, &main.file.name).map_err(|error| module_index_error(main, error.to_string()))?;
@@ -133,7 +137,7 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
         statistics,
     };
     let report = report(id, module, main, &entry, stream, &unwind, (&table, &index));
-    Ok(Finished { id: id.clone(), entry, pages: stored.pages, report })
+    Ok(Finished { id: id.clone(), entry, pages: stored.pages, report, sources })
 }
 
 impl<'d> Parsed<'d> {
@@ -160,7 +164,8 @@ fn symbol_table(
     main: Option<&ObjectFile<'_>>,
     parsed: &Parsed<'_>,
     source: Part<'_>,
-) -> Result<(Vec<u8>, StreamStatistics), BuildError> {
+    wants_sources: bool,
+) -> Result<(Vec<u8>, StreamStatistics, WantedSources), BuildError> {
     let artifact_error = |error| BuildError::Artifact { place: source.file.place.clone(), source: error };
     let stream = match main {
         Some(main) => {
@@ -192,7 +197,11 @@ fn symbol_table(
         functions: &stream.functions,
     })
     .map_err(|error| BuildError::SymbolTable { place: source.file.place.clone(), source: error })?;
-    Ok((table, stream.statistics))
+    let mut sources = WantedSources::default();
+    if wants_sources {
+        sources.add_stream(&stream);
+    }
+    Ok((table, stream.statistics, sources))
 }
 
 /// Stores the files as they are, under the titles at which tools look.

@@ -8,6 +8,8 @@ mod pairs;
 use serde::Serialize;
 use symseal_bundle::Digest;
 
+use crate::sources::SourcesReport;
+
 pub use inputs::{ArchiveReport, InputReport, PassedOver, Refused};
 pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport};
 pub use pairs::{Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
@@ -38,6 +40,9 @@ pub struct BuildReport {
     pub mismatches: Vec<Mismatch>,
     /// Files that were left out because another file of the same id is better.
     pub superseded: Vec<Superseded>,
+    /// What became of the sources, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<SourcesReport>,
 }
 
 impl BuildReport {
@@ -53,6 +58,7 @@ impl BuildReport {
             debug_files_without_binaries: Vec::new(),
             mismatches: Vec::new(),
             superseded: Vec::new(),
+            sources: None,
         }
     }
 

@@ -5,6 +5,7 @@
 //! * [`oci`], [`compose`](mod@compose): the manifests around the files. Every byte of them follows from the index.
 //! * [`sources`]: the source files of a release, an artifact of its own.
 //! * [`join`](mod@join): one bundle out of the parts of several platform jobs; [`subject`]: a bundle that refers to an image.
+//! * [`disclosure`](mod@disclosure): what a reader of a bundle learns.
 //! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written.
 //! * [`Bundle`]: an opened bundle, whose files are checked as they are read.
 //!
@@ -16,6 +17,7 @@ mod bundle;
 pub mod canonical;
 pub mod compose;
 mod digest;
+pub mod disclosure;
 pub mod index;
 pub mod join;
 mod layout;

@@ -278,3 +278,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_bundle_discloses_paths_names_inputs_and_what_its_files_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let (layout, digest) = made::bundle(dir.path());
+    let bundle = Bundle::open(layout, None).unwrap();
+    let directories = |_: &[u8]| ["/home/ann/build".to_owned(), "C:\\Users\\Bob\\b".to_owned()].into();
+    let told = symseal_bundle::disclosure::disclosure(&bundle, &directories).unwrap();
+    assert_eq!(told.bundle, Some(digest));
+    assert_eq!(told.release, ("made".to_owned(), "1.0".to_owned()));
+    assert_eq!(told.inputs.iter().collect::<Vec<_>>(), ["app"]);
+    // Two modules with the same two functions, one of which has an alias.
+    assert_eq!((told.functions, told.function_names, told.source_paths), (4, 3, 1));
+    assert_eq!((told.source_directories[0].directory.as_str(), told.source_directories[0].paths), ("src", 1));
+    let homes: Vec<&str> = told.homes.iter().map(|home| home.directory.as_str()).collect();
+    assert_eq!(homes, ["/home/ann", "C:\\Users\\Bob"]);
+    assert_eq!((told.files.modules, told.files.executables, told.files.full_debug_info), (2, 2, 2));
+    assert_eq!(told.sources, None);
+    let json = serde_json::to_value(&told).unwrap();
+    assert_eq!(json["homes"][0]["directory"], "/home/ann");
+
+    let mut index = bundle.index().clone();
+    index.sources = Some(Digest::of(b"elsewhere"));
+    let layout = bundle.layout().unwrap().clone();
+    let other = made::store(&layout, &index, Some("2.0"));
+    let told =
+        symseal_bundle::disclosure::disclosure(&Bundle::open(layout, Some(&other)).unwrap(), &directories).unwrap();
+    let sources = told.sources.unwrap();
+    assert_eq!((sources.digest, sources.statistics), (Digest::of(b"elsewhere"), None));
+}

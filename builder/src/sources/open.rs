@@ -1,0 +1,139 @@
+//! Opening source files below a directory, and never beside it.
+//!
+//! The directory is opened once, and every file is opened relative to that handle by cap-std, which resolves links itself:
+//! on Linux by `openat2` with `RESOLVE_BENEATH`, elsewhere part by part with handles. So what is checked and what is read are
+//! one file, whatever is renamed or linked meanwhile.
+
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+use symseal_artifact::Checksum;
+use symseal_bundle::sources::{CheckedBy, MAX_SOURCE_BYTES};
+
+use super::GatherError;
+
+/// An opened directory of sources.
+#[derive(Debug)]
+pub(super) struct Root {
+    dir: Dir,
+    path: PathBuf,
+    /// The absolute texts of the directory, for paths that name it.
+    places: Vec<String>,
+}
+
+/// What lies at a place.
+pub(super) enum Found {
+    /// No file.
+    Nothing,
+    /// Something that is not read, and why.
+    Refused(String),
+    /// A file of at least so many bytes, more than a source may have.
+    TooLarge(u64),
+    /// A file's bytes.
+    File(Vec<u8>),
+}
+
+impl Root {
+    pub(super) fn open(path: &Path) -> Result<Self, GatherError> {
+        let error = |source| GatherError::Root { path: path.to_owned(), source };
+        let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(error)?;
+        let absolute = [std::path::absolute(path).map_err(error)?, path.canonicalize().map_err(error)?];
+        // A directory whose own path is no text can still be looked into; no line table names it.
+        let mut places: Vec<String> = absolute.iter().filter_map(|path| path.to_str().map(str::to_owned)).collect();
+        places.dedup();
+        Ok(Self { dir, path: path.to_owned(), places })
+    }
+
+    pub(super) fn places(&self) -> Vec<String> {
+        self.places.clone()
+    }
+
+    /// The path of what lies there, to be shown.
+    pub(super) fn place(&self, parts: &[String]) -> PathBuf {
+        self.path.join(parts.join("/"))
+    }
+
+    /// Reads the file that lies there.
+    pub(super) fn read(&self, parts: &[String]) -> Result<Found, GatherError> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        #[cfg(unix)]
+        {
+            use cap_std::fs::OpenOptionsExt as _;
+            // A pipe that nobody writes to would hold us for ever.
+            options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        }
+        let file = match self.dir.open_with(parts.join("/"), &options) {
+            Ok(file) => file,
+            Err(error) => return Ok(not_opened(&error)),
+        };
+        let read_error = |source| GatherError::Read { path: self.place(parts), source };
+        let metadata = file.metadata().map_err(read_error)?;
+        if metadata.is_dir() {
+            return Ok(Found::Nothing);
+        }
+        if !metadata.is_file() {
+            return Ok(Found::Refused("it is a device, pipe or socket".to_owned()));
+        }
+        if metadata.len() > MAX_SOURCE_BYTES {
+            return Ok(Found::TooLarge(metadata.len()));
+        }
+        let mut bytes = Vec::new();
+        // The file may grow while it is read.
+        file.take(MAX_SOURCE_BYTES + 1).read_to_end(&mut bytes).map_err(read_error)?;
+        if bytes.len() as u64 > MAX_SOURCE_BYTES {
+            return Ok(Found::TooLarge(bytes.len() as u64));
+        }
+        Ok(Found::File(bytes))
+    }
+}
+
+/// Names that cannot be names here, such as a Windows path's, are those of no file.
+fn not_opened(error: &std::io::Error) -> Found {
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::InvalidInput
+        | ErrorKind::InvalidFilename => Found::Nothing,
+        // cap-std's own answer has no number of the operating system.
+        ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            Found::Refused("a link leads out of the directory of sources".to_owned())
+        }
+        _ => Found::Refused(error.to_string()),
+    }
+}
+
+/// The checksum of `bytes` of the same kind as `like`.
+pub(super) fn checksum_like(like: &Checksum, bytes: &[u8]) -> Checksum {
+    match like {
+        Checksum::Md5(_) => Checksum::Md5(Md5::digest(bytes).into()),
+        Checksum::Sha1(_) => Checksum::Sha1(Sha1::digest(bytes).into()),
+        Checksum::Sha256(_) => Checksum::Sha256(Sha256::digest(bytes).into()),
+    }
+}
+
+/// Which kind a checksum is.
+pub(super) fn kind(checksum: &Checksum) -> CheckedBy {
+    match checksum {
+        Checksum::Md5(_) => CheckedBy::Md5,
+        Checksum::Sha1(_) => CheckedBy::Sha1,
+        Checksum::Sha256(_) => CheckedBy::Sha256,
+    }
+}
+
+/// `md5:` and hex digits.
+pub(super) fn text(checksum: &Checksum) -> String {
+    let bytes: &[u8] = match checksum {
+        Checksum::Md5(bytes) => bytes,
+        Checksum::Sha1(bytes) => bytes,
+        Checksum::Sha256(bytes) => bytes,
+    };
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}:{hex}", kind(checksum).code())
+}

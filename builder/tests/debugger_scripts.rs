@@ -1,0 +1,119 @@
+//! Scripts that gdb would run on loading a file: with its auto-loading allowed, a real gdb runs those of the inputs, and
+//! finds none in a directory that holds what our bundle holds.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
+
+mod inputs;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use inputs::{SOURCE, build, compile, run, tool};
+use symseal_builder::BuildError;
+use symseal_bundle::{Bundle, LayoutDir};
+
+/// Loads `file` into gdb as a careless user does, with every directory declared safe, or with auto-loading off.
+fn load(gdb: &Path, file: &Path, debug_directory: &Path, auto_load: &str) {
+    let mut command = Command::new(gdb);
+    command.args(["-nx", "-batch", "-iex"]).arg(format!("set auto-load {auto_load}"));
+    command.args(["-iex", "set auto-load safe-path /", "-iex"]);
+    command.arg(format!("set debug-file-directory {}", debug_directory.display()));
+    command.args(["-ex", "info line add"]).arg(file).env("HOME", "/nonexistent").env_remove("DEBUGINFOD_URLS");
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains("Line") && told.contains("add"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Every file of the bundle at its title, which is what `oras pull` leaves.
+fn lay_out(layout: &LayoutDir, into: &Path) {
+    let bundle = Bundle::open(layout.clone(), None).unwrap();
+    for file in bundle.index().files() {
+        let path = into.join(&file.path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bundle.read(file).unwrap()).unwrap();
+    }
+}
+
+fn touches(sentinel: &Path) -> String {
+    format!("open({:?}, 'w').close()", sentinel.to_str().unwrap())
+}
+
+struct Scene {
+    dir: tempfile::TempDir,
+    gdb: PathBuf,
+    cc: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Option<Self> {
+        let scene = Self { gdb: tool("gdb")?, cc: tool("cc")?, dir: tempfile::tempdir().unwrap() };
+        // A gdb without Python runs no Python.
+        let python = Command::new(&scene.gdb).args(["-nx", "-batch", "-ex", "python print(6*7)"]).output().unwrap();
+        if !String::from_utf8_lossy(&python.stdout).contains("42") {
+            println!("SKIP gdb: it has no Python");
+            return None;
+        }
+        std::fs::create_dir(scene.path("input")).unwrap();
+        Some(scene)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+#[test]
+fn a_script_beside_a_library_is_run_by_gdb_there_and_is_in_no_bundle() {
+    let Some(scene) = Scene::new() else { return };
+    let (input, sentinel) = (scene.path("input"), scene.path("sentinel"));
+    let library = compile(&scene.cc, &input, "libfoo.so", SOURCE, &["-g", "-Wl,--build-id=0xee01020304"]);
+    std::fs::write(input.join("libfoo.so-gdb.py"), touches(&sentinel)).unwrap();
+    load(&scene.gdb, &library, &input, "no");
+    assert!(!sentinel.exists(), "gdb ran a script although it was told not to");
+    load(&scene.gdb, &library, &input, "python-scripts on");
+    assert!(sentinel.exists(), "the control: this gdb runs the script");
+    std::fs::remove_file(&sentinel).unwrap();
+
+    let layout = LayoutDir::create(scene.path("layout")).unwrap();
+    build(std::slice::from_ref(&input), &layout).unwrap();
+    let pulled = scene.path("pulled");
+    lay_out(&layout, &pulled);
+    for title in [".build-id/ee/01020304", ".build-id/ee/01020304.debug"] {
+        load(&scene.gdb, &pulled.join(title), &pulled, "python-scripts on");
+        assert!(!sentinel.exists(), "{title}: gdb ran something out of the bundle");
+    }
+}
+
+#[test]
+fn a_script_within_a_library_is_run_by_gdb_and_refused_by_us() {
+    let Some(scene) = Scene::new() else { return };
+    let (input, sentinel) = (scene.path("input"), scene.path("sentinel"));
+    // An entry of kind 4: a name, a line feed, Python. (GDB manual, "The .debug_gdb_scripts section")
+    let script: Vec<String> =
+        format!("\u{4}inline\n{}\n\0", touches(&sentinel)).bytes().map(|byte| byte.to_string()).collect();
+    let source = format!(
+        "{SOURCE}\nasm(\".pushsection .debug_gdb_scripts, \\\"MS\\\",@progbits,1\\n.byte {}\\n.popsection\");",
+        script.join(",")
+    );
+    let library = compile(&scene.cc, &input, "libbar.so", &source, &["-g", "-Wl,--build-id=0xef01020304"]);
+    load(&scene.gdb, &library, &input, "no");
+    assert!(!sentinel.exists(), "gdb ran a script although it was told not to");
+    load(&scene.gdb, &library, &input, "python-scripts on");
+    assert!(sentinel.exists(), "the control: this gdb runs the script");
+    std::fs::remove_file(&sentinel).unwrap();
+
+    let layout = LayoutDir::create(scene.path("layout")).unwrap();
+    let error = build(std::slice::from_ref(&input), &layout).unwrap_err();
+    assert!(matches!(&error, BuildError::DebuggerScript { .. }), "{error}");
+    assert!(error.to_string().contains("libbar.so"), "{error}");
+    assert!(layout.manifests().unwrap().is_empty());
+
+    // Without the section it is taken, and nothing is run.
+    let Some(objcopy) = tool("objcopy") else { return };
+    run(&objcopy, &["--remove-section", ".debug_gdb_scripts", library.to_str().unwrap()]);
+    build(std::slice::from_ref(&input), &layout).unwrap();
+    let pulled = scene.path("pulled");
+    lay_out(&layout, &pulled);
+    load(&scene.gdb, &pulled.join(".build-id/ef/01020304"), &pulled, "python-scripts on");
+    assert!(!sentinel.exists());
+}

@@ -1,0 +1,340 @@
+//! Sources: what is found below the given directories, what is proved to be the file that was compiled, and that nothing
+//! beside them is ever read.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
+
+mod inputs;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use inputs::{SOURCE, builder, run, tool};
+use symseal_artifact::Checksum;
+use symseal_builder::{GatherError, GatheredSources, SourceOptions, WantedSources, gather_sources};
+use symseal_bundle::sources::{CheckedBy, Sources};
+use symseal_bundle::{Digest, LayoutDir, LayoutError};
+
+/// A scene: directories `root` and `outside`, and a layout.
+struct Scene {
+    dir: tempfile::TempDir,
+    layout: LayoutDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = LayoutDir::create(dir.path().join("layout")).unwrap();
+        for name in ["root", "outside"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Self { dir, layout }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn gather(&self, wanted: &[(&str, Option<Checksum>)], roots: &[&str], maps: &[&str]) -> GatheredSources {
+        let options = SourceOptions {
+            roots: roots.iter().map(|root| self.path(root)).collect(),
+            maps: maps.iter().map(|map| map.parse().unwrap()).collect(),
+        };
+        gather_sources(&list(wanted), &options, &self.layout).unwrap()
+    }
+
+    /// The artifact's files by path, each read and checked.
+    fn read(&self, gathered: &GatheredSources) -> Vec<(String, Vec<u8>, Option<CheckedBy>)> {
+        let Some(digest) = gathered.digest() else { return Vec::new() };
+        let sources = Sources::open(self.layout.clone(), &digest).unwrap();
+        sources.verify().unwrap();
+        let files = sources.table().files.iter();
+        files.map(|file| (file.path.clone(), sources.read(file).unwrap(), file.checked_by)).collect()
+    }
+}
+
+fn list(wanted: &[(&str, Option<Checksum>)]) -> WantedSources {
+    let mut list = WantedSources::default();
+    for (path, checksum) in wanted {
+        list.add(path, *checksum);
+    }
+    list
+}
+
+/// What the machine's own program says of a file: `md5sum`, `sha1sum`, `sha256sum`.
+fn sum<const N: usize>(program: &str, path: &Path) -> Option<[u8; N]> {
+    let output = run(&tool(program)?, &[path.to_str().unwrap()]);
+    let hex = String::from_utf8(output.stdout).unwrap();
+    let bytes: Vec<u8> = (0..N).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
+    bytes.try_into().ok()
+}
+
+fn paths(read: &[(String, Vec<u8>, Option<CheckedBy>)]) -> Vec<&str> {
+    read.iter().map(|(path, ..)| path.as_str()).collect()
+}
+
+#[test]
+fn files_are_found_by_place_by_map_and_below_each_directory() {
+    let scene = Scene::new();
+    let here = scene.file("root/src/here.c", b"here");
+    scene.file("root/gen/mapped.h", b"mapped");
+    scene.file("root/win/Main.cpp", b"windows");
+    scene.file("outside/usr/include/sys.h", b"second directory");
+    scene.file("root/rel/a.c", b"relative");
+    let wanted = [
+        (here.to_str().unwrap(), None),
+        ("/build/out/mapped.h", None),
+        ("c:\\Agent\\_work\\Main.cpp", None),
+        ("/usr/include/sys.h", None),
+        ("rel/../rel/a.c", None),
+        ("/nowhere/missing.c", None),
+        ("<built-in>", None),
+    ];
+    let maps = ["/build/out=gen", "C:\\agent\\_work=win"];
+    let gathered = scene.gather(&wanted, &["root", "outside"], &maps);
+    let read = scene.read(&gathered);
+    let mut expected = vec![
+        (wanted[0].0, "here"),
+        ("/build/out/mapped.h", "mapped"),
+        ("/usr/include/sys.h", "second directory"),
+        ("c:\\Agent\\_work\\Main.cpp", "windows"),
+        ("rel/../rel/a.c", "relative"),
+    ];
+    expected.sort();
+    let found: Vec<(&str, &str)> =
+        read.iter().map(|(path, bytes, _)| (path.as_str(), std::str::from_utf8(bytes).unwrap())).collect();
+    assert_eq!(found, expected);
+    assert_eq!(gathered.report.wanted, 7);
+    assert_eq!(gathered.report.not_found, ["/nowhere/missing.c", "<built-in>"]);
+    assert_eq!((gathered.report.statistics.files, gathered.report.statistics.checked), (5, 0));
+    let json = serde_json::to_value(&gathered.report).unwrap();
+    assert_eq!(json["not_found"][0], "/nowhere/missing.c");
+}
+
+#[test]
+fn a_checksum_decides_and_a_file_with_another_is_reported_with_both_and_left_out() {
+    let scene = Scene::new();
+    let stale = scene.file("root/a.c", b"edited since");
+    let sound = scene.file("outside/a.c", b"as compiled");
+    let (Some(md5), Some(sha1), Some(sha256)) =
+        (sum("md5sum", &sound), sum("sha1sum", &sound), sum("sha256sum", &sound))
+    else {
+        return;
+    };
+    for (checksum, kind) in [
+        (Checksum::Md5(md5), CheckedBy::Md5),
+        (Checksum::Sha1(sha1), CheckedBy::Sha1),
+        (Checksum::Sha256(sha256), CheckedBy::Sha256),
+    ] {
+        let wanted = [("/b/a.c", Some(checksum))];
+        // The first directory's file is another one; the second's is the one that was compiled.
+        let gathered = scene.gather(&wanted, &["root", "outside"], &["/b=."]);
+        assert_eq!(scene.read(&gathered), [("/b/a.c".to_owned(), b"as compiled".to_vec(), Some(kind))]);
+        assert!(gathered.report.mismatched.is_empty());
+
+        let gathered = scene.gather(&wanted, &["root"], &["/b=."]);
+        assert_eq!(gathered.digest(), None);
+        let [mismatch] = gathered.report.mismatched.as_slice() else { panic!("{:?}", gathered.report) };
+        assert_eq!((mismatch.path.as_str(), &mismatch.file), ("/b/a.c", &stale));
+        assert!(mismatch.expected.starts_with(kind.code()) && mismatch.found.starts_with(kind.code()));
+        assert_ne!(mismatch.expected, mismatch.found);
+    }
+    // Two modules that mean two files by one path get both.
+    let other: [u8; 16] = sum("md5sum", &stale).unwrap();
+    let wanted = [("/b/a.c", Some(Checksum::Md5(md5))), ("/b/a.c", None), ("/b/a.c", Some(Checksum::Md5(other)))];
+    let gathered = scene.gather(&wanted, &["root", "outside"], &["/b=."]);
+    assert_eq!(gathered.report.statistics.checked, 2);
+    assert_eq!(paths(&scene.read(&gathered)), ["/b/a.c", "/b/a.c"]);
+    // A file without a checksum in one module is not taken where another one's says that it is stale.
+    let gathered = scene.gather(&[("/b/a.c", Some(Checksum::Md5(md5))), ("/b/a.c", None)], &["root"], &["/b=."]);
+    assert_eq!(gathered.digest(), None);
+}
+
+#[test]
+fn links_are_followed_inside_and_refused_where_they_lead_out() {
+    let scene = Scene::new();
+    scene.file("root/real/a.c", b"inside");
+    let secret = scene.file("outside/secret.c", b"SECRET");
+    let root = scene.path("root");
+    symlink("real", root.join("inner")).unwrap();
+    symlink("../outside", root.join("up")).unwrap();
+    symlink(scene.path("outside"), root.join("absolute")).unwrap();
+    symlink(&secret, root.join("file.c")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    symlink("/proc/self/root", root.join("magic")).unwrap();
+    symlink(&root, scene.path("alias")).unwrap();
+    let magic = format!("/b/magic{}", secret.display());
+    let aliased = scene.path("alias/real/a.c");
+    let wanted: Vec<(&str, Option<Checksum>)> = [
+        "/b/inner/a.c",
+        "/b/up/secret.c",
+        "/b/absolute/secret.c",
+        "/b/file.c",
+        "/b/loop/x",
+        &magic,
+        "/b/real/../../outside/secret.c",
+        secret.to_str().unwrap(),
+        "../outside/secret.c",
+        aliased.to_str().unwrap(),
+    ]
+    .iter()
+    .map(|path| (*path, None))
+    .collect();
+    let gathered = scene.gather(&wanted, &["alias"], &["/b=."]);
+    let read = scene.read(&gathered);
+    let mut expected = vec!["/b/inner/a.c", aliased.to_str().unwrap()];
+    expected.sort_unstable();
+    assert_eq!(paths(&read), expected);
+    assert!(read.iter().all(|(_, bytes, _)| bytes == b"inside"));
+    let refused: Vec<&str> = gathered.report.refused.iter().map(|refused| refused.path.as_str()).collect();
+    let mut expected = vec!["/b/absolute/secret.c", "/b/file.c", "/b/loop/x", &magic, "/b/up/secret.c"];
+    expected.sort_unstable();
+    assert_eq!(refused, expected, "{:?}", gathered.report);
+    assert_eq!(gathered.report.not_found.len(), 3);
+}
+
+#[test]
+fn what_is_no_file_or_too_large_is_listed_and_nothing_hangs() {
+    let scene = Scene::new();
+    let root = scene.path("root");
+    let Some(mkfifo) = tool("mkfifo") else { return };
+    run(&mkfifo, &[root.join("pipe.c").to_str().unwrap()]);
+    fs::create_dir(root.join("directory.c")).unwrap();
+    let large = fs::File::create(root.join("large.c")).unwrap();
+    large.set_len(symseal_bundle::sources::MAX_SOURCE_BYTES + 1).unwrap();
+    let wanted = [("pipe.c", None), ("directory.c", None), ("large.c", None), ("a\0b.c", None), ("", None)];
+    let gathered = scene.gather(&wanted, &["root"], &[]);
+    assert_eq!(gathered.digest(), None);
+    assert_eq!(gathered.report.refused[0].path, "pipe.c");
+    assert_eq!(gathered.report.too_large[0].path, "large.c");
+    assert_eq!(gathered.report.not_found, ["a\0b.c", "directory.c"]);
+    let options = SourceOptions { roots: vec![scene.path("absent")], maps: Vec::new() };
+    let error = gather_sources(&list(&wanted), &options, &scene.layout).unwrap_err();
+    assert!(matches!(&error, GatherError::Root { path, .. } if *path == scene.path("absent")), "{error}");
+}
+
+#[test]
+fn a_directory_that_is_swapped_for_a_link_while_we_look_leads_nowhere_else() {
+    let scene = Scene::new();
+    scene.file("root/src/a.c", b"inside");
+    scene.file("outside/a.c", b"SECRET");
+    let (src, aside) = (scene.path("root/src"), scene.path("root/aside"));
+    let (over, link) = (AtomicBool::new(false), scene.path("root/link"));
+    symlink(scene.path("outside"), &link).unwrap();
+    let (mut inside, mut elsewhere) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                fs::rename(&src, &aside).unwrap();
+                fs::rename(&link, &src).unwrap();
+                fs::rename(&src, &link).unwrap();
+                fs::rename(&aside, &src).unwrap();
+            }
+        });
+        for _ in 0..3000 {
+            let gathered = scene.gather(&[("src/a.c", None)], &["root"], &[]);
+            match scene.read(&gathered).as_slice() {
+                [] => elsewhere += 1,
+                [(_, bytes, _)] => {
+                    assert_eq!(bytes, b"inside", "a file outside of the directory was read");
+                    inside += 1;
+                }
+                more => panic!("{more:?}"),
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    println!("{inside} times read inside, {elsewhere} times not");
+    assert!(inside > 0 && elsewhere > 0, "the race was not run: {inside} {elsewhere}");
+}
+
+#[test]
+fn the_same_sources_give_the_same_digest_wherever_they_lie_and_are_tagged_when_published() {
+    let mut digests = Vec::new();
+    for (at, mode) in [0o644, 0o700].into_iter().enumerate() {
+        let scene = Scene::new();
+        let mut files: Vec<String> = (0..40).map(|number| format!("d{}/{number}.c", number % 7)).collect();
+        if at == 1 {
+            files.reverse();
+        }
+        for name in &files {
+            let path = scene.file(&format!("root/{name}"), name.as_bytes());
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let wanted: Vec<(&str, Option<Checksum>)> = files.iter().map(|name| (name.as_str(), None)).collect();
+        let gathered = scene.gather(&wanted, &["root"], &[]);
+        let digest = gathered.digest().unwrap();
+        assert!(scene.layout.manifests().unwrap().is_empty(), "nothing is visible before it is published");
+        gathered.publish("1.0", &scene.layout).unwrap();
+        gathered.publish("no tag", &scene.layout).unwrap();
+        let [listed] = &scene.layout.manifests().unwrap()[..] else { panic!("one manifest") };
+        assert_eq!((listed.digest, listed.ref_name()), (digest, Some("1.0.sources")));
+        assert!(scene.layout.referrers(&Digest::of(b"any")).is_ok_and(|found| found.is_empty()));
+        assert!(matches!(scene.layout.read_blob(&Digest::of(b"any"), 1), Err(LayoutError::Missing { .. })));
+        digests.push(digest);
+    }
+    assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
+fn a_build_gathers_what_its_line_tables_name_and_the_index_leads_there() {
+    let Some(clang) = tool("clang") else { return };
+    let scene = Scene::new();
+    // A compiler that notes the MD5 of every source file.
+    scene.file("root/src/a.c", format!("#include \"b.h\"\n{SOURCE}").as_bytes());
+    scene.file(
+        "root/src/b.h",
+        b"static inline int twelve(void) { return 12; }\nint t(int x) { return x + twelve(); }\n",
+    );
+    let library = scene.path("liba.so");
+    let prefix = format!("-ffile-prefix-map={}=/build/app", scene.path("root").display());
+    let source = scene.path("root/src/a.c");
+    let flags = ["-gdwarf-5", "-O1", "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=0xab01020304", "-o"];
+    let last = [library.to_str().unwrap(), &prefix, source.to_str().unwrap()];
+    run(&clang, &flags.into_iter().chain(last).collect::<Vec<_>>());
+
+    let options = SourceOptions { roots: vec![scene.path("root")], maps: vec!["/build/app=.".parse().unwrap()] };
+    let built = builder(std::slice::from_ref(&library)).sources(options.clone()).build(&scene.layout).unwrap();
+    let report = built.report.sources.unwrap();
+    assert_eq!(report.wanted, 2, "{report:?}");
+    assert_eq!(report.statistics.files, 2, "{report:?}");
+    let bundle = symseal_bundle::Bundle::open(scene.layout.clone(), Some(&built.digest)).unwrap();
+    let sources = Sources::of(&bundle).unwrap().unwrap();
+    sources.verify().unwrap();
+    assert_eq!(bundle.index().sources, report.digest);
+    assert_eq!(sources.read(&sources.table().find("/build/app/src/a.c")[0]).unwrap(), fs::read(&source).unwrap());
+    let told = symseal_bundle::disclosure::disclosure(&bundle, &|bytes| {
+        symseal_artifact::ObjectFile::parse(bytes).map(|object| object.compile_directories()).unwrap_or_default()
+    })
+    .unwrap();
+    assert_eq!(told.source_paths, 2);
+    assert_eq!(told.source_directories[0].directory, "/build/app/src");
+    assert_eq!(told.sources.unwrap().statistics, Some(report.statistics));
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(told.compile_directories.iter().collect::<Vec<_>>(), [here.to_str().unwrap()]);
+    println!("{} of {} files were checked by a checksum", report.statistics.checked, report.statistics.files);
+
+    // The bundle itself is the same, but for the digest that it names.
+    let without = builder(std::slice::from_ref(&library)).build(&scene.layout).unwrap();
+    assert_ne!(without.digest, built.digest);
+    assert_eq!(without.index.linux, built.index.linux);
+    // Its manifests do not lead to the sources.
+    let named = bundle.image_index().unwrap().manifests.iter().map(|child| child.digest);
+    assert!(named.into_iter().all(|digest| Some(digest) != report.digest));
+
+    if report.statistics.checked > 0 {
+        fs::write(&source, "edited").unwrap();
+        let built = builder(&[library]).sources(options).build(&scene.layout).unwrap();
+        let report = built.report.sources.unwrap();
+        assert_eq!(report.mismatched.len(), 1, "{report:?}");
+        assert_eq!(report.mismatched[0].path, "/build/app/src/a.c");
+    }
+}

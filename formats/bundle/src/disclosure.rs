@@ -1,0 +1,278 @@
+//! What a reader of a bundle learns: the paths, names and contents that go out with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use symseal_symx::Table;
+
+use crate::bundle::{Bundle, BundleError};
+use crate::digest::Digest;
+use crate::index::{DebugInfo, FileRole};
+use crate::sources::{self, Sources, SourcesError};
+
+/// Parts of a path that make a prefix under which paths are counted.
+const PREFIX_PARTS: usize = 3;
+
+/// What a reader of a bundle learns. Serialized as what `symseal bundle inspect --disclosure --json` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Disclosure {
+    /// The bundle; none for a pulled directory.
+    pub bundle: Option<Digest>,
+    /// The release's name and version.
+    pub release: (String, String),
+    /// Base names of the files that it was made from.
+    pub inputs: BTreeSet<String>,
+    /// Records of functions in all symbol tables.
+    pub functions: u64,
+    /// Distinct names and symbols of functions, inlined ones included.
+    pub function_names: u64,
+    /// Distinct paths of source files in all symbol tables.
+    pub source_paths: u64,
+    /// Those paths by the directories that they begin with (three parts at most), the most frequent first.
+    pub source_directories: Vec<DirectoryCount>,
+    /// Directories in which the compilers were run, by the DWARF of the stored files.
+    pub compile_directories: BTreeSet<String>,
+    /// Home directories of users in source paths and compile directories, with how many of those lie in each.
+    pub homes: Vec<DirectoryCount>,
+    /// What the stored files hold.
+    pub files: StoredFiles,
+    /// The sources of the release.
+    pub sources: Option<AttachedSources>,
+}
+
+/// A directory, and how many paths begin with it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DirectoryCount {
+    /// The directory.
+    pub directory: String,
+    /// Paths.
+    pub paths: u64,
+}
+
+/// What the stored files hold: counts of modules, and bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct StoredFiles {
+    /// Modules of the release.
+    pub modules: u64,
+    /// Modules whose code is in the bundle.
+    pub executables: u64,
+    /// Bytes of files with code.
+    pub executable_bytes: u64,
+    /// Modules whose debug file is in the bundle with types, variables and their names.
+    pub full_debug_info: u64,
+    /// Modules whose debug file is in the bundle with lines but without types and variables.
+    pub line_tables: u64,
+    /// Bytes of debug files.
+    pub debug_bytes: u64,
+}
+
+/// Sources that the bundle names. They are an artifact of their own, so a reader of the bundle learns their digest, and the rest
+/// only with the permission to read them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AttachedSources {
+    /// Digest of their manifest.
+    pub digest: Digest,
+    /// What they hold; none where they do not lie beside the bundle.
+    pub statistics: Option<sources::SourcesStatistics>,
+}
+
+/// Why it cannot be said what a bundle discloses.
+#[derive(Debug, thiserror::Error)]
+pub enum DisclosureError {
+    /// A file of the bundle.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// The sources.
+    #[error(transparent)]
+    Sources(#[from] SourcesError),
+    /// A symbol table that cannot be read.
+    #[error("{path}: {problem}")]
+    Table {
+        /// Its title.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Reads every symbol table and debug file of a bundle. `compile_directories` reads them out of a debug file or binary (the
+/// object formats are another room's).
+pub fn disclosure(
+    bundle: &Bundle,
+    compile_directories: &dyn Fn(&[u8]) -> BTreeSet<String>,
+) -> Result<Disclosure, DisclosureError> {
+    let index = bundle.index();
+    let mut inputs = BTreeSet::new();
+    let mut files = StoredFiles::default();
+    let (mut names, mut paths, mut directories) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut functions = 0_u64;
+    for (_, _, module) in index.modules() {
+        inputs.extend(module.inputs.iter().map(|input| input.name.clone()));
+        files.modules += 1;
+        files.executables += u64::from(module.file(FileRole::Executable).is_some());
+        if module.files.iter().any(|file| matches!(file.role, FileRole::Debuginfo | FileRole::SplitDwarf)) {
+            files.full_debug_info += u64::from(module.debug_info == DebugInfo::Full);
+            files.line_tables += u64::from(module.debug_info == DebugInfo::LineTables);
+        }
+        // An unstripped binary is one file in two roles.
+        let mut read: BTreeSet<Digest> = BTreeSet::new();
+        for file in &module.files {
+            match file.role {
+                FileRole::Executable => files.executable_bytes = files.executable_bytes.saturating_add(file.size),
+                FileRole::Debuginfo | FileRole::SplitDwarf => {
+                    files.debug_bytes = files.debug_bytes.saturating_add(file.size);
+                }
+                FileRole::SymbolTable => {
+                    let bytes = bundle.read(file)?;
+                    let problem = |problem: String| DisclosureError::Table { path: file.path.clone(), problem };
+                    let table = Table::open(&bytes).map_err(|error| problem(error.to_string()))?;
+                    table.verify().map_err(|error| problem(error.to_string()))?;
+                    functions = functions.saturating_add(table.counts().functions);
+                    read_table(&table, &mut names, &mut paths);
+                }
+                _ => {}
+            }
+            if matches!(file.role, FileRole::Executable | FileRole::Debuginfo | FileRole::SplitDwarf)
+                && read.insert(file.sha256)
+            {
+                directories.extend(compile_directories(&bundle.read(file)?));
+            }
+        }
+    }
+    let sources = match index.sources {
+        None => None,
+        Some(digest) => {
+            let is_here = bundle.layout().is_some_and(|layout| layout.has(&digest));
+            let opened = if is_here { Sources::of(bundle)? } else { None };
+            Some(AttachedSources { digest, statistics: opened.map(|sources| sources.table().statistics) })
+        }
+    };
+    Ok(Disclosure {
+        bundle: bundle.digest(),
+        release: (index.name.clone(), index.version.clone()),
+        inputs,
+        functions,
+        function_names: names.len() as u64,
+        source_paths: paths.len() as u64,
+        source_directories: counted(paths.iter().map(|path| prefix(path))),
+        homes: counted(paths.iter().chain(&directories).filter_map(|path| home(path))),
+        compile_directories: directories,
+        files,
+        sources,
+    })
+}
+
+/// Names and paths of a table: those of its functions, and of every frame of its rows.
+fn read_table(table: &Table<'_>, names: &mut BTreeSet<String>, paths: &mut BTreeSet<String>) {
+    let (mut own_names, mut own_paths) = (BTreeSet::new(), BTreeSet::new());
+    for function in table.functions() {
+        own_names.extend([function.name, function.symbol].into_iter().chain(function.aliases()));
+        own_paths.insert(function.file);
+    }
+    for row in table.rows() {
+        for frame in row.frames() {
+            own_names.extend([frame.function, frame.symbol]);
+            own_paths.insert(frame.file);
+        }
+    }
+    let texts = |texts: BTreeSet<&str>| texts.into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect();
+    let (mut own_names, mut own_paths): (BTreeSet<String>, BTreeSet<String>) = (texts(own_names), texts(own_paths));
+    names.append(&mut own_names);
+    paths.append(&mut own_paths);
+}
+
+/// The directory that a path begins with.
+fn prefix(path: &str) -> String {
+    let parts: Vec<&str> = sources::path::parts(path).collect();
+    let directories = parts.len().saturating_sub(1).min(PREFIX_PARTS);
+    rooted(path, parts.get(..directories).unwrap_or_default())
+}
+
+/// The home directory that an absolute path lies in, by the customs of the platforms: `/home/NAME`, `/Users/NAME`,
+/// `C:\Users\NAME`, `/root`, and those below another directory, such as `/var/home/NAME` and `/export/home/NAME`.
+pub fn home(path: &str) -> Option<String> {
+    if !sources::path::is_absolute(path) {
+        return None;
+    }
+    let parts: Vec<&str> = sources::path::parts(path).collect();
+    let is = |at: usize, names: &[&str]| {
+        parts.get(at).is_some_and(|part| names.iter().any(|name| part.eq_ignore_ascii_case(name)))
+    };
+    let end = if sources::path::is_windows(path) {
+        (is(1, &["Users", "Documents and Settings"]) && !is(2, &["Public", "All Users", "Default"])).then_some(3)
+    } else if is(0, &["root"]) {
+        Some(1)
+    } else if is(0, &["home"]) || is(0, &["Users"]) && !is(1, &["Shared"]) {
+        Some(2)
+    } else {
+        (is(0, &["var", "export", "usr", "mnt", "data"]) && is(1, &["home"])).then_some(3)
+    };
+    Some(rooted(path, parts.get(..end?)?))
+}
+
+/// Parts in the form of the path that they come from.
+fn rooted(path: &str, parts: &[&str]) -> String {
+    let windows = sources::path::is_windows(path);
+    let start = match (sources::path::is_absolute(path), windows) {
+        (true, true) if path.starts_with("\\\\") => "\\\\",
+        (true, true) if path.starts_with('\\') => "\\",
+        (true, false) => "/",
+        (false, _) if parts.is_empty() => ".",
+        _ => "",
+    };
+    format!("{start}{}", parts.join(if windows { "\\" } else { "/" }))
+}
+
+fn counted(directories: impl Iterator<Item = String>) -> Vec<DirectoryCount> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for directory in directories {
+        *counts.entry(directory).or_default() += 1;
+    }
+    let mut counts: Vec<DirectoryCount> =
+        counts.into_iter().map(|(directory, paths)| DirectoryCount { directory, paths }).collect();
+    // Stable: directories with one count stay in their order.
+    counts.sort_by_key(|count| std::cmp::Reverse(count.paths));
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn home_directories_of_every_platform_are_known() {
+        for (path, expected) in [
+            ("/home/ann/src/a.c", Some("/home/ann")),
+            ("/Users/ann/a.m", Some("/Users/ann")),
+            ("C:\\Users\\Ann\\src\\a.cpp", Some("C:\\Users\\Ann")),
+            ("d:/users/ann/a.c", Some("d:\\users\\ann")),
+            ("/root/build/a.c", Some("/root")),
+            ("/var/home/ann/x", Some("/var/home/ann")),
+            ("/Users/Shared/a.c", None),
+            ("C:\\Users\\Public\\a.c", None),
+            ("/usr/src/home/a.c", None),
+            ("home/ann/a.c", None),
+            ("/home", None),
+            ("/build/ann/a.c", None),
+        ] {
+            assert_eq!(home(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_are_counted_by_the_directories_that_they_begin_with() {
+        for (path, expected) in [
+            ("/usr/include/x86_64-linux-gnu/bits/a.h", "/usr/include/x86_64-linux-gnu"),
+            ("/a.c", "/"),
+            ("src/a.c", "src"),
+            ("a.c", "."),
+            ("C:\\src\\a\\b\\c.c", "C:\\src\\a"),
+            ("\\\\server\\share\\a.c", "\\\\server\\share"),
+        ] {
+            assert_eq!(prefix(path), expected, "{path}");
+        }
+        let counts = counted(["b", "a", "b", "c"].into_iter().map(str::to_owned));
+        let counts: Vec<(&str, u64)> = counts.iter().map(|count| (count.directory.as_str(), count.paths)).collect();
+        assert_eq!(counts, [("b", 2), ("a", 1), ("c", 1)]);
+    }
+}
