@@ -36,10 +36,14 @@ pub enum RegistryError {
         what: &'static str,
     },
     /// Credentials are missing or wrong.
-    #[error("{url}: the registry wants credentials that this call does not have: {message}")]
+    #[error(
+        "{url}: the registry refuses {who}: {message}; expected credentials that allow it: log in with `docker login` or `oras login`, or set SYMSEAL_REGISTRY, SYMSEAL_REGISTRY_USER and SYMSEAL_REGISTRY_PASSWORD"
+    )]
     Unauthorized {
         /// The URL asked.
         url: String,
+        /// As whom this call came.
+        who: String,
         /// What the registry said.
         message: String,
     },

@@ -7,9 +7,15 @@
 //!
 //! Registries on loopback addresses are spoken to by HTTP, all others by HTTPS.
 //!
-//! The crate does not: verify seals (`symseal-bundle` does, offline), build manifests, or keep credentials.
+//! What is in a registry already is not moved again: [`push_with`] finds it at the destination, or mounts it there.
+//! Credentials are those of `docker login` and its like ([`credentials`]), and are sent when a registry asks for them.
+//!
+//! The crate does not: verify seals (`symseal-bundle` does, offline), build manifests, or store credentials.
 #![forbid(unsafe_code)]
 
+mod challenge;
+pub mod credentials;
+mod elsewhere;
 mod error;
 mod manifests;
 mod options;
@@ -17,16 +23,19 @@ mod pull;
 mod push;
 mod reference;
 mod referrers;
+mod repository;
 mod session;
 mod transfer;
 mod upload;
 
+pub use elsewhere::Elsewhere;
 pub use error::RegistryError;
 pub use oci_client::secrets::RegistryAuth;
-pub use options::{Options, Progress, PushReport};
+pub use options::{Options, Progress, PushPlan, PushReport};
 pub use pull::pull;
-pub use push::push;
+pub use push::{plan, push, push_with};
 pub use reference::{ParseReferenceError, Reference, Target};
+pub use repository::{BundleIndexes, Repository};
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,9 @@ use crate::{RegistryError, Target};
 /// What we take for a manifest.
 const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json";
 
+/// What a subject may be besides: images that Docker pushed.
+const ACCEPTED_ANY: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
+
 const FOUND: Expect = Expect { text: "200 (the manifest)", statuses: &[StatusCode::OK] };
 const FOUND_OR_NOT: Expect =
     Expect { text: "200 or 404 (the manifest, or none)", statuses: &[StatusCode::OK, StatusCode::NOT_FOUND] };
@@ -58,6 +61,22 @@ pub(crate) fn media_type(digest: Digest, bytes: &[u8]) -> Result<String, Registr
     Ok(head.media_type.unwrap_or_else(|| by_fields.to_owned()))
 }
 
+/// A manifest that refers to another one: its subject's digest, and its own descriptor as a list of referrers has it
+/// (distribution-spec, "Listing Referrers": artifact type, else the configuration's media type, and all annotations).
+pub(crate) fn as_referrer(digest: Digest, bytes: &[u8]) -> Result<Option<(Digest, Descriptor)>, RegistryError> {
+    let malformed = |error: oci::OciError| RegistryError::Manifest { digest, problem: error.to_string() };
+    let media_type = media_type(digest, bytes)?;
+    let (subject, artifact_type, annotations) = if media_type == oci::IMAGE_INDEX {
+        let index = ImageIndex::parse(bytes).map_err(malformed)?;
+        (index.subject, index.artifact_type, index.annotations)
+    } else {
+        let manifest = Manifest::parse(bytes).map_err(malformed)?;
+        (manifest.subject, manifest.artifact_type.or(Some(manifest.config.media_type)), manifest.annotations)
+    };
+    let descriptor = Descriptor::new(&media_type, digest, bytes.len() as u64);
+    Ok(subject.map(|subject| (subject.digest, Descriptor { artifact_type, annotations, ..descriptor })))
+}
+
 /// Fetches what a target names; its digest is checked when the target is one.
 pub(crate) async fn fetch(session: &Session, target: &Target) -> Result<Fetched, RegistryError> {
     let not_found = || {
@@ -72,6 +91,15 @@ pub(crate) async fn fetch(session: &Session, target: &Target) -> Result<Fetched,
 
 /// The same, where absence is an answer.
 pub(crate) async fn get(session: &Session, target: &Target) -> Result<Option<Fetched>, RegistryError> {
+    get_as(session, target, ACCEPTED).await
+}
+
+/// The same, for manifests that are only named and not read.
+pub(crate) async fn get_any(session: &Session, target: &Target) -> Result<Option<Fetched>, RegistryError> {
+    get_as(session, target, ACCEPTED_ANY).await
+}
+
+async fn get_as(session: &Session, target: &Target, accepted: &'static str) -> Result<Option<Fetched>, RegistryError> {
     let name = match target {
         Target::Tag(tag) => tag.clone(),
         Target::Digest(digest) => digest.to_string(),
@@ -81,7 +109,7 @@ pub(crate) async fn get(session: &Session, target: &Target) -> Result<Option<Fet
     let bytes = loop {
         tried += 1;
         let response =
-            session.send(Method::GET, &url, FOUND_OR_NOT, |request| request.header(ACCEPT, ACCEPTED)).await?;
+            session.send(Method::GET, &url, FOUND_OR_NOT, |request| request.header(ACCEPT, accepted)).await?;
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }

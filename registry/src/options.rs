@@ -87,6 +87,19 @@ impl Options {
     }
 }
 
+/// What a push would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PushPlan {
+    /// Blobs that the registry has.
+    pub blobs_existing: u64,
+    /// Blobs that it would be sent, or would have to take from another repository.
+    pub blobs_missing: u64,
+    /// Bytes of these.
+    pub bytes_missing: u64,
+    /// Manifests that would be sent, the referrers included.
+    pub manifests: u64,
+}
+
 /// What a push did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PushReport {
@@ -98,6 +111,12 @@ pub struct PushReport {
     pub blobs_existing: u64,
     /// Bytes of the blobs that were sent.
     pub bytes_sent: u64,
+    /// Blobs that the registry took from another of its repositories: no byte of them moved.
+    pub blobs_mounted: u64,
+    /// Blobs among those sent that were first fetched from another registry.
+    pub blobs_copied: u64,
+    /// Bytes that were fetched for that.
+    pub bytes_fetched: u64,
     /// Manifests that were sent or confirmed, the referrers included.
     pub manifests: u64,
     /// Referrers among them.

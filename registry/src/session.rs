@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use oci_client::RegistryOperation;
-use oci_client::client::{ClientConfig, ClientProtocol};
 use oci_client::secrets::RegistryAuth;
-use reqwest::header::{AUTHORIZATION, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
+use crate::challenge::{self, bearer};
 use crate::options::Progress;
 use crate::{Options, Reference, RegistryError};
 
@@ -34,7 +34,8 @@ pub(crate) struct Session {
     http: Client,
     base: Url,
     reference: Reference,
-    operation: RegistryOperation,
+    /// What a token must allow, such as `repository:team/app:pull,push`.
+    scopes: Vec<String>,
     pub(crate) options: Options,
     authorization: Mutex<Authorization>,
     reached: AtomicBool,
@@ -78,15 +79,26 @@ impl Session {
             RegistryAuth::Bearer(token) => bearer(token),
             RegistryAuth::Basic(..) | RegistryAuth::Anonymous => None,
         };
+        let may = match operation {
+            RegistryOperation::Push => "pull,push",
+            RegistryOperation::Pull => "pull",
+        };
+        let scopes = vec![format!("repository:{}:{may}", reference.repository())];
         Ok(Self {
             http,
             base,
             reference: reference.clone(),
-            operation,
+            scopes,
             options: options.clone(),
             authorization: Mutex::new(Authorization { header, generation: 0 }),
             reached: AtomicBool::new(false),
         })
+    }
+
+    /// The same, with a token that also allows to pull from other repositories of the registry: a mount needs that.
+    pub(crate) fn and_pull_from(mut self, repositories: impl IntoIterator<Item = String>) -> Self {
+        self.scopes.extend(repositories.into_iter().map(|repository| format!("repository:{repository}:pull")));
+        self
     }
 
     /// The reference that this session was made for.
@@ -156,11 +168,11 @@ impl Session {
             }
             if status == StatusCode::UNAUTHORIZED && !asked && url.origin() == self.base.origin() {
                 asked = true;
-                if self.authorize(generation).await {
+                if self.authorize(generation, response.headers()).await? {
                     continue;
                 }
             }
-            return Err(Failure::of(response, expect.text).await);
+            return Err(Failure::of(response, expect.text).await.with_who(&self.options.auth));
         }
     }
 
@@ -177,32 +189,22 @@ impl Session {
         Ok(())
     }
 
-    /// Asks the registry how it wants to be spoken to; whether there is something new to try.
-    async fn authorize(&self, refused_generation: u64) -> bool {
+    /// Answers the registry's challenge; whether there is something new to try.
+    async fn authorize(&self, refused_generation: u64, refusal: &HeaderMap) -> Result<bool, Failure> {
         let mut authorization = self.authorization.lock().await;
         if authorization.generation != refused_generation {
-            return true;
+            return Ok(true);
         }
-        let Ok(reference) = self.reference.to_string().parse::<oci_client::Reference>() else { return false };
-        let loopback = self.base.scheme() == "http";
-        let config = ClientConfig {
-            protocol: if loopback { ClientProtocol::Http } else { ClientProtocol::Https },
-            connect_timeout: Some(self.options.connect_timeout),
-            read_timeout: Some(self.options.stall_timeout),
-            ..ClientConfig::default()
-        };
-        let token = oci_client::Client::new(config).auth(&reference, &self.options.auth, self.operation).await;
-        let header = match (token, &self.options.auth) {
-            (Ok(Some(token)), _) => bearer(&token),
-            (Ok(None), RegistryAuth::Basic(user, password)) => basic(user, password),
-            _ => None,
-        };
-        let is_new = header.is_some() && header != authorization.header;
-        if is_new {
-            authorization.header = header;
-            authorization.generation += 1;
+        for challenge in challenge::challenges(refusal) {
+            let answer = challenge::answer(&self.http, &challenge, &self.options.auth, &self.scopes).await;
+            let header = answer.map_err(|failure| failure.with_who(&self.options.auth))?;
+            if header.is_some() && header != authorization.header {
+                authorization.header = header;
+                authorization.generation += 1;
+                return Ok(true);
+            }
         }
-        is_new
+        Ok(false)
     }
 }
 
@@ -234,17 +236,34 @@ impl Failure {
         Self { error, may_pass: false, retry_after: None, status: None }
     }
 
-    async fn of(response: Response, expected: &'static str) -> Self {
+    pub(crate) async fn of(response: Response, expected: &'static str) -> Self {
         let (status, url) = (response.status(), response.url().to_string());
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).and_then(seconds);
         let message = message(response).await;
         let may_pass = status.is_server_error() && status != StatusCode::INSUFFICIENT_STORAGE
             || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
         let error = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Unauthorized { url, message },
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                RegistryError::Unauthorized { url, message, who: String::new() }
+            }
             _ => RegistryError::Refused { url, expected, status: status.as_u16(), message },
         };
         Self { error, may_pass, retry_after, status: Some(status) }
+    }
+
+    /// Says in a refusal who was refused.
+    fn with_who(mut self, auth: &RegistryAuth) -> Self {
+        if let RegistryError::Unauthorized { who, .. } = &mut self.error {
+            *who = match auth {
+                RegistryAuth::Anonymous => "nobody in particular".to_owned(),
+                RegistryAuth::Basic(user, _) if user == challenge::IDENTITY_TOKEN_USER => {
+                    "an identity token".to_owned()
+                }
+                RegistryAuth::Basic(user, _) => format!("the user {user:?}"),
+                RegistryAuth::Bearer(_) => "a bearer token".to_owned(),
+            };
+        }
+        self
     }
 
     pub(crate) fn into_error(self, tried: u32) -> RegistryError {
@@ -253,22 +272,6 @@ impl Failure {
             error => error,
         }
     }
-}
-
-fn basic(user: &str, password: &str) -> Option<HeaderValue> {
-    use base64::Engine as _;
-    let credentials = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-    sensitive(&format!("Basic {credentials}"))
-}
-
-fn bearer(token: &str) -> Option<HeaderValue> {
-    sensitive(&format!("Bearer {token}"))
-}
-
-fn sensitive(text: &str) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(text).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// `Retry-After` in seconds, bounded. Its other form, a date, is left to our own waits.

@@ -57,7 +57,8 @@ async fn blocking(work: impl FnOnce() -> Result<(), LayoutError> + Send + 'stati
     joined.map_err(|error| RegistryError::File { path, source: std::io::Error::other(error) })?.map_err(Into::into)
 }
 
-async fn small(session: &Session, url: &Url, digest: Digest, size: u64) -> Result<Vec<u8>, RegistryError> {
+/// A blob in memory, checked.
+pub(crate) async fn small(session: &Session, url: &Url, digest: Digest, size: u64) -> Result<Vec<u8>, RegistryError> {
     let mut tried = 0;
     loop {
         tried += 1;

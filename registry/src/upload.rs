@@ -32,9 +32,7 @@ pub(crate) async fn push_blob(session: &Session, layout: &LayoutDir, digest: &Di
         .blob_size(digest)
         .ok_or_else(|| LayoutError::Missing { path: layout.root().to_owned(), digest: *digest })?;
     let done = |existed| session.options.tell(Progress::Done { digest: *digest, bytes: size, existed });
-    let url = session.url(&format!("blobs/{digest}"))?;
-    let known = session.send(Method::HEAD, &url, EXISTS, |request| request).await?;
-    if known.status() == StatusCode::OK {
+    if exists(session, digest).await? {
         done(true);
         return Ok(false);
     }
@@ -50,6 +48,13 @@ pub(crate) async fn push_blob(session: &Session, layout: &LayoutDir, digest: &Di
     }
     done(false);
     Ok(true)
+}
+
+/// Whether the repository has a blob.
+pub(crate) async fn exists(session: &Session, digest: &Digest) -> Result<bool, RegistryError> {
+    let url = session.url(&format!("blobs/{digest}"))?;
+    let known = session.send(Method::HEAD, &url, EXISTS, |request| request).await?;
+    Ok(known.status() == StatusCode::OK)
 }
 
 fn check(layout: &LayoutDir, digest: &Digest) -> Result<(), RegistryError> {

@@ -1,0 +1,100 @@
+//! Looking into a repository without bringing a bundle home: what a name resolves to, a bundle's indexes, single small blobs.
+
+use oci_client::RegistryOperation;
+use symseal_bundle::Digest;
+use symseal_bundle::index::MAX_INDEX_BYTES;
+use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
+use symseal_bundle::title;
+
+use crate::session::Session;
+use crate::transfer::small;
+use crate::{Options, Reference, RegistryError, Target, manifests};
+
+/// One repository, to be looked into.
+pub struct Repository {
+    session: Session,
+}
+
+/// A bundle's indexes, each checked against its digest.
+#[derive(Debug, Clone)]
+pub struct BundleIndexes {
+    /// The bundle's digest.
+    pub digest: Digest,
+    /// Its image index.
+    pub image_index: ImageIndex,
+    /// The bytes of `symbol_index.json`.
+    pub symbol_index: Vec<u8>,
+}
+
+impl Repository {
+    /// The repository of a reference. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`RegistryError::Protocol`] where no client can be made.
+    pub fn open(reference: &Reference, options: &Options) -> Result<Self, RegistryError> {
+        Ok(Self { session: Session::new(reference, RegistryOperation::Pull, options)? })
+    }
+
+    /// What the reference resolves to, whatever it is: media type, digest and size; `None` where there is nothing. This is
+    /// also the cheapest way to find out whether the registry answers, and takes the credentials.
+    ///
+    /// # Errors
+    /// [`RegistryError`] where the registry does not answer, or not as one.
+    pub async fn resolve(&self) -> Result<Option<Descriptor>, RegistryError> {
+        let found = manifests::get_any(&self.session, self.session.reference().target()).await?;
+        Ok(found.map(|fetched| fetched.descriptor))
+    }
+
+    /// The indexes of the bundle that the reference names. Its other manifests and its files are not fetched.
+    ///
+    /// # Errors
+    /// [`RegistryError::NotFound`] where there is nothing, [`RegistryError::Manifest`] where it is no bundle.
+    pub async fn bundle_indexes(&self) -> Result<BundleIndexes, RegistryError> {
+        let found = manifests::get_any(&self.session, self.session.reference().target()).await?;
+        let found = found.ok_or_else(|| self.not_found(self.session.reference().target()))?;
+        let digest = found.descriptor.digest;
+        let problem = |digest, problem: String| RegistryError::Manifest { digest, problem };
+        let no_bundle = |what: &str| {
+            let reference = self.session.reference();
+            problem(
+                digest,
+                format!("{reference} is no bundle: expected an image index of type {}, found {what}", oci::BUNDLE),
+            )
+        };
+        if found.descriptor.media_type != oci::IMAGE_INDEX {
+            return Err(no_bundle(&found.descriptor.media_type));
+        }
+        let image_index = ImageIndex::parse(&found.bytes).map_err(|error| problem(digest, error.to_string()))?;
+        if image_index.artifact_type.as_deref() != Some(oci::BUNDLE) {
+            return Err(no_bundle(image_index.artifact_type.as_deref().unwrap_or("one without a type")));
+        }
+        let root = image_index.manifests.first().ok_or_else(|| no_bundle("an empty one"))?.digest;
+        let fetched = manifests::fetch(&self.session, &Target::Digest(root)).await?;
+        let manifest = Manifest::parse(&fetched.bytes).map_err(|error| problem(root, error.to_string()))?;
+        let layer = manifest.layers.first().filter(|layer| layer.title() == Some(title::SYMBOL_INDEX));
+        let layer = layer.ok_or_else(|| problem(root, "expected symbol_index.json as its first layer".to_owned()))?;
+        if layer.size > MAX_INDEX_BYTES {
+            let (size, text) = (layer.size, "bytes in symbol_index.json, more than the");
+            return Err(problem(root, format!("{size} {text} {MAX_INDEX_BYTES} that are accepted")));
+        }
+        let symbol_index = self.blob(&layer.digest, layer.size).await?;
+        Ok(BundleIndexes { digest, image_index, symbol_index })
+    }
+
+    /// A blob's bytes, in memory: for indexes and page hashes, not for debug files. Size and digest are checked.
+    ///
+    /// # Errors
+    /// [`RegistryError`] names the blob.
+    pub async fn blob(&self, digest: &Digest, size: u64) -> Result<Vec<u8>, RegistryError> {
+        let url = self.session.url(&format!("blobs/{digest}"))?;
+        small(&self.session, &url, *digest, size).await
+    }
+
+    fn not_found(&self, target: &Target) -> RegistryError {
+        let reference = match target {
+            Target::Digest(digest) => self.session.reference().with_digest(*digest).to_string(),
+            Target::Tag(_) => self.session.reference().to_string(),
+        };
+        RegistryError::NotFound { reference, what: "manifest" }
+    }
+}
