@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
-use symseal_registry::{Reference, RegistryError};
+use symseal_registry::Reference;
 use symseal_resolver::Access;
 
 use crate::exit::NotFound;
 use crate::places::store_dir;
+use crate::registry_client;
 
 /// A bundle that was named on the command line.
 #[derive(Debug)]
@@ -48,13 +49,10 @@ pub fn open(reference: &str, store: Option<&PathBuf>) -> Result<OpenedBundle> {
 pub fn pull(reference: &str, into: &Path) -> Result<Digest> {
     let parsed = Reference::parse(reference)?;
     let layout = LayoutDir::create(into).with_context(|| format!("the layout {}", into.display()))?;
-    let progress = crate::progress::spinner(format!("pulling {reference}"));
-    let digest = block_on(symseal_registry::pull(&parsed, &layout, &Default::default()))?;
-    progress.finish_and_clear();
-    digest.map_err(|error| match error {
-        RegistryError::NotFound { .. } => NotFound(error.to_string()).into(),
-        error => error.into(),
-    })
+    let (options, bar) = registry_client::shown(&registry_client::options(&parsed)?, format!("pulling {reference}"));
+    let digest = block_on(symseal_registry::pull(&parsed, &layout, &options))?;
+    bar.finish_and_clear();
+    digest.map_err(registry_client::told)
 }
 
 /// Runs a future of the registry client to its end.

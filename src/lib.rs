@@ -13,5 +13,6 @@ pub mod keyring;
 mod output;
 mod places;
 mod progress;
+mod registry_client;
 mod table;
 pub mod workload;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use symseal::commands::{bundle, index, key, serve, symbolize, trace, trust};
+use symseal::commands::{bundle, index, key, publish, serve, symbolize, trace, trust};
 use symseal::{demo, exit, workload};
 
 /// Build, seal, distribute and use debug symbols, so that every name in a stack trace can be proved.
@@ -31,6 +31,7 @@ enum Command {
         after_help = "Example:\n  symseal bundle build ./app --name app --version 1.0 --output ./bundle"
     )]
     Bundle(bundle::Command),
+    Publish(publish::Args),
     /// Look into a bundle's symbol tables.
     #[command(subcommand, after_help = "Example:\n  symseal index dump ./bundle | head")]
     Index(index::Command),
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Bundle(command) => bundle::run(&command),
+        Command::Publish(args) => publish::run(&args),
         Command::Index(command) => index::run(&command),
         Command::Symbolize(args) => symbolize::run(&args),
         Command::Key(command) => key::run(&command),

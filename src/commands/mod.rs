@@ -5,6 +5,7 @@
 pub mod bundle;
 pub mod index;
 pub mod key;
+pub mod publish;
 pub mod serve;
 pub mod symbolize;
 pub mod trace;

@@ -62,6 +62,10 @@ pub fn command(name: &str) -> Command {
     // Nothing of the user's own directories may leak into a test.
     command.env_remove("DEBUGINFOD_URLS").env("XDG_DATA_HOME", "/nonexistent").env("XDG_CONFIG_HOME", "/nonexistent");
     command
+        .env("DOCKER_CONFIG", "/nonexistent")
+        .env("XDG_RUNTIME_DIR", "/nonexistent")
+        .env_remove("REGISTRY_AUTH_FILE");
+    command
 }
 
 pub fn run<A: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = A>) -> Ran {

@@ -83,7 +83,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
 }
 
-fn print(report: &BuildReport, json: bool) -> Result<()> {
+/// Prints the report, for people or as JSON.
+pub(crate) fn print(report: &BuildReport, json: bool) -> Result<()> {
     if json {
         outln!("{}", serde_json::to_string_pretty(report)?);
     } else {

@@ -4,21 +4,22 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
-use symseal_registry::Reference;
+use symseal_registry::{PushReport, Reference};
 
 use crate::bundle_ref;
 use crate::exit::Answer;
 use crate::output::outln;
 use crate::places::store_dir;
+use crate::registry_client;
 
 /// Push a bundle and its seals to an OCI registry.
 #[derive(Args)]
 #[command(after_help = "Example:
   symseal bundle push ./bundle 127.0.0.1:8790/demo/app:1.0
 
-What the registry has is not sent again. Loopback registries are spoken to by HTTP, others by HTTPS.")]
+What the registry has is not sent again. Loopback registries are spoken to by HTTP, others by HTTPS. Credentials are those of\ndocker login, podman login or oras login, or of SYMSEAL_REGISTRY, SYMSEAL_REGISTRY_USER and SYMSEAL_REGISTRY_PASSWORD.")]
 pub struct PushArgs {
     /// A directory with an OCI layout, or sha256:… in the local store.
     bundle: String,
@@ -61,22 +62,31 @@ pub fn push(args: &PushArgs) -> Result<Answer> {
     let layout = LayoutDir::open(&dir).with_context(|| format!("bundle {}", args.bundle))?;
     let bundle = Bundle::open(layout.clone(), wanted.as_ref()).with_context(|| format!("bundle {}", args.bundle))?;
     let digest = bundle.digest().with_context(|| format!("bundle {}: it has no image index", args.bundle))?;
-    let progress = crate::progress::spinner(format!("pushing {digest} to {}", args.reference));
-    let report = bundle_ref::block_on(symseal_registry::push(&layout, &digest, &reference, &Default::default()))??;
-    progress.finish_and_clear();
+    let message = format!("pushing to {}", args.reference);
+    let (options, bar) = registry_client::shown(&registry_client::options(&reference)?, message);
+    let report = bundle_ref::block_on(symseal_registry::push(&layout, &digest, &reference, &options))?;
+    bar.finish_and_clear();
+    let report = report.map_err(registry_client::told)?;
     if args.json {
-        outln!(
-            "{}",
-            json!({
-                "digest": digest, "reference": args.reference, "blobs_sent": report.blobs_sent,
-                "blobs_existing": report.blobs_existing, "bytes_sent": report.bytes_sent, "manifests": report.manifests,
-                "referrers": report.referrers, "referrers_api": report.referrers_api,
-            })
-        );
+        let mut told = pushed(&report);
+        if let Some(told) = told.as_object_mut() {
+            told.insert("digest".to_owned(), json!(digest));
+            told.insert("reference".to_owned(), json!(args.reference));
+        }
+        outln!("{told}");
     } else {
         outln!("{digest}");
     }
     Ok(Answer::Yes)
+}
+
+/// What a push did, for `--json`.
+pub fn pushed(report: &PushReport) -> Value {
+    json!({
+        "blobs_sent": report.blobs_sent, "blobs_existing": report.blobs_existing, "blobs_mounted": report.blobs_mounted,
+        "blobs_copied": report.blobs_copied, "bytes_sent": report.bytes_sent, "bytes_fetched": report.bytes_fetched,
+        "manifests": report.manifests, "referrers": report.referrers, "referrers_api": report.referrers_api,
+    })
 }
 
 pub fn pull(args: &PullArgs) -> Result<Answer> {

@@ -1,0 +1,39 @@
+//! What the commands that talk to a registry share: credentials, a bar for the bytes that move, and absence as an answer.
+
+use std::sync::Arc;
+
+use indicatif::ProgressBar;
+use symseal_registry::{Options, Progress, Reference, RegistryError, credentials};
+
+use crate::exit::NotFound;
+
+/// The options for a reference's registry, with the credentials that the environment or a login left for it.
+pub(crate) fn options(reference: &Reference) -> anyhow::Result<Options> {
+    let found = credentials::find(reference)?;
+    Ok(Options { auth: found.auth, ..Options::default() })
+}
+
+/// The same options, and a bar that shows what moves: bytes, rate and time left.
+pub(crate) fn shown(options: &Options, message: impl Into<String>) -> (Options, ProgressBar) {
+    let bar = crate::progress::bytes_bar(message);
+    let told = bar.clone();
+    let progress = move |progress: Progress| match progress {
+        Progress::Found { bytes, .. } => told.inc_length(bytes),
+        Progress::Moved { bytes } => told.inc(bytes),
+        // What need not move is taken off, so that rate and time left speak of what moves.
+        Progress::Done { bytes, existed: true, .. } => {
+            told.set_length(told.length().unwrap_or_default().saturating_sub(bytes));
+        }
+        Progress::Retry { reason } => told.set_message(format!("trying again: {reason}")),
+        _ => {}
+    };
+    (Options { progress: Some(Arc::new(progress)), ..options.clone() }, bar)
+}
+
+/// An error of the registry client; what is not there is a "no", not a wrong call.
+pub(crate) fn told(error: RegistryError) -> anyhow::Error {
+    match error {
+        RegistryError::NotFound { .. } => NotFound(error.to_string()).into(),
+        error => error.into(),
+    }
+}
