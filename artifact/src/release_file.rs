@@ -7,6 +7,7 @@ use symseal_module::DebugId;
 
 /// One release file, parsed as far as what identifies it.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one value for a file, and most are objects")]
 pub enum ReleaseFile<'d> {
     /// An ELF, PE or thin Mach-O file.
     Object(ObjectFile<'d>),

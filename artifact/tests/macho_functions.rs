@@ -6,8 +6,9 @@ mod support;
 use std::path::{Path, PathBuf};
 use support::compare::Comparison;
 use support::expected::{case_of, demangle};
+use support::objdump::check_starts_and_exports;
 use support::{fixtures, have, lookup};
-use symseal_artifact::{DebugFiles, FileKind, FunctionStream, ObjectFile, ReleaseFile, functions, sniff};
+use symseal_artifact::{Arch, DebugFiles, FileKind, FunctionStream, ObjectFile, ReleaseFile, functions, sniff};
 
 /// The object files of a thin or universal file.
 fn slices_of(bytes: &[u8]) -> Vec<ObjectFile<'_>> {
@@ -78,4 +79,37 @@ fn macho_fixtures_give_the_expected_frames() {
     println!("{files} files: {all}");
     assert!(worse.is_empty(), "{}", worse.join("\n"));
     assert!(files > 0 && all.compared > 2000);
+}
+
+/// What Apple's tools call a slice of this processor.
+fn apple_name(slice: &ObjectFile<'_>) -> &'static str {
+    match slice.arch() {
+        Arch::Aarch64 => "arm64",
+        Arch::X86 => "i386",
+        // The one fixture of this processor.
+        Arch::Arm => "armv7k",
+        other => other.code(),
+    }
+}
+
+#[test]
+fn function_starts_and_exports_of_fixtures_are_those_of_llvm_objdump() {
+    let Some(folder) = fixtures() else { return };
+    let manifest = std::fs::read(folder.join("MANIFEST.json")).expect("the manifest");
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+    let mut slices = 0;
+    for entry in manifest.as_array().expect("a list") {
+        let path = folder.join(entry["file"].as_str().expect("a name"));
+        let bytes = std::fs::read(&path).expect("an input");
+        if !matches!(sniff(&bytes), FileKind::Macho | FileKind::MachoFat) {
+            continue;
+        }
+        for slice in slices_of(&bytes) {
+            if slice.is_executable() {
+                check_starts_and_exports(&path, apple_name(&slice), &slice);
+                slices += 1;
+            }
+        }
+    }
+    assert!(slices > 20, "{slices}");
 }

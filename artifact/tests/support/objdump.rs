@@ -2,7 +2,7 @@
 
 use super::{any_of, lookup, run};
 use std::path::Path;
-use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
+use symseal_artifact::{Arch, DebugFiles, FunctionStream, ObjectFile, functions};
 
 /// `llvm-objdump --macho --function-starts`: an address of 16 digits on each line.
 fn objdump_starts(path: &Path, arch: &str) -> Option<Vec<u64>> {
@@ -36,7 +36,11 @@ pub(crate) fn check_starts_and_exports(path: &Path, arch: &str, slice: &ObjectFi
         let at = stream.functions.binary_search_by_key(&rva, |function| function.start.0);
         stream.functions.get(at.ok()?)
     };
-    let starts = objdump_starts(path, arch).unwrap_or_default();
+    let mut starts = objdump_starts(path, arch).unwrap_or_default();
+    if slice.arch() == Arch::Arm {
+        // llvm-objdump leaves bit 0, which says Thumb.
+        starts.iter_mut().for_each(|start| *start &= !1);
+    }
     for start in starts.iter().filter(|start| in_code(start)) {
         assert!(record(*start).is_some(), "{}: no record at {start:#x}", path.display());
     }
