@@ -93,6 +93,27 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// The first of several names under which Debian has a tool.
+#[track_caller]
+pub fn any_tool(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = names
+        .iter()
+        .find_map(|name| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|candidate| candidate.is_file()));
+    if found.is_none() {
+        let name = names.first().copied().unwrap_or_default();
+        assert!(!required(name), "{name} is required and was not found");
+        println!("SKIP {name}: not found");
+    }
+    found
+}
+
+/// LLVM's linker for Mach-O.
+#[track_caller]
+pub fn macho_linker() -> Option<PathBuf> {
+    any_tool(&["ld64.lld", "ld64.lld-19", "ld64.lld-14"])
+}
+
 /// Compiles `source` with the machine's C compiler into `dir/name`.
 #[track_caller]
 pub fn compile_c(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {

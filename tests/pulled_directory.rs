@@ -1,0 +1,220 @@
+//! What `oras pull` leaves is a directory that gdb, llvm-symbolizer, lldb and a symbol path use as it is.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use program::{RunningServer, compile_c, macho_linker, symseal, tool};
+use serde_json::Value;
+
+const SOURCE: &str = "\
+int innermost_of_the_test(int n) {
+    return n * n;
+}
+
+int main(int argc, char **argv) {
+    (void)argv;
+    return innermost_of_the_test(argc) > 1000;
+}
+";
+
+/// A pulled bundle of programs for three systems.
+struct Pulled {
+    dir: tempfile::TempDir,
+    index: Value,
+}
+
+impl Pulled {
+    /// `None`, with a word about it, where a tool is missing.
+    fn make() -> Option<Self> {
+        let dir = tempfile::tempdir().expect("a folder");
+        let inputs = dir.path().join("inputs");
+        std::fs::create_dir(&inputs).expect("a folder");
+        add_linux(&inputs)?;
+        add_windows(&inputs)?;
+        add_macos(&inputs)?;
+        let text = |name: &str| dir.path().join(name).display().to_string();
+        let build =
+            ["bundle", "build", &text("inputs"), "--name", "app", "--version", "1.0", "--output", &text("bundle")];
+        symseal(build).ok();
+        let server = RunningServer::start(&dir.path().join("data"));
+        let reference = format!("{}/team/app:1.0", server.address);
+        symseal(["bundle", "push", &text("bundle"), &reference]).ok();
+        let oras = oras()?;
+        let output = text("pulled");
+        run(Command::new(oras).args(["pull", "--plain-http", &reference, "--output", &output]));
+        let index = std::fs::read(dir.path().join("pulled/symbol_index.json")).expect("an index");
+        Some(Self { dir, index: serde_json::from_slice(&index).expect("JSON") })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.dir.path().join("pulled")
+    }
+
+    fn input(&self, name: &str) -> PathBuf {
+        self.dir.path().join("inputs").join(name)
+    }
+
+    /// The one module of the platform.
+    fn module(&self, platform: &str) -> (&str, &Value) {
+        let modules = self.index[platform].as_object().expect("modules");
+        assert_eq!(modules.len(), 1, "{platform}");
+        modules.iter().map(|(id, module)| (id.as_str(), module)).next().expect("a module")
+    }
+}
+
+/// A stripped program and its debug file.
+fn add_linux(inputs: &Path) -> Option<()> {
+    let whole = compile_c(inputs, "whole", SOURCE, &["-g", "-O0", "-Wl,--build-id"])?;
+    let objcopy = tool("objcopy")?;
+    let copy = |option: &str, to: &str| run(Command::new(&objcopy).arg(option).arg(&whole).arg(inputs.join(to)));
+    copy("--only-keep-debug", "app.debug");
+    copy("--strip-all", "app");
+    std::fs::remove_file(whole).expect("removed");
+    Some(())
+}
+
+/// A DLL and its program database.
+fn add_windows(inputs: &Path) -> Option<()> {
+    let (clang, lld) = (tool("clang")?, tool("lld-link")?);
+    std::fs::write(inputs.join("win.c"), SOURCE).expect("a source");
+    run(Command::new(clang).current_dir(inputs).args([
+        "--target=x86_64-pc-windows-msvc",
+        "-g",
+        "-gcodeview",
+        "-O0",
+        "-c",
+        "win.c",
+        "-o",
+        "win.obj",
+    ]));
+    run(Command::new(lld).current_dir(inputs).args([
+        "/dll",
+        "/debug",
+        "/noentry",
+        "/nodefaultlib",
+        "/export:innermost_of_the_test",
+        "win.obj",
+        "/out:app.dll",
+        "/pdb:app.pdb",
+    ]));
+    ["win.c", "win.obj", "app.lib"].iter().for_each(|name| drop(std::fs::remove_file(inputs.join(name))));
+    Some(())
+}
+
+/// A library and its dSYM.
+fn add_macos(inputs: &Path) -> Option<()> {
+    let (clang, lld, dsymutil) = (tool("clang")?, macho_linker()?, tool("dsymutil")?);
+    std::fs::write(inputs.join("mac.c"), SOURCE).expect("a source");
+    let run = |program: PathBuf, arguments: &[&str]| run(Command::new(program).current_dir(inputs).args(arguments));
+    run(clang, &["--target=arm64-apple-macos11", "-g", "-O0", "-c", "mac.c", "-o", "mac.o"]);
+    let link = ["-arch", "arm64", "-platform_version", "macos", "11.0", "11.0", "-dylib", "mac.o", "-o", "app.dylib"];
+    run(lld, &link);
+    run(dsymutil, &["app.dylib"]);
+    ["mac.c", "mac.o"].iter().for_each(|name| drop(std::fs::remove_file(inputs.join(name))));
+    Some(())
+}
+
+#[track_caller]
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}\n{out}\n{errors}");
+    out.into_owned()
+}
+
+/// oras from the cache of peers, or from PATH.
+fn oras() -> Option<PathBuf> {
+    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin/oras"));
+    cached.filter(|path| path.is_file()).or_else(|| tool("oras"))
+}
+
+/// The address of a function, from the module's own index.
+fn address(pulled: &Pulled, platform: &str) -> String {
+    let (id, _) = pulled.module(platform);
+    let path = pulled.folder().join("symbol_index").join(format!("{}.json", id.replace(':', "-")));
+    let index: Value = serde_json::from_slice(&std::fs::read(path).expect("an index")).expect("JSON");
+    let functions = index["functions"].as_array().expect("functions");
+    let found = functions.iter().find(|function| function["name"] == "innermost_of_the_test").expect("the function");
+    found["address"].as_str().expect("an address").to_owned()
+}
+
+#[test]
+fn gdb_and_llvm_symbolizer_use_the_directory_by_build_id() {
+    let Some(pulled) = Pulled::make() else { return };
+    if let Some(gdb) = tool("gdb") {
+        let text = run(Command::new(gdb)
+            .env_remove("DEBUGINFOD_URLS")
+            .args(["-nx", "-batch", "-iex", "set auto-load no", "-iex"])
+            .arg(format!("set debug-file-directory {}", pulled.folder().display()))
+            .args(["-ex", "info line innermost_of_the_test"])
+            .arg(pulled.input("app")));
+        assert!(text.contains("Line 1 of") && text.contains("whole.c"), "{text}");
+    }
+    if let Some(symbolizer) = tool("llvm-symbolizer") {
+        let text = run(Command::new(symbolizer)
+            .env_remove("DEBUGINFOD_URLS")
+            .arg(format!("--debug-file-directory={}", pulled.folder().display()))
+            .arg(format!("--obj={}", pulled.input("app").display()))
+            .arg(address(&pulled, "linux")));
+        assert!(text.contains("innermost_of_the_test") && text.contains("whole.c:1"), "{text}");
+    }
+}
+
+#[test]
+fn lldb_uses_the_dsym_as_it_lies() {
+    let Some(pulled) = Pulled::make() else { return };
+    let Some(lldb) = tool("lldb") else { return };
+    let (id, _) = pulled.module("macos");
+    let uuid = id.trim_start_matches("uuid:");
+    let folder = pulled.folder();
+    // A copy of the binary alone: beside the original lies its dSYM.
+    let image = folder.join("macho").join(uuid).join("app.dylib");
+    let dsym = folder.join("dSYM").join(uuid).join("app.dylib.dSYM");
+    assert!(dsym.join("Contents/Info.plist").is_file(), "every member of the dSYM is there");
+    let text = run(Command::new(lldb)
+        .args(["--no-lldbinit", "--batch", "-o"])
+        .arg(format!("target create {}", image.display()))
+        .arg("-o")
+        .arg(format!("target symbols add {}", dsym.join("Contents/Resources/DWARF/app.dylib").display()))
+        .args(["-o", &format!("image lookup --verbose --address {}", address(&pulled, "macos"))]));
+    assert!(text.contains("innermost_of_the_test") && text.contains("mac.c:1"), "{text}");
+}
+
+#[test]
+fn a_symbol_path_finds_image_and_database_by_their_ids() {
+    let Some(pulled) = Pulled::make() else { return };
+    let (Some(readobj), Some(pdbutil)) = (tool("llvm-readobj"), tool("llvm-pdbutil")) else { return };
+    let dll = pulled.input("app.dll");
+    let headers = run(Command::new(readobj).args(["--file-headers", "--coff-debug-directory"]).arg(&dll));
+    let field = |name: &str| headers.lines().find_map(|line| line.trim().strip_prefix(name)).expect("a field").trim();
+    let stamp = field("TimeDateStamp:").rsplit_once("(0x").expect("hex").1.trim_end_matches(')').to_uppercase();
+    let size: u32 = field("SizeOfImage:").parse().expect("a number");
+    let image = pulled.folder().join(format!("app.dll/{stamp:0>8}{size:x}/app.dll"));
+    assert_eq!(
+        std::fs::read(&image).expect("the image lies where symbol servers have it"),
+        std::fs::read(dll).expect("it")
+    );
+
+    let text = run(Command::new(pdbutil).args(["dump", "--summary"]).arg(pulled.input("app.pdb")));
+    let field = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name)).expect("a field").trim();
+    let guid = field("GUID:").trim_matches(['{', '}']).replace('-', "");
+    let (id, module) = pulled.module("windows");
+    let age = module["pdb"]["age"].as_u64().expect("an age");
+    assert_eq!(id, format!("{guid}-{age:x}"));
+    let database = pulled.folder().join(format!("app.pdb/{guid}{age:x}/app.pdb"));
+    assert_eq!(std::fs::read(database).expect("a PDB"), std::fs::read(pulled.input("app.pdb")).expect("it"));
+
+    // llvm-symbolizer finds the database beside the image, as the debuggers do when they have followed the symbol path.
+    let Some(symbolizer) = tool("llvm-symbolizer") else { return };
+    let together = pulled.dir.path().join("together");
+    std::fs::create_dir(&together).expect("a folder");
+    std::fs::copy(image, together.join("app.dll")).expect("a copy");
+    let folder = pulled.folder();
+    std::fs::copy(folder.join(format!("app.pdb/{guid}{age:x}/app.pdb")), together.join("app.pdb")).expect("a copy");
+    let object = format!("--obj={}", together.join("app.dll").display());
+    let text = run(Command::new(symbolizer).args([&object, &address(&pulled, "windows")]));
+    assert!(text.contains("innermost_of_the_test") && text.contains("win.c:1"), "{text}");
+}
