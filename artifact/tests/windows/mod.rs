@@ -1,0 +1,106 @@
+//! PE files with their PDBs, beside what two other readers make of them.
+#![allow(dead_code)]
+
+mod second_reader;
+
+use crate::support::compare::Comparison;
+use crate::support::expected::{demangle, undecorate};
+use crate::support::lookup::Found;
+use crate::support::{Expected, lookup};
+use std::path::Path;
+use symseal_artifact::{Arch, DebugFiles, FunctionStream, ObjectFile, PdbFile, functions};
+use symseal_symx::SymbolSource;
+
+/// A PE file and what we make of it.
+pub(crate) struct Module {
+    pub(crate) bytes: Vec<u8>,
+    pdb: Option<Vec<u8>>,
+    pub(crate) stream: FunctionStream,
+    pub(crate) base: u64,
+}
+
+impl Module {
+/// A PE file with the PDB beside it, if there is one.
+pub(crate) fn read(path: &Path) -> Self {
+    let bytes = std::fs::read(path).expect("the PE");
+    let object = ObjectFile::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let pdb_bytes = std::fs::read(path.with_extension("pdb")).ok();
+    let pdb = pdb_bytes.as_deref().map(|bytes| PdbFile::parse(bytes).expect("a PDB"));
+    let with = DebugFiles { pdb: pdb.as_ref(), ..DebugFiles::default() };
+    let stream = functions(&object, &with).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    lookup::check_shape(&stream);
+    let base = object.image_base().0;
+    Self { bytes, pdb: pdb_bytes, stream, base }
+}
+
+    /// Compares at addresses for which llvm-symbolizer's frames are known; names of both for people.
+    pub(crate) fn compare(&self, expected: &[(u64, Vec<Expected>)]) -> Comparison {
+        let rvas: Vec<u64> = expected.iter().map(|(address, _)| address.wrapping_sub(self.base)).collect();
+        let mut found: Vec<Vec<Found>> = rvas.iter().map(|rva| lookup::frames(&self.stream, *rva)).collect();
+        demangle(&mut found);
+        undecorate(&mut found);
+        let object = ObjectFile::parse(&self.bytes).expect("a PE");
+        if object.arch() == Arch::X86 {
+            // LLVM takes C's decoration from every name there, also an underscore that the source has.
+            for frame in found.iter_mut().flatten() {
+                let shorter: Vec<String> = [&frame.symbol, &frame.name]
+                    .iter()
+                    .filter_map(|name| name.strip_prefix('_').map(str::to_owned))
+                    .collect();
+                frame.aliases.extend(shorter);
+            }
+        }
+        let has_pdb_lines = self.stream.functions.iter().any(|function| function.source == SymbolSource::Pdb);
+        let judge = match &self.pdb {
+            Some(pdb) if has_pdb_lines => second_reader::frames(pdb, &rvas),
+            _ => vec![Vec::new(); rvas.len()],
+        };
+        let mut comparison = Comparison::default();
+        for ((((address, expected), found), judge), rva) in expected.iter().zip(&found).zip(&judge).zip(&rvas) {
+            if found.is_empty() && !expected.is_empty() && self.is_padding(*rva) {
+                comparison.rule("(rule) padding behind a function's end, which is no frame");
+            } else {
+                comparison.add_judged(*address, expected, found, judge);
+            }
+        }
+        comparison
+    }
+
+    /// Behind the end of a function, by its own debug information, and only instructions that do nothing up to the next.
+    fn is_padding(&self, rva: u64) -> bool {
+        let functions = &self.stream.functions;
+        let next = functions.partition_point(|function| function.start.0 <= rva);
+        let (Some(before), Some(next)) = (next.checked_sub(1).and_then(|at| functions.get(at)), functions.get(next))
+        else {
+            return false;
+        };
+        let object = ObjectFile::parse(&self.bytes).expect("a PE");
+        let Some((start, text)) = object.section(".text") else { return false };
+        let at = |rva: u64| usize::try_from((self.base + rva).wrapping_sub(start.0)).expect("an offset");
+        let gap = text.get(at(before.start.0 + before.size)..at(next.start.0)).unwrap_or_default();
+        is_idle(gap)
+    }
+}
+
+/// `int3`, `nop` in its forms of 1 to 15 bytes, `xchg ax, ax`, zeros. (Intel, "Recommended Multi-Byte Sequence of NOP")
+fn is_idle(mut code: &[u8]) -> bool {
+    while let Some(first) = code.first() {
+        let prefixes = code.iter().take_while(|byte| matches!(byte, 0x66 | 0x2e)).count();
+        let length = match code.get(prefixes..).unwrap_or_default() {
+            [0x90 | 0xcc, ..] => 1,
+            [0x0f, 0x1f, modrm, ..] => match (modrm >> 6, modrm & 7) {
+                (0, 4) | (1, 0..=3 | 5..=7) => 4,
+                (0, _) => 3,
+                (1, 4) => 5,
+                (2, 4) => 8,
+                (2, _) => 7,
+                _ => return false,
+            },
+            _ if *first == 0 => 1,
+            _ => return false,
+        };
+        code = code.get(prefixes + length..).unwrap_or_default();
+    }
+    true
+}
+
