@@ -45,7 +45,8 @@ pub(crate) struct Mapped {
 pub(crate) struct Addresses {
     /// By section number less 1.
     original: Vec<PdbSection>,
-    image: Vec<PdbSection>,
+    /// As they are now, where the PDB has them.
+    image: Option<Vec<PdbSection>>,
     /// Original address → address in the image, 0 where it is not there; by original address, each up to the next.
     from_original: Option<Vec<(u32, u32)>>,
 }
@@ -64,13 +65,20 @@ impl Addresses {
         if image.is_empty() {
             work.skip("PDB without section headers");
         }
-        match (original, map) {
-            (Some(original), Some(map)) if !map.is_empty() => Self { original, image, from_original: Some(map) },
-            (Some(_), _) => {
-                work.skip("PDB of moved code without its address map");
-                Self { original: Vec::new(), image, from_original: None }
+        match (original, map.filter(|map| !map.is_empty())) {
+            (original, Some(map)) => {
+                // Tools that only stretch a section leave the headers as they were.
+                let (original, image) = match original {
+                    Some(original) => (original, Some(image)),
+                    None => (image, None),
+                };
+                Self { original, image, from_original: Some(map) }
             }
-            _ => Self { original: image.clone(), image, from_original: None },
+            (Some(_), None) => {
+                work.skip("PDB of moved code without its address map");
+                Self { original: Vec::new(), image: Some(image), from_original: None }
+            }
+            (None, None) => Self { original: image.clone(), image: Some(image), from_original: None },
         }
     }
 
@@ -108,13 +116,20 @@ impl Addresses {
         self.mapped(original..original.checked_add(1)?).first().map(|part| part.image)
     }
 
-    /// Executable sections of the image by relative address, sorted, not overlapping.
+    /// Code of the image by relative address, sorted, not overlapping.
     pub(crate) fn text(&self) -> Vec<Range<u64>> {
-        let code = self.image.iter().filter(|section| section.is_executable);
-        let mut ranges: Vec<Range<u64>> = code
-            .map(|section| u64::from(section.rva)..u64::from(section.rva) + u64::from(section.size))
-            .filter(|range| !range.is_empty())
-            .collect();
+        let code = |sections: &[PdbSection]| -> Vec<Range<u32>> {
+            let code = sections.iter().filter(|section| section.is_executable);
+            code.map(|section| section.rva..section.rva.saturating_add(section.size)).collect()
+        };
+        let ranges: Vec<Range<u32>> = match &self.image {
+            Some(image) => code(image),
+            None => {
+                let parts = code(&self.original).into_iter().flat_map(|range| self.mapped(range));
+                parts.map(|part| part.image..part.image.saturating_add(part.end - part.start)).collect()
+            }
+        };
+        let mut ranges: Vec<Range<u64>> = ranges.iter().map(|range| range.start.into()..range.end.into()).collect();
         ranges.sort_by_key(|range| range.start);
         let mut reached = 0;
         for range in &mut ranges {

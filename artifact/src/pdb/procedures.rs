@@ -14,6 +14,7 @@ const MOST_INLINED: u32 = 512;
 /// Kinds of symbols that are read, by their names in `cvinfo.h` of microsoft-pdb.
 mod kind {
     pub(super) const S_THUNK32: u16 = 0x1102;
+    pub(super) const S_LABEL32: u16 = 0x1105;
     pub(super) const S_LPROC32: u16 = 0x110f;
     pub(super) const S_GPROC32: u16 = 0x1110;
     pub(super) const S_TRAMPOLINE: u16 = 0x112c;
@@ -72,6 +73,8 @@ pub(crate) struct ModuleSymbols {
     pub(crate) procedures: Vec<Procedure>,
     pub(crate) sites: Vec<InlineCall>,
     pub(crate) inline_rows: Vec<InlineRow>,
+    /// Original relative address and name of labels outside of procedures.
+    pub(crate) labels: Vec<(u32, Vec<u8>)>,
     scopes: Vec<Scope>,
 }
 
@@ -91,6 +94,7 @@ impl ModuleSymbols {
         self.procedures.clear();
         self.sites.clear();
         self.inline_rows.clear();
+        self.labels.clear();
         self.scopes.clear();
     }
 
@@ -147,6 +151,12 @@ impl ModuleSymbols {
                 self.trampoline(symbol, addresses);
                 return Ok(());
             }
+            kind::S_LABEL32 => {
+                if self.scopes.is_empty() {
+                    self.label(symbol, addresses, work)?;
+                }
+                return Ok(());
+            }
             _ if symbol.starts_scope() => top,
             _ => {
                 if symbol.ends_scope() {
@@ -196,6 +206,18 @@ impl ModuleSymbols {
         if let Some(procedure) = self.procedures.last_mut() {
             procedure.behind_sites = behind;
         }
+    }
+
+    /// A label outside of procedures: code that handles exceptions is named by these alone. Its size is not known.
+    fn label(&mut self, symbol: &Symbol<'_>, addresses: &Addresses, work: &mut Work) -> Result<()> {
+        let Ok(SymbolData::Label(label)) = symbol.parse() else { return Ok(()) };
+        work.budget.charge(label.name.len() as u64)?;
+        // `__ehhandler$`, `__unwindfunclet$` and `__catch$` and a function's name; other labels are places in assembly.
+        let name = label.name.as_bytes();
+        if let Some(at) = addresses.original(label.offset).filter(|_| name.starts_with(b"__") && name.contains(&b'$')) {
+            self.labels.push((at, label.name.as_bytes().to_vec()));
+        }
+        Ok(())
     }
 
     fn trampoline(&mut self, symbol: &Symbol<'_>, addresses: &Addresses) {

@@ -17,6 +17,14 @@ pub(crate) struct Public<'s> {
     pub(crate) original: u32,
     pub(crate) name: &'s [u8],
     is_function: bool,
+    is_public: bool,
+}
+
+impl<'s> Public<'s> {
+    /// A label of a module, which is a symbol too, but no public one.
+    pub(crate) fn label(original: u32, name: &'s [u8]) -> Self {
+        Self { original, name, is_function: true, is_public: false }
+    }
 }
 
 /// Public symbols by original address.
@@ -39,7 +47,7 @@ pub(crate) fn publics<'s>(table: &'s pdb2::SymbolTable<'_>, addresses: &Addresse
                 };
                 if let Some(original) = addresses.original(public.offset) {
                     let is_function = public.function || public.code;
-                    found.push(Public { original, name: public.name.as_bytes(), is_function });
+                    found.push(Public { original, name: public.name.as_bytes(), is_function, is_public: true });
                 }
             }
             Ok(None) => break,
@@ -76,7 +84,7 @@ pub(crate) fn symbols<'s>(
             svma,
             size: 0,
             type_rank: if public.is_function { 0 } else { 2 },
-            binding_rank: 0,
+            binding_rank: if public.is_public { 0 } else { 2 },
             table: SymbolTable::Publics,
         });
     }
@@ -85,8 +93,8 @@ pub(crate) fn symbols<'s>(
 /// The public symbol that is the linkage name of a procedure of that name, among those of its address.
 ///
 /// Identical functions share an address, so that most of its symbols are other functions'. Names in C are decorated with
-/// an underscore and the size of the arguments at most; in C++ `a::b::c` becomes `?c@b@a@@` and its type. Special names
-/// and those of templates are not told apart, where the first of the symbols is as good.
+/// an underscore and the size of the arguments at most; in C++ `a::b::c` becomes `?c@b@a@@` and its type. Names of
+/// templates are not told apart, where the first of the symbols is as good.
 pub(crate) fn linkage_name<'s>(publics: &[Public<'s>], original: u32, name: &[u8]) -> Option<&'s [u8]> {
     let first = publics.partition_point(|public| public.original < original);
     let here = publics.get(first..).unwrap_or_default().iter().take_while(|public| public.original == original);
@@ -107,10 +115,24 @@ fn is_c_name(public: &[u8], name: &[u8]) -> bool {
     is_decorated && (behind.is_empty() || (digits.len() < behind.len() && digits.iter().all(u8::is_ascii_digit)))
 }
 
+/// What the mangled name of a function starts with, up to the end of its scopes.
 fn mangled_start(name: &[u8]) -> Vec<u8> {
-    let mut mangled = b"?".to_vec();
     let name = String::from_utf8_lossy(name);
-    for part in name.rsplit("::") {
+    let mut parts = name.rsplit("::").peekable();
+    let last = parts.next().unwrap_or_default();
+    let mut mangled = b"?".to_vec();
+    match SPECIAL_NAMES.iter().find(|(special, _)| *special == last) {
+        Some((_, code)) => mangled.extend_from_slice(code.as_bytes()),
+        None if parts.peek() == Some(&last) => mangled.extend_from_slice(b"?0"),
+        None if last.strip_prefix('~').is_some_and(|class| parts.peek() == Some(&class)) => {
+            mangled.extend_from_slice(b"?1");
+        }
+        None => {
+            mangled.extend_from_slice(last.as_bytes());
+            mangled.push(b'@');
+        }
+    }
+    for part in parts {
         mangled.extend_from_slice(part.as_bytes());
         mangled.push(b'@');
     }
@@ -118,14 +140,47 @@ fn mangled_start(name: &[u8]) -> Vec<u8> {
     mangled
 }
 
+/// Functions whose mangled names have a code in place of a name. (As `undname` writes them)
+const SPECIAL_NAMES: [(&str, &str); 27] = [
+    ("`scalar deleting destructor'", "?_G"),
+    ("`vector deleting destructor'", "?_E"),
+    ("operator new", "?2"),
+    ("operator delete", "?3"),
+    ("operator=", "?4"),
+    ("operator>>", "?5"),
+    ("operator<<", "?6"),
+    ("operator!", "?7"),
+    ("operator==", "?8"),
+    ("operator!=", "?9"),
+    ("operator[]", "?A"),
+    ("operator->", "?C"),
+    ("operator*", "?D"),
+    ("operator++", "?E"),
+    ("operator--", "?F"),
+    ("operator-", "?G"),
+    ("operator+", "?H"),
+    ("operator&", "?I"),
+    ("operator<", "?M"),
+    ("operator<=", "?N"),
+    ("operator>", "?O"),
+    ("operator>=", "?P"),
+    ("operator()", "?R"),
+    ("operator+=", "?Y"),
+    ("operator-=", "?Z"),
+    ("operator new[]", "?_U"),
+    ("operator delete[]", "?_V"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
     fn check(names: &[&'static str], procedure: &str, expected: Option<&str>) {
-        let publics: Vec<Public<'_>> =
-            names.iter().map(|name| Public { original: 16, name: name.as_bytes(), is_function: true }).collect();
+        let publics: Vec<Public<'_>> = names
+            .iter()
+            .map(|name| Public { original: 16, name: name.as_bytes(), is_function: true, is_public: true })
+            .collect();
         let found = linkage_name(&publics, 16, procedure.as_bytes());
         assert_eq!(found, expected.map(str::as_bytes));
         assert_eq!(linkage_name(&publics, 17, procedure.as_bytes()), None);
@@ -139,6 +194,9 @@ mod tests {
         check(&["name@@16"], "name", Some("name@@16"));
         check(&["name"], "name", Some("name"));
         check(&["_name2", "xname"], "name", None);
-        check(&["??0b@@QEAA@XZ"], "b::b", None);
+        check(&["??1b@@QEAA@XZ", "??0b@@QEAA@XZ"], "b::b", Some("??0b@@QEAA@XZ"));
+        check(&["??0b@@QEAA@XZ", "??1b@@QEAA@XZ"], "b::~b", Some("??1b@@QEAA@XZ"));
+        check(&["??_Ea@@X", "??_Ga@@X"], "a::`scalar deleting destructor'", Some("??_Ga@@X"));
+        check(&["??$f@H@@YAXXZ"], "f<int>", None);
     }
 }

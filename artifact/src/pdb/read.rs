@@ -25,6 +25,8 @@ pub(crate) struct PdbReader<'d> {
     pdb: PDB<'d, Pages<'d>>,
     addresses: Addresses,
     globals: Option<pdb2::SymbolTable<'d>>,
+    /// Original relative address and name of labels outside of procedures, once the modules were read.
+    labels: Vec<(u32, Vec<u8>)>,
 }
 
 /// Which module gave a stretch of code, by original address.
@@ -40,7 +42,7 @@ impl<'d> PdbReader<'d> {
         let mut pdb = file.open()?;
         let addresses = Addresses::read(&mut pdb, work);
         let globals = pdb.global_symbols().ok();
-        Ok(Self { pdb, addresses, globals })
+        Ok(Self { pdb, addresses, globals, labels: Vec::new() })
     }
 
     /// Executable ranges of the image, relative.
@@ -48,10 +50,11 @@ impl<'d> PdbReader<'d> {
         self.addresses.text()
     }
 
-    /// Adds the public symbols that lie in code.
+    /// Adds the public symbols, and labels outside of procedures, that lie in code.
     pub(crate) fn symbols<'s>(&'s self, base: Svma, text: &Text, all: &mut Vec<Symbol<'s>>, work: &mut Work) {
-        let publics = self.publics(work);
-        publics::symbols(&publics, &self.addresses, base, text, all, work);
+        let mut named = self.publics(work);
+        named.extend(self.labels.iter().map(|(original, name)| Public::label(*original, name)));
+        publics::symbols(&named, &self.addresses, base, text, all, work);
     }
 
     fn publics(&self, work: &mut Work) -> Vec<Public<'_>> {
@@ -190,6 +193,7 @@ impl ModuleReader<'_> {
         drop(stream);
         let Ok(Some(module_info)) = reader.pdb.module_info(module) else { return Ok(()) };
         self.buffers.symbols.fill(&module_info, &self.buffers.lines, &reader.addresses, work);
+        reader.labels.append(&mut self.buffers.symbols.labels);
         let numbers = self.number(number, functions, work);
         let mut rows = ModuleRows {
             unit,

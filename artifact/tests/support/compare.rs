@@ -18,6 +18,9 @@ pub(crate) struct Comparison {
 
 const EXAMPLES: usize = 4;
 
+/// Lines of a PDB that tell a debugger to step on, or into.
+const HIDDEN_LINES: [u64; 2] = [0xfe_efee, 0xf0_0f00];
+
 impl Comparison {
     pub(crate) fn add(&mut self, address: u64, expected: &[Expected], found: &[Found]) {
         if expected.is_empty() {
@@ -57,7 +60,9 @@ impl Comparison {
         let mut kinds: Vec<&'static str> = Vec::new();
         let mut names = true;
         for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
-            if expected.line != found.line && !is_made_by_go(expected, found) {
+            if HIDDEN_LINES.contains(&expected.line) && found.line == 0 {
+                kinds.push("(rule) line: one that tells a debugger not to stop is none");
+            } else if expected.line != found.line && !is_made_by_go(expected, found) {
                 kinds.push("line");
             }
             if let Some(kind) = file_kind(expected, found) {
@@ -85,7 +90,8 @@ impl Comparison {
     pub(crate) fn add_judged(&mut self, address: u64, expected: &[Expected], found: &[Found], judge: &[Expected]) {
         let is_same_place = |expected: Option<&Expected>, found: &Found| {
             expected.is_some_and(|expected| {
-                expected.line == found.line && file_kind(expected, found).is_none_or(|kind| kind.starts_with('('))
+                (expected.line == found.line || HIDDEN_LINES.contains(&expected.line) && found.line == 0)
+                    && file_kind(expected, found).is_none_or(|kind| kind.starts_with('('))
             })
         };
         // Counted from the function itself, as inner frames may be missing.
@@ -214,6 +220,10 @@ fn is_link_time_marker(name: &str) -> bool {
 }
 
 fn unversioned(name: &str) -> &str {
+    // Microsoft's mangled names have the sign in them.
+    if name.starts_with(['?', '@']) {
+        return name;
+    }
     name.split_once('@').map_or(name, |(name, _)| name)
 }
 

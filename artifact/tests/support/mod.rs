@@ -137,6 +137,32 @@ pub(crate) fn symbolizer(tool: &str, arguments: &[&str], object: &Path, addresse
 }
 
 fn ask_llvm(tool: &str, arguments: &[&str], folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+    let answers = answers_of(tool, arguments, folder, object, addresses);
+    assert_eq!(answers.len(), addresses.len(), "one answer for each address of {}", object.display());
+    answers
+}
+
+/// llvm-symbolizer's frames by address. It crashes on some PDBs: such addresses are missing, and said out loud.
+pub(crate) fn llvm_symbolizer_survived(object: &Path, addresses: &[u64]) -> Vec<(u64, Vec<Expected>)> {
+    let newer = "llvm-symbolizer-19";
+    let tool = if is_there(newer) { newer } else { "llvm-symbolizer" };
+    let mut found = Vec::new();
+    let (mut rest, mut crashes) = (addresses, 0);
+    while !rest.is_empty() && crashes < 40 {
+        let answers = answers_of(tool, &[], Path::new("."), object, rest);
+        let answered = answers.len();
+        found.extend(rest.iter().copied().zip(answers));
+        // What it was asked when it died is left out.
+        rest = rest.get(answered + 1..).unwrap_or_default();
+        crashes += u32::from(answered + rest.len() < addresses.len() && !rest.is_empty());
+    }
+    if found.len() < addresses.len() {
+        println!("{tool} crashed on {}: {} of {} addresses answered", object.display(), found.len(), addresses.len());
+    }
+    found
+}
+
+fn answers_of(tool: &str, arguments: &[&str], folder: &Path, object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
     let mut child = Command::new(tool)
         .arg(format!("--obj={}", object.display()))
         .args(arguments)
@@ -151,11 +177,11 @@ fn ask_llvm(tool: &str, arguments: &[&str], folder: &Path, object: &Path, addres
     let lines: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = child.wait_with_output().expect("llvm-symbolizer ends");
-    writer.join().expect("the writer ends").expect("all addresses are taken");
+    // A tool that crashes leaves addresses untaken.
+    let _ = writer.join().expect("the writer ends");
     let text = String::from_utf8_lossy(&output.stdout);
-    let answers: Vec<Vec<Expected>> = text.lines().filter(|line| !line.trim().is_empty()).map(frames_of).collect();
-    assert_eq!(answers.len(), addresses.len(), "one answer for each address of {}", object.display());
-    answers
+    // The last line of a tool that crashed may be cut short.
+    text.lines().filter(|line| line.ends_with('}')).map(frames_of).collect()
 }
 
 fn frames_of(line: &str) -> Vec<Expected> {

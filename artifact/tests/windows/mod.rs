@@ -20,25 +20,27 @@ pub(crate) struct Module {
 }
 
 impl Module {
-/// A PE file with the PDB beside it, if there is one.
-pub(crate) fn read(path: &Path) -> Self {
-    let bytes = std::fs::read(path).expect("the PE");
-    let object = ObjectFile::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let pdb_bytes = std::fs::read(path.with_extension("pdb")).ok();
-    let pdb = pdb_bytes.as_deref().map(|bytes| PdbFile::parse(bytes).expect("a PDB"));
-    let with = DebugFiles { pdb: pdb.as_ref(), ..DebugFiles::default() };
-    let stream = functions(&object, &with).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    lookup::check_shape(&stream);
-    let base = object.image_base().0;
-    Self { bytes, pdb: pdb_bytes, stream, base }
-}
+    /// A PE file with the PDB beside it, if there is one.
+    pub(crate) fn read(path: &Path) -> Self {
+        let bytes = std::fs::read(path).expect("the PE");
+        let object = ObjectFile::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let pdb_bytes = std::fs::read(path.with_extension("pdb")).ok();
+        let pdb = pdb_bytes.as_deref().map(|bytes| PdbFile::parse(bytes).expect("a PDB"));
+        let with = DebugFiles { pdb: pdb.as_ref(), ..DebugFiles::default() };
+        let stream = functions(&object, &with).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        lookup::check_shape(&stream);
+        let base = object.image_base().0;
+        Self { bytes, pdb: pdb_bytes, stream, base }
+    }
 
-    /// Compares at addresses for which llvm-symbolizer's frames are known; names of both for people.
-    pub(crate) fn compare(&self, expected: &[(u64, Vec<Expected>)]) -> Comparison {
+    /// Compares at addresses for which llvm-symbolizer's frames are known, with linkage names as they are or for people.
+    pub(crate) fn compare(&self, expected: &[(u64, Vec<Expected>)], is_for_people: bool) -> Comparison {
         let rvas: Vec<u64> = expected.iter().map(|(address, _)| address.wrapping_sub(self.base)).collect();
         let mut found: Vec<Vec<Found>> = rvas.iter().map(|rva| lookup::frames(&self.stream, *rva)).collect();
-        demangle(&mut found);
-        undecorate(&mut found);
+        if is_for_people {
+            demangle(&mut found);
+            undecorate(&mut found);
+        }
         let object = ObjectFile::parse(&self.bytes).expect("a PE");
         if object.arch() == Arch::X86 {
             // LLVM takes C's decoration from every name there, also an underscore that the source has.
@@ -59,6 +61,8 @@ pub(crate) fn read(path: &Path) -> Self {
         for ((((address, expected), found), judge), rva) in expected.iter().zip(&found).zip(&judge).zip(&rvas) {
             if found.is_empty() && !expected.is_empty() && self.is_padding(*rva) {
                 comparison.rule("(rule) padding behind a function's end, which is no frame");
+            } else if found.iter().any(is_handler) {
+                comparison.rule("(rule) code that handles exceptions, which LLVM gives to the symbol before it");
             } else {
                 comparison.add_judged(*address, expected, found, judge);
             }
@@ -82,6 +86,11 @@ pub(crate) fn read(path: &Path) -> Self {
     }
 }
 
+/// Named by a label of Microsoft's compiler.
+fn is_handler(found: &Found) -> bool {
+    found.symbol.starts_with("__ehhandler$") || found.symbol.starts_with("__unwindfunclet$")
+}
+
 /// `int3`, `nop` in its forms of 1 to 15 bytes, `xchg ax, ax`, zeros. (Intel, "Recommended Multi-Byte Sequence of NOP")
 fn is_idle(mut code: &[u8]) -> bool {
     while let Some(first) = code.first() {
@@ -103,4 +112,3 @@ fn is_idle(mut code: &[u8]) -> bool {
     }
     true
 }
-
