@@ -16,6 +16,15 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
     }
 }
 
+/// A text from outside for a terminal: control characters, which may be escape sequences, are written out.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() { shown.extend(character.escape_unicode()) } else { shown.push(character) }
+    }
+    shown
+}
+
 /// Like `print!`.
 macro_rules! out {
     ($($text:tt)*) => { $crate::output::write(format_args!($($text)*)) };

@@ -6,16 +6,19 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use symseal_bundle::sources::Sources;
 use symseal_bundle::{Bundle, FileRole};
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{Hit, Table};
 
 use crate::bundle_ref;
 use crate::exit::{Answer, NotFound};
+use crate::output::visible;
 
 #[derive(Subcommand)]
 pub enum Command {
     Dump(DumpArgs),
+    Sources(SourcesArgs),
 }
 
 /// Print the complete stream: address → function, file, line, inlined callers.
@@ -37,10 +40,56 @@ pub struct DumpArgs {
     store: Option<PathBuf>,
 }
 
+/// List the source files of a bundle, where they lie beside it.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  symseal index sources ./bundle
+  symseal index sources ./bundle --json | jq -r .path
+
+Sources are an artifact of their own: a bundle that was pulled has them only if they were pulled into the same layout. The exit
+status is 1 where there are none.")]
+pub struct SourcesArgs {
+    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
+    bundle: String,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
+
 pub fn run(command: &Command) -> Result<Answer> {
     match command {
         Command::Dump(args) => dump(args),
+        Command::Sources(args) => sources(args),
     }
+}
+
+fn sources(args: &SourcesArgs) -> Result<Answer> {
+    let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
+    let Some(digest) = bundle.index().sources else {
+        return Err(NotFound(format!("bundle {} names no sources", args.bundle)).into());
+    };
+    if !bundle.layout().is_some_and(|layout| layout.has(&digest)) {
+        let told = format!("bundle {}: its sources {digest} do not lie beside it; pull them too", args.bundle);
+        return Err(NotFound(told).into());
+    }
+    let Some(sources) = Sources::of(&bundle).with_context(|| format!("bundle {}", args.bundle))? else {
+        return Ok(Answer::No);
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for file in &sources.table().files {
+        if args.json {
+            serde_json::to_writer(&mut out, file)?;
+            writeln!(out)?;
+        } else {
+            let checked = file.checked_by.map_or("-", |checked| checked.code());
+            writeln!(out, "{}  {:>9}  {checked:<6}  {}", file.sha256.hex(), file.size, visible(&file.path))?;
+        }
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
 }
 
 fn dump(args: &DumpArgs) -> Result<Answer> {

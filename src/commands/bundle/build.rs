@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use indicatif::ProgressBar;
-use symseal_builder::{BuildError, BuildReport, Options, Progress, ProgressFn, SymbolBundleBuilder};
+use symseal_builder::{
+    BuildError, BuildReport, Options, Progress, ProgressFn, SourceMap, SourceOptions, SymbolBundleBuilder,
+};
 
 use super::build_report;
 use crate::exit::Answer;
@@ -20,6 +22,7 @@ use crate::output::outln;
   symseal bundle build ./target/release/app --name app --version 1.0 --output ./bundle
   symseal bundle build ./usr/bin ./usr/lib/debug --name app --version 1.0 --output ./bundle --json
   symseal bundle build ./dist --name app --version 1.0 --dry-run --strict
+  symseal bundle build ./dist --name app --version 1.0 --output ./bundle --sources . --source-map /build/app=.
 
 Linux (ELF, .debug, .dwp, dwz), Windows (PE, PDB) and macOS (Mach-O, dSYM) files, loose or in tar, zip, wheel, nupkg, deb and
 the like. Binaries and their debug files find each other by build-id, GUID and age, or UUID. The same inputs give the same
@@ -48,6 +51,14 @@ pub struct Args {
     /// Files and modules to work on at once; as many as there are processors by default.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    /// Gather the source files that the line tables name, from below this directory and from nowhere else, as an artifact of
+    /// their own beside the bundle. Repeat for more.
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    sources: Vec<PathBuf>,
+    /// Where the sources of a directory in the line tables are found: in TO, relative to each --sources directory or absolute
+    /// and in one. Repeat for more.
+    #[arg(long, value_name = "FROM=TO", requires = "sources")]
+    source_map: Vec<SourceMap>,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -61,6 +72,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     builder = builder.strict(args.strict);
     if let Some(jobs) = args.jobs {
         builder = builder.jobs(jobs.get());
+    }
+    if !args.sources.is_empty() {
+        builder = builder.sources(SourceOptions { roots: args.sources.clone(), maps: args.source_map.clone() });
     }
     let made = if args.dry_run {
         builder.report()

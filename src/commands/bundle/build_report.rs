@@ -1,9 +1,9 @@
 //! The report of a build, for people.
 
-use symseal_builder::{BuildReport, ModuleReport};
+use symseal_builder::{BuildReport, ModuleReport, SourcesReport};
 use symseal_bundle::DebugInfo;
 
-use crate::output::{out, outln};
+use crate::output::{out, outln, visible};
 use crate::table::Table;
 
 /// More lines of one kind would hide the others; `--json` has them all.
@@ -30,6 +30,9 @@ pub(crate) fn print(report: &BuildReport) {
     modules(report);
     pairs(report);
     inputs(report);
+    if let Some(gathered) = &report.sources {
+        sources(gathered);
+    }
     if let Some(bundle) = &report.bundle {
         outln!("\nbundle {bundle}");
     }
@@ -89,6 +92,32 @@ fn inputs(report: &BuildReport) {
         outln!("  {count} skipped: {reason}");
     }
     outln!("{} modules, {} unpaired, {} mismatches", report.modules.len(), report.unpaired(), report.mismatches.len());
+}
+
+fn sources(report: &SourcesReport) {
+    let refused = report.refused.iter().map(|one| format!("source {}: {}", visible(&one.path), one.reason));
+    lines("refused", refused.collect());
+    let large = report.too_large.iter().map(|one| format!("source {}: {} bytes", visible(&one.path), one.bytes));
+    lines("too large", large.collect());
+    let missing = report.not_found.iter().map(|path| format!("source {}", visible(path)));
+    lines("not found", missing.collect());
+    // Each of these is an error: nothing is cut off.
+    for one in &report.mismatched {
+        let (path, file) = (visible(&one.path), one.file.display());
+        outln!("error: {file} is not the source {path}: expected {}, found {}; left out", one.expected, one.found);
+    }
+    outln!(
+        "{} source files of {} ({} bytes, {} checked by a checksum), {} not found, {} mismatched",
+        report.statistics.files,
+        report.wanted,
+        report.statistics.bytes,
+        report.statistics.checked,
+        report.not_found.len(),
+        report.mismatched.len()
+    );
+    if let Some(digest) = &report.digest {
+        outln!("sources {digest}");
+    }
 }
 
 fn lines(kind: &str, lines: Vec<String>) {

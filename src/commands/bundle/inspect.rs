@@ -16,13 +16,18 @@ use crate::table::Table;
   symseal bundle inspect ./bundle
   symseal bundle inspect 127.0.0.1:8790/demo/app:1.0 --json | jq .linux
 
---json prints symbol_index.json as it is. Nothing is verified beyond the digests of what is shown; `symseal bundle verify` does that.")]
+  symseal bundle inspect ./bundle --disclosure
+
+--json prints symbol_index.json as it is; with --disclosure, what a reader of the bundle learns. Nothing is verified beyond the digests of what is shown; `symseal bundle verify` does that.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
     bundle: String,
     /// Print symbol_index.json.
     #[arg(long)]
     json: bool,
+    /// Say what a reader of the bundle learns: source paths, home directories, names, inputs, sources.
+    #[arg(long)]
+    disclosure: bool,
     /// The local bundle store.
     #[arg(long)]
     store: Option<PathBuf>,
@@ -30,6 +35,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Answer> {
     let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
+    if args.disclosure {
+        return super::disclosure::run(&bundle, args.json);
+    }
     let index = bundle.index();
     if args.json {
         outln!("{}", serde_json::to_string_pretty(index)?);

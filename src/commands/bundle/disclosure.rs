@@ -1,0 +1,98 @@
+//! `symseal bundle inspect --disclosure`: what a reader of a bundle learns.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use symseal_artifact::ReleaseFile;
+use symseal_bundle::Bundle;
+use symseal_bundle::disclosure::{DirectoryCount, Disclosure, disclosure};
+
+use crate::exit::Answer;
+use crate::output::{out, outln, visible};
+use crate::table::Table;
+
+/// More lines of one kind would hide the others; `--json` has them all.
+const MOST_LINES: usize = 20;
+
+pub fn run(bundle: &Bundle, json: bool) -> Result<Answer> {
+    let told = disclosure(bundle, &compile_directories)?;
+    if json {
+        outln!("{}", serde_json::to_string_pretty(&told)?);
+    } else {
+        print(&told);
+    }
+    Ok(Answer::Yes)
+}
+
+/// Of every slice of a file. A file of another kind, such as a PDB, names none here.
+fn compile_directories(bytes: &[u8]) -> BTreeSet<String> {
+    match ReleaseFile::parse(bytes) {
+        Ok(ReleaseFile::Object(object)) => object.compile_directories(),
+        Ok(ReleaseFile::Fat(slices)) => slices.iter().flat_map(|slice| slice.compile_directories()).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+fn print(told: &Disclosure) {
+    let (name, version) = &told.release;
+    outln!("release            {} {}", visible(name), visible(version));
+    let files = &told.files;
+    outln!("modules            {}", files.modules);
+    outln!("executables        {} modules, {} bytes", files.executables, files.executable_bytes);
+    outln!(
+        "debug files        {} modules with types, variables and their names; {} with lines; {} bytes",
+        files.full_debug_info,
+        files.line_tables,
+        files.debug_bytes
+    );
+    outln!("functions          {} ranges, {} distinct names", told.functions, told.function_names);
+    outln!("source paths       {}", told.source_paths);
+    match &told.sources {
+        None => outln!("sources            none"),
+        Some(sources) => match &sources.statistics {
+            Some(statistics) => {
+                outln!("sources            {} files, {} bytes, {}", statistics.files, statistics.bytes, sources.digest);
+            }
+            None => outln!("sources            {}, which do not lie beside the bundle", sources.digest),
+        },
+    }
+    counts("directories of source paths", "directory", &told.source_directories);
+    list("compile directories", told.compile_directories.iter());
+    list("input files", told.inputs.iter());
+    if told.homes.is_empty() {
+        outln!("\nno home directories");
+    } else {
+        counts("HOME DIRECTORIES in source paths and compile directories", "home", &told.homes);
+    }
+}
+
+fn counts(what: &str, heading: &str, counts: &[DirectoryCount]) {
+    if counts.is_empty() {
+        return;
+    }
+    outln!("\n{what}");
+    let mut table = Table::new(&[heading, "paths"]);
+    for count in counts.iter().take(MOST_LINES) {
+        table.row([visible(&count.directory), count.paths.to_string()]);
+    }
+    out!("{table}");
+    more(counts.len());
+}
+
+fn list<'a>(what: &str, lines: impl ExactSizeIterator<Item = &'a String>) {
+    let length = lines.len();
+    if length == 0 {
+        return;
+    }
+    outln!("\n{what}");
+    for line in lines.take(MOST_LINES) {
+        outln!("{}", visible(line));
+    }
+    more(length);
+}
+
+fn more(length: usize) {
+    if length > MOST_LINES {
+        outln!("… and {} more, which --json prints", length - MOST_LINES);
+    }
+}

@@ -1,0 +1,79 @@
+//! Sources by the command line: gathered beside a bundle, listed, pushed where they were asked for, and told of.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod program;
+
+use std::path::Path;
+
+use program::{RunningServer, compile_c, symseal};
+
+const SOURCE: &str =
+    "int helper(int x) { return x * 3; }\nint main(int argc, char **argv) { (void)argv; return helper(argc); }\n";
+
+/// A bundle with sources in `dir/bundle`, of a program whose line tables say `/home/ann/app`.
+fn bundle(dir: &Path) -> Option<String> {
+    let map = format!("-ffile-prefix-map={}=/home/ann/app", dir.display());
+    let app = compile_c(dir, "app", SOURCE, &["-g", "-O1", "-Wl,--build-id", &map])?;
+    let (app, output) = (app.to_str().unwrap().to_owned(), dir.join("bundle").to_str().unwrap().to_owned());
+    let build = ["bundle", "build", &app, "--name", "app", "--version", "1.0", "--output", &output];
+    let sources = ["--sources", dir.to_str().unwrap(), "--source-map", "/home/ann/app=."];
+    let ran = symseal(build.into_iter().chain(sources)).ok();
+    assert!(ran.stdout.contains("1 source files of 1"), "{}", ran.stdout);
+    Some(output)
+}
+
+#[test]
+fn sources_are_listed_told_of_and_pushed_only_when_asked_for() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(layout) = bundle(dir.path()) else { return };
+    let listed = symseal(["index", "sources", &layout, "--json"]).ok().json();
+    assert_eq!(listed["path"], "/home/ann/app/app.c");
+    assert_eq!(listed["size"], SOURCE.len());
+    assert!(symseal(["index", "sources", &layout]).ok().stdout.contains("/home/ann/app/app.c"));
+
+    let told = symseal(["bundle", "inspect", &layout, "--disclosure", "--json"]).ok().json();
+    assert_eq!(told["homes"][0]["directory"], "/home/ann", "{told}");
+    assert_eq!(told["source_paths"], 1);
+    assert_eq!(told["sources"]["statistics"]["bytes"], SOURCE.len());
+    assert_eq!(told["inputs"][0], "app");
+    let shown = symseal(["bundle", "inspect", &layout, "--disclosure"]).ok().stdout;
+    assert!(shown.contains("HOME DIRECTORIES") && shown.contains("/home/ann"), "{shown}");
+
+    let data = dir.path().join("data");
+    let server = RunningServer::start(&data);
+    let reference = format!("{}/demo/app:1.0", server.address);
+    symseal(["bundle", "push", &layout, &reference]).ok();
+    let pulled = dir.path().join("pulled").to_str().unwrap().to_owned();
+    symseal(["bundle", "pull", &reference, "--output", &pulled]).ok();
+    // Whoever pulls the bundle is not given the sources.
+    symseal(["index", "sources", &pulled]).refused(1, &["do not lie beside it"]);
+    let told = symseal(["bundle", "inspect", &pulled, "--disclosure", "--json"]).ok().json();
+    assert!(told["sources"]["digest"].is_string() && told["sources"]["statistics"].is_null(), "{told}");
+
+    let private = format!("{}/demo/app-sources:1.0", server.address);
+    let pushed = symseal(["bundle", "push", &layout, &reference, &format!("--with-sources={private}"), "--json"]).ok();
+    assert_eq!(pushed.json()["sources"]["reference"], private.as_str());
+    symseal(["bundle", "push", &layout, &reference, "--with-sources"]).ok();
+    for from in [private, format!("{reference}.sources")] {
+        let pulled = dir.path().join(from.replace(['/', ':'], "_")).to_str().unwrap().to_owned();
+        symseal(["bundle", "pull", &reference, "--output", &pulled]).ok();
+        symseal(["bundle", "pull", &from, "--output", &pulled]).ok();
+        assert_eq!(symseal(["index", "sources", &pulled, "--json"]).ok().json(), listed);
+    }
+}
+
+#[test]
+fn a_bundle_without_sources_says_so_and_bad_options_are_named() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(app) = compile_c(dir.path(), "app", SOURCE, &["-g", "-Wl,--build-id"]) else { return };
+    let (app, output) = (app.to_str().unwrap(), dir.path().join("bundle"));
+    let output = output.to_str().unwrap();
+    let build = ["bundle", "build", app, "--name", "app", "--version", "1.0", "--output", output];
+    symseal(build.iter().copied().chain(["--sources", "/nonexistent"])).refused(2, &["/nonexistent"]);
+    assert!(!Path::new(output).exists());
+    symseal(build.iter().copied().chain(["--source-map", "a=b"])).refused(2, &["--sources"]);
+    symseal(build.iter().copied().chain(["--sources", ".", "--source-map", "nothing"])).refused(2, &["FROM=TO"]);
+    symseal(build).ok();
+    symseal(["index", "sources", output]).refused(1, &["names no sources"]);
+    symseal(["bundle", "push", output, "127.0.0.1:9/a/b:1", "--with-sources"]).refused(2, &["names no sources"]);
+}
