@@ -17,6 +17,16 @@ impl Budget {
         Self { left: bytes.saturating_mul(Self::STEPS_PER_BYTE).saturating_add(Self::LEAST), exhausted: false }
     }
 
+    /// As many steps as are left of this one, for a part of the work whose steps are charged later.
+    pub(crate) fn of_part(&self) -> Self {
+        Self { left: self.left, exhausted: false }
+    }
+
+    /// How many steps were taken since the budget was `before`.
+    pub(crate) fn taken_since(&self, before: &Self) -> u64 {
+        before.left.saturating_sub(self.left)
+    }
+
     /// Takes `steps`; fails from the moment at which they run out.
     #[inline]
     pub(crate) fn charge(&mut self, steps: u64) -> Result<()> {

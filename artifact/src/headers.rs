@@ -33,7 +33,7 @@ impl<'d> Headers<'d> {
 /// What identity, symbols, debug information and unwind rules are read through. Addresses are stated ones (svma).
 ///
 /// Answers that only some formats have are "none" by default.
-pub(crate) trait ObjectHeaders<'d> {
+pub(crate) trait ObjectHeaders<'d>: Sync {
     fn format(&self) -> Format;
     fn arch(&self) -> Arch;
     fn kind(&self) -> ObjectKind;

@@ -33,6 +33,7 @@ mod fields;
 mod go;
 mod headers;
 mod identity;
+mod in_order;
 mod macho;
 mod merge;
 mod mini_debug_info;
@@ -62,7 +63,9 @@ pub use pdb::PdbFile;
 pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;
 pub use sniff::{FileKind, SNIFF_BYTES, sniff};
-pub use stream::{Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, pdb_functions};
+pub use stream::{
+    Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, functions_on, pdb_functions,
+};
 pub use text::escaped;
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};
 

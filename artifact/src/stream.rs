@@ -13,6 +13,7 @@ use crate::symbols::{self, SymbolTable};
 use crate::work::Work;
 use crate::{ArtifactError, IdKind, ObjectFile, PdbFile};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use symseal_module::{DebugId, Svma};
 use symseal_symx::{FunctionRecord, StrId, Strings, SymbolSource};
 
@@ -122,6 +123,15 @@ pub struct StreamStatistics {
 ///
 /// An [`ArtifactError`] says that two files do not belong together. Damage within is counted in the statistics.
 pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<FunctionStream, ArtifactError> {
+    functions_on(NonZeroUsize::MIN, binary, with)
+}
+
+/// The same, read by so many threads at most. The stream is the same whatever their number.
+pub fn functions_on(
+    threads: NonZeroUsize,
+    binary: &ObjectFile<'_>,
+    with: &DebugFiles<'_, '_>,
+) -> Result<FunctionStream, ArtifactError> {
     if let Some(debug) = with.debug {
         check_pair(binary, debug)?;
     }
@@ -152,13 +162,13 @@ pub fn functions(binary: &ObjectFile<'_>, with: &DebugFiles<'_, '_>) -> Result<F
             work.skip(problem);
             DwarfFiles::none()
         }
-        None => DwarfFiles::load(described.headers(), supplementary, &split, &mut work),
+        None => DwarfFiles::load(described.headers(), supplementary, &split, threads, &mut work),
     };
     statistics.dwarf_bytes = dwarf.total_bytes();
     let go = go::find(binary.headers(), statistics.dwarf_bytes == 0);
     let go_bytes = go.as_ref().map_or(0, GoTable::bytes);
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes).saturating_add(go_bytes));
-    let mut described = dwarf::read(&dwarf, &text, binary.image_base(), &mut work);
+    let mut described = dwarf::read(&dwarf, &text, binary.image_base(), threads, &mut work);
     let mut pdb = with.pdb.map(|pdb| PdbReader::open(pdb, &mut work)).transpose()?;
     if let Some(pdb) = &mut pdb {
         // Compilers for MinGW write DWARF into files whose linker makes a PDB; which one tells more shows in the lines.

@@ -1,6 +1,7 @@
 //! What every pass writes into.
 
 use crate::budget::Budget;
+use crate::cursor::Result;
 use crate::{Checksum, escaped};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use symseal_symx::{StrId, Strings};
@@ -46,6 +47,22 @@ impl Work {
         if known.is_none() {
             *known = checksum;
         }
+    }
+
+    /// Takes over a part's work; its texts by their numbers there. Fails when the work of all parts before and of this
+    /// one is more than is allowed, as it would if they had been done one after the other.
+    pub(crate) fn absorb(&mut self, part: Self, before: &Budget) -> Result<Vec<StrId>> {
+        self.budget.charge(part.budget.taken_since(before))?;
+        for (reason, count) in part.skipped {
+            *self.skipped.entry(reason).or_default() += count;
+        }
+        self.missing_split.extend(part.missing_split);
+        let count = u32::try_from(part.strings.len()).unwrap_or(u32::MAX);
+        let texts: Vec<StrId> = (0..count).map(|text| self.strings.intern(part.strings.get(StrId(text)))).collect();
+        for (path, checksum) in part.sources {
+            self.source(texts.get(path.0 as usize).copied().unwrap_or_default(), checksum);
+        }
+        Ok(texts)
     }
 
     /// Counts something that is left out.

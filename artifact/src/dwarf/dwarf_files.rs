@@ -9,6 +9,7 @@ use super::unit_header::{UnitHeader, unit_headers};
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 
 /// The sections of all files.
 pub(crate) struct DwarfFiles<'d> {
@@ -25,14 +26,15 @@ impl<'d> DwarfFiles<'d> {
         main: &dyn ObjectHeaders<'d>,
         supplementary: Option<&dyn ObjectHeaders<'d>>,
         split: &[&dyn ObjectHeaders<'d>],
+        threads: NonZeroUsize,
         work: &mut Work,
     ) -> Self {
-        let mut files = vec![DwarfSections::load(main, &mut work.skipped)];
+        let mut files = vec![DwarfSections::load(main, threads, &mut work.skipped)];
         files.push(match supplementary {
-            Some(headers) => DwarfSections::load(headers, &mut work.skipped),
+            Some(headers) => DwarfSections::load(headers, threads, &mut work.skipped),
             None => DwarfSections::empty(main.is_little_endian()),
         });
-        files.extend(split.iter().map(|headers| DwarfSections::load_split(*headers, &mut work.skipped)));
+        files.extend(split.iter().map(|headers| DwarfSections::load_split(*headers, threads, &mut work.skipped)));
         let mut base = 0;
         for file in &mut files {
             file.base = base;

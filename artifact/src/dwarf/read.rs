@@ -13,11 +13,19 @@ use crate::code_ranges::Text;
 use crate::cursor::{Damaged, Result};
 use crate::described::{Described, Loser, OrphanRow, Piece};
 use crate::escaped;
+use crate::in_order::in_order;
 use crate::work::Work;
+use std::num::NonZeroUsize;
+use std::ops::{ControlFlow, Range};
 use symseal_module::Svma;
-use symseal_symx::SymbolSource;
+use symseal_symx::{StrId, SymbolSource};
+
+/// Bytes of entries that are read in one pass at least. Passes are the same whatever the number of threads, so that the
+/// order in which texts get their numbers is; a thread takes one after the other.
+const PASS_BYTES: u64 = 256 << 10;
 
 /// What was read so far, but for names.
+#[derive(Default)]
 pub(crate) struct Read {
     pub(crate) scopes: Scopes,
     pub(crate) tables: AbbreviationTables,
@@ -44,25 +52,32 @@ struct Reader<'s, 'r> {
     image_base: Svma,
 }
 
-/// Reads every unit.
-pub(crate) fn read<'s>(dwarf: &'s DwarfFiles<'s>, text: &Text, image_base: Svma, work: &mut Work) -> Described<'s> {
+/// Reads every unit, on so many threads.
+pub(crate) fn read<'s>(
+    dwarf: &'s DwarfFiles<'s>,
+    text: &Text,
+    image_base: Svma,
+    threads: NonZeroUsize,
+    work: &mut Work,
+) -> Described<'s> {
     let headers = dwarf.units(work);
-    let mut read = Read {
-        scopes: Scopes::new(),
-        tables: AbbreviationTables::default(),
-        pieces: Vec::new(),
-        losers: Vec::new(),
-        orphans: Vec::new(),
-    };
     let reader = Reader { dwarf, headers: &headers, text, image_base };
-    let mut buffers = Buffers::default();
-    // Units of other files are read where one of the main file leads to them.
-    for (number, header) in (0_u32..).zip(&headers).filter(|(_, header)| header.file == DwarfFiles::MAIN) {
-        if !header.is_type_unit && reader.unit(number, header, &mut buffers, &mut read, work).is_err() {
-            work.skip("damaged unit");
+    let passes = passes(&headers);
+    let mut read = Read::default();
+    let before = work.budget.of_part();
+    let make = |buffers: &mut Buffers, pass: usize| {
+        let mut work = Work { budget: before.of_part(), ..Work::new() };
+        let units = passes.get(pass).cloned().unwrap_or_default();
+        (reader.pass(units, buffers, &mut work), work)
+    };
+    let end = in_order(passes.len(), threads, make, |(part, part_work)| match work.absorb(part_work, &before) {
+        Ok(texts) => {
+            read.absorb(part, &texts);
+            ControlFlow::Continue(())
         }
-    }
-    if work.budget.is_exhausted() {
+        Err(Damaged) => ControlFlow::Break(()),
+    });
+    if end.is_break() || work.budget.is_exhausted() {
         work.skip("work limit reached");
     }
     let Read { scopes, tables, pieces, losers, orphans } = read;
@@ -70,7 +85,58 @@ pub(crate) fn read<'s>(dwarf: &'s DwarfFiles<'s>, text: &Text, image_base: Svma,
     Described { source: SymbolSource::Dwarf, pieces, losers, orphans, names }
 }
 
-impl<'s> Reader<'s, '_> {
+/// The numbers of the main file's units, in passes of some size. Units of other files are read where one of the main
+/// file leads to them.
+fn passes(headers: &[UnitHeader]) -> Vec<Range<u32>> {
+    let bytes = |header: &UnitHeader| header.end.saturating_sub(header.offset);
+    let mut passes = Vec::new();
+    let (mut start, mut end, mut size) = (0, 0, 0_u64);
+    let of_main = headers.iter().take_while(|header| header.file == DwarfFiles::MAIN);
+    for (number, header) in (1_u32..).zip(of_main) {
+        let partner = header.partner.and_then(|partner| headers.get(partner as usize));
+        size = size.saturating_add(bytes(header)).saturating_add(partner.map_or(0, bytes));
+        if size >= PASS_BYTES {
+            passes.push(start..number);
+            (start, size) = (number, 0);
+        }
+        end = number;
+    }
+    if start < end {
+        passes.push(start..end);
+    }
+    passes
+}
+
+impl Read {
+    /// Takes over what another pass read, with its texts' numbers here.
+    fn absorb(&mut self, part: Self, texts: &[StrId]) {
+        let Self { scopes, tables, mut pieces, losers, mut orphans } = part;
+        let text = |text: &mut StrId| *text = texts.get(text.0 as usize).copied().unwrap_or_default();
+        for piece in &mut pieces {
+            piece.rows.iter_mut().for_each(|row| text(&mut row.file));
+            piece.sites.iter_mut().for_each(|site| text(&mut site.call_file));
+        }
+        orphans.iter_mut().for_each(|row| text(&mut row.file));
+        self.scopes.absorb(scopes);
+        self.tables.absorb(tables);
+        self.pieces.append(&mut pieces);
+        self.losers.extend(losers);
+        self.orphans.append(&mut orphans);
+    }
+}
+
+impl Reader<'_, '_> {
+    fn pass(&self, units: Range<u32>, buffers: &mut Buffers, work: &mut Work) -> Read {
+        let mut read = Read::default();
+        for number in units {
+            let Some(header) = self.headers.get(number as usize) else { break };
+            if !header.is_type_unit && self.unit(number, header, buffers, &mut read, work).is_err() {
+                work.skip("damaged unit");
+            }
+        }
+        read
+    }
+
     fn unit(
         &self,
         number: u32,

@@ -33,8 +33,8 @@ pub(crate) struct Scopes {
     entries: Vec<(u32, ScopeId)>,
 }
 
-impl Scopes {
-    pub(crate) fn new() -> Self {
+impl Default for Scopes {
+    fn default() -> Self {
         let root = Scope { parent: ROOT, name: StrId::EMPTY, declaration: 0 };
         Self {
             scopes: vec![root],
@@ -45,7 +45,9 @@ impl Scopes {
             entries: Vec::new(),
         }
     }
+}
 
+impl Scopes {
     /// The scope `name` in `parent`. `declaration` is the place of an entry elsewhere that has its outer scopes.
     pub(crate) fn add(&mut self, parent: ScopeId, name: &str, declaration: u64) -> ScopeId {
         let scope = Scope { parent, name: self.texts.intern(name), declaration };

@@ -4,9 +4,12 @@ use super::abbrev::Abbreviations;
 use super::unit_header::{UnitHeader, unit_headers};
 use crate::budget::Budget;
 use crate::headers::ObjectHeaders;
+use crate::in_order::in_order;
 use crate::work::{Skipped, note};
 use gimli::{EndianSlice, RunTimeEndian};
 use std::borrow::Cow;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 
 pub(crate) type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
 
@@ -32,13 +35,22 @@ pub(crate) struct DwarfSections<'d> {
 
 impl<'d> DwarfSections<'d> {
     /// A section that cannot be decompressed is empty, and counted as skipped.
-    pub(crate) fn load(headers: &dyn ObjectHeaders<'d>, skipped: &mut Skipped) -> Self {
-        Self::load_named(headers, false, skipped)
+    pub(crate) fn load(headers: &dyn ObjectHeaders<'d>, threads: NonZeroUsize, skipped: &mut Skipped) -> Self {
+        // The longest first.
+        let suffixes = ["info", "line", "str", "abbrev", "rnglists", "ranges", "line_str", "addr", "str_offsets"];
+        let [info, line, str, abbrev, rnglists, ranges, line_str, addr, str_offsets] =
+            loaded(headers, suffixes, threads, skipped);
+        let none = Self::empty(headers.is_little_endian());
+        Self { info, abbrev, str, line, line_str, str_offsets, addr, ranges, rnglists, ..none }
     }
 
     /// The sections of split DWARF. (DWARF 5, 7.3.2 and 7.3.5; before, <https://gcc.gnu.org/wiki/DebugFission>)
-    pub(crate) fn load_split(headers: &dyn ObjectHeaders<'d>, skipped: &mut Skipped) -> Self {
-        Self::load_named(headers, true, skipped)
+    pub(crate) fn load_split(headers: &dyn ObjectHeaders<'d>, threads: NonZeroUsize, skipped: &mut Skipped) -> Self {
+        // The lines of split units, and all addresses, are in the file that has their skeletons.
+        let suffixes = ["info.dwo", "str.dwo", "abbrev.dwo", "str_offsets.dwo", "rnglists.dwo", "cu_index"];
+        let [info, str, abbrev, str_offsets, rnglists, cu_index] = loaded(headers, suffixes, threads, skipped);
+        let none = Self::empty(headers.is_little_endian());
+        Self { is_split: true, info, abbrev, str, str_offsets, rnglists, cu_index, ..none }
     }
 
     /// Of a file that is not there.
@@ -57,43 +69,6 @@ impl<'d> DwarfSections<'d> {
             ranges: Cow::default(),
             rnglists: Cow::default(),
             cu_index: Cow::default(),
-        }
-    }
-
-    fn load_named(headers: &dyn ObjectHeaders<'d>, is_split: bool, skipped: &mut Skipped) -> Self {
-        let mut load = |suffix: &str| match headers.debug_section(suffix) {
-            None => Cow::default(),
-            Some(Ok(bytes)) => bytes,
-            Some(Err(_)) => {
-                note(skipped, "debug section that cannot be decompressed");
-                Cow::default()
-            }
-        };
-        let none = Self::empty(headers.is_little_endian());
-        if is_split {
-            // The lines of split units, and all addresses, are in the file that has their skeletons.
-            return Self {
-                is_split,
-                info: load("info.dwo"),
-                abbrev: load("abbrev.dwo"),
-                str: load("str.dwo"),
-                str_offsets: load("str_offsets.dwo"),
-                rnglists: load("rnglists.dwo"),
-                cu_index: load("cu_index"),
-                ..none
-            };
-        }
-        Self {
-            info: load("info"),
-            abbrev: load("abbrev"),
-            str: load("str"),
-            line: load("line"),
-            line_str: load("line_str"),
-            str_offsets: load("str_offsets"),
-            addr: load("addr"),
-            ranges: load("ranges"),
-            rnglists: load("rnglists"),
-            ..none
         }
     }
 
@@ -126,11 +101,32 @@ impl<'d> DwarfSections<'d> {
     }
 }
 
+/// The sections with these suffixes, decompressed on so many threads.
+fn loaded<'d, const N: usize>(
+    headers: &dyn ObjectHeaders<'d>,
+    suffixes: [&str; N],
+    threads: NonZeroUsize,
+    skipped: &mut Skipped,
+) -> [Cow<'d, [u8]>; N] {
+    let mut sections = std::array::from_fn(|_| Cow::default());
+    let mut places = sections.iter_mut();
+    let load = |(): &mut (), at: usize| suffixes.get(at).and_then(|suffix| headers.debug_section(suffix));
+    let _: ControlFlow<()> = in_order(N, threads, load, |section| {
+        match (places.next(), section) {
+            (Some(place), Some(Ok(bytes))) => *place = bytes,
+            (_, Some(Err(_))) => note(skipped, "debug section that cannot be decompressed"),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    sections
+}
+
 /// Whether at least half of the abbreviation tables that units use describe base types or structures: what line-table
 /// builds leave out.
 pub(crate) fn describes_types(headers: &dyn ObjectHeaders<'_>) -> bool {
     let mut skipped = Skipped::new();
-    let sections = DwarfSections::load(headers, &mut skipped);
+    let sections = DwarfSections::load(headers, NonZeroUsize::MIN, &mut skipped);
     let mut budget = Budget::for_bytes(sections.abbrev.len() as u64);
     let (mut with, mut without) = (0_u64, 0_u64);
     let mut last: Option<(&UnitHeader, bool)> = None;

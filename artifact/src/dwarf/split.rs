@@ -6,6 +6,7 @@ use crate::budget::Budget;
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
 use crate::{SplitKind, SplitUnit};
+use std::num::NonZeroUsize;
 
 /// What kind of split DWARF a file holds.
 pub(crate) fn split_kind(headers: &dyn ObjectHeaders<'_>) -> Option<SplitKind> {
@@ -48,7 +49,7 @@ fn each_unit<'d>(
     mut each: impl FnMut(&Unit<'_>, u64),
 ) {
     let mut work = Work::new();
-    let dwarf = DwarfFiles::load(headers, None, split, &mut work);
+    let dwarf = DwarfFiles::load(headers, None, split, NonZeroUsize::MIN, &mut work);
     work.budget = Budget::for_bytes(dwarf.total_bytes());
     let mut tables = AbbreviationTables::default();
     for header in dwarf.units(&mut work).iter().filter(|header| !header.is_type_unit) {
