@@ -12,7 +12,7 @@ use crate::work::Work;
 /// `DW_AT_comp_dir` of every unit, each once. Texts of a supplementary file are not seen.
 pub(crate) fn compile_directories(headers: &dyn ObjectHeaders<'_>) -> BTreeSet<String> {
     let mut work = Work::new();
-    let dwarf = DwarfFiles::load(headers, None, &[headers], &mut work);
+    let dwarf = DwarfFiles::load(headers, None, &[headers], std::num::NonZeroUsize::MIN, &mut work);
     work.budget = Budget::for_bytes(dwarf.total_bytes());
     let mut tables = AbbreviationTables::default();
     let mut found: BTreeSet<String> = BTreeSet::new();
