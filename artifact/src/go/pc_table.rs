@@ -31,7 +31,7 @@ pub(crate) fn read(table: &Table<'_>, offset: u32, runs: &mut Vec<Run>, budget: 
     }
 }
 
-/// What an entry costs: it becomes a row of 24 bytes at most.
+/// What an entry costs.
 const STEPS: u64 = 4;
 
 /// The value at a place.

@@ -17,6 +17,10 @@ use symseal_symx::{NO_INLINE, Row, StrId, SymbolSource};
 /// Inlined calls nested deeper than this are taken for their caller's code; Go's inliner stays far below.
 const MOST_INLINED: usize = 512;
 
+/// What a row or an inlined call costs. Functions share tables, so that a small file could have very many rows; in real
+/// ones there is one for a dozen bytes.
+const RECORD_STEPS: u64 = 64;
+
 /// Functions whose trees are tried before all are believed.
 const TRIED_TREES: usize = 64;
 
@@ -200,7 +204,7 @@ impl Reader<'_, '_> {
             let row = Row { start, file, line, column: 0, inline };
             let is_new = rows.last().is_none_or(|last| (last.file, last.line, last.inline) != (file, line, inline));
             if is_new {
-                if let Err(damaged) = work.budget.charge(1) {
+                if let Err(damaged) = work.budget.charge(RECORD_STEPS) {
                     self.runs = runs;
                     return Err(damaged);
                 }
@@ -244,7 +248,8 @@ impl Reader<'_, '_> {
                 break *known;
             }
             let is_circle = chain.len() >= MOST_INLINED;
-            let Some(node) = self.node(function, at).filter(|_| !is_circle && work.budget.charge(1).is_ok()) else {
+            let Some(node) = self.node(function, at).filter(|_| !is_circle && work.budget.charge(RECORD_STEPS).is_ok())
+            else {
                 work.skip("damaged inlined call of Go's table");
                 self.nodes.insert(node, NO_INLINE);
                 return NO_INLINE;

@@ -5,6 +5,7 @@ pub(crate) mod addr2line;
 pub(crate) mod archives;
 pub(crate) mod compare;
 pub(crate) mod expected;
+pub(crate) mod go_table;
 pub(crate) mod lookup;
 pub(crate) mod macho_file;
 pub(crate) mod objdump;
