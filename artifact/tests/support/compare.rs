@@ -16,7 +16,7 @@ pub(crate) struct Comparison {
     pub(crate) kinds: BTreeMap<&'static str, (u64, Vec<String>)>,
 }
 
-const EXAMPLES: usize = 4;
+const EXAMPLES: usize = 1;
 
 /// Lines of a PDB that tell a debugger to step on, or into.
 const HIDDEN_LINES: [u64; 2] = [0xfe_efee, 0xf0_0f00];

@@ -20,7 +20,7 @@ pub(crate) fn have(tool: &str) -> bool {
     is_there(tool) || skip(tool)
 }
 
-fn is_there(tool: &str) -> bool {
+pub(crate) fn is_there(tool: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
 }
 

@@ -1,0 +1,330 @@
+//! What compilers make of one program each in C++, Rust and Go, beside llvm-symbolizer. The table that it prints is the one
+//! in docs/accuracy.md.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use support::compare::Comparison;
+use support::{addresses_in, have, is_there, llvm_symbolizer_in, lookup};
+use symseal_artifact::{DebugFiles, ObjectFile, functions};
+
+/// Templates, lambdas, inlined calls, virtual functions, exceptions, a static and a folded function.
+const CPP: &str = r#"
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+namespace shapes {
+struct Shape { virtual ~Shape() = default; virtual double area() const = 0; };
+struct Square final : Shape { double side; explicit Square(double s) : side(s) {} double area() const override { return side * side; } };
+struct Circle final : Shape { double r; explicit Circle(double x) : r(x) {} double area() const override { return 3.14 * r * r; } };
+namespace { template <typename T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; } }
+double total(const std::vector<std::unique_ptr<Shape>> &all) {
+    double sum = 0;
+    for (const auto &shape : all) sum += clamp(shape->area(), 0.0, 1e6);
+    return sum;
+}
+}
+__attribute__((noinline)) int first(int x) { return x * 17 + 3; }
+__attribute__((noinline)) int second(int x) { return x * 17 + 3; }
+static __attribute__((noinline)) std::string words(int count) {
+    std::map<std::string, int> seen;
+    for (int i = 0; i < count; i++) seen["word" + std::to_string(i % 7)] += i;
+    std::vector<std::pair<int, std::string>> order;
+    for (const auto &[word, number] : seen) order.emplace_back(number, word);
+    std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
+    std::string text;
+    for (const auto &entry : order) text += entry.second + "=" + std::to_string(entry.first) + " ";
+    if (text.empty()) throw std::runtime_error("no words");
+    return text;
+}
+int main(int argc, char **argv) {
+    std::vector<std::unique_ptr<shapes::Shape>> all;
+    for (int i = 0; i < argc * 10; i++) {
+        if (i % 2) all.push_back(std::make_unique<shapes::Square>(i));
+        else all.push_back(std::make_unique<shapes::Circle>(i));
+    }
+    std::function<int(int)> pick = argc > 3 ? first : second;
+    try { std::printf("%s %f %d\n", words(argc * 20).c_str(), shapes::total(all), pick(argc) + first(argc)); }
+    catch (const std::exception &error) { std::fprintf(stderr, "%s %s\n", argv[0], error.what()); return 1; }
+}
+"#;
+
+const RUST: &str = r#"
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+#[derive(Debug, Clone, PartialEq)]
+enum Shape { Square(f64), Circle { radius: f64 } }
+impl Shape {
+    fn area(&self) -> f64 { match self { Shape::Square(side) => side * side, Shape::Circle { radius } => 3.14 * radius * radius } }
+}
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{:?} of {:.2}", self, self.area()) }
+}
+fn clamp<T: PartialOrd>(x: T, low: T, high: T) -> T { if x < low { low } else if x > high { high } else { x } }
+#[inline(never)]
+fn words(count: usize) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for number in 0..count { *seen.entry(format!("word{}", number % 7)).or_default() += number; }
+    let ordered: BTreeMap<usize, Vec<&String>> = seen.iter().fold(BTreeMap::new(), |mut all, (word, count)| {
+        all.entry(*count).or_insert_with(Vec::new).push(word);
+        all
+    });
+    ordered.values().rev().flat_map(|words| words.iter().map(|word| word.to_uppercase())).collect()
+}
+fn main() {
+    let count = std::env::args().count();
+    let mut shapes: Vec<Shape> = (0..count * 10)
+        .map(|i| if i % 2 == 0 { Shape::Square(i as f64) } else { Shape::Circle { radius: i as f64 } })
+        .collect();
+    shapes.sort_by(|a, b| a.area().partial_cmp(&b.area()).unwrap());
+    let total: f64 = shapes.iter().map(|shape| clamp(shape.area(), 0.0, 1e6)).sum();
+    println!("{} {} {}", words(count * 20).join(" "), total, shapes[0]);
+}
+"#;
+
+const GO: &str = r#"
+package main
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+)
+
+type shape interface{ area() float64 }
+type square struct{ side float64 }
+type circle struct{ radius float64 }
+
+func (s square) area() float64 { return s.side * s.side }
+func (c circle) area() float64 { return 3.14 * c.radius * c.radius }
+func clamp[T int | float64](x, low, high T) T {
+	if x < low {
+		return low
+	}
+	return min(x, high)
+}
+
+//go:noinline
+func words(count int) string {
+	seen := map[string]int{}
+	for i := 0; i < count; i++ {
+		seen[fmt.Sprint("word", i%7)] += i
+	}
+	all := make([]string, 0, len(seen))
+	for word, number := range seen {
+		all = append(all, fmt.Sprintf("%s=%d", word, clamp(number, 0, 100)))
+	}
+	sort.Strings(all)
+	return strings.Join(all, " ")
+}
+
+func main() {
+	total := 0.0
+	for i := 0; i < len(os.Args)*10; i++ {
+		var s shape = square{float64(i)}
+		if i%2 == 0 {
+			s = circle{float64(i)}
+		}
+		total += clamp(s.area(), 0, 1e6)
+	}
+	fmt.Println(words(len(os.Args)*20), total)
+}
+"#;
+
+/// One way of building one of the programs.
+struct Case {
+    name: String,
+    tool: &'static str,
+    arguments: Vec<String>,
+    /// For Go.
+    environment: Vec<(&'static str, &'static str)>,
+}
+
+const CPP_FLAGS: &[(&str, &[&str])] = &[
+    ("-O0", &["-O0", "-g"]),
+    ("-O2, DWARF 5", &["-O2", "-gdwarf-5"]),
+    ("-O2, DWARF 4", &["-O2", "-gdwarf-4"]),
+    ("-O2, DWARF 3", &["-O2", "-gdwarf-3"]),
+    ("-O2, DWARF 2", &["-O2", "-gdwarf-2"]),
+];
+
+const GXX_FLAGS: &[(&str, &[&str])] = &[
+    ("-O2, LTO", &["-O2", "-g", "-flto"]),
+    ("-O3, hot and cold parts", &["-O3", "-g", "-freorder-blocks-and-partition", "-ffunction-sections"]),
+];
+
+const CLANGXX_FLAGS: &[(&str, &[&str])] = &[
+    ("-O2, LTO", &["-O2", "-g", "-flto", "-fuse-ld=lld"]),
+    ("-O2, thin LTO", &["-O2", "-g", "-flto=thin", "-fuse-ld=lld"]),
+    ("-O2, icf=all", &["-O2", "-g", "-ffunction-sections", "-fuse-ld=lld", "-Wl,--icf=all,--gc-sections"]),
+    ("-O2, split DWARF 5", &["-O2", "-gdwarf-5", "-gsplit-dwarf"]),
+];
+
+const RUST_FLAGS: &[(&str, &[&str])] = &[
+    ("opt 0", &["-g"]),
+    ("opt 3", &["-g", "-Copt-level=3"]),
+    ("opt 3, DWARF 5", &["-g", "-Copt-level=3", "-Cdwarf-version=5"]),
+    ("opt 3, v0 names", &["-g", "-Copt-level=3", "-Csymbol-mangling-version=v0"]),
+    ("opt 3, line tables", &["-Cdebuginfo=line-tables-only", "-Copt-level=3"]),
+    ("opt 3, thin LTO", &["-g", "-Copt-level=3", "-Clto=thin"]),
+    ("opt 3, fat LTO", &["-g", "-Copt-level=3", "-Clto=fat", "-Cpanic=abort"]),
+    ("opt 3, split packed", &["-g", "-Copt-level=3", "-Csplit-debuginfo=packed"]),
+    ("opt 3, no debug information", &["-g", "-Copt-level=3", "-Cstrip=debuginfo"]),
+];
+
+const GO_FLAGS: &[(&str, &[&str])] =
+    &[("optimised", &[]), ("not optimised", &["-gcflags=all=-N -l"]), ("PIE", &["-buildmode=pie"])];
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |title: &str, tool: &'static str, flags: &[&str], rest: &[&str], environment: &[_]| {
+        cases.push(Case {
+            name: title.to_owned(),
+            tool,
+            arguments: flags.iter().chain(rest).map(|argument| (*argument).to_owned()).collect(),
+            environment: environment.to_vec(),
+        });
+    };
+    for (tool, own) in [("g++", GXX_FLAGS), ("clang++", CLANGXX_FLAGS)] {
+        if !have(tool) {
+            continue;
+        }
+        for (name, flags) in CPP_FLAGS.iter().chain(own) {
+            if flags.contains(&"-fuse-ld=lld") && !have("ld.lld") {
+                continue;
+            }
+            add(&format!("C++, {tool} {name}"), tool, flags, &["-std=c++17", "main.cpp", "-o", "out"], &[]);
+        }
+    }
+    if have("rustc") {
+        for (name, flags) in RUST_FLAGS {
+            add(&format!("Rust, {name}"), "rustc", flags, &["--edition=2021", "main.rs", "-o", "out"], &[]);
+        }
+    }
+    if have("go") {
+        for (name, flags) in GO_FLAGS {
+            let build: Vec<&str> = std::iter::once("build").chain(flags.iter().copied()).collect();
+            let local = [("GOENV", "off"), ("GOFLAGS", ""), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")];
+            add(&format!("Go, {name}"), "go", &build, &["-o", "out", "."], &local);
+        }
+    }
+    cases
+}
+
+fn build(case: &Case, folder: &Path) -> bool {
+    std::fs::create_dir_all(folder).expect("a folder");
+    for (name, content) in
+        [("main.cpp", CPP), ("main.rs", RUST), ("main.go", GO), ("go.mod", "module example.com/matrix\ngo 1.21\n")]
+    {
+        // Go takes every source in a folder.
+        let is_needed = match case.tool {
+            "rustc" => name == "main.rs",
+            "go" => name == "main.go" || name == "go.mod",
+            _ => name == "main.cpp",
+        };
+        if is_needed {
+            std::fs::write(folder.join(name), content).expect("a source");
+        }
+    }
+    let built = Command::new(case.tool)
+        .args(&case.arguments)
+        .envs(case.environment.iter().copied())
+        .current_dir(folder)
+        .output()
+        .expect("the compiler starts");
+    if !built.status.success() {
+        println!("SKIP {}: {}", case.name, String::from_utf8_lossy(&built.stderr).trim());
+    }
+    built.status.success()
+}
+
+/// Files beside the program that hold its split units.
+fn split_files(folder: &Path) -> Vec<Vec<u8>> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<PathBuf> = entries
+        .filter(|path| path.extension().is_some_and(|extension| extension == "dwo" || extension == "dwp"))
+        .collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()
+}
+
+/// Of each program; some addresses lie in padding, which neither names.
+const ADDRESSES: usize = 3_000;
+
+fn compare(folder: &Path) -> Comparison {
+    let program = folder.join("out");
+    let bytes = std::fs::read(&program).expect("the program");
+    let object = ObjectFile::parse(&bytes).expect("an object");
+    let split = split_files(folder);
+    let split: Vec<ObjectFile<'_>> = split.iter().map(|bytes| ObjectFile::parse(bytes).expect("an object")).collect();
+    let stream = functions(&object, &DebugFiles { split: &split, ..DebugFiles::default() }).expect("functions");
+    lookup::check_shape(&stream);
+    let addresses = addresses_in(&object.unwind_inputs().text, ADDRESSES, 42);
+    let expected = llvm_symbolizer_in(folder, &program, &addresses);
+    let mut comparison = Comparison::default();
+    for (address, expected) in addresses.iter().zip(&expected) {
+        comparison.add(*address, expected, &lookup::frames(&stream, address - object.image_base().0));
+    }
+    comparison
+}
+
+/// The least part of the addresses at which depth, file and line, and names must be equal.
+const LEAST: f64 = 0.995;
+
+#[test]
+fn every_way_of_building_agrees_with_llvm_symbolizer() {
+    if !have("llvm-symbolizer") {
+        return;
+    }
+    if !is_there("llvm-symbolizer-19") {
+        println!("llvm-symbolizer-19 is not there; an older one is asked");
+    }
+    let cases = cases();
+    let folder = tempfile::tempdir().expect("a folder");
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Option<Comparison>)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(number) else { break };
+                    let folder = folder.path().join(number.to_string());
+                    let comparison = build(case, &folder).then(|| compare(&folder));
+                    done.lock().expect("no panic").push((number, comparison));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("no panic");
+    done.sort_by_key(|(number, _)| *number);
+    let (mut worse, mut differing) = (Vec::new(), Vec::new());
+    let mut all = Comparison::default();
+    println!("| input | addresses | depth, file and line | names |\n| --- | --- | --- | --- |");
+    for (number, comparison) in done {
+        let name = &cases[number].name;
+        let Some(comparison) = comparison else { continue };
+        let [lines, names] = [comparison.lines_equal, comparison.names_equal].map(|part| comparison.ratio(part));
+        println!("| {name} | {} | {:.2} % | {:.2} % |", comparison.compared, lines * 100.0, names * 100.0);
+        // Which case a rare difference comes from.
+        if let Some((kind, (count, _))) = comparison.kinds.iter().find(|(kind, _)| !kind.starts_with('(')) {
+            differing.push(format!("{name}: {count} {kind}"));
+        }
+        if comparison.compared < 2000 || lines < LEAST || names < LEAST {
+            worse.push(format!("{name}: {comparison}"));
+        }
+        all.add_all(comparison);
+    }
+    println!("{}\n{all}", differing.join("\n"));
+    assert!(worse.is_empty(), "{}", worse.join("\n"));
+}
