@@ -129,8 +129,8 @@ impl Comparison {
     fn kind(&mut self, kind: &'static str, example: impl FnOnce() -> String) {
         let (count, examples) = self.kinds.entry(kind).or_default();
         *count += 1;
-        if examples.len() < EXAMPLES && !kind.starts_with('(') {
-            examples.push(example());
+        if examples.len() < EXAMPLES && !kind.starts_with("(equal)") {
+            examples.extend(Some(example()).filter(|example| !example.is_empty()));
         }
     }
 
