@@ -144,7 +144,7 @@ fn functions_that_share_one_long_table_do_not_fill_the_memory() {
     let mut bytes = small[..72].to_vec();
     bytes[8..16].copy_from_slice(&FUNCTIONS.to_le_bytes());
     // Names, units, files, pc tables, functions: one behind the other, and the module data at the end.
-    let mut place = |bytes: &mut Vec<u8>, number: usize| {
+    let place = |bytes: &mut Vec<u8>, number: usize| {
         let offset = bytes.len() as u64;
         bytes[32 + number * 8..40 + number * 8].copy_from_slice(&offset.to_le_bytes());
         offset
