@@ -179,8 +179,9 @@ fn symbol_table(
         }
         // A program database without its binary.
         None => match &parsed.pdb {
-            // A portable one has no functions of machine code.
-            Some(_) | None => FunctionStream {
+            Some(pdb) => symseal_artifact::pdb_functions(pdb).map_err(artifact_error)?,
+            // A portable one has no functions of machine code, a supplementary file none of its own.
+            None => FunctionStream {
                 functions: Vec::new(),
                 strings: symseal_symx::Strings::default(),
                 sources: Vec::new(),

@@ -15,12 +15,12 @@ pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, Unwind
 pub use pairs::{Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
 
 /// The schema of the JSON form: `docs/formats/schemas/build_report.schema.json`.
-pub const SCHEMA: &str = "symseal.build_report.v1";
+pub(crate) const SCHEMA: &str = "symseal.build_report.v1";
 
 /// What a build found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BuildReport {
-    /// [`SCHEMA`].
+    /// `symseal.build_report.v1`.
     pub schema: &'static str,
     /// The release's name.
     pub name: String,
