@@ -77,6 +77,18 @@ impl<'d> Cursor<'d> {
         }
     }
 
+    /// Two numbers, which are mostly short.
+    #[inline]
+    pub(crate) fn two_ulebs(&mut self) -> Result<(u64, u64)> {
+        match self.rest {
+            [first @ 0..0x80, second @ 0..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok((u64::from(*first), u64::from(*second)))
+            }
+            _ => Ok((self.uleb()?, self.uleb()?)),
+        }
+    }
+
     pub(crate) fn sleb(&mut self) -> Result<i64> {
         let mut value = 0_i64;
         let mut shift = 0_u32;

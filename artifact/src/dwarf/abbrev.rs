@@ -48,6 +48,10 @@ pub(crate) struct Abbreviation {
     pub(crate) has_ranges: bool,
     /// Entries have a name of their own.
     pub(crate) has_name: bool,
+    /// The last four bytes of an entry's attributes say where, in the unit, the entry behind its children is.
+    pub(crate) ends_with_sibling: bool,
+    /// What is below entries of the tag are neither functions nor scopes.
+    pub(crate) is_closed: bool,
     /// In the table's lists.
     attributes: Span,
     steps: Span,
@@ -135,7 +139,13 @@ impl Abbreviations {
     /// Reads the table at the start of `bytes`.
     pub(crate) fn parse(bytes: &[u8], encoding: Encoding, is_little_endian: bool, budget: &mut Budget) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, is_little_endian);
-        let mut table = Self::default();
+        // What a common table needs: growing step by step would take longer than reading.
+        let mut table = Self {
+            list: Vec::with_capacity(64),
+            attributes: Vec::with_capacity(128),
+            steps: Vec::with_capacity(256),
+            by_code: HashMap::new(),
+        };
         loop {
             let before = cursor.remaining();
             let code = cursor.uleb()?;
@@ -185,10 +195,9 @@ impl Abbreviations {
         let role = role(tag);
         let is_needed = role != Role::Other || is_unit(tag);
         let (first_attribute, first_step) = (self.attributes.len(), self.steps.len());
-        let (mut has_ranges, mut has_name) = (false, false);
+        let (mut has_ranges, mut has_name, mut ends_with_sibling) = (false, false, false);
         loop {
-            let name = cursor.uleb()?;
-            let form = cursor.uleb()?;
+            let (name, form) = cursor.two_ulebs()?;
             if name == 0 && form == 0 {
                 break;
             }
@@ -198,6 +207,7 @@ impl Abbreviations {
             let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
             has_ranges |= name == gimli::DW_AT_low_pc || name == gimli::DW_AT_ranges;
             has_name |= name == gimli::DW_AT_name;
+            ends_with_sibling = name == gimli::DW_AT_sibling && form == gimli::DW_FORM_ref4;
             if is_needed {
                 self.attributes.push(Attribute { name, form, constant });
             }
@@ -215,6 +225,8 @@ impl Abbreviations {
             has_children,
             has_ranges,
             has_name,
+            ends_with_sibling,
+            is_closed: is_closed(tag),
             attributes: Span::since(first_attribute, &self.attributes)?,
             steps: Span::since(first_step, &self.steps)?,
         })
@@ -238,6 +250,17 @@ fn role(tag: DwTag) -> Role {
         | gimli::DW_TAG_enumeration_type => Role::Scope,
         _ => Role::Other,
     }
+}
+
+fn is_closed(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_array_type
+            | gimli::DW_TAG_subroutine_type
+            | gimli::DW_TAG_call_site
+            | gimli::DW_TAG_GNU_call_site
+            | gimli::DW_TAG_GNU_formal_parameter_pack
+    )
 }
 
 fn is_unit(tag: DwTag) -> bool {

@@ -32,6 +32,16 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// The text of a number that was asked for before.
+    pub(crate) fn known(&self, number: u64) -> Option<StrId> {
+        *self.known.get(usize::try_from(number).ok()?)?
+    }
+
+    /// Every text by another number.
+    pub(crate) fn renumber(&mut self, mut text: impl FnMut(&mut StrId)) {
+        self.known.iter_mut().flatten().for_each(&mut text);
+    }
+
     pub(crate) fn path<'s>(
         &mut self,
         unit: &Unit<'s>,
@@ -39,8 +49,8 @@ impl Files {
         number: u64,
         work: &mut Work,
     ) -> StrId {
-        if let Some(Some(known)) = usize::try_from(number).ok().and_then(|at| self.known.get(at)) {
-            return *known;
+        if let Some(known) = self.known(number) {
+            return known;
         }
         // A number that the table does not have is not remembered either.
         let Some(path) = path(unit, header, number).map(|path| work.text(&path)) else { return StrId::EMPTY };

@@ -29,6 +29,8 @@ pub(crate) struct Names<'s> {
     headers: Vec<UnitHeader>,
     scopes: Scopes,
     tables: AbbreviationTables,
+    /// Files that lines and calls named, by the number of the unit whose line table has them.
+    files: HashMap<u32, Files>,
     units: HashMap<u32, OpenUnit<'s>>,
     inlined: HashMap<u64, FunctionNames>,
 }
@@ -55,8 +57,9 @@ impl<'s> Names<'s> {
         headers: Vec<UnitHeader>,
         scopes: Scopes,
         tables: AbbreviationTables,
+        files: HashMap<u32, Files>,
     ) -> Self {
-        Self { dwarf, headers, scopes, tables, units: HashMap::new(), inlined: HashMap::new() }
+        Self { dwarf, headers, scopes, tables, files, units: HashMap::new(), inlined: HashMap::new() }
     }
 
     fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {
@@ -213,7 +216,10 @@ impl<'s> Names<'s> {
                     }
                     _ => Unit::open(self.dwarf, header, &mut self.tables, budget)?,
                 };
-                Ok(free.insert(OpenUnit { unit, files: Files::default(), program: None }))
+                let of_lines = header.partner.filter(|_| header.file != DwarfFiles::MAIN).unwrap_or(number);
+                // A unit that is opened again reads its names of files again, which is seldom.
+                let files = self.files.remove(&of_lines).unwrap_or_default();
+                Ok(free.insert(OpenUnit { unit, files, program: None }))
             }
         }
     }
@@ -238,6 +244,9 @@ impl Naming for Names<'_> {
 impl OpenUnit<'_> {
     fn path(&mut self, number: u64, work: &mut Work) -> Option<StrId> {
         let unit = self.unit.of_lines();
+        if let Some(known) = self.files.known(number) {
+            return Some(known);
+        }
         if self.program.is_none() {
             self.program = files::program(unit, work);
         }

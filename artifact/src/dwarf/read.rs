@@ -15,6 +15,7 @@ use crate::described::{Described, Loser, OrphanRow, Piece};
 use crate::escaped;
 use crate::in_order::in_order;
 use crate::work::Work;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use symseal_module::Svma;
@@ -29,6 +30,8 @@ const PASS_BYTES: u64 = 256 << 10;
 pub(crate) struct Read {
     pub(crate) scopes: Scopes,
     pub(crate) tables: AbbreviationTables,
+    /// Files that were named so far, by the number of the unit whose line table has them.
+    pub(crate) files: HashMap<u32, Files>,
     /// In the order of units; within a unit by address and not overlapping.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) losers: Vec<Loser>,
@@ -80,8 +83,8 @@ pub(crate) fn read<'s>(
     if end.is_break() || work.budget.is_exhausted() {
         work.skip("work limit reached");
     }
-    let Read { scopes, tables, pieces, losers, orphans } = read;
-    let names = Box::new(Names::new(dwarf, headers, scopes, tables));
+    let Read { scopes, tables, files, pieces, losers, orphans } = read;
+    let names = Box::new(Names::new(dwarf, headers, scopes, tables, files));
     Described { source: SymbolSource::Dwarf, pieces, losers, orphans, names }
 }
 
@@ -110,13 +113,17 @@ fn passes(headers: &[UnitHeader]) -> Vec<Range<u32>> {
 impl Read {
     /// Takes over what another pass read, with its texts' numbers here.
     fn absorb(&mut self, part: Self, texts: &[StrId]) {
-        let Self { scopes, tables, mut pieces, losers, mut orphans } = part;
+        let Self { scopes, tables, files, mut pieces, losers, mut orphans } = part;
         let text = |text: &mut StrId| *text = texts.get(text.0 as usize).copied().unwrap_or_default();
         for piece in &mut pieces {
             piece.rows.iter_mut().for_each(|row| text(&mut row.file));
             piece.sites.iter_mut().for_each(|site| text(&mut site.call_file));
         }
         orphans.iter_mut().for_each(|row| text(&mut row.file));
+        for (unit, mut files) in files {
+            files.renumber(text);
+            self.files.insert(unit, files);
+        }
         self.scopes.absorb(scopes);
         self.tables.absorb(tables);
         self.pieces.append(&mut pieces);
@@ -175,6 +182,7 @@ impl Reader<'_, '_> {
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
         lines.fill(of_lines, program.filter(|_| has_lines), self.text, &mut files, work);
         rows.finish(number, entries, lines, self.image_base, &mut work.budget, read);
+        read.files.insert(number, files);
         Ok(())
     }
 }

@@ -106,6 +106,11 @@ impl<'s, 'w> Walk<'s, 'w> {
         let mut top =
             Frame { depth: 0, scope: FrameScope::Known(ROOT), function: NO_FUNCTION, site: NO_INLINE, inlined: 0 };
         self.stack.clear();
+        // C has no functions in its types.
+        let types_are_closed = matches!(
+            unit.root.language,
+            Some(gimli::DW_LANG_C | gimli::DW_LANG_C89 | gimli::DW_LANG_C99 | gimli::DW_LANG_C11 | gimli::DW_LANG_C17)
+        );
         while cursor.remaining() > 0 {
             let offset = unit.header.end - cursor.remaining() as u64;
             let code = cursor.uleb()?;
@@ -119,6 +124,17 @@ impl<'s, 'w> Walk<'s, 'w> {
                 continue;
             }
             let abbreviation = unit.abbreviations.get(code)?;
+            if abbreviation.has_children
+                && abbreviation.ends_with_sibling
+                && (abbreviation.is_closed || (types_are_closed && abbreviation.role == Role::Scope))
+            {
+                unit.abbreviations.skip(abbreviation, &mut cursor, encoding)?;
+                if self.pass_over_children(&mut cursor, offset) {
+                    continue;
+                }
+                cursor = unit.cursor_at(offset)?;
+                cursor.uleb()?;
+            }
             let children = depth + 1;
             let opened = match abbreviation.role {
                 Role::Other => {
@@ -154,6 +170,17 @@ impl<'s, 'w> Walk<'s, 'w> {
             }
         }
         Ok(())
+    }
+
+    /// From behind the attributes of an entry, the last of which is a sibling, to that entry. A sibling that does not
+    /// lie further on is not believed.
+    fn pass_over_children(&self, cursor: &mut Cursor<'s>, entry: u64) -> bool {
+        let header = &self.unit.header;
+        let behind = header.end - cursor.remaining() as u64;
+        let Ok(mut field) = self.unit.cursor_at(behind.saturating_sub(4).max(entry)) else { return false };
+        let sibling = field.unsigned(4).map_or(0, |offset| header.offset.saturating_add(offset));
+        let passed = sibling.checked_sub(behind).filter(|_| sibling < header.end);
+        passed.and_then(|passed| usize::try_from(passed).ok()).is_some_and(|passed| cursor.skip(passed).is_ok())
     }
 
     fn subprogram(&mut self, cursor: &mut Cursor<'s>, abbreviation: &Abbreviation, offset: u64) -> Result<u32> {
