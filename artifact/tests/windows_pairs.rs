@@ -7,8 +7,9 @@ mod windows;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use support::{addresses_in, fixtures, have, llvm_symbolizer_survived, lookup, skip};
-use symseal_artifact::{ObjectFile, PdbFile, pdb_functions};
+use support::{addresses_in, fixtures, have, llvm_symbolizer_survived, lookup, run, skip};
+use symseal_artifact::{Checksum, ObjectFile, PdbFile, pdb_functions};
+use symseal_symx::{FunctionRecord, SymbolSource};
 use windows::Module;
 
 /// What a Breakpad file says: functions by start, and line records.
@@ -152,5 +153,173 @@ fn pairs_of_a_wheel_and_of_an_npm_package_agree() {
         let pairs = pairs_below(folder.path());
         assert_eq!(pairs.len(), 10, "{pairs:?}");
         pairs.iter().for_each(|pair| check_pair(pair, 2500));
+    }
+}
+
+const SOURCE: &str = r#"
+#include "part.h"
+struct point { int x, y; };
+namespace shapes {
+template <typename T> struct box { T side; T area(int times) const; };
+template <typename T> T box<T>::area(int times) const {
+    T all = 0;
+    for (int i = 0; i < times; i++)
+        all += part::twice(side) * i;
+    return all;
+}
+}
+__attribute__((noinline)) int first(int x) { return part::thrice(x) + 1; }
+__attribute__((noinline)) int second(int x) { return part::thrice(x) + 1; }
+static __attribute__((noinline)) long only_here(int x) {
+    volatile long y = part::thrice(x);
+    if (y > 3)
+        y = part::twice(x) + part::thrice(x);
+    return y;
+}
+extern "C" long start(int x) {
+    shapes::box<int> a{x};
+    shapes::box<short> b{short(x)};
+    return first(x) + second(x) + a.area(x) + b.area(x) + only_here(x);
+}
+"#;
+
+const PART: &str = "#pragma once
+namespace part {
+static inline __attribute__((always_inline)) int twice(int x) {
+    volatile int y = x;
+    return y + y;
+}
+static inline __attribute__((always_inline)) int thrice(int x) {
+    int all = twice(x);
+    all += x;
+    return all;
+}
+}
+";
+
+/// A DLL made by clang and lld-link; none without them.
+fn made(folder: &Path, name: &str, target: &str, flags: &[&str], link: &[&str]) -> Option<PathBuf> {
+    if !have("clang") || !have("lld-link") {
+        return None;
+    }
+    std::fs::write(folder.join("main.cpp"), SOURCE).expect("a source");
+    std::fs::write(folder.join("part.h"), PART).expect("a source");
+    let (object, out) = (format!("{name}.obj"), format!("/out:{name}.dll"));
+    let target = format!("--target={target}-pc-windows-msvc");
+    let mut all = vec![target.as_str(), "-ffunction-sections", "-c", "main.cpp", "-o", &object];
+    all.extend(flags);
+    run("clang", &all, folder).expect("clang");
+    let mut all = vec!["/dll", "/noentry", "/nodefaultlib", "/debug", "/export:start", "/safeseh:no", &object, &out];
+    all.extend(link);
+    run("lld-link", &all, folder).expect("lld-link");
+    Some(folder.join(format!("{name}.dll")))
+}
+
+#[test]
+fn pairs_made_here_agree_and_their_sources_have_checksums() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for target in ["x86_64", "i686", "aarch64"] {
+        for level in ["-O0", "-O2"] {
+            let flags = [level, "-g", "-gcodeview", "-gcolumn-info"];
+            let name = format!("{target}{level}");
+            let Some(dll) = made(folder.path(), &name, target, &flags, &["/opt:icf"]) else { return };
+            if have("llvm-symbolizer") {
+                check_pair(&dll, 2000);
+            }
+            let stream = Module::read(&dll).stream;
+            for source in &stream.sources {
+                let path = stream.strings.get(source.path);
+                let Some(Checksum::Md5(found)) = source.checksum else { panic!("{path}: {:?}", source.checksum) };
+                let found: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+                let name = path.rsplit(['/', '\\']).next().expect("a name");
+                let text = run("md5sum", &[name], folder.path()).expect("md5sum");
+                assert_eq!(text.split_whitespace().next(), Some(found.as_str()), "{path}");
+            }
+            assert_eq!(stream.sources.len(), 2, "{:?}", stream.sources);
+            assert!(stream.functions.iter().flat_map(|function| &function.rows).any(|row| row.column > 0));
+        }
+    }
+}
+
+fn named<'s>(module: &'s Module, name: &str) -> &'s FunctionRecord {
+    let is_named = |function: &&FunctionRecord| module.stream.strings.get(function.name) == name;
+    module.stream.functions.iter().find(is_named).unwrap_or_else(|| panic!("{name}"))
+}
+
+#[test]
+fn folded_functions_are_flagged_and_named_by_both() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = ["-O2", "-g", "-gcodeview"];
+    let Some(dll) = made(folder.path(), "folded", "x86_64", &flags, &["/opt:icf"]) else { return };
+    let module = Module::read(&dll);
+    let first = named(&module, "first");
+    let names: Vec<&str> =
+        std::iter::once(&first.symbol).chain(&first.aliases).map(|name| module.stream.strings.get(*name)).collect();
+    assert!(first.flags.folded, "{names:?}");
+    assert_eq!(names, ["?first@@YAHH@Z", "?second@@YAHH@Z"]);
+    // The linker was told not to fold.
+    let dll = made(folder.path(), "apart", "x86_64", &flags, &["/opt:noicf"]).expect("a DLL");
+    let module = Module::read(&dll);
+    assert!(!named(&module, "first").flags.folded && !named(&module, "second").flags.folded);
+}
+
+#[test]
+fn a_pdb_of_public_symbols_alone_names_functions_of_unknown_size() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(dll) = made(folder.path(), "public", "x86_64", &["-O2"], &[]) else { return };
+    let module = Module::read(&dll);
+    let start = named(&module, "start");
+    assert_eq!((start.source, start.rows.len()), (SymbolSource::Pdb, 0));
+    assert!(start.flags.approximate);
+    let first = named(&module, "?first@@YAHH@Z");
+    assert!(first.flags.approximate && first.source == SymbolSource::Pdb);
+    println!("{:?}", module.stream.statistics);
+}
+
+#[test]
+fn a_file_without_debug_information_has_its_exports_and_function_starts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for target in ["x86_64", "aarch64"] {
+        let flags = ["-O0", "-funwind-tables"];
+        let Some(dll) = made(folder.path(), &format!("bare{target}"), target, &flags, &[]) else { return };
+        std::fs::remove_file(dll.with_extension("pdb")).expect("a PDB");
+        let module = Module::read(&dll);
+        let start = named(&module, "start");
+        assert_eq!(start.source, SymbolSource::Exports, "{target}");
+        let nameless =
+            module.stream.functions.iter().filter(|function| function.source == SymbolSource::FunctionStarts);
+        let nameless: Vec<u64> = nameless.map(|function| function.start.0).collect();
+        // first, second, only_here, both areas; nothing was inlined but what must be.
+        assert!(nameless.len() >= 4, "{target}: {:?}", module.stream.statistics);
+        if have("llvm-readobj") {
+            let text =
+                run("llvm-readobj", &["--unwind", &dll.display().to_string()], folder.path()).expect("llvm-readobj");
+            for start in &nameless {
+                let address = format!("{:x}", module.base + start).to_uppercase();
+                assert!(text.to_uppercase().contains(&address), "{target}: {address} in\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn mingw_programs_agree_by_their_dwarf() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(
+        folder.path().join("main.cpp"),
+        SOURCE.replace("extern \"C\" long start", "int main(int, char **); long start"),
+    )
+    .expect("a source");
+    std::fs::write(folder.path().join("part.h"), PART).expect("a source");
+    let main = "\nint main(int count, char **) { return int(start(count)); }\n";
+    let source = std::fs::read_to_string(folder.path().join("main.cpp")).expect("a source");
+    std::fs::write(folder.path().join("main.cpp"), source + main).expect("a source");
+    if !have("x86_64-w64-mingw32-g++") || !have("llvm-symbolizer") {
+        return;
+    }
+    for (name, flags) in [("five", ["-O2", "-gdwarf-5"]), ("four", ["-O1", "-gdwarf-4"])] {
+        let out = format!("{name}.exe");
+        run("x86_64-w64-mingw32-g++", &[flags[0], flags[1], "main.cpp", "-o", &out], folder.path()).expect("g++");
+        check_pair(&folder.path().join(out), 3000);
     }
 }

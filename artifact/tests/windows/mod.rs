@@ -61,6 +61,8 @@ impl Module {
         for ((((address, expected), found), judge), rva) in expected.iter().zip(&found).zip(&judge).zip(&rvas) {
             if found.is_empty() && !expected.is_empty() && self.is_padding(*rva) {
                 comparison.rule("(rule) padding behind a function's end, which is no frame");
+            } else if expected.last().is_some_and(|frame| frame.function.starts_with('.')) {
+                comparison.rule("(rule) a label of assembly within a function, which gives no name");
             } else if found.iter().any(is_handler) {
                 comparison.rule("(rule) code that handles exceptions, which LLVM gives to the symbol before it");
             } else {

@@ -1,0 +1,26 @@
+//! Any bytes as a PE file: what it is, which PDB it names, what the unwinder gets, which functions it has.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use symseal_artifact::{DebugFiles, ObjectFile, functions};
+use symseal_symx::NO_INLINE;
+
+fuzz_target!(|bytes: &[u8]| {
+    if !bytes.starts_with(b"MZ") {
+        return;
+    }
+    let Ok(object) = ObjectFile::parse(bytes) else { return };
+    let _ = (object.debug_id(), object.id_kind(), object.arch(), object.kind(), object.image_base());
+    let _ = (object.code_id(), object.pdb_reference(), object.is_reproducible(), object.has_embedded_portable_pdb());
+    let inputs = object.unwind_inputs();
+    assert!(inputs.text.is_sorted_by(|a, b| a.end < b.start && a.start < a.end));
+    let Ok(stream) = functions(&object, &DebugFiles::default()) else { return };
+    let mut reached = 0;
+    for function in &stream.functions {
+        assert!(function.start.0 >= reached && function.size > 0);
+        reached = function.start.0.checked_add(function.size).expect("an end");
+        assert!(function.rows.iter().all(|row| (function.start.0..reached).contains(&row.start.0)));
+        let count = function.inlines.len();
+        assert!(function.rows.iter().all(|row| row.inline == NO_INLINE || (row.inline as usize) < count));
+    }
+});
