@@ -114,6 +114,9 @@ pub struct StreamStatistics {
 /// 4. Go's own function table stands in for DWARF where there is none for its functions. Symbols of MiniDebugInfo come
 ///    after those of the full symbol table and before the dynamic ones.
 /// 5. Suffixes such as `.cold`, `.part.0`, `.constprop.0`, `.lto_priv.0` stay on symbols.
+/// 6. In a PDB, `name` is the procedure's, and its linkage name is the public symbol of its address that is made from that
+///    name. Of modules whose equal code was folded, the one whose code was kept wins. What public symbols or labels of
+///    exception handlers name alone is `approximate`. Of a PDB and DWARF in one PE file, the one with more line rows holds.
 ///
 /// # Addresses of a relocatable object
 ///
