@@ -104,6 +104,9 @@ fn check_pair(path: &Path, addresses: usize) {
     let addresses = addresses_in(&text, addresses, 7);
     let expected = llvm_symbolizer_survived(path, &addresses);
     let comparison = module.compare(&expected, false);
+    let (compared, equal) = module.second_opinion(&addresses);
+    println!("{}: {equal} of {compared} addresses as the second reader has them", path.display());
+    assert!(equal * 1000 >= compared * 995, "{}: {equal} of {compared}", path.display());
     println!("{}: {:?}\n{comparison}", path.display(), module.stream.statistics);
     let least = comparison.depth_equal.min(comparison.lines_equal).min(comparison.names_equal);
     assert!(comparison.compared > 0 && least * 1000 >= comparison.compared * 995, "{}: {comparison}", path.display());

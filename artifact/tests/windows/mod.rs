@@ -72,6 +72,30 @@ impl Module {
         comparison
     }
 
+    /// How many of the addresses the second reader has frames for, and at how many its depth, files and lines are ours.
+    pub(crate) fn second_opinion(&self, addresses: &[u64]) -> (u64, u64) {
+        let Some(pdb) = &self.pdb else { return (0, 0) };
+        let rvas: Vec<u64> = addresses.iter().map(|address| address.wrapping_sub(self.base)).collect();
+        let (mut compared, mut equal) = (0, 0);
+        for (judge, rva) in second_reader::frames(pdb, &rvas).iter().zip(&rvas) {
+            let found = lookup::frames(&self.stream, *rva);
+            // It lets lines and functions reach over gaps to the next one.
+            let is_gap =
+                found.is_empty() || found.iter().any(|frame| frame.line == 0 || frame.folded || is_handler(frame));
+            if judge.is_empty() || is_gap {
+                continue;
+            }
+            compared += 1;
+            let is_same = |(judge, found): (&Expected, &Found)| judge.line == found.line && judge.file == found.file;
+            let is_equal = judge.len() == found.len() && judge.iter().zip(&found).all(is_same);
+            if !is_equal && compared - equal < 4 {
+                println!("{rva:#x}\n  second reader {judge:?}\n  ours {found:?}");
+            }
+            equal += u64::from(is_equal);
+        }
+        (compared, equal)
+    }
+
     /// Behind the end of a function, by its own debug information, and only instructions that do nothing up to the next.
     fn is_padding(&self, rva: u64) -> bool {
         let functions = &self.stream.functions;
