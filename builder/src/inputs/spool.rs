@@ -1,11 +1,12 @@
 //! Members of archives, kept until the bundle is built.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use symseal_bundle::ingest::temporary_directory;
 use symseal_bundle::{Digest, LayoutDir};
 
 use crate::error::{BuildError, io_error};
@@ -18,7 +19,8 @@ use crate::error::{BuildError, io_error};
 #[derive(Debug)]
 pub(crate) struct Spool {
     parent: PathBuf,
-    directory: Mutex<Option<PathBuf>>,
+    /// With what shows others that it is in use.
+    directory: Mutex<Option<(Option<File>, PathBuf)>>,
 }
 
 impl Spool {
@@ -54,40 +56,22 @@ impl Spool {
     }
 
     fn directory(&self) -> Result<PathBuf, BuildError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(directory) = &*directory {
+        let mut made = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, directory)) = &*made {
             return Ok(directory.clone());
         }
         fs::create_dir_all(&self.parent).map_err(io_error("create the directory", &self.parent))?;
-        loop {
-            let name = format!("symseal-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = self.parent.join(name);
-            match create_private(&path) {
-                Ok(()) => {
-                    *directory = Some(path.clone());
-                    return Ok(path);
-                }
-                // A process of the same id, in another container or before a crash, left it.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(io_error("create the directory", &path)(error)),
-            }
-        }
+        let (held, directory) =
+            temporary_directory(&self.parent).map_err(io_error("create a directory in", &self.parent))?;
+        *made = Some((held, directory.clone()));
+        Ok(directory)
     }
-}
-
-/// A new directory that nobody else may look into.
-fn create_private(path: &Path) -> std::io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
         let directory = self.directory.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(directory) = directory.take() {
+        if let Some((_, directory)) = directory.take() {
             // What is left behind is only untidy: readers ignore `ingest/`.
             let _ = fs::remove_dir_all(directory);
         }

@@ -3,12 +3,12 @@
 //! Files become visible by rename, complete and synced; `index.json` is rewritten under a lock on `oci-layout`.
 //! Temporary files lie in `ingest/`, which readers ignore.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::digest::{Digest, Hasher};
+use crate::ingest;
 use crate::oci::{self, Descriptor, ImageIndex, Manifest, OciError};
 
 const LAYOUT_FILE: &str = "oci-layout";
@@ -113,6 +113,7 @@ impl LayoutDir {
     pub fn create(dir: impl Into<PathBuf>) -> Result<Self, LayoutError> {
         let root = dir.into();
         if root.join(LAYOUT_FILE).exists() {
+            ingest::remove_orphans(&root.join(INGEST));
             return Self::open(root);
         }
         fs::create_dir_all(&root).map_err(io_error("create the directory", &root))?;
@@ -328,23 +329,16 @@ impl LayoutDir {
 
     /// A new file in `ingest/`.
     fn temporary(&self) -> Result<(File, PathBuf), LayoutError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let ingest = self.root.join(INGEST);
-        loop {
-            let ordinal = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = ingest.join(format!("{}-{ordinal}.tmp", std::process::id()));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((file, path)),
-                // A process of the same id, in another container or before a crash, left it.
-                Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
-                // Layouts that other tools made have no such directory.
-                Err(source) if source.kind() == io::ErrorKind::NotFound && !ingest.exists() => {
-                    fs::create_dir_all(&ingest).map_err(io_error("create the directory", &ingest))?;
-                    let blobs = self.blobs();
-                    fs::create_dir_all(&blobs).map_err(io_error("create the directory", &blobs))?;
-                }
-                Err(source) => return Err(LayoutError::Io { action: "create", path, source }),
+        match ingest::temporary_file(&ingest) {
+            // Layouts that other tools made have no such directory.
+            Err(source) if source.kind() == io::ErrorKind::NotFound && !ingest.exists() => {
+                fs::create_dir_all(&ingest).map_err(io_error("create the directory", &ingest))?;
+                let blobs = self.blobs();
+                fs::create_dir_all(&blobs).map_err(io_error("create the directory", &blobs))?;
+                ingest::temporary_file(&ingest).map_err(io_error("create a file in", &ingest))
             }
+            made => made.map_err(io_error("create a file in", &ingest)),
         }
     }
 
@@ -385,7 +379,9 @@ impl BlobWriter<'_> {
             let path = self.layout.blob_path(expected);
             return Err(LayoutError::Digest { path, expected: *expected, found });
         }
-        if let Some(file) = self.file.take() {
+        // Held until it has its name.
+        let file = self.file.take();
+        if let Some(file) = &file {
             file.sync_all().map_err(|source| self.error(source))?;
         }
         self.layout.publish(&self.path, &found)?;

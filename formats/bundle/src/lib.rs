@@ -19,6 +19,7 @@ pub mod compose;
 mod digest;
 pub mod disclosure;
 pub mod index;
+pub mod ingest;
 pub mod join;
 mod layout;
 pub mod module_index;
