@@ -89,16 +89,3 @@ pub(crate) struct FunctionNames {
     pub(crate) file: StrId,
     pub(crate) line: u32,
 }
-
-/// Nothing is described: the symbol tables name alone.
-pub(crate) struct Nameless;
-
-impl Naming for Nameless {
-    fn function(&mut self, _: u64, _: &mut Work) -> FunctionNames {
-        FunctionNames::default()
-    }
-
-    fn inlined(&mut self, _: u64, _: &mut Work) -> FunctionNames {
-        FunctionNames::default()
-    }
-}
