@@ -14,7 +14,7 @@ use crate::table::Table;
 /// More lines of one kind would hide the others; `--json` has them all.
 const MOST_LINES: usize = 20;
 
-pub fn run(bundle: &Bundle, json: bool) -> Result<Answer> {
+pub(super) fn run(bundle: &Bundle, json: bool) -> Result<Answer> {
     let told = disclosure(bundle, &compile_directories)?;
     if json {
         outln!("{}", serde_json::to_string_pretty(&told)?);
