@@ -1,7 +1,7 @@
 //! Release files to modules: identity, pairing, debug information to one stream of functions.
 //!
-//! Bytes come in, values go out; the crate opens no file and asks no server. Today's room is ELF with DWARF; each
-//! further object format is a folder beside `elf/`, each further kind of debug information one beside `dwarf/`.
+//! Bytes come in, values go out; the crate opens no file and asks no server. Each object format is a folder (`elf/`, `pe/`,
+//! `macho/`), and so is each kind of debug information (`dwarf/`, `pdb/`, `go/`).
 //!
 //! * [`ObjectFile::parse`] says what a file is: its [debug id](ObjectFile::debug_id), architecture, image base, what it
 //!   holds for a debugger, and which other file it names.
