@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use support::addr2line::{addr2line, without_symbols};
 use support::compare::Comparison;
-use support::{Expected, addresses_in, have, llvm_symbolizer_in, lookup, run};
+use support::{Chance, Expected, addresses_in, fixtures, have, llvm_symbolizer_in, lookup, run};
 use symseal_artifact::{ArtifactError, DebugFiles, FunctionStream, ObjectFile, SplitKind, functions};
 
 const MAIN: &str = r#"
@@ -312,4 +312,57 @@ fn a_supplementary_file_of_another_id_is_refused() {
     assert!(alone.statistics.skipped.keys().any(|reason| reason.contains("dwz")), "{:?}", alone.statistics);
     let (whole, _, _) = stream_of(&one, &[], Some(&common)).expect("functions");
     assert_eq!(alone.statistics.rows, whole.statistics.rows);
+}
+
+#[test]
+fn changed_bytes_in_any_of_the_files_do_no_harm() {
+    let Some(fixtures) = fixtures() else { return };
+    let mut chance = Chance::new(23);
+    let cases: [(&str, &[&str]); 6] = [
+        ("elf-var/split/split4", &["elf-var/split/split4.dwp"]),
+        ("elf-var/split/split5", &["elf-var/split/split5.dwp"]),
+        ("elf-var/split/fix4.o", &["elf-var/split/fix4.dwo"]),
+        ("elf-var/split/fix5.o", &["elf-var/split/fix5.dwo"]),
+        ("object-testfiles/dwarf/base-gcc-split", &["object-testfiles/dwarf/base-gcc-split-base.dwo"]),
+        ("elf-var/a1.debug", &["elf-var/alt.dwz"]),
+    ];
+    let (mut read_count, mut refused) = (0, 0);
+    for (binary, others) in cases {
+        let whole: Vec<Vec<u8>> = [binary].iter().chain(others).map(|name| read(&fixtures.join(name))).collect();
+        for round in 0..200 {
+            let mut files = whole.clone();
+            let number = chance.below(files.len() as u64) as usize;
+            let start = if round % 3 == 0 { 0 } else { 0x40 };
+            for _ in 0..1 + chance.below(1 << (round % 8)) {
+                let at = start + chance.below((files[number].len() - start) as u64) as usize;
+                files[number][at] = match chance.below(3) {
+                    0 => 0xff,
+                    1 => files[number][at] ^ (1 << chance.below(8)),
+                    _ => chance.next() as u8,
+                };
+            }
+            let objects: Result<Vec<ObjectFile<'_>>, _> = files.iter().map(|bytes| ObjectFile::parse(bytes)).collect();
+            let Ok(objects) = objects else {
+                refused += 1;
+                continue;
+            };
+            let (first, rest) = objects.split_first().expect("a binary");
+            let supplementary = rest.first().filter(|_| first.debug_alt_link().is_some());
+            let _ = (first.split_units(), rest.iter().map(ObjectFile::split_ids).collect::<Vec<_>>());
+            let begun = std::time::Instant::now();
+            match functions(first, &DebugFiles { supplementary, split: rest, ..DebugFiles::default() }) {
+                Ok(stream) => {
+                    lookup::check_shape(&stream);
+                    read_count += 1;
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains("expected"), "{error}");
+                }
+            }
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{binary} took {:?}", begun.elapsed());
+        }
+    }
+    println!("{read_count} changed sets of files were read, {refused} refused");
+    assert!(read_count > 0);
 }

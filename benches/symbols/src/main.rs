@@ -2,9 +2,14 @@
 //!
 //!     cargo run --release -p symseal-bench-symbols [-- [--json] [--passes N] [NAME=BINARY[,DEBUG-FILE]]...]
 //!
+//!     cargo run --release -p symseal-bench-symbols -- --build symx|symcache [--threads N] NAME=BINARY[,DEBUG-FILE]
+//!
+//! prints what one build takes in a process of its own, peak memory included.
+//!
 //! Without subjects: the C library with its debug file (Debian's libc6-dbg), and the `symseal` executable of the
 //! release profile (`cargo build --release` in the main workspace).
 
+mod build;
 mod clock;
 mod cold;
 mod peers;
@@ -14,6 +19,7 @@ mod subject;
 use anyhow::{Context, Result, bail};
 use peers::{Addr2line, Peer, Symcache, SymcachePaths, Symx, SymxLines};
 use report::{Figures, PeerFigures};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use subject::Subject;
 
@@ -26,6 +32,9 @@ fn main() -> Result<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == cold::COMMAND) {
         return cold::child(&arguments);
+    }
+    if arguments.first().is_some_and(|first| first == build::COMMAND) {
+        return build::run(&arguments);
     }
     let json = take_flag(&mut arguments, "--json");
     let passes = match arguments.iter().position(|argument| argument == "--passes") {
@@ -60,7 +69,7 @@ fn take_flag(arguments: &mut Vec<String>, flag: &str) -> bool {
 fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
     eprintln!("{}: building tables", subject.name);
     let directory = tempfile::tempdir()?;
-    let built = peers::build_symx(subject)?;
+    let built = peers::build_symx(subject, NonZeroUsize::MIN)?;
     let built_symcache = peers::build_symcache(subject)?;
     let symx_path = directory.path().join("module.symx");
     let symcache_path = directory.path().join("module.symcache");

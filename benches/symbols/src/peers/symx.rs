@@ -5,6 +5,7 @@ use crate::clock;
 use crate::subject::Subject;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
+use std::num::NonZeroUsize;
 use symseal_artifact::{DebugFiles, ObjectFile};
 use symseal_module::{Rva, Svma};
 use symseal_symx::{Counts, Table, TableInput};
@@ -69,11 +70,11 @@ impl Peer for SymxLines<'_> {
     }
 }
 
-pub fn build_symx(subject: &Subject) -> Result<Built> {
+pub fn build_symx(subject: &Subject, threads: NonZeroUsize) -> Result<Built> {
     let (read, stream) = clock::measure(|| -> Result<_> {
         let binary = ObjectFile::parse(&subject.binary)?;
         let debug = subject.debug.as_deref().map(ObjectFile::parse).transpose()?;
-        let stream = symseal_artifact::functions(&binary, &DebugFiles::debug(debug.as_ref()))?;
+        let stream = symseal_artifact::functions_on(threads, &binary, &DebugFiles::debug(debug.as_ref()))?;
         Ok((stream, binary.debug_id().context("a debug id")?.clone(), binary.image_base()))
     });
     let (stream, debug_id, image_base) = stream?;
