@@ -34,10 +34,7 @@ pub(crate) fn temporary_file(ingest: &Path) -> io::Result<(File, PathBuf)> {
 pub fn temporary_directory(parent: &Path) -> io::Result<(Option<File>, PathBuf)> {
     loop {
         let path = parent.join(format!("symseal-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        match builder.create(&path) {
+        match create_private(&path) {
             Ok(()) => {
                 let directory = File::open(&path).ok();
                 if directory.as_ref().is_none_or(|directory| hold(directory, &path)) {
@@ -48,6 +45,17 @@ pub fn temporary_directory(parent: &Path) -> io::Result<(Option<File>, PathBuf)>
             Err(error) => return Err(error),
         }
     }
+}
+
+#[cfg(unix)]
+fn create_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+#[cfg(not(unix))]
+fn create_private(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)
 }
 
 /// Whether the file is ours and still at its path.
