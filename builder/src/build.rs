@@ -1,5 +1,6 @@
 //! The builder: paths to a bundle in a layout.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -228,7 +229,7 @@ impl SymbolBundleBuilder {
         let building = Building {
             layout,
             store_executables: self.store_executables,
-            is_parallel: jobs > 1,
+            jobs: NonZeroUsize::new(jobs).unwrap_or(NonZeroUsize::MIN),
             wants_sources: self.sources.is_some(),
         };
         let done = AtomicU64::new(0);

@@ -6,6 +6,7 @@ mod store;
 mod unwind;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 
 use symseal_artifact::{DebugFiles, DebugInfoKind, FunctionStream, ObjectFile, PdbFile, StreamStatistics};
 use symseal_bundle::compose::FileFormat;
@@ -26,7 +27,7 @@ use load::Files;
 use store::Stored;
 use unwind::{Unwind, unwind_table};
 
-/// Tables of modules with more bytes than this are made at the same time, so that the last large module is finished sooner.
+/// Modules with more bytes than this are worked on by several threads, so that the last large one is finished sooner.
 const WORTH_A_THREAD: u64 = 16 << 20;
 
 /// How modules are built.
@@ -35,8 +36,8 @@ pub(crate) struct Building<'l> {
     /// Where files are stored; nowhere, if only the report is wanted.
     pub(crate) layout: Option<&'l LayoutDir>,
     pub(crate) store_executables: bool,
-    /// More than one thread may be used.
-    pub(crate) is_parallel: bool,
+    /// So many threads may work on a large module.
+    pub(crate) jobs: NonZeroUsize,
     /// The paths of source files are kept.
     pub(crate) wants_sources: bool,
 }
@@ -74,12 +75,13 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
 
     // What dwz moved out of other files describes no code of its own.
     let symbols_of = main_object.filter(|_| !module.is_supplementary);
-    let make_symbols = || symbol_table(id, symbols_of, &parsed, symbols_from, building.wants_sources);
+    let threads = if module.weight() > WORTH_A_THREAD { building.jobs } else { NonZeroUsize::MIN };
+    let make_symbols = || symbol_table(id, symbols_of, &parsed, symbols_from, building.wants_sources, threads);
     let make_unwind = || {
         let binary = parsed.binary.as_ref().zip(module.binary.map(|part| part.file.digest()));
         unwind_table(id, binary, parsed.debug.as_ref())
     };
-    let (symbols, unwind) = if building.is_parallel && module.weight() > WORTH_A_THREAD {
+    let (symbols, unwind) = if threads.get() > 1 {
         std::thread::scope(|scope| {
             let unwind = scope.spawn(make_unwind);
             (make_symbols(), unwind.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -165,6 +167,7 @@ fn symbol_table(
     parsed: &Parsed<'_>,
     source: Part<'_>,
     wants_sources: bool,
+    threads: NonZeroUsize,
 ) -> Result<(Vec<u8>, StreamStatistics, WantedSources), BuildError> {
     let artifact_error = |error| BuildError::Artifact { place: source.file.place.clone(), source: error };
     let stream = match main {
@@ -175,7 +178,7 @@ fn symbol_table(
                 supplementary: parsed.supplementary.as_ref(),
                 split: &parsed.split,
             };
-            symseal_artifact::functions(main, &with).map_err(artifact_error)?
+            symseal_artifact::functions_on(threads, main, &with).map_err(artifact_error)?
         }
         // A program database without its binary.
         None => match &parsed.pdb {
