@@ -36,7 +36,8 @@ pub fn run(command: impl FnOnce() -> anyhow::Result<Answer>) -> ExitCode {
         Ok(Answer::No) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", told_once(&error));
+            // Names of files are another's words: they must not steer the terminal.
+            eprintln!("error: {}", symseal_artifact::escaped(told_once(&error).as_bytes()).replace("\\x0a", "\n"));
             ExitCode::from(if error.is::<NotFound>() { 1 } else { 2 })
         }
     }

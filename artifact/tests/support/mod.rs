@@ -90,7 +90,7 @@ impl Chance {
     }
 }
 
-/// Addresses spread evenly over the ranges.
+/// Addresses spread evenly over the ranges; `SYMSEAL_ADDRESSES` times as many where that is set, as `tests/certify` does.
 pub(crate) fn addresses_in(ranges: &[std::ops::Range<u64>], count: usize, seed: u64) -> Vec<u64> {
     let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let mut chance = Chance::new(seed);
@@ -105,7 +105,8 @@ pub(crate) fn addresses_in(ranges: &[std::ops::Range<u64>], count: usize, seed: 
         }
         0
     };
-    (0..count).map(|_| pick()).collect()
+    let times = std::env::var("SYMSEAL_ADDRESSES").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    (0..count.saturating_mul(times)).map(|_| pick()).collect()
 }
 
 /// A column that the expectation leaves open.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What was looked at and what of it was left out. Each file is counted once: it is taken, a double, or skipped.
+/// What was looked at and what of it was left out. A file is taken, a double, or skipped; links, and archives that were not looked
+/// into, are skipped without being files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct InputReport {
     /// Files that were looked at, members of archives included.
@@ -17,7 +18,7 @@ pub struct InputReport {
     pub doubles: u64,
     /// Files, links and members that are no part of the bundle: reason → how many.
     pub skipped: BTreeMap<String, u64>,
-    /// Files that are refused because they are dangerous.
+    /// Files that are refused: dangerous ones, and damaged PE and PDB files.
     pub refused: Vec<Refused>,
     /// The archives, packages and images among the inputs, by place.
     pub archives: Vec<ArchiveReport>,

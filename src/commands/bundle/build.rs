@@ -114,7 +114,8 @@ pub(crate) fn progress(bar: ProgressBar) -> ProgressFn {
         Progress::Looked { path, bytes, total_bytes, .. } => {
             bar.set_length(*total_bytes);
             bar.set_position(read.fetch_add(*bytes, Ordering::Relaxed) + bytes);
-            bar.set_message(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            bar.set_message(symseal_artifact::escaped(name).into_owned());
         }
         Progress::Module { name, bytes, total_bytes, done, total } => {
             if bar.length() != Some(*total_bytes) {

@@ -60,7 +60,9 @@ fn print(told: &Disclosure) {
     list("compile directories", told.compile_directories.iter());
     list("input files", told.inputs.iter());
     if told.homes.is_empty() {
-        outln!("\nno home directories");
+        outln!(
+            "\nno home directories in source paths and compile directories (what else the stored files hold was not searched)"
+        );
     } else {
         counts("HOME DIRECTORIES in source paths and compile directories", "home", &told.homes);
     }
