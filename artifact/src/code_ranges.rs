@@ -10,6 +10,18 @@ pub(crate) struct Text {
     ranges: Vec<Range<u64>>,
 }
 
+/// The ranges by start, each without what those before it cover.
+pub(crate) fn disjoint(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut reached = 0;
+    for range in &mut ranges {
+        range.start = range.start.max(reached);
+        reached = reached.max(range.end);
+    }
+    ranges.retain(|range| !range.is_empty());
+    ranges
+}
+
 impl Text {
     pub(crate) fn new(ranges: Vec<Range<u64>>) -> Self {
         Self { ranges }

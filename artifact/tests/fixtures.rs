@@ -5,70 +5,11 @@ mod support;
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use support::compare::Comparison;
+use support::expected::{case_of, closed, demangle};
 use support::lookup::Found;
-use support::{Expected, NOT_ASKED, fixtures, have, lookup, run};
+use support::{Expected, fixtures, have, lookup};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
-
-struct Case {
-    file: String,
-    entries: Vec<(u64, Vec<Expected>)>,
-}
-
-fn case_of(path: &Path) -> Case {
-    let text = if path.extension().is_some_and(|extension| extension == "gz") {
-        run("gzip", &["-dc", &path.display().to_string()], Path::new(".")).expect("gzip")
-    } else {
-        std::fs::read_to_string(path).expect("an expected file")
-    };
-    let value: Value = serde_json::from_str(&text).expect("JSON");
-    let entries = value["entries"].as_array().expect("entries").iter().map(|entry| {
-        let address = entry["address"].as_str().and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok());
-        let frames = entry["frames_innermost_first"].as_array().expect("frames").iter().map(|frame| Expected {
-            function: closed(frame["function"].as_str().unwrap_or_default()),
-            file: frame["file"].as_str().unwrap_or_default().to_owned(),
-            line: frame["line"].as_u64().unwrap_or(0),
-            column: NOT_ASKED,
-        });
-        (address.expect("an address"), frames.collect())
-    });
-    Case { file: value["file"].as_str().expect("a file").to_owned(), entries: entries.collect() }
-}
-
-/// The expected files have names for people, so ours are made so by LLVM too.
-fn demangle(found: &mut [Vec<Found>]) {
-    let names = |frame: &mut Found| {
-        let aliases = std::mem::take(&mut frame.aliases);
-        std::iter::once(std::mem::take(&mut frame.symbol)).chain(aliases).collect::<Vec<String>>()
-    };
-    let raw: Vec<Vec<String>> = found.iter_mut().flatten().map(names).collect();
-    let input: String = raw.iter().flatten().map(|name| format!("{name}\n")).collect();
-    let mut child =
-        Command::new("llvm-cxxfilt").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("llvm-cxxfilt starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
-    let output = child.wait_with_output().expect("llvm-cxxfilt ends");
-    writer.join().expect("the writer ends").expect("all names are taken");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut lines = text.lines();
-    for (frame, raw) in found.iter_mut().flatten().zip(raw) {
-        let mut next = || closed(lines.next().expect("a name for a name"));
-        frame.symbol = next();
-        frame.aliases = raw.iter().skip(1).map(|_| next()).collect();
-    }
-}
-
-/// Older demanglers write `> >` where newer ones write `>>`.
-fn closed(name: &str) -> String {
-    let mut name = name.to_owned();
-    while name.contains("> >") {
-        name = name.replace("> >", ">>");
-    }
-    name
-}
 
 /// The files beside an input: a supplementary one, and split ones.
 fn companions(file: &str) -> (Option<&'static str>, &'static [&'static str]) {
@@ -163,7 +104,7 @@ fn fixtures_give_the_expected_frames() {
     let mut unsupported: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let (mut files, mut entries, mut worse) = (0, 0, Vec::new());
     for path in paths {
-        let case = case_of(&path);
+        let case = case_of(&path, closed);
         let bytes = std::fs::read(folder.join(&case.file)).expect("the input");
         if !bytes.starts_with(b"\x7fELF") {
             unsupported.entry("not ELF").or_default().push(case.file);
@@ -184,7 +125,7 @@ fn fixtures_give_the_expected_frames() {
         for (address, _) in &case.entries {
             found.push(lookup::frames(&stream, address.wrapping_sub(object.image_base().0)));
         }
-        demangle(&mut found);
+        demangle(&mut found, closed);
         for ((address, expected), found) in case.entries.iter().zip(&found) {
             if EXPECTED_ALONE.contains(&case.file.as_str()) {
                 comparison.add(*address, expected, &without_inlined(found, expected));

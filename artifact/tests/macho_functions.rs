@@ -5,7 +5,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use support::compare::Comparison;
-use support::expected::{case_of, demangle};
+use support::expected::{case_of, demangle, without_parentheses};
 use support::objdump::check_starts_and_exports;
 use support::{fixtures, have, lookup};
 use symseal_artifact::{Arch, DebugFiles, FileKind, FunctionStream, ObjectFile, ReleaseFile, functions, sniff};
@@ -48,7 +48,7 @@ fn macho_fixtures_give_the_expected_frames() {
     let mut all = Comparison::default();
     let (mut files, mut worse) = (0, Vec::new());
     for path in paths {
-        let case = case_of(&path);
+        let case = case_of(&path, without_parentheses);
         let binary = folder.join(&case.file);
         let bytes = std::fs::read(&binary).expect("the input");
         if !matches!(sniff(&bytes), FileKind::Macho | FileKind::MachoFat) {
@@ -63,7 +63,7 @@ fn macho_fixtures_give_the_expected_frames() {
         for (address, _) in &case.entries {
             found.push(lookup::frames(&stream, address.wrapping_sub(slice.image_base().0)));
         }
-        demangle(&mut found);
+        demangle(&mut found, without_parentheses);
         let mut comparison = Comparison::default();
         for ((address, expected), found) in case.entries.iter().zip(&found) {
             comparison.add(*address, expected, found);

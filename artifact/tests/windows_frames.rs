@@ -5,7 +5,7 @@ mod support;
 mod windows;
 
 use std::path::PathBuf;
-use support::expected::case_of;
+use support::expected::{case_of, without_parentheses};
 use support::{fixtures, have};
 use windows::Module;
 
@@ -26,7 +26,7 @@ fn pe_fixtures_give_the_expected_frames() {
     paths.sort();
     let (mut files, mut entries, mut worse) = (0, 0, Vec::new());
     for path in paths {
-        let case = case_of(&path);
+        let case = case_of(&path, without_parentheses);
         let module = Module::read(&folder.join(&case.file));
         let comparison = module.compare(&case.entries, true);
         files += 1;

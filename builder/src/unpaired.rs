@@ -26,6 +26,8 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         )
     } else if let Some(pdb) = &object.pdb {
         format!("add its program database {} of id {}", pdb.name, module.debug_id)
+    } else if let (Some(link), "text-hash") = (&object.debug_link, object.id_kind.code()) {
+        format!("add its debug file {} of CRC-32 {:#010x}", link.name, link.crc32)
     } else if let Some(link) = &object.debug_link {
         format!("add its debug file {} of id {}", link.name, module.debug_id)
     } else if object.id_kind.code() == "text-hash" {

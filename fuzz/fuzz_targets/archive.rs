@@ -1,7 +1,7 @@
 //! Any bytes as an archive, read as a stream and at any offset: never a panic, never more than the limits.
 #![no_main]
 
-use std::io::{Cursor, Read};
+use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
 use symseal_artifact::{ArchiveError, Limits, Source, archive_kind, read_archive};

@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
-use symseal_symx::NO_INLINE;
+use symseal_fuzz::check_stream;
 
 const MOST_FILES: u8 = 8;
 
@@ -28,7 +28,8 @@ fn files(bytes: &[u8]) -> Vec<&[u8]> {
 
 fuzz_target!(|bytes: &[u8]| {
     let files = files(bytes);
-    let Some((Ok(object), others)) = files.split_first().map(|(first, others)| (ObjectFile::parse(first), others)) else {
+    let Some((Ok(object), others)) = files.split_first().map(|(first, others)| (ObjectFile::parse(first), others))
+    else {
         return;
     };
     let others: Vec<ObjectFile<'_>> = others.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
@@ -36,16 +37,5 @@ fuzz_target!(|bytes: &[u8]| {
     let supplementary = others.first().filter(|_| object.debug_alt_link().is_some());
     let with = DebugFiles { supplementary, split: &others, ..DebugFiles::default() };
     let Ok(stream) = functions(&object, &with) else { return };
-    let mut reached = 0;
-    for function in &stream.functions {
-        assert!(function.start.0 >= reached && function.size > 0);
-        reached = function.start.0.checked_add(function.size).expect("an end");
-        assert!(function.rows.is_sorted_by(|a, b| a.start < b.start));
-        assert!(function.rows.iter().all(|row| (function.start.0..reached).contains(&row.start.0)));
-        let count = function.inlines.len();
-        assert!(function.rows.iter().all(|row| row.inline == NO_INLINE || (row.inline as usize) < count));
-        for (at, site) in function.inlines.iter().enumerate() {
-            assert!(site.parent == NO_INLINE || (site.parent as usize) < at);
-        }
-    }
+    check_stream(&stream);
 });

@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use symseal_artifact::{DebugFiles, FileKind, ReleaseFile, dsym_place, functions, sniff};
+use symseal_fuzz::check_stream;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(place) = std::str::from_utf8(bytes).ok().and_then(dsym_place) {
@@ -24,10 +25,6 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = (slice.object_map_count(), slice.has_encrypted_code());
         assert!(slice.unwind_inputs().text.is_sorted_by(|a, b| a.end < b.start && a.start < a.end));
         let Ok(stream) = functions(slice, &DebugFiles::debug(Some(slice))) else { continue };
-        let mut reached = 0;
-        for function in &stream.functions {
-            assert!(function.start.0 >= reached && function.size > 0);
-            reached = function.start.0.checked_add(function.size).expect("an end");
-        }
+        check_stream(&stream);
     }
 });

@@ -9,23 +9,12 @@ mod go_table;
 
 use libfuzzer_sys::fuzz_target;
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
-use symseal_symx::NO_INLINE;
+use symseal_fuzz::check_stream;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((layout, table)) = bytes.split_first() else { return };
     let file = go_table::elf_around(table, layout & 1 != 0, layout & 2 != 0);
     let object = ObjectFile::parse(&file).expect("headers are fine");
     let stream = functions(&object, &DebugFiles::default()).expect("nothing to pair");
-    let mut reached = 0;
-    for function in &stream.functions {
-        assert!(function.start.0 >= reached && function.size > 0);
-        reached = function.start.0.checked_add(function.size).expect("an end");
-        assert!(function.rows.is_sorted_by(|a, b| a.start < b.start));
-        assert!(function.rows.iter().all(|row| (function.start.0..reached).contains(&row.start.0)));
-        let count = function.inlines.len();
-        assert!(function.rows.iter().all(|row| row.inline == NO_INLINE || (row.inline as usize) < count));
-        for (at, site) in function.inlines.iter().enumerate() {
-            assert!(site.parent == NO_INLINE || (site.parent as usize) < at);
-        }
-    }
+    check_stream(&stream);
 });

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
-use symseal_symx::NO_INLINE;
+use symseal_fuzz::check_stream;
 
 fuzz_target!(|bytes: &[u8]| {
     if !bytes.starts_with(b"MZ") {
@@ -15,12 +15,5 @@ fuzz_target!(|bytes: &[u8]| {
     let inputs = object.unwind_inputs();
     assert!(inputs.text.is_sorted_by(|a, b| a.end < b.start && a.start < a.end));
     let Ok(stream) = functions(&object, &DebugFiles::default()) else { return };
-    let mut reached = 0;
-    for function in &stream.functions {
-        assert!(function.start.0 >= reached && function.size > 0);
-        reached = function.start.0.checked_add(function.size).expect("an end");
-        assert!(function.rows.iter().all(|row| (function.start.0..reached).contains(&row.start.0)));
-        let count = function.inlines.len();
-        assert!(function.rows.iter().all(|row| row.inline == NO_INLINE || (row.inline as usize) < count));
-    }
+    check_stream(&stream);
 });

@@ -2,6 +2,7 @@
 
 use super::headers::{Elf, Section};
 use super::{gabi, relocate, section};
+use crate::code_ranges::disjoint;
 use crate::{Arch, PltSection, SectionSlice, UnwindInputs};
 use std::ops::Range;
 use symseal_module::Svma;
@@ -37,14 +38,7 @@ pub(crate) fn text_sections(elf: &Elf<'_>) -> Vec<Range<u64>> {
             .filter(|range| !range.is_empty())
             .collect();
     }
-    ranges.sort_by_key(|range| (range.start, range.end));
-    let mut reached = 0;
-    for range in &mut ranges {
-        range.start = range.start.max(reached);
-        reached = reached.max(range.end);
-    }
-    ranges.retain(|range| !range.is_empty());
-    ranges
+    disjoint(ranges)
 }
 
 pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {

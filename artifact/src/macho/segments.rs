@@ -5,6 +5,7 @@ use super::loader::{
     MH_DSYM, S_ATTR_PURE_INSTRUCTIONS, S_ATTR_SOME_INSTRUCTIONS, S_GB_ZEROFILL, S_THREAD_LOCAL_ZEROFILL, S_ZEROFILL,
     SECTION_TYPE, VM_PROT_EXECUTE,
 };
+use crate::code_ranges::disjoint;
 use crate::error::malformed;
 use crate::fields::range_of;
 use crate::{ArtifactError, compressed, escaped};
@@ -127,14 +128,7 @@ impl<'d> Macho<'d> {
             let range = |segment: &Segment<'_>| segment.vmaddr..segment.vmaddr.saturating_add(segment.vmsize);
             ranges = code.map(range).filter(|range| !range.is_empty()).collect();
         }
-        ranges.sort_by_key(|range| (range.start, range.end));
-        let mut reached = 0;
-        for range in &mut ranges {
-            range.start = range.start.max(reached);
-            reached = reached.max(range.end);
-        }
-        ranges.retain(|range| !range.is_empty());
-        ranges
+        disjoint(ranges)
     }
 
     /// `__debug_SUFFIX` or `__zdebug_SUFFIX` in `__DWARF`, as far as a name may reach: `__debug_str_offs`.

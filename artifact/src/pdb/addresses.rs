@@ -7,6 +7,7 @@
 use super::header::{DbiHeader, u32_at};
 use super::identity::DBI_STREAM;
 use super::pages::Pages;
+use crate::code_ranges::disjoint;
 use crate::work::Work;
 use pdb2::{PDB, PdbInternalSectionOffset, StreamIndex};
 use std::ops::Range;
@@ -129,15 +130,7 @@ impl Addresses {
                 parts.map(|part| part.image..part.image.saturating_add(part.end - part.start)).collect()
             }
         };
-        let mut ranges: Vec<Range<u64>> = ranges.iter().map(|range| range.start.into()..range.end.into()).collect();
-        ranges.sort_by_key(|range| range.start);
-        let mut reached = 0;
-        for range in &mut ranges {
-            range.start = range.start.max(reached);
-            reached = reached.max(range.end);
-        }
-        ranges.retain(|range| !range.is_empty());
-        ranges
+        disjoint(ranges.iter().map(|range| range.start.into()..range.end.into()).collect())
     }
 }
 

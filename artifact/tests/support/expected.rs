@@ -14,7 +14,8 @@ pub(crate) struct Case {
 }
 
 /// Reads a `*.symbolizer.json`, possibly gzipped.
-pub(crate) fn case_of(path: &Path) -> Case {
+/// `spelling` is how names are written to be compared: [`closed`] or [`without_parentheses`].
+pub(crate) fn case_of(path: &Path, spelling: fn(&str) -> String) -> Case {
     let text = if path.extension().is_some_and(|extension| extension == "gz") {
         run("gzip", &["-dc", &path.display().to_string()], Path::new(".")).expect("gzip")
     } else {
@@ -24,7 +25,7 @@ pub(crate) fn case_of(path: &Path) -> Case {
     let entries = value["entries"].as_array().expect("entries").iter().map(|entry| {
         let address = entry["address"].as_str().and_then(|text| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok());
         let frames = entry["frames_innermost_first"].as_array().expect("frames").iter().map(|frame| Expected {
-            function: closed(frame["function"].as_str().unwrap_or_default()),
+            function: spelling(frame["function"].as_str().unwrap_or_default()),
             file: frame["file"].as_str().unwrap_or_default().to_owned(),
             line: frame["line"].as_u64().unwrap_or(0),
             column: NOT_ASKED,
@@ -35,7 +36,7 @@ pub(crate) fn case_of(path: &Path) -> Case {
 }
 
 /// The expected files have names for people, so ours are made so by LLVM too.
-pub(crate) fn demangle(found: &mut [Vec<Found>]) {
+pub(crate) fn demangle(found: &mut [Vec<Found>], spelling: fn(&str) -> String) {
     let names = |frame: &mut Found| {
         let aliases = std::mem::take(&mut frame.aliases);
         std::iter::once(std::mem::take(&mut frame.symbol)).chain(aliases).collect::<Vec<String>>()
@@ -51,9 +52,9 @@ pub(crate) fn demangle(found: &mut [Vec<Found>]) {
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines = text.lines();
     for (frame, raw) in found.iter_mut().flatten().zip(raw) {
-        let mut next = || closed(lines.next().expect("a name for a name"));
+        let mut next = || spelling(lines.next().expect("a name for a name"));
         frame.symbol = next();
-        frame.name = closed(&frame.name);
+        frame.name = spelling(&frame.name);
         frame.aliases = raw.iter().skip(1).map(|_| next()).collect();
     }
 }
@@ -89,11 +90,11 @@ pub(crate) fn undecorate(found: &mut [Vec<Found>]) {
         if !name.is_empty()
             && let Some(reading) = lines.next().filter(|reading| !reading.is_empty())
         {
-            readings.insert(name.to_owned(), closed(reading));
+            readings.insert(name.to_owned(), without_parentheses(reading));
         }
     }
     for frame in found.iter_mut().flatten() {
-        frame.name = closed(&frame.name);
+        frame.name = without_parentheses(&frame.name);
         for name in std::iter::once(&mut frame.symbol).chain(&mut frame.aliases) {
             if let Some(reading) = readings.get(name) {
                 name.clone_from(reading);
@@ -102,9 +103,15 @@ pub(crate) fn undecorate(found: &mut [Vec<Found>]) {
     }
 }
 
-/// Older demanglers write `> >` where newer ones write `>>`, and put parentheses around the operands of expressions.
+/// Older demanglers put parentheses around the operands of expressions, which newer ones leave out.
+pub(crate) fn without_parentheses(name: &str) -> String {
+    let name: String = name.chars().filter(|char| !matches!(char, '(' | ')')).collect();
+    closed(&name)
+}
+
+/// Older demanglers write `> >` where newer ones write `>>`.
 pub(crate) fn closed(name: &str) -> String {
-    let mut name: String = name.chars().filter(|char| !matches!(char, '(' | ')')).collect();
+    let mut name = name.to_owned();
     while name.contains("> >") {
         name = name.replace("> >", ">>");
     }

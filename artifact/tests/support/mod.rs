@@ -1,5 +1,5 @@
 //! What the tests share: tools that may be missing, addresses by chance, and llvm-symbolizer's answers.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file has this module and uses its own part")]
 
 pub(crate) mod addr2line;
 pub(crate) mod archives;

@@ -1,10 +1,10 @@
 //! PE files with their PDBs, beside what two other readers make of them.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file has this module and uses its own part")]
 
 mod second_reader;
 
 use crate::support::compare::Comparison;
-use crate::support::expected::{demangle, undecorate};
+use crate::support::expected::{demangle, undecorate, without_parentheses};
 use crate::support::lookup::Found;
 use crate::support::{Expected, lookup};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Module {
         let rvas: Vec<u64> = expected.iter().map(|(address, _)| address.wrapping_sub(self.base)).collect();
         let mut found: Vec<Vec<Found>> = rvas.iter().map(|rva| lookup::frames(&self.stream, *rva)).collect();
         if is_for_people {
-            demangle(&mut found);
+            demangle(&mut found, without_parentheses);
             undecorate(&mut found);
         }
         let object = ObjectFile::parse(&self.bytes).expect("a PE");

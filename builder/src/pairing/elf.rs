@@ -46,7 +46,16 @@ pub(super) fn by_debug_link<'f>(pairing: &mut Pairing<'f>, unidentified: Vec<Par
         }
     }
     let unused = unidentified.into_iter().zip(used).filter(|(_, used)| !used);
-    pairing.loose.extend(unused.map(|(part, _)| (part.file, "a debug file without an id, which no binary names")));
+    let loose: Vec<_> = unused.map(|(part, _)| (part.file, why_unused(pairing, part))).collect();
+    pairing.loose.extend(loose);
+}
+
+fn why_unused(pairing: &Pairing<'_>, part: Part<'_>) -> &'static str {
+    if pairing.mismatches.iter().any(|mismatch| mismatch.debug_file.place == part.file.place) {
+        "a debug file without an id, whose CRC-32 is not the one that a binary names: see the mismatches"
+    } else {
+        "a debug file without an id, which no binary names"
+    }
 }
 
 /// Without an id that a linker wrote there is nothing but the link.

@@ -154,11 +154,11 @@ impl Parts {
 mod tests {
     use super::*;
 
-    /// The places of `path` with the directories `/work/app` (which resolves to `/data/app`) and `/usr/src`.
+    /// The places of `path` with the directories `/srv/app` (which resolves to `/data/app`) and `/usr/src`.
     #[track_caller]
     fn check(maps: &[&str], path: &str, expected: &[(usize, &str)]) {
         let maps: Vec<SourceMap> = maps.iter().map(|map| map.parse().unwrap()).collect();
-        let roots = vec![vec!["/work/app".to_owned(), "/data/app".to_owned()], vec!["/usr/src".to_owned()]];
+        let roots = vec![vec!["/srv/app".to_owned(), "/data/app".to_owned()], vec!["/usr/src".to_owned()]];
         let found = Lookup::new(roots, &maps).candidates(path);
         let found: Vec<(usize, String)> = found.into_iter().map(|found| (found.root, found.parts.join("/"))).collect();
         let expected: Vec<(usize, String)> = expected.iter().map(|(root, path)| (*root, (*path).to_owned())).collect();
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn without_a_map_a_path_is_looked_up_where_it_lies_or_below_each_directory() {
-        check(&[], "/work/app/src/a.c", &[(0, "src/a.c")]);
+        check(&[], "/srv/app/src/a.c", &[(0, "src/a.c")]);
         check(&[], "/data/app/./src//a.c", &[(0, "src/a.c")]);
         check(&[], "/usr/src/a.c", &[(1, "a.c")]);
-        check(&[], "/work/application/a.c", &[(0, "work/application/a.c"), (1, "work/application/a.c")]);
+        check(&[], "/srv/application/a.c", &[(0, "srv/application/a.c"), (1, "srv/application/a.c")]);
         check(&[], "src/a.c", &[(0, "src/a.c"), (1, "src/a.c")]);
         check(&[], "C:\\src\\a.c", &[(0, "src/a.c"), (1, "src/a.c")]);
-        check(&[], "/work/app", &[(0, "work/app"), (1, "work/app")]);
+        check(&[], "/srv/app", &[(0, "srv/app"), (1, "srv/app")]);
         check(&[], "/", &[]);
     }
 
@@ -181,11 +181,11 @@ mod tests {
     fn nothing_leads_above_a_directory() {
         check(&[], "../a.c", &[]);
         check(&[], "x/../../a.c", &[]);
-        check(&[], "/work/app/../../etc/passwd", &[(0, "etc/passwd"), (1, "etc/passwd")]);
+        check(&[], "/srv/app/../../etc/passwd", &[(0, "etc/passwd"), (1, "etc/passwd")]);
         check(&[], "/../../etc/passwd", &[(0, "etc/passwd"), (1, "etc/passwd")]);
         check(&["/build=../.."], "/build/etc/passwd", &[]);
         check(&["/build=/etc"], "/build/passwd", &[]);
-        check(&["/build=/work/app"], "/build/../etc/passwd", &[(0, "etc/passwd"), (1, "etc/passwd")]);
+        check(&["/build=/srv/app"], "/build/../etc/passwd", &[(0, "etc/passwd"), (1, "etc/passwd")]);
         check(&["C:\\b=."], "C:\\b\\..\\..\\x.c", &[(0, "x.c"), (1, "x.c")]);
     }
 

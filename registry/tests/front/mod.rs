@@ -1,6 +1,5 @@
 //! Stands before a real server: asks for credentials as registries do, counts what goes by, and takes away what some registries lack.
-// Each test program uses a part of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, reason = "each test file has this module and uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 use std::collections::BTreeMap;

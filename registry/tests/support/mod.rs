@@ -1,6 +1,5 @@
 //! A server in this process and layouts to push.
-// Each test program uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file has this module and uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 use std::net::SocketAddr;
