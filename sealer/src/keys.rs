@@ -216,7 +216,7 @@ impl LogKey {
     /// order, which no generated key is.
     #[must_use]
     pub fn identity(&self, origin: &Origin) -> Option<LogIdentity> {
-        let key = LogPublicKey::from_bytes(self.key.verifying_key().as_bytes()).ok()?;
+        let key = LogPublicKey::from_ed25519(self.key.verifying_key().as_bytes()).ok()?;
         Some(LogIdentity { origin: origin.clone(), key })
     }
 }

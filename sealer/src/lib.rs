@@ -25,5 +25,5 @@ pub mod tlog {
 
 pub use keys::{ArtifactKey, KeyFileError, LogKey};
 pub use log::{Appended, LogError, TileLog, mint_origin};
-pub use seal::{SealError, seal};
+pub use seal::{SealError, seal, sign_statement};
 pub use trust::{LoadTrustError, TrustInit, TrustInitError, load_trust, trust_init};

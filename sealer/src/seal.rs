@@ -3,7 +3,7 @@
 use symseal_seal::encoding::sha256;
 use symseal_seal::entry::hashedrekord_v002;
 use symseal_seal::{
-    Envelope, IN_TOTO_PAYLOAD_TYPE, LogEntry, STATEMENT_LIMIT, SigstoreBundle, Statement, StatementError,
+    EntryKind, Envelope, IN_TOTO_PAYLOAD_TYPE, LogEntry, STATEMENT_LIMIT, SigstoreBundle, Statement, StatementError,
 };
 
 use crate::keys::ArtifactKey;
@@ -26,23 +26,14 @@ pub enum SealError {
 /// # Errors
 /// [`SealError`]. If the log failed, the entry may be in it all the same; trying again is safe.
 pub fn seal(statement: &Statement, key: &ArtifactKey, log: &mut TileLog) -> Result<Vec<u8>, SealError> {
-    statement.predicate.release.check()?;
-    let payload = statement.to_json();
-    if payload.len() >= STATEMENT_LIMIT {
-        return Err(StatementError::TooLarge { found: payload.len() }.into());
-    }
-    // The key is named once, in the bundle's hint. An envelope of Sigstore's own clients has no key id
-    // either, and cosign (3.1.2) refuses any that is not an OpenSSH fingerprint.
-    let mut envelope =
-        Envelope { payload_type: IN_TOTO_PAYLOAD_TYPE.into(), payload, keyid: String::new(), signature: Vec::new() };
-    let pae = envelope.pae();
-    envelope.signature = key.sign(&pae);
-    let body = hashedrekord_v002(&sha256(&pae), &envelope.signature, key.spki());
+    let envelope = sign_statement(statement, key)?;
+    let body = hashedrekord_v002(&sha256(&envelope.pae()), &envelope.signature, key.spki());
     let appended = log.append(&body)?;
     let seal = SigstoreBundle {
         hint: key.key_id().to_string(),
         envelope,
         entry: LogEntry {
+            kind: EntryKind::HashedRekord,
             log_index: appended.index,
             log_id: appended.log_id,
             canonicalized_body: body,
@@ -54,4 +45,22 @@ pub fn seal(statement: &Statement, key: &ArtifactKey, log: &mut TileLog) -> Resu
         },
     };
     Ok(seal.to_json())
+}
+
+/// Signs the statement: the envelope that a log then takes.
+///
+/// # Errors
+/// [`StatementError`] if the statement cannot be sealed.
+pub fn sign_statement(statement: &Statement, key: &ArtifactKey) -> Result<Envelope, StatementError> {
+    statement.predicate.release.check()?;
+    let payload = statement.to_json();
+    if payload.len() >= STATEMENT_LIMIT {
+        return Err(StatementError::TooLarge { found: payload.len() });
+    }
+    // The key is named once, in the bundle's hint. An envelope of Sigstore's own clients has no key id
+    // either, and cosign (3.1.2) refuses any that is not an OpenSSH fingerprint.
+    let mut envelope =
+        Envelope { payload_type: IN_TOTO_PAYLOAD_TYPE.into(), payload, keyid: String::new(), signature: Vec::new() };
+    envelope.signature = key.sign(&envelope.pae());
+    Ok(envelope)
 }

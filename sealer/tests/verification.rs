@@ -138,13 +138,8 @@ fn times_are_compared_with_the_time_of_verification() {
     assert_eq!(at(UtcSeconds(NOW.0 - 1)), [id::TRUST_KEY_VALIDITY, id::LOG_KEY_VALIDITY]);
 }
 
-/// Writes a policy of one's own, signed by the world's root.
 fn with_policy(world: &World, change: impl FnOnce(&mut PolicyDocument)) -> Result<Trust, String> {
-    let envelope = Envelope::parse(&world.trust_files[1]).unwrap();
-    let mut policy: PolicyDocument = serde_json::from_slice(&envelope.payload).unwrap();
-    change(&mut policy);
-    let file = policy.to_file(&world.root.key_id().to_string(), &world.root.sign(&policy.signed_bytes()));
-    Trust::load_parts(&world.trust_files[0], &file, &world.trust_files[2]).map_err(|error| error.to_string())
+    support::with_policy(world, change, std::slice::from_ref(world.log.identity()))
 }
 
 #[test]

@@ -9,17 +9,17 @@ use crate::tlog::empty_root;
 /// Which log signs: its origin and its key, and the id that both give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogIdentity {
-    /// The first line of its checkpoints and the name in its signatures.
+    /// The first line of its checkpoints; its host is the name in its signatures.
     pub origin: Origin,
-    /// Its Ed25519 key.
+    /// Its key.
     pub key: LogPublicKey,
 }
 
 impl LogIdentity {
-    /// The untruncated C2SP key hash.
+    /// The log's id, which follows from its key and, for Ed25519, its name.
     #[must_use]
     pub fn id(&self) -> LogId {
-        self.key.log_id(self.origin.as_str())
+        self.key.log_id(&self.origin)
     }
 }
 
@@ -162,8 +162,8 @@ impl SignedCheckpoint {
             let found = self.checkpoint.origin.chars().take(120).collect();
             return Err(CheckpointError::Origin { expected: origin.to_string(), found });
         }
-        if self.note.signatures.iter().all(|line| line.name != origin.as_str()) {
-            return Err(self.unsigned(origin.to_string()));
+        if self.note.signatures.iter().all(|line| line.name != origin.name()) {
+            return Err(self.unsigned(origin.name().to_owned()));
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl SignedCheckpoint {
     /// # Errors
     /// [`CheckpointError::Unsigned`] or [`CheckpointError::Signature`].
     pub fn verify_signature(&self, log: &LogIdentity) -> Result<(), CheckpointError> {
-        let (name, hint) = (log.origin.as_str(), log.id().hint());
+        let (name, hint) = (log.origin.name(), log.id().hint());
         let mut lines = self.note.signatures.iter().filter(|line| line.name == name && line.hint == hint).peekable();
         if lines.peek().is_none() {
             return Err(self.unsigned(signer(name, hint)));

@@ -18,6 +18,7 @@ pub mod dsse;
 pub mod encoding;
 pub mod entry;
 pub mod keys;
+pub mod log_entry;
 pub mod note;
 pub mod origin;
 pub mod sigstore;
@@ -32,13 +33,15 @@ pub use checkpoint::{Checkpoint, CheckpointError, LogIdentity, SignedCheckpoint}
 pub use checks::{CATALOGUE, Check, CheckGroup, CheckInfo, CheckStatus, Parts};
 pub use dsse::{Envelope, EnvelopeError, IN_TOTO_PAYLOAD_TYPE, pae};
 pub use encoding::Hash;
+pub use entry::EntryKind;
 pub use keys::{ArtifactPublicKey, KeyError, KeyId, LogId, LogPublicKey, key_id};
+pub use log_entry::{LogEntry, LogEntryError};
 pub use origin::{Origin, OriginError};
-pub use sigstore::{LogEntry, SEAL_LIMIT, SIGSTORE_BUNDLE_MEDIA_TYPE, SigstoreBundle, SigstoreBundleError};
+pub use sigstore::{SEAL_LIMIT, SIGSTORE_BUNDLE_MEDIA_TYPE, SigstoreBundle, SigstoreBundleError};
 pub use statement::{PREDICATE_TYPE, Release, STATEMENT_LIMIT, Statement, StatementError, StatementParts};
 pub use time::{UtcSeconds, Validity};
 pub use trust::{Trust, TrustError};
-pub use verify::{Expectation, SealFacts, SealVerification, SubjectDigests, examine_seal, verify_seal};
+pub use verify::{Expectation, SealFacts, SealVerification, SubjectDigests, examine_seal, verify_entry, verify_seal};
 
 /// RFC 8785 canonical JSON. The values that come here have neither floats nor non-string keys, so
 /// that writing cannot fail; an empty text would fail every comparison that follows.

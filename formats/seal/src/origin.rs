@@ -3,15 +3,24 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A bare host name: no scheme, port or path. Sigstore clients compare it with the host of the
-/// trusted root's `baseUrl`, so anything else fails in them.
+use crate::encoding::decimal;
+
+/// The name of a log, in one of two forms:
+///
+/// * a bare host name, with no scheme, port or path: embedded logs and Rekor v2. Sigstore clients compare
+///   it with the host of the trusted root's `baseUrl`, so anything else fails in them;
+/// * `<host> - <tree id>`: one tree (shard) of a Rekor v1, which signs as `<host>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Origin(String);
+pub struct Origin {
+    text: String,
+    /// How much of the text is the host.
+    host: usize,
+}
 
 /// The text is no origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected a log origin that is a bare, unique host name such as log-0123456789abcdef.symseal.internal (lower-case letters, digits, '-' and '.'; never localhost or an IP address), found {found:?}"
+    "expected a log origin that is a bare, unique host name such as log-0123456789abcdef.symseal.internal (lower-case letters, digits, '-' and '.'; never localhost or an IP address), or of a Rekor v1 \"<host> - <tree id>\", found {found:?}"
 )]
 pub struct OriginError {
     found: String,
@@ -23,14 +32,29 @@ const MAX_HOST_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 
 impl Origin {
-    /// The origin as text.
+    /// The origin as text: the first line of the log's checkpoints.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The host name: the name in its signature lines, and the host of its `baseUrl`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.text.get(..self.host).unwrap_or_default()
+    }
+
+    /// Whether it is a tree of a Rekor v1.
+    #[must_use]
+    pub fn is_rekor_v1(&self) -> bool {
+        self.host < self.text.len()
     }
 }
 
-fn is_origin(text: &str) -> bool {
+/// What stands between host and tree id in the checkpoints of Rekor v1.
+const TREE_ID_SEPARATOR: &str = " - ";
+
+fn is_host(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=MAX_LABEL_BYTES).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -49,8 +73,14 @@ impl FromStr for Origin {
     type Err = OriginError;
 
     fn from_str(text: &str) -> Result<Self, OriginError> {
-        if is_origin(text) {
-            Ok(Self(text.to_owned()))
+        let (host, tree_id) = match text.split_once(TREE_ID_SEPARATOR) {
+            Some((host, tree_id)) => (host, Some(tree_id)),
+            None => (text, None),
+        };
+        // Trillian's tree ids are positive 63-bit numbers.
+        let is_tree_id = |id: &str| decimal(id).is_some_and(|id| id > 0 && i64::try_from(id).is_ok());
+        if is_host(host) && tree_id.is_none_or(is_tree_id) {
+            Ok(Self { text: text.to_owned(), host: host.len() })
         } else {
             Err(OriginError { found: text.chars().take(80).collect() })
         }
@@ -59,7 +89,7 @@ impl FromStr for Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -102,7 +132,14 @@ mod tests {
             "log..example",
             "-log.example",
             "log-.example",
-            "rekor.example - 123",
+            "rekor.example - 0",
+            "rekor.example - 0123",
+            "rekor.example - +123",
+            "rekor.example - 9223372036854775808",
+            "rekor.example -  123",
+            "rekor.example - 123 - 4",
+            "rekor.example - ",
+            "rekor.example-123 ",
             "log+1.example",
             "log example",
             "lög.example",
@@ -110,6 +147,16 @@ mod tests {
         ] {
             assert!(bad.parse::<Origin>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_tree_of_a_rekor_v1_signs_under_its_host() {
+        let origin: Origin = "rekor.example - 1193050959916656506".parse().unwrap();
+        assert_eq!((origin.as_str(), origin.name()), ("rekor.example - 1193050959916656506", "rekor.example"));
+        assert!(origin.is_rekor_v1());
+        let origin: Origin = "rekor.example".parse().unwrap();
+        assert_eq!((origin.as_str(), origin.name()), ("rekor.example", "rekor.example"));
+        assert!(!origin.is_rekor_v1());
     }
 
     #[test]

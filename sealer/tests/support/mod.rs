@@ -1,14 +1,17 @@
 //! A sealed bundle in a temporary directory: keys, log, trust directory, statement and seal.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part of this.
 
+pub mod rekor_v1;
+
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use symseal_seal::trust::{POLICY_FILE, ROOT_FILE, TRUSTED_ROOT_FILE};
+use symseal_seal::trust::policy::PolicyDocument;
+use symseal_seal::trust::{POLICY_FILE, ROOT_FILE, TRUSTED_ROOT_FILE, trusted_root};
 use symseal_seal::{
-    Check, CheckStatus, Expectation, Release, SealVerification, Statement, StatementParts, SubjectDigests, Trust,
-    UtcSeconds, examine_seal,
+    Check, CheckStatus, Envelope, Expectation, LogIdentity, Release, SealVerification, Statement, StatementParts,
+    SubjectDigests, Trust, UtcSeconds, examine_seal,
 };
 use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, mint_origin, seal, trust_init};
 
@@ -112,4 +115,24 @@ pub fn have(tool: &str, probe: &str) -> bool {
         println!("SKIP {name}: not found");
     }
     found
+}
+
+/// A policy of one's own, signed by the world's root, with these logs' keys beside it.
+pub fn with_policy(
+    world: &World,
+    change: impl FnOnce(&mut PolicyDocument),
+    logs: &[LogIdentity],
+) -> Result<Trust, String> {
+    let envelope = Envelope::parse(&world.trust_files[1]).unwrap();
+    let mut policy: PolicyDocument = serde_json::from_slice(&envelope.payload).unwrap();
+    change(&mut policy);
+    let file = policy.to_file(&world.root.key_id().to_string(), &world.root.sign(&policy.signed_bytes()));
+    let trusted = |log: &LogIdentity| trusted_root::TrustedLog {
+        host: log.origin.name().to_owned(),
+        id: log.id(),
+        key: log.key.clone(),
+        validity: (NOW, None),
+    };
+    let logs = trusted_root::write(&logs.iter().map(trusted).collect::<Vec<_>>());
+    Trust::load_parts(&world.trust_files[0], &file, &logs).map_err(|error| error.to_string())
 }

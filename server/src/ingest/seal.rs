@@ -36,9 +36,13 @@ fn row(seal: &SigstoreBundle, seal_digest: String) -> SealRow {
     let origin = SignedCheckpoint::parse(&seal.entry.checkpoint)
         .map(|checkpoint| checkpoint.checkpoint.origin)
         .unwrap_or_else(|_| seal.entry.log_id.to_string());
+    let rekor_tile_ref = match origin.parse() {
+        Ok(origin) => seal.entry.reference(&origin),
+        Err(_) => entry_reference(&origin, seal.entry.log_index),
+    };
     SealRow {
         signer: seal.hint.clone(),
-        rekor_tile_ref: entry_reference(&origin, seal.entry.log_index),
+        rekor_tile_ref,
         seal_digest,
         dsse_ref: seal.envelope.reference(),
     }

@@ -8,7 +8,7 @@ use super::trusted_root::TrustedLog;
 use super::{TrustError, TrustFile};
 use crate::checkpoint::LogIdentity;
 use crate::dsse::{Envelope, pae};
-use crate::keys::{ArtifactPublicKey, KeyId, LogId};
+use crate::keys::{ArtifactPublicKey, KeyId, LogId, LogPublicKey};
 use crate::origin::Origin;
 use crate::time::{UtcSeconds, Validity};
 
@@ -65,7 +65,7 @@ pub struct PolicyKeyDocument {
 pub struct PolicyLogDocument {
     /// Its origin.
     pub origin: String,
-    /// base64 of its untruncated C2SP key hash; pins the key in `trusted_root.json`.
+    /// base64 of its id; pins the key in `trusted_root.json`.
     pub log_id: String,
     /// Who runs it, for a person to read.
     pub operator: String,
@@ -194,10 +194,14 @@ impl UnattachedLog {
                 format!("log ids {}", ids.join(", ")),
             ));
         };
-        if trusted.host != origin.as_str() {
-            return Err(wrong(format!("a baseUrl with the host {origin}"), shortened(&trusted.host)));
+        if trusted.host != origin.name() {
+            return Err(wrong(format!("a baseUrl with the host {}", origin.name()), shortened(&trusted.host)));
         }
-        let computed = trusted.key.log_id(origin.as_str());
+        // Rekor v1 signs timestamps and checkpoints with one ECDSA key; its log id is that key's.
+        if origin.is_rekor_v1() && !matches!(trusted.key, LogPublicKey::Ecdsa(_)) {
+            return Err(wrong(format!("an ECDSA P-256 key of the Rekor v1 {origin}"), trusted.key.details().into()));
+        }
+        let computed = trusted.key.log_id(&origin);
         if computed != id {
             return Err(wrong(format!("a key of {origin} with log id {id}"), format!("one with log id {computed}")));
         }
@@ -310,7 +314,9 @@ impl SignedPolicy {
         let mut logs: Vec<UnattachedLog> = Vec::new();
         for log in json.logs {
             let log = UnattachedLog::read(log)?;
-            if logs.iter().any(|other| other.origin == log.origin || other.id == log.id) {
+            // The trees of one Rekor v1 may share a key, and so an id.
+            let shard = |other: &UnattachedLog| other.origin.is_rekor_v1() && log.origin.is_rekor_v1();
+            if logs.iter().any(|other| other.origin == log.origin || (other.id == log.id && !shard(other))) {
                 return Err(refused("each log once", format!("{} twice", log.origin)));
             }
             logs.push(log);
@@ -332,9 +338,12 @@ impl Policy {
         self.keys.iter().find(|key| key.id.to_string() == id)
     }
 
-    /// The log with this id.
+    /// The log with this id. Trees of one Rekor v1 may share it: then the one with this origin, or the
+    /// first.
     #[must_use]
-    pub fn log(&self, id: LogId) -> Option<&PolicyLog> {
-        self.logs.iter().find(|log| log.id == id)
+    pub fn log(&self, id: LogId, origin: Option<&str>) -> Option<&PolicyLog> {
+        let mut named = self.logs.iter().filter(|log| log.id == id);
+        let exact = named.clone().find(|log| Some(log.identity.origin.as_str()) == origin);
+        exact.or_else(|| named.next())
     }
 }

@@ -14,12 +14,12 @@ use crate::time::UtcSeconds;
 
 /// `mediaType` of the file.
 pub const TRUSTED_ROOT_MEDIA_TYPE: &str = "application/vnd.dev.sigstore.trustedroot+json;version=0.1";
-/// `keyDetails` of an Ed25519 key, as Rekor v2's trusted roots write it.
-const ED25519_DETAILS: &str = "PKIX_ED25519";
+/// The `keyDetails` that are read: Rekor v2's keys, and those of Rekor v1.
+const KNOWN_DETAILS: [&str; 2] = ["PKIX_ED25519", "PKIX_ECDSA_P256_SHA_256"];
 /// The most logs that are read.
 const MAX_LOGS: usize = 1024;
 
-/// A log that the file names, with an Ed25519 key.
+/// A log that the file names, with a key of a known kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedLog {
     /// The host of its `baseUrl`.
@@ -74,8 +74,8 @@ struct LogIdJson {
     key_id: String,
 }
 
-/// Reads the file. Logs with keys of another kind (Rekor v1's ECDSA) are passed over: no policy that
-/// this version writes names one, and one that does misses its key by name.
+/// Reads the file. Logs with keys of other kinds are passed over: no policy can name one, and one that
+/// tries misses its key by name.
 ///
 /// # Errors
 /// [`TrustError`] with [`TrustFile::TrustedRoot`].
@@ -90,16 +90,19 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<TrustedLog>, TrustError> {
         return Err(refused("at most 1024 logs", json.tlogs.len().to_string()));
     }
     let mut logs = Vec::new();
-    for tlog in json.tlogs.iter().filter(|tlog| tlog.public_key.key_details == ED25519_DETAILS) {
+    for tlog in json.tlogs.iter().filter(|tlog| KNOWN_DETAILS.contains(&tlog.public_key.key_details.as_str())) {
         let host = host_of_url(&tlog.base_url)
             .ok_or_else(|| refused("a baseUrl with a host", super::root::shortened(&tlog.base_url)))?;
         if tlog.hash_algorithm != "SHA2_256" {
             return Err(refused("hashAlgorithm SHA2_256", super::root::shortened(&tlog.hash_algorithm)));
         }
-        let key =
-            from_base64(&tlog.public_key.raw_bytes).and_then(|spki| LogPublicKey::from_spki(&spki).ok()).ok_or_else(
-                || refused("the base64 of an Ed25519 SPKI", super::root::shortened(&tlog.public_key.raw_bytes)),
-            )?;
+        let key = from_base64(&tlog.public_key.raw_bytes)
+            .and_then(|spki| LogPublicKey::from_spki(&spki).ok())
+            .filter(|key| key.details() == tlog.public_key.key_details)
+            .ok_or_else(|| {
+                let expected = format!("the base64 of a {} SPKI", tlog.public_key.key_details);
+                refused(&expected, super::root::shortened(&tlog.public_key.raw_bytes))
+            })?;
         let id = LogId::parse(&tlog.log_id.key_id)
             .ok_or_else(|| refused("the base64 of a 32-byte log id", super::root::shortened(&tlog.log_id.key_id)))?;
         let validity = tlog.public_key.valid_for.as_ref();
@@ -115,17 +118,29 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<TrustedLog>, TrustError> {
 /// The file for one log, valid from `start`.
 #[must_use]
 pub fn one_log(log: &LogIdentity, start: UtcSeconds) -> Vec<u8> {
+    write(&[TrustedLog {
+        host: log.origin.name().to_owned(),
+        id: log.id(),
+        key: log.key.clone(),
+        validity: (start, None),
+    }])
+}
+
+/// The file for several logs.
+#[must_use]
+pub fn write(logs: &[TrustedLog]) -> Vec<u8> {
+    let tlog = |log: &TrustedLog| TlogJson {
+        base_url: format!("https://{}", log.host),
+        hash_algorithm: "SHA2_256".into(),
+        public_key: PublicKeyJson {
+            raw_bytes: to_base64(&log.key.spki()),
+            key_details: log.key.details().into(),
+            valid_for: Some(ValidForJson { start: Some(log.validity.0), end: log.validity.1 }),
+        },
+        log_id: LogIdJson { key_id: log.id.to_string() },
+    };
     crate::canonical_json(&TrustedRootJson {
         media_type: TRUSTED_ROOT_MEDIA_TYPE.into(),
-        tlogs: vec![TlogJson {
-            base_url: format!("https://{}", log.origin),
-            hash_algorithm: "SHA2_256".into(),
-            public_key: PublicKeyJson {
-                raw_bytes: to_base64(&log.key.spki()),
-                key_details: ED25519_DETAILS.into(),
-                valid_for: Some(ValidForJson { start: Some(start), end: None }),
-            },
-            log_id: LogIdJson { key_id: log.id().to_string() },
-        }],
+        tlogs: logs.iter().map(tlog).collect(),
     })
 }

@@ -1,19 +1,11 @@
-//! The log entry of a seal: the canonical body of a Rekor `hashedrekord` 0.0.2.
+//! The canonical body of a Rekor `hashedrekord` 0.0.2: what embedded logs and Rekor v2 hold.
 //!
 //! A DSSE envelope is logged by the SHA-256 of its PAE, its signature and the key, so an entry stays
-//! small however large the payload is. Verification rebuilds the body and compares bytes; nothing in
-//! a logged body is believed because it parses.
+//! small however large the payload is.
 
 use serde_json::json;
 
 use crate::encoding::{Hash, to_base64};
-
-/// `kindVersion.kind`.
-pub const ENTRY_KIND: &str = "hashedrekord";
-/// `kindVersion.version`.
-pub const ENTRY_VERSION: &str = "0.0.2";
-/// A tile log frames entries by a 16-bit length.
-pub const ENTRY_LIMIT: usize = u16::MAX as usize;
 
 /// The canonical body (RFC 8785) of the entry for a P-256 signature over a PAE.
 ///
@@ -21,8 +13,8 @@ pub const ENTRY_LIMIT: usize = u16::MAX as usize;
 #[must_use]
 pub fn hashedrekord_v002(pae_sha256: &Hash, signature: &[u8], spki: &[u8]) -> Vec<u8> {
     crate::canonical_json(&json!({
-        "apiVersion": ENTRY_VERSION,
-        "kind": ENTRY_KIND,
+        "apiVersion": "0.0.2",
+        "kind": "hashedrekord",
         "spec": {"hashedRekordV002": {
             "data": {"algorithm": "SHA2_256", "digest": to_base64(pae_sha256)},
             "signature": {

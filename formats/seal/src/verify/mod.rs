@@ -1,19 +1,20 @@
 //! Verification of a seal: one check after another, each with what it expected and what it found.
 
+mod log;
+
 use serde::Serialize;
 
-use crate::checkpoint::{CheckpointError, SignedCheckpoint};
+use crate::checkpoint::SignedCheckpoint;
 use crate::checks::{CATALOGUE, Check, CheckGroup, Parts, describe, id};
 use crate::dsse::IN_TOTO_PAYLOAD_TYPE;
-use crate::encoding::{Hash, sha256, to_base64, to_hex};
-use crate::entry::hashedrekord_v002;
+use crate::encoding::{Hash, sha256, to_hex};
+use crate::entry::EntryKind;
 use crate::keys::{KeyId, LogId};
 use crate::sigstore::SigstoreBundle;
 use crate::statement::{INDEX_SUBJECT, PREDICATE_TYPE, Release, STATEMENT_TYPE, Statement};
-use crate::tiles::entry_reference;
 use crate::time::UtcSeconds;
-use crate::tlog::{leaf_hash, verify_inclusion};
 use crate::trust::{PolicyKey, PolicyLog, Trust};
+pub use log::verify_entry;
 
 /// The digests that were computed from the bundle itself, to be found among the signed subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +51,8 @@ pub struct SealFacts {
     pub signed_index_sha256: Option<String>,
     /// `dsse:` and the SHA-256 of the envelope's canonical JSON.
     pub dsse_ref: Option<String>,
-    /// `<origin>/tile/entries/<N>#<index>`, if the policy knows the log.
+    /// `<origin>/tile/entries/<N>#<index>`, if the policy knows the log; of a Rekor v1, which has no tiles,
+    /// `<host>/api/v1/log/entries?logIndex=<index>`.
     pub rekor_tile_ref: Option<String>,
     /// Origin of the log, if the policy knows it.
     pub log_origin: Option<String>,
@@ -59,8 +61,10 @@ pub struct SealFacts {
     pub log_id: Option<LogId>,
     /// Who runs the log, as the policy says.
     pub log_operator: Option<String>,
-    /// Position of the entry.
+    /// Position of the entry; in a Rekor v1 it counts over all of its trees.
     pub log_index: Option<u64>,
+    /// When a Rekor v1 says that it took the entry; only where its signature over that holds.
+    pub integrated_time: Option<UtcSeconds>,
     /// Size of the log at the checkpoint.
     pub tree_size: Option<u64>,
     /// How many witnesses' cosignatures were verified: none in this version.
@@ -284,7 +288,9 @@ impl Run {
 
     fn log(&mut self, seal: &SigstoreBundle, key: Option<&PolicyKey>, trust: &Trust, at: UtcSeconds) {
         let entry = &seal.entry;
-        let named = trust.policy.log(entry.log_id);
+        let checkpoint = SignedCheckpoint::parse(&entry.checkpoint);
+        let origin = checkpoint.as_ref().ok().map(|signed| signed.checkpoint.origin.as_str());
+        let named = trust.policy.log(entry.log_id, origin);
         self.push(match named {
             Some(log) => Check::passed(id::LOG_ID, format!("{} ({})", log.id, log.identity.origin)),
             None => {
@@ -298,20 +304,20 @@ impl Run {
         });
         self.push(match key {
             None => Check::skipped(id::LOG_ENTRY, "the key is not in the policy"),
-            Some(key) => {
-                let body = hashedrekord_v002(&sha256(&seal.envelope.pae()), &seal.envelope.signature, key.key.spki());
-                let text = |body: &[u8]| format!("a body with sha256 {}", to_hex(&sha256(body)));
-                let check = Check::compare(id::LOG_ENTRY, text(&body), text(&entry.canonicalized_body));
-                if check.is_failed() { check.with_detail("the logged entry is not this envelope's") } else { check }
-            }
+            Some(key) => log::body(entry, &seal.envelope, &key.key),
         });
-        let checkpoint = SignedCheckpoint::parse(&entry.checkpoint);
         // With one pinned log the later checks make sense even where the id was changed.
         let only = trust.policy.logs.first().filter(|_| trust.policy.logs.len() == 1);
         let Some(log) = named.or(only) else {
-            for check in
-                [id::LOG_KEY_VALIDITY, id::LOG_ORIGIN, id::LOG_CHECKPOINT, id::LOG_INCLUSION, id::LOG_WITNESSES]
-            {
+            for check in [
+                id::LOG_KEY_VALIDITY,
+                id::LOG_KIND,
+                id::LOG_TIMESTAMP,
+                id::LOG_ORIGIN,
+                id::LOG_CHECKPOINT,
+                id::LOG_INCLUSION,
+                id::LOG_WITNESSES,
+            ] {
                 self.push(Check::skipped(check, "the log is not in the policy"));
             }
             return;
@@ -323,7 +329,17 @@ impl Run {
             Check::failed(id::LOG_KEY_VALIDITY, format!("a time in: {}", log.validity), at.to_string())
                 .with_detail(format!("log {}", log.identity.origin))
         });
-        self.checkpoint(seal, log, checkpoint);
+        self.push(log::kind(entry, &log.identity));
+        let timestamp = log::timestamp(entry, &log.identity, &log.validity);
+        if let (EntryKind::Dsse(signed), false) = (&entry.kind, timestamp.is_failed()) {
+            self.facts.integrated_time = Some(signed.integrated_time);
+        }
+        self.push(timestamp);
+        let (checks, signed) = log::inclusion(entry, &log.identity, checkpoint);
+        self.facts.tree_size = signed.map(|checkpoint| checkpoint.size);
+        for check in checks {
+            self.push(check);
+        }
         self.push(if log.witness_quorum == 0 {
             Check::passed(id::LOG_WITNESSES, "0 asked for, 0 checked")
         } else {
@@ -333,62 +349,11 @@ impl Run {
     }
 
     fn log_facts(&mut self, seal: &SigstoreBundle, log: &PolicyLog) {
-        let origin = log.identity.origin.as_str();
-        self.facts.rekor_tile_ref = Some(entry_reference(origin, seal.entry.log_index));
-        self.facts.log_origin = Some(origin.to_owned());
+        self.facts.rekor_tile_ref = Some(seal.entry.reference(&log.identity.origin));
+        self.facts.log_origin = Some(log.identity.origin.to_string());
         self.facts.log_id = Some(log.id);
         self.facts.log_operator = Some(log.operator.clone());
         self.facts.log_index = Some(seal.entry.log_index);
-    }
-
-    fn checkpoint(
-        &mut self,
-        seal: &SigstoreBundle,
-        log: &PolicyLog,
-        checkpoint: Result<SignedCheckpoint, CheckpointError>,
-    ) {
-        let entry = &seal.entry;
-        let origin = log.identity.origin.as_str();
-        let signed = match checkpoint {
-            Ok(signed) => signed,
-            Err(error) => {
-                self.push(Check::skipped(id::LOG_ORIGIN, "the checkpoint could not be read"));
-                self.push(Check::failed(id::LOG_CHECKPOINT, format!("a checkpoint of {origin}"), error.to_string()));
-                self.push(Check::skipped(id::LOG_INCLUSION, "the checkpoint could not be read"));
-                return;
-            }
-        };
-        self.facts.tree_size = Some(signed.checkpoint.size);
-        self.push(match signed.verify_origin(&log.identity.origin) {
-            Ok(()) => Check::passed(id::LOG_ORIGIN, origin),
-            Err(error) => Check::failed(id::LOG_ORIGIN, origin, error.to_string()),
-        });
-        if let Err(error) = signed.verify_signature(&log.identity) {
-            let expected = format!("a checkpoint that {origin} with key {} signed", log.id);
-            self.push(Check::failed(id::LOG_CHECKPOINT, expected, error.to_string()));
-            self.push(Check::skipped(id::LOG_INCLUSION, "there is no checkpoint to lead to"));
-            return;
-        }
-        let (size, root) = (signed.checkpoint.size, signed.checkpoint.root);
-        self.push(Check::passed(id::LOG_CHECKPOINT, format!("{size} entries, root {}", to_base64(&root))));
-        // The proof states index, size and root once more. Clients may ignore these copies; here they agree.
-        let copies = (entry.proof_index, entry.proof_size, entry.proof_root);
-        if copies != (entry.log_index, size, root) {
-            self.push(Check::failed(
-                id::LOG_INCLUSION,
-                format!("a proof for index {} in {size} entries with root {}", entry.log_index, to_base64(&root)),
-                format!("one for index {} in {} entries with root {}", copies.0, copies.1, to_base64(&copies.2)),
-            ));
-            return;
-        }
-        let leaf = leaf_hash(&entry.canonicalized_body);
-        self.push(match verify_inclusion(&leaf, entry.log_index, size, &entry.hashes, &root) {
-            Ok(()) => Check::passed(id::LOG_INCLUSION, format!("entry {} of {size}", entry.log_index)),
-            Err(error) => {
-                let expected = format!("a proof of entry {} of {size}", entry.log_index);
-                Check::failed(id::LOG_INCLUSION, expected, error.to_string())
-            }
-        });
     }
 }
 

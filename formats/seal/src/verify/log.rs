@@ -1,0 +1,161 @@
+//! The checks of a log entry: its body, its time, its proof and its checkpoint.
+
+use crate::checkpoint::{Checkpoint, CheckpointError, LogIdentity, SignedCheckpoint};
+use crate::checks::{Check, id};
+use crate::dsse::Envelope;
+use crate::encoding::{sha256, to_base64, to_hex};
+use crate::entry::{DSSE, EntryKind, HASHEDREKORD, hashedrekord_v002, rebuild_dsse_v001, timestamp_message};
+use crate::keys::ArtifactPublicKey;
+use crate::log_entry::LogEntry;
+use crate::time::Validity;
+use crate::tlog::{leaf_hash, verify_inclusion};
+
+/// Checks what a log answered: that the entry is of this envelope and key, stands in this log, and is
+/// proved under a checkpoint that the log signed. No policy is asked.
+///
+/// # Errors
+/// The first check that failed.
+pub fn verify_entry(
+    entry: &LogEntry,
+    envelope: &Envelope,
+    key: &ArtifactPublicKey,
+    log: &LogIdentity,
+) -> Result<Checkpoint, Check> {
+    let always = Validity { not_before: None, not_after: None };
+    let named = Check::compare(id::LOG_ID, log.id().to_string(), entry.log_id.to_string());
+    let (proof, checkpoint) = inclusion(entry, log, SignedCheckpoint::parse(&entry.checkpoint));
+    let first = [named, body(entry, envelope, key), kind(entry, log), timestamp(entry, log, &always)];
+    let failed = first.into_iter().chain(proof).find(Check::is_failed);
+    match (failed, checkpoint) {
+        (None, Some(checkpoint)) => Ok(checkpoint),
+        (Some(check), _) => Err(check),
+        (None, None) => Err(Check::failed(id::LOG_CHECKPOINT, "a checkpoint", "none")),
+    }
+}
+
+/// The logged body is that of this envelope, signature and key.
+pub(super) fn body(entry: &LogEntry, envelope: &Envelope, key: &ArtifactPublicKey) -> Check {
+    let logged = &entry.canonicalized_body;
+    let rebuilt = match entry.kind {
+        EntryKind::HashedRekord => Some(hashedrekord_v002(&sha256(&envelope.pae()), &envelope.signature, key.spki())),
+        EntryKind::Dsse(_) => rebuild_dsse_v001(logged, envelope, key),
+    };
+    let text = |body: &[u8]| format!("a body with sha256 {}", to_hex(&sha256(body)));
+    let Some(rebuilt) = rebuilt else {
+        return Check::failed(id::LOG_ENTRY, "a dsse 0.0.1 body with an envelopeHash", text(logged))
+            .with_detail("the logged entry is not this envelope's");
+    };
+    let check = Check::compare(id::LOG_ENTRY, text(&rebuilt), text(logged));
+    if check.is_failed() { check.with_detail(difference(entry, &rebuilt)) } else { check }
+}
+
+/// Where two bodies differ, for a person to read.
+fn difference(entry: &LogEntry, rebuilt: &[u8]) -> String {
+    let parse = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    let said = "the logged entry is not this envelope's";
+    let (Some(logged), Some(rebuilt)) = (parse(&entry.canonicalized_body), parse(rebuilt)) else {
+        return said.to_owned();
+    };
+    let fields: &[&str] = match entry.kind {
+        EntryKind::HashedRekord => &[
+            "/apiVersion",
+            "/kind",
+            "/spec/hashedRekordV002/data",
+            "/spec/hashedRekordV002/signature/content",
+            "/spec/hashedRekordV002/signature/verifier",
+        ],
+        EntryKind::Dsse(_) => &["/apiVersion", "/kind", "/spec/payloadHash", "/spec/signatures"],
+    };
+    let differing: Vec<&str> =
+        fields.iter().copied().filter(|field| logged.pointer(field) != rebuilt.pointer(field)).collect();
+    if differing.is_empty() {
+        return format!("{said}: same values, but other bytes or further fields");
+    }
+    format!("{said}: {}", differing.join(", "))
+}
+
+/// The entry is of the kind that this log takes.
+pub(super) fn kind(entry: &LogEntry, log: &LogIdentity) -> Check {
+    let name = |(kind, version): (&str, &str)| format!("{kind} {version}");
+    let expected = if log.origin.is_rekor_v1() { DSSE } else { HASHEDREKORD };
+    Check::compare(id::LOG_KIND, name(expected), name(entry.kind.name())).with_detail(format!("log {}", log.origin))
+}
+
+/// The log signed the time at which it says that it took the entry, and its key was valid then.
+pub(super) fn timestamp(entry: &LogEntry, log: &LogIdentity, validity: &Validity) -> Check {
+    let signed = match &entry.kind {
+        EntryKind::HashedRekord => {
+            return Check::passed(id::LOG_TIMESTAMP, "none").with_detail("a log of this kind signs no times");
+        }
+        EntryKind::Dsse(signed) => signed,
+    };
+    let time = signed.integrated_time;
+    let message = timestamp_message(&entry.canonicalized_body, time, log.id(), entry.log_index);
+    if !log.key.verifies(&message, &signed.signature) {
+        let expected = format!("a signed entry timestamp that log {} with key {} signed", log.origin, log.id());
+        return Check::failed(id::LOG_TIMESTAMP, expected, "one that it did not")
+            .with_detail("body, time, log id or index was changed, or another key signed");
+    }
+    if !validity.contains(time) {
+        return Check::failed(id::LOG_TIMESTAMP, format!("a time in: {validity}"), time.to_string())
+            .with_detail(format!("the key of log {} was not valid then", log.origin));
+    }
+    Check::passed(id::LOG_TIMESTAMP, format!("{time}, as the log says"))
+}
+
+/// The checks `log.origin`, `log.checkpoint` and `log.inclusion`, and the checkpoint if its signature holds.
+pub(super) fn inclusion(
+    entry: &LogEntry,
+    log: &LogIdentity,
+    checkpoint: Result<SignedCheckpoint, CheckpointError>,
+) -> (Vec<Check>, Option<Checkpoint>) {
+    let origin = log.origin.as_str();
+    let signed = match checkpoint {
+        Ok(signed) => signed,
+        Err(error) => {
+            let checks = vec![
+                Check::skipped(id::LOG_ORIGIN, "the checkpoint could not be read"),
+                Check::failed(id::LOG_CHECKPOINT, format!("a checkpoint of {origin}"), error.to_string()),
+                Check::skipped(id::LOG_INCLUSION, "the checkpoint could not be read"),
+            ];
+            return (checks, None);
+        }
+    };
+    let mut checks = vec![match signed.verify_origin(&log.origin) {
+        Ok(()) => Check::passed(id::LOG_ORIGIN, origin),
+        Err(error) => Check::failed(id::LOG_ORIGIN, origin, error.to_string()),
+    }];
+    if let Err(error) = signed.verify_signature(log) {
+        let expected = format!("a checkpoint that {origin} with key {} signed", log.id());
+        checks.push(Check::failed(id::LOG_CHECKPOINT, expected, error.to_string()));
+        checks.push(Check::skipped(id::LOG_INCLUSION, "there is no checkpoint to lead to"));
+        return (checks, None);
+    }
+    let checkpoint = signed.checkpoint;
+    let (size, root) = (checkpoint.size, to_base64(&checkpoint.root));
+    checks.push(Check::passed(id::LOG_CHECKPOINT, format!("{size} entries, root {root}")));
+    checks.push(audit_path(entry, &checkpoint));
+    (checks, Some(checkpoint))
+}
+
+fn audit_path(entry: &LogEntry, checkpoint: &Checkpoint) -> Check {
+    let Checkpoint { size, root, .. } = checkpoint;
+    // The proof states index, size and root once more. Clients may ignore these copies; here they agree.
+    // In a Rekor v1 the proof counts within one tree and the entry's index over all of them.
+    let index = if entry.kind.is_rekor_v1() { entry.proof_index } else { entry.log_index };
+    let copies = (entry.proof_index, entry.proof_size, entry.proof_root);
+    if copies != (index, *size, *root) {
+        return Check::failed(
+            id::LOG_INCLUSION,
+            format!("a proof for index {index} in {size} entries with root {}", to_base64(root)),
+            format!("one for index {} in {} entries with root {}", copies.0, copies.1, to_base64(&copies.2)),
+        );
+    }
+    let leaf = leaf_hash(&entry.canonicalized_body);
+    match verify_inclusion(&leaf, index, *size, &entry.hashes, root) {
+        Ok(()) => Check::passed(id::LOG_INCLUSION, format!("entry {index} of {size}")),
+        Err(error) => {
+            Check::failed(id::LOG_INCLUSION, format!("a proof of entry {index} of {size}"), error.to_string())
+        }
+    }
+}
