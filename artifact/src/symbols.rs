@@ -109,9 +109,12 @@ pub(crate) fn collect<'a, 'd: 'a>(
 
 /// The symbols by address.
 pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGroup> {
-    all.sort_by(|a, b| a.svma.cmp(&b.svma).then_with(|| rank(a).cmp(&rank(b))));
+    // By rank only where several share an address: most stand alone.
+    all.sort_by_key(|symbol| symbol.svma);
     let mut groups = Vec::new();
-    for symbols in all.chunk_by(|a, b| a.svma == b.svma) {
+    for symbols in all.chunk_by_mut(|a, b| a.svma == b.svma) {
+        symbols.sort_by(|a, b| rank(a).cmp(&rank(b)));
+        let symbols = &*symbols;
         let Some(best) = symbols.first() else { continue };
         let mut names = Vec::with_capacity(symbols.len());
         let mut peers = 0;

@@ -3,7 +3,8 @@
 use crate::budget::Budget;
 use crate::cursor::Result;
 use crate::{Checksum, escaped};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use symseal_symx::{StrId, Strings};
 
 /// What was left out, and how often.

@@ -4,7 +4,7 @@ use super::value::{self, Encoding};
 use crate::budget::Budget;
 use crate::cursor::{Cursor, Damaged, Result};
 use gimli::{DwAt, DwForm, DwTag};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// What an entry is to us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +125,35 @@ fn step_of(form: DwForm, encoding: Encoding) -> Result<Step> {
     })
 }
 
+/// Steps by form, for the forms of DWARF 5: looking one up is what reading a table does most.
+struct FormSteps {
+    steps: [Step; Self::COUNT],
+    encoding: Encoding,
+}
+
+impl FormSteps {
+    /// `DW_FORM_addrx4` is the last one. (DWARF 5, 7.5.6)
+    const COUNT: usize = 0x2d;
+
+    fn of(encoding: Encoding) -> Self {
+        let number = |form: usize| DwForm(u16::try_from(form).unwrap_or(0));
+        Self { steps: std::array::from_fn(|form| Self::step_of(number(form), encoding)), encoding }
+    }
+
+    /// An unknown form makes entries of its abbreviation unreadable, not the table.
+    fn step_of(form: DwForm, encoding: Encoding) -> Step {
+        step_of(form, encoding).unwrap_or(Step::Indirect)
+    }
+
+    #[inline]
+    fn get(&self, form: DwForm) -> Step {
+        match self.steps.get(usize::from(form.0)) {
+            Some(step) => *step,
+            None => Self::step_of(form, self.encoding),
+        }
+    }
+}
+
 /// One table.
 #[derive(Debug, Default)]
 pub(crate) struct Abbreviations {
@@ -146,13 +175,18 @@ impl Abbreviations {
             steps: Vec::with_capacity(256),
             by_code: HashMap::new(),
         };
+        let forms = FormSteps::of(encoding);
         loop {
             let before = cursor.remaining();
             let code = cursor.uleb()?;
             if code == 0 {
+                // Tables are kept, many at once.
+                table.list.shrink_to_fit();
+                table.attributes.shrink_to_fit();
+                table.steps.shrink_to_fit();
                 return Ok(table);
             }
-            let abbreviation = table.abbreviation(&mut cursor, code, encoding)?;
+            let abbreviation = table.abbreviation(&mut cursor, code, &forms)?;
             budget.charge(before.saturating_sub(cursor.remaining()) as u64)?;
             if code != table.list.len() as u64 + 1 || !table.by_code.is_empty() {
                 if table.by_code.is_empty() {
@@ -189,13 +223,15 @@ impl Abbreviations {
         at.and_then(|at| self.list.get(at)).ok_or(Damaged)
     }
 
-    fn abbreviation(&mut self, cursor: &mut Cursor<'_>, code: u64, encoding: Encoding) -> Result<Abbreviation> {
+    fn abbreviation(&mut self, cursor: &mut Cursor<'_>, code: u64, forms: &FormSteps) -> Result<Abbreviation> {
         let tag = DwTag(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
         let has_children = cursor.u8()? != 0;
         let role = role(tag);
         let is_needed = role != Role::Other || is_unit(tag);
         let (first_attribute, first_step) = (self.attributes.len(), self.steps.len());
         let (mut has_ranges, mut has_name, mut ends_with_sibling) = (false, false, false);
+        // Bytes of values that stand together, passed over at once.
+        let mut bytes = 0_u32;
         loop {
             let (name, form) = cursor.two_ulebs()?;
             if name == 0 && form == 0 {
@@ -211,12 +247,18 @@ impl Abbreviations {
             if is_needed {
                 self.attributes.push(Attribute { name, form, constant });
             }
-            // An unknown form makes entries of this abbreviation unreadable, not the table.
-            match (step_of(form, encoding).unwrap_or(Step::Indirect), self.steps.get_mut(first_step..)) {
-                (Step::Bytes(0), _) => {}
-                (Step::Bytes(more), Some([.., Step::Bytes(count)])) => *count = count.saturating_add(more),
-                (step, _) => self.steps.push(step),
+            match forms.get(form) {
+                Step::Bytes(more) => bytes = bytes.saturating_add(more),
+                step => {
+                    if bytes > 0 {
+                        self.steps.push(Step::Bytes(std::mem::take(&mut bytes)));
+                    }
+                    self.steps.push(step);
+                }
             }
+        }
+        if bytes > 0 {
+            self.steps.push(Step::Bytes(bytes));
         }
         Ok(Abbreviation {
             code,

@@ -8,7 +8,7 @@ use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::{UnitHeader, unit_headers};
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::num::NonZeroUsize;
 
 /// The sections of all files.

@@ -14,7 +14,7 @@ use crate::cursor::{Damaged, Result};
 use crate::described::{FunctionNames, Naming};
 use crate::work::Work;
 use gimli::{DwLang, IncompleteLineProgram};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use symseal_symx::StrId;
 
 /// From an entry to its origin or specification, to that one's, and so on; some files have circles.
@@ -205,8 +205,8 @@ impl<'s> Names<'s> {
             self.units.clear();
         }
         match self.units.entry(number) {
-            std::collections::hash_map::Entry::Occupied(open) => Ok(open.into_mut()),
-            std::collections::hash_map::Entry::Vacant(free) => {
+            hashbrown::hash_map::Entry::Occupied(open) => Ok(open.into_mut()),
+            hashbrown::hash_map::Entry::Vacant(free) => {
                 let header = self.headers.get(number as usize).ok_or(Damaged)?;
                 let partner = header.partner.and_then(|partner| self.headers.get(partner as usize));
                 let unit = match partner {

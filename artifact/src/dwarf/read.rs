@@ -15,7 +15,7 @@ use crate::described::{Described, Loser, OrphanRow, Piece};
 use crate::escaped;
 use crate::in_order::in_order;
 use crate::work::Work;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use symseal_module::Svma;

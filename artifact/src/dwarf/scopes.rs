@@ -1,6 +1,6 @@
 //! The namespaces and types that entries stand in.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use symseal_symx::{StrId, Strings};
 
 /// The number of a scope.

@@ -8,7 +8,7 @@ use super::value::{self, Value};
 use crate::budget::Budget;
 use crate::cursor::{Cursor, Damaged, Result};
 use gimli::DwLang;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Abbreviation tables that were read, as units share them and are opened more than once.

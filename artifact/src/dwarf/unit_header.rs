@@ -4,7 +4,7 @@ use super::sections::DwarfSections;
 use super::value::Encoding;
 use crate::work::{Skipped, note};
 use gimli::{DebugCuIndex, DebugInfo, IndexSectionId, UnitIndex, UnitType};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Where a unit lies in the space of entries, and how to read it.
 #[derive(Clone, Debug)]

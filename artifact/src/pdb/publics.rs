@@ -109,9 +109,9 @@ const MOST_AT_ADDRESS: usize = 256;
 fn is_c_name(public: &[u8], name: &[u8]) -> bool {
     let Some(start) = public.windows(name.len().max(1)).take(2).position(|window| window == name) else { return false };
     let behind = public.get(start + name.len()..).unwrap_or_default();
-    // `_name`, `_name@8` (stdcall), `@name@8` (fastcall), `name@@8` (vectorcall)
+    // `_name`, `_name@8` (stdcall), `@name@8` (fastcall), `name@@8` (vectorcall), `#name` (ARM64EC)
     let digits = behind.strip_prefix(b"@@").or(behind.strip_prefix(b"@")).unwrap_or(behind);
-    let is_decorated = start == 0 || matches!(public.first(), Some(b'_' | b'@'));
+    let is_decorated = start == 0 || matches!(public.first(), Some(b'_' | b'@' | b'#'));
     is_decorated && (behind.is_empty() || (digits.len() < behind.len() && digits.iter().all(u8::is_ascii_digit)))
 }
 
@@ -192,6 +192,7 @@ mod tests {
         check(&["_other", "_name@8"], "name", Some("_name@8"));
         check(&["named", "@name@4"], "name", Some("@name@4"));
         check(&["name@@16"], "name", Some("name@@16"));
+        check(&["#name"], "name", Some("#name"));
         check(&["name"], "name", Some("name"));
         check(&["_name2", "xname"], "name", None);
         check(&["??1b@@QEAA@XZ", "??0b@@QEAA@XZ"], "b::b", Some("??0b@@QEAA@XZ"));

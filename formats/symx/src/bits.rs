@@ -25,21 +25,22 @@ pub(crate) struct BitWriter {
 
 impl BitWriter {
     /// Appends the `width` low bits of `value`, of which there are no others.
+    #[inline]
     pub(crate) fn put(&mut self, value: u32, width: u8) {
+        // Fewer than 32 bits are pending, so that any value still fits.
         self.pending |= u64::from(value) << self.pending_bits;
         self.pending_bits += u32::from(width);
-        while self.pending_bits >= 8 {
-            self.bytes.push(self.pending as u8);
-            self.pending >>= 8;
-            self.pending_bits -= 8;
+        if self.pending_bits >= u32::BITS {
+            self.bytes.extend_from_slice(&(self.pending as u32).to_le_bytes());
+            self.pending >>= u32::BITS;
+            self.pending_bits -= u32::BITS;
         }
     }
 
     /// Fills the last byte with zero bits.
     pub(crate) fn align(&mut self) {
-        if self.pending_bits > 0 {
-            self.bytes.push(self.pending as u8);
-        }
+        let bytes = self.pending_bits.div_ceil(8) as usize;
+        self.bytes.extend(self.pending.to_le_bytes().into_iter().take(bytes));
         (self.pending, self.pending_bits) = (0, 0);
     }
 }

@@ -112,24 +112,29 @@ impl Stream {
 
     fn flush_rows(&mut self) -> Result<(), WriteError> {
         let out = &mut self.out;
-        let values = || self.rows.iter().filter_map(|row| row.value);
-        let contexts = || values().map(|(context, _)| context);
-        let lines = || values().map(|(_, line)| line).filter(|line| *line != 0);
-        let (context_base, line_base) = (contexts().min().unwrap_or(0), lines().min().unwrap_or(0));
-        // Codes count from one: zero is a gap, or no line.
-        let code = |value: Option<u32>, base: u32| value.map_or(0, |value| value - base + 1);
+        let (mut contexts, mut lines) = (Span::EMPTY, Span::EMPTY);
+        for (context, line) in self.rows.iter().filter_map(|row| row.value) {
+            contexts.add(context);
+            if line != 0 {
+                lines.add(line);
+            }
+        }
         let address_bits = width_of(self.rows.last().map_or(0, |row| row.offset));
-        let line_bits = width_of(code(lines().max(), line_base));
-        let context_bits = width_of(code(contexts().max(), context_base));
-        for field in [offset(&out.rows, "bytes of rows")?, context_base, line_base] {
+        let (line_bits, context_bits) = (lines.width(), contexts.width());
+        for field in [offset(&out.rows, "bytes of rows")?, contexts.base(), lines.base()] {
             out.blocks.extend(field.to_le_bytes());
         }
         out.blocks.extend([self.rows.len() as u8, address_bits, line_bits, context_bits]);
         for row in &self.rows {
-            let line = row.value.map(|(_, line)| line).filter(|line| *line != 0);
+            // Codes count from one: zero is a gap, or no line.
+            let (context, line) = match row.value {
+                Some((context, 0)) => (contexts.code(context), 0),
+                Some((context, line)) => (contexts.code(context), lines.code(line)),
+                None => (0, 0),
+            };
             out.rows.put(row.offset, address_bits);
-            out.rows.put(code(line, line_base), line_bits);
-            out.rows.put(code(row.value.map(|(context, _)| context), context_base), context_bits);
+            out.rows.put(line, line_bits);
+            out.rows.put(context, context_bits);
         }
         out.rows.align();
         out.row_count += self.rows.len() as u64;
@@ -151,6 +156,36 @@ impl Stream {
         out.column_count += self.columns.len() as u64;
         self.columns.clear();
         Ok(())
+    }
+}
+
+/// The least and the greatest of some numbers.
+struct Span {
+    least: u32,
+    greatest: u32,
+}
+
+impl Span {
+    const EMPTY: Self = Self { least: u32::MAX, greatest: 0 };
+
+    fn add(&mut self, value: u32) {
+        self.least = self.least.min(value);
+        self.greatest = self.greatest.max(value);
+    }
+
+    /// What codes count from; 0 where there are none.
+    fn base(&self) -> u32 {
+        if self.least <= self.greatest { self.least } else { 0 }
+    }
+
+    /// The code of a number that was added.
+    fn code(&self, value: u32) -> u32 {
+        value.wrapping_sub(self.least).wrapping_add(1)
+    }
+
+    /// How many bits the largest code takes.
+    fn width(&self) -> u8 {
+        if self.least <= self.greatest { width_of(self.code(self.greatest)) } else { 0 }
     }
 }
 

@@ -21,9 +21,12 @@ impl<'a> Text<'a> {
 
     /// Where the string lies in the section; it is put there on first use.
     pub(super) fn offset(&mut self, id: StrId) -> Result<u32, WriteError> {
-        let text = self.strings.get(id);
         let Some(slot) = self.offsets.get_mut(id.0 as usize) else { return Ok(0) };
-        if *slot == 0 && !text.is_empty() {
+        // Most texts were used before, so that they need not be looked at.
+        if *slot == 0
+            && let text = self.strings.get(id)
+            && !text.is_empty()
+        {
             *slot = u32::try_from(self.bytes.len()).map_err(|_| WriteError::TooMany { what: "bytes of strings" })?;
             put(&mut self.bytes, text.len() as u64);
             self.bytes.extend(text.as_bytes());
