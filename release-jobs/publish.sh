@@ -10,8 +10,11 @@
 #   SYMSEAL_VERSION     its version; also the beginning of the tags
 #   SYMSEAL_REPOSITORY  host[:port]/repository for parts and bundle: the product image's own
 #   SYMSEAL             the program; default: symseal
+#   SYMSEAL_SOURCES_TO  reference for the sources, in a repository of its own; default: beside the bundle, under its tag and .sources
 # Environment, part:
 #   SYMSEAL_PLATFORM    the part's name; default: system and machine, such as linux-x86_64
+#   SYMSEAL_SOURCES     directory of the sources that the line tables name; default: no sources are published
+#   SYMSEAL_SOURCE_MAP  FROM=TO: where in it the files of a directory in the line tables lie; default: by their own paths
 #   SYMSEAL_BUILD       command that builds the release, run by sh -c; default: nothing is built
 # Environment, join:
 #   SYMSEAL_PARTS       what the part jobs printed, separated by blanks or line ends
@@ -60,8 +63,14 @@ part() {
     if [ -n "${SYMSEAL_BUILD:-}" ]; then
         sh -c "$SYMSEAL_BUILD" >&2 || exit $?
     fi
-    publish --name "$SYMSEAL_NAME" --version "$SYMSEAL_VERSION" \
+    set -- --name "$SYMSEAL_NAME" --version "$SYMSEAL_VERSION" \
         --to "$SYMSEAL_REPOSITORY:$SYMSEAL_VERSION-$platform" -- "$@"
+    if [ -n "${SYMSEAL_SOURCES:-}" ]; then
+        [ -z "${SYMSEAL_SOURCES_TO:-}" ] || set -- --sources-to "$SYMSEAL_SOURCES_TO" "$@"
+        [ -z "${SYMSEAL_SOURCE_MAP:-}" ] || set -- --source-map "$SYMSEAL_SOURCE_MAP" "$@"
+        set -- --sources "$SYMSEAL_SOURCES" "$@"
+    fi
+    publish "$@"
 }
 
 join() {
@@ -72,6 +81,7 @@ join() {
     set -- --join $SYMSEAL_PARTS --name "$SYMSEAL_NAME" --version "$SYMSEAL_VERSION" --key "$SYMSEAL_KEY" \
         --to "$SYMSEAL_REPOSITORY:${SYMSEAL_TAG:-$SYMSEAL_VERSION-symbols}"
     [ -z "${SYMSEAL_LOG:-}" ] || set -- "$@" --log "$SYMSEAL_LOG"
+    [ -z "${SYMSEAL_SOURCES_TO:-}" ] || set -- "$@" --sources-to "$SYMSEAL_SOURCES_TO"
     [ -z "${SYMSEAL_IMAGE:-}" ] || set -- "$@" --subject "$SYMSEAL_IMAGE"
     publish "$@"
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::output::visible;
+
 /// What a command that worked found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -37,7 +39,8 @@ pub fn run(command: impl FnOnce() -> anyhow::Result<Answer>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Names of files are another's words: they must not steer the terminal.
-            eprintln!("error: {}", symseal_artifact::escaped(told_once(&error).as_bytes()).replace("\\x0a", "\n"));
+            let lines: Vec<String> = told_once(&error).lines().map(visible).collect();
+            eprintln!("error: {}", lines.join("\n"));
             ExitCode::from(if error.is::<NotFound>() { 1 } else { 2 })
         }
     }

@@ -77,3 +77,44 @@ fn a_bundle_without_sources_says_so_and_bad_options_are_named() {
     symseal(["index", "sources", output]).refused(1, &["names no sources"]);
     symseal(["bundle", "push", output, "127.0.0.1:9/a/b:1", "--with-sources"]).refused(2, &["names no sources"]);
 }
+
+#[test]
+fn a_dry_run_says_what_would_be_packed_and_a_strict_build_refuses_an_edited_source() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some(clang) = program::tool("clang") else { return };
+    let (source, app) = (dir.path().join("app.c"), dir.path().join("app"));
+    std::fs::write(&source, SOURCE).expect("written");
+    // Clang writes the MD5 of each source file into DWARF 5.
+    let mut compile = std::process::Command::new(clang);
+    compile.args(["-gdwarf-5", "-O1", "-Wl,--build-id", "-o"]).arg(&app).arg(&source);
+    assert!(compile.status().expect("clang starts").success());
+    let (output, dir) = (dir.path().join("bundle"), dir.path().to_str().unwrap());
+    let build = |more: &[&str]| {
+        let arguments = ["bundle", "build", app.to_str().unwrap(), "--name", "app", "--version", "1.0"];
+        symseal(arguments.into_iter().chain(["--sources", dir]).chain(more.iter().copied()))
+    };
+    let output = output.to_str().unwrap();
+    let dry = build(&["--dry-run", "--json", "--strict"]).ok().json();
+    assert_eq!((&dry["sources"]["statistics"]["checked"], &dry["bundle"]), (&1.into(), &serde_json::Value::Null));
+    let told = build(&["--output", output, "--json", "--strict"]).ok().json();
+    assert_eq!(told["sources"], dry["sources"]);
+
+    std::fs::write(&source, "edited").expect("written");
+    let before = std::fs::read_dir(format!("{output}/blobs/sha256")).unwrap().count();
+    for more in [&["--dry-run"][..], &["--output", output]] {
+        let more: Vec<&str> = more.iter().copied().chain(["--json"]).collect();
+        let told =
+            build(&[more.as_slice(), &["--strict"]].concat()).refused(1, &["1 source files of another checksum"]);
+        let found = &told.json()["sources"]["mismatched"];
+        assert_eq!((found.as_array().unwrap().len(), found[0]["path"].as_str()), (1, source.to_str()));
+    }
+    assert_eq!(std::fs::read_dir(format!("{output}/blobs/sha256")).unwrap().count(), before, "nothing was left");
+    let shown = build(&["--dry-run", "--strict"]).refused(1, &["--strict"]).stdout;
+    assert!(
+        shown.contains("error: ") && shown.contains("is not the source") && shown.contains("1 source mismatch"),
+        "{shown}"
+    );
+    // Without --strict it is told, and left out.
+    let told = build(&["--output", output, "--json"]).ok().json();
+    assert_eq!(told["sources"]["mismatched"][0]["path"], source.to_str().unwrap());
+}

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ArtifactError {
     /// The first bytes are those of no format that this build reads.
-    #[error("expected an ELF, PE or Mach-O file, found {found}")]
+    #[error("expected an ELF, PE, PDB or Mach-O file, found {found}")]
     UnknownFormat {
         /// The first bytes, or what they are known to be.
         found: String,

@@ -98,6 +98,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn code_id(&self) -> Option<String> {
         None
     }
+    /// Paths of the machine that built or linked the file, apart from those in debug information.
+    fn build_paths(&self) -> Vec<Cow<'d, [u8]>> {
+        Vec::new()
+    }
     fn pdb_reference(&self) -> Option<PdbReference<'d>> {
         None
     }

@@ -255,6 +255,13 @@ impl<'d> ObjectFile<'d> {
         dwarf::compile_directories(self.headers())
     }
 
+    /// Paths of the machine that linked the file, apart from those in DWARF: in a PE file that of its program database (where it has a
+    /// directory), in a Mach-O file those of object files and sources in the debug map (`N_OSO`, `N_SO`). Escaped as paths in symbol
+    /// tables are.
+    pub fn build_paths(&self) -> std::collections::BTreeSet<String> {
+        self.headers().build_paths().iter().map(|path| crate::escaped(path).into_owned()).collect()
+    }
+
     /// Whether a debugger would run a script whose text stands in the file (`.debug_gdb_scripts`, kinds 4 and 6).
     /// Entries that only name a file are none.
     pub fn has_inline_debugger_scripts(&self) -> bool {
@@ -265,6 +272,15 @@ impl<'d> ObjectFile<'d> {
     /// without bytes in the file.
     pub fn section(&self, name: &str) -> Option<(Svma, &'d [u8])> {
         self.headers().section(name.as_bytes())
+    }
+
+    /// The `length` bytes that a process has at this stated address, as far as the file holds them in one piece: out of a section,
+    /// or of a segment where the file has no section headers.
+    pub fn loaded_bytes(&self, svma: Svma, length: u64) -> Option<&'d [u8]> {
+        self.headers().loaded().into_iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(svma.0.checked_sub(start)?).ok()?;
+            bytes.get(from..from.checked_add(usize::try_from(length).ok()?)?)
+        })
     }
 
     /// What an unwind table is compiled from. A section that cannot be decompressed is missing.

@@ -30,6 +30,10 @@ pub enum FileKind {
 
 /// How `MSF 7.00` files, which program databases are, start.
 const MSF: &[u8] = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS";
+/// What is enough of that to tell people what it is.
+const MSF_START: &[u8] = b"Microsoft C/C++ MSF";
+/// How program databases of before start.
+const OLD_PDB: &[u8] = b"Microsoft C/C++ program database 2.00";
 
 /// Java class files share the magic of universal binaries; their versions, which stand where those count slices, are
 /// above this, and no linker makes so many slices.
@@ -63,9 +67,10 @@ pub(crate) fn describe_start(data: &[u8]) -> String {
         [0xca, 0xfe, 0xba, 0xbe] => "a Java class file",
         b"dyld" => "a dyld shared cache: its images are no files; the libraries that went into it are",
         [b'!', b'<', b'a', b'r'] => "an ar archive",
-        [b'P', b'K', ..] => "a zip archive",
+        [b'P', b'K', 3, 4] | [b'P', b'K', 5, 6] => "a zip archive",
         [0x1f, 0x8b, ..] => "a gzip file",
-        [b'M', b'i', b'c', b'r'] => "a PDB file",
+        b"Micr" if data.starts_with(OLD_PDB) => "a PDB file of version 2.00, as tools made them before 1999",
+        b"Micr" if data.starts_with(MSF_START) => "a PDB file",
         [b'#', b'!', ..] => "a script",
         _ => "",
     };

@@ -100,7 +100,7 @@ fn what_is_no_object_file_is_called_by_its_name() {
         (b"\x7fEL", "7f 45 4c"),
     ] {
         let error = ObjectFile::parse(bytes).expect_err("no object file").to_string();
-        assert!(error.contains("expected an ELF, PE or Mach-O file") && error.contains(expected), "{error}");
+        assert!(error.contains("expected an ELF, PE, PDB or Mach-O file") && error.contains(expected), "{error}");
     }
 }
 

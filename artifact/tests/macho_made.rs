@@ -298,3 +298,37 @@ fn without_symtab(bytes: &[u8]) -> Vec<u8> {
     bytes[at] = 0x7f;
     bytes
 }
+
+/// The debug map as llvm-nm lists it: `OSO` and `SO` entries, in their order.
+fn stabs(tool: &str, program: &Path) -> std::collections::BTreeSet<String> {
+    let told = run(tool, &["--debug-syms", "--no-sort", "app"], program.parent().expect("a folder")).expect("llvm-nm");
+    let mut paths = std::collections::BTreeSet::new();
+    let mut directory = String::new();
+    for line in told.lines() {
+        let mut words = line.split_whitespace().skip_while(|word| !matches!(*word, "SO" | "OSO"));
+        match (words.next(), words.next()) {
+            (Some("SO"), Some(text)) if text.ends_with('/') => directory = text.to_owned(),
+            (Some("SO"), Some(text)) => drop(paths.insert(format!("{}{text}", std::mem::take(&mut directory)))),
+            (Some("OSO"), Some(text)) => drop(paths.insert(text.to_owned())),
+            _ => {}
+        }
+    }
+    paths
+}
+
+#[test]
+fn the_paths_of_the_debug_map_are_those_that_llvm_nm_lists() {
+    let (Some(tools), Some(nm)) = (Tools::find(), any_of(&["llvm-nm-19", "llvm-nm", "llvm-nm-14"])) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = tools.program(folder.path(), "arm64", &["-g", "-O1"], &[]);
+    let bytes = read(&program);
+    let object = ObjectFile::parse(&bytes).expect("a Mach-O file");
+    let (found, expected) = (object.build_paths(), stabs(nm, &program));
+    assert_eq!(found, expected);
+    for name in ["main.o", "other.o", "main.cpp", "other.cpp"] {
+        assert!(found.iter().any(|path| path.ends_with(name)), "{name}: {found:?}");
+    }
+    // Without its symbols a program says nothing.
+    let bare = tools.program(folder.path(), "arm64", &["-O1"], &[]);
+    assert!(ObjectFile::parse(&read(&bare)).expect("a Mach-O file").build_paths().is_empty());
+}

@@ -5,7 +5,7 @@ mod support;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{fixtures, have, run};
+use support::{any_of, fixtures, have, run};
 use symseal_artifact::{Arch, ArtifactError, DebugInfoKind, IdKind, ObjectFile, PdbFile, ReleaseFile};
 use symseal_module::DebugId;
 
@@ -167,6 +167,21 @@ fn made_pairs_of_every_processor_agree() {
         let pdb = std::fs::read(dll.with_extension("pdb")).expect("a PDB");
         let pdb = PdbFile::parse(&pdb).expect("a PDB");
         assert_eq!((object.debug_id(), pdb.arch()), (Some(&pdb.debug_id()), arch));
+    }
+}
+
+#[test]
+fn the_path_of_the_pdb_is_told_as_llvm_readobj_reads_it_and_a_bare_name_is_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(tool) = any_of(&["llvm-readobj", "llvm-readobj-19", "llvm-readobj-14"]) else { return };
+    for (name, link, is_path) in [("far", &[][..], true), ("near", &["/pdbaltpath:near.pdb"][..], false)] {
+        let Some(dll) = made(folder.path(), "x86_64", name, link) else { return };
+        let told = run(tool, &["--coff-debug-directory", &format!("{name}.dll")], folder.path()).expect("llvm-readobj");
+        let line = told.lines().find_map(|line| line.trim().strip_prefix("PDBFileName: ")).expect("a record");
+        let bytes = std::fs::read(&dll).expect("a DLL");
+        let found: Vec<String> = ObjectFile::parse(&bytes).expect("a PE").build_paths().into_iter().collect();
+        assert_eq!(found, if is_path { vec![line.to_owned()] } else { Vec::new() }, "{name}");
+        assert_eq!(line.contains(['/', '\\']), is_path, "{line}");
     }
 }
 

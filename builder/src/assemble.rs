@@ -84,7 +84,10 @@ pub(crate) fn publish(index: &mut SymbolIndex, pages: &Pages, layout: &LayoutDir
 /// Stores the page hashes of one shard's files.
 fn write_shard(shard: &compose::Shard, pages: &Pages, layout: &LayoutDir) -> Result<ShardEntry, BuildError> {
     let own: Vec<FilePages> = shard.ids.iter().filter_map(|id| pages.get(&id.to_string())).flatten().cloned().collect();
-    let id = |id: Option<&DebugId>| id.cloned().ok_or(BuildError::NoModules { paths: shard.arch.clone(), files: 0 });
+    let id = |id: Option<&DebugId>| {
+        let none = || BuildError::NoModules { paths: shard.arch.clone(), files: 0, hints: Vec::new() };
+        id.cloned().ok_or_else(none)
+    };
     let (first, last) = (id(shard.ids.first())?, id(shard.ids.last())?);
     let path = title::page_hashes(shard.platform, &shard.arch, &first);
     let bytes = page_hashes::write(&own)

@@ -4,15 +4,16 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use symseal_artifact::{Limits, ObjectFile, ReleaseFile};
+use symseal_artifact::Limits;
+use symseal_bundle::compose::{ComposeError, MAX_LAYERS};
 use symseal_bundle::seal::Release;
-use symseal_bundle::{Digest, LayoutDir, SymbolIndex};
+use symseal_bundle::{Digest, LayoutDir, Staging, SymbolIndex};
 use symseal_module::DebugId;
 
 use crate::error::BuildError;
 use crate::inputs::{self, Reading, Spool};
 use crate::module::{self, Building, Finished};
-use crate::pairing::{self, Module, Pairing, Part};
+use crate::pairing::{self, Module, Pairing};
 use crate::progress::{Progress, ProgressFn};
 use crate::report::{BuildReport, ModuleReport, Unpaired};
 use crate::sources::{GatheredSources, SourceOptions, WantedSources, gather_sources};
@@ -122,31 +123,32 @@ impl SymbolBundleBuilder {
     }
 
     /// Gathers the source files that the line tables name, as an artifact of their own whose digest the bundle's index names
-    /// ([`gather_sources`]). Off by default, and not done by [`SymbolBundleBuilder::report`].
+    /// ([`gather_sources`]). Off by default.
     pub fn sources(mut self, options: SourceOptions) -> Self {
         self.sources = Some(options);
         self
     }
 
-    /// Builds into a layout. The bundle becomes visible in its `index.json` last, tagged with the version where that
-    /// is a tag; until then, and after an error, the layout shows what it showed before.
+    /// Builds into a layout. Its files move there when all are finished, and the bundle becomes visible in `index.json` last,
+    /// tagged with the version where that is a tag; after an error the layout is what it was before.
     ///
     /// # Errors
     /// Whatever [`BuildError`] says; every variant names the file.
     pub fn build(&self, layout: &LayoutDir) -> Result<Built, BuildError> {
         self.check()?;
-        let (mut report, mut finished) = self.run(Some(layout))?;
+        let staging = Staging::new(layout)?;
+        let (mut report, mut finished) = self.run(Some(staging.layout()), Some(layout.root()))?;
+        let sources = self.gather(&mut finished, Some(staging.layout()), &mut report)?;
         if self.strict && !report.is_complete() {
             return Err(strict_error(report));
         }
-        let sources = self.gather(&mut finished, layout)?;
         let (mut index, pages) = assemble::index(&self.options.name, &self.options.version, finished);
         index.sources = sources.as_ref().and_then(GatheredSources::digest);
         if let Some(sources) = sources {
-            sources.publish(&self.options.version, layout)?;
-            report.sources = Some(sources.report);
+            sources.publish(&self.options.version, staging.layout())?;
         }
-        let digest = assemble::publish(&mut index, &pages, layout)?;
+        let digest = assemble::publish(&mut index, &pages, staging.layout())?;
+        staging.commit()?;
         report.bundle = Some(digest);
         Ok(Built { digest, index, report })
     }
@@ -167,46 +169,63 @@ impl SymbolBundleBuilder {
         written
     }
 
-    /// Does everything but writing a bundle, and says what was found. Release files out of archives are kept among the
+    /// Does everything but writing a bundle, and says what was found, also of the sources. Release files out of archives are kept among the
     /// system's temporary files meanwhile.
     ///
     /// # Errors
     /// As [`SymbolBundleBuilder::build`].
     pub fn report(&self) -> Result<BuildReport, BuildError> {
         self.check()?;
-        let (report, _) = self.run(None)?;
+        let (mut report, mut finished) = self.run(None, None)?;
+        self.gather(&mut finished, None, &mut report)?;
         if self.strict && !report.is_complete() { Err(strict_error(report)) } else { Ok(report) }
     }
 
-    /// The sources of all modules, where they are asked for.
-    fn gather(&self, finished: &mut [Finished], layout: &LayoutDir) -> Result<Option<GatheredSources>, BuildError> {
+    /// The sources of all modules, where they are asked for, and what is reported of them.
+    fn gather(
+        &self,
+        finished: &mut [Finished],
+        layout: Option<&LayoutDir>,
+        report: &mut BuildReport,
+    ) -> Result<Option<GatheredSources>, BuildError> {
         let Some(options) = &self.sources else { return Ok(None) };
         let mut wanted = WantedSources::default();
         for module in finished {
             wanted.extend(std::mem::take(&mut module.sources));
         }
-        Ok(Some(gather_sources(&wanted, options, layout)?))
+        let gathered = gather_sources(&wanted, options, layout)?;
+        report.sources = Some(gathered.report.clone());
+        Ok(Some(gathered))
     }
 
     fn check(&self) -> Result<(), BuildError> {
         Ok(Release::new(&self.options.name, &self.options.version).check()?)
     }
 
-    /// Reads, pairs and builds every module; the report, and the modules by id.
-    fn run(&self, layout: Option<&LayoutDir>) -> Result<(BuildReport, Vec<Finished>), BuildError> {
+    /// Reads, pairs and builds every module; the report, and the modules by id. Files are stored in `layout`; what lies below
+    /// `output` is no input.
+    fn run(
+        &self,
+        layout: Option<&LayoutDir>,
+        output: Option<&Path>,
+    ) -> Result<(BuildReport, Vec<Finished>), BuildError> {
         let jobs = self.jobs.unwrap_or_else(rayon::current_num_threads);
         let spool = layout.map_or_else(Spool::temporary, Spool::in_layout);
         let tell = |progress: &Progress<'_>| self.tell(progress);
-        let reading =
-            Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, output: layout.map(LayoutDir::root) };
+        let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, output };
         let gathered = inputs::gather(&self.paths, &reading)?;
         let mut report = BuildReport::new(&self.options.name, &self.options.version, gathered.report);
         let (files, doubles) = pairing::unique(gathered.files);
-        let pairing = pairing::pair(&files, &|part| fingerprint(part, layout))?;
+        let pairing = pairing::pair(&files, &|one, other| pairing::is_same_build(one, other, layout))?;
         if pairing.modules.is_empty() {
-            let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
-            let paths = if paths.is_empty() { "no paths".to_owned() } else { paths.join(", ") };
-            return Err(BuildError::NoModules { paths, files: report.inputs.files });
+            return Err(unpaired::no_modules(&self.paths, &report.inputs, &pairing));
+        }
+        for (id, module) in &pairing.modules {
+            // Told before the long work; the tables that are made are counted at the end.
+            let files = module.files().len();
+            if files >= MAX_LAYERS {
+                return Err(ComposeError::TooManyFiles { id: id.to_string(), files }.into());
+            }
         }
         let finished = self.finish(&pairing.modules, layout, jobs)?;
         report.modules = finished.iter().map(|module| module.report.clone()).collect();
@@ -269,7 +288,7 @@ impl SymbolBundleBuilder {
                     debug_id: None,
                     name: file.name.clone(),
                     place: file.place.clone(),
-                    advice: (*reason).to_owned(),
+                    advice: unpaired::loose(file, reason),
                 });
             }
         }
@@ -304,27 +323,7 @@ fn strict_error(report: BuildReport) -> BuildError {
     BuildError::Strict {
         unpaired: report.unpaired(),
         mismatches: report.mismatches.len() as u64,
+        sources: report.mismatched_sources(),
         report: Box::new(report),
     }
-}
-
-/// The code of a binary, or the debug information of a debug file, as it is stored.
-fn fingerprint(part: Part<'_>, layout: Option<&LayoutDir>) -> Result<Option<Digest>, BuildError> {
-    let bytes = part.file.read(layout)?;
-    let parsed =
-        ReleaseFile::parse(&bytes).map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
-    let of = |object: &ObjectFile<'_>| {
-        let names: &[&str] =
-            if part.is_binary() { &[".text", "__text"] } else { &[".debug_info", ".zdebug_info", "__debug_info"] };
-        let (svma, bytes) = names.iter().find_map(|name| object.section(name))?;
-        let mut hasher = symseal_bundle::Hasher::default();
-        hasher.update(&svma.0.to_le_bytes());
-        hasher.update(bytes);
-        Some(hasher.finish().0)
-    };
-    Ok(match &parsed {
-        ReleaseFile::Object(object) => of(object),
-        ReleaseFile::Fat(slices) => slices.get(part.slice).and_then(of),
-        ReleaseFile::Pdb(_) | ReleaseFile::PortablePdb(_) => None,
-    })
 }

@@ -17,7 +17,7 @@ use crate::sources::GatherError;
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// An input cannot be read.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {}: {source}", place_of(path))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -78,23 +78,28 @@ pub enum BuildError {
     },
     /// The inputs hold no module.
     #[error(
-        "expected at least one executable, library or debug file (ELF, PE, PDB, Mach-O), found none in {paths} ({files} other files)"
+        "expected at least one executable, library or debug file (ELF, PE, PDB, Mach-O), found none in {paths} ({files} other files){}",
+        hints.iter().map(|hint| format!("; {hint}")).collect::<String>()
     )]
     NoModules {
         /// What was looked at.
         paths: String,
         /// Files that are something else.
         files: u64,
+        /// What was found instead, and what to do about it.
+        hints: Vec<String>,
     },
-    /// A strict build with modules that are not paired, or with debug files that do not match.
+    /// A strict build with modules that are not paired, or with debug files or sources that do not match.
     #[error(
-        "{unpaired} unpaired and {mismatches} mismatched files, which --strict does not let pass; the report names them"
+        "{unpaired} unpaired files, {mismatches} mismatched files and {sources} source files of another checksum, which --strict does not let pass; the report names them"
     )]
     Strict {
         /// Binaries and debug files without their counterpart.
         unpaired: u64,
         /// Debug files that look like a binary's and have another id.
         mismatches: u64,
+        /// Source files whose checksum is not the one in the debug information.
+        sources: u64,
         /// What was found.
         report: Box<BuildReport>,
     },
@@ -116,7 +121,7 @@ pub enum BuildError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The manifests cannot be made.
-    #[error(transparent)]
+    #[error("{}{}", .0, advice(.0))]
     Compose(#[from] ComposeError),
     /// The index cannot be written.
     #[error(transparent)]
@@ -129,6 +134,21 @@ pub enum BuildError {
         /// What the JSON writer says.
         problem: String,
     },
+}
+
+/// What to do about manifests that cannot be made.
+fn advice(error: &ComposeError) -> &'static str {
+    match error {
+        ComposeError::TooManyFiles { .. } => {
+            ": pack its .dwo files into one .dwp file (dwp or llvm-dwp does that) and give that one instead"
+        }
+        _ => "",
+    }
+}
+
+/// A path as reports and errors have it: bytes that are no text, and control characters, are escaped.
+pub(crate) fn place_of(path: &Path) -> String {
+    symseal_artifact::escaped(path.as_os_str().as_encoded_bytes()).into_owned()
 }
 
 /// An error of the operating system about `path`.

@@ -1,9 +1,17 @@
 //! Modules of which only one half is among the inputs, and what to do about it.
 
-use symseal_bundle::DebugInfo;
+use std::path::{Path, PathBuf};
 
-use crate::pairing::Module;
-use crate::report::{ModuleReport, Unpaired};
+use symseal_bundle::DebugInfo;
+use symseal_module::DebugId;
+
+use crate::error::{BuildError, place_of};
+use crate::inputs::InputFile;
+use crate::pairing::{Module, Pairing};
+use crate::report::{InputReport, ModuleReport, Unpaired};
+
+/// More hints of one kind would hide the others.
+const MOST_HINTS: usize = 3;
 
 /// The binary of a module whose functions have no lines, because the debug file that would tell them is not there.
 ///
@@ -43,13 +51,24 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
     })
 }
 
-/// The debug file of a module whose binary is not there: no unwind table can be made.
+/// The debug file of a module whose binary is not there.
 pub(crate) fn debug_file(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired> {
     let debug = of.debug.filter(|_| of.binary.is_none())?;
     let advice = if of.is_supplementary {
         return None;
     } else {
-        format!("add the binary of id {}: its unwind rules are nowhere else", module.debug_id)
+        match &module.debug_id {
+            DebugId::BuildId(_) => {
+                format!("add the binary of id {}: its unwind rules are nowhere else", module.debug_id)
+            }
+            DebugId::Pdb { .. } => format!(
+                "add the PE file (.exe, .dll) of GUID and age {}: its code and its code id are not in a program database",
+                module.debug_id
+            ),
+            DebugId::MachoUuid(_) => {
+                format!("add the executable or library of UUID {}: its code is not in a dSYM", module.debug_id)
+            }
+        }
     };
     Some(Unpaired {
         debug_id: Some(module.debug_id.clone()),
@@ -57,4 +76,41 @@ pub(crate) fn debug_file(module: &ModuleReport, of: &Module<'_>) -> Option<Unpai
         place: debug.part.file.place.clone(),
         advice,
     })
+}
+
+/// A debug file that belongs to no module.
+pub(crate) fn loose(file: &InputFile, reason: &str) -> String {
+    let is_split = file.objects().iter().any(|object| object.split.is_some());
+    let advice =
+        if is_split { "add the binary, or its debug file, that was compiled along with it" } else { "add that binary" };
+    format!("{reason}; {advice}")
+}
+
+/// The error for inputs without a module: what was found instead.
+pub(crate) fn no_modules(paths: &[PathBuf], inputs: &InputReport, pairing: &Pairing<'_>) -> BuildError {
+    let mut hints: Vec<String> = Vec::new();
+    for path in paths.iter().filter(|path| is_bundle(path)).take(MOST_HINTS) {
+        hints.push(format!(
+            "{} is a bundle already: `symseal bundle inspect` shows it, `symseal bundle push` sends it, and parts that were pushed are put together by `symseal publish --join`",
+            place_of(path)
+        ));
+    }
+    let loose = pairing.loose.iter().take(MOST_HINTS);
+    hints.extend(loose.map(|(file, reason)| format!("{}: {}", file.place, self::loose(file, reason))));
+    let refused = inputs.refused.iter().take(MOST_HINTS);
+    hints.extend(refused.map(|one| format!("{} is refused: {}", one.place, one.problem)));
+    if hints.is_empty() {
+        let passed = inputs.archives.iter().flat_map(|archive| &archive.passed_over).take(MOST_HINTS);
+        hints.extend(passed.map(|one| format!("{} was not looked into: {}", one.place, one.reason)));
+    }
+    let paths: Vec<String> = paths.iter().map(|path| place_of(path)).collect();
+    let paths = if paths.is_empty() { "no paths".to_owned() } else { paths.join(", ") };
+    BuildError::NoModules { paths, files: inputs.files, hints }
+}
+
+/// Whether a directory is an OCI layout with a bundle in it.
+fn is_bundle(path: &Path) -> bool {
+    let Ok(layout) = symseal_bundle::LayoutDir::open(path) else { return false };
+    use symseal_bundle::{Bundle, BundleError};
+    matches!(Bundle::open(layout, None), Ok(_) | Err(BundleError::Ambiguous { .. }))
 }

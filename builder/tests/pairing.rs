@@ -89,7 +89,7 @@ fn a_debug_file_of_another_build_is_a_mismatch_with_both_ids_and_fails_a_strict_
 
     let layout = dir.path().join("layout");
     match builder(&paths).strict(true).build_into(&layout) {
-        Err(BuildError::Strict { unpaired: 2, mismatches: 1, report }) => {
+        Err(BuildError::Strict { unpaired: 2, mismatches: 1, sources: 0, report }) => {
             assert_eq!(report.mismatches, found.mismatches)
         }
         other => panic!("{other:?}"),
@@ -329,4 +329,36 @@ fn guid(printed: &str) -> String {
         [a, b, c, d, e, f, g, h, rest @ ..] => [d, c, b, a, f, e, h, g].into_iter().chain(rest).copied().collect(),
         _ => printed.replace('-', ""),
     }
+}
+
+#[test]
+fn a_binary_without_section_headers_and_its_unstripped_twin_are_one_module() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("llvm-objcopy")) else { return };
+    let id = "-Wl,--build-id=0xaa01020304";
+    let full = compile(&cc, dir.path(), "full.so", SOURCE, &["-g", id]);
+    let bare = dir.path().join("bare.so");
+    run(&objcopy, &["--strip-sections", text(&full), text(&bare)]);
+    let found = report(&[full.clone(), bare.clone()]);
+    let module = module(&found, "bare.so");
+    assert_eq!((module.binary.as_deref(), module.debug_file.as_deref()), (Some(text(&bare)), Some(text(&full))));
+    assert_eq!((module.debug_info, found.is_complete()), (DebugInfo::Full, true), "{found:?}");
+
+    // Two without headers: the same code under two names is one file, other code is a contradiction.
+    let other = compile(&cc, dir.path(), "other.so", "int other(void) { return 1; }", &["-g", id]);
+    let other_bare = dir.path().join("other-bare.so");
+    run(&objcopy, &["--strip-sections", text(&other), text(&other_bare)]);
+    for paths in [[&full, &other_bare], [&other, &bare], [&bare, &other_bare]] {
+        let error = builder(&paths.map(|path| path.to_owned())).report().unwrap_err();
+        assert!(matches!(error, BuildError::Conflict { .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_is_missing_beside_a_debug_file_is_said_in_the_words_of_its_platform() {
+    let Some(fixtures) = fixtures() else { return };
+    let example = fixtures.join("samply/fixtures/other/simple-example/out");
+    let found = report(&[example.join("mac-dsym/main.dSYM")]);
+    let [orphan] = found.debug_files_without_binaries.as_slice() else { panic!("{found:#?}") };
+    assert!(orphan.advice.contains("of UUID") && !orphan.advice.contains("unwind"), "{orphan:?}");
 }

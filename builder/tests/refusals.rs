@@ -42,7 +42,8 @@ fn what_is_no_elf_file_is_refused_by_name_and_passed_over_in_a_directory() {
     std::fs::write(dir.path().join("empty"), "").unwrap();
     std::fs::write(dir.path().join("app-gdb.py"), "import gdb").unwrap();
     let error = refused(std::slice::from_ref(&text));
-    assert!(matches!(error, BuildError::Artifact { .. }), "{error}");
+    assert!(matches!(error, BuildError::Unsuitable { .. }), "{error}");
+    assert!(error.to_string().contains("PDB") && error.to_string().contains("archive"), "{error}");
     names(&error, &[&text]);
     let error = refused(&[dir.path().to_owned()]);
     assert!(matches!(error, BuildError::NoModules { files: 3, .. }), "{error}");
@@ -179,4 +180,109 @@ fn a_new_layout_is_gone_after_an_error_and_an_old_one_stays() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     names(&builder(&[release.path("full.so")]).build_into(&file).unwrap_err(), &[&file]);
+}
+
+#[test]
+fn a_failed_build_leaves_an_existing_layout_as_it_was_file_by_file() {
+    let Some(release) = Release::make() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let layout = LayoutDir::create(dir.path()).unwrap();
+    build(&[release.path("full.so")], &layout).unwrap();
+    let before = files_below(dir.path());
+    // Modules are finished before the strict build fails.
+    let strict = builder(&[release.path("full.so"), release.path("bare.so")]).strict(true);
+    assert!(matches!(strict.build(&layout), Err(BuildError::Strict { unpaired: 1, .. })));
+    assert_eq!(files_below(dir.path()), before);
+    // A damaged file among good ones.
+    let cut = release.path("cut.so");
+    std::fs::write(&cut, &std::fs::read(release.path("full.so")).unwrap()[..900]).unwrap();
+    assert!(matches!(build(&[release.path("bare.so"), cut], &layout), Err(BuildError::Artifact { .. })));
+    assert_eq!(files_below(dir.path()), before);
+    build(&[release.path("bare.so")], &layout).unwrap();
+    let after = files_below(dir.path());
+    assert!(before.keys().all(|path| after.contains_key(path)) && after.len() > before.len());
+    assert!(after.keys().all(|path| !path.starts_with(dir.path().join("ingest"))), "{after:?}");
+}
+
+/// Every file with its bytes.
+fn files_below(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.insert(path.clone(), std::fs::read(path).unwrap());
+        }
+    }
+    files
+}
+
+#[test]
+fn inputs_without_a_module_are_told_what_they_are_and_what_to_do() {
+    let Some(release) = Release::make() else { return };
+    let bundle = release.path("bundle");
+    build(&[release.path("full.so")], &LayoutDir::create(&bundle).unwrap()).unwrap();
+    let hint = |paths: &[PathBuf]| {
+        let error = refused(paths);
+        assert!(matches!(error, BuildError::NoModules { .. }), "{error}");
+        error.to_string()
+    };
+    let text = hint(std::slice::from_ref(&bundle));
+    assert!(text.contains("is a bundle already") && text.contains("publish --join"), "{text}");
+
+    let Some(cc) = tool("cc") else { return };
+    let source = release.path("unit.c");
+    std::fs::write(&source, SOURCE).unwrap();
+    let (object, dwo) = (release.path("unit.o"), release.path("unit.dwo"));
+    inputs::run(&cc, &["-g", "-gsplit-dwarf", "-c", "-o", object.to_str().unwrap(), source.to_str().unwrap()]);
+    let text = hint(std::slice::from_ref(&dwo));
+    assert!(text.contains(dwo.to_str().unwrap()) && text.contains("split DWARF") && text.contains("add the binary"));
+    // A debug file whose id was taken away.
+    let Some(objcopy) = tool("objcopy") else { return };
+    let (full, debug) = (release.path("full.so"), release.path("nameless.debug"));
+    let flags = ["--only-keep-debug", "--remove-section=.note.gnu.build-id"];
+    inputs::run(&objcopy, &[&flags[..], &[full.to_str().unwrap(), debug.to_str().unwrap()]].concat());
+    let text = hint(std::slice::from_ref(&debug));
+    assert!(text.contains("a debug file without an id") && text.contains("add that binary"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_would_steer_a_terminal_are_escaped_in_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("a\u{1b}[31mred");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("text"), "no release file").unwrap();
+    let pipe = dir.path().join("a\u{1b}[31mpipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for path in [folder.clone(), pipe, folder.join("missing\n"), folder.join("text")] {
+        let text = refused(&[path]).to_string();
+        assert!(!text.contains('\u{1b}') && !text.contains('\n') && text.contains("\\x1b[31m"), "{text:?}");
+    }
+}
+
+#[test]
+fn a_module_with_more_files_than_a_manifest_holds_is_told_to_pack_them() {
+    let Some(clang) = tool("clang") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let mut objects = Vec::new();
+    for number in 0..400 {
+        let (source, object) = (at(&format!("u{number}.c")), at(&format!("u{number}.o")));
+        std::fs::write(&source, format!("int f{number}(int x) {{ return x + {number}; }}\n")).unwrap();
+        objects.push((source, object));
+    }
+    let names = objects.iter().map(|(source, _)| source.as_str());
+    let mut compile = std::process::Command::new(&clang);
+    // All by one call, which writes where it stands.
+    compile.current_dir(dir.path()).args(["-g", "-gdwarf-5", "-gsplit-dwarf", "-O1", "-fPIC", "-c"]).args(names);
+    assert!(compile.status().unwrap().success());
+    let files: Vec<&str> = objects.iter().map(|(_, object)| object.as_str()).collect();
+    let library = at("libmany.so");
+    let link = ["-shared", "-nostdlib", "-Wl,--build-id", "-o", &library];
+    inputs::run(&clang, &[&link[..], &files].concat());
+    let error = refused(&[dir.path().to_owned()]).to_string();
+    assert!(error.contains("401 files") && error.contains("llvm-dwp"), "{error}");
 }

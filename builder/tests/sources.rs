@@ -48,7 +48,7 @@ impl Scene {
             roots: roots.iter().map(|root| self.path(root)).collect(),
             maps: maps.iter().map(|map| map.parse().unwrap()).collect(),
         };
-        gather_sources(&list(wanted), &options, &self.layout).unwrap()
+        gather_sources(&list(wanted), &options, Some(&self.layout)).unwrap()
     }
 
     /// The artifact's files by path, each read and checked.
@@ -143,7 +143,7 @@ fn a_checksum_decides_and_a_file_with_another_is_reported_with_both_and_left_out
         let gathered = scene.gather(&wanted, &["root"], &["/b=."]);
         assert_eq!(gathered.digest(), None);
         let [mismatch] = gathered.report.mismatched.as_slice() else { panic!("{:?}", gathered.report) };
-        assert_eq!((mismatch.path.as_str(), &mismatch.file), ("/b/a.c", &stale));
+        assert_eq!((mismatch.path.as_str(), mismatch.file.as_str()), ("/b/a.c", stale.to_str().unwrap()));
         assert!(mismatch.expected.starts_with(kind.code()) && mismatch.found.starts_with(kind.code()));
         assert_ne!(mismatch.expected, mismatch.found);
     }
@@ -217,7 +217,7 @@ fn what_is_no_file_or_too_large_is_listed_and_nothing_hangs() {
     assert_eq!(gathered.report.too_large[0].path, "large.c");
     assert_eq!(gathered.report.not_found, ["a\0b.c", "directory.c"]);
     let options = SourceOptions { roots: vec![scene.path("absent")], maps: Vec::new() };
-    let error = gather_sources(&list(&wanted), &options, &scene.layout).unwrap_err();
+    let error = gather_sources(&list(&wanted), &options, Some(&scene.layout)).unwrap_err();
     assert!(matches!(&error, GatherError::Root { path, .. } if *path == scene.path("absent")), "{error}");
 }
 
@@ -307,12 +307,14 @@ fn a_build_gathers_what_its_line_tables_name_and_the_index_leads_there() {
     assert_eq!(report.wanted, 2, "{report:?}");
     assert_eq!(report.statistics.files, 2, "{report:?}");
     let bundle = symseal_bundle::Bundle::open(scene.layout.clone(), Some(&built.digest)).unwrap();
-    let sources = Sources::of(&bundle).unwrap().unwrap();
+    let sources = Sources::of(&bundle).unwrap().remove(0);
     sources.verify().unwrap();
     assert_eq!(bundle.index().sources, report.digest);
     assert_eq!(sources.read(&sources.table().find("/build/app/src/a.c")[0]).unwrap(), fs::read(&source).unwrap());
     let told = symseal_bundle::disclosure::disclosure(&bundle, &|bytes| {
-        symseal_artifact::ObjectFile::parse(bytes).map(|object| object.compile_directories()).unwrap_or_default()
+        let object = symseal_artifact::ObjectFile::parse(bytes).unwrap();
+        let (compile_directories, build_paths) = (object.compile_directories(), object.build_paths());
+        symseal_bundle::disclosure::NamedPaths { compile_directories, build_paths }
     })
     .unwrap();
     assert_eq!(told.source_paths, 2);

@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     for slice in &slices {
         let _ = (slice.debug_id(), slice.kind(), slice.arch(), slice.image_base(), slice.go_build_id());
         let _ = (slice.is_executable(), slice.is_debuginfo(), slice.debug_info_kind(), slice.is_stripped());
-        let _ = (slice.object_map_count(), slice.has_encrypted_code());
+        let _ = (slice.object_map_count(), slice.has_encrypted_code(), slice.build_paths());
         assert!(slice.unwind_inputs().text.is_sorted_by(|a, b| a.end < b.start && a.start < a.end));
         let Ok(stream) = functions(slice, &DebugFiles::debug(Some(slice))) else { continue };
         check_stream(&stream);

@@ -1,8 +1,11 @@
-//! Any bytes as a manifest or an image index: what is read can be written again.
+//! Any bytes as a manifest or an image index: what is read can be written again. Those of sources can be
+//! joined, and joined again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use symseal_bundle::Digest;
 use symseal_bundle::oci::{ImageIndex, Manifest};
+use symseal_bundle::sources;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(manifest) = Manifest::parse(bytes)
@@ -14,5 +17,11 @@ fuzz_target!(|bytes: &[u8]| {
         && let Ok(again) = index.to_bytes()
     {
         assert_eq!(ImageIndex::parse(&again).unwrap(), index);
+    }
+    if let Ok(named) = sources::manifests(&Digest::of(bytes), bytes)
+        && let Ok(Some(joined)) = sources::joined(named.clone())
+        && let Some(again) = &joined.image_index
+    {
+        assert!(sources::manifests(&joined.digest, again).is_ok_and(|again| again.len() <= named.len()));
     }
 });

@@ -4,11 +4,14 @@ use oci_client::RegistryOperation;
 use symseal_bundle::Digest;
 use symseal_bundle::index::MAX_INDEX_BYTES;
 use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
-use symseal_bundle::title;
+use symseal_bundle::{MAX_SEAL_BYTES, title};
 
 use crate::session::Session;
 use crate::transfer::small;
-use crate::{Options, Reference, RegistryError, Target, manifests};
+use crate::{Options, Reference, RegistryError, Target, manifests, referrers};
+
+/// Seals of one bundle that are looked at: a registry must not keep us for ever.
+const SEALS_LIMIT: usize = 100;
 
 /// One repository, to be looked into.
 pub struct Repository {
@@ -79,6 +82,38 @@ impl Repository {
         }
         let symbol_index = self.blob(&layer.digest, layer.size).await?;
         Ok(BundleIndexes { digest, image_index, symbol_index })
+    }
+
+    /// The bytes of the manifest or image index with this digest; `None` where the repository has none.
+    ///
+    /// # Errors
+    /// [`RegistryError`] where the registry does not answer, or with other bytes.
+    pub async fn manifest(&self, digest: &Digest) -> Result<Option<Vec<u8>>, RegistryError> {
+        let found = manifests::get(&self.session, &Target::Digest(*digest)).await?;
+        Ok(found.map(|fetched| fetched.bytes))
+    }
+
+    /// The Sigstore bundles that refer to this manifest, as they are: nothing in them is checked here.
+    ///
+    /// # Errors
+    /// [`RegistryError`] names what cannot be fetched.
+    pub async fn seals(&self, subject: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
+        let mut seals = Vec::new();
+        let listed = referrers::list(&self.session, subject).await?;
+        let listed = listed.iter().filter(|one| one.artifact_type.as_deref() == Some(oci::SIGSTORE_BUNDLE));
+        for referrer in listed.take(SEALS_LIMIT) {
+            let fetched = manifests::fetch(&self.session, &Target::Digest(referrer.digest)).await?;
+            let problem = |problem: String| RegistryError::Manifest { digest: referrer.digest, problem };
+            let manifest = Manifest::parse(&fetched.bytes).map_err(|error| problem(error.to_string()))?;
+            for layer in manifest.layers.iter().filter(|layer| layer.media_type == oci::SIGSTORE_BUNDLE) {
+                if layer.size > MAX_SEAL_BYTES {
+                    let size = layer.size;
+                    return Err(problem(format!("a seal of {size} bytes, more than the {MAX_SEAL_BYTES} accepted")));
+                }
+                seals.push(self.blob(&layer.digest, layer.size).await?);
+            }
+        }
+        Ok(seals)
     }
 
     /// A blob's bytes, in memory: for indexes and page hashes, not for debug files. Size and digest are checked.

@@ -5,6 +5,7 @@ pub mod build_report;
 mod disclosure;
 pub mod inspect;
 pub mod seal;
+pub mod sourcing;
 pub mod transfer;
 pub mod verify;
 

@@ -75,11 +75,9 @@ fn sources(args: &SourcesArgs) -> Result<Answer> {
         let told = format!("bundle {}: its sources {digest} do not lie beside it; pull them too", args.bundle);
         return Err(NotFound(told).into());
     }
-    let Some(sources) = Sources::of(&bundle).with_context(|| format!("bundle {}", args.bundle))? else {
-        return Ok(Answer::No);
-    };
+    let all = Sources::of(&bundle).with_context(|| format!("bundle {}", args.bundle))?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    for file in &sources.table().files {
+    for file in all.iter().flat_map(|sources| &sources.table().files) {
         if args.json {
             serde_json::to_writer(&mut out, file)?;
             writeln!(out)?;

@@ -2,11 +2,12 @@
 
 mod destination;
 mod join;
+mod part;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use symseal_builder::{BuildError, Built, Options, SymbolBundleBuilder};
@@ -17,6 +18,7 @@ use symseal_registry::Elsewhere;
 use self::destination::{Destination, Published};
 use super::bundle;
 use super::bundle::seal::{Sealer, SealingArgs};
+use super::bundle::sourcing::SourcingArgs;
 use crate::exit::Answer;
 use crate::output::outln;
 
@@ -25,21 +27,30 @@ use crate::output::outln;
 #[command(after_help = "Examples:
   symseal publish ./dist --name app --version 1.0 --to registry.example/team/app:1.0-symbols --key ./keys/artifact.key.pem
   symseal publish ./dist --name app --version 1.0 --to registry.example/team/app:1.0-linux            a part, unsealed
+  symseal publish ./dist --name app --version 1.0 --to registry.example/team/app:1.0 --sources . --source-map /build/app=. \\
+      --sources-to registry.example/team/app-sources:1.0
   symseal publish --join registry.example/team/app:1.0-linux registry.example/team/app:1.0-windows \\
       --name app --version 1.0 --to registry.example/team/app:1.0-symbols --key ./keys/artifact.key.pem \\
       --subject registry.example/team/app:1.0
 
 The files that the registry has are not sent again. A join reads the parts' indexes and moves no files: what another
 repository of the same registry has is mounted. Name parts by digest (as publish prints it) where others may push to the
-repository. Credentials are those of docker login, podman login or oras login, or of SYMSEAL_REGISTRY,
+repository; seals of parts are looked at with --trust alone, and the joined bundle has its own.
+
+Sources are an artifact of their own, pushed first. Registries give permissions by repository: --sources-to keeps them from those
+who may read the bundle. A join takes the parts' sources along. Credentials are those of docker login, podman login or oras login, or of SYMSEAL_REGISTRY,
 SYMSEAL_REGISTRY_USER and SYMSEAL_REGISTRY_PASSWORD.")]
 pub struct Args {
     /// Files, archives, and directories that are walked (links out of them are not followed).
     #[arg(required_unless_present = "join", conflicts_with = "join")]
     paths: Vec<PathBuf>,
     /// Bundles that platform jobs published, sealed or not: host[:port]/repository[:tag|@digest].
-    #[arg(long, value_name = "REF", num_args = 1..)]
+    #[arg(long, value_name = "REF", num_args = 1.., conflicts_with = "SourcingArgs")]
     join: Vec<String>,
+    /// With --join: refuse a part that has seals of which none holds by this trust directory. Parts without seals are joined as
+    /// they are. Without this option nobody looks at the parts' seals.
+    #[arg(long, value_name = "DIR", requires = "join")]
+    trust: Option<PathBuf>,
     /// The release's name. With --join it stands for names of the parts that differ; without it they must agree.
     #[arg(long, required_unless_present = "join")]
     name: Option<String>,
@@ -57,7 +68,14 @@ pub struct Args {
     key: Option<PathBuf>,
     #[command(flatten)]
     sealing: SealingArgs,
-    /// Fail, and push nothing, where a binary or a debug file lacks its counterpart, or does not match.
+    #[command(flatten)]
+    sourcing: SourcingArgs,
+    /// Where the sources go: host[:port]/repository[:tag]; default: beside the bundle, under its tag and `.sources`. With --join
+    /// the parts' sources may lie there, too.
+    #[arg(long, value_name = "REF")]
+    sources_to: Option<String>,
+    /// Fail, and push nothing, where a binary or a debug file lacks its counterpart, or does not match; where a source file does
+    /// not match.
     #[arg(long, conflicts_with = "join")]
     strict: bool,
     /// Files and modules to build, and blobs to push, at once; default: as many as there are processors, and 4.
@@ -74,12 +92,15 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Answer> {
     // Everything that can be wrong with the call is found before the long work begins.
     let sealer = args.key.as_ref().map(|key| args.sealing.sealer(key)).transpose()?;
+    if args.sources_to.is_some() && args.join.is_empty() && !args.sourcing.is_wanted() {
+        bail!("--sources-to: expected --sources DIR or --join beside it, found neither; there are no sources to push");
+    }
+    let find = || Destination::find(&args.to, args.subject.as_deref(), args.sources_to.as_deref(), args.jobs);
     if args.join.is_empty() {
-        let destination = Destination::find(&args.to, args.subject.as_deref(), args.jobs)?;
-        return build(args, &destination, sealer.as_ref());
+        return build(args, &find()?, sealer.as_ref());
     }
     let parts = join::parse(&args.join)?;
-    let destination = Destination::find(&args.to, args.subject.as_deref(), args.jobs)?;
+    let destination = find()?;
     join::run(args, parts, &destination, sealer.as_ref())
 }
 
@@ -87,19 +108,21 @@ fn build(args: &Args, destination: &Destination, sealer: Option<&Sealer>) -> Res
     let folder = tempfile::tempdir().context("no temporary directory for the bundle")?;
     let root = folder.path().join("bundle");
     let mut built = match build_into(args, &root) {
-        Err(BuildError::Strict { unpaired, mismatches, report }) => {
-            bundle::build::print(&report, args.json)?;
-            eprintln!("error: {}; nothing was pushed", BuildError::Strict { unpaired, mismatches, report });
+        Ok(built) => built,
+        Err(error) => {
+            let BuildError::Strict { report, .. } = &error else { return Err(error.into()) };
+            bundle::build::print(report, args.json)?;
+            eprintln!("error: {error}; nothing was pushed");
             return Ok(Answer::No);
         }
-        built => built?,
     };
     let layout = LayoutDir::open(&root)?;
     if let Some(subject) = &destination.subject {
         built.digest = attach_subject(&layout, &built.digest, subject)?;
         built.report.bundle = Some(built.digest);
     }
-    let published = finish(args, &layout, &built.digest, destination, sealer, &Elsewhere::default())?;
+    let published =
+        finish(args, &layout, (&built.digest, built.index.sources), destination, sealer, &Elsewheres::default())?;
     if args.json {
         let mut told = published.to_json();
         add(&mut told, "report", serde_json::to_value(&built.report)?);
@@ -119,7 +142,7 @@ fn build_into(args: &Args, root: &Path) -> Result<Built, BuildError> {
         progress: Some(bundle::build::progress(bar.clone())),
     };
     let mut builder = args.paths.iter().fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path));
-    builder = builder.strict(args.strict);
+    builder = args.sourcing.on(builder.strict(args.strict));
     if let Some(jobs) = args.jobs {
         builder = builder.jobs(jobs.get());
     }
@@ -128,20 +151,27 @@ fn build_into(args: &Args, root: &Path) -> Result<Built, BuildError> {
     built
 }
 
-/// Seals and pushes the bundle `digest` of a layout, or says what that would do.
+/// Where blobs are that the layout lacks.
+#[derive(Default)]
+struct Elsewheres {
+    files: Elsewhere,
+    sources: Elsewhere,
+}
+
+/// Seals and pushes a bundle of a layout with its sources, or says what that would do.
 fn finish(
     args: &Args,
     layout: &LayoutDir,
-    digest: &Digest,
+    (digest, sources): (&Digest, Option<Digest>),
     destination: &Destination,
     sealer: Option<&Sealer>,
-    elsewhere: &Elsewhere,
+    elsewhere: &Elsewheres,
 ) -> Result<Published> {
     if args.dry_run {
-        return destination.plan(layout, digest, sealer);
+        return destination.plan(layout, digest, sources, sealer);
     }
     let seal = sealer.map(|sealer| sealer.seal(layout, digest)).transpose()?;
-    destination.push(layout, digest, seal, elsewhere)
+    destination.push(layout, digest, sources, seal, elsewhere)
 }
 
 /// Adds a field to a JSON object.

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ArchiveError {
     /// Something is beyond what [`Limits`](super::Limits) allow: a bomb, or a release that needs higher limits.
-    #[error("archive {archive}, member {member}: expected at most {allowed} {limit}, found {found} or more")]
+    #[error("{}: expected at most {allowed} {limit}, found {found} or more", place(archive, member))]
     Limit {
         /// The archive.
         archive: String,
@@ -23,7 +23,7 @@ pub enum ArchiveError {
         found: u64,
     },
     /// The archive is damaged, cut short, or not what its first bytes say.
-    #[error("archive {archive}, member {member}: expected {expected}, found {found}")]
+    #[error("{}: expected {expected}, found {found}", place(archive, member))]
     Damaged {
         /// The archive.
         archive: String,
@@ -62,6 +62,16 @@ pub enum ArchiveError {
         /// Digest or size of the bytes.
         found: String,
     },
+}
+
+/// Archive and member in words; the archive alone where nothing of it was read yet, or where the member is the archive itself.
+fn place(archive: &str, member: &str) -> String {
+    let is_itself = archive == member || archive.strip_suffix(member).is_some_and(|outer| outer.ends_with("!/"));
+    if member == "-" || is_itself {
+        format!("archive {archive}")
+    } else {
+        format!("archive {archive}, member {member}")
+    }
 }
 
 /// What [`Limits`](super::Limits) bound, with the unit that the figures have.

@@ -61,6 +61,8 @@ pub(crate) const N_WEAK_DEF: u16 = 0x0080;
 pub(crate) const N_FUN: u8 = 0x24;
 /// An object file of the debug map.
 pub(crate) const N_OSO: u8 = 0x66;
+/// A source file of the debug map, or its directory.
+pub(crate) const N_SO: u8 = 0x64;
 
 pub(crate) const EXPORT_SYMBOL_FLAGS_KIND_MASK: u64 = 0x03;
 pub(crate) const EXPORT_SYMBOL_FLAGS_KIND_REGULAR: u64 = 0x00;

@@ -132,6 +132,10 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         Some(SectionSlice { svma: section.addr, bytes: section.bytes.into() })
     }
 
+    fn build_paths(&self) -> Vec<Cow<'d, [u8]>> {
+        self.stab_paths()
+    }
+
     fn object_map_count(&self) -> u64 {
         if self.has_debug_section("info") { 0 } else { self.object_files() }
     }

@@ -6,9 +6,10 @@
 
 use super::exports;
 use super::headers::Macho;
-use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_STAB, N_TYPE, N_WEAK_DEF};
+use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_SO, N_STAB, N_TYPE, N_WEAK_DEF};
 use crate::cursor::Cursor;
 use crate::symbols::{Symbol, SymbolTable};
+use std::borrow::Cow;
 
 /// `nlist` or `nlist_64`.
 #[derive(Clone, Copy)]
@@ -74,6 +75,34 @@ impl<'d> Macho<'d> {
     /// Object files in the debug map. (`mach-o/stab.h`)
     pub(super) fn object_files(&self) -> u64 {
         self.entries().filter(|entry| entry.kind == N_OSO).count() as u64
+    }
+
+    /// Paths in the debug map: object files (`N_OSO`), and sources (`N_SO`), which stand as a directory with a slash at its end and a
+    /// name after it, or as one path. (`mach-o/stab.h`)
+    pub(super) fn stab_paths(&self) -> Vec<Cow<'d, [u8]>> {
+        let mut paths: Vec<Cow<'d, [u8]>> = Vec::new();
+        let mut directory: &[u8] = b"";
+        // Names do not overlap in what linkers write, so this is enough for them; where they do, a few are enough for anybody.
+        let mut left = self.symbol_names.len().saturating_mul(2);
+        for entry in self.entries().filter(|entry| matches!(entry.kind, N_OSO | N_SO)) {
+            let name = entry.name();
+            if name.is_empty() {
+                directory = b"";
+                continue;
+            }
+            left = match left.checked_sub(name.len().saturating_add(directory.len())) {
+                Some(left) => left,
+                None => break,
+            };
+            if entry.kind == N_SO && name.ends_with(b"/") {
+                directory = name;
+            } else if entry.kind == N_SO && !directory.is_empty() && !name.starts_with(b"/") {
+                paths.push(Cow::Owned([std::mem::take(&mut directory), name].concat()));
+            } else {
+                paths.push(Cow::Borrowed(name));
+            }
+        }
+        paths
     }
 
     /// `LC_FUNCTION_STARTS`: distances in bytes, the first one from the image base, up to a zero.

@@ -136,6 +136,12 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         self.debug.pdb
     }
 
+    fn build_paths(&self) -> Vec<Cow<'d, [u8]>> {
+        let named = self.debug.pdb.map(|pdb| pdb.path);
+        let path = named.filter(|path| path.iter().any(|byte| matches!(byte, b'/' | b'\\')));
+        path.into_iter().map(Cow::Borrowed).collect()
+    }
+
     fn is_reproducible(&self) -> bool {
         self.debug.is_reproducible
     }

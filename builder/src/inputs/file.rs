@@ -10,7 +10,7 @@ use symseal_bundle::pages::Measured;
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_module::DebugId;
 
-use crate::error::{BuildError, io_error};
+use crate::error::{BuildError, io_error, place_of};
 
 /// A release file, read once and identified. Its bytes are read again when its module's turn comes.
 #[derive(Debug, Clone)]
@@ -217,7 +217,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, BuildError> {
     file.read_to_end(&mut bytes).map_err(io_error("read", path))?;
     let after = state(&file).map_err(io_error("look at", path))?;
     if before != after || bytes.len() as u64 != before.0 {
-        return Err(BuildError::Changed { place: path.display().to_string() });
+        return Err(BuildError::Changed { place: place_of(path) });
     }
     Ok(bytes)
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use symseal_artifact::{ArtifactError, FileKind, SNIFF_BYTES, escaped, sniff};
+use symseal_artifact::{ArtifactError, FileKind, SNIFF_BYTES, sniff};
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
 
@@ -12,19 +12,19 @@ use super::file::{self, Bytes, Content, DsymPlace, InputFile, base_name};
 use super::identify::{self, Identified, reason};
 use super::walk::Candidate;
 use super::{Found, Reading, archive};
-use crate::error::{BuildError, io_error};
+use crate::error::{BuildError, io_error, place_of};
 use crate::workers::Budget;
 
 /// A file of a dSYM bundle beside its debug information (lists, relocation maps) is not larger than this, in bytes.
 pub(super) const MAX_DSYM_MEMBER_BYTES: u64 = 256 << 20;
 
 /// What a bundle holds, for errors.
-const EXPECTED: &str = "an executable, a library or a debug file (ELF, PE, PDB, Mach-O) of a program that is loaded";
+const EXPECTED: &str = "an executable, a library or a debug file (ELF, PE, PDB, Mach-O) of a program that is loaded, or an archive or package of such files";
 
 /// Looks at one file.
 pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>, budget: &Budget) -> Result<Found, BuildError> {
     let path = &candidate.path;
-    let place = escaped(path.as_os_str().as_encoded_bytes()).into_owned();
+    let place = place_of(path);
     if candidate.is_layout {
         return archive::look_at_layout(path, &place, reading.limits, reading.spool, budget);
     }
@@ -54,9 +54,6 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>, budget: &Budget
     let content = match judge(&bytes, is_member && !is_candidate, &place)? {
         Judged::Taken(content) => content,
         Judged::Refused(source) if candidate.named => return Err(BuildError::Artifact { place, source }),
-        Judged::Other(reason::NO_RELEASE_FILE, found) if candidate.named => {
-            return Err(BuildError::Artifact { place, source: ArtifactError::UnknownFormat { found } });
-        }
         Judged::Other(_, found) if candidate.named => {
             return Err(BuildError::Unsuitable { place, expected: EXPECTED, found });
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use crate::error::{BuildError, io_error};
+use crate::error::{BuildError, io_error, place_of};
 
 /// A file to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,11 +52,7 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, B
             });
         } else {
             let found = "a device, pipe or socket".to_owned();
-            return Err(BuildError::Unsuitable {
-                place: path.display().to_string(),
-                expected: "a file or a directory",
-                found,
-            });
+            return Err(BuildError::Unsuitable { place: place_of(path), expected: "a file or a directory", found });
         }
     }
     while !directories.is_empty() {

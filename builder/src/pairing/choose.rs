@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use symseal_bundle::FileRole;
 use symseal_module::DebugId;
 
-use super::{Fingerprint, Module, Paired, Part};
+use super::{Module, Paired, Part, SameBuild};
 use crate::error::BuildError;
 use crate::report::{PairedBy, Superseded};
 
@@ -27,7 +27,7 @@ pub(super) struct Group<'f> {
 pub(super) fn choose<'f>(
     id: &DebugId,
     group: Group<'f>,
-    fingerprint: &Fingerprint<'_>,
+    is_same: &SameBuild<'_>,
     superseded: &mut Vec<Superseded>,
 ) -> Result<Module<'f>, BuildError> {
     let Group { mut binaries, mut debug_files } = group;
@@ -37,7 +37,7 @@ pub(super) fn choose<'f>(
     for other in binaries {
         // `binary` is there, as there is another.
         let Some(binary) = binary else { break };
-        let same_code = is_same(binary, other, fingerprint)?;
+        let same_code = is_same(binary, other)?;
         if same_code && other.tells() > binary.tells() {
             debug_files.push(other);
         } else if same_code && is_in_universal(binary, other) {
@@ -60,7 +60,7 @@ pub(super) fn choose<'f>(
             superseded.push(instead(other, debug, "a debug file that tells as much as the unstripped binary"));
         } else if is_earlier(other, debug) {
             superseded.push(instead(other, debug, "a later state of the same program database"));
-        } else if is_in_universal(debug, other) && is_same(debug, other, fingerprint)? {
+        } else if is_in_universal(debug, other) && is_same(debug, other)? {
             superseded.push(instead(other, debug, "the same slice in another file"));
         } else {
             return Err(conflict(id, FileRole::Debuginfo, debug, other));
@@ -72,11 +72,6 @@ pub(super) fn choose<'f>(
         DebugId::MachoUuid(_) => PairedBy::Uuid,
     };
     Ok(Module { binary, debug: debug.map(|part| Paired { part, by }), ..Module::default() })
-}
-
-fn is_same(one: Part<'_>, other: Part<'_>, fingerprint: &Fingerprint<'_>) -> Result<bool, BuildError> {
-    let one = fingerprint(one)?;
-    Ok(one.is_some() && one == fingerprint(other)?)
 }
 
 /// Whether one of the two is a slice of a universal file, so that different files may hold the same module.

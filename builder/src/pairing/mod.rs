@@ -6,17 +6,19 @@
 mod choose;
 mod elf;
 mod macho;
+mod same_build;
 mod split;
 mod windows;
 
 use std::collections::BTreeMap;
 
-use symseal_bundle::Digest;
 use symseal_module::DebugId;
 
 use crate::error::BuildError;
 use crate::inputs::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 use crate::report::{Mismatch, PairedBy, Superseded};
+
+pub(crate) use same_build::is_same_build;
 
 /// One object file, one slice of a universal file, or a whole file of another kind.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +63,8 @@ pub(crate) struct Pairing<'f> {
     pub(crate) loose: Vec<(&'f InputFile, &'static str)>,
 }
 
-/// A digest of what two files must share to be of one build: of the code of binaries, of the debug information of debug files.
-pub(crate) type Fingerprint<'a> = dyn Fn(Part<'_>) -> Result<Option<Digest>, BuildError> + 'a;
+/// Whether two files of one debug id come out of one build.
+pub(crate) type SameBuild<'a> = dyn Fn(Part<'_>, Part<'_>) -> Result<bool, BuildError> + 'a;
 
 impl<'f> Part<'f> {
     pub(crate) fn object(&self) -> Option<&'f ObjectFacts> {
@@ -151,7 +153,7 @@ pub(crate) fn unique(files: Vec<InputFile>) -> (Vec<InputFile>, u64) {
 }
 
 /// Joins the files to modules.
-pub(crate) fn pair<'f>(files: &'f [InputFile], fingerprint: &Fingerprint<'_>) -> Result<Pairing<'f>, BuildError> {
+pub(crate) fn pair<'f>(files: &'f [InputFile], is_same: &SameBuild<'_>) -> Result<Pairing<'f>, BuildError> {
     let mut groups: BTreeMap<DebugId, choose::Group<'f>> = BTreeMap::new();
     let mut unidentified: Vec<Part<'f>> = Vec::new();
     let mut split_files: Vec<Part<'f>> = Vec::new();
@@ -175,7 +177,7 @@ pub(crate) fn pair<'f>(files: &'f [InputFile], fingerprint: &Fingerprint<'_>) ->
     }
     let mut pairing = Pairing::default();
     for (id, group) in groups {
-        let module = choose::choose(&id, group, fingerprint, &mut pairing.superseded)?;
+        let module = choose::choose(&id, group, is_same, &mut pairing.superseded)?;
         pairing.modules.insert(id, module);
     }
     elf::by_debug_link(&mut pairing, unidentified);

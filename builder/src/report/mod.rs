@@ -62,9 +62,14 @@ impl BuildReport {
         }
     }
 
-    /// Whether every module is paired and nothing contradicts: what a strict build asks for.
+    /// Whether every module is paired and nothing contradicts, no source file's checksum either: what a strict build asks for.
     pub fn is_complete(&self) -> bool {
-        self.unpaired() == 0 && self.mismatches.is_empty()
+        self.unpaired() == 0 && self.mismatches.is_empty() && self.mismatched_sources() == 0
+    }
+
+    /// How many source files were found with another checksum than the debug information says.
+    pub fn mismatched_sources(&self) -> u64 {
+        self.sources.as_ref().map_or(0, |sources| sources.mismatched.len() as u64)
     }
 
     /// How many files lack their counterpart.

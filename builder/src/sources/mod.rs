@@ -17,6 +17,7 @@ use symseal_bundle::{Digest, LayoutDir, LayoutError, is_tag};
 pub use lookup::{ParseSourceMapError, SourceMap};
 pub use report::{LargeSource, MismatchedSource, RefusedSource, SourcesReport};
 
+use crate::error::place_of;
 use lookup::Lookup;
 use open::{Found, Root};
 
@@ -43,7 +44,7 @@ pub struct WantedSources {
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
     /// A directory that was given cannot be opened.
-    #[error("cannot open the directory of sources {path}: {source}")]
+    #[error("cannot open the directory of sources {}: {source}", place_of(path))]
     Root {
         /// The directory.
         path: PathBuf,
@@ -51,7 +52,7 @@ pub enum GatherError {
         source: io::Error,
     },
     /// A source file cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {}: {source}", place_of(path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -129,12 +130,13 @@ impl GatheredSources {
 }
 
 /// Looks for the wanted files and stores those that are found as a sources artifact in the layout. Packs are written as they
-/// fill up, so one pack and one file are held in memory.
+/// fill up, so one pack and one file are held in memory. Without a layout nothing is stored, and the report says what would be.
 pub fn gather_sources(
     wanted: &WantedSources,
     options: &SourceOptions,
-    layout: &LayoutDir,
+    layout: Option<&LayoutDir>,
 ) -> Result<GatheredSources, GatherError> {
+    let store = |bytes: &[u8]| layout.map_or(Ok(Digest::of(bytes)), |layout| layout.write_blob(bytes));
     let roots: Vec<Root> = options.roots.iter().map(|path| Root::open(path)).collect::<Result<_, _>>()?;
     let lookup = Lookup::new(roots.iter().map(Root::places).collect(), &options.maps);
     let mut report = SourcesReport { wanted: wanted.paths.len() as u64, ..SourcesReport::default() };
@@ -148,7 +150,7 @@ pub fn gather_sources(
                 return Err(GatherError::TooManyBytes);
             }
             for pack in writer.add(path, &file.bytes, file.checked_by)? {
-                layout.write_blob(&pack.bytes)?;
+                store(&pack.bytes)?;
             }
         }
     }
@@ -158,13 +160,13 @@ pub fn gather_sources(
         return Ok(GatheredSources { manifest: None, report });
     }
     if let Some(pack) = last {
-        layout.write_blob(&pack.bytes)?;
+        store(&pack.bytes)?;
     }
     let json = table.to_canonical_json()?;
     let manifest = sources::manifest(&table, &json)?;
-    layout.write_blob(oci::EMPTY_JSON)?;
-    layout.write_blob(&json)?;
-    layout.write_blob(&manifest)?;
+    store(oci::EMPTY_JSON)?;
+    store(&json)?;
+    store(&manifest)?;
     let mut descriptor = Descriptor::of(oci::MANIFEST, &manifest);
     descriptor.artifact_type = Some(sources::ARTIFACT_TYPE.to_owned());
     report.digest = Some(descriptor.digest);
@@ -228,7 +230,7 @@ fn find(
         match (checksum, others.first(), &problem, large) {
             (Some(expected), Some((at, bytes)), ..) => report.mismatched.push(MismatchedSource {
                 path: path.to_owned(),
-                file: at.clone(),
+                file: place_of(at),
                 expected: open::text(expected),
                 found: open::text(&open::checksum_like(expected, bytes)),
             }),

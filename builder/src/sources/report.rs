@@ -1,7 +1,5 @@
 //! What became of the sources that were asked for. It names paths of this machine, and is no part of the bundle.
 
-use std::path::PathBuf;
-
 use serde::Serialize;
 use symseal_bundle::Digest;
 use symseal_bundle::sources::SourcesStatistics;
@@ -13,7 +11,7 @@ pub struct SourcesReport {
     pub wanted: u64,
     /// What is in the artifact.
     pub statistics: SourcesStatistics,
-    /// Digest of the artifact's manifest; none where no file was found.
+    /// Digest of the artifact's manifest, also where it was not stored; none where no file was found.
     pub digest: Option<Digest>,
     /// Paths at which no file lies below the given directories.
     pub not_found: Vec<String>,
@@ -30,8 +28,8 @@ pub struct SourcesReport {
 pub struct MismatchedSource {
     /// As the line tables name it.
     pub path: String,
-    /// The file that was found.
-    pub file: PathBuf,
+    /// The file that was found; bytes of its path that are no text are escaped.
+    pub file: String,
     /// The checksum that the debug information carries: `md5:`, `sha1:` or `sha256:` and hex digits.
     pub expected: String,
     /// The checksum that the file has, of the same kind.

@@ -32,7 +32,10 @@ pub struct Disclosure {
     pub source_directories: Vec<DirectoryCount>,
     /// Directories in which the compilers were run, by the DWARF of the stored files.
     pub compile_directories: BTreeSet<String>,
-    /// Home directories of users in source paths and compile directories, with how many of those lie in each.
+    /// Other paths of the machines that built or linked, in the stored files: of program databases in PE files, of object files and
+    /// sources in the debug maps of Mach-O files.
+    pub build_paths: BTreeSet<String>,
+    /// Home directories of users in source paths, compile directories and build paths, with how many of those lie in each.
     pub homes: Vec<DirectoryCount>,
     /// What the stored files hold.
     pub files: StoredFiles,
@@ -70,10 +73,19 @@ pub struct StoredFiles {
 /// only with the permission to read them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AttachedSources {
-    /// Digest of their manifest.
+    /// What the bundle's index names: the digest of their manifest, or of an image index over several.
     pub digest: Digest,
-    /// What they hold; none where they do not lie beside the bundle.
+    /// What they hold, where there are several in all of them; none where they do not lie beside the bundle.
     pub statistics: Option<sources::SourcesStatistics>,
+}
+
+/// Paths that a stored file names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedPaths {
+    /// Directories in which compilers were run.
+    pub compile_directories: BTreeSet<String>,
+    /// Other paths of the machines that built or linked it.
+    pub build_paths: BTreeSet<String>,
 }
 
 /// Why it cannot be said what a bundle discloses.
@@ -95,16 +107,14 @@ pub enum DisclosureError {
     },
 }
 
-/// Reads every symbol table and debug file of a bundle. `compile_directories` reads them out of a debug file or binary (the
+/// Reads every symbol table, debug file and executable of a bundle. `named_paths` reads what a debug file or binary names (the
 /// object formats are another room's).
-pub fn disclosure(
-    bundle: &Bundle,
-    compile_directories: &dyn Fn(&[u8]) -> BTreeSet<String>,
-) -> Result<Disclosure, DisclosureError> {
+pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) -> Result<Disclosure, DisclosureError> {
     let index = bundle.index();
     let mut inputs = BTreeSet::new();
     let mut files = StoredFiles::default();
     let (mut names, mut paths, mut directories) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut build_paths = BTreeSet::new();
     let mut functions = 0_u64;
     for (_, _, module) in index.modules() {
         inputs.extend(module.inputs.iter().map(|input| input.name.clone()));
@@ -135,7 +145,9 @@ pub fn disclosure(
             if matches!(file.role, FileRole::Executable | FileRole::Debuginfo | FileRole::SplitDwarf)
                 && read.insert(file.sha256)
             {
-                directories.extend(compile_directories(&bundle.read(file)?));
+                let named = named_paths(&bundle.read(file)?);
+                directories.extend(named.compile_directories);
+                build_paths.extend(named.build_paths);
             }
         }
     }
@@ -143,8 +155,9 @@ pub fn disclosure(
         None => None,
         Some(digest) => {
             let is_here = bundle.layout().is_some_and(|layout| layout.has(&digest));
-            let opened = if is_here { Sources::of(bundle)? } else { None };
-            Some(AttachedSources { digest, statistics: opened.map(|sources| sources.table().statistics) })
+            let opened = if is_here { Some(Sources::of(bundle)?) } else { None };
+            let statistics = opened.map(|all| sources::SourcesStatistics::of(all.iter().map(Sources::table)));
+            Some(AttachedSources { digest, statistics })
         }
     };
     Ok(Disclosure {
@@ -155,8 +168,9 @@ pub fn disclosure(
         function_names: names.len() as u64,
         source_paths: paths.len() as u64,
         source_directories: counted(paths.iter().map(|path| prefix(path))),
-        homes: counted(paths.iter().chain(&directories).filter_map(|path| home(path))),
+        homes: counted(paths.iter().chain(&directories).chain(&build_paths).filter_map(|path| home(path))),
         compile_directories: directories,
+        build_paths,
         files,
         sources,
     })

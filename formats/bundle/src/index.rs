@@ -39,7 +39,8 @@ pub struct SymbolIndex {
     pub macos: BTreeMap<String, ModuleEntry>,
     /// The manifests that hold the modules' files, each with its file of page hashes.
     pub shards: Vec<ShardEntry>,
-    /// Digest of the manifest of the release's sources, an artifact of its own; none where it has none.
+    /// Digest of the manifest of the release's sources, an artifact of its own, or of an image index over several such manifests
+    /// where parts were joined; none where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<Digest>,
     /// Counts over the whole bundle.

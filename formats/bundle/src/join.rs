@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::index::{FileEntry, FileRole, IndexError, IndexStatistics, ModuleEntry, ShardEntry, SymbolIndex};
 use crate::oci::ImageIndex;
 use crate::page_hashes::{self, FilePages, PageHashes, PageHashesError};
-use crate::{pages, subject, title};
+use crate::{pages, sources, subject, title};
 
 /// A bundle that is to be joined with others.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +26,9 @@ pub struct Part<'a> {
     pub image_index: &'a ImageIndex,
     /// Its symbol index.
     pub index: &'a SymbolIndex,
+    /// The bytes of what its index names as `sources`: a manifest, or an image index of them. They are needed where another part
+    /// names other sources.
+    pub sources: Option<&'a [u8]>,
 }
 
 /// Parts that fit together. Where shards have to be cut anew, the page hashes of the old ones are asked for.
@@ -33,6 +36,7 @@ pub struct Part<'a> {
 pub struct Joining {
     index: SymbolIndex,
     shards: Vec<Cut>,
+    sources: Option<Vec<u8>>,
 }
 
 /// A shard of the joined bundle.
@@ -62,6 +66,8 @@ pub struct Joined {
     pub page_hashes: Vec<Vec<u8>>,
     /// How many shards of the parts stay as they are.
     pub shards_kept: u64,
+    /// The image index over the parts' sources, where there are several and `index` names it.
+    pub sources: Option<Vec<u8>>,
 }
 
 /// What one part says.
@@ -133,6 +139,16 @@ pub enum JoinError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A part's sources, which others stand beside.
+    #[error("{part}: its sources {digest}: {problem}")]
+    Sources {
+        /// The part.
+        part: String,
+        /// What its index names.
+        digest: Digest,
+        /// What is wrong.
+        problem: String,
+    },
     /// A part, or the joined bundle, cannot be composed.
     #[error("{part}: {source}")]
     Compose {
@@ -159,6 +175,7 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
     if version.is_none() {
         agree(parts, "version", "say which version the joined release is", |index| index.version.clone())?;
     }
+    let joined_sources = join_sources(parts)?;
     let mut index = SymbolIndex {
         name: name.unwrap_or(&first.index.name).to_owned(),
         version: version.unwrap_or(&first.index.version).to_owned(),
@@ -166,7 +183,7 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
         windows: BTreeMap::new(),
         macos: BTreeMap::new(),
         shards: Vec::new(),
-        sources: sources(parts)?,
+        sources: joined_sources.as_ref().map(|sources| sources.digest),
         statistics: IndexStatistics::default(),
         schema: first.index.schema.clone(),
         producer: first.index.producer.clone(),
@@ -192,7 +209,7 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
     let of_joined = |source| JoinError::Compose { part: "the joined bundle".to_owned(), source };
     let shards = compose::shards(&index).map_err(of_joined)?;
     let shards = shards.into_iter().map(|shard| cut(shard, parts, &origins)).collect();
-    Ok(Joining { index, shards })
+    Ok(Joining { index, shards, sources: joined_sources.and_then(|sources| sources.image_index) })
 }
 
 impl Joining {
@@ -212,7 +229,7 @@ impl Joining {
     /// [`JoinError::PageHashes`] where they are missing or not those of the files; [`JoinError::Compose`] where the
     /// joined index breaks a rule that no part breaks alone, such as that titles are unique.
     pub fn finish(self, fetched: &BTreeMap<Digest, Vec<u8>>) -> Result<Joined, JoinError> {
-        let mut joined = Joined { index: self.index, page_hashes: Vec::new(), shards_kept: 0 };
+        let mut joined = Joined { index: self.index, page_hashes: Vec::new(), shards_kept: 0, sources: self.sources };
         for cut in self.shards {
             let entry = match cut {
                 Cut::Kept(entry) => {
@@ -272,27 +289,24 @@ fn agree(
     Ok(())
 }
 
-/// The one sources artifact that parts name. Two cannot become one without fetching them.
-fn sources(parts: &[Part<'_>]) -> Result<Option<Digest>, JoinError> {
-    let mut found: Option<(&Part<'_>, Digest)> = None;
+/// The sources that parts name, put together. Where all name the same ones, their manifests need not be seen.
+fn join_sources(parts: &[Part<'_>]) -> Result<Option<sources::JoinedSources>, JoinError> {
+    let named: BTreeSet<Digest> = parts.iter().filter_map(|part| part.index.sources).collect();
+    if named.len() <= 1 {
+        return Ok(named.first().map(|digest| sources::JoinedSources { digest: *digest, image_index: None }));
+    }
+    let mut manifests = Vec::new();
     for part in parts {
         let Some(digest) = part.index.sources else { continue };
-        match found {
-            Some((first, known)) if known != digest => {
-                let says = |part: &Part<'_>, value: Digest| {
-                    Box::new(Says { part: part.name.to_owned(), value: value.to_string() })
-                };
-                return Err(JoinError::Disagree {
-                    what: "sources artifact",
-                    first: says(first, known),
-                    second: says(part, digest),
-                    advice: "take sources in one of the jobs alone",
-                });
-            }
-            _ => found = Some((part, digest)),
-        }
+        let error = |problem: String| JoinError::Sources { part: part.name.to_owned(), digest, problem };
+        let bytes = part.sources.ok_or_else(|| error("they are needed beside those of another part".to_owned()))?;
+        manifests.extend(sources::manifests(&digest, bytes).map_err(|found| error(found.to_string()))?);
     }
-    Ok(found.map(|(_, digest)| digest))
+    let of_joined = |source: crate::oci::OciError| JoinError::Compose {
+        part: "the joined bundle".to_owned(),
+        source: source.into(),
+    };
+    sources::joined(manifests).map_err(of_joined)
 }
 
 fn same(id: &str, first: (&Part<'_>, &ModuleEntry), second: (&Part<'_>, &ModuleEntry)) -> Result<(), JoinError> {
@@ -369,18 +383,18 @@ fn pages_of(
 ) -> Result<Vec<FilePages>, JoinError> {
     let malformed =
         |digest: Digest| move |error: PageHashesError| JoinError::PageHashes { digest, problem: error.to_string() };
-    let mut sources = Vec::new();
+    let mut known = Vec::new();
     for Needed { file, .. } in needed {
         let bytes = fetched.get(&file.sha256).ok_or_else(|| JoinError::PageHashes {
             digest: file.sha256,
             problem: "they were not fetched".to_owned(),
         })?;
-        sources.push(PageHashes::parse(bytes).map_err(malformed(file.sha256))?);
+        known.push(PageHashes::parse(bytes).map_err(malformed(file.sha256))?);
     }
     let mut pages = Vec::new();
     for module in shard.ids.iter().filter_map(|id| index.module(id)) {
         for file in &module.files {
-            let found = sources.iter().find_map(|source| source.find(&file.sha256, file.page_size));
+            let found = known.iter().find_map(|hashes| hashes.find(&file.sha256, file.page_size));
             let found = found.filter(|found| found.size == file.size && found.root() == file.page_root);
             let found = found.ok_or_else(|| JoinError::PageHashes {
                 digest: needed.first().map_or(file.sha256, |needed| needed.file.sha256),

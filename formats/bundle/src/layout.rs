@@ -85,6 +85,8 @@ pub enum LayoutError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutDir {
     root: PathBuf,
+    /// Another layout, whose blobs need not be written here.
+    beside: Option<PathBuf>,
 }
 
 impl LayoutDir {
@@ -104,7 +106,7 @@ impl LayoutDir {
             },
         };
         match problem {
-            None => Ok(Self { root }),
+            None => Ok(Self { root, beside: None }),
             Some(problem) => Err(LayoutError::NotALayout { path: root, problem }),
         }
     }
@@ -128,7 +130,7 @@ impl LayoutDir {
             let problem = format!("it holds {name:?} but no file oci-layout; name an empty or new directory");
             return Err(LayoutError::NotALayout { path: root, problem });
         }
-        let this = Self { root };
+        let this = Self { root, beside: None };
         for dir in [this.blobs(), this.root.join(INGEST)] {
             fs::create_dir_all(&dir).map_err(io_error("create the directory", &dir))?;
         }
@@ -180,7 +182,9 @@ impl LayoutDir {
     /// Writes a blob. One that is here already and sound is left as it is; a damaged one is replaced.
     pub fn write_blob(&self, bytes: &[u8]) -> Result<Digest, LayoutError> {
         let digest = Digest::of(bytes);
-        if self.blob_size(&digest) == Some(bytes.len() as u64) && self.is_sound(&digest) {
+        let beside = self.beside.iter().map(|root| Self { root: root.clone(), beside: None });
+        let has = |layout: &Self| layout.blob_size(&digest) == Some(bytes.len() as u64) && layout.is_sound(&digest);
+        if has(self) || beside.into_iter().any(|layout| has(&layout)) {
             return Ok(digest);
         }
         let mut writer = self.writer()?;
@@ -310,8 +314,30 @@ impl LayoutDir {
         Ok(lock)
     }
 
-    fn blobs(&self) -> PathBuf {
+    pub(crate) fn blobs(&self) -> PathBuf {
         self.root.join("blobs").join("sha256")
+    }
+
+    pub(crate) fn ingest(&self) -> PathBuf {
+        self.root.join(INGEST)
+    }
+
+    /// The same, where what `other` has need not be written.
+    pub(crate) fn beside(mut self, other: &Self) -> Self {
+        self.beside = Some(other.root.clone());
+        self
+    }
+
+    /// Moves a blob of another layout on the same file system here, unless it is here already and sound.
+    pub(crate) fn take_blob(&self, path: &Path) -> Result<(), LayoutError> {
+        let target = self.blobs().join(path.file_name().unwrap_or_default());
+        let digest = target.file_name().and_then(|name| format!("sha256:{}", name.to_str()?).parse().ok());
+        if digest.is_some_and(|digest| self.has(&digest) && self.is_sound(&digest)) {
+            return Ok(());
+        }
+        // Layouts that other tools made may lack the directory.
+        fs::create_dir_all(self.blobs()).map_err(io_error("create the directory", &self.blobs()))?;
+        fs::rename(path, &target).map_err(io_error("rename a file to", &target))
     }
 
     fn read_index(&self) -> Result<ImageIndex, LayoutError> {
@@ -453,7 +479,7 @@ fn layout_problem(bytes: &[u8]) -> Option<String> {
     }
 }
 
-fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LayoutError {
+pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LayoutError {
     let path = path.to_owned();
     move |source| LayoutError::Io { action, path, source }
 }

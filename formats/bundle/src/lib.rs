@@ -6,7 +6,8 @@
 //! * [`sources`]: the source files of a release, an artifact of its own.
 //! * [`join`](mod@join): one bundle out of the parts of several platform jobs; [`subject`]: a bundle that refers to an image.
 //! * [`disclosure`](mod@disclosure): what a reader of a bundle learns.
-//! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written.
+//! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written; [`Staging`]: a bundle in the
+//!   making beside one.
 //! * [`Bundle`]: an opened bundle, whose files are checked as they are read.
 //!
 //! Nothing here fetches, and nothing is believed that was not checked against a digest. `docs/formats/bundle.md` and
@@ -27,6 +28,7 @@ pub mod oci;
 pub mod page_hashes;
 pub mod pages;
 pub mod sources;
+mod staging;
 pub mod subject;
 pub mod title;
 pub mod verify;
@@ -38,6 +40,7 @@ pub use index::{
     Producer, ShardEntry, SymbolIndex,
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
+pub use staging::Staging;
 
 /// The seal's types, for rooms that build or show verifications.
 pub use symseal_seal as seal;

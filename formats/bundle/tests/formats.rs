@@ -284,7 +284,10 @@ fn a_bundle_discloses_paths_names_inputs_and_what_its_files_hold() {
     let dir = tempfile::tempdir().unwrap();
     let (layout, digest) = made::bundle(dir.path());
     let bundle = Bundle::open(layout, None).unwrap();
-    let directories = |_: &[u8]| ["/home/ann/build".to_owned(), "C:\\Users\\Bob\\b".to_owned()].into();
+    let directories = |_: &[u8]| symseal_bundle::disclosure::NamedPaths {
+        compile_directories: ["/home/ann/build".to_owned()].into(),
+        build_paths: ["C:\\Users\\Bob\\b\\app.pdb".to_owned()].into(),
+    };
     let told = symseal_bundle::disclosure::disclosure(&bundle, &directories).unwrap();
     assert_eq!(told.bundle, Some(digest));
     assert_eq!(told.release, ("made".to_owned(), "1.0".to_owned()));
@@ -297,6 +300,7 @@ fn a_bundle_discloses_paths_names_inputs_and_what_its_files_hold() {
     assert_eq!((told.files.modules, told.files.executables, told.files.full_debug_info), (2, 2, 2));
     assert_eq!(told.sources, None);
     let json = serde_json::to_value(&told).unwrap();
+    assert_eq!(json["build_paths"][0], "C:\\Users\\Bob\\b\\app.pdb");
     assert_eq!(json["homes"][0]["directory"], "/home/ann");
 
     let mut index = bundle.index().clone();

@@ -12,7 +12,7 @@ use symseal_bundle::page_hashes::{self, FilePages};
 use symseal_bundle::subject::with_subject;
 use symseal_bundle::{
     DebugInfo, Digest, FileEntry, FileRole, IndexStatistics, InputEntry, ModuleEntry, ModuleStatistics, Producer,
-    ShardEntry, SymbolIndex, index, pages, title,
+    ShardEntry, SymbolIndex, index, pages, sources, title,
 };
 use symseal_module::{DebugId, Svma};
 
@@ -41,6 +41,8 @@ struct Made {
     index: SymbolIndex,
     composed: Composed,
     page_hashes: BTreeMap<Digest, Vec<u8>>,
+    /// What the index names as sources.
+    sources: Option<Vec<u8>>,
 }
 
 impl Made {
@@ -133,7 +135,7 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
         bytes: index.files().filter(|file| seen.insert(file.sha256)).map(|file| file.size).sum(),
     };
     let composed = compose(&index).unwrap();
-    Made { index, composed, page_hashes }
+    Made { index, composed, page_hashes, sources: None }
 }
 
 /// Joins bundles that are called `part 0`, `part 1` …
@@ -144,7 +146,13 @@ fn join_all(made: &[&Made], name: Option<&str>, version: Option<&str>) -> Result
         .iter()
         .zip(&images)
         .zip(&names)
-        .map(|((made, image_index), name)| Part { name, digest: made.composed.digest, image_index, index: &made.index })
+        .map(|((made, image_index), name)| Part {
+            name,
+            digest: made.composed.digest,
+            image_index,
+            index: &made.index,
+            sources: made.sources.as_deref(),
+        })
         .collect();
     let joining = join(&parts, name, version)?;
     let needed = joining.needed();
@@ -235,23 +243,45 @@ fn one_module_with_two_descriptions_names_both_parts_and_what_differs() {
 }
 
 #[test]
-fn the_sources_of_one_part_are_those_of_the_whole_and_two_are_too_many() {
-    let with_sources = |given: &[Given], sources: &[u8]| {
+fn the_sources_of_one_part_are_those_of_the_whole_and_those_of_several_become_an_image_index() {
+    let manifest = |layer: &[u8]| {
+        oci::Manifest::artifact(sources::ARTIFACT_TYPE, vec![Descriptor::of("a/b", layer)]).to_bytes().unwrap()
+    };
+    let with_sources = |given: &[Given], bytes: &[u8], seen: bool| {
         let mut made = build(given, "app", "1.0");
-        made.index.sources = Some(Digest::of(sources));
+        made.index.sources = Some(Digest::of(bytes));
         made.composed = compose(&made.index).unwrap();
+        made.sources = seen.then(|| bytes.to_vec());
         made
     };
-    let (a, b) = (with_sources(&[linux(1)], b"a"), build(&[windows(2)], "app", "1.0"));
+    // Nobody need see the only ones that are named.
+    let one = manifest(b"a");
+    let (a, b) = (with_sources(&[linux(1)], &one, false), build(&[windows(2)], "app", "1.0"));
     for parts in [[&a, &b], [&b, &a]] {
         let (joined, _) = join_all(&parts, None, None).unwrap();
-        same_bytes(&joined, &with_sources(&[linux(1), windows(2)], b"a"));
+        same_bytes(&joined, &with_sources(&[linux(1), windows(2)], &one, false));
+        assert_eq!(joined.sources, None);
     }
-    let c = with_sources(&[macos(3)], b"c");
-    let error = join_all(&[&a, &b, &c], None, None).unwrap_err().to_string();
-    for part in ["sources", "part 0", "part 2", &Digest::of(b"c").to_string()] {
-        assert!(error.contains(part), "{error}");
-    }
+    let (a, c) = (with_sources(&[linux(1)], &one, true), with_sources(&[macos(3)], &manifest(b"c"), true));
+    let (whole, _) = join_all(&[&a, &b, &c], None, None).unwrap();
+    let index = whole.sources.clone().unwrap();
+    assert_eq!(whole.index.sources, Some(Digest::of(&index)));
+    let named = sources::manifests(&Digest::of(&index), &index).unwrap();
+    let mut expected = [a.index.sources.unwrap(), c.index.sources.unwrap()];
+    expected.sort();
+    assert_eq!(named.iter().map(|manifest| manifest.digest).collect::<Vec<_>>(), expected);
+    // A part that was joined itself gives its manifests, so the order of joining does not matter.
+    let first = with_sources(&[linux(1), macos(3)], &index, true);
+    let d = with_sources(&[windows(4)], &manifest(b"d"), true);
+    let late = join_all(&[&first, &d], None, None).unwrap().0;
+    assert_eq!(late.sources, join_all(&[&d, &c, &a], None, None).unwrap().0.sources);
+
+    let unseen = with_sources(&[macos(3)], &manifest(b"c"), false);
+    let error = join_all(&[&a, &b, &unseen], None, None).unwrap_err();
+    assert!(matches!(&error, JoinError::Sources { part, .. } if part == "part 2"), "{error}");
+    assert!(error.to_string().contains(&unseen.index.sources.unwrap().to_string()), "{error}");
+    let other = with_sources(&[macos(3)], b"{}", true);
+    assert!(matches!(join_all(&[&a, &other], None, None), Err(JoinError::Sources { .. })));
 }
 
 #[test]
@@ -293,8 +323,8 @@ fn page_hashes_that_are_missing_or_of_other_files_are_refused() {
     let (a, b) = (build(&[linux(1)], "app", "1.0"), build(&[linux(2)], "app", "1.0"));
     let (image_a, image_b) = (a.image_index(), b.image_index());
     let parts = [
-        Part { name: "a", digest: a.composed.digest, image_index: &image_a, index: &a.index },
-        Part { name: "b", digest: b.composed.digest, image_index: &image_b, index: &b.index },
+        Part { name: "a", digest: a.composed.digest, image_index: &image_a, index: &a.index, sources: None },
+        Part { name: "b", digest: b.composed.digest, image_index: &image_b, index: &b.index, sources: None },
     ];
     let joining = join(&parts, None, None).unwrap();
     let digests: Vec<Digest> = joining.needed().iter().map(|needed| needed.file.sha256).collect();

@@ -40,10 +40,5 @@ fn row(seal: &SigstoreBundle, seal_digest: String) -> SealRow {
         Ok(origin) => seal.entry.reference(&origin),
         Err(_) => entry_reference(&origin, seal.entry.log_index),
     };
-    SealRow {
-        signer: seal.hint.clone(),
-        rekor_tile_ref,
-        seal_digest,
-        dsse_ref: seal.envelope.reference(),
-    }
+    SealRow { signer: seal.hint.clone(), rekor_tile_ref, seal_digest, dsse_ref: seal.envelope.reference() }
 }

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use indicatif::ProgressBar;
-use symseal_builder::{
-    BuildError, BuildReport, Options, Progress, ProgressFn, SourceMap, SourceOptions, SymbolBundleBuilder,
-};
+use symseal_builder::{BuildError, BuildReport, Options, Progress, ProgressFn, SymbolBundleBuilder};
 
 use super::build_report;
+use super::sourcing::SourcingArgs;
 use crate::exit::Answer;
 use crate::output::outln;
 
@@ -28,7 +27,8 @@ Linux (ELF, .debug, .dwp, dwz), Windows (PE, PDB) and macOS (Mach-O, dSYM) files
 the like. Binaries and their debug files find each other by build-id, GUID and age, or UUID. The same inputs give the same
 digest, wherever they lie and whatever they are packed in.
 
-With --strict the exit status is 1 where a module is not paired or a debug file is of another build; the report says which.")]
+With --strict the exit status is 1 where a module is not paired, a debug file is of another build, or a source file has another
+checksum than the debug information says; the report says which.")]
 pub struct Args {
     /// Files, archives, and directories that are walked (links out of them are not followed).
     #[arg(required = true)]
@@ -42,23 +42,17 @@ pub struct Args {
     /// The OCI layout to write; the bundle appears in it when it is complete.
     #[arg(long, value_name = "LAYOUT", required_unless_present = "dry_run")]
     output: Option<PathBuf>,
-    /// Fail where a binary or a debug file lacks its counterpart, or does not match.
+    /// Fail where a binary or a debug file lacks its counterpart, or does not match; where a source file does not match.
     #[arg(long)]
     strict: bool,
-    /// Print the report; write no bundle.
+    /// Print the report; write no bundle. With --sources, say what of them would be packed.
     #[arg(long)]
     dry_run: bool,
     /// Files and modules to work on at once; as many as there are processors by default.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Gather the source files that the line tables name, from below this directory and from nowhere else, as an artifact of
-    /// their own beside the bundle. Repeat for more.
-    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
-    sources: Vec<PathBuf>,
-    /// Where the sources of a directory in the line tables are found: in TO, relative to each --sources directory or absolute
-    /// and in one. Repeat for more.
-    #[arg(long, value_name = "FROM=TO", requires = "sources")]
-    source_map: Vec<SourceMap>,
+    #[command(flatten)]
+    sourcing: SourcingArgs,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -73,9 +67,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     if let Some(jobs) = args.jobs {
         builder = builder.jobs(jobs.get());
     }
-    if !args.sources.is_empty() {
-        builder = builder.sources(SourceOptions { roots: args.sources.clone(), maps: args.source_map.clone() });
-    }
+    builder = args.sourcing.on(builder);
     let made = if args.dry_run {
         builder.report()
     } else {
@@ -88,12 +80,12 @@ pub fn run(args: &Args) -> Result<Answer> {
             print(&report, args.json)?;
             Ok(Answer::Yes)
         }
-        Err(BuildError::Strict { unpaired, mismatches, report }) => {
-            print(&report, args.json)?;
-            eprintln!("error: {}", BuildError::Strict { unpaired, mismatches, report });
+        Err(error) => {
+            let BuildError::Strict { report, .. } = &error else { return Err(error.into()) };
+            print(report, args.json)?;
+            eprintln!("error: {error}");
             Ok(Answer::No)
         }
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -91,7 +91,12 @@ fn inputs(report: &BuildReport) {
     for (reason, count) in &inputs.skipped {
         outln!("  {count} skipped: {reason}");
     }
-    outln!("{} modules, {} unpaired, {} mismatches", report.modules.len(), report.unpaired(), report.mismatches.len());
+    out!("{} modules, {} unpaired, {} mismatches", report.modules.len(), report.unpaired(), report.mismatches.len());
+    match report.mismatched_sources() {
+        0 => outln!(),
+        1 => outln!(", 1 source mismatch"),
+        more => outln!(", {more} source mismatches"),
+    }
 }
 
 fn sources(report: &SourcesReport) {
@@ -103,7 +108,7 @@ fn sources(report: &SourcesReport) {
     lines("not found", missing.collect());
     // Each of these is an error: nothing is cut off.
     for one in &report.mismatched {
-        let (path, file) = (visible(&one.path), one.file.display());
+        let (path, file) = (visible(&one.path), visible(&one.file));
         outln!("error: {file} is not the source {path}: expected {}, found {}; left out", one.expected, one.found);
     }
     outln!(

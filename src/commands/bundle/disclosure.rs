@@ -1,11 +1,9 @@
 //! `symseal bundle inspect --disclosure`: what a reader of a bundle learns.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use symseal_artifact::ReleaseFile;
 use symseal_bundle::Bundle;
-use symseal_bundle::disclosure::{DirectoryCount, Disclosure, disclosure};
+use symseal_bundle::disclosure::{DirectoryCount, Disclosure, NamedPaths, disclosure};
 
 use crate::exit::Answer;
 use crate::output::{out, outln, visible};
@@ -15,7 +13,7 @@ use crate::table::Table;
 const MOST_LINES: usize = 20;
 
 pub(super) fn run(bundle: &Bundle, json: bool) -> Result<Answer> {
-    let told = disclosure(bundle, &compile_directories)?;
+    let told = disclosure(bundle, &named_paths)?;
     if json {
         outln!("{}", serde_json::to_string_pretty(&told)?);
     } else {
@@ -25,12 +23,18 @@ pub(super) fn run(bundle: &Bundle, json: bool) -> Result<Answer> {
 }
 
 /// Of every slice of a file. A file of another kind, such as a PDB, names none here.
-fn compile_directories(bytes: &[u8]) -> BTreeSet<String> {
-    match ReleaseFile::parse(bytes) {
-        Ok(ReleaseFile::Object(object)) => object.compile_directories(),
-        Ok(ReleaseFile::Fat(slices)) => slices.iter().flat_map(|slice| slice.compile_directories()).collect(),
-        _ => BTreeSet::new(),
+fn named_paths(bytes: &[u8]) -> NamedPaths {
+    let slices = match ReleaseFile::parse(bytes) {
+        Ok(ReleaseFile::Object(object)) => vec![object],
+        Ok(ReleaseFile::Fat(slices)) => slices,
+        _ => Vec::new(),
+    };
+    let mut named = NamedPaths::default();
+    for slice in slices {
+        named.compile_directories.extend(slice.compile_directories());
+        named.build_paths.extend(slice.build_paths());
     }
+    named
 }
 
 fn print(told: &Disclosure) {
@@ -58,13 +62,14 @@ fn print(told: &Disclosure) {
     }
     counts("directories of source paths", "directory", &told.source_directories);
     list("compile directories", told.compile_directories.iter());
+    list("paths of program databases, object files and sources in executables", told.build_paths.iter());
     list("input files", told.inputs.iter());
     if told.homes.is_empty() {
         outln!(
-            "\nno home directories in source paths and compile directories (what else the stored files hold was not searched)"
+            "\nno home directories in source paths, compile directories and build paths (what else the stored files hold was not searched)"
         );
     } else {
-        counts("HOME DIRECTORIES in source paths and compile directories", "home", &told.homes);
+        counts("HOME DIRECTORIES in source paths, compile directories and build paths", "home", &told.homes);
     }
 }
 

@@ -115,7 +115,7 @@ pub fn pushed(report: &PushReport) -> Value {
 }
 
 /// Beside the bundle: its tag with a suffix, or the sources' own digest.
-fn sources_reference(bundle: &Reference, sources: &Digest) -> Reference {
+pub fn sources_reference(bundle: &Reference, sources: &Digest) -> Reference {
     let tag = bundle.tag().map(|tag| format!("{tag}{}", symseal_bundle::sources::TAG_SUFFIX));
     let tagged =
         tag.and_then(|tag| Reference::parse(&format!("{}/{}:{tag}", bundle.registry(), bundle.repository())).ok());

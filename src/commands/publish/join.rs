@@ -1,30 +1,22 @@
 //! `symseal publish --join`: the parts of several platform jobs become one bundle, and no file moves that is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
-use symseal_bundle::join::{Part, join};
+use symseal_bundle::join::join;
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::subject::with_subject;
-use symseal_bundle::{LayoutDir, SymbolIndex, compose};
-use symseal_registry::{BundleIndexes, Elsewhere, Options, Reference, Repository};
+use symseal_bundle::{Digest, LayoutDir, SymbolIndex, compose};
+use symseal_registry::{Elsewhere, Reference};
+use symseal_sealer::load_trust;
 
-use super::{Args, Destination, Sealer, add, finish};
-use crate::bundle_ref::block_on;
+use super::part::Part;
+use super::{Args, Destination, Elsewheres, Sealer, add, finish};
 use crate::exit::Answer;
 use crate::output::{out, outln};
-use crate::registry_client;
 use crate::table::Table;
-
-/// A part, fetched as far as joining needs it.
-struct Fetched {
-    reference: Reference,
-    name: String,
-    options: Options,
-    indexes: BundleIndexes,
-    index: SymbolIndex,
-}
 
 pub(super) fn parse(references: &[String]) -> Result<Vec<Reference>> {
     references.iter().map(|text| Reference::parse(text).context("--join")).collect()
@@ -37,21 +29,25 @@ pub(super) fn run(
     sealer: Option<&Sealer>,
 ) -> Result<Answer> {
     let bar = crate::progress::bar(references.len() as u64, "reading the parts' indexes");
-    let mut fetched = Vec::new();
+    let mut parts = Vec::new();
     for reference in references {
-        fetched.push(fetch(reference)?);
+        parts.push(Part::fetch(reference, destination.sources.as_ref())?);
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if let Some(trust) = &args.trust
+        && !check_seals(&mut parts, trust)?
+    {
+        return Ok(Answer::No);
+    }
+    let carried = check_sources(&parts)?;
 
-    let parts: Vec<Part<'_>> = fetched.iter().map(Fetched::part).collect();
-    let joining = join(&parts, args.name.as_deref(), args.version.as_deref())?;
+    let to_join: Vec<_> = parts.iter().map(Part::to_join).collect();
+    let joining = join(&to_join, args.name.as_deref(), args.version.as_deref())?;
     let mut page_hashes = BTreeMap::new();
     for needed in joining.needed() {
-        let part = fetched.get(needed.part).context("a part that was not named")?;
-        let repository = Repository::open(&part.reference, &part.options)?;
-        let bytes = block_on(repository.blob(&needed.file.sha256, needed.file.size))?;
-        page_hashes.insert(needed.file.sha256, bytes.map_err(registry_client::told)?);
+        let part = parts.get(needed.part).context("a part that was not named")?;
+        page_hashes.insert(needed.file.sha256, part.blob(&needed.file.sha256, needed.file.size)?);
     }
     let joined = joining.finish(&page_hashes)?;
 
@@ -62,20 +58,28 @@ pub(super) fn run(
     let folder = tempfile::tempdir().context("no temporary directory for the joined bundle")?;
     let layout = LayoutDir::create(folder.path().join("bundle"))?;
     let small = [oci::EMPTY_JSON, &composed.symbol_index, &composed.image_index];
-    let manifests = composed.manifests.iter().chain(&joined.page_hashes).map(Vec::as_slice);
+    let manifests = composed.manifests.iter().chain(&joined.page_hashes).chain(&joined.sources).map(Vec::as_slice);
     for bytes in small.into_iter().chain(manifests) {
         layout.write_blob(bytes)?;
     }
     layout.add_to_index(Descriptor::of(oci::IMAGE_INDEX, &composed.image_index), None)?;
 
-    let mut elsewhere = Elsewhere::default();
-    for part in &fetched {
-        elsewhere.add(&part.reference, &part.options, part.index.files().map(|file| file.sha256));
+    let mut elsewhere = Elsewheres { files: Elsewhere::default(), sources: Elsewhere::default() };
+    for part in &parts {
+        let files = part.index.files().map(|file| file.sha256);
+        elsewhere.files.add(&part.place.reference, &part.place.options, files);
+        if let Some(sources) = &part.sources {
+            sources.tell(&mut elsewhere.sources);
+            for manifest in sources.manifests() {
+                layout.write_blob(manifest)?;
+            }
+        }
     }
-    let published = finish(args, &layout, &composed.digest, destination, sealer, &elsewhere)?;
+    let sources = joined.index.sources.filter(|_| carried);
+    let published = finish(args, &layout, (&composed.digest, sources), destination, sealer, &elsewhere)?;
     if args.json {
         let mut told = published.to_json();
-        add(&mut told, "parts", fetched.iter().map(Fetched::to_json).collect());
+        add(&mut told, "parts", parts.iter().map(Part::to_json).collect());
         add(&mut told, "name", json!(joined.index.name));
         add(&mut told, "version", json!(joined.index.version));
         add(&mut told, "modules", json!(joined.index.statistics.modules));
@@ -83,44 +87,48 @@ pub(super) fn run(
         add(&mut told, "shards_kept", json!(joined.shards_kept));
         outln!("{}", serde_json::to_string_pretty(&told)?);
     } else {
-        print(&fetched, &joined.index);
+        print(&parts, &joined.index);
+        if let (Some(digest), false) = (&joined.index.sources, carried) {
+            outln!(
+                "note: the sources {digest}, which the index names, are not where the parts are, and stay where they are"
+            );
+        }
         outln!("\nbundle {}", composed.digest);
         published.print();
     }
     Ok(Answer::Yes)
 }
 
-/// Reads a part's image index, root manifest and symbol index.
-fn fetch(reference: Reference) -> Result<Fetched> {
-    let name = reference.to_string();
-    let of_part = || format!("--join {name}");
-    let options = registry_client::options(&reference)?;
-    let repository = Repository::open(&reference, &options)?;
-    let indexes = block_on(repository.bundle_indexes())?.map_err(registry_client::told).with_context(of_part)?;
-    let index = SymbolIndex::parse(&indexes.symbol_index).with_context(of_part)?;
-    Ok(Fetched { reference, name, options, indexes, index })
-}
-
-impl Fetched {
-    fn part(&self) -> Part<'_> {
-        Part {
-            name: &self.name,
-            digest: self.indexes.digest,
-            image_index: &self.indexes.image_index,
-            index: &self.index,
+/// Whether every part that has seals has one that holds; says which does not.
+fn check_seals(parts: &mut [Part], trust: &Path) -> Result<bool> {
+    let trust = load_trust(trust)?;
+    let mut all_hold = true;
+    for part in parts {
+        if let Some(problem) = part.check_seal(&trust)? {
+            eprintln!("error: {}", crate::output::visible(&problem));
+            all_hold = false;
         }
     }
+    Ok(all_hold)
+}
 
-    fn to_json(&self) -> serde_json::Value {
-        json!({
-            "reference": self.name, "digest": self.indexes.digest, "name": self.index.name,
-            "version": self.index.version, "modules": self.index.statistics.modules, "bytes": self.index.statistics.bytes,
-        })
+/// Whether the parts' sources are taken along. Where all name the same ones, the name alone can be: they may lie where this job
+/// has no permission. Different ones must be seen to be put together.
+fn check_sources(parts: &[Part]) -> Result<bool> {
+    let named: BTreeSet<Digest> = parts.iter().filter_map(|part| part.index.sources).collect();
+    let missing = parts.iter().find(|part| part.sources.is_none() && part.index.sources.is_some());
+    match missing.and_then(|part| Some((part, part.index.sources?))) {
+        Some((part, digest)) if named.len() > 1 => bail!(
+            "--join {}: its sources {digest} are not in its repository, and are needed beside those of another part; name the repository that has them by --sources-to",
+            part.name
+        ),
+        Some((_, digest)) => Ok(parts.iter().any(|part| part.index.sources == Some(digest) && part.sources.is_some())),
+        None => Ok(!named.is_empty()),
     }
 }
 
-fn print(parts: &[Fetched], joined: &SymbolIndex) {
-    let mut table = Table::new(&["part", "release", "platforms", "modules", "bytes"]);
+fn print(parts: &[Part], joined: &SymbolIndex) {
+    let mut table = Table::new(&["part", "release", "platforms", "modules", "bytes", "seal"]);
     for part in parts {
         let platforms = part.index.platforms();
         let platforms: Vec<&str> =
@@ -131,6 +139,7 @@ fn print(parts: &[Fetched], joined: &SymbolIndex) {
             platforms.join(", "),
             part.index.statistics.modules.to_string(),
             part.index.statistics.bytes.to_string(),
+            part.seal.map_or("not looked at", super::part::SealOfPart::code).to_owned(),
         ]);
     }
     out!("{table}");

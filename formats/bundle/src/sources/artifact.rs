@@ -52,20 +52,22 @@ impl Sources {
         Ok(Self { layout, digest: *digest, table_digest: first.digest, table })
     }
 
-    /// Opens the sources that a bundle names: `None` where it names none.
+    /// Opens the sources that a bundle names: one artifact, or those of the parts that it was joined from; none where it names
+    /// none.
     ///
     /// # Errors
     /// [`SourcesError::Layout`] where they are not in the bundle's layout: whoever has a bundle need not have its sources.
-    pub fn of(bundle: &Bundle) -> Result<Option<Self>, SourcesError> {
-        let Some(digest) = bundle.index().sources else { return Ok(None) };
+    pub fn of(bundle: &Bundle) -> Result<Vec<Self>, SourcesError> {
+        let Some(digest) = bundle.index().sources else { return Ok(Vec::new()) };
         let Some(layout) = bundle.layout() else {
             let found = "a directory of files without manifests".to_owned();
             return Err(SourcesError::NotSources { digest, found });
         };
-        Self::open(layout.clone(), &digest).map(Some)
+        let manifests = super::manifests(&digest, &layout.read_blob(&digest, oci::MAX_MANIFEST_BYTES)?)?;
+        manifests.iter().map(|manifest| Self::open(layout.clone(), &manifest.digest)).collect()
     }
 
-    /// The digest of the manifest, which the bundle's index names.
+    /// The digest of the manifest.
     pub fn digest(&self) -> Digest {
         self.digest
     }

@@ -6,8 +6,10 @@
 //! * [`SourcesWriter`]: files in the order of their paths → packs and the table.
 //! * [`SourceTable::check_pack`], [`SourceEntry::slice`]: a pack and a file of it, checked.
 //! * [`Sources`]: an artifact in a layout.
+//! * [`joined()`]: the artifacts of several platform jobs as one.
 
 mod artifact;
+mod joined;
 mod pack;
 pub mod path;
 mod table;
@@ -15,6 +17,7 @@ mod write;
 mod zip;
 
 pub use artifact::{Sources, manifest};
+pub use joined::{JoinedSources, joined, manifests};
 pub use table::{CheckedBy, PackEntry, SourceEntry, SourceTable, SourcesStatistics};
 pub use write::{Pack, SourcesWriter};
 

@@ -193,6 +193,15 @@ impl SourceEntry {
 }
 
 impl SourcesStatistics {
+    /// The counts of several tables, added up.
+    pub fn of<'t>(tables: impl IntoIterator<Item = &'t SourceTable>) -> Self {
+        tables.into_iter().map(|table| table.statistics).fold(Self::default(), |sum, one| Self {
+            files: sum.files.saturating_add(one.files),
+            bytes: sum.bytes.saturating_add(one.bytes),
+            checked: sum.checked.saturating_add(one.checked),
+        })
+    }
+
     pub(super) fn add(&mut self, file: &SourceEntry) {
         self.files = self.files.saturating_add(1);
         self.bytes = self.bytes.saturating_add(file.size);

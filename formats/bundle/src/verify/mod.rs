@@ -9,7 +9,7 @@ mod manifests;
 use serde::Serialize;
 use symseal_module::DebugId;
 pub use symseal_seal::{Check, CheckStatus, Expectation, Parts, SealFacts, Trust, UtcSeconds};
-use symseal_seal::{SubjectDigests, checks::id, examine_seal};
+use symseal_seal::{SealVerification, SubjectDigests, checks::id, examine_seal};
 
 use crate::bundle::Bundle;
 use crate::digest::Digest;
@@ -184,22 +184,30 @@ fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, r
         bundle: bundle.digest().map(|digest| *digest.as_bytes()),
         symbol_index: Some(*bundle.index_digest().as_bytes()),
     };
-    // Several seals are normal (keys are rotated): one that holds is enough.
-    let examined = seals.iter().map(|seal| examine_seal(seal, &subjects, request.trust, expectation, request.at));
-    let mut first = None;
-    for seal in examined {
-        let holds = seal.holds();
-        if holds || first.is_none() {
-            first = Some(seal);
-        }
-        if holds {
-            break;
-        }
-    }
-    if let Some(seal) = first {
+    if let Some(seal) = examine_seals(&seals, &subjects, request.trust, expectation, request.at) {
         report.checks.extend(seal.checks);
         report.seal = seal.facts;
     }
+}
+
+/// Verifies the seals of one bundle. Several are normal (keys are rotated): one that holds is enough, and is what is told;
+/// where none does, it is the first. `None` for no seals.
+pub fn examine_seals(
+    seals: &[Vec<u8>],
+    subjects: &SubjectDigests,
+    trust: &Trust,
+    expectation: &Expectation<'_>,
+    at: UtcSeconds,
+) -> Option<SealVerification> {
+    let mut first = None;
+    for seal in seals {
+        let examined = examine_seal(seal, subjects, trust, expectation, at);
+        if examined.holds() {
+            return Some(examined);
+        }
+        first.get_or_insert(examined);
+    }
+    first
 }
 
 /// At most so many failures of one check are listed; a damaged disk would fill pages with them.

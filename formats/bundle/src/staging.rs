@@ -1,0 +1,121 @@
+//! An unfinished bundle beside the layout that it will belong to: what comes to nothing leaves the layout as it was.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use crate::ingest;
+use crate::layout::{LayoutDir, LayoutError, io_error};
+
+/// A layout of its own in another one's `ingest/`, on the same file system, for a bundle in the making. Dropped before
+/// [`Staging::commit`] it leaves nothing; what a dead process left there is removed when somebody opens the layout to write.
+#[derive(Debug)]
+pub struct Staging {
+    target: LayoutDir,
+    layout: LayoutDir,
+    directory: PathBuf,
+    /// Shows others that the directory is in use.
+    _held: Option<File>,
+}
+
+impl Staging {
+    /// For a bundle that `target` will hold.
+    ///
+    /// # Errors
+    /// [`LayoutError`] where the directory cannot be made.
+    pub fn new(target: &LayoutDir) -> Result<Self, LayoutError> {
+        let parent = target.ingest();
+        fs::create_dir_all(&parent).map_err(io_error("create the directory", &parent))?;
+        let (held, directory) =
+            ingest::temporary_directory(&parent).map_err(io_error("create a directory in", &parent))?;
+        let made = LayoutDir::create(directory.join("bundle")).map(|layout| layout.beside(target));
+        match made {
+            Ok(layout) => Ok(Self { target: target.clone(), layout, directory, _held: held }),
+            Err(error) => {
+                // The error that matters is the first one.
+                let _ = fs::remove_dir_all(&directory);
+                Err(error)
+            }
+        }
+    }
+
+    /// Where to write. A blob that the target has already, and sound, is not written again.
+    pub fn layout(&self) -> &LayoutDir {
+        &self.layout
+    }
+
+    /// Moves the blobs, then lists what `index.json` lists, under its tags. Blobs that the target has stay as they are.
+    ///
+    /// # Errors
+    /// [`LayoutError`] where something cannot be moved: blobs that were moved before it stay, and are not listed.
+    pub fn commit(self) -> Result<(), LayoutError> {
+        let from = self.layout.blobs();
+        for entry in fs::read_dir(&from).map_err(io_error("list", &from))? {
+            let entry = entry.map_err(io_error("list", &from))?;
+            self.target.take_blob(&entry.path())?;
+        }
+        for mut descriptor in self.layout.manifests()? {
+            let tag = descriptor.annotations.remove(crate::oci::REF_NAME);
+            self.target.add_to_index(descriptor, tag.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // What is left behind is only untidy: readers ignore `ingest/`.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Digest;
+    use crate::oci::{self, Descriptor, Manifest};
+
+    fn blobs(layout: &LayoutDir) -> usize {
+        fs::read_dir(layout.blobs()).unwrap().count()
+    }
+
+    #[test]
+    fn what_is_not_committed_leaves_nothing_and_what_is_becomes_visible_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = LayoutDir::create(dir.path()).unwrap();
+        let known = target.write_blob(b"known").unwrap();
+        let manifest = Manifest::artifact("a/b", Vec::new()).to_bytes().unwrap();
+        let write = |staging: &Staging| {
+            assert_eq!(staging.layout().write_blob(b"known").unwrap(), known);
+            staging.layout().write_blob(b"new").unwrap();
+            staging.layout().write_blob(&manifest).unwrap();
+            staging.layout().add_to_index(Descriptor::of(oci::MANIFEST, &manifest), Some("1.0")).unwrap();
+            assert!(!staging.layout().has(&known), "it is in the target");
+        };
+        let staging = Staging::new(&target).unwrap();
+        write(&staging);
+        drop(staging);
+        assert_eq!((blobs(&target), target.manifests().unwrap().len()), (1, 0));
+        assert_eq!(fs::read_dir(target.ingest()).unwrap().count(), 0);
+
+        let staging = Staging::new(&target).unwrap();
+        write(&staging);
+        staging.commit().unwrap();
+        assert_eq!(target.read_blob(&Digest::of(b"new"), 10).unwrap(), b"new");
+        assert_eq!(target.read_blob(&known, 10).unwrap(), b"known");
+        let listed = target.manifests().unwrap();
+        assert_eq!((listed.len(), listed[0].ref_name()), (1, Some("1.0")));
+        assert_eq!(fs::read_dir(target.ingest()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_damaged_blob_of_the_target_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = LayoutDir::create(dir.path()).unwrap();
+        let digest = target.write_blob(b"whole").unwrap();
+        fs::write(target.blob_path(&digest), b"wrong").unwrap();
+        let staging = Staging::new(&target).unwrap();
+        staging.layout().write_blob(b"whole").unwrap();
+        staging.commit().unwrap();
+        assert_eq!(target.read_blob(&digest, 10).unwrap(), b"whole");
+    }
+}

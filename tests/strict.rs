@@ -1,0 +1,62 @@
+//! `--strict` by the command line: exit status 1, the report printed, and no bundle.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod program;
+
+use std::path::Path;
+use std::process::Command;
+
+use program::{Ran, compile_c, symseal, tool};
+
+const SOURCE: &str = "int main(int argc, char **argv) { (void)argv; return argc * 3; }\n";
+
+fn build(paths: &[&Path], output: &Path, more: &[&str]) -> Ran {
+    let paths = paths.iter().map(|path| path.to_str().unwrap());
+    let arguments = ["--name", "app", "--version", "1.0", "--output", output.to_str().unwrap(), "--strict"];
+    symseal(["bundle", "build"].into_iter().chain(paths).chain(arguments).chain(more.iter().copied()))
+}
+
+/// A binary of this build-id, stripped, and its debug file.
+fn pair(dir: &Path, name: &str, id: &str) -> Option<(std::path::PathBuf, std::path::PathBuf)> {
+    let (objcopy, strip) = (tool("objcopy")?, tool("strip")?);
+    let binary = compile_c(dir, name, SOURCE, &["-g", &format!("-Wl,--build-id=0x{id}")])?;
+    let debug = dir.join(format!("{name}.debug"));
+    let run = |command: &mut Command| assert!(command.status().expect("it starts").success());
+    run(Command::new(objcopy).arg("--only-keep-debug").args([&binary, &debug]));
+    run(Command::new(strip).arg(&binary));
+    Some((binary, debug))
+}
+
+#[test]
+fn a_module_without_its_counterpart_fails_with_status_1_and_the_report() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some((binary, debug)) = pair(dir.path(), "app", "aa01020304") else { return };
+    let output = dir.path().join("bundle");
+    let told = build(&[&binary], &output, &["--json"]).refused(1, &["1 unpaired files, 0 mismatched", "--strict"]);
+    let report = told.json();
+    assert_eq!(report["binaries_without_debug_files"][0]["debug_id"], "aa01020304", "{report}");
+    assert_eq!(report["bundle"], serde_json::Value::Null);
+    let told = build(&[&debug], &output, &[]).refused(1, &["1 unpaired files"]);
+    assert!(told.stdout.contains("unpaired: debug file"), "{}", told.stdout);
+    assert!(!output.exists());
+    build(&[&binary, &debug], &output, &[]).ok();
+    // The same without writing.
+    build(&[&binary], &output, &["--dry-run"]).refused(1, &["1 unpaired files"]);
+}
+
+#[test]
+fn a_debug_file_of_another_build_fails_with_status_1_and_both_ids() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (first, second) = (dir.path().join("first"), dir.path().join("second"));
+    std::fs::create_dir_all(&first).unwrap();
+    std::fs::create_dir_all(&second).unwrap();
+    let Some((binary, _)) = pair(&first, "app", "aa01020304") else { return };
+    let Some((_, debug)) = pair(&second, "app", "bb01020304") else { return };
+    let output = dir.path().join("bundle");
+    let told = build(&[&binary, &debug], &output, &["--json"]).refused(1, &["1 mismatched files", "--strict"]);
+    let mismatch = &told.json()["mismatches"][0];
+    assert_eq!((&mismatch["expected"], &mismatch["found"]), (&"aa01020304".into(), &"bb01020304".into()));
+    let shown = build(&[&binary, &debug], &output, &[]).refused(1, &["1 mismatched files"]).stdout;
+    assert!(shown.contains("expected aa01020304, found bb01020304"), "{shown}");
+    assert!(!output.exists());
+}
