@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use symseal_sealer::{ArtifactKey, LogKey, TileLog, mint_origin};
+use symseal_sealer::{ArtifactKey, LogKey, Passphrase, TileLog, mint_origin};
 
 /// Signs bundles.
 pub const ARTIFACT_KEY: &str = "artifact.key.pem";
@@ -18,8 +18,9 @@ pub const LOG_KEY: &str = "log.key.pem";
 /// The log's last checkpoint, kept away from the log so that a restored backup is noticed.
 const LAST_CHECKPOINT: &str = "log.last-checkpoint";
 
-/// Makes the three keys in `dir`, which must not hold any of them.
-pub fn generate(dir: &Path) -> Result<ArtifactKey> {
+/// Makes the three keys in `dir`, which must not hold any of them. With a passphrase the artifact and the root key are
+/// encrypted; the log key signs whenever something is logged, with nobody there to ask.
+pub fn generate(dir: &Path, passphrase: Option<&Passphrase>) -> Result<ArtifactKey> {
     fs::create_dir_all(dir).with_context(|| format!("keys {}: the directory cannot be made", dir.display()))?;
     for name in [ARTIFACT_KEY, ARTIFACT_PUBLIC, ROOT_KEY, LOG_KEY] {
         if dir.join(name).exists() {
@@ -29,10 +30,11 @@ pub fn generate(dir: &Path) -> Result<ArtifactKey> {
             );
         }
     }
-    let artifact = ArtifactKey::generate_file(&dir.join(ARTIFACT_KEY))?;
+    let artifact = ArtifactKey::generate()?;
+    artifact.write_as(&dir.join(ARTIFACT_KEY), passphrase)?;
     let public = dir.join(ARTIFACT_PUBLIC);
     fs::write(&public, artifact.public().to_pem()).with_context(|| format!("key {}", public.display()))?;
-    ArtifactKey::generate_file(&dir.join(ROOT_KEY))?;
+    ArtifactKey::generate()?.write_as(&dir.join(ROOT_KEY), passphrase)?;
     LogKey::generate_file(&dir.join(LOG_KEY))?;
     Ok(artifact)
 }
@@ -44,7 +46,11 @@ pub fn beside(key: &Path, name: &str) -> PathBuf {
 
 /// Opens the log in `dir`, or makes it with a fresh origin where there is none. This process then holds its lease.
 pub fn open_or_create_log(dir: &Path, log_key: &Path) -> Result<TileLog> {
-    let key = LogKey::load_pem(log_key)?;
+    open_or_create_log_with(dir, LogKey::load_pem(log_key)?, log_key)
+}
+
+/// The same with the key that was read from `log_key`.
+pub fn open_or_create_log_with(dir: &Path, key: LogKey, log_key: &Path) -> Result<TileLog> {
     let last_seen = beside(log_key, LAST_CHECKPOINT);
     if TileLog::exists(dir) {
         return Ok(TileLog::open(dir, key, &last_seen)?);

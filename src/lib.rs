@@ -11,6 +11,7 @@ pub mod demo;
 pub mod exit;
 pub mod keyring;
 mod output;
+pub mod passphrase;
 mod places;
 mod progress;
 mod registry_client;

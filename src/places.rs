@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use symseal_sealer::LogLocation;
 
 /// The user's data directory for symseal: `$XDG_DATA_HOME/symseal`, else `~/.local/share/symseal`.
 pub(crate) fn data_dir() -> Result<PathBuf> {
@@ -24,14 +25,21 @@ pub(crate) fn trust_dir(asked: Option<&PathBuf>) -> Result<PathBuf> {
     asked.cloned().map_or_else(|| Ok(config_dir()?.join("trust")), Ok)
 }
 
-/// The embedded log's directory: what `--log` says, else `log` in the data directory.
-pub(crate) fn log_dir(asked: Option<&str>) -> Result<PathBuf> {
+/// The log: what `--log` says, else the embedded one in the data directory.
+pub(crate) fn log(asked: Option<&str>) -> Result<LogLocation> {
     match asked {
-        None => Ok(data_dir()?.join("log")),
-        Some(url) if url.starts_with("http://") || url.starts_with("https://") => {
-            anyhow::bail!("--log {url}: this version appends to the embedded tile log alone; give its directory")
+        None => Ok(LogLocation::Directory(data_dir()?.join("log"))),
+        Some(text) => text.parse().with_context(|| format!("--log {text}")),
+    }
+}
+
+/// The embedded log's directory, where only that will do.
+pub(crate) fn log_dir(asked: Option<&str>) -> Result<PathBuf> {
+    match log(asked)? {
+        LogLocation::Directory(dir) => Ok(dir),
+        LogLocation::Rekor { url, .. } => {
+            anyhow::bail!("--log {url}: expected the directory of an embedded log here, found the URL of another")
         }
-        Some(url) => Ok(PathBuf::from(url.strip_prefix("file://").unwrap_or(url))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use symseal_bundle::oci::{self, Descriptor, Manifest};
 use symseal_bundle::seal::{PREDICATE_TYPE, Release, Statement, StatementError, StatementParts};
 use symseal_bundle::{Bundle, BundleError, Digest, LayoutDir, LayoutError, title};
-use symseal_sealer::{ArtifactKey, TileLog};
+use symseal_sealer::{Signer, TransparencyLog};
 
 /// What a seal says beyond the bundle itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,12 +67,12 @@ pub fn statement(bundle: &Bundle, digest: &Digest, options: &SealOptions) -> Res
 pub fn seal_bundle(
     layout: &LayoutDir,
     digest: &Digest,
-    key: &ArtifactKey,
-    log: &mut TileLog,
+    signer: &dyn Signer,
+    log: &mut dyn TransparencyLog,
     options: &SealOptions,
 ) -> Result<Digest, SealError> {
     let bundle = Bundle::open(layout.clone(), Some(digest))?;
-    let seal = symseal_sealer::seal(&statement(&bundle, digest, options)?, key, log)?;
+    let seal = symseal_sealer::seal(&statement(&bundle, digest, options)?, signer, log)?;
     attach_seal(layout, digest, &seal)
 }
 

@@ -1,10 +1,13 @@
-//! Making seals: keys on disk, the transparency log on disk, the trust directory, and the seal itself.
+//! Making seals: signers, transparency logs, the trust directory, and the seal itself.
 //!
 //! What a seal is and how it is verified is `symseal-seal`'s; this crate holds what signs and writes:
 //!
 //! * [`keys`]: ECDSA P-256 keys for artifacts and roots, an Ed25519 key for a log, as PKCS#8 PEM files
-//!   of mode 0600 that are never overwritten.
+//!   of mode 0600 that are never overwritten, plain or encrypted.
+//! * [`signer`]: what signs artifacts: such a file, a PKCS#11 token (feature `pkcs11`), a program.
 //! * [`TileLog`]: a C2SP tile log in a directory, with one writer at a time.
+//! * [`anchor`]: one face for all transparency logs: the tile log, and Rekor v2 and v1 over HTTP (feature
+//!   `online`, the one part of the crate with a network, on a runtime of its own).
 //! * [`trust_init`] and [`load_trust`]: the three files of a trust directory.
 //! * [`seal`]: statement → envelope → log entry → Sigstore bundle v0.3.
 //!
@@ -12,10 +15,12 @@
 //! earlier checkpoint; it does not stop the machine's owner from showing two histories.
 #![forbid(unsafe_code)]
 
+pub mod anchor;
 mod durable;
 pub mod keys;
 pub mod log;
 mod seal;
+pub mod signer;
 pub mod trust;
 
 /// The tile log, under the name of what it is made of.
@@ -23,7 +28,11 @@ pub mod tlog {
     pub use crate::log::{Appended, LogError, TileLog, mint_origin};
 }
 
-pub use keys::{ArtifactKey, KeyFileError, LogKey};
+pub use anchor::{AnchorError, LogLocation, RekorVersion, TransparencyLog, anchor_verified};
+#[cfg(feature = "online")]
+pub use anchor::{RekorLog, RekorLogError};
+pub use keys::{ArtifactKey, AskPassphrase, KeyFileError, LogKey, Passphrase, PassphraseError, no_passphrase};
 pub use log::{Appended, LogError, TileLog, mint_origin};
 pub use seal::{SealError, seal, sign_statement};
+pub use signer::{KeySource, OpenSignerError, SignError, Signer, sign_verified};
 pub use trust::{LoadTrustError, TrustInit, TrustInitError, load_trust, trust_init};

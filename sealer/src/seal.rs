@@ -1,13 +1,9 @@
 //! Statement → envelope → log entry → Sigstore bundle v0.3.
 
-use symseal_seal::encoding::sha256;
-use symseal_seal::entry::hashedrekord_v002;
-use symseal_seal::{
-    EntryKind, Envelope, IN_TOTO_PAYLOAD_TYPE, LogEntry, STATEMENT_LIMIT, SigstoreBundle, Statement, StatementError,
-};
+use symseal_seal::{Envelope, IN_TOTO_PAYLOAD_TYPE, STATEMENT_LIMIT, SigstoreBundle, Statement, StatementError};
 
-use crate::keys::ArtifactKey;
-use crate::log::{LogError, TileLog};
+use crate::anchor::{AnchorError, TransparencyLog, anchor_verified};
+use crate::signer::{SignError, Signer, sign_verified};
 
 /// A seal cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -15,52 +11,41 @@ pub enum SealError {
     /// The statement cannot be sealed.
     #[error("the statement cannot be sealed: {0}")]
     Statement(#[from] StatementError),
-    /// The log did not take the entry.
+    /// The signer gave no usable signature.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Sign(#[from] SignError),
+    /// The log did not take the entry, or its answer does not hold.
+    #[error(transparent)]
+    Anchor(#[from] AnchorError),
 }
 
-/// Signs the statement, appends its entry to the log and gives the seal: the JSON of a Sigstore bundle
-/// v0.3. Sealing the same statement with the same key again finds the same entry.
+/// Signs the statement, logs the envelope, verifies what the log answered, and gives the seal: the JSON of
+/// a Sigstore bundle v0.3. Sealing the same statement again finds the same entry where the signer signs the
+/// same bytes alike (key files do; tokens and key services mostly do not).
 ///
 /// # Errors
 /// [`SealError`]. If the log failed, the entry may be in it all the same; trying again is safe.
-pub fn seal(statement: &Statement, key: &ArtifactKey, log: &mut TileLog) -> Result<Vec<u8>, SealError> {
-    let envelope = sign_statement(statement, key)?;
-    let body = hashedrekord_v002(&sha256(&envelope.pae()), &envelope.signature, key.spki());
-    let appended = log.append(&body)?;
-    let seal = SigstoreBundle {
-        hint: key.key_id().to_string(),
-        envelope,
-        entry: LogEntry {
-            kind: EntryKind::HashedRekord,
-            log_index: appended.index,
-            log_id: appended.log_id,
-            canonicalized_body: body,
-            proof_index: appended.index,
-            proof_size: appended.size,
-            proof_root: appended.root,
-            hashes: appended.proof,
-            checkpoint: appended.checkpoint,
-        },
-    };
+pub fn seal(statement: &Statement, signer: &dyn Signer, log: &mut dyn TransparencyLog) -> Result<Vec<u8>, SealError> {
+    let envelope = sign_statement(statement, signer)?;
+    let entry = anchor_verified(log, &envelope, signer.public())?;
+    let seal = SigstoreBundle { hint: signer.public().key_id().to_string(), envelope, entry };
     Ok(seal.to_json())
 }
 
-/// Signs the statement: the envelope that a log then takes.
+/// Signs the statement, and verifies the signature: the envelope that a log then takes.
 ///
 /// # Errors
-/// [`StatementError`] if the statement cannot be sealed.
-pub fn sign_statement(statement: &Statement, key: &ArtifactKey) -> Result<Envelope, StatementError> {
+/// [`SealError::Statement`] if the statement cannot be sealed, [`SealError::Sign`] if the signer failed.
+pub fn sign_statement(statement: &Statement, signer: &dyn Signer) -> Result<Envelope, SealError> {
     statement.predicate.release.check()?;
     let payload = statement.to_json();
     if payload.len() >= STATEMENT_LIMIT {
-        return Err(StatementError::TooLarge { found: payload.len() });
+        return Err(StatementError::TooLarge { found: payload.len() }.into());
     }
     // The key is named once, in the bundle's hint. An envelope of Sigstore's own clients has no key id
     // either, and cosign (3.1.2) refuses any that is not an OpenSSH fingerprint.
     let mut envelope =
         Envelope { payload_type: IN_TOTO_PAYLOAD_TYPE.into(), payload, keyid: String::new(), signature: Vec::new() };
-    envelope.signature = key.sign(&envelope.pae());
+    envelope.signature = sign_verified(signer, &envelope.pae())?;
     Ok(envelope)
 }

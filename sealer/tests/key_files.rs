@@ -80,7 +80,7 @@ fn keys_of_other_kinds_are_refused_with_the_reason() {
     check(&["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"], "P-384", "P-384");
     check(&["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:1024"], "an RSA key", "an RSA key");
     let encrypted: Vec<&str> = p256.iter().copied().chain(["-aes128", "-pass", "pass:x"]).collect();
-    check(&encrypted, "an encrypted key", "an encrypted key");
+    check(&encrypted, "the key is encrypted", "the key is encrypted");
     check(&["ecparam", "-genkey", "-noout", "-name", "prime256v1"], "SEC 1", "SEC 1");
     for (text, expected) in
         [("", "no PEM block"), ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "damaged")]

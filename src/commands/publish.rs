@@ -14,6 +14,7 @@ use symseal_builder::{BuildError, Built, Options, SymbolBundleBuilder};
 use symseal_bundle::subject::attach_subject;
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::Elsewhere;
+use symseal_sealer::KeySource;
 
 use self::destination::{Destination, Published};
 use super::bundle;
@@ -48,8 +49,9 @@ pub struct Args {
     #[arg(long, value_name = "REF", num_args = 1.., conflicts_with = "SourcingArgs")]
     join: Vec<String>,
     /// With --join: refuse a part that has seals of which none holds by this trust directory. Parts without seals are joined as
-    /// they are. Without this option nobody looks at the parts' seals.
-    #[arg(long, value_name = "DIR", requires = "join")]
+    /// they are. Without this option nobody looks at the parts' seals. With a Rekor as --log: the trust directory that pins its
+    /// key; default: trust in the user's configuration directory.
+    #[arg(long, value_name = "DIR")]
     trust: Option<PathBuf>,
     /// The release's name. With --join it stands for names of the parts that differ; without it they must agree.
     #[arg(long, required_unless_present = "join")]
@@ -63,9 +65,9 @@ pub struct Args {
     /// The product's container image in the same repository: the bundle becomes a referrer of it.
     #[arg(long, value_name = "REF")]
     subject: Option<String>,
-    /// The artifact key (ECDSA P-256, PKCS#8 PEM). Without one the bundle stays unsealed.
+    /// The artifact key (ECDSA P-256): a file, pkcs11:URI, or exec:PROGRAM. Without one the bundle stays unsealed.
     #[arg(long)]
-    key: Option<PathBuf>,
+    key: Option<KeySource>,
     #[command(flatten)]
     sealing: SealingArgs,
     #[command(flatten)]
@@ -91,7 +93,12 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Answer> {
     // Everything that can be wrong with the call is found before the long work begins.
-    let sealer = args.key.as_ref().map(|key| args.sealing.sealer(key)).transpose()?;
+    let sealer = args.key.as_ref().map(|key| args.sealing.sealer(key, args.trust.as_ref())).transpose()?;
+    if args.trust.is_some() && args.join.is_empty() && args.key.is_none() {
+        bail!(
+            "--trust: expected --join, or --key and a Rekor as --log, beside it, found neither; there is nothing to check by it"
+        );
+    }
     if args.sources_to.is_some() && args.join.is_empty() && !args.sourcing.is_wanted() {
         bail!("--sources-to: expected --sources DIR or --join beside it, found neither; there are no sources to push");
     }

@@ -20,7 +20,7 @@ pub(super) struct SealedBundle {
 pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> Result<SealedBundle> {
     story.step("Seal", "who says so, and where it is logged");
     let keys = scene.keys();
-    let key = keyring::generate(&keys)?;
+    let key = keyring::generate(&keys, None)?;
     story.say(format!("artifact key {} (ECDSA P-256, fresh), a root key and a log key beside it", key.key_id()));
     let trust = trust::make(
         &scene.trust(),

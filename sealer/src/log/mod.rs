@@ -25,6 +25,8 @@ use crate::durable::Disk;
 use crate::keys::{LogKey, random_bytes};
 pub use append::Appended;
 pub use error::LogError;
+#[cfg(feature = "online")]
+pub(crate) use read::TileNodes;
 
 /// File name of the checkpoint in a log's directory.
 pub(crate) const CHECKPOINT_FILE: &str = "checkpoint";
@@ -227,6 +229,12 @@ impl TileLog {
     #[must_use]
     pub fn root(&self) -> Hash {
         self.state.root
+    }
+
+    /// The log's directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The signed checkpoint.

@@ -1,6 +1,8 @@
 //! Reading a log's directory: every tile checked against the leaf hashes, the root against the
 //! checkpoint.
 
+#[cfg(feature = "online")]
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -131,6 +133,28 @@ fn place(height: u32, index: u64) -> (usize, u32, usize) {
     // A tile has 2^(8 − row) nodes in this row.
     let offset = index & ((1_u64 << (TILE_HEIGHT - row)) - 1);
     ((height / TILE_HEIGHT) as usize, row, offset as usize)
+}
+
+/// Nodes out of tiles that were read from elsewhere, in a log of `size` entries; the error is the tile that
+/// is missing, or that lacks the node.
+#[cfg(feature = "online")]
+pub(crate) struct TileNodes<'a> {
+    pub(crate) size: u64,
+    pub(crate) tiles: &'a HashMap<TilePath, Vec<Hash>>,
+}
+
+#[cfg(feature = "online")]
+impl Nodes for TileNodes<'_> {
+    type Error = TilePath;
+
+    fn node(&mut self, height: u32, index: u64) -> Result<Hash, TilePath> {
+        let (level, row, offset) = place(height, index);
+        let kind = TileKind::Hashes(u8::try_from(level).unwrap_or(u8::MAX));
+        let number = index >> (TILE_HEIGHT - row);
+        let missing = TilePath { kind, index: number, width: TILE_WIDTH };
+        let tile = TilePath::at_size(kind, number, self.size).ok_or(missing)?;
+        self.tiles.get(&tile).and_then(|hashes| node_in_tile(hashes, row, offset)).ok_or(tile)
+    }
 }
 
 /// Every node of a log's tree: the last tiles from memory, the others from the disk.

@@ -1,6 +1,8 @@
 //! A sealed bundle in a temporary directory: keys, log, trust directory, statement and seal.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its own part of this.
 
+#[cfg(feature = "online")]
+pub mod rekor;
 pub mod rekor_v1;
 
 use std::path::PathBuf;

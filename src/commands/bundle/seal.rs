@@ -1,43 +1,68 @@
 //! `symseal bundle seal`: sign a bundle and log the signature.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_builder::{SealOptions, seal_bundle};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
-use symseal_sealer::{ArtifactKey, LogKey};
+use symseal_seal::LogIdentity;
+use symseal_sealer::{
+    ArtifactKey, KeySource, LogKey, LogLocation, RekorLog, RekorVersion, Signer, TransparencyLog, load_trust,
+};
 
+use super::verify::now;
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY, ROOT_KEY, beside};
 use crate::output::outln;
+use crate::passphrase::{PassphraseArgs, Passphrases};
 use crate::places;
+
+/// The environment variable with the token of a log that asks for one.
+const LOG_TOKEN: &str = "SYMSEAL_LOG_TOKEN";
 
 /// Sign a bundle and log the signature; the seal becomes a referrer in the same layout.
 #[derive(ClapArgs)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   symseal bundle seal ./bundle --key ./keys/artifact.key.pem --log ./log
+  symseal bundle seal ./bundle --key 'pkcs11:token=release;object=symseal?module-path=/usr/lib/softhsm/libsofthsm2.so' --log ./log --log-key ./keys/log.key.pem
+  symseal bundle seal ./bundle --key exec:./sign-with-kms --log rekor-v2+https://rekor.example --trust ./trust
 
-Name and version come from the bundle's index. Prints the digest of the seal's manifest.")]
+Name and version come from the bundle's index. Prints the digest of the seal's manifest. Where the log fails the bundle
+stays unsealed, and trying again is safe.")]
 pub struct Args {
     /// The directory with the bundle's OCI layout.
     layout: PathBuf,
-    /// The artifact key (ECDSA P-256, PKCS#8 PEM).
+    /// The artifact key (ECDSA P-256): a PKCS#8 PEM file (plain, encrypted, or cosign's), pkcs11:URI, or exec:PROGRAM.
     #[arg(long)]
-    key: PathBuf,
+    key: KeySource,
     #[command(flatten)]
     sealing: SealingArgs,
+    /// The trust directory whose policy pins the key of a Rekor; default: trust in the user's configuration directory.
+    #[arg(long)]
+    trust: Option<PathBuf>,
 }
 
 /// Where the signature is logged, and what the seal says of the release beyond its name and version.
 #[derive(ClapArgs)]
 pub struct SealingArgs {
-    /// The embedded log's directory, made where there is none; default: log in the user's data directory.
+    /// The log: a directory (made where there is none), or the URL of a Rekor, rekor-v1+URL and rekor-v2+URL to say which;
+    /// default: log in the user's data directory.
     #[arg(long, requires = "key")]
     log: Option<String>,
-    /// The log's key; default: log.key.pem beside the artifact key.
+    /// The embedded log's key; default: log.key.pem beside the artifact key.
     #[arg(long, requires = "key")]
     log_key: Option<PathBuf>,
+    /// Where checkpoint and tiles of a Rekor v2 are read, if not below its own URL.
+    #[arg(long, value_name = "URL", requires = "key")]
+    log_read: Option<String>,
+    /// How long a Rekor may take.
+    #[arg(long, value_name = "SECONDS", requires = "key", default_value = "60")]
+    log_timeout: NonZeroU64,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
     /// The channel, such as stable or nightly.
     #[arg(long, requires = "key")]
     channel: Option<String>,
@@ -49,59 +74,121 @@ pub struct SealingArgs {
     supersedes: Vec<Digest>,
 }
 
-/// Keys that were read and found to be of the right kind, so that a long build does not end at a key.
+/// A signer and a log that were found to be usable, so that a long build does not end at a key.
 pub struct Sealer {
-    key: ArtifactKey,
-    log: PathBuf,
-    log_key: PathBuf,
+    signer: Box<dyn Signer>,
+    log: Log,
     options: SealOptions,
 }
 
+enum Log {
+    /// Opened when something is sealed: it is one writer's at a time.
+    Embedded {
+        dir: PathBuf,
+        key: LogKey,
+        key_file: PathBuf,
+    },
+    Rekor(RekorLog),
+}
+
 impl SealingArgs {
-    /// Reads the keys. Nothing is written: the log is opened when something is sealed.
-    pub fn sealer(&self, key: &Path) -> Result<Sealer> {
-        let log_key = self.log_key.clone().unwrap_or_else(|| beside(key, LOG_KEY));
+    /// Opens the signer and reads the log's key, or the keys that the trust directory pins. Nothing is written or logged.
+    pub fn sealer(&self, key: &KeySource, trust: Option<&PathBuf>) -> Result<Sealer> {
+        let passphrases = self.passphrase.source();
+        let log = match places::log(self.log.as_deref())? {
+            LogLocation::Directory(dir) => self.embedded(dir, key, &passphrases)?,
+            LogLocation::Rekor { version, url } => Log::Rekor(self.rekor(&url, version, trust)?),
+        };
         let options =
             SealOptions { channel: self.channel.clone(), sequence: self.sequence, supersedes: self.supersedes.clone() };
-        Sealer::new(key, &places::log_dir(self.log.as_deref())?, &log_key, options)
+        Sealer::new(key, &passphrases, log, options)
+    }
+
+    fn embedded(&self, dir: PathBuf, key: &KeySource, passphrases: &Passphrases<'_>) -> Result<Log> {
+        let key_file = match (&self.log_key, key.file()) {
+            (Some(file), _) => file.clone(),
+            (None, Some(file)) => beside(file, LOG_KEY),
+            (None, None) => {
+                bail!("--key {key}: there is no {LOG_KEY} beside it; name the embedded log's key with --log-key")
+            }
+        };
+        let key = LogKey::load(&key_file, &|name| passphrases.ask(name))?;
+        Ok(Log::Embedded { dir, key, key_file })
+    }
+
+    fn rekor(&self, url: &str, version: Option<RekorVersion>, trust: Option<&PathBuf>) -> Result<RekorLog> {
+        let trust = places::trust_dir(trust)?;
+        let pinned = load_trust(&trust)
+            .with_context(|| format!("--log {url}: its key is taken from a trust directory (--trust)"))?;
+        let valid = pinned.policy.logs.iter().filter(|log| log.validity.contains(now()));
+        let identities: Vec<LogIdentity> = valid.map(|log| log.identity.clone()).collect();
+        let mut log = RekorLog::new(url, version, identities)
+            .with_context(|| format!("trust directory {}", trust.display()))?
+            .within(Duration::from_secs(self.log_timeout.get()));
+        if let Some(url) = &self.log_read {
+            log = log.read_at(url);
+        }
+        match std::env::var(LOG_TOKEN) {
+            Ok(token) => Ok(log.with_token(token)?),
+            Err(_) => Ok(log),
+        }
     }
 }
 
 impl Sealer {
-    fn new(key: &Path, log: &Path, log_key: &Path, options: SealOptions) -> Result<Self> {
-        let loaded = ArtifactKey::load_pem(key)?;
-        let root = beside(key, ROOT_KEY);
-        if root.exists() && ArtifactKey::load_pem(&root)?.key_id() == loaded.key_id() {
-            bail!(
-                "key {}: this is the root key, which signs trust directories alone; seal with artifact.key.pem",
-                key.display()
-            );
+    fn new(key: &KeySource, passphrases: &Passphrases<'_>, log: Log, options: SealOptions) -> Result<Self> {
+        if let Some(file) = key.file() {
+            refuse_root_key(file)?;
         }
-        LogKey::load_pem(log_key)?;
-        Ok(Self { key: loaded, log: log.to_owned(), log_key: log_key.to_owned(), options })
+        let signer = key.open(&|name| passphrases.ask(name))?;
+        Ok(Self { signer, log, options })
     }
 
     /// The artifact key's id.
     pub fn key_id(&self) -> String {
-        self.key.key_id().to_string()
+        self.signer.public().key_id().to_string()
     }
 
     /// Seals the bundle `digest` of a layout; the digest of the seal's manifest.
     pub fn seal(&self, layout: &LayoutDir, digest: &Digest) -> Result<Digest> {
-        let mut log = keyring::open_or_create_log(&self.log, &self.log_key)?;
-        Ok(seal_bundle(layout, digest, &self.key, &mut log, &self.options)?)
+        let mut log: Box<dyn TransparencyLog> = match &self.log {
+            Log::Embedded { dir, key, key_file } => {
+                Box::new(keyring::open_or_create_log_with(dir, key.clone(), key_file)?)
+            }
+            Log::Rekor(log) => Box::new(log.clone()),
+        };
+        Ok(seal_bundle(layout, digest, &*self.signer, &mut *log, &self.options)?)
     }
 }
 
+/// Refuses the root key: the very file, or one with the same key in the clear.
+fn refuse_root_key(key: &Path) -> Result<()> {
+    let root = beside(key, ROOT_KEY);
+    let plain = |path: &Path| ArtifactKey::load_pem(path).map(|key| key.key_id()).ok();
+    let same_file = match (std::fs::canonicalize(key), std::fs::canonicalize(&root)) {
+        (Ok(key), Ok(root)) => key == root,
+        _ => false,
+    };
+    if same_file || plain(&root).is_some_and(|root| plain(key) == Some(root)) {
+        bail!(
+            "key {}: this is the root key, which signs trust directories alone; seal with artifact.key.pem",
+            key.display()
+        );
+    }
+    Ok(())
+}
+
 pub fn run(args: &Args) -> Result<Answer> {
-    let sealer = args.sealing.sealer(&args.key)?;
+    let sealer = args.sealing.sealer(&args.key, args.trust.as_ref())?;
     outln!("{}", seal_sole(&args.layout, &sealer)?);
     Ok(Answer::Yes)
 }
 
-/// Seals the one bundle of `layout`; the digest of the seal's manifest.
+/// Seals the one bundle of `layout` with keys in the clear; the digest of the seal's manifest.
 pub fn seal(layout: &Path, key: &Path, log: &Path, log_key: &Path, options: &SealOptions) -> Result<Digest> {
-    seal_sole(layout, &Sealer::new(key, log, log_key, options.clone())?)
+    let embedded = Log::Embedded { dir: log.into(), key: LogKey::load_pem(log_key)?, key_file: log_key.into() };
+    let nobody = PassphraseArgs::default();
+    seal_sole(layout, &Sealer::new(&KeySource::File(key.into()), &nobody.source(), embedded, options.clone())?)
 }
 
 fn seal_sole(layout: &Path, sealer: &Sealer) -> Result<Digest> {
