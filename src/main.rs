@@ -31,7 +31,7 @@ enum Command {
         after_help = "Example:\n  symseal bundle build ./app --name app --version 1.0 --output ./bundle"
     )]
     Bundle(bundle::Command),
-    Publish(publish::Args),
+    Publish(Box<publish::Args>),
     /// Look into a bundle's symbol tables.
     #[command(subcommand, after_help = "Example:\n  symseal index dump ./bundle | head")]
     Index(index::Command),
