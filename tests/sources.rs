@@ -118,3 +118,31 @@ fn a_dry_run_says_what_would_be_packed_and_a_strict_build_refuses_an_edited_sour
     let told = build(&["--output", output, "--json"]).ok().json();
     assert_eq!(told["sources"]["mismatched"][0]["path"], source.to_str().unwrap());
 }
+
+#[test]
+fn paths_that_linkers_leave_in_executables_are_told_of() {
+    let (Some(clang), Some(link)) = (program::tool("clang"), program::tool("lld-link")) else { return };
+    let Some(ld) = program::macho_linker() else { return };
+    let dir = tempfile::tempdir().expect("tempdir");
+    std::fs::write(dir.path().join("app.c"), "int start(int x) { return x * 3; }\n").expect("written");
+    let run = |tool: &Path, arguments: &[&str]| {
+        let ran = std::process::Command::new(tool).args(arguments).current_dir(dir.path()).output().expect("it starts");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    };
+    run(&clang, &["--target=x86_64-pc-windows-msvc", "-g", "-gcodeview", "-c", "app.c", "-o", "app.obj"]);
+    run(&link, &["/dll", "/noentry", "/nodefaultlib", "/debug", "/export:start", "app.obj", "/out:app.dll"]);
+    run(&clang, &["--target=arm64-apple-macos11", "-g", "-c", "app.c", "-o", "app.o"]);
+    let platform = ["-arch", "arm64", "-platform_version", "macos", "11.0", "11.0", "-undefined", "dynamic_lookup"];
+    run(&ld, &[&platform[..], &["-dylib", "-o", "libapp.dylib", "app.o"]].concat());
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let arguments = ["bundle", "build", &at("app.dll"), &at("libapp.dylib"), "--output", &at("bundle")];
+    symseal(arguments.into_iter().chain(["--name", "app", "--version", "1.0"])).ok();
+    let told = symseal(["bundle", "inspect", &at("bundle"), "--disclosure", "--json"]).ok().json();
+    let paths: Vec<&str> = told["build_paths"].as_array().unwrap().iter().map(|path| path.as_str().unwrap()).collect();
+    let folder = dir.path().file_name().unwrap().to_str().unwrap();
+    for name in ["app.pdb", "app.o", "app.c"] {
+        assert!(paths.iter().any(|path| path.contains(folder) && path.ends_with(name)), "{name}: {paths:?}");
+    }
+    let shown = symseal(["bundle", "inspect", &at("bundle"), "--disclosure"]).ok().stdout;
+    assert!(shown.contains("paths of program databases") && shown.contains("app.pdb"), "{shown}");
+}

@@ -314,3 +314,23 @@ fn debian_packages_are_paired_line_by_line_as_elfutils_says() {
     assert!(binaries > 200 && paired > 200);
     assert_eq!(found.mismatches, []);
 }
+
+#[cfg(unix)]
+#[test]
+fn the_name_of_an_archive_that_is_no_text_is_escaped_once() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let Some(release) = Release::make() else { return };
+    let Some(tar) = tool("tar") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join(std::ffi::OsStr::from_bytes(b"a\xff\x1b.tar"));
+    let mut pack = std::process::Command::new(tar);
+    pack.arg("-cf").arg(&archive).arg("-C").arg(release.dir.path()).arg("full.so");
+    assert!(pack.status().unwrap().success());
+    let found = report(std::slice::from_ref(&archive));
+    let place = format!("{}/a\\xff\\x1b.tar", folder.path().display());
+    assert_eq!(found.inputs.archives[0].place, place);
+    assert_eq!(found.modules[0].binary, Some(format!("{place}!/full.so")));
+    std::fs::write(&archive, &std::fs::read(&archive).unwrap()[..700]).unwrap();
+    let error = builder(&[archive]).report().unwrap_err().to_string();
+    assert!(error.contains(&place) && error.matches(&place).count() == 1, "{error}");
+}

@@ -62,9 +62,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The outermost file.
+    /// The outermost file, whose name the caller made fit to be told.
     pub(super) fn outermost(name: &str) -> Self {
-        Self { path: escaped(name.as_bytes()).into_owned(), raw_path: name.as_bytes().to_vec(), ..Self::default() }
+        Self { path: name.to_owned(), raw_path: name.as_bytes().to_vec(), ..Self::default() }
     }
 
     /// What errors call it.

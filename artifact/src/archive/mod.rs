@@ -58,7 +58,8 @@ pub enum Source<'s> {
 /// much of them as it likes; what it leaves is skipped. An error of the visitor ends the reading and comes back as it is,
 /// unless something beneath its reader had failed: then that comes back.
 ///
-/// `name` is what errors and members call the archive, usually the file's path.
+/// `name` is what errors and members call the archive, usually the file's path, as it is to be told: nothing in it is escaped here
+/// ([`escaped`](crate::escaped) does that).
 ///
 /// ```
 /// use symseal_artifact::{ArchiveError, Limits, Source, read_archive};
@@ -148,7 +149,7 @@ impl<'a, R: Read> Named<'a, R> {
     }
 
     fn failed(&self, error: &io::Error) -> io::Error {
-        let archive = crate::escaped(self.name.as_bytes()).into_owned();
+        let archive = self.name.to_owned();
         self.account.fail(ArchiveError::Unreadable { archive, reason: error.to_string() })
     }
 }

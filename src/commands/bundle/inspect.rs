@@ -25,7 +25,7 @@ pub struct Args {
     /// Print symbol_index.json.
     #[arg(long)]
     json: bool,
-    /// Say what a reader of the bundle learns: source paths, home directories, names, inputs, sources.
+    /// Say what a reader of the bundle learns: source paths, build paths, home directories, names, inputs, sources.
     #[arg(long)]
     disclosure: bool,
     /// The local bundle store.
