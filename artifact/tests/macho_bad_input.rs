@@ -48,6 +48,7 @@ fn exercise(name: &str, bytes: &[u8]) -> Result<u64, ArtifactError> {
     for slice in &slices {
         let _ = (slice.debug_info_kind(), slice.is_executable(), slice.is_debuginfo(), slice.is_stripped());
         let _ = (slice.object_map_count(), slice.go_build_id(), slice.has_encrypted_code(), slice.unwind_inputs());
+        let _ = slice.build_paths();
         let stream = functions(slice, &DebugFiles::debug(Some(slice)))?;
         lookup::check_shape(&stream);
         skipped += stream.statistics.skipped.values().sum::<u64>();
@@ -105,14 +106,13 @@ fn changed_bytes_do_no_harm() {
     assert!(refused > 0 && read > 0);
 }
 
-#[test]
-fn symbols_that_share_one_long_name_do_not_take_forever() {
-    // Half of them undefined, whose names nobody needs: 200,000 times 4 MB would be 800 GB.
+/// A program with 200,000 symbols of two kinds in turn, which share one name of 4 MB.
+fn sharing_one_name(kinds: [u8; 2]) -> Vec<u8> {
     let long: &'static str = Box::leak("x".repeat(4 << 20).into_boxed_str());
     let mut bytes = Maker { symbols: vec![(TEXT, 0x0f, 0, long)], ..Maker::default() }.make();
     let (table_at, count) = (bytes.len() as u32, 200_000_u32);
     for at in 0..count {
-        let kind: u8 = if at % 2 == 0 { 0x01 } else { 0x0f };
+        let kind = kinds[at as usize % 2];
         bytes.extend(
             [&(1 + at).to_le_bytes()[..], &[kind, 1, 0, 0], &(TEXT + u64::from(at % 64)).to_le_bytes()].concat(),
         );
@@ -120,11 +120,28 @@ fn symbols_that_share_one_long_name_do_not_take_forever() {
     let symtab = bytes.windows(8).position(|window| window == [2, 0, 0, 0, 24, 0, 0, 0]).expect("LC_SYMTAB");
     bytes[symtab + 8..symtab + 12].copy_from_slice(&table_at.to_le_bytes());
     bytes[symtab + 12..symtab + 16].copy_from_slice(&count.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn symbols_that_share_one_long_name_do_not_take_forever() {
+    // Half of them undefined, whose names nobody needs: 200,000 times 4 MB would be 800 GB.
+    let bytes = sharing_one_name([0x01, 0x0f]);
     let start = Instant::now();
     let object = ObjectFile::parse(&bytes).expect("a program");
     assert!(!object.is_stripped());
     let stream = functions(&object, &DebugFiles::default()).expect("functions");
     let names: usize = stream.functions.iter().map(|function| stream.strings.get(function.symbol).len()).sum();
     assert!(names < 100 * bytes.len() && object.image_base().0 == BASE);
+    assert!(start.elapsed() < LONGEST, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_debug_map_that_shares_one_long_name_does_not_take_forever() {
+    // Object files and sources.
+    let bytes = sharing_one_name([0x66, 0x64]);
+    let start = Instant::now();
+    let paths = ObjectFile::parse(&bytes).expect("a program").build_paths();
+    assert!(paths.iter().map(String::len).sum::<usize>() < 3 * bytes.len());
     assert!(start.elapsed() < LONGEST, "{:?}", start.elapsed());
 }

@@ -37,6 +37,7 @@ fn exercise(name: &str, bytes: &[u8]) -> Result<u64, ArtifactError> {
     let stream = match ReleaseFile::parse(bytes)? {
         ReleaseFile::Object(object) => {
             let _ = (object.debug_info_kind(), object.code_id(), object.pdb_reference(), object.unwind_inputs());
+            let _ = object.build_paths();
             functions(&object, &DebugFiles::default())?
         }
         ReleaseFile::Pdb(pdb) => {

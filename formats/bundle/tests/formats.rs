@@ -275,6 +275,7 @@ proptest! {
             }
             let _ = oci::ImageIndex::parse(&bytes);
             let _ = oci::Manifest::parse(&bytes);
+            let _ = symseal_bundle::sources::manifests(&Digest::of(&bytes), &bytes);
         }
     }
 }
