@@ -112,6 +112,12 @@ impl<'d> Cursor<'d> {
         self.skip(length + 1)
     }
 
+    /// Passes over an unsigned number, which must be one of 64 bits.
+    #[inline]
+    pub(crate) fn skip_uleb(&mut self) -> Result<()> {
+        self.uleb().map(|_| ())
+    }
+
     /// The bytes before the next NUL, which is passed.
     pub(crate) fn text(&mut self) -> Result<&'d [u8]> {
         let length = memchr::memchr(0, self.rest).ok_or(Damaged)?;

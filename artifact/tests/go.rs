@@ -126,6 +126,24 @@ struct Build {
     with_c: bool,
 }
 
+/// Links Go's object with LLVM's linker, as the C compiler would with Apple's: with chained fixups.
+const LINKER: &str = r#"#!/bin/sh
+objects=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --print-prog-name)
+        case $2 in strip) command -v llvm-strip-19 ;; *) command -v "$2-19" ;; esac
+        exit
+        ;;
+    -o) output=$2; shift ;;
+    *.o) objects="$objects $1" ;;
+    esac
+    shift
+done
+set -- -arch arm64 -platform_version macos 12.0 12.0 -undefined dynamic_lookup -e _main -headerpad 4000 -fixup_chains
+exec ld64.lld-19 "$@" $objects -o "$output"
+"#;
+
 const HERE: Build = Build { release: "", system: "linux", processor: "amd64", flags: &[], with_c: false };
 
 impl Build {
@@ -193,14 +211,21 @@ fn agrees(build: &Build, folder: &Path) -> bool {
     let (Some(full), Some(stripped)) = (full, build.make(folder, "stripped", "-s -w")) else {
         return false;
     };
-    let (stream, text, base) = stream_of(&stripped);
+    check_stripped(build, &full, &stripped);
+    true
+}
+
+/// Compares the stripped program with llvm-symbolizer on the one that has DWARF.
+#[track_caller]
+fn check_stripped(build: &Build, full: &Path, stripped: &Path) {
+    let (stream, text, base) = stream_of(stripped);
     let sources = &stream.statistics.functions;
     assert!(sources.contains_key(&SymbolSource::Pclntab), "{}: {:?}", build.name(), stream.statistics);
     assert!(!sources.contains_key(&SymbolSource::Dwarf));
     assert_eq!(stream.statistics.skipped, Default::default(), "{}", build.name());
     let addresses = addresses_in(&text, 4000, 42);
     let mut comparison = Comparison::default();
-    for (address, expected) in addresses.iter().zip(llvm_symbolizer(&full, &addresses)) {
+    for (address, expected) in addresses.iter().zip(llvm_symbolizer(full, &addresses)) {
         let found = lookup::frames(&stream, address - base);
         // Nothing is left that names C code. And symbols of PE and Mach-O files have no size: LLVM lets them reach over
         // the padding behind a function, which has no line.
@@ -215,7 +240,6 @@ fn agrees(build: &Build, folder: &Path) -> bool {
     for equal in [comparison.depth_equal, comparison.lines_equal, comparison.names_equal] {
         assert!(comparison.ratio(equal) >= 0.995, "{}: {comparison}", build.name());
     }
-    true
 }
 
 /// Every layout of the table, by the releases that wrote them.
@@ -447,4 +471,49 @@ fn build_ids_are_those_of_go_tool_buildid() {
         let object = ObjectFile::parse(&bytes).expect("an object");
         assert_eq!(object.go_build_id().map(String::from_utf8_lossy).as_deref(), Some(expected.trim()), "{system}");
     }
+}
+
+/// What a C linker makes of a Go program for macOS: words of its data hold where they point to in some of their bits, and
+/// the way to the next such word in others.
+#[test]
+fn programs_with_chained_fixups_agree_with_dwarf() {
+    let tools = ["go", "sh", "llvm-symbolizer", "ld64.lld-19", "dsymutil-19", "llvm-strip-19", "llvm-objdump-19"];
+    if !tools.into_iter().all(have) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let build = Build { system: "darwin", processor: "arm64", ..HERE };
+    // Leaves the sources there, and all packages compiled.
+    build.make(folder.path(), "plain", "").expect("go builds");
+    let source = folder.path().join(build.name());
+    let go = |arguments: &[&str], with_c: &str| {
+        let output = Command::new("go")
+            .args(arguments)
+            .current_dir(&source)
+            .envs([("GOENV", "off"), ("GOFLAGS", ""), ("GOTOOLCHAIN", "local"), ("GOOS", build.system)])
+            .envs([("GOARCH", build.processor), ("CGO_ENABLED", with_c)])
+            .output()
+            .expect("go starts");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let form = "{{if .Export}}packagefile {{.ImportPath}}={{.Export}}{{end}}";
+    let packages = go(&["list", "-deps", "-export", "-f", form, "."], "0");
+    let main = packages.lines().find_map(|line| line.strip_prefix("packagefile example.com/t=")).expect("the program");
+    std::fs::write(source.join("packages"), &packages).expect("a list");
+    std::fs::write(source.join("linker"), LINKER).expect("a script");
+    // Other threads may be starting programs while the script is written, which then is busy for them: `sh` reads it.
+    let linker = format!("-extld=sh {}", source.join("linker").display());
+    let link = |output: &str, flags: &[&str]| {
+        let all = ["tool", "link", "-o", output, "-importcfg", "packages", "-buildmode=pie", "-linkmode=external"];
+        // Without this the linker refuses to call another one.
+        go(&[&all[..], &[&linker], flags, &[main]].concat(), "1");
+        source.join(output)
+    };
+    let full = link("full", &["-compressdwarf=false"]);
+    let stripped = link("stripped", &["-s", "-w"]);
+    run("llvm-strip-19", &["stripped"], &source).expect("llvm-strip");
+    let headers = run("llvm-objdump-19", &["--macho", "--private-headers", "stripped"], &source).expect("objdump");
+    assert!(headers.contains("LC_DYLD_CHAINED_FIXUPS"), "{headers}");
+    check_stripped(&build, &full, &stripped);
 }

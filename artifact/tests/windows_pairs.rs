@@ -8,7 +8,7 @@ mod windows;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use support::{addresses_in, fixtures, have, llvm_symbolizer_survived, lookup, run, skip};
-use symseal_artifact::{Checksum, ObjectFile, PdbFile, pdb_functions};
+use symseal_artifact::{Arch, Checksum, IdKind, ObjectFile, PdbFile, ReleaseFile, pdb_functions};
 use symseal_symx::{FunctionRecord, SymbolSource};
 use windows::Module;
 
@@ -325,4 +325,142 @@ fn mingw_programs_agree_by_their_dwarf() {
         run("x86_64-w64-mingw32-g++", &[flags[0], flags[1], "main.cpp", "-o", &out], folder.path()).expect("g++");
         check_pair(&folder.path().join(out), 3000);
     }
+}
+
+/// A DLL made by clang 19 and its linker, which know ARM64EC.
+fn hybrid(folder: &Path) -> Option<PathBuf> {
+    if !have("clang-19") || !have("lld-link-19") {
+        return None;
+    }
+    std::fs::write(folder.join("part.h"), PART).expect("a source");
+    std::fs::write(folder.join("main.cpp"), SOURCE).expect("a source");
+    // The same functions under other names, for the part in x64 code.
+    let mut other = SOURCE.to_owned();
+    for (name, renamed) in [("start", "x64_start"), ("first", "x64_first"), ("second", "x64_second")] {
+        other = other.replace(&format!(" {name}("), &format!(" {renamed}("));
+    }
+    std::fs::write(folder.join("other.cpp"), other.replace("shapes", "others")).expect("a source");
+    // What the system's run time library would bring.
+    let dispatchers = ["ret", "call", "call_no_redirect", "icall", "fptr"].map(|name| format!("dispatch_{name}"));
+    let checks = ["icall", "call", "icall_cfg"].map(|name| format!("check_{name}"));
+    let pointers: Vec<String> =
+        dispatchers.iter().chain(&checks).map(|name| format!("void *__os_arm64x_{name};\n")).collect();
+    std::fs::write(folder.join("system.c"), pointers.concat()).expect("a source");
+    for (target, source) in [("arm64ec", "main.cpp"), ("x86_64", "other.cpp"), ("arm64ec", "system.c")] {
+        let target = format!("--target={target}-pc-windows-msvc");
+        run("clang-19", &[&target, "-O2", "-g", "-gcodeview", "-ffunction-sections", "-c", source], folder)
+            .expect("clang");
+    }
+    let link =
+        ["/machine:arm64ec", "/dll", "/noentry", "/nodefaultlib", "/debug", "/export:start", "/export:x64_start"];
+    let link = [&link[..], &["main.o", "other.o", "system.o", "/out:hybrid.dll"]].concat();
+    run("lld-link-19", &link, folder).expect("lld-link");
+    Some(folder.join("hybrid.dll"))
+}
+
+/// The GUID that llvm-readobj 19 prints, without its dashes.
+fn printed_guid(text: &str) -> String {
+    let printed = text.lines().find_map(|line| line.trim().strip_prefix("PDBGUID: {")).expect("a GUID");
+    printed.trim_end_matches('}').replace('-', "")
+}
+
+#[test]
+fn arm64ec_images_agree_in_their_code_for_either_processor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(dll) = hybrid(folder.path()) else { return };
+    let module = Module::read(&dll);
+    // ARM64EC code under its C name, and x64 code.
+    for (name, symbol) in [("start", "#start"), ("x64_start", "x64_start"), ("first", "?first@@$$hYAHH@Z")] {
+        assert_eq!(module.stream.strings.get(named(&module, name).symbol), symbol);
+    }
+    let object = ObjectFile::parse(&module.bytes).expect("a PE");
+    assert_eq!(object.arch(), Arch::X86_64);
+    if have("llvm-readobj-19") && have("llvm-symbolizer") {
+        let headers =
+            run("llvm-readobj-19", &["--file-headers", "--coff-debug-directory", "hybrid.dll"], folder.path());
+        let headers = headers.expect("llvm-readobj");
+        assert!(headers.contains("IMAGE_FILE_MACHINE_AMD64"), "{headers}");
+        let id = object.debug_id().expect("an id").to_string().to_uppercase();
+        assert_eq!(id.split_once('-').map(|(guid, _)| guid), Some(printed_guid(&headers).as_str()));
+        check_pair(&dll, 4000);
+    }
+}
+
+#[test]
+fn sources_have_the_checksums_that_the_compiler_was_told_to_write() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !have("clang-19") || !have("lld-link-19") {
+        return;
+    }
+    std::fs::write(folder.path().join("main.cpp"), SOURCE).expect("a source");
+    std::fs::write(folder.path().join("part.h"), PART).expect("a source");
+    for kind in ["md5", "sha1", "sha256"] {
+        let hash = format!("-gsrc-hash={kind}");
+        let compile =
+            ["--target=x86_64-pc-windows-msvc", "-O1", "-g", "-gcodeview", "-Xclang", &hash, "-c", "main.cpp"];
+        run("clang-19", &compile, folder.path()).expect("clang");
+        let link = ["/dll", "/noentry", "/nodefaultlib", "/debug", "/export:start", "main.o", "/out:hashed.dll"];
+        run("lld-link-19", &link, folder.path()).expect("lld-link");
+        let stream = Module::read(&folder.path().join("hashed.dll")).stream;
+        assert_eq!(stream.sources.len(), 2, "{:?}", stream.sources);
+        for source in &stream.sources {
+            let path = stream.strings.get(source.path);
+            let found: &[u8] = match (&source.checksum, kind) {
+                (Some(Checksum::Md5(sum)), "md5") => sum,
+                (Some(Checksum::Sha1(sum)), "sha1") => sum,
+                (Some(Checksum::Sha256(sum)), "sha256") => sum,
+                (other, _) => panic!("{path}, {kind}: {other:?}"),
+            };
+            let found: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+            let name = path.rsplit(['/', '\\']).next().expect("a name");
+            let text = run(&format!("{kind}sum"), &[name], folder.path()).expect("a digest");
+            assert_eq!(text.split_whitespace().next(), Some(found.as_str()), "{path}");
+        }
+    }
+}
+
+/// Real .NET assemblies with their PDBs. An assembly has the digest of its PDB, taken while the PDB's id was zeros; the
+/// id is the beginning of it. (PE Format of .NET, "PDB Checksum Debug Directory Entry")
+#[test]
+fn assemblies_of_a_wheel_name_their_portable_pdbs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pip = "pip download --no-deps --only-binary=:all: clr-loader==0.3.1 && unzip -q *.whl";
+    if !have("pip") || !have("unzip") || !download("clr-loader download", pip, folder.path()) {
+        return;
+    }
+    let pairs = pairs_below(folder.path());
+    assert_eq!(pairs.len(), 2, "{pairs:?}");
+    let mut ids = Vec::new();
+    for path in pairs {
+        let (assembly, mut pdb) =
+            (std::fs::read(&path).expect("a PE"), std::fs::read(path.with_extension("pdb")).expect("a PDB"));
+        let object = ObjectFile::parse(&assembly).expect("a PE");
+        let reference = object.pdb_reference().expect("a PDB's name");
+        assert!(reference.is_portable && object.id_kind() == IdKind::PortablePdb);
+        let Ok(ReleaseFile::PortablePdb(portable)) = ReleaseFile::parse(&pdb) else { panic!("a portable PDB") };
+        assert_eq!(object.debug_id(), Some(&portable.debug_id()));
+        ids.push(portable.debug_id());
+        let name = path.display().to_string();
+        let guid = portable.guid().map(|byte| format!("{byte:02X}")).concat();
+        if have("llvm-readobj-19") {
+            let text = run("llvm-readobj-19", &["--coff-debug-directory", &name], folder.path()).expect("llvm-readobj");
+            assert_eq!(printed_guid(&text), guid);
+            assert!(text.contains(&format!("({:#X})", portable.stamp()).replace("0X", "0x")), "{text}");
+        }
+        // As stored: the first three fields least significant byte first, then the stamp.
+        let [a, b, c, d, e, f, g, h, rest @ ..] = portable.guid();
+        let id = [&[d, c, b, a, f, e, h, g][..], &rest, &portable.stamp().to_le_bytes()].concat();
+        let at = pdb.windows(id.len()).position(|window| window == id).expect("the id in the file");
+        pdb[at..at + id.len()].fill(0);
+        std::fs::write(folder.path().join("zeros"), &pdb).expect("a file");
+        let sum = run("sha256sum", &["zeros"], folder.path()).expect("sha256sum");
+        let sum = sum.split_whitespace().next().expect("a digest");
+        let bytes: Vec<u8> =
+            (0..64).step_by(2).map(|at| u8::from_str_radix(&sum[at..at + 2], 16).expect("hex")).collect();
+        let entry = [b"SHA256\0", bytes.as_slice()].concat();
+        assert!(assembly.windows(entry.len()).any(|window| window == entry), "{name}: {sum}");
+        // Some bits of the id say that it is a random one, and that the stamp is no time.
+        assert_eq!(id[..6], bytes[..6]);
+    }
+    assert_ne!(ids[0], ids[1]);
 }

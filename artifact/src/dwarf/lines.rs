@@ -1,12 +1,15 @@
 //! A unit's line table: rows by address. (DWARF 5, 6.2)
 
 use super::files::Files;
+use super::line_program::{self, End, Row};
 use super::sections::Slice;
 use super::unit::Unit;
 use crate::code_ranges::Text;
+use crate::cursor::Damaged;
 use crate::paint;
 use crate::work::Work;
-use gimli::{ColumnType, IncompleteLineProgram};
+use gimli::{ColumnType, IncompleteLineProgram, LineProgramHeader};
+use std::ops::ControlFlow;
 use symseal_symx::StrId;
 
 /// A row holds from its address to the next row's, or to its sequence's end.
@@ -37,6 +40,65 @@ pub(crate) struct Lines {
     pub(crate) sequences: Vec<Sequence>,
 }
 
+/// Takes a program's rows into a table.
+struct Taker<'t, 's> {
+    lines: &'t mut Lines,
+    /// Where the rows of the sequence at hand start.
+    first: usize,
+    /// Files change seldom from row to row.
+    last_file: (u64, StrId),
+    unit: &'t Unit<'s>,
+    text: &'t Text,
+    files: &'t mut Files,
+    work: &'t mut Work,
+}
+
+impl<'s> Taker<'_, 's> {
+    #[inline]
+    fn take(&mut self, header: &LineProgramHeader<Slice<'s>>, row: &Row) -> ControlFlow<()> {
+        if self.work.budget.charge(1).is_err() {
+            return ControlFlow::Break(());
+        }
+        if row.end_sequence {
+            self.lines.end_sequence(self.first, row.address, self.text);
+            self.first = self.lines.rows.len();
+            return ControlFlow::Continue(());
+        }
+        if row.file != self.last_file.0 {
+            self.last_file = (row.file, self.files.path(self.unit, header, row.file, self.work));
+        }
+        let narrow = |number: u64| u32::try_from(number).unwrap_or(0);
+        let (line, column) = (narrow(row.line), narrow(row.column));
+        self.lines.push(self.first, LineRow { svma: row.address, file: self.last_file.1, line, column });
+        ControlFlow::Continue(())
+    }
+
+    /// Reads a program that adds to its table of files, which gimli keeps, from its start.
+    fn again(&mut self, program: IncompleteLineProgram<Slice<'s>>) {
+        self.lines.rows.clear();
+        self.lines.sequences.clear();
+        (self.first, self.last_file) = (0, (u64::MAX, StrId::EMPTY));
+        let mut program = program.rows();
+        loop {
+            let (header, row) = match program.next_row() {
+                Ok(Some(next)) => next,
+                Ok(None) => return,
+                Err(_) => return self.work.skip("damaged line program"),
+            };
+            let column = match row.column() {
+                ColumnType::LeftEdge => 0,
+                ColumnType::Column(column) => column.get(),
+            };
+            let line = row.line().map_or(0, |line| line.get());
+            let (address, file) = (row.address(), row.file_index());
+            let row = Row { address, file, line, column, end_sequence: row.end_sequence() };
+            if self.take(header, &row).is_break() {
+                return;
+            }
+        }
+    }
+}
+
 impl Lines {
     /// Fills the table from a unit's line program, or with nothing.
     pub(crate) fn fill<'s>(
@@ -54,37 +116,16 @@ impl Lines {
         if work.budget.charge(header_bytes).is_err() {
             return;
         }
-        let mut program = program.rows();
-        let mut first = 0;
-        // Files change seldom from row to row.
-        let mut last_file = (u64::MAX, StrId::EMPTY);
-        loop {
-            let (header, row) = match program.next_row() {
-                Ok(Some(next)) => next,
-                Ok(None) => break,
-                Err(_) => {
-                    work.skip("damaged line program");
-                    break;
-                }
-            };
-            if work.budget.charge(1).is_err() {
-                break;
-            }
-            if row.end_sequence() {
-                self.end_sequence(first, row.address(), text);
-                first = self.rows.len();
-                continue;
-            }
-            if row.file_index() != last_file.0 {
-                last_file = (row.file_index(), files.path(unit, header, row.file_index(), work));
-            }
-            let line = row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0));
-            let column = match row.column() {
-                ColumnType::LeftEdge => 0,
-                ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
-            };
-            self.push(first, LineRow { svma: row.address(), file: last_file.1, line, column });
+        let is_little_endian = unit.sections().is_little_endian;
+        let mut taker = Taker { lines: self, first: 0, last_file: (u64::MAX, StrId::EMPTY), unit, text, files, work };
+        let header = program.header();
+        let end = line_program::run(header, is_little_endian, |row| taker.take(header, row));
+        if end == Ok(End::DefinesFile) {
+            taker.again(program);
+        } else if end == Err(Damaged) {
+            taker.work.skip("damaged line program");
         }
+        let first = taker.first;
         // Rows without an end are nobody's.
         self.rows.truncate(first);
         self.order();

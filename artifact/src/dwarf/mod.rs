@@ -13,6 +13,7 @@ mod abbrev;
 mod compile_directories;
 mod dwarf_files;
 mod files;
+mod line_program;
 mod lines;
 mod names;
 mod ranges;

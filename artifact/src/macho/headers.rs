@@ -2,9 +2,10 @@
 
 use super::exports::Export;
 use super::loader::{
-    LC_DYLD_EXPORTS_TRIE, LC_DYLD_INFO, LC_DYLD_INFO_ONLY, LC_ENCRYPTION_INFO, LC_ENCRYPTION_INFO_64,
-    LC_FUNCTION_STARTS, LC_SEGMENT, LC_SEGMENT_64, LC_SYMTAB, LC_UUID, MH_BUNDLE, MH_CORE, MH_DSYM, MH_DYLIB,
-    MH_DYLINKER, MH_EXECUTE, MH_FVMLIB, MH_KEXT_BUNDLE, MH_MAGIC, MH_MAGIC_64, MH_OBJECT, MH_PRELOAD,
+    LC_DYLD_CHAINED_FIXUPS, LC_DYLD_EXPORTS_TRIE, LC_DYLD_INFO, LC_DYLD_INFO_ONLY, LC_ENCRYPTION_INFO,
+    LC_ENCRYPTION_INFO_64, LC_FUNCTION_STARTS, LC_SEGMENT, LC_SEGMENT_64, LC_SYMTAB, LC_UUID, MH_BUNDLE, MH_CORE,
+    MH_DSYM, MH_DYLIB, MH_DYLINKER, MH_EXECUTE, MH_FVMLIB, MH_KEXT_BUNDLE, MH_MAGIC, MH_MAGIC_64, MH_OBJECT,
+    MH_PRELOAD,
 };
 use super::processor;
 use super::segments::{Section, Segment};
@@ -35,6 +36,8 @@ pub(crate) struct Macho<'d> {
     pub(super) export_trie: &'d [u8],
     /// `LC_FUNCTION_STARTS`; empty where there is none.
     pub(super) function_starts: &'d [u8],
+    /// Where the chains of pointers start that the loader sets; empty where there are none.
+    pub(super) chained_fixups: &'d [u8],
     /// File offsets of bytes that only the loader of the store's device decrypts.
     pub(super) encrypted: Range<u64>,
     /// The trie's names are put together on first use.
@@ -69,6 +72,7 @@ impl<'d> Macho<'d> {
             symbol_names: &[],
             export_trie: &[],
             function_starts: &[],
+            chained_fixups: &[],
             encrypted: 0..0,
             exports: OnceLock::new(),
         };
@@ -161,6 +165,9 @@ impl<'d> Macho<'d> {
             }
             LC_DYLD_EXPORTS_TRIE => {
                 self.export_trie = self.link_edit("the exports trie", u32_at(8)?, u32_at(12)?.into())?;
+            }
+            LC_DYLD_CHAINED_FIXUPS => {
+                self.chained_fixups = self.link_edit("the chained fixups", u32_at(8)?, u32_at(12)?.into())?;
             }
             LC_DYLD_INFO | LC_DYLD_INFO_ONLY => {
                 let trie = self.link_edit("the exports trie", u32_at(40)?, u32_at(44)?.into())?;

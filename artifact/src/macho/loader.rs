@@ -41,6 +41,7 @@ pub(crate) const LC_DYLD_INFO_ONLY: u32 = 0x8000_0022;
 pub(crate) const LC_FUNCTION_STARTS: u32 = 0x26;
 pub(crate) const LC_ENCRYPTION_INFO_64: u32 = 0x2c;
 pub(crate) const LC_DYLD_EXPORTS_TRIE: u32 = 0x8000_0033;
+pub(crate) const LC_DYLD_CHAINED_FIXUPS: u32 = 0x8000_0034;
 
 pub(crate) const VM_PROT_EXECUTE: u32 = 4;
 pub(crate) const SECTION_TYPE: u32 = 0xff;

@@ -6,6 +6,7 @@
 mod dsym;
 mod exports;
 mod fat;
+mod fixups;
 mod headers;
 pub(crate) mod loader;
 mod object;

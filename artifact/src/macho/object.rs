@@ -1,5 +1,6 @@
 //! What [`ObjectHeaders`] asks, answered for Mach-O.
 
+use super::fixups;
 use super::headers::Macho;
 use crate::go;
 use crate::headers::ObjectHeaders;
@@ -79,6 +80,10 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         let sections =
             self.sections.iter().filter(|section| section.segment != b"__DWARF" && !section.bytes.is_empty());
         sections.map(|section| (section.addr, section.bytes)).collect()
+    }
+
+    fn relocated_words(&self) -> Vec<(u64, u64)> {
+        fixups::relocated_words(self)
     }
 
     fn text_sections(&self) -> Vec<Range<u64>> {
