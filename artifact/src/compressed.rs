@@ -2,6 +2,7 @@
 
 use crate::error::malformed;
 use crate::{ArtifactError, MAX_SECTION_BYTES, escaped};
+use flate2::{Decompress, FlushDecompress, Status};
 use object::read::{CompressedData, CompressionFormat};
 use std::borrow::Cow;
 
@@ -32,7 +33,30 @@ pub(crate) fn decompress<'d>(name: &[u8], compressed: &CompressedData<'d>) -> Re
             allowed,
         });
     }
-    compressed.decompress().map_err(|error| malformed(&object_of(name), "compressed bytes of the claimed size", error))
+    let damaged = |error: String| malformed(&object_of(name), "compressed bytes of the claimed size", error);
+    if compressed.format == CompressionFormat::Zlib {
+        return inflate(compressed.data, compressed.uncompressed_size).map(Cow::Owned).map_err(damaged);
+    }
+    compressed.decompress().map_err(|error| damaged(error.to_string()))
+}
+
+/// One call of zlib gives less than 4 GiB, so that there are as many as it takes.
+fn inflate(mut data: &[u8], size: u64) -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
+    let reserved = usize::try_from(size).ok().and_then(|size| out.try_reserve_exact(size).ok());
+    reserved.ok_or_else(|| format!("no memory for {size} bytes"))?;
+    let mut inflater = Decompress::new(true);
+    loop {
+        let (read, written) = (inflater.total_in(), out.len());
+        let status =
+            inflater.decompress_vec(data, &mut out, FlushDecompress::Finish).map_err(|error| error.to_string())?;
+        let read = usize::try_from(inflater.total_in() - read).unwrap_or(usize::MAX);
+        data = data.get(read..).unwrap_or_default();
+        if status == Status::StreamEnd || (read == 0 && out.len() == written) {
+            break;
+        }
+    }
+    if out.len() as u64 == size { Ok(out) } else { Err(format!("{} of {size} bytes", out.len())) }
 }
 
 /// Bytes that [`decompress`] gives at most: the size that is claimed, or what compression can give.

@@ -6,8 +6,11 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use support::archives::{Members, assert_same, content, files_below, fill, read_bytes, read_file, shell, within};
+use support::archives::{
+    Members, assert_same, content, files_below, fill, read_bytes, read_file, read_source, shell, within,
+};
 use support::{have, skip};
+use symseal_artifact::{Limits, Source};
 
 /// A folder with a tree of files for a package.
 fn tree() -> (tempfile::TempDir, Members) {
@@ -59,7 +62,7 @@ fn debian_packages_of_every_compression_give_their_files() {
 }
 
 /// Builds an RPM package of the tree.
-fn build_rpm(folder: &Path, name: &str, payload: &str) -> Vec<u8> {
+fn build_rpm(folder: &Path, name: &str, payload: &str) {
     let spec = format!(
         "Name: x\nVersion: 1\nRelease: 1\nSummary: x\nLicense: x\nBuildArch: noarch\n\
          %define _binary_payload {payload}\n%define __os_install_post %{{nil}}\n%define _build_id_links none\n\
@@ -75,7 +78,32 @@ fn build_rpm(folder: &Path, name: &str, payload: &str) -> Vec<u8> {
         ),
         folder,
     );
-    std::fs::read(folder.join(name)).expect("a file")
+}
+
+/// rpm writes sizes of 64 bits and numbers for names then. The package takes more than 4 GiB on the disk, so that this is
+/// done for `tests/certify huge` alone, in the folder that it names.
+#[test]
+fn an_rpm_package_with_a_file_of_more_than_4_gib_gives_its_files() {
+    let Some(huge) = std::env::var_os("SYMSEAL_HUGE") else {
+        println!("SKIP huge inputs: SYMSEAL_HUGE is not set (tests/certify huge)");
+        return;
+    };
+    if !have("rpmbuild") || !have("rpm") {
+        return;
+    }
+    let folder = tempfile::tempdir_in(huge).expect("a folder");
+    let make =
+        "mkdir tree; cd tree; truncate -s 4300M huge; printf behind >>huge; printf small >small; printf more >zz";
+    shell(make, folder.path());
+    build_rpm(folder.path(), "huge.rpm", "w.ufdio");
+    let sizes = shell("rpm -qp --qf '[%{LONGFILESIZES} ]' huge.rpm 2>/dev/null", folder.path());
+    assert_eq!(String::from_utf8_lossy(&sizes).trim(), "0 4508876806 5 4");
+    let mut package = std::fs::File::open(folder.path().join("huge.rpm")).expect("a package");
+    let read = read_source("huge.rpm", Source::Seekable(&mut package), &Limits::default());
+    let (members, _) = read.expect("a package");
+    let expected = files_below(&folder.path().join("tree"));
+    assert_eq!(expected.values().map(|content| content.0).max(), Some(4_508_876_806));
+    assert_same("huge.rpm", &members, &within("huge.rpm", &expected));
 }
 
 #[test]
@@ -92,7 +120,8 @@ fn rpm_packages_of_every_compression_give_their_files() {
         ("bzip2.rpm", "w9.bzdio"),
         ("none.rpm", "w.ufdio"),
     ] {
-        let bytes = build_rpm(folder.path(), name, payload);
+        build_rpm(folder.path(), name, payload);
+        let bytes = std::fs::read(folder.path().join(name)).expect("a file");
         let (members, report) = read_bytes(name, &bytes).expect("a package");
         let listed = shell(&format!("rpm -qplv {name} 2>/dev/null"), folder.path());
         let listed = String::from_utf8(listed).expect("text");

@@ -20,9 +20,11 @@ fn debug_information_behind_4_gib_agrees() {
     };
     for name in ["entries", "tables", "ranges", "old", "packed"] {
         let path = folder.join(name);
+        let start = std::time::Instant::now();
         let bytes = std::fs::read(&path).expect("a program");
         let object = ObjectFile::parse(&bytes).expect("an object");
         let stream = functions(&object, &DebugFiles::default()).expect("functions");
+        let took = start.elapsed().as_secs_f64();
         lookup::check_shape(&stream);
         assert!(stream.statistics.dwarf_bytes > 2 * FOUR_GIB, "{name}: {:?}", stream.statistics);
         assert!(stream.statistics.skipped.is_empty(), "{name}: {:?}", stream.statistics);
@@ -32,7 +34,12 @@ fn debug_information_behind_4_gib_agrees() {
         for (address, expected) in addresses.iter().zip(llvm_symbolizer_in(Path::new("."), &path, &addresses)) {
             comparison.add(*address, &expected, &lookup::frames(&stream, address - base));
         }
-        println!("{name}: {} bytes of DWARF, {comparison}", stream.statistics.dwarf_bytes);
+        println!(
+            "{name}: {} bytes of DWARF in a file of {}, read in {took:.1} s, {} of memory at the highest so far; {comparison}",
+            stream.statistics.dwarf_bytes,
+            bytes.len(),
+            highest_memory(),
+        );
         comparison.check(2000);
         let both = ["before::work<9>", "behind::work<9>"];
         for wanted in both {
@@ -40,4 +47,11 @@ fn debug_information_behind_4_gib_agrees() {
             assert!(stream.functions.iter().any(|function| is_it(function.name)), "{name}: {wanted}");
         }
     }
+}
+
+/// The most memory that this process ever had. (proc(5), `VmHWM`)
+fn highest_memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.unwrap_or("an unknown amount").trim().to_owned()
 }

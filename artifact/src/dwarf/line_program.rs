@@ -209,3 +209,121 @@ impl Machine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gimli::{ColumnType, DebugLine, DebugLineOffset, EndianSlice, RunTimeEndian};
+
+    type Rows = (Vec<(u64, u64, u64, u64, bool)>, bool);
+
+    /// What the instructions are read with.
+    #[derive(Clone, Copy, Debug)]
+    struct Setting {
+        address_size: u8,
+        least_length: u8,
+        operations: u8,
+        opcode_base: u8,
+        line_range: u8,
+    }
+
+    /// A line table of version 4 with one file.
+    fn table(setting: Setting, program: &[u8]) -> Vec<u8> {
+        let Setting { least_length, operations, opcode_base, line_range, .. } = setting;
+        let mut header = vec![least_length, operations, 1, 0xfb, line_range, opcode_base];
+        let lengths = [0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 2, 0];
+        header.extend(lengths.into_iter().take(usize::from(opcode_base).saturating_sub(1)));
+        header.extend(b"\0a\0\0\0\0\0");
+        let mut rest = 4_u16.to_le_bytes().to_vec();
+        rest.extend((header.len() as u32).to_le_bytes());
+        rest.extend(header);
+        rest.extend(program);
+        [&(rest.len() as u32).to_le_bytes()[..], &rest].concat()
+    }
+
+    /// Rows of both readers, and whether they came to the end.
+    fn both(setting: Setting, program: &[u8]) -> Option<(Rows, Rows)> {
+        let bytes = table(setting, program);
+        let lines = DebugLine::from(EndianSlice::new(&bytes, RunTimeEndian::Little));
+        let program = lines.program(DebugLineOffset(0), setting.address_size, None, None).expect("a header");
+        let mut ours = Vec::new();
+        let end = run(program.header(), true, |row| {
+            ours.push((row.address, row.file, row.line, row.column, row.end_sequence));
+            ControlFlow::Continue(())
+        });
+        if end == Ok(End::DefinesFile) {
+            return None;
+        }
+        let mut theirs = Vec::new();
+        let mut rows = program.rows();
+        let is_sound = loop {
+            match rows.next_row() {
+                Ok(Some((_, row))) => {
+                    let column = match row.column() {
+                        ColumnType::LeftEdge => 0,
+                        ColumnType::Column(column) => column.get(),
+                    };
+                    let line = row.line().map_or(0, |line| line.get());
+                    theirs.push((row.address(), row.file_index(), line, column, row.end_sequence()));
+                }
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        Some(((ours, end.is_ok()), (theirs, is_sound)))
+    }
+
+    /// xorshift64* (Vigna 2016)
+    fn chance(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// An instruction, more often a sensible one than not.
+    fn instruction(state: &mut u64, address_size: u8, out: &mut Vec<u8>) {
+        let any = chance(state);
+        match any % 16 {
+            0 => {
+                let high = if any & 0x100 == 0 { 0 } else { u64::MAX << 3 };
+                let address = (any >> 40 | high).to_le_bytes();
+                out.extend([0, address_size + 1, 2]);
+                out.extend(address.into_iter().take(address_size.into()));
+            }
+            1 => out.extend([0, 1, 1]),
+            2 => out.extend([0, 2, 4, (any >> 8) as u8 & 0x7f]),
+            3 => out.extend([0, (any >> 8) as u8 & 3, (any >> 16) as u8, 5, 6]),
+            4..=10 => out.push((any >> 8) as u8 | 0x20),
+            11..=13 => out.extend([(any >> 8) as u8 % 14, (any >> 16) as u8, (any >> 24) as u8]),
+            _ => out.push((any >> 8) as u8),
+        }
+    }
+
+    #[test]
+    fn every_program_gives_the_rows_that_gimli_gives() {
+        let (mut state, mut rows, mut sound, mut damaged) = (7, 0, 0, 0);
+        for round in 0..20_000_usize {
+            let setting = Setting {
+                address_size: [8, 4, 2][round % 3],
+                least_length: [1, 4][round / 3 % 2],
+                operations: [1, 1, 3][round / 6 % 3],
+                opcode_base: [13, 10, 14, 1][round / 18 % 4],
+                line_range: [14, 1, 255][round / 72 % 3],
+            };
+            let mut program = Vec::new();
+            (0..round % 40).for_each(|_| instruction(&mut state, setting.address_size, &mut program));
+            let Some((ours, theirs)) = both(setting, &program) else { continue };
+            assert_eq!(ours, theirs, "{setting:?} {program:x?}");
+            rows += ours.0.len();
+            *(if ours.1 { &mut sound } else { &mut damaged }) += 1;
+        }
+        assert!(rows > 50_000 && sound > 1_000 && damaged > 1_000, "{rows} rows, {sound} sound, {damaged} damaged");
+    }
+
+    #[test]
+    fn a_program_that_adds_files_is_left_to_gimli() {
+        let setting = Setting { address_size: 8, least_length: 1, operations: 1, opcode_base: 13, line_range: 14 };
+        assert!(both(setting, &[1, 0, 6, 3, b'b', 0, 0, 0, 0, 1]).is_none());
+    }
+}
