@@ -514,6 +514,34 @@ fn programs_with_chained_fixups_agree_with_dwarf() {
     let stripped = link("stripped", &["-s", "-w"]);
     run("llvm-strip-19", &["stripped"], &source).expect("llvm-strip");
     let headers = run("llvm-objdump-19", &["--macho", "--private-headers", "stripped"], &source).expect("objdump");
-    assert!(headers.contains("LC_DYLD_CHAINED_FIXUPS"), "{headers}");
+    let command = headers.split_once("LC_DYLD_CHAINED_FIXUPS").map(|(_, rest)| rest).expect("chained fixups");
     check_stripped(&build, &full, &stripped);
+    damaged_chains_do_no_harm(command, &stripped);
+}
+
+/// Changes bytes of the chains' beginnings, and of the words that they run through.
+fn damaged_chains_do_no_harm(command: &str, path: &Path) {
+    let sound = std::fs::read(path).expect("a file");
+    let number = |key: &str| -> usize {
+        let words = command.split_whitespace().skip_while(|word| *word != key).nth(1);
+        words.and_then(|word| word.parse().ok()).expect("a number")
+    };
+    let (start, size) = (number("dataoff"), number("datasize"));
+    let object = ObjectFile::parse(&sound).expect("an object");
+    let (_, data) = object.section("__data").expect("data");
+    let data = sound.windows(64).position(|window| data.starts_with(window)).expect("the data in the file");
+    let mut chance = support::Chance::new(5);
+    for round in 0..60 {
+        let mut changed = sound.clone();
+        for _ in 0..=round % 4 {
+            // The first words say where chains start and what form they have.
+            let (from, length) = if round % 3 == 0 { (data, 4096) } else { (start, size.min(200)) };
+            let at = from + usize::try_from(chance.below(length as u64)).expect("a place");
+            changed[at] = if round % 2 == 0 { 0xff } else { chance.next() as u8 };
+        }
+        if let Ok(object) = ObjectFile::parse(&changed) {
+            let stream = functions(&object, &DebugFiles::default()).expect("functions");
+            lookup::check_shape(&stream);
+        }
+    }
 }
