@@ -143,6 +143,35 @@ fn a_passphrase_comes_through_a_file_descriptor() {
 
 #[cfg(unix)]
 #[test]
+fn a_passphrase_is_typed_on_a_terminal_and_not_shown() {
+    let Some(scene) = Scene::new() else { return };
+    let Some(python) = program::tool("python3") else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracles/on_a_terminal.py");
+    let typed = |lines: &[&str], arguments: &[&str]| {
+        let mut command = Command::new(&python);
+        command.arg(&script).args(lines).arg("--").arg(program::symseal_path()).args(arguments);
+        let ran = ran(command.env("XDG_DATA_HOME", "/nonexistent").env("XDG_CONFIG_HOME", "/nonexistent"));
+        assert!(!ran.stdout.contains("open sesame"), "{ran:?}");
+        ran
+    };
+    let keys = scene.at("secret");
+    let differing = typed(&["open sesame", "open"], &["key", "generate", "--output", &keys, "--encrypt"]);
+    assert!(differing.status == 2 && differing.stdout.contains("differ"), "{differing:?}");
+    assert!(!scene.path("secret").exists());
+    typed(&["open sesame", "open sesame"], &["key", "generate", "--output", &keys, "--encrypt"]).ok();
+    scene.trust(&scene.at("secret/artifact.pub.pem"));
+    let (bundle, log, key) = (scene.at("bundle"), scene.at("log"), scene.at("secret/artifact.key.pem"));
+    let log_key = scene.at("keys/log.key.pem");
+    let seal = ["bundle", "seal", &bundle, "--key", &key, "--log", &log, "--log-key", &log_key];
+    let wrong = typed(&["close sesame"], &seal);
+    assert!(wrong.status == 2 && wrong.stdout.contains("does not decrypt"), "{wrong:?}");
+    let sealed = typed(&["open sesame"], &seal).ok();
+    assert!(sealed.stdout.contains("Passphrase of key") && sealed.stdout.contains("artifact.key.pem"), "{sealed:?}");
+    scene.verifies();
+}
+
+#[cfg(unix)]
+#[test]
 fn a_program_signs_and_a_bundle_that_it_does_not_sign_stays_unsealed() {
     use std::os::unix::fs::PermissionsExt as _;
     let Some(scene) = Scene::new() else { return };
@@ -167,6 +196,13 @@ fn a_program_signs_and_a_bundle_that_it_does_not_sign_stays_unsealed() {
     let good = program("good", "openssl dgst -sha256 -sign keys/artifact.key.pem | openssl base64");
     ran(&mut scene.seal(&good)).ok();
     scene.verifies();
+    let public = std::fs::read_to_string(scene.path("keys/artifact.pub.pem")).unwrap();
+    assert_eq!(symseal(["key", "show", "--key", &good]).ok().stdout, public);
+    assert_eq!(
+        symseal(["key", "show", "--key", &scene.at("keys/artifact.key.pem"), "--json"]).ok().json()["pem"],
+        public
+    );
+    symseal(["key", "show", "--key", &broken.replace("broken", "none")]).refused(2, &["cannot be started"]);
     // Without a file there is nothing beside it.
     let mut no_log_key = command("symseal");
     no_log_key.args(["bundle", "seal", &scene.at("bundle"), "--key", &good, "--log", &scene.at("log")]);

@@ -17,7 +17,7 @@ use crate::exit::Answer;
 #[derive(Subcommand)]
 pub enum Command {
     Build(build::Args),
-    Seal(Box<seal::Args>),
+    Seal(seal::Args),
     Push(transfer::PushArgs),
     Pull(transfer::PullArgs),
     Inspect(inspect::Args),

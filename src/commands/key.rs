@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
+use symseal_sealer::KeySource;
 
 use crate::exit::Answer;
 use crate::keyring;
-use crate::output::outln;
+use crate::output::{out, outln};
 use crate::passphrase::PassphraseArgs;
 
 #[derive(Subcommand)]
 pub enum Command {
     Generate(GenerateArgs),
+    Show(ShowArgs),
 }
 
 /// Make the keys of the embedded default: an artifact key (ECDSA P-256), a root key and a log key (Ed25519).
@@ -39,8 +41,45 @@ pub struct GenerateArgs {
     json: bool,
 }
 
+/// Show the public half of an artifact key, wherever it is.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  symseal key show --key ./keys/artifact.key.pem
+  symseal key show --key 'pkcs11:token=release;object=symseal?module-path=/usr/lib/softhsm/libsofthsm2.so' > artifact.pub.pem
+  symseal trust init --trust ./trust --key artifact.pub.pem --name app --log ./log --root-key ./keys/root.key.pem --log-key ./keys/log.key.pem
+
+Prints PEM, as `symseal trust init --key`, openssl and cosign take it.")]
+pub struct ShowArgs {
+    /// A PKCS#8 PEM file (plain, encrypted, or cosign's), pkcs11:URI, or exec:PROGRAM.
+    #[arg(long)]
+    key: KeySource,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+    /// Print id, algorithm and PEM as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 pub fn run(command: &Command) -> Result<Answer> {
-    let Command::Generate(args) = command;
+    match command {
+        Command::Generate(args) => generate(args),
+        Command::Show(args) => show(args),
+    }
+}
+
+fn show(args: &ShowArgs) -> Result<Answer> {
+    let passphrases = args.passphrase.source();
+    let signer = args.key.open(&|name| passphrases.ask(name))?;
+    let public = signer.public();
+    if args.json {
+        outln!("{}", json!({"key_id": public.key_id().to_string(), "algorithm": "ecdsa-p256", "pem": public.to_pem()}));
+    } else {
+        out!("{}", public.to_pem());
+    }
+    Ok(Answer::Yes)
+}
+
+fn generate(args: &GenerateArgs) -> Result<Answer> {
     let encrypt = args.encrypt || args.passphrase.is_given();
     let passphrase = encrypt.then(|| args.passphrase.source().new_one("the artifact and the root key")).transpose()?;
     let key = keyring::generate(&args.output, passphrase.as_ref())?;
