@@ -9,7 +9,7 @@ use inputs::{Release, build};
 use symseal_builder::{SealOptions, seal_bundle};
 use symseal_bundle::seal::Trust;
 use symseal_bundle::seal::checks::id;
-use symseal_bundle::verify::{Parts, Report, Request, UtcSeconds, Verdict, verify};
+use symseal_bundle::verify::{Parts, Report, Request, TimeSource, UtcSeconds, Verdict, verify};
 use symseal_bundle::{Bundle, Digest, LayoutDir, oci};
 use symseal_module::DebugId;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, mint_origin, trust_init};
@@ -67,7 +67,12 @@ fn report<'a>(bundle: &Bundle, trust: &'a Trust, change: impl FnOnce(&mut Reques
         expect_version: None,
         parts: Parts::default(),
         at: now(),
-        signature: None,
+        time_source: TimeSource::Clock,
+        signatures: &[],
+        signature_files: &[],
+        seen: None,
+        consistency: &[],
+        fragment: None,
         identify: &identify,
     };
     change(&mut request);
@@ -128,13 +133,13 @@ fn an_unsealed_bundle_is_refused_and_says_what_to_do() {
 fn a_seal_of_another_bundle_is_refused() {
     let Some(sealed) = sealed() else { return };
     let bundle = Bundle::open(sealed.layout.clone(), None).unwrap();
-    let seal = bundle.seals().remove(0);
+    let seals = bundle.seals();
     let dir = tempfile::tempdir().unwrap();
     let layout = LayoutDir::create(dir.path()).unwrap();
     let Some(release) = Release::make() else { return };
     build(&[release.path("full.so")], &layout).unwrap();
     let other = Bundle::open(layout, None).unwrap();
-    let report = report(&other, &sealed.trust, |request| request.signature = Some(&seal));
+    let report = report(&other, &sealed.trust, |request| request.signatures = &seals);
     refused_by(&report, id::STATEMENT_SUBJECT_BUNDLE);
     refused_by(&report, id::STATEMENT_SUBJECT_INDEX);
 }

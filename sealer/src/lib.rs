@@ -8,7 +8,8 @@
 //! * [`TileLog`]: a C2SP tile log in a directory, with one writer at a time.
 //! * [`anchor`]: one face for all transparency logs: the tile log, and Rekor v2 and v1 over HTTP (feature
 //!   `online`, the one part of the crate with a network, on a runtime of its own).
-//! * [`trust_init`] and [`load_trust`]: the three files of a trust directory.
+//! * [`trust_init`], [`load_trust`] and [`TrustChange`]: the three files of a trust directory; [`StateDir`]: what a
+//!   verifier saw last.
 //! * [`seal`]: statement → envelope → log entry → Sigstore bundle v0.3.
 //!
 //! A log that one machine runs without witnesses gives evidence of tampering only to those who saw an
@@ -21,6 +22,7 @@ pub mod keys;
 pub mod log;
 mod seal;
 pub mod signer;
+pub mod state;
 pub mod trust;
 
 /// The tile log, under the name of what it is made of.
@@ -35,4 +37,8 @@ pub use keys::{ArtifactKey, AskPassphrase, KeyFileError, LogKey, Passphrase, Pas
 pub use log::{Appended, LogError, TileLog, mint_origin};
 pub use seal::{SealError, seal, sign_statement};
 pub use signer::{KeySource, OpenSignerError, SignError, Signer, sign_verified};
-pub use trust::{LoadTrustError, TrustInit, TrustInitError, load_trust, trust_init};
+pub use state::{StateDir, StateError};
+pub use trust::{
+    LoadTrustError, RootChange, TrustChange, TrustChangeError, TrustFiles, TrustImportError, TrustInit, TrustInitError,
+    load_trust, trust_init,
+};

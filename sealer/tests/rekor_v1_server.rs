@@ -29,15 +29,7 @@ fn server() -> Option<(String, LogIdentity)> {
 fn a_seal_through_rekor_v1_verifies_offline_and_a_duplicate_is_found_again() {
     let Some((url, identity)) = server() else { return };
     let world = World::new(0);
-    let document = PolicyLogDocument {
-        origin: identity.origin.to_string(),
-        log_id: identity.id().to_string(),
-        operator: "a Rekor v1".into(),
-        not_before: Some(NOW),
-        not_after: None,
-        witness_quorum: 0,
-        witnesses: Vec::new(),
-    };
+    let document = PolicyLogDocument::new(&identity, "a Rekor v1", Some(NOW));
     let trust = with_policy(&world, |policy| policy.logs = vec![document], std::slice::from_ref(&identity)).unwrap();
     // The server's clock is the machine's, so the time of verification is, too.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod build_report;
+mod chain;
 mod disclosure;
 pub mod inspect;
 pub mod seal;

@@ -1,24 +1,35 @@
 //! `symseal trust`: whom to trust.
 
+mod add;
+mod exchange;
+mod revoke;
+mod rotate;
+mod show;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use serde_json::json;
-use symseal_seal::{ArtifactPublicKey, Trust, UtcSeconds};
-use symseal_sealer::{ArtifactKey, TrustInit, load_trust, trust_init};
+use symseal_seal::{ArtifactPublicKey, Trust, UtcSeconds, fingerprint};
+use symseal_sealer::{ArtifactKey, TrustChange, TrustInit, load_trust, trust_init};
 
 use crate::commands::bundle::verify::now;
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY, ROOT_KEY, beside};
-use crate::output::{out, outln};
+use crate::output::outln;
+use crate::passphrase::PassphraseArgs;
 use crate::places;
-use crate::table::Table;
 
 #[derive(Subcommand)]
 pub enum Command {
     Init(InitArgs),
-    Show(ShowArgs),
+    Show(show::Args),
+    AddKey(add::KeyArgs),
+    AddLog(add::LogArgs),
+    Revoke(revoke::Args),
+    Rotate(rotate::Args),
+    Export(exchange::ExportArgs),
+    Import(exchange::ImportArgs),
 }
 
 /// Make a trust directory for one artifact key and one log.
@@ -46,6 +57,8 @@ pub struct InitArgs {
     /// The log's key; default: log.key.pem beside the artifact key.
     #[arg(long)]
     log_key: Option<PathBuf>,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
     /// Who runs the log, for people to read.
     #[arg(long, default_value = "embedded log of this release pipeline")]
     operator: String,
@@ -54,24 +67,66 @@ pub struct InitArgs {
     expires: Option<UtcSeconds>,
 }
 
-/// Show whom a trust directory trusts, for what.
+/// The directory to change, and the root keys that sign the change.
 #[derive(Args)]
-#[command(after_help = "Example:
-  symseal trust show --trust ./trust --json")]
-pub struct ShowArgs {
+pub struct Signing {
     /// The trust directory.
     #[arg(long)]
     trust: Option<PathBuf>,
-    /// Print it as JSON.
+    /// A root key (PKCS#8 PEM). Repeat until there are as many as the root asks for.
+    #[arg(long = "root-key", required = true, value_name = "FILE")]
+    root_keys: Vec<PathBuf>,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+    /// Last moment at which the new policy counts (UTC, as 2027-11-20T12:00:00Z); default: as before.
     #[arg(long)]
-    json: bool,
+    expires: Option<UtcSeconds>,
+}
+
+impl Signing {
+    /// Opens the directory, lets `change` alter it, signs and writes it, and says what came of it.
+    fn apply(&self, change: impl FnOnce(&mut TrustChange) -> Result<()>) -> Result<Answer> {
+        let dir = places::trust_dir(self.trust.as_ref())?;
+        let passphrases = self.passphrase.source();
+        let load = |path: &PathBuf| Ok(ArtifactKey::load(path, &|name| passphrases.ask(name))?);
+        let keys = self.root_keys.iter().map(load).collect::<Result<Vec<_>>>()?;
+        let mut opened = TrustChange::open(&dir)?;
+        if let Some(expires) = self.expires {
+            opened.policy().expires = Some(expires);
+        }
+        change(&mut opened)?;
+        let trust = opened.sign(&keys)?;
+        outln!(
+            "trust directory {}: root version {}, policy version {}",
+            dir.display(),
+            trust.root.version,
+            trust.policy.version
+        );
+        for warning in trust.warnings(now()) {
+            outln!("warning: {warning}");
+        }
+        Ok(Answer::Yes)
+    }
 }
 
 pub fn run(command: &Command) -> Result<Answer> {
     match command {
         Command::Init(args) => init(args),
-        Command::Show(args) => show(args),
+        Command::Show(args) => show::run(args),
+        Command::AddKey(args) => add::key(args),
+        Command::AddLog(args) => add::log(args),
+        Command::Revoke(args) => revoke::run(args),
+        Command::Rotate(args) => rotate::run(args),
+        Command::Export(args) => exchange::export(args),
+        Command::Import(args) => exchange::import(args),
     }
+}
+
+/// Reads a public key (PEM).
+fn public_key(path: &Path) -> Result<ArtifactPublicKey> {
+    let pem = std::fs::read_to_string(path).with_context(|| format!("key {}", path.display()))?;
+    ArtifactPublicKey::from_pem(&pem)
+        .with_context(|| format!("key {}: expected the public half of an ECDSA P-256 key in PEM", path.display()))
 }
 
 fn init(args: &InitArgs) -> Result<Answer> {
@@ -79,12 +134,13 @@ fn init(args: &InitArgs) -> Result<Answer> {
     let log_dir = places::log_dir(args.log.as_deref())?;
     let root_key = args.root_key.clone().unwrap_or_else(|| beside(&args.key, ROOT_KEY));
     let log_key = args.log_key.clone().unwrap_or_else(|| beside(&args.key, LOG_KEY));
-    let pem = std::fs::read_to_string(&args.key).with_context(|| format!("key {}", args.key.display()))?;
-    let artifact = ArtifactPublicKey::from_pem(&pem).with_context(|| {
-        format!("key {}: expected the public half of an ECDSA P-256 key in PEM", args.key.display())
-    })?;
-    make(&dir, &artifact, &args.names, &log_dir, &root_key, &log_key, &args.operator, args.expires)?;
+    let artifact = public_key(&args.key)?;
+    let passphrases = args.passphrase.source();
+    let root = ArtifactKey::load(&root_key, &|name| passphrases.ask(name))?;
+    make(&dir, &artifact, &args.names, &log_dir, &root, &log_key, &args.operator, args.expires)?;
     outln!("trust directory {}", dir.display());
+    let trust = load_trust(&dir)?;
+    outln!("root fingerprint, for whoever takes the directory over: {}", fingerprint(&trust.root.sha256()));
     Ok(Answer::Yes)
 }
 
@@ -95,56 +151,11 @@ pub fn make(
     artifact: &ArtifactPublicKey,
     names: &[String],
     log_dir: &Path,
-    root_key: &Path,
+    root: &ArtifactKey,
     log_key: &Path,
     operator: &str,
     expires: Option<UtcSeconds>,
 ) -> Result<Trust> {
-    let root = ArtifactKey::load_pem(root_key)?;
     let log = keyring::open_or_create_log(log_dir, log_key)?;
-    Ok(trust_init(dir, &TrustInit { root: &root, artifact, names, log: log.identity(), operator, at: now(), expires })?)
-}
-
-fn show(args: &ShowArgs) -> Result<Answer> {
-    let dir = places::trust_dir(args.trust.as_ref())?;
-    let trust = load_trust(&dir)?;
-    if args.json {
-        outln!("{}", serde_json::to_string_pretty(&as_json(&trust))?);
-        return Ok(Answer::Yes);
-    }
-    outln!("trust directory {}, policy version {}", dir.display(), trust.policy.version);
-    match trust.policy.expires {
-        Some(expires) => outln!("expires {expires}"),
-        None => outln!("never expires"),
-    }
-    let mut keys = Table::new(&["artifact key", "may sign", "predicate types"]);
-    for key in &trust.policy.keys {
-        keys.row([key.id.to_string(), key.names.join(", "), key.predicate_types.join(", ")]);
-    }
-    let mut logs = Table::new(&["log", "id", "operator", "witnesses asked for"]);
-    for log in &trust.policy.logs {
-        logs.row([
-            log.identity.origin.to_string(),
-            log.id.to_string(),
-            log.operator.clone(),
-            log.witness_quorum.to_string(),
-        ]);
-    }
-    out!("\n{keys}\n{logs}");
-    Ok(Answer::Yes)
-}
-
-fn as_json(trust: &Trust) -> serde_json::Value {
-    json!({
-        "policy_version": trust.policy.version,
-        "expires": trust.policy.expires.map(|time| time.to_string()),
-        "root_keys": trust.root.keys.iter().map(|key| key.key_id().to_string()).collect::<Vec<_>>(),
-        "keys": trust.policy.keys.iter().map(|key| json!({
-            "key_id": key.id.to_string(), "names": key.names, "predicate_types": key.predicate_types,
-        })).collect::<Vec<_>>(),
-        "logs": trust.policy.logs.iter().map(|log| json!({
-            "origin": log.identity.origin.to_string(), "log_id": log.id.to_string(), "operator": log.operator,
-            "witness_quorum": log.witness_quorum,
-        })).collect::<Vec<_>>(),
-    })
+    Ok(trust_init(dir, &TrustInit { root, artifact, names, log: log.identity(), operator, at: now(), expires })?)
 }

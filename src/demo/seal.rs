@@ -3,6 +3,7 @@
 use anyhow::Result;
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 use symseal_seal::SigstoreBundle;
+use symseal_sealer::ArtifactKey;
 
 use super::build::BuiltBundle;
 use super::narrator::Narrator;
@@ -27,7 +28,7 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> R
         key.public(),
         &[scene::NAME.to_owned()],
         &scene.log(),
-        &keys.join(ROOT_KEY),
+        &ArtifactKey::load_pem(&keys.join(ROOT_KEY))?,
         &keys.join(LOG_KEY),
         "the demo itself, on this machine",
         None,

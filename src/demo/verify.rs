@@ -59,7 +59,7 @@ pub(super) fn open_and_verify(layout: &Path, trust: &Path, signature: Option<&Pa
     report_on(
         &bundle,
         trust,
-        &Question { signature: signature.map(Path::to_owned), ..as_the_demo() },
+        &Question { signature: signature.map(Path::to_owned).into_iter().collect(), ..as_the_demo() },
         Default::default(),
     )
 }

@@ -13,6 +13,8 @@ use crate::title;
 
 /// The largest seal that is read, in bytes.
 pub const MAX_SEAL_BYTES: u64 = 4 << 20;
+/// The most seals of one bundle that are looked at.
+const MAX_SEALS: usize = 1024;
 
 /// Why a bundle cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -282,19 +284,34 @@ fn sole_bundle(layout: &LayoutDir) -> Result<Digest, BundleError> {
     }
 }
 
+/// What no seal can be (a manifest that is none, a blob that is missing or has other bytes) is passed over: anybody may
+/// let a referrer point at a bundle, and junk must not hide a good seal. It is an error where nothing else is left.
 fn layout_seals(layout: &LayoutDir, bundle: &Digest) -> Result<Vec<Vec<u8>>, BundleError> {
     let mut seals = Vec::new();
+    let mut junk = None;
     for referrer in layout.referrers(bundle)? {
         if referrer.artifact_type.as_deref() != Some(oci::SIGSTORE_BUNDLE) {
             continue;
         }
-        let bytes = layout.read_blob(&referrer.digest, oci::MAX_MANIFEST_BYTES)?;
-        let manifest = Manifest::parse(&bytes).map_err(|source| BundleError::Oci { place: referrer.digest, source })?;
-        for layer in manifest.layers.iter().filter(|layer| layer.media_type == oci::SIGSTORE_BUNDLE) {
-            seals.push(layout.read_blob(&layer.digest, MAX_SEAL_BYTES)?);
+        match read_referrer(layout, &referrer.digest) {
+            Ok(found) => seals.extend(found),
+            Err(error) => junk = Some(error),
+        }
+        if seals.len() >= MAX_SEALS {
+            break;
         }
     }
-    Ok(seals)
+    match junk {
+        Some(error) if seals.is_empty() => Err(error),
+        _ => Ok(seals),
+    }
+}
+
+fn read_referrer(layout: &LayoutDir, referrer: &Digest) -> Result<Vec<Vec<u8>>, BundleError> {
+    let bytes = layout.read_blob(referrer, oci::MAX_MANIFEST_BYTES)?;
+    let manifest = Manifest::parse(&bytes).map_err(|source| BundleError::Oci { place: *referrer, source })?;
+    let layers = manifest.layers.iter().filter(|layer| layer.media_type == oci::SIGSTORE_BUNDLE);
+    layers.map(|layer| Ok(layout.read_blob(&layer.digest, MAX_SEAL_BYTES)?)).collect()
 }
 
 fn listed(digests: &[Digest]) -> String {

@@ -205,6 +205,7 @@ macro_rules! catalogue {
 
 catalogue! {
     Content BLOB_DIGEST "blob.digest" "Every file that the symbol index lists is present with the size and sha256 that the index gives."
+    Content BLOB_EXTRA "blob.extra" "A pulled directory holds the bundle's files and its seal, nothing else, and no link."
     Content MANIFEST_DIGEST "manifest.digest" "Every manifest and layer that the image index reaches is present with the size and digest of its descriptor."
     Content INDEX_DIGEST "index.digest" "The image index and the symbol index have the digests by which they were asked for."
     Content INDEX_SCHEMA "index.schema" "The symbol index is canonical JSON of a schema version that this program reads."
@@ -213,11 +214,15 @@ catalogue! {
     Content TABLE_DERIVATION "table.derivation" "Every table names, as its source, the sha256 of a file that the symbol index lists for the same module."
     Seal SEAL_PRESENT "seal.present" "The bundle has a seal."
     Seal SEAL_STRUCTURE "seal.structure" "The seal is a Sigstore bundle v0.3 with a public-key hint, one DSSE signature and one log entry, within the size limits."
-    Trust TRUST_ROOT "trust.root" "root.json is well formed, has not expired, and is signed by its own root key, whose id is the hash of its SPKI."
-    Trust TRUST_POLICY "trust.policy" "policy.dsse.json is signed by a root key, has not expired, and asks for nothing that this program cannot check."
+    Trust TRUST_ROOT "trust.root" "root.json is well formed, has not expired, and each of its roots is signed by enough of its own keys and of those before."
+    Trust TRUST_ROOT_CHAIN "trust.root-chain" "The root seen last is this one or one before it, from which it follows by rotations that the old and the new keys signed."
+    Trust TRUST_POLICY "trust.policy" "policy.dsse.json is signed by as many root keys as the root asks for, has not expired, and asks for nothing that this program cannot check."
+    Trust TRUST_POLICY_VERSION "trust.policy-version" "The policy is not older than the one seen last, and not another one of the same version."
     Trust TRUST_LOGS "trust.logs" "trusted_root.json gives, for every log of the policy, a key whose log id is the policy's, under the policy's origin."
     Trust TRUST_KEY "trust.key" "The key that the seal names is in the policy and may sign this name and predicate type."
     Trust TRUST_KEY_VALIDITY "trust.key-validity" "The time of verification lies within the key's validity."
+    Trust TRUST_REVOCATION "trust.revocation" "The key is not revoked, or the revocation excepts this bundle or this place in the log."
+    Trust TRUST_THRESHOLD "trust.threshold" "As many distinct keys as the policy asks for have made seals of the bundle that hold."
     Dsse DSSE_PAYLOAD_TYPE "dsse.payload-type" "The envelope's payload type is application/vnd.in-toto+json."
     Dsse DSSE_KEYID "dsse.keyid" "The envelope's key id, where it has one, equals the seal's public-key hint."
     Dsse DSSE_SIGNATURE "dsse.signature" "The policy's key verifies the signature over the envelope's PAE."
@@ -229,13 +234,15 @@ catalogue! {
     Dsse STATEMENT_VERSION "statement.version" "The release's version is the expected one."
     Rekor LOG_ID "log.id" "The entry's log id is that of a log in the policy."
     Rekor LOG_KEY_VALIDITY "log.key-validity" "The time of verification lies within the log key's validity."
+    Rekor LOG_INDEX "log.index" "The entry stands before the place at which the policy closed the log, if it did."
     Rekor LOG_KIND "log.kind" "The entry is of the kind that the log takes: dsse 0.0.1 in a Rekor v1, hashedrekord 0.0.2 in any other."
     Rekor LOG_ENTRY "log.entry" "The logged body is, byte for byte, the entry of this envelope, signature and key."
     Rekor LOG_TIMESTAMP "log.timestamp" "The key of a Rekor v1 verifies the signed entry timestamp, and was valid at that time; other logs sign no times."
     Rekor LOG_ORIGIN "log.origin" "The checkpoint's origin line and its signature's name are the policy's origin."
     Rekor LOG_CHECKPOINT "log.checkpoint" "The checkpoint is a strictly formed signed note that the log's key verifies."
-    Rekor LOG_INCLUSION "log.inclusion" "The inclusion proof has exactly the expected number of hashes and leads from the entry to the checkpoint's root."
-    Rekor LOG_WITNESSES "log.witnesses" "As many witnesses as the policy asks for have cosigned the checkpoint."
+    Rekor LOG_INCLUSION "log.inclusion" "The audit path, or the tile fragment given for it, has exactly what it needs and leads from the entry to the checkpoint's root."
+    Rekor LOG_WITNESSES "log.witnesses" "As many distinct witnesses as the policy asks for have cosigned the checkpoint, and no line of a known witness fails."
+    Rekor LOG_FRESHNESS "log.freshness" "The checkpoint agrees with those of the log that were seen before: never another root at one size, and a larger one by a consistency proof."
 }
 
 #[cfg(test)]

@@ -137,6 +137,59 @@ impl Envelope {
     }
 }
 
+/// An envelope with several signatures: how a policy stands in its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MultiEnvelope {
+    /// What kind of payload it is.
+    pub payload_type: String,
+    /// The payload's bytes.
+    pub payload: Vec<u8>,
+    /// Key id and signature of each signer, at least one.
+    pub signatures: Vec<(String, Vec<u8>)>,
+}
+
+/// The most signatures of one envelope.
+pub const MAX_ENVELOPE_SIGNATURES: usize = 16;
+
+impl MultiEnvelope {
+    /// Reads an envelope with 1 to [`MAX_ENVELOPE_SIGNATURES`] signatures.
+    ///
+    /// # Errors
+    /// [`EnvelopeError`] says what is wrong with it.
+    pub fn parse(json: &[u8]) -> Result<Self, EnvelopeError> {
+        let json: EnvelopeJson =
+            serde_json::from_slice(json).map_err(|error| EnvelopeError::Json { reason: error.to_string() })?;
+        let found = json.signatures.len();
+        if !(1..=MAX_ENVELOPE_SIGNATURES).contains(&found) {
+            return Err(EnvelopeError::SignatureCount { found });
+        }
+        let mut signatures = Vec::new();
+        for signature in json.signatures {
+            let sig = from_base64(&signature.sig).ok_or(EnvelopeError::Base64 { field: "sig" })?;
+            signatures.push((signature.keyid, sig));
+        }
+        let payload = from_base64(&json.payload).ok_or(EnvelopeError::Base64 { field: "payload" })?;
+        Ok(Self { payload_type: json.payload_type, payload, signatures })
+    }
+
+    /// The canonical JSON (RFC 8785) of the envelope.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let signature = |(keyid, sig): &(String, Vec<u8>)| SignatureJson { keyid: keyid.clone(), sig: to_base64(sig) };
+        crate::canonical_json(&EnvelopeJson {
+            payload: to_base64(&self.payload),
+            payload_type: self.payload_type.clone(),
+            signatures: self.signatures.iter().map(signature).collect(),
+        })
+    }
+
+    /// The bytes that each signature covers.
+    #[must_use]
+    pub fn pae(&self) -> Vec<u8> {
+        pae(&self.payload_type, &self.payload)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -241,6 +241,13 @@ impl From<&LogEntry> for EntryJson {
 }
 
 impl LogEntry {
+    /// Position in the tree of the checkpoint, from 0: what the inclusion proof is about. In a Rekor v1 the
+    /// proof states it, as `log_index` counts over all trees.
+    #[must_use]
+    pub fn tree_index(&self) -> u64 {
+        if self.kind.is_rekor_v1() { self.proof_index } else { self.log_index }
+    }
+
     /// How traces and databases name the entry: `<origin>/tile/entries/<N>#<index>`, or, as a Rekor v1 has
     /// no tiles, `<host>/api/v1/log/entries?logIndex=<index>`.
     #[must_use]

@@ -1,4 +1,4 @@
-//! RFC 6962 trees: hashes, roots and inclusion proofs.
+//! RFC 6962 and 9162 trees: hashes, roots, inclusion and consistency proofs.
 
 use crate::encoding::{Hash, sha256};
 
@@ -102,6 +102,102 @@ pub fn verify_inclusion(leaf: &Hash, index: u64, size: u64, proof: &[Hash], root
     if found == *root { Ok(()) } else { Err(InclusionError::Root { expected: *root, found }) }
 }
 
+/// A consistency proof does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConsistencyError {
+    /// The first tree is the larger one.
+    #[error("expected a first tree of at most {second} entries, found {first}")]
+    Sizes {
+        /// Size of the first tree.
+        first: u64,
+        /// Size of the second.
+        second: u64,
+    },
+    /// Too few or too many hashes.
+    #[error("expected the hashes that a proof from {first} to {second} entries has, found {found}")]
+    HashCount {
+        /// Size of the first tree.
+        first: u64,
+        /// Size of the second.
+        second: u64,
+        /// How many hashes were given.
+        found: usize,
+    },
+    /// The hashes lead to another root of one of the trees.
+    #[error(
+        "expected the root {} at {size} entries, found {}",
+        crate::encoding::to_base64(expected),
+        crate::encoding::to_base64(found)
+    )]
+    Root {
+        /// The tree's size.
+        size: u64,
+        /// Its root.
+        expected: Hash,
+        /// The root reached.
+        found: Hash,
+    },
+}
+
+/// Whether the tree of `second` entries with `second_root` begins with the tree of `first` entries with
+/// `first_root` (RFC 9162, section 2.1.4.2).
+///
+/// # Errors
+/// [`ConsistencyError`] says what does not hold.
+pub fn verify_consistency(first: (u64, &Hash), second: (u64, &Hash), proof: &[Hash]) -> Result<(), ConsistencyError> {
+    let ((first, first_root), (second, second_root)) = (first, second);
+    let wrong_count = || ConsistencyError::HashCount { first, second, found: proof.len() };
+    let compare = |size, expected: &Hash, found: Hash| {
+        if *expected == found { Ok(()) } else { Err(ConsistencyError::Root { size, expected: *expected, found }) }
+    };
+    if first > second {
+        return Err(ConsistencyError::Sizes { first, second });
+    }
+    if first == second || first == 0 {
+        if !proof.is_empty() {
+            return Err(wrong_count());
+        }
+        // Every tree begins with the empty one.
+        return compare(first, first_root, if first == 0 { empty_root() } else { *second_root });
+    }
+    // Where the first tree is complete, its root is the proof's first hash and left out.
+    let (start, rest) = if first.is_power_of_two() {
+        (*first_root, proof)
+    } else {
+        let (start, rest) = proof.split_first().ok_or_else(wrong_count)?;
+        (*start, rest)
+    };
+    let (mut node, mut last) = (first - 1, second - 1);
+    let shift = node.trailing_ones();
+    node >>= shift;
+    last >>= shift;
+    let (mut first_found, mut second_found) = (start, start);
+    for hash in rest {
+        if last == 0 {
+            return Err(wrong_count());
+        }
+        if node & 1 == 1 || node == last {
+            first_found = node_hash(hash, &first_found);
+            second_found = node_hash(hash, &second_found);
+            if node & 1 == 0 {
+                // 64 where the node is the leftmost one.
+                let shift = node.trailing_zeros();
+                node = node.checked_shr(shift).unwrap_or(0);
+                last = last.checked_shr(shift).unwrap_or(0);
+            }
+        } else {
+            second_found = node_hash(&second_found, hash);
+        }
+        node >>= 1;
+        last >>= 1;
+    }
+    if last != 0 {
+        return Err(wrong_count());
+    }
+    compare(first, first_root, first_found)?;
+    compare(second, second_root, second_found)
+}
+
 /// Where the hashes of complete subtrees come from: memory, or tiles on a disk.
 pub trait Nodes {
     /// Why a hash cannot be given.
@@ -164,6 +260,38 @@ pub fn inclusion_proof<N: Nodes>(nodes: &mut N, index: u64, size: u64) -> Result
             start += left;
             count -= left;
         }
+    }
+    proof.reverse();
+    Ok(proof)
+}
+
+/// The consistency proof from the first `first` leaves to the first `second` (RFC 9162, section 2.1.4.1);
+/// empty where none is needed or none exists.
+///
+/// # Errors
+/// As the source of hashes says.
+pub fn consistency_proof<N: Nodes>(nodes: &mut N, first: u64, second: u64) -> Result<Vec<Hash>, N::Error> {
+    let mut proof = Vec::new();
+    if first == 0 || first >= second {
+        return Ok(proof);
+    }
+    let (mut start, mut count, mut wanted) = (0_u64, second, first);
+    // Walked from the root downwards, until the part that is wanted is a whole subtree.
+    while wanted != count {
+        let left = 1_u64 << split_height(count);
+        if wanted <= left {
+            proof.push(range_root(nodes, start + left, count - left)?);
+            count = left;
+        } else {
+            proof.push(range_root(nodes, start, left)?);
+            start += left;
+            count -= left;
+            wanted -= left;
+        }
+    }
+    // The subtree's own hash, unless it is the whole first tree, whose root the verifier has.
+    if start != 0 {
+        proof.push(range_root(nodes, start, count)?);
     }
     proof.reverse();
     Ok(proof)

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use symseal_seal::Hash;
 use symseal_seal::tlog::{
-    InclusionError, Nodes, empty_root, inclusion_hash_count, inclusion_proof, leaf_hash, node_hash, root,
-    root_from_inclusion, verify_inclusion,
+    InclusionError, Nodes, consistency_proof, empty_root, inclusion_hash_count, inclusion_proof, leaf_hash, node_hash,
+    root, root_from_inclusion, verify_consistency, verify_inclusion,
 };
 
 /// Leaves in memory.
@@ -147,5 +147,77 @@ proptest! {
             hashes += 1;
         }
         prop_assert_eq!(inclusion_hash_count(index, size), Some(hashes));
+    }
+}
+
+/// RFC 9162, section 2.1.4.1: the consistency proof, as it is defined there.
+fn subproof(first: usize, leaves: &[Hash], whole: bool) -> Vec<Hash> {
+    if first == leaves.len() {
+        return if whole { Vec::new() } else { vec![tree_hash(leaves)] };
+    }
+    let k = leaves.len().next_power_of_two() / 2;
+    let (mut proof, other) = if first <= k {
+        (subproof(first, &leaves[..k], whole), tree_hash(&leaves[k..]))
+    } else {
+        (subproof(first - k, &leaves[k..], false), tree_hash(&leaves[..k]))
+    };
+    proof.push(other);
+    proof
+}
+
+#[test]
+fn every_consistency_proof_of_small_trees_is_the_defined_one_and_holds_for_nothing_else() {
+    let all = leaves(33);
+    let mut nodes = Leaves(all.clone());
+    let forged = leaf_hash(b"forged");
+    for second in 1..=all.len() {
+        let second_root = tree_hash(&all[..second]);
+        for first in 0..=second {
+            let first_root = tree_hash(&all[..first]);
+            let proof = consistency_proof(&mut nodes, first as u64, second as u64).unwrap();
+            if first > 0 {
+                assert_eq!(proof, subproof(first, &all[..second], true), "{first} {second}");
+            }
+            let verify = |first_root: &Hash, second_root: &Hash, proof: &[Hash]| {
+                verify_consistency((first as u64, first_root), (second as u64, second_root), proof)
+            };
+            assert_eq!(verify(&first_root, &second_root, &proof), Ok(()), "{first} {second}");
+            assert!(verify(&forged, &second_root, &proof).is_err(), "{first} {second}");
+            if first > 0 {
+                assert!(verify(&first_root, &forged, &proof).is_err(), "{first} {second}");
+            }
+            for place in 0..proof.len() {
+                let mut changed = proof.clone();
+                changed[place] = forged;
+                assert!(verify(&first_root, &second_root, &changed).is_err(), "{first} {second} {place}");
+                changed.remove(place);
+                assert!(verify(&first_root, &second_root, &changed).is_err(), "{first} {second} {place}");
+            }
+            let mut longer = proof.clone();
+            longer.push(forged);
+            assert!(verify(&first_root, &second_root, &longer).is_err(), "{first} {second}");
+        }
+    }
+    assert!(verify_consistency((2, &all[0]), (1, &all[0]), &[]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn consistency_proofs_hold_between_any_two_sizes(second in 1_usize..600, part in 0.0..1.0_f64) {
+        let first = ((second as f64 * part) as usize).clamp(1, second);
+        let all = leaves(second);
+        let (first_root, second_root) = (tree_hash(&all[..first]), tree_hash(&all));
+        let proof = consistency_proof(&mut Leaves(all.clone()), first as u64, second as u64).unwrap();
+        prop_assert_eq!(&proof, &subproof(first, &all, true));
+        let from = (first as u64, &first_root);
+        prop_assert_eq!(verify_consistency(from, (second as u64, &second_root), &proof), Ok(()));
+    }
+
+    #[test]
+    fn hashes_of_any_number_never_panic(first: u64, second: u64, count in 0_usize..70) {
+        let hashes = leaves(count);
+        let root = leaf_hash(b"root");
+        let _ = verify_consistency((first, &root), (second, &root), &hashes);
+        let _ = verify_consistency((1 << (first % 64), &root), (u64::MAX, &root), &hashes);
     }
 }

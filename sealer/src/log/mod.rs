@@ -8,6 +8,7 @@
 
 mod append;
 mod error;
+mod prove;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -73,7 +73,7 @@ pub(super) fn open(directory: &Path, key: &LogKey) -> Result<Opened, LogError> {
 }
 
 /// Reads a tile of hashes.
-fn read_tile(directory: &Path, tile: TilePath) -> Result<Vec<Hash>, LogError> {
+pub(super) fn read_tile(directory: &Path, tile: TilePath) -> Result<Vec<Hash>, LogError> {
     let path = directory.join(tile.to_string());
     let bytes = fs::read(&path).map_err(LogError::io(&path, "read a tile that the checkpoint needs"))?;
     parse_hashes(&bytes, tile.width)

@@ -97,15 +97,7 @@ impl Rekor {
 
     /// The world's policy with this log instead of its own.
     pub fn trust(&self, world: &World) -> Trust {
-        let document = PolicyLogDocument {
-            origin: self.identity.origin.to_string(),
-            log_id: self.identity.id().to_string(),
-            operator: "a Rekor v2".into(),
-            not_before: Some(NOW),
-            not_after: None,
-            witness_quorum: 0,
-            witnesses: Vec::new(),
-        };
+        let document = PolicyLogDocument::new(&self.identity, "a Rekor v2", Some(NOW));
         with_policy(world, |policy| policy.logs = vec![document], std::slice::from_ref(&self.identity)).unwrap()
     }
 }

@@ -86,15 +86,7 @@ impl RekorV1 {
     }
 
     pub fn policy(&self) -> PolicyLogDocument {
-        PolicyLogDocument {
-            origin: self.origin.to_string(),
-            log_id: self.identity().id().to_string(),
-            operator: "a Rekor v1".into(),
-            not_before: Some(NOW),
-            not_after: None,
-            witness_quorum: 0,
-            witnesses: Vec::new(),
-        }
+        PolicyLogDocument::new(&self.identity(), "a Rekor v1", Some(NOW))
     }
 
     /// The world's policy with this log instead of its own.

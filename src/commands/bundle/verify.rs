@@ -1,20 +1,23 @@
 //! Verifying a bundle offline: the shared half of `symseal bundle verify` and `trace-verify`.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use symseal_artifact::ReleaseFile;
-use symseal_bundle::verify::{Report, Request, Verdict, verify};
+use symseal_bundle::verify::{Report, Request, TimeSource, Verdict, verify};
 use symseal_bundle::{Bundle, BundleError};
 use symseal_module::DebugId;
-use symseal_seal::{Check, CheckStatus, Parts, UtcSeconds};
-use symseal_sealer::{LoadTrustError, load_trust};
+use symseal_seal::{Check, CheckStatus, ConsistencyProof, Parts, Trust, UtcSeconds};
+use symseal_sealer::{LoadTrustError, StateDir, load_trust};
 
+use super::chain;
 use crate::bundle_ref;
 use crate::exit::Answer;
-use crate::output::{out, outln};
+use crate::output::{out, outln, visible};
 use crate::places::trust_dir;
 use crate::table::Table;
 
@@ -30,12 +33,24 @@ pub struct Question {
     /// Refuse unless the seal is for this version; else the version that the bundle claims is compared.
     #[arg(long)]
     pub expect_version: Option<String>,
-    /// The seal in a file of its own, for what `oras pull` left.
+    /// The seal in a file of its own, for what `oras pull` left. Repeat for seals by several keys.
     #[arg(long, value_name = "FILE")]
-    pub signature: Option<PathBuf>,
+    pub signature: Vec<PathBuf>,
     /// Judge validity at this time (UTC, as 2026-11-20T12:00:00Z) instead of now.
     #[arg(long, value_name = "TIME")]
     pub at: Option<UtcSeconds>,
+    /// Remember here the newest policy and each log's checkpoints, and refuse what is older or of another history.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Consistency proofs between checkpoints seen before and the seal's. Repeat for more files.
+    #[arg(long, value_name = "FILE")]
+    pub consistency: Vec<PathBuf>,
+    /// A tile fragment of the log (checkpoint, index, tiles) that stands for the seal's own audit path.
+    #[arg(long, value_name = "FILE")]
+    pub fragment: Option<PathBuf>,
+    /// Print the chain from the files to the log's checkpoint as a table.
+    #[arg(long, conflicts_with = "json")]
+    pub explain: bool,
     /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
@@ -49,6 +64,7 @@ pub struct Question {
 #[command(after_help = "Examples:
   symseal bundle verify ./bundle --trust ./trust
   symseal bundle verify sha256:… --expect-name app --expect-version 1.0 --json
+  symseal bundle verify ./bundle --trust ./trust --state ~/.local/state/symseal --explain
 
 Nothing of the bundle is trusted, and once it is here no network is used (a registry reference is pulled first). Exit status 1: at least one check failed; the table names it.")]
 pub struct BundleVerifyArgs {
@@ -71,7 +87,7 @@ pub fn run(reference: &str, question: &Question, parts: Parts) -> Result<Answer>
     if question.json {
         outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print(&report);
+        print(&report, question.explain);
     }
     Ok((report.verdict != Verdict::Refused).into())
 }
@@ -85,17 +101,21 @@ pub fn refusal(error: anyhow::Error) -> Result<Check> {
 /// Verifies a bundle against a trust directory. A trust directory that does not hold together is a refusal, one
 /// that cannot be read an error.
 pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: Parts) -> Result<Report> {
-    let signature = question
-        .signature
-        .as_ref()
-        .map(|path| std::fs::read(path).with_context(|| format!("signature {}", path.display())))
-        .transpose()?;
+    let signatures = question.signature.iter().map(|path| read("signature", path)).collect::<Result<Vec<_>>>()?;
+    let fragment = question.fragment.as_ref().map(|path| read("tile fragment", path)).transpose()?;
+    let mut consistency = Vec::new();
+    for path in &question.consistency {
+        let proofs = ConsistencyProof::parse_file(&read("consistency proofs", path)?);
+        consistency.extend(proofs.with_context(|| format!("consistency proofs {}", path.display()))?);
+    }
     let trust = match load_trust(trust_dir) {
         Ok(trust) => trust,
         Err(LoadTrustError::Trust { source, .. }) => return Ok(Report::refused_before_start(source.to_check())),
         Err(unreadable) => return Err(unreadable.into()),
     };
-    Ok(verify(
+    let state = question.state.as_deref().map(StateDir::new);
+    let seen = state.as_ref().map(StateDir::load).transpose()?;
+    let mut report = verify(
         bundle,
         &Request {
             trust: &trust,
@@ -103,11 +123,45 @@ pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: 
             expect_version: question.expect_version.as_deref(),
             parts,
             at: question.at.unwrap_or_else(now),
-            signature: signature.as_deref(),
+            time_source: if question.at.is_some() { TimeSource::Asked } else { TimeSource::Clock },
+            signatures: &signatures,
+            signature_files: &question.signature,
+            seen: seen.as_ref(),
+            consistency: &consistency,
+            fragment: fragment.as_deref(),
             identify: &debug_ids_of,
         },
-    ))
+    );
+    if let Some(state) = state {
+        report.memory = remember(&state, &trust, &report);
+    }
+    Ok(report)
 }
+
+/// Records what a bundle that was wholly verified has shown. A medium that cannot be written to is no reason to refuse.
+fn remember(state: &StateDir, trust: &Trust, report: &Report) -> String {
+    if report.verdict != Verdict::Verified {
+        return format!("not recorded: the bundle is {}", report.verdict.code());
+    }
+    match state.record(|seen| seen.record(trust, &report.checkpoints)) {
+        Ok(()) => "recorded".to_owned(),
+        Err(error) => format!("not recorded: {error}"),
+    }
+}
+
+/// Reads a small file that was named on the command line.
+fn read(what: &str, path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path).with_context(|| format!("{what} {}", path.display()))?.take(INPUT_LIMIT + 1);
+    file.read_to_end(&mut bytes).with_context(|| format!("{what} {}", path.display()))?;
+    if bytes.len() as u64 > INPUT_LIMIT {
+        bail!("{what} {}: expected at most {INPUT_LIMIT} bytes, found more", path.display());
+    }
+    Ok(bytes)
+}
+
+/// More than any seal, tile fragment or file of proofs.
+const INPUT_LIMIT: u64 = 4 << 20;
 
 /// The debug ids that a release file itself tells: several in a universal Mach-O file.
 pub fn debug_ids_of(bytes: &[u8]) -> Vec<DebugId> {
@@ -120,19 +174,42 @@ pub fn now() -> UtcSeconds {
     UtcSeconds(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, explain: bool) {
     let mut table = Table::new(&["check", "status", "found"]);
     for check in &report.checks {
         table.row([check.id.to_owned(), check.status.to_string(), found(check)]);
     }
     out!("{table}");
+    if explain {
+        out!("\n{}", chain::table(report));
+    }
+    print_circumstances(report);
     let failed = report.checks.iter().filter(|check| check.is_failed()).count();
     match report.verdict {
         Verdict::Verified => outln!("\nVERIFIED: {} checks passed", passed(report)),
         Verdict::Partial => {
-            outln!("\nPARTIAL: {} checks passed; those marked skipped were not asked for", passed(report))
+            outln!("\nPARTIAL: {} checks passed; those marked skipped were not run", passed(report))
         }
         Verdict::Refused => outln!("\nREFUSED: {failed} of {} checks failed", report.checks.len()),
+    }
+}
+
+/// What the verdict rests on beside the checks.
+fn print_circumstances(report: &Report) {
+    let Some(time) = report.time else { return };
+    let source = match time.source {
+        TimeSource::Clock => "this machine's clock",
+        TimeSource::Asked => "as asked with --at",
+    };
+    outln!("\njudged at {}, {source}", time.at);
+    if let Some(operator) = &report.seal.log_operator {
+        let witnesses = report.seal.witnesses;
+        let alone = if witnesses == 0 { ": nobody but the operator vouches for the log" } else { "" };
+        outln!("log run by {}; {witnesses} witnesses{alone}", visible(operator));
+    }
+    outln!("memory of what was seen: {}", report.memory);
+    for warning in &report.warnings {
+        outln!("warning: {warning}");
     }
 }
 

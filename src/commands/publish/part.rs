@@ -4,9 +4,10 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use symseal_bundle::join;
 use symseal_bundle::oci::{self, Manifest};
-use symseal_bundle::verify::{Expectation, Parts, Trust, examine_seals};
+use symseal_bundle::verify::{Expectation, Trust};
 use symseal_bundle::{Digest, SymbolIndex, seal, sources};
 use symseal_registry::{BundleIndexes, Elsewhere, Options, Reference, Repository};
+use symseal_seal::examine_seals;
 
 use crate::bundle_ref::block_on;
 use crate::commands::bundle::verify::now;
@@ -97,11 +98,11 @@ impl Part {
             symbol_index: Some(*Digest::of(&self.indexes.symbol_index).as_bytes()),
         };
         let expectation =
-            Expectation { name: Some(&self.index.name), version: Some(&self.index.version), parts: Parts::default() };
+            Expectation { name: Some(&self.index.name), version: Some(&self.index.version), ..Expectation::default() };
         let examined = examine_seals(&seals, &subjects, trust, &expectation, now());
         let failed: Vec<String> = examined
-            .into_iter()
-            .flat_map(|seal| seal.checks)
+            .checks
+            .iter()
             .filter(|check| check.is_failed())
             .map(|check| format!("{}: expected {}, found {} {}", check.id, check.expected, check.found, check.detail))
             .collect();

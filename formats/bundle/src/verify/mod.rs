@@ -4,12 +4,15 @@
 //! key and log from the trust directory alone. Checks go on after a failure wherever that makes sense.
 
 mod contents;
+mod extra;
 mod manifests;
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 use symseal_module::DebugId;
-pub use symseal_seal::{Check, CheckStatus, Expectation, Parts, SealFacts, Trust, UtcSeconds};
-use symseal_seal::{SealVerification, SubjectDigests, checks::id, examine_seal};
+pub use symseal_seal::{Check, CheckStatus, ConsistencyProof, Expectation, Parts, SealFacts, Seen, Trust, UtcSeconds};
+use symseal_seal::{Checkpoint, LogIdentity, SubjectDigests, checks::id, examine_seals};
 
 use crate::bundle::Bundle;
 use crate::digest::Digest;
@@ -26,10 +29,48 @@ pub struct Request<'a> {
     pub parts: Parts,
     /// The time at which validity is judged.
     pub at: UtcSeconds,
-    /// A seal from elsewhere, instead of the bundle's own.
-    pub signature: Option<&'a [u8]>,
+    /// Where that time is from.
+    pub time_source: TimeSource,
+    /// Seals from elsewhere, instead of the bundle's own; none: its own.
+    pub signatures: &'a [Vec<u8>],
+    /// The files that they were read from, which may lie in a pulled directory.
+    pub signature_files: &'a [PathBuf],
+    /// What was seen before; `None`: what needs a memory is not checked.
+    pub seen: Option<&'a Seen>,
+    /// Proofs between checkpoints seen before and the seal's.
+    pub consistency: &'a [ConsistencyProof],
+    /// The JSON of a tile fragment, which stands for the seal's checkpoint and audit path.
+    pub fragment: Option<&'a [u8]>,
     /// Reads the debug id out of a binary or debug file (the object formats are another room's).
     pub identify: &'a (dyn Fn(&[u8]) -> Vec<DebugId> + Sync),
+}
+
+/// Where the time of a verification is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeSource {
+    /// This machine's clock.
+    Clock,
+    /// The caller's word (`--at`).
+    Asked,
+}
+
+/// The time at which validity was judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct JudgedAt {
+    /// The time.
+    pub at: UtcSeconds,
+    /// Where it is from.
+    pub source: TimeSource,
+}
+
+/// A check that was not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotChecked {
+    /// Its id.
+    pub id: &'static str,
+    /// Why not.
+    pub why: String,
 }
 
 /// Whether the bundle may be used.
@@ -70,8 +111,21 @@ pub struct Report {
     pub bytes: u64,
     /// Every check, content first, then the seal's in the order of the catalogue.
     pub checks: Vec<Check>,
+    /// Those of them that were not run, and why.
+    pub not_checked: Vec<NotChecked>,
     /// What the seal says: signer, log, release. Worth as much as the checks.
     pub seal: SealFacts,
+    /// The time at which validity was judged; none where it did not come to that.
+    pub time: Option<JudgedAt>,
+    /// The version of the policy.
+    pub policy_version: Option<u64>,
+    /// What ends soon: for a person to act on.
+    pub warnings: Vec<String>,
+    /// Whether what was seen is remembered now, or why not.
+    pub memory: String,
+    /// The checkpoints that were verified, to be remembered.
+    #[serde(skip)]
+    pub checkpoints: Vec<(LogIdentity, Checkpoint)>,
 }
 
 impl Report {
@@ -84,7 +138,13 @@ impl Report {
             files: 0,
             bytes: 0,
             checks: vec![check],
+            not_checked: Vec::new(),
             seal: SealFacts::default(),
+            time: None,
+            policy_version: None,
+            warnings: Vec::new(),
+            memory: "nothing was verified".to_owned(),
+            checkpoints: Vec::new(),
         }
     }
 
@@ -103,6 +163,9 @@ pub fn verify(bundle: &Bundle, request: &Request<'_>) -> Report {
         name: Some(request.expect_name.unwrap_or(&index.name)),
         version: Some(request.expect_version.unwrap_or(&index.version)),
         parts,
+        seen: request.seen,
+        consistency: request.consistency,
+        fragment: request.fragment,
     };
     let mut report = Report {
         verdict: Verdict::Refused,
@@ -111,9 +174,22 @@ pub fn verify(bundle: &Bundle, request: &Request<'_>) -> Report {
         files: contents.files,
         bytes: contents.bytes,
         checks: std::mem::take(&mut contents.checks),
+        not_checked: Vec::new(),
         seal: SealFacts::default(),
+        time: Some(JudgedAt { at: request.at, source: request.time_source }),
+        policy_version: Some(request.trust.policy.version),
+        warnings: request.trust.warnings(request.at),
+        memory: "no state directory was given".to_owned(),
+        checkpoints: Vec::new(),
     };
+    report.checks.push(extra::check(bundle, request.signature_files));
     seal(bundle, request, &expectation, &mut report);
+    report.not_checked = report
+        .checks
+        .iter()
+        .filter(|check| check.status == CheckStatus::Skipped)
+        .map(|check| NotChecked { id: check.id, why: check.detail.clone() })
+        .collect();
     report.verdict = if report.checks.iter().any(Check::is_failed) {
         Verdict::Refused
     } else if parts.dsse && parts.rekor {
@@ -161,10 +237,7 @@ pub fn verify_contents(bundle: &Bundle, identify: &(dyn Fn(&[u8]) -> Vec<DebugId
 }
 
 fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, report: &mut Report) {
-    let seals = match request.signature {
-        Some(signature) => Ok(vec![signature.to_vec()]),
-        None => bundle.read_seals(),
-    };
+    let seals = if request.signatures.is_empty() { bundle.read_seals() } else { Ok(request.signatures.to_vec()) };
     let seals = match seals {
         Ok(seals) if seals.is_empty() => {
             report.checks.push(
@@ -184,30 +257,11 @@ fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, r
         bundle: bundle.digest().map(|digest| *digest.as_bytes()),
         symbol_index: Some(*bundle.index_digest().as_bytes()),
     };
-    if let Some(seal) = examine_seals(&seals, &subjects, request.trust, expectation, request.at) {
-        report.checks.extend(seal.checks);
-        report.seal = seal.facts;
-    }
-}
-
-/// Verifies the seals of one bundle. Several are normal (keys are rotated): one that holds is enough, and is what is told;
-/// where none does, it is the first. `None` for no seals.
-pub fn examine_seals(
-    seals: &[Vec<u8>],
-    subjects: &SubjectDigests,
-    trust: &Trust,
-    expectation: &Expectation<'_>,
-    at: UtcSeconds,
-) -> Option<SealVerification> {
-    let mut first = None;
-    for seal in seals {
-        let examined = examine_seal(seal, subjects, trust, expectation, at);
-        if examined.holds() {
-            return Some(examined);
-        }
-        first.get_or_insert(examined);
-    }
-    first
+    // Several seals are normal (keys are rotated, and a policy may ask for several), and so is junk beside them.
+    let examined = examine_seals(&seals, &subjects, request.trust, expectation, request.at);
+    report.checks.extend(examined.checks);
+    report.seal = examined.facts;
+    report.checkpoints = examined.checkpoints;
 }
 
 /// At most so many failures of one check are listed; a damaged disk would fill pages with them.

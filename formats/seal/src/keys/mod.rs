@@ -9,6 +9,7 @@ use std::fmt;
 use crate::encoding::{Hash, hash_from_base64, sha256, to_base64};
 pub use artifact::ArtifactPublicKey;
 pub use log::{LogId, LogPublicKey};
+pub(crate) use log::{ed25519_key, ed25519_verifies};
 
 /// A public key cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,11 +1,8 @@
 //! The trust directory: who may sign what, and which logs count.
 //!
-//! Three files: `root.json` (the root key, signed by itself), `policy.dsse.json` (signed by the root
-//! key) and `trusted_root.json` (the logs' keys in Sigstore's form). The chain is root → policy → keys
+//! Three files: `root.json` (the root keys, signed by themselves), `policy.dsse.json` (signed by the root
+//! keys) and `trusted_root.json` (the logs' keys in Sigstore's form). The chain is root → policy → keys
 //! and logs; `trusted_root.json` is believed only where a log id in the policy pins its key.
-//!
-//! What this version cannot check it refuses by name: thresholds other than one, revocations, witness
-//! quorums.
 
 pub mod policy;
 pub mod root;
@@ -13,8 +10,8 @@ pub mod trusted_root;
 
 use crate::checks::{Check, id};
 use crate::time::UtcSeconds;
-pub use policy::{Policy, PolicyDocument, PolicyKey, PolicyLog};
-pub use root::{Root, RootDocument};
+pub use policy::{Policy, PolicyDocument, PolicyKey, PolicyLog, Revocation};
+pub use root::{Root, RootDocument, RootSignature, SignedRoot};
 pub use trusted_root::{TRUSTED_ROOT_MEDIA_TYPE, TrustedLog};
 
 /// File name of the root in a trust directory.
@@ -25,6 +22,9 @@ pub const POLICY_FILE: &str = "policy.dsse.json";
 pub const TRUSTED_ROOT_FILE: &str = "trusted_root.json";
 /// The largest of these files that is read, in bytes.
 pub const TRUST_FILE_LIMIT: usize = 1024 * 1024;
+
+/// How many days ahead an end of validity is warned of.
+pub const WARNING_DAYS: u32 = 30;
 
 /// One of the three files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,20 +132,44 @@ impl Trust {
         };
         let keys: Vec<String> = self.root.keys.iter().map(|key| key.key_id().to_string()).collect();
         let logs: Vec<String> = self.policy.logs.iter().map(|log| log.identity.origin.to_string()).collect();
+        let signers: Vec<String> = self.policy.signed_by.iter().map(ToString::to_string).collect();
         vec![
             expiry(
                 id::TRUST_ROOT,
                 TrustFile::Root,
                 self.root.expires,
-                format!("version {} signed by {}", self.root.version, keys.join(", ")),
+                format!("version {}, {} of {}", self.root.version, self.root.threshold, keys.join(", ")),
             ),
             expiry(
                 id::TRUST_POLICY,
                 TrustFile::Policy,
                 self.policy.expires,
-                format!("version {} signed by root key {}", self.policy.version, self.policy.signed_by),
+                format!("version {} signed by root key {}", self.policy.version, signers.join(", ")),
             ),
             Check::passed(id::TRUST_LOGS, logs.join(", ")),
         ]
+    }
+
+    /// What ends within [`WARNING_DAYS`] after `at`, or has ended: one sentence each, for a person to act on.
+    #[must_use]
+    pub fn warnings(&self, at: UtcSeconds) -> Vec<String> {
+        let soon = at.plus_days(WARNING_DAYS);
+        let mut warnings = Vec::new();
+        let mut look = |what: String, end: Option<UtcSeconds>, todo: &str| match end {
+            Some(end) if end < at => warnings.push(format!("{what} expired at {end}: {todo}")),
+            Some(end) if end <= soon => warnings.push(format!("{what} expires at {end}: {todo}")),
+            _ => {}
+        };
+        look("the root".into(), self.root.expires, "the root keys must sign the next one (symseal trust rotate)");
+        look("the policy".into(), self.policy.expires, "the root keys must sign a new one (symseal trust rotate)");
+        for key in self.policy.keys.iter().filter(|key| self.policy.revocation(key.id).is_none()) {
+            let todo = "add its successor (symseal trust add-key)";
+            look(format!("artifact key {}", key.id), key.validity.not_after, todo);
+        }
+        for log in &self.policy.logs {
+            let todo = "add its successor (symseal trust add-log)";
+            look(format!("the key of log {}", log.identity.origin), log.validity.not_after, todo);
+        }
+        warnings
     }
 }

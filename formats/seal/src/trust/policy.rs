@@ -1,13 +1,14 @@
 //! `policy.dsse.json`: which keys may sign which names, and which logs count.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::root::{KeyDocument, Root, shortened};
 use super::trusted_root::TrustedLog;
 use super::{TrustError, TrustFile};
 use crate::checkpoint::LogIdentity;
-use crate::dsse::{Envelope, pae};
+use crate::cosignature::{Witness, WitnessError};
+use crate::dsse::{MultiEnvelope, pae};
+use crate::encoding::{Hash, hash_from_hex, sha256};
 use crate::keys::{ArtifactPublicKey, KeyId, LogId, LogPublicKey};
 use crate::origin::Origin;
 use crate::time::{UtcSeconds, Validity};
@@ -18,6 +19,8 @@ pub const POLICY_SCHEMA: &str = "symseal.policy.v1";
 pub const POLICY_PAYLOAD_TYPE: &str = "application/vnd.symseal.policy.v1+json";
 /// The most keys or logs that are read.
 const MAX_ITEMS: usize = 1024;
+/// The most digests that one revocation excepts.
+const MAX_EXCEPTIONS: usize = 8192;
 
 /// A policy's JSON. Unknown fields are refused: a limit that is not understood must not be ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,14 +32,58 @@ pub struct PolicyDocument {
     pub version: u64,
     /// Last second of use; null: none.
     pub expires: Option<UtcSeconds>,
-    /// How many artifact keys must sign a bundle. This version reads 1.
+    /// How many distinct artifact keys must have sealed a bundle.
     pub threshold: u64,
     /// Who may sign.
     pub keys: Vec<PolicyKeyDocument>,
     /// Where it must be logged; a seal counts with any one of them.
     pub logs: Vec<PolicyLogDocument>,
-    /// Keys that are no longer trusted. This version reads an empty list.
-    pub revocations: Vec<Value>,
+    /// Keys that are no longer trusted.
+    pub revocations: Vec<RevocationDocument>,
+    /// Whether a checkpoint counts only with a consistency proof where a smaller one was seen before.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub require_consistency: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A revocation in a policy's JSON: everything by the key is distrusted, but for the exceptions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevocationDocument {
+    /// The revoked key. Its entry in `keys` stays, for the exceptions.
+    pub key_id: String,
+    /// Why, for a person to read.
+    pub reason: String,
+    /// Digests (`sha256:…`) of bundles or symbol indexes that still count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except_digests: Vec<String>,
+    /// Places in logs before which its seals still count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub except_before: Vec<LogPlaceDocument>,
+}
+
+/// A place in a log in a policy's JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogPlaceDocument {
+    /// The log's origin.
+    pub origin: String,
+    /// A position in its tree.
+    pub index: u64,
+}
+
+/// A witness in a policy's JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WitnessDocument {
+    /// Name and key as the witness publishes them: `<name>+<hash>+<base64>`.
+    pub key: String,
+    /// Who runs it, for a person to read.
+    pub operator: String,
 }
 
 /// A key in a policy's JSON.
@@ -75,8 +122,11 @@ pub struct PolicyLogDocument {
     pub not_after: Option<UtcSeconds>,
     /// How many of the witnesses must have cosigned a checkpoint.
     pub witness_quorum: u64,
-    /// The witnesses. This version checks none.
-    pub witnesses: Vec<Value>,
+    /// The witnesses that count.
+    pub witnesses: Vec<WitnessDocument>,
+    /// Where the log was closed: entries at this position or after do not count. Absent: it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries_before: Option<u64>,
 }
 
 /// A policy whose signature holds.
@@ -86,12 +136,33 @@ pub struct Policy {
     pub version: u64,
     /// Last second of use, if bounded.
     pub expires: Option<UtcSeconds>,
-    /// The root key that signed it.
-    pub signed_by: KeyId,
+    /// SHA-256 of the signed payload: what identifies this version.
+    pub sha256: Hash,
+    /// The root keys that signed it.
+    pub signed_by: Vec<KeyId>,
+    /// How many distinct keys must have sealed a bundle.
+    pub threshold: u64,
     /// Who may sign.
     pub keys: Vec<PolicyKey>,
     /// Where it must be logged.
     pub logs: Vec<PolicyLog>,
+    /// Which keys are distrusted.
+    pub revocations: Vec<Revocation>,
+    /// Whether a larger checkpoint than the one seen counts only with a consistency proof.
+    pub require_consistency: bool,
+}
+
+/// A revocation of a policy.
+#[derive(Debug, Clone)]
+pub struct Revocation {
+    /// The revoked key.
+    pub key_id: KeyId,
+    /// Why, for a person to read.
+    pub reason: String,
+    /// Bundles and symbol indexes that still count.
+    pub except_digests: Vec<Hash>,
+    /// By origin: the place before which the key's entries still count.
+    pub except_before: Vec<(String, u64)>,
 }
 
 /// A key of a policy.
@@ -122,6 +193,44 @@ pub struct PolicyLog {
     pub validity: Validity,
     /// How many witnesses must have cosigned.
     pub witness_quorum: u64,
+    /// The witnesses that count, each key once.
+    pub witnesses: Vec<Witness>,
+    /// Where the log was closed, if it was.
+    pub entries_before: Option<u64>,
+}
+
+impl PolicyKeyDocument {
+    /// The entry of a key that may sign these names, for this program's own predicate type.
+    #[must_use]
+    pub fn new(key: &ArtifactPublicKey, names: &[String], not_before: Option<UtcSeconds>) -> Self {
+        let KeyDocument { key_id, algorithm, spki } = KeyDocument::from(key);
+        Self {
+            key_id,
+            algorithm,
+            spki,
+            names: names.to_vec(),
+            predicate_types: vec![crate::PREDICATE_TYPE.into()],
+            not_before,
+            not_after: None,
+        }
+    }
+}
+
+impl PolicyLogDocument {
+    /// The entry of an open log without witnesses.
+    #[must_use]
+    pub fn new(log: &LogIdentity, operator: &str, not_before: Option<UtcSeconds>) -> Self {
+        Self {
+            origin: log.origin.to_string(),
+            log_id: log.id().to_string(),
+            operator: operator.into(),
+            not_before,
+            not_after: None,
+            witness_quorum: 0,
+            witnesses: Vec::new(),
+            entries_before: None,
+        }
+    }
 }
 
 fn refused(expected: impl Into<String>, found: impl Into<String>) -> TrustError {
@@ -173,6 +282,7 @@ impl PolicyKey {
 struct UnattachedLog {
     origin: Origin,
     id: LogId,
+    witnesses: Vec<Witness>,
     document: PolicyLogDocument,
 }
 
@@ -181,11 +291,28 @@ impl UnattachedLog {
         let origin = json.origin.parse::<Origin>().map_err(|error| refused("a log origin", error.to_string()))?;
         let id = LogId::parse(&json.log_id)
             .ok_or_else(|| refused("the base64 of a 32-byte log id", shortened(&json.log_id)))?;
-        Ok(Self { origin, id, document: json })
+        if json.witnesses.len() > MAX_ITEMS {
+            return Err(refused(format!("at most {MAX_ITEMS} witnesses"), json.witnesses.len().to_string()));
+        }
+        let mut witnesses: Vec<Witness> = Vec::new();
+        for witness in &json.witnesses {
+            let witness: Witness =
+                witness.key.parse().map_err(|error: WitnessError| refused("a witness key", error.to_string()))?;
+            // One key under two names would be counted twice.
+            if witnesses.iter().any(|other| other.public() == witness.public() || other.name() == witness.name()) {
+                return Err(refused("each witness once", format!("{} twice", witness.name())));
+            }
+            witnesses.push(witness);
+        }
+        if json.witness_quorum > witnesses.len() as u64 {
+            let expected = format!("a witness quorum of at most {}, the witnesses of {origin}", witnesses.len());
+            return Err(refused(expected, json.witness_quorum.to_string()));
+        }
+        Ok(Self { origin, id, witnesses, document: json })
     }
 
     fn attach(self, known: &[TrustedLog]) -> Result<PolicyLog, TrustError> {
-        let Self { origin, id, document: json } = self;
+        let Self { origin, id, witnesses, document: json } = self;
         let wrong = |expected: String, found: String| TrustError::new(TrustFile::TrustedRoot, expected, found);
         let Some(trusted) = known.iter().find(|log| log.id == id) else {
             let ids: Vec<String> = known.iter().take(4).map(|log| log.id.to_string()).collect();
@@ -216,6 +343,8 @@ impl UnattachedLog {
             operator: json.operator,
             validity: Validity { not_before, not_after },
             witness_quorum: json.witness_quorum,
+            witnesses,
+            entries_before: json.entries_before,
         })
     }
 }
@@ -232,6 +361,7 @@ impl PolicyDocument {
             keys: vec![key],
             logs: vec![log],
             revocations: Vec::new(),
+            require_consistency: false,
         }
     }
 
@@ -245,63 +375,111 @@ impl PolicyDocument {
     /// [`Self::signed_bytes`].
     #[must_use]
     pub fn to_file(&self, root_key_id: &str, signature: &[u8]) -> Vec<u8> {
-        Envelope {
-            payload_type: POLICY_PAYLOAD_TYPE.into(),
-            payload: crate::canonical_json(self),
-            keyid: root_key_id.into(),
-            signature: signature.to_vec(),
-        }
-        .to_json()
+        self.to_file_of(vec![(root_key_id.to_owned(), signature.to_vec())])
+    }
+
+    /// The same with the signatures of several root keys, each by its id.
+    #[must_use]
+    pub fn to_file_of(&self, signatures: Vec<(String, Vec<u8>)>) -> Vec<u8> {
+        let payload = crate::canonical_json(self);
+        MultiEnvelope { payload_type: POLICY_PAYLOAD_TYPE.into(), payload, signatures }.to_json()
+    }
+
+    /// What `policy.dsse.json` says, whoever signed it: for changing it, not for believing it.
+    ///
+    /// # Errors
+    /// [`TrustError`] where it is malformed.
+    pub fn read_unverified(file: &[u8]) -> Result<Self, TrustError> {
+        let envelope = MultiEnvelope::parse(file).map_err(|error| refused("a DSSE envelope", error.to_string()))?;
+        serde_json::from_slice(&envelope.payload).map_err(|error| refused("the JSON of a policy", error.to_string()))
     }
 }
 
-/// A policy whose signature holds; its logs' keys are not looked up yet.
+/// A policy whose signatures hold; its logs' keys are not looked up yet.
 pub(super) struct SignedPolicy {
     version: u64,
+    sha256: Hash,
     expires: Option<UtcSeconds>,
-    signed_by: KeyId,
+    signed_by: Vec<KeyId>,
+    threshold: u64,
     keys: Vec<PolicyKey>,
     logs: Vec<UnattachedLog>,
+    revocations: Vec<Revocation>,
+    require_consistency: bool,
 }
 
-impl SignedPolicy {
-    /// Reads `policy.dsse.json` and checks that a root key signed it.
-    pub(super) fn parse(envelope: &[u8], root: &Root) -> Result<Self, TrustError> {
-        let envelope = Envelope::parse(envelope)
-            .map_err(|error| refused("a DSSE envelope with one signature", error.to_string()))?;
-        if envelope.payload_type != POLICY_PAYLOAD_TYPE {
-            return Err(refused(format!("payload type {POLICY_PAYLOAD_TYPE}"), shortened(&envelope.payload_type)));
-        }
-        let signer = root.keys.iter().find(|key| key.key_id().to_string() == envelope.keyid).ok_or_else(|| {
+/// Which root keys signed: enough of them, each once, and nobody else.
+fn root_signers(envelope: &MultiEnvelope, root: &Root) -> Result<Vec<KeyId>, TrustError> {
+    let pae = envelope.pae();
+    let mut signers: Vec<KeyId> = Vec::new();
+    for (keyid, signature) in &envelope.signatures {
+        let signer = root.keys.iter().find(|key| key.key_id().to_string() == *keyid).ok_or_else(|| {
             let ids: Vec<String> = root.keys.iter().map(|key| key.key_id().to_string()).collect();
-            refused(format!("a signature by the root key {}", ids.join(" or ")), shortened(&envelope.keyid))
+            refused(format!("a signature by the root key {}", ids.join(" or ")), shortened(keyid))
         })?;
-        if !signer.verifies(&envelope.pae(), &envelope.signature) {
+        if signers.contains(&signer.key_id()) {
+            return Err(refused("one signature of each root key", format!("two by {keyid}")));
+        }
+        if !signer.verifies(&pae, signature) {
             let expected = format!("a signature that root key {} verifies", signer.key_id());
             return Err(refused(expected, "one that it does not"));
         }
+        signers.push(signer.key_id());
+    }
+    if (signers.len() as u64) < root.threshold {
+        return Err(refused(format!("signatures by {} root keys", root.threshold), signers.len().to_string()));
+    }
+    Ok(signers)
+}
+
+impl RevocationDocument {
+    fn read(&self) -> Result<Revocation, TrustError> {
+        let digest = |text: &String| {
+            text.strip_prefix("sha256:")
+                .and_then(hash_from_hex)
+                .ok_or_else(|| refused("digests sha256:… in a revocation", shortened(text)))
+        };
+        if self.except_digests.len() > MAX_EXCEPTIONS || self.except_before.len() > MAX_ITEMS {
+            return Err(refused("fewer exceptions of one revocation", self.except_digests.len().to_string()));
+        }
+        Ok(Revocation {
+            key_id: KeyId::parse(&self.key_id)
+                .ok_or_else(|| refused("the base64 of a revoked key's id", shortened(&self.key_id)))?,
+            reason: self.reason.clone(),
+            except_digests: self.except_digests.iter().map(digest).collect::<Result<Vec<_>, _>>()?,
+            except_before: self.except_before.iter().map(|place| (place.origin.clone(), place.index)).collect(),
+        })
+    }
+}
+
+impl SignedPolicy {
+    /// Reads `policy.dsse.json` and checks that enough root keys signed it.
+    pub(super) fn parse(envelope: &[u8], root: &Root) -> Result<Self, TrustError> {
+        let envelope = MultiEnvelope::parse(envelope)
+            .map_err(|error| refused("a DSSE envelope with the root keys' signatures", error.to_string()))?;
+        if envelope.payload_type != POLICY_PAYLOAD_TYPE {
+            return Err(refused(format!("payload type {POLICY_PAYLOAD_TYPE}"), shortened(&envelope.payload_type)));
+        }
+        let signed_by = root_signers(&envelope, root)?;
         let json: PolicyDocument = serde_json::from_slice(&envelope.payload)
             .map_err(|error| refused("the JSON of a policy", error.to_string()))?;
-        Self::read(json, signer.key_id())
+        Self::read(json, sha256(&envelope.payload), signed_by)
     }
 
-    fn read(json: PolicyDocument, signed_by: KeyId) -> Result<Self, TrustError> {
+    fn read(json: PolicyDocument, sha256: Hash, signed_by: Vec<KeyId>) -> Result<Self, TrustError> {
         if json.schema != POLICY_SCHEMA {
             return Err(refused("schema symseal.policy.v1", shortened(&json.schema)));
         }
         if json.version == 0 {
             return Err(refused("a version of at least 1", "0"));
         }
-        if json.threshold != 1 {
-            return Err(refused("threshold 1 (this version checks no more)", json.threshold.to_string()));
+        if json.threshold == 0 {
+            return Err(refused("a threshold of at least 1", "0"));
         }
-        if !json.revocations.is_empty() {
-            let found = format!("{} revocations", json.revocations.len());
-            return Err(refused("no revocations (this version cannot judge them)", found));
-        }
-        if json.keys.len() > MAX_ITEMS || json.logs.len() > MAX_ITEMS {
-            let found = format!("{} keys and {} logs", json.keys.len(), json.logs.len());
-            return Err(refused(format!("at most {MAX_ITEMS} keys and logs"), found));
+        if json.keys.len() > MAX_ITEMS || json.logs.len() > MAX_ITEMS || json.revocations.len() > MAX_ITEMS {
+            let found =
+                format!("{} keys, {} logs, {} revocations", json.keys.len(), json.logs.len(), json.revocations.len());
+            return Err(refused(format!("at most {MAX_ITEMS} keys, logs and revocations"), found));
         }
         let mut keys: Vec<PolicyKey> = Vec::new();
         for key in &json.keys {
@@ -321,13 +499,41 @@ impl SignedPolicy {
             }
             logs.push(log);
         }
-        Ok(Self { version: json.version, expires: json.expires, signed_by, keys, logs })
+        let mut revocations: Vec<Revocation> = Vec::new();
+        for revocation in &json.revocations {
+            let revocation = revocation.read()?;
+            if revocations.iter().any(|other| other.key_id == revocation.key_id) {
+                return Err(refused("each revocation once", format!("{} twice", revocation.key_id)));
+            }
+            revocations.push(revocation);
+        }
+        Ok(Self {
+            version: json.version,
+            sha256,
+            expires: json.expires,
+            signed_by,
+            threshold: json.threshold,
+            keys,
+            logs,
+            revocations,
+            require_consistency: json.require_consistency,
+        })
     }
 
     /// Finds each log's key in what `trusted_root.json` gave.
     pub(super) fn with_logs(self, known: &[TrustedLog]) -> Result<Policy, TrustError> {
         let logs = self.logs.into_iter().map(|log| log.attach(known)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Policy { version: self.version, expires: self.expires, signed_by: self.signed_by, keys: self.keys, logs })
+        Ok(Policy {
+            version: self.version,
+            expires: self.expires,
+            sha256: self.sha256,
+            signed_by: self.signed_by,
+            threshold: self.threshold,
+            keys: self.keys,
+            logs,
+            revocations: self.revocations,
+            require_consistency: self.require_consistency,
+        })
     }
 }
 
@@ -336,6 +542,12 @@ impl Policy {
     #[must_use]
     pub fn key(&self, id: &str) -> Option<&PolicyKey> {
         self.keys.iter().find(|key| key.id.to_string() == id)
+    }
+
+    /// The revocation of a key.
+    #[must_use]
+    pub fn revocation(&self, id: KeyId) -> Option<&Revocation> {
+        self.revocations.iter().find(|revocation| revocation.key_id == id)
     }
 
     /// The log with this id. Trees of one Rekor v1 may share it: then the one with this origin, or the

@@ -4,6 +4,7 @@
 //! but a start or end of validity could be changed here, and those only narrow the policy's own.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{TrustError, TrustFile};
 use crate::checkpoint::LogIdentity;
@@ -115,32 +116,73 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<TrustedLog>, TrustError> {
     Ok(logs)
 }
 
+impl From<&TrustedLog> for TlogJson {
+    fn from(log: &TrustedLog) -> Self {
+        Self {
+            base_url: format!("https://{}", log.host),
+            hash_algorithm: "SHA2_256".into(),
+            public_key: PublicKeyJson {
+                raw_bytes: to_base64(&log.key.spki()),
+                key_details: log.key.details().into(),
+                valid_for: Some(ValidForJson { start: Some(log.validity.0), end: log.validity.1 }),
+            },
+            log_id: LogIdJson { key_id: log.id.to_string() },
+        }
+    }
+}
+
+impl TrustedLog {
+    /// The entry of a log whose key is valid from `start`.
+    #[must_use]
+    pub fn new(log: &LogIdentity, start: UtcSeconds) -> Self {
+        Self { host: log.origin.name().to_owned(), id: log.id(), key: log.key.clone(), validity: (start, None) }
+    }
+}
+
 /// The file for one log, valid from `start`.
 #[must_use]
 pub fn one_log(log: &LogIdentity, start: UtcSeconds) -> Vec<u8> {
-    write(&[TrustedLog {
-        host: log.origin.name().to_owned(),
-        id: log.id(),
-        key: log.key.clone(),
-        validity: (start, None),
-    }])
+    write(&[TrustedLog::new(log, start)])
+}
+
+/// A trusted root with a log more; everything else in it stays as it is. A log with the same id is replaced.
+///
+/// # Errors
+/// [`TrustError`] where the file is none.
+pub fn with_log(file: &[u8], log: &TrustedLog) -> Result<Vec<u8>, TrustError> {
+    let mut root = without_id(file, log.id)?;
+    let tlogs = root.entry("tlogs").or_insert_with(|| Value::Array(Vec::new()));
+    if let (Some(tlogs), Ok(tlog)) = (tlogs.as_array_mut(), serde_json::to_value(TlogJson::from(log))) {
+        tlogs.push(tlog);
+    }
+    Ok(crate::canonical_json(&root))
+}
+
+/// A trusted root without the log of this id; everything else in it stays as it is.
+///
+/// # Errors
+/// [`TrustError`] where the file is none.
+pub fn without_log(file: &[u8], id: LogId) -> Result<Vec<u8>, TrustError> {
+    Ok(crate::canonical_json(&without_id(file, id)?))
+}
+
+fn without_id(file: &[u8], id: LogId) -> Result<Map<String, Value>, TrustError> {
+    parse(file)?;
+    let mut root: Map<String, Value> = serde_json::from_slice(file).map_err(|error| {
+        TrustError::new(TrustFile::TrustedRoot, "the JSON of a Sigstore trusted root", error.to_string())
+    })?;
+    if let Some(tlogs) = root.get_mut("tlogs").and_then(Value::as_array_mut) {
+        let id = id.to_string();
+        tlogs.retain(|tlog| tlog.pointer("/logId/keyId").and_then(Value::as_str) != Some(&id));
+    }
+    Ok(root)
 }
 
 /// The file for several logs.
 #[must_use]
 pub fn write(logs: &[TrustedLog]) -> Vec<u8> {
-    let tlog = |log: &TrustedLog| TlogJson {
-        base_url: format!("https://{}", log.host),
-        hash_algorithm: "SHA2_256".into(),
-        public_key: PublicKeyJson {
-            raw_bytes: to_base64(&log.key.spki()),
-            key_details: log.key.details().into(),
-            valid_for: Some(ValidForJson { start: Some(log.validity.0), end: log.validity.1 }),
-        },
-        log_id: LogIdJson { key_id: log.id.to_string() },
-    };
     crate::canonical_json(&TrustedRootJson {
         media_type: TRUSTED_ROOT_MEDIA_TYPE.into(),
-        tlogs: logs.iter().map(tlog).collect(),
+        tlogs: logs.iter().map(TlogJson::from).collect(),
     })
 }

@@ -2,13 +2,16 @@
 
 use crate::checkpoint::{Checkpoint, CheckpointError, LogIdentity, SignedCheckpoint};
 use crate::checks::{Check, id};
+use crate::cosignature::Cosigned;
 use crate::dsse::Envelope;
 use crate::encoding::{sha256, to_base64, to_hex};
 use crate::entry::{DSSE, EntryKind, HASHEDREKORD, hashedrekord_v002, rebuild_dsse_v001, timestamp_message};
+use crate::fragment::{FragmentError, TileFragment};
 use crate::keys::ArtifactPublicKey;
 use crate::log_entry::LogEntry;
-use crate::time::Validity;
+use crate::time::{UtcSeconds, Validity};
 use crate::tlog::{leaf_hash, verify_inclusion};
+use crate::trust::PolicyLog;
 
 /// Checks what a log answered: that the entry is of this envelope and key, stands in this log, and is
 /// proved under a checkpoint that the log signed. No policy is asked.
@@ -23,11 +26,11 @@ pub fn verify_entry(
 ) -> Result<Checkpoint, Check> {
     let always = Validity { not_before: None, not_after: None };
     let named = Check::compare(id::LOG_ID, log.id().to_string(), entry.log_id.to_string());
-    let (proof, checkpoint) = inclusion(entry, log, SignedCheckpoint::parse(&entry.checkpoint));
+    let (proof, checkpoint) = inclusion(entry, log, SignedCheckpoint::parse(&entry.checkpoint), None);
     let first = [named, body(entry, envelope, key), kind(entry, log), timestamp(entry, log, &always)];
     let failed = first.into_iter().chain(proof).find(Check::is_failed);
     match (failed, checkpoint) {
-        (None, Some(checkpoint)) => Ok(checkpoint),
+        (None, Some(signed)) => Ok(signed.checkpoint),
         (Some(check), _) => Err(check),
         (None, None) => Err(Check::failed(id::LOG_CHECKPOINT, "a checkpoint", "none")),
     }
@@ -103,12 +106,57 @@ pub(super) fn timestamp(entry: &LogEntry, log: &LogIdentity, validity: &Validity
     Check::passed(id::LOG_TIMESTAMP, format!("{time}, as the log says"))
 }
 
+/// The log was still open at the entry's place.
+pub(super) fn index(entry: &LogEntry, log: &PolicyLog) -> Check {
+    let index = entry.tree_index();
+    match log.entries_before {
+        None => Check::passed(id::LOG_INDEX, format!("{index}; the log is open")),
+        Some(end) if index < end => Check::passed(id::LOG_INDEX, format!("{index}, below {end}")),
+        Some(end) => Check::failed(id::LOG_INDEX, format!("an index below {end}"), index.to_string())
+            .with_detail(format!("the policy closed log {} there", log.identity.origin)),
+    }
+}
+
+/// The check `log.witnesses`, and the name and time of each witness that cosigned.
+pub(super) fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<(String, UtcSeconds)>) {
+    let asked = log.witness_quorum;
+    let mut cosigned = Vec::new();
+    let Some(signed) = signed else {
+        let check = if asked == 0 {
+            Check::passed(id::LOG_WITNESSES, "0 asked for, 0 found")
+        } else {
+            Check::skipped(id::LOG_WITNESSES, "there is no verified checkpoint")
+        };
+        return (check, cosigned);
+    };
+    for witness in &log.witnesses {
+        match witness.cosigned(&signed.note) {
+            Cosigned::At(time) => cosigned.push((witness.name().to_owned(), time)),
+            Cosigned::Absent => {}
+            Cosigned::Bad => {
+                let expected = format!("a cosignature that witness {} made", witness.name());
+                return (Check::failed(id::LOG_WITNESSES, expected, "one that it did not"), Vec::new());
+            }
+        }
+    }
+    let names: Vec<String> = cosigned.iter().map(|(name, time)| format!("{name} at {time}")).collect();
+    let found =
+        if names.is_empty() { "0 found".to_owned() } else { format!("{} found: {}", names.len(), names.join(", ")) };
+    let check = if cosigned.len() as u64 >= asked {
+        Check::passed(id::LOG_WITNESSES, format!("{asked} asked for, {found}"))
+    } else {
+        Check::failed(id::LOG_WITNESSES, format!("{asked} cosignatures"), found)
+    };
+    (check, cosigned)
+}
+
 /// The checks `log.origin`, `log.checkpoint` and `log.inclusion`, and the checkpoint if its signature holds.
 pub(super) fn inclusion(
     entry: &LogEntry,
     log: &LogIdentity,
     checkpoint: Result<SignedCheckpoint, CheckpointError>,
-) -> (Vec<Check>, Option<Checkpoint>) {
+    fragment: Option<&Result<TileFragment, FragmentError>>,
+) -> (Vec<Check>, Option<SignedCheckpoint>) {
     let origin = log.origin.as_str();
     let signed = match checkpoint {
         Ok(signed) => signed,
@@ -131,18 +179,43 @@ pub(super) fn inclusion(
         checks.push(Check::skipped(id::LOG_INCLUSION, "there is no checkpoint to lead to"));
         return (checks, None);
     }
-    let checkpoint = signed.checkpoint;
+    let checkpoint = &signed.checkpoint;
     let (size, root) = (checkpoint.size, to_base64(&checkpoint.root));
     checks.push(Check::passed(id::LOG_CHECKPOINT, format!("{size} entries, root {root}")));
-    checks.push(audit_path(entry, &checkpoint));
-    (checks, Some(checkpoint))
+    checks.push(match fragment {
+        None => audit_path(entry, checkpoint),
+        Some(fragment) => tiles(entry, checkpoint, fragment),
+    });
+    (checks, Some(signed))
+}
+
+fn tiles(entry: &LogEntry, checkpoint: &Checkpoint, fragment: &Result<TileFragment, FragmentError>) -> Check {
+    let expected = format!("tiles that prove entry {} of {}", entry.log_index, checkpoint.size);
+    let fragment = match fragment {
+        Ok(fragment) => fragment,
+        Err(error) => return Check::failed(id::LOG_INCLUSION, expected, error.to_string()),
+    };
+    if entry.kind.is_rekor_v1() {
+        return Check::failed(id::LOG_INCLUSION, "no tile fragment, as a Rekor v1 has no tiles", "one");
+    }
+    if fragment.index != entry.log_index {
+        return Check::failed(id::LOG_INCLUSION, expected, format!("a fragment for entry {}", fragment.index));
+    }
+    let leaf = leaf_hash(&entry.canonicalized_body);
+    match fragment.verify(&leaf, checkpoint.size, &checkpoint.root) {
+        Ok(()) => {
+            let found = format!("entry {} of {}, by {} tiles", entry.log_index, checkpoint.size, fragment.tiles.len());
+            Check::passed(id::LOG_INCLUSION, found).with_detail("the tile fragment stands for the seal's own proof")
+        }
+        Err(error) => Check::failed(id::LOG_INCLUSION, expected, error.to_string()),
+    }
 }
 
 fn audit_path(entry: &LogEntry, checkpoint: &Checkpoint) -> Check {
     let Checkpoint { size, root, .. } = checkpoint;
     // The proof states index, size and root once more. Clients may ignore these copies; here they agree.
     // In a Rekor v1 the proof counts within one tree and the entry's index over all of them.
-    let index = if entry.kind.is_rekor_v1() { entry.proof_index } else { entry.log_index };
+    let index = entry.tree_index();
     let copies = (entry.proof_index, entry.proof_size, entry.proof_root);
     if copies != (index, *size, *root) {
         return Check::failed(

@@ -4,17 +4,23 @@ mod log;
 
 use serde::Serialize;
 
-use crate::checkpoint::SignedCheckpoint;
-use crate::checks::{CATALOGUE, Check, CheckGroup, Parts, describe, id};
+use crate::checkpoint::{Checkpoint, LogIdentity, SignedCheckpoint};
+use crate::checks::{CATALOGUE, Check, CheckGroup, CheckStatus, Parts, describe, id};
+use crate::consistency::ConsistencyProof;
 use crate::dsse::IN_TOTO_PAYLOAD_TYPE;
 use crate::encoding::{Hash, sha256, to_hex};
 use crate::entry::EntryKind;
+use crate::fragment::TileFragment;
 use crate::keys::{KeyId, LogId};
+use crate::seen::Seen;
 use crate::sigstore::SigstoreBundle;
 use crate::statement::{INDEX_SUBJECT, PREDICATE_TYPE, Release, STATEMENT_TYPE, Statement};
 use crate::time::UtcSeconds;
 use crate::trust::{PolicyKey, PolicyLog, Trust};
 pub use log::verify_entry;
+
+/// Why what needs a memory was not checked.
+const NO_STATE: &str = "nothing is known of what was seen before: no state directory was given";
 
 /// The digests that were computed from the bundle itself, to be found among the signed subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +41,12 @@ pub struct Expectation<'a> {
     pub version: Option<&'a str>,
     /// Which parts to verify.
     pub parts: Parts,
+    /// What was seen before; `None`: there is no memory, and what needs one is not checked.
+    pub seen: Option<&'a Seen>,
+    /// Proofs between checkpoints seen before and the seal's.
+    pub consistency: &'a [ConsistencyProof],
+    /// The JSON of a tile fragment: then its checkpoint and tiles stand for those of the seal.
+    pub fragment: Option<&'a [u8]>,
 }
 
 /// What a seal says of itself. Worth as much as the checks beside it.
@@ -67,8 +79,19 @@ pub struct SealFacts {
     pub integrated_time: Option<UtcSeconds>,
     /// Size of the log at the checkpoint.
     pub tree_size: Option<u64>,
-    /// How many witnesses' cosignatures were verified: none in this version.
+    /// How many distinct witnesses of the policy cosigned the checkpoint.
     pub witnesses: u64,
+    /// Their names.
+    pub witness_names: Vec<String>,
+    /// The latest time at which one of them says that it saw the checkpoint.
+    pub witnessed_at: Option<UtcSeconds>,
+    /// The keys of all seals that hold, each once, where the policy asks for several.
+    #[serde(serialize_with = "as_texts")]
+    pub signers: Vec<KeyId>,
+}
+
+fn as_texts<S: serde::Serializer>(values: &[KeyId], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(ToString::to_string))
 }
 
 fn as_text<T: std::fmt::Display, S: serde::Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -85,6 +108,8 @@ pub struct SealVerification {
     pub checks: Vec<Check>,
     /// What the seal says.
     pub facts: SealFacts,
+    /// The checkpoints that were verified, to be remembered where the seal holds.
+    pub checkpoints: Vec<(LogIdentity, Checkpoint)>,
 }
 
 impl SealVerification {
@@ -123,33 +148,114 @@ pub fn examine_seal(
     expectation: &Expectation<'_>,
     at: UtcSeconds,
 ) -> SealVerification {
-    let mut run = Run { parts: expectation.parts, checks: Vec::new(), facts: SealFacts::default() };
-    let seal = match SigstoreBundle::parse(bundle_json) {
-        Ok(seal) => {
-            run.push(Check::passed(id::SEAL_STRUCTURE, "a Sigstore bundle v0.3"));
-            Some(seal)
+    examine_seals(&[bundle_json], subjects, trust, expectation, at)
+}
+
+/// Verifies the seals of one bundle. One that holds is enough where the policy's threshold is 1; else
+/// seals by as many distinct keys. What is reported is the first seal that holds, or else the first.
+#[must_use]
+pub fn examine_seals<S: AsRef<[u8]>>(
+    seals: &[S],
+    subjects: &SubjectDigests,
+    trust: &Trust,
+    expectation: &Expectation<'_>,
+    at: UtcSeconds,
+) -> SealVerification {
+    let mut reported: Option<Run> = None;
+    let mut signers: Vec<KeyId> = Vec::new();
+    let mut checkpoints = Vec::new();
+    let mut refused = 0_u64;
+    for seal in seals {
+        let mut run = Run::examine(seal.as_ref(), subjects, trust, expectation, at);
+        if run.holds() {
+            checkpoints.append(&mut run.checkpoints);
+            signers.extend(run.facts.signer.filter(|signer| !signers.contains(signer)));
+            if reported.as_ref().is_none_or(|first| !first.holds()) {
+                reported = Some(run);
+            }
+        } else {
+            refused += 1;
+            reported.get_or_insert(run);
         }
-        Err(error) => {
-            run.push(Check::failed(id::SEAL_STRUCTURE, "a Sigstore bundle v0.3", error.to_string()));
-            None
+        // The keys count, so that junk beside good seals costs no more than its own check.
+        if signers.len() as u64 >= trust.policy.threshold {
+            break;
         }
-    };
-    for check in trust.checks(at) {
-        run.push(check);
     }
-    if let Some(seal) = &seal {
-        run.seal(seal, subjects, trust, expectation, at);
-    }
+    let mut run = reported.unwrap_or_else(|| Run::examine(b"", subjects, trust, expectation, at));
+    let check = threshold(&signers, refused, trust.policy.threshold, run.holds());
+    run.push(if run.parts.dsse { check } else { Check::skipped(id::TRUST_THRESHOLD, "no signature was verified") });
+    run.facts.signers = signers;
+    run.checkpoints = checkpoints;
     run.finish()
 }
 
+fn threshold(signers: &[KeyId], refused: u64, asked: u64, any_holds: bool) -> Check {
+    if !any_holds {
+        return Check::skipped(id::TRUST_THRESHOLD, "no seal holds");
+    }
+    let names: Vec<String> = signers.iter().map(ToString::to_string).collect();
+    if signers.len() as u64 >= asked {
+        return Check::passed(id::TRUST_THRESHOLD, format!("{asked} of {}", names.join(", ")));
+    }
+    let found = format!("{}: {}", signers.len(), names.join(", "));
+    Check::failed(id::TRUST_THRESHOLD, format!("seals by {asked} distinct keys"), found)
+        .with_detail(format!("a key counts once, however many seals it made; {refused} other seals do not hold"))
+}
+
+/// One seal under examination.
 struct Run {
     parts: Parts,
     checks: Vec<Check>,
     facts: SealFacts,
+    checkpoints: Vec<(LogIdentity, Checkpoint)>,
 }
 
 impl Run {
+    fn examine(
+        bundle_json: &[u8],
+        subjects: &SubjectDigests,
+        trust: &Trust,
+        expectation: &Expectation<'_>,
+        at: UtcSeconds,
+    ) -> Self {
+        let mut run =
+            Self { parts: expectation.parts, checks: Vec::new(), facts: SealFacts::default(), checkpoints: Vec::new() };
+        let seal = match SigstoreBundle::parse(bundle_json) {
+            Ok(seal) => {
+                run.push(Check::passed(id::SEAL_STRUCTURE, "a Sigstore bundle v0.3"));
+                Some(seal)
+            }
+            Err(error) => {
+                run.push(Check::failed(id::SEAL_STRUCTURE, "a Sigstore bundle v0.3", error.to_string()));
+                None
+            }
+        };
+        for check in trust.checks(at) {
+            run.push(check);
+        }
+        match expectation.seen {
+            Some(seen) => seen.trust_checks(trust).into_iter().for_each(|check| run.push(check)),
+            None => {
+                for check in [id::TRUST_ROOT_CHAIN, id::TRUST_POLICY_VERSION] {
+                    run.push(Check::skipped(check, NO_STATE));
+                }
+            }
+        }
+        if let Some(seal) = &seal {
+            run.seal(seal, subjects, trust, expectation, at);
+        }
+        run
+    }
+
+    fn holds(&self) -> bool {
+        !self.checks.iter().any(Check::is_failed)
+    }
+
+    fn passed(&self, id: &str) -> bool {
+        self.checks.iter().any(|check| check.id == id && check.status == CheckStatus::Passed)
+    }
+
     fn push(&mut self, check: Check) {
         let group = describe(check.id).map_or(CheckGroup::Seal, |info| info.group);
         if self.parts.covers(group) {
@@ -165,7 +271,7 @@ impl Run {
             let run = self.checks.iter().position(|check| check.id == info.id);
             checks.push(run.map_or_else(|| Check::skipped(info.id, why), |n| self.checks.swap_remove(n)));
         }
-        SealVerification { checks, facts: self.facts }
+        SealVerification { checks, facts: self.facts, checkpoints: self.checkpoints }
     }
 
     fn seal(
@@ -192,7 +298,47 @@ impl Run {
                 }
             }
         }
-        self.log(seal, key, trust, at);
+        self.log(seal, key, trust, expectation, at);
+        self.push(match key {
+            None => Check::skipped(id::TRUST_REVOCATION, "the key is not in the policy"),
+            Some(key) => self.revocation(key, seal, subjects, trust),
+        });
+    }
+
+    /// A revoked key's seals count for the digests that the root lists, and before the places in logs that it
+    /// names: what stood there when the key was lost cannot have been put there later.
+    fn revocation(&self, key: &PolicyKey, seal: &SigstoreBundle, subjects: &SubjectDigests, trust: &Trust) -> Check {
+        let Some(revocation) = trust.policy.revocation(key.id) else {
+            return Check::passed(id::TRUST_REVOCATION, "not revoked");
+        };
+        // Digests that were computed here; what the seal claims, the thief may have written.
+        let own = [subjects.bundle, subjects.symbol_index];
+        if let Some(digest) = revocation.except_digests.iter().find(|digest| own.contains(&Some(**digest))) {
+            let found = format!("revoked, but sha256:{} is excepted", to_hex(digest));
+            return Check::passed(id::TRUST_REVOCATION, found).with_detail(shortened_plain(&revocation.reason));
+        }
+        let proved = [id::LOG_ID, id::LOG_ENTRY, id::LOG_ORIGIN, id::LOG_CHECKPOINT, id::LOG_INCLUSION];
+        let place = match &self.facts.log_origin {
+            Some(origin) if proved.iter().all(|check| self.passed(check)) => {
+                revocation.except_before.iter().find(|(log, _)| log == origin)
+            }
+            _ => None,
+        };
+        let index = seal.entry.tree_index();
+        if let Some((origin, before)) = place.filter(|(_, before)| index < *before) {
+            let found = format!("revoked, but entry {index} of {origin} stands before {before}");
+            return Check::passed(id::TRUST_REVOCATION, found).with_detail(shortened_plain(&revocation.reason));
+        }
+        let found = match place {
+            Some((origin, before)) => format!("revoked, and entry {index} of {origin} does not stand before {before}"),
+            None => "revoked".to_owned(),
+        };
+        Check::failed(
+            id::TRUST_REVOCATION,
+            format!("a key that is not revoked, or an exception for it: {}", key.id),
+            found,
+        )
+        .with_detail(shortened_plain(&revocation.reason))
     }
 
     fn key(
@@ -286,9 +432,20 @@ impl Run {
         self.facts.release = Some(release.clone());
     }
 
-    fn log(&mut self, seal: &SigstoreBundle, key: Option<&PolicyKey>, trust: &Trust, at: UtcSeconds) {
+    fn log(
+        &mut self,
+        seal: &SigstoreBundle,
+        key: Option<&PolicyKey>,
+        trust: &Trust,
+        expectation: &Expectation<'_>,
+        at: UtcSeconds,
+    ) {
         let entry = &seal.entry;
-        let checkpoint = SignedCheckpoint::parse(&entry.checkpoint);
+        let fragment = expectation.fragment.map(TileFragment::parse);
+        let checkpoint = SignedCheckpoint::parse(match &fragment {
+            Some(Ok(fragment)) => &fragment.checkpoint,
+            _ => &entry.checkpoint,
+        });
         let origin = checkpoint.as_ref().ok().map(|signed| signed.checkpoint.origin.as_str());
         let named = trust.policy.log(entry.log_id, origin);
         self.push(match named {
@@ -311,12 +468,14 @@ impl Run {
         let Some(log) = named.or(only) else {
             for check in [
                 id::LOG_KEY_VALIDITY,
+                id::LOG_INDEX,
                 id::LOG_KIND,
                 id::LOG_TIMESTAMP,
                 id::LOG_ORIGIN,
                 id::LOG_CHECKPOINT,
                 id::LOG_INCLUSION,
                 id::LOG_WITNESSES,
+                id::LOG_FRESHNESS,
             ] {
                 self.push(Check::skipped(check, "the log is not in the policy"));
             }
@@ -329,23 +488,31 @@ impl Run {
             Check::failed(id::LOG_KEY_VALIDITY, format!("a time in: {}", log.validity), at.to_string())
                 .with_detail(format!("log {}", log.identity.origin))
         });
+        self.push(log::index(entry, log));
         self.push(log::kind(entry, &log.identity));
         let timestamp = log::timestamp(entry, &log.identity, &log.validity);
         if let (EntryKind::Dsse(signed), false) = (&entry.kind, timestamp.is_failed()) {
             self.facts.integrated_time = Some(signed.integrated_time);
         }
         self.push(timestamp);
-        let (checks, signed) = log::inclusion(entry, &log.identity, checkpoint);
-        self.facts.tree_size = signed.map(|checkpoint| checkpoint.size);
-        for check in checks {
-            self.push(check);
-        }
-        self.push(if log.witness_quorum == 0 {
-            Check::passed(id::LOG_WITNESSES, "0 asked for, 0 checked")
-        } else {
-            Check::failed(id::LOG_WITNESSES, format!("{} cosignatures", log.witness_quorum), "0 checked")
-                .with_detail("this version verifies no cosignatures")
+        let (checks, signed) = log::inclusion(entry, &log.identity, checkpoint, fragment.as_ref());
+        checks.into_iter().for_each(|check| self.push(check));
+        let (check, cosigned) = log::witnesses(log, signed.as_ref());
+        self.push(check);
+        self.facts.witnesses = cosigned.len() as u64;
+        self.facts.witness_names = cosigned.iter().map(|(name, _)| name.clone()).collect();
+        self.facts.witnessed_at = cosigned.iter().map(|(_, time)| *time).max();
+        self.push(match (expectation.seen, &signed) {
+            (None, _) => Check::skipped(id::LOG_FRESHNESS, NO_STATE),
+            (Some(_), None) => Check::skipped(id::LOG_FRESHNESS, "there is no verified checkpoint"),
+            (Some(seen), Some(signed)) => {
+                seen.freshness(trust, &log.identity, &signed.checkpoint, expectation.consistency)
+            }
         });
+        if let Some(signed) = signed {
+            self.facts.tree_size = Some(signed.checkpoint.size);
+            self.checkpoints.push((log.identity.clone(), signed.checkpoint));
+        }
     }
 
     fn log_facts(&mut self, seal: &SigstoreBundle, log: &PolicyLog) {

@@ -1,0 +1,248 @@
+//! What a verifier remembers, and what it refuses because of that; tile fragments and consistency proofs.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
+
+mod support;
+
+use support::{NOW, SUBJECTS, World, failures, with_policy};
+use symseal_seal::checks::id;
+use symseal_seal::{
+    Check, CheckStatus, ConsistencyProof, Expectation, Seen, SigstoreBundle, TileFragment, Trust, examine_seal,
+};
+use symseal_sealer::{StateDir, TileLog};
+
+/// The seal under a newer checkpoint of the world's log.
+fn at_head(world: &World) -> Vec<u8> {
+    let mut bundle = SigstoreBundle::parse(&world.seal).unwrap();
+    let found = world.log.find(&bundle.entry.canonicalized_body).unwrap().unwrap();
+    bundle.entry.proof_size = found.size;
+    bundle.entry.proof_root = found.root;
+    bundle.entry.hashes = found.proof;
+    bundle.entry.checkpoint = found.checkpoint;
+    bundle.to_json()
+}
+
+fn judge(seal: &[u8], trust: &Trust, seen: &Seen, proofs: &[ConsistencyProof]) -> (Vec<Check>, Option<Seen>) {
+    let expectation = Expectation { seen: Some(seen), consistency: proofs, ..Expectation::default() };
+    let found = examine_seal(seal, &SUBJECTS, trust, &expectation, NOW);
+    let mut after = seen.clone();
+    after.record(trust, &found.checkpoints);
+    let holds = found.holds();
+    (found.checks, holds.then_some(after))
+}
+
+fn freshness(checks: &[Check]) -> &Check {
+    checks.iter().find(|check| check.id == id::LOG_FRESHNESS).unwrap()
+}
+
+#[test]
+fn larger_trees_need_a_consistency_proof_and_older_ones_do_not() {
+    let mut world = World::new(5);
+    let (old, small) = (world.seal.clone(), world.log.size());
+    let (checks, seen) = judge(&old, &world.trust, &Seen::default(), &[]);
+    assert!(checks.iter().all(|check| check.status == CheckStatus::Passed), "{checks:#?}");
+    let seen = seen.unwrap();
+    assert_eq!(Seen::parse(&seen.to_json()), Ok(seen.clone()));
+    for n in 0..300 {
+        world.log.append(format!("later {n}").as_bytes()).unwrap();
+    }
+    let new = at_head(&world);
+    // Not checked, and the policy takes it.
+    let (checks, after) = judge(&new, &world.trust, &seen, &[]);
+    let check = freshness(&checks);
+    assert_eq!(check.status, CheckStatus::Skipped);
+    assert!(check.detail.starts_with("not checked: 306 entries, 6 seen before"), "{check}");
+    // The old bundle after the newer one is normal.
+    let after = after.unwrap();
+    let (checks, _) = judge(&old, &world.trust, &after, &[]);
+    assert_eq!(freshness(&checks).status, CheckStatus::Passed);
+    // Or the policy asks for a proof.
+    let identity = std::slice::from_ref(world.log.identity());
+    let require = |policy: &mut symseal_seal::trust::PolicyDocument| {
+        policy.version = 2;
+        policy.require_consistency = true;
+    };
+    let strict = with_policy(&world, require, identity).unwrap();
+    assert_eq!(failures(&judge(&new, &strict, &seen, &[]).0), [id::LOG_FRESHNESS]);
+    let proof = world.log.consistency(small, world.log.size()).unwrap();
+    let file = ConsistencyProof::to_file(&[proof.clone()]);
+    assert_eq!(ConsistencyProof::parse_file(&file).unwrap(), [proof.clone()]);
+    let (checks, after) = judge(&new, &strict, &seen, std::slice::from_ref(&proof));
+    assert!(after.is_some(), "{checks:#?}");
+    assert!(freshness(&checks).found.contains("consistent with 6 seen before"));
+    // A proof that is given must hold, whichever tree is the older one.
+    let mut wrong = proof.clone();
+    wrong.hashes[0] = [0; 32];
+    assert_eq!(failures(&judge(&new, &world.trust, &seen, &[wrong.clone()]).0), [id::LOG_FRESHNESS]);
+    let (_, newest) = judge(&new, &strict, &Seen::default(), &[]);
+    let newest = newest.unwrap();
+    assert_eq!(failures(&judge(&old, &strict, &newest, &[wrong]).0), [id::LOG_FRESHNESS]);
+    let (checks, _) = judge(&old, &strict, &newest, std::slice::from_ref(&proof));
+    assert!(freshness(&checks).found.contains("consistent with 306 seen before"), "{checks:#?}");
+    // One of another pair, or of another log, is none.
+    let other = ConsistencyProof { from: 7, ..proof.clone() };
+    let elsewhere = ConsistencyProof { origin: "other.example".into(), ..proof };
+    assert_eq!(freshness(&judge(&new, &world.trust, &seen, &[other, elsewhere]).0).status, CheckStatus::Skipped);
+}
+
+#[test]
+fn the_same_size_with_another_root_is_always_refused() {
+    // Two histories by the same log: the same key and origin, other entries.
+    let world = World::new(5);
+    let fork = world.path("fork");
+    let origin = world.log.identity().origin.clone();
+    let mut forked = TileLog::create(&fork, origin, world.log_key.clone(), &world.path("fork-seen")).unwrap();
+    for n in 0..5 {
+        forked.append(format!("another {n}").as_bytes()).unwrap();
+    }
+    let theirs = symseal_sealer::seal(&world.statement, &world.artifact, &mut forked).unwrap();
+    assert_eq!(forked.size(), world.log.size());
+    let (_, seen) = judge(&world.seal, &world.trust, &Seen::default(), &[]);
+    let (checks, after) = judge(&theirs, &world.trust, &seen.clone().unwrap(), &[]);
+    assert_eq!(failures(&checks), [id::LOG_FRESHNESS]);
+    assert!(freshness(&checks).detail.contains("two histories"));
+    assert!(after.is_none());
+    // A larger fork is found by the proof that it cannot have.
+    forked.append(b"one more").unwrap();
+    let mut bundle = SigstoreBundle::parse(&theirs).unwrap();
+    let found = forked.find(&bundle.entry.canonicalized_body).unwrap().unwrap();
+    (bundle.entry.proof_size, bundle.entry.proof_root) = (found.size, found.root);
+    (bundle.entry.hashes, bundle.entry.checkpoint) = (found.proof, found.checkpoint);
+    let proof = forked.consistency(6, 7).unwrap();
+    let (checks, _) = judge(&bundle.to_json(), &world.trust, &seen.unwrap(), &[proof]);
+    assert_eq!(failures(&checks), [id::LOG_FRESHNESS]);
+}
+
+#[test]
+fn an_older_policy_and_a_second_one_of_the_same_version_are_refused() {
+    let world = World::new(0);
+    let identity = std::slice::from_ref(world.log.identity());
+    let version = |version, operator: &str| {
+        let change = |policy: &mut symseal_seal::trust::PolicyDocument| {
+            policy.version = version;
+            policy.logs[0].operator = operator.into();
+        };
+        with_policy(&world, change, identity).unwrap()
+    };
+    let (_, seen) = judge(&world.seal, &version(2, "a"), &Seen::default(), &[]);
+    let seen = seen.unwrap();
+    let policy = |trust: &Trust| failures(&judge(&world.seal, trust, &seen, &[]).0);
+    assert_eq!(policy(&version(2, "a")), [""; 0]);
+    assert_eq!(policy(&version(3, "b")), [""; 0]);
+    assert_eq!(policy(&version(1, "a")), [id::TRUST_POLICY_VERSION]);
+    assert_eq!(policy(&version(2, "b")), [id::TRUST_POLICY_VERSION]);
+    // Another trust directory has a memory of its own.
+    let other = World::new(0);
+    assert_eq!(failures(&judge(&other.seal, &other.trust, &seen, &[]).0), [""; 0]);
+}
+
+#[test]
+fn a_state_directory_is_made_read_back_and_never_taken_for_empty() {
+    let world = World::new(1);
+    let state = StateDir::new(&world.path("deep/state"));
+    assert_eq!(state.load().unwrap(), Seen::default());
+    let found = examine_seal(&world.seal, &SUBJECTS, &world.trust, &Expectation::default(), NOW);
+    state.record(|seen| seen.record(&world.trust, &found.checkpoints)).unwrap();
+    let seen = state.load().unwrap();
+    assert_ne!(seen, Seen::default());
+    let (checks, _) = judge(&world.seal, &world.trust, &seen, &[]);
+    assert!(freshness(&checks).found.contains("as seen before"));
+    let file = world.path("deep/state/seen.json");
+    let bytes = std::fs::read(&file).unwrap();
+    for length in 0..bytes.len() {
+        std::fs::write(&file, &bytes[..length]).unwrap();
+        assert!(state.load().is_err(), "{length}");
+        assert!(state.record(|_| {}).is_err(), "{length}");
+    }
+}
+
+#[test]
+fn a_tile_fragment_stands_for_the_audit_path() {
+    let mut world = World::new(270);
+    for n in 0..40 {
+        world.log.append(format!("later {n}").as_bytes()).unwrap();
+    }
+    let fragment = world.log.fragment(270).unwrap();
+    let names: Vec<String> = fragment.tiles.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["tile/0/001.p/55", "tile/1/000.p/1"]);
+    let json = fragment.to_json();
+    let judge = |fragment: &[u8]| {
+        let expectation = Expectation { fragment: Some(fragment), ..Expectation::default() };
+        examine_seal(&world.seal, &SUBJECTS, &world.trust, &expectation, NOW)
+    };
+    let found = judge(&json);
+    assert!(found.holds(), "{:#?}", found.checks);
+    assert_eq!(found.facts.tree_size, Some(311));
+    // The fragment's checkpoint is judged like any other.
+    let mut signed = fragment.clone();
+    signed.checkpoint = signed.checkpoint.replacen("311", "310", 1);
+    assert_eq!(failures(&judge(&signed.to_json()).checks), [id::LOG_CHECKPOINT]);
+    let refused = |change: &dyn Fn(&mut TileFragment)| {
+        let mut changed = fragment.clone();
+        change(&mut changed);
+        assert_eq!(failures(&judge(&changed.to_json()).checks), [id::LOG_INCLUSION]);
+    };
+    refused(&|fragment| fragment.index = 269);
+    refused(&|fragment| drop(fragment.tiles.pop_first()));
+    refused(&|fragment| fragment.tiles.values_mut().next().unwrap()[14][0] ^= 1);
+    assert_eq!(failures(&judge(b"{}").checks), [id::LOG_INCLUSION]);
+    // Another entry's fragment does not prove this one.
+    assert_eq!(failures(&judge(&world.log.fragment(5).unwrap().to_json()).checks), [id::LOG_INCLUSION]);
+}
+
+#[test]
+fn a_fragment_with_a_forged_leaf_proves_nothing() {
+    // The trap: a reader that checks the tiles against the root without the entry's own hash accepts a fragment
+    // in which that hash was replaced.
+    let world = World::new(300);
+    let leaf = symseal_seal::tlog::leaf_hash(b"entry 5");
+    let forged = symseal_seal::tlog::leaf_hash(b"forged");
+    let fragment = world.log.fragment(5).unwrap();
+    let (size, root) = (world.log.size(), world.log.root());
+    assert_eq!(fragment.verify(&leaf, size, &root), Ok(()));
+    // The forged entry under the true tiles, under tiles with its hash, and the true entry under those.
+    assert!(fragment.verify(&forged, size, &root).is_err());
+    let mut replaced = fragment.clone();
+    let path = "tile/0/000".parse().unwrap();
+    replaced.tiles.get_mut(&path).unwrap()[5] = forged;
+    assert!(replaced.verify(&forged, size, &root).is_err());
+    assert!(replaced.verify(&leaf, size, &root).is_err());
+    // With the way up corrected, the root is another.
+    let above = symseal_seal::tiles::node_in_tile(&replaced.tiles[&path], 8, 0).unwrap();
+    if let Some(tile) = replaced.tiles.get_mut(&"tile/1/000.p/1".parse().unwrap()) {
+        tile[0] = above;
+    }
+    assert!(replaced.verify(&forged, size, &root).is_err());
+}
+
+#[test]
+fn damaged_fragments_proofs_and_states_are_refused_or_mean_the_same() {
+    let world = World::new(4);
+    let fragment = world.log.fragment(2).unwrap().to_json();
+    let proofs = ConsistencyProof::to_file(&[world.log.consistency(2, 5).unwrap()]);
+    let mut seen = Seen::default();
+    seen.record(
+        &world.trust,
+        &examine_seal(&world.seal, &SUBJECTS, &world.trust, &Expectation::default(), NOW).checkpoints,
+    );
+    for input in [fragment, proofs, seen.to_json()] {
+        for place in 0..input.len() {
+            let _ = TileFragment::parse(&input[..place])
+                .map(|read| assert_eq!(TileFragment::parse(&read.to_json()), Ok(read)));
+            for bit in [0, 3, 7] {
+                let mut changed = input.clone();
+                changed[place] ^= 1 << bit;
+                if let Ok(read) = TileFragment::parse(&changed) {
+                    assert_eq!(TileFragment::parse(&read.to_json()), Ok(read));
+                }
+                if let Ok(read) = Seen::parse(&changed) {
+                    assert_eq!(Seen::parse(&read.to_json()), Ok(read));
+                }
+                if let Ok(read) = ConsistencyProof::parse_file(&changed) {
+                    assert_eq!(ConsistencyProof::parse_file(&ConsistencyProof::to_file(&read)), Ok(read));
+                }
+            }
+        }
+    }
+    let twice = br#"{"checkpoint":"","index":0,"tiles":{"tile/0/000.p/1":"","tile/0/000.p/1":""}}"#;
+    assert!(TileFragment::parse(twice).unwrap_err().to_string().contains("each tile once"));
+}
