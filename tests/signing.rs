@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use program::{Ran, command, symseal};
+use symseal_seal::UtcSeconds;
+use symseal_sealer::{ArtifactKey, LogKey, TrustInit, trust_init};
 
 /// Keys, a trust directory for them and an embedded log, and an unsealed bundle of a small program.
 struct Scene(tempfile::TempDir);
@@ -247,6 +249,88 @@ fn a_token_signs() {
     seal("pkcs11:token=release;object=symseal", "1234").refused(2, &["module-path"]);
     scene.is_unsealed();
     seal(&uri, "1234").ok();
+    scene.verifies();
+}
+
+/// A server that is stopped with the test.
+struct Stopped(std::process::Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[track_caller]
+fn listens(port: u16) {
+    let started = std::time::Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "nothing listens on port {port}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_real_rekor_takes_the_seal_and_the_bundle_verifies_offline() {
+    let Some(scene) = Scene::new() else { return };
+    let Some(rekor) = program::tool("rekor-posix") else { return };
+    let port = || std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let ports = [port(), port(), port()];
+    let serve = Command::new(rekor)
+        .args(["serve", "--hostname=rekor-local", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1"])
+        .arg(format!("--http-port={}", ports[0]))
+        .arg(format!("--grpc-port={}", ports[1]))
+        .arg(format!("--http-metrics-port={}", ports[2]))
+        .arg(format!("--storage-dir={}", scene.at("rekor")))
+        .arg(format!("--signer-filepath={}", scene.at("keys/log.key.pem")))
+        .args(["--checkpoint-interval=200ms", "--batch-max-age=50ms"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _server = Stopped(serve);
+    listens(ports[0]);
+    // The directory of the embedded log pins another origin, and the answer is refused.
+    let log = format!("http://127.0.0.1:{}", ports[0]);
+    let key = scene.at("keys/artifact.key.pem");
+    let seal = |more: &[&str]| {
+        let (bundle, trust) = (scene.at("bundle"), scene.at("trust"));
+        let arguments = ["bundle", "seal", &bundle, "--key", &key, "--log", &log, "--trust", &trust];
+        symseal(arguments.iter().chain(more))
+    };
+    seal(&[]).refused(2, &["a log that the trust directory pins", "nothing was sealed"]);
+    scene.is_unsealed();
+
+    let load = |name: &str| ArtifactKey::load_pem(&scene.path(name)).unwrap();
+    let (root, artifact) = (load("keys/root.key.pem"), load("keys/artifact.key.pem"));
+    let identity = LogKey::load_pem(&scene.path("keys/log.key.pem")).unwrap().identity(&"rekor-local".parse().unwrap());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let init = TrustInit {
+        root: &root,
+        artifact: artifact.public(),
+        names: &["app".to_owned()],
+        log: &identity.unwrap(),
+        operator: "a Rekor v2",
+        at: UtcSeconds(i64::try_from(now).unwrap()),
+        expires: None,
+    };
+    std::fs::remove_dir_all(scene.path("trust")).unwrap();
+    trust_init(&scene.path("trust"), &init).unwrap();
+    // The entry is in the log since the first try, and this server does not give its tiles.
+    seal(&[]).refused(2, &["stands in the log already, at index 0", "--log-read"]);
+    scene.is_unsealed();
+    let Some(python) = program::tool("python3") else { return };
+    let reads = port();
+    let files = Command::new(python)
+        .args(["-m", "http.server", "--bind", "127.0.0.1", "--directory", &scene.at("rekor"), &reads.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _files = Stopped(files);
+    listens(reads);
+    seal(&["--log-read", &format!("http://127.0.0.1:{reads}")]).ok();
     scene.verifies();
 }
 

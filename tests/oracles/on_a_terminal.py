@@ -1,4 +1,4 @@
-"""Runs a command on a terminal of its own and types a line at each prompt (a text that ends in ": ").
+"""Runs a command on a terminal of its own and types a line, unseen, at each prompt (a text that ends in ": ").
 
     on_a_terminal.py LINE... -- COMMAND...
 
@@ -7,6 +7,8 @@ Prints what the terminal showed; the exit status is the command's.
 import os
 import pty
 import sys
+import termios
+import time
 
 split = sys.argv.index("--")
 lines, command = sys.argv[1:split], sys.argv[split + 1:]
@@ -25,6 +27,10 @@ while True:
     shown += piece
     if shown.endswith(b": ") and lines and len(shown) > answered:
         answered = len(shown)
+        # A program shows its prompt before it turns the echo off; nobody types that fast.
+        end = time.monotonic() + 10
+        while termios.tcgetattr(terminal)[3] & termios.ECHO and time.monotonic() < end:
+            time.sleep(0.005)
         os.write(terminal, lines.pop(0).encode() + b"\n")
 _, status = os.waitpid(child, 0)
 sys.stdout.write(shown.decode(errors="replace"))
