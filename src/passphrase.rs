@@ -90,11 +90,12 @@ fn from_environment(variable: &str) -> Result<Passphrase, PassphraseError> {
 
 /// Through the file system, where every Unix has descriptors: no other way to take one is safe from closing it twice.
 #[cfg(unix)]
+#[allow(clippy::unbuffered_bytes, reason = "what follows the line is for somebody else, and must stay unread")]
 fn from_descriptor(descriptor: u32) -> Result<Passphrase, PassphraseError> {
     let failed = |error: std::io::Error| refused(format!("file descriptor {descriptor} cannot be read: {error}"));
     let file = std::fs::File::open(format!("/dev/fd/{descriptor}")).map_err(failed)?;
     let mut bytes = Vec::new();
-    // A byte at a time: what follows the line is for somebody else.
+    // A byte at a time.
     for byte in file.take(LIMIT + 1).bytes() {
         match byte.map_err(failed)? {
             b'\n' => break,

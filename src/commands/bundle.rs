@@ -18,7 +18,7 @@ use crate::exit::Answer;
 #[derive(Subcommand)]
 pub enum Command {
     Build(build::Args),
-    Seal(seal::Args),
+    Seal(Box<seal::Args>),
     Push(transfer::PushArgs),
     Pull(transfer::PullArgs),
     Inspect(inspect::Args),
