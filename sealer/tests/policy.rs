@@ -166,11 +166,11 @@ fn a_quorum_of_distinct_witnesses_is_asked_for() {
     };
     let by_one = cosign(&world.seal, &one, &one_key, NOW);
     let by_both = cosign(&by_one, &two, &two_key, UtcSeconds(NOW.0 + 5));
-    check(&world, policy(0), &[world.seal.clone()], &[]);
-    check(&world, policy(1), &[world.seal.clone()], &[id::LOG_WITNESSES]);
-    check(&world, policy(1), &[by_one.clone()], &[]);
-    check(&world, policy(2), &[by_one.clone()], &[id::LOG_WITNESSES]);
-    check(&world, policy(2), &[by_both.clone()], &[]);
+    check(&world, policy(0), std::slice::from_ref(&world.seal), &[]);
+    check(&world, policy(1), std::slice::from_ref(&world.seal), &[id::LOG_WITNESSES]);
+    check(&world, policy(1), std::slice::from_ref(&by_one), &[]);
+    check(&world, policy(2), std::slice::from_ref(&by_one), &[id::LOG_WITNESSES]);
+    check(&world, policy(2), std::slice::from_ref(&by_both), &[]);
     // The same witness at two times is one witness.
     let twice = cosign(&by_one, &one, &one_key, UtcSeconds(NOW.0 + 9));
     check(&world, policy(2), &[twice], &[id::LOG_WITNESSES]);

@@ -4,6 +4,7 @@
 //! keys) and `trusted_root.json` (the logs' keys in Sigstore's form). The chain is root → policy → keys
 //! and logs; `trusted_root.json` is believed only where a log id in the policy pins its key.
 
+mod document;
 pub mod policy;
 pub mod root;
 pub mod trusted_root;
