@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use symseal::commands::{bundle, index, key, publish, serve, symbolize, trace, trust};
+use symseal::commands::{bundle, index, key, publish, serve, symbolize, trace, trust, verify_frame};
 use symseal::{demo, exit, workload};
 
 /// Build, seal, distribute and use debug symbols, so that every name in a stack trace can be proved.
@@ -36,6 +36,7 @@ enum Command {
     #[command(subcommand, after_help = "Example:\n  symseal index dump ./bundle | head")]
     Index(index::Command),
     Symbolize(symbolize::Args),
+    VerifyFrame(verify_frame::Args),
     /// Make signing keys.
     #[command(subcommand, after_help = "Example:\n  symseal key generate --output ./keys")]
     Key(key::Command),
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Publish(args) => publish::run(&args),
         Command::Index(command) => index::run(&command),
         Command::Symbolize(args) => symbolize::run(&args),
+        Command::VerifyFrame(args) => verify_frame::run(&args),
         Command::Key(command) => key::run(&command),
         Command::Trust(command) => trust::run(&command),
         Command::Trace(command) => trace::run(&command),

@@ -103,6 +103,7 @@ fn write_shard(shard: &compose::Shard, pages: &Pages, layout: &LayoutDir) -> Res
         media_type: compose::media_type(role, FileFormat::Elf).to_owned(),
         page_size: pages::page_size_of(role),
         page_root: measured.root,
+        piece_root: None,
         derived_from: Vec::new(),
     };
     Ok(ShardEntry { platform: shard.platform.to_owned(), arch: shard.arch.clone(), first, last, page_hashes })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use symseal_bundle::oci::{self, Descriptor, Manifest};
 use symseal_bundle::seal::{PREDICATE_TYPE, Release, Statement, StatementError, StatementParts};
-use symseal_bundle::{Bundle, BundleError, Digest, LayoutDir, LayoutError, title};
+use symseal_bundle::{Bundle, BundleError, Digest, LayoutDir, LayoutError, module_tree, title};
 use symseal_sealer::{Signer, TransparencyLog};
 
 /// What a seal says beyond the bundle itself.
@@ -57,6 +57,7 @@ pub fn statement(bundle: &Bundle, digest: &Digest, options: &SealOptions) -> Res
         },
         builder_version: &index.producer.version,
         inputs: inputs.into_iter().collect(),
+        modules_root: module_tree::root_of(bundle.index_bytes()),
         debug_ids: index.modules().map(|(_, id, _)| id.to_owned()).collect(),
         supersedes: options.supersedes.iter().map(|digest| *digest.as_bytes()).collect(),
     })

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use symseal_module::Rva;
-use symseal_symx::Table;
+use symseal_symx::{SparseTable, Table};
 
 fuzz_target!(|bytes: &[u8]| {
     exercise(bytes);
@@ -16,7 +16,17 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn exercise(bytes: &[u8]) {
-    let Ok(table) = Table::open(bytes) else { return };
+    let sparse = SparseTable::open(bytes.len() as u64, &mut &*bytes);
+    let Ok(table) = Table::open(bytes) else {
+        assert!(sparse.is_err(), "both readers refuse the same tables");
+        return;
+    };
+    let sparse = sparse.expect("both readers open the same tables");
+    for address in [0, 0x10, 0x1000, 0x1007, 0x1_0000_0000, u64::MAX] {
+        let found = sparse.lookup(&mut &*bytes, Rva(address)).expect("it lies in the file");
+        let whole = table.lookup(Rva(address));
+        assert_eq!(found.map(|hit| (hit.range, hit.frames.len())), whole.map(|hit| (hit.range(), hit.frames().count())));
+    }
     let verified = table.verify().is_ok();
     let _ = (table.counts(), table.debug_id(), table.producer());
     for function in table.functions() {

@@ -19,6 +19,7 @@ mod elsewhere;
 mod error;
 mod manifests;
 mod options;
+mod part;
 mod pull;
 mod push;
 mod reference;

@@ -1,5 +1,7 @@
 //! Looking into a repository without bringing a bundle home: what a name resolves to, a bundle's indexes, single small blobs.
 
+use std::ops::Range;
+
 use oci_client::RegistryOperation;
 use symseal_bundle::Digest;
 use symseal_bundle::index::MAX_INDEX_BYTES;
@@ -8,7 +10,7 @@ use symseal_bundle::{MAX_SEAL_BYTES, title};
 
 use crate::session::Session;
 use crate::transfer::small;
-use crate::{Options, Reference, RegistryError, Target, manifests, referrers};
+use crate::{Options, Reference, RegistryError, Target, manifests, part, referrers};
 
 /// Seals of one bundle that are looked at: a registry must not keep us for ever.
 const SEALS_LIMIT: usize = 100;
@@ -114,6 +116,15 @@ impl Repository {
             }
         }
         Ok(seals)
+    }
+
+    /// Bytes of a blob, unchecked: a part has no digest. A registry without ranges sends the blob from its start.
+    ///
+    /// # Errors
+    /// [`RegistryError`], also where the registry sends another part than was asked for.
+    pub async fn part(&self, digest: &Digest, range: Range<u64>) -> Result<Vec<u8>, RegistryError> {
+        let url = self.session.url(&format!("blobs/{digest}"))?;
+        part::fetch(&self.session, &url, range).await
     }
 
     /// A blob's bytes, in memory: for indexes and page hashes, not for debug files. Size and digest are checked.

@@ -214,7 +214,7 @@ fn continues(response: &Response, offset: u64, size: u64) -> bool {
 }
 
 /// `bytes FIRST-LAST/TOTAL`, the total a number or `*`.
-fn parse_content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
+pub(crate) fn parse_content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let total = if total == "*" { None } else { Some(total.parse().ok()?) };

@@ -7,7 +7,7 @@ use symseal_bundle::{Bundle, DebugInfo, Digest};
 use symseal_module::{
     Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod,
 };
-use symseal_symx::SymbolSource;
+use symseal_symx::{SparseHit, SymbolSource};
 
 use crate::binary::{self, BinaryTable};
 use crate::bundles::{Access, BundleSource};
@@ -395,6 +395,35 @@ struct NamedBy {
     proof: Proof,
     named: Named,
     digests: Vec<DigestRef>,
+}
+
+impl Symbolized {
+    /// What a bundle's table says of one address where the table is not at hand: read in parts, or proved.
+    pub fn from_sparse(rva: Rva, hit: Option<SparseHit>, proof: Proof, demangle: bool) -> Self {
+        let start = hit.as_ref().map(|hit| hit.function.start);
+        let approximate = hit.as_ref().is_some_and(|hit| hit.function.flags.approximate);
+        let mut frames: Vec<SourceFrame> = hit.into_iter().flat_map(|hit| hit.frames).map(SourceFrame::from).collect();
+        // A function without any name names nothing.
+        if frames.iter().all(|frame| frame.function.is_none()) {
+            frames.clear();
+        }
+        if demangle {
+            frames.iter_mut().for_each(demangle_frame);
+        }
+        if let Some(function) = frames.last_mut() {
+            function.symbol_offset = start.and_then(|start| rva.0.checked_sub(start.0));
+        }
+        let first = frames.first();
+        let (resolver, quality, reason) = match first {
+            Some(frame) if frame.file.is_some() && frame.line.is_some() => {
+                (ResolverStep::LocalBundle, Quality::Full, None)
+            }
+            Some(_) => (ResolverStep::LocalBundle, Quality::Function, None),
+            None => (ResolverStep::ModuleOffset, Quality::ModuleOffset, Some(MissReason::NoSymbolAtAddress)),
+        };
+        let proof = if reason.is_none() { proof } else { Proof::None };
+        Self { rva, resolver, quality, proof, approximate, frames, tried: Vec::new(), reason, digests: Vec::new() }
+    }
 }
 
 /// Puts the demangled symbol in the place of the function's name; the raw symbol stays.

@@ -5,7 +5,7 @@ use std::fs::File;
 use memmap2::Mmap;
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, Rva};
-use symseal_symx::{SymbolSource, Table};
+use symseal_symx::{SparseFrame, SymbolSource, Table};
 
 use crate::SourceFrame;
 
@@ -97,6 +97,21 @@ impl LoadedTable {
             return None;
         }
         Some(Named { frames, start: function.start, source: function.source, approximate: function.flags.approximate })
+    }
+}
+
+impl From<SparseFrame> for SourceFrame {
+    fn from(frame: SparseFrame) -> Self {
+        Self {
+            function: some_text(&frame.function).or_else(|| some_text(&frame.symbol)),
+            symbol: some_text(&frame.symbol),
+            file: some_text(&frame.file),
+            line: frame.line,
+            column: frame.column,
+            inlined: frame.inlined,
+            symbol_offset: None,
+            demangling: None,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ pub mod serve;
 pub mod symbolize;
 pub mod trace;
 pub mod trust;
+pub mod verify_frame;
 
 use std::io::Write;
 

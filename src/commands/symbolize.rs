@@ -1,27 +1,43 @@
 //! `symseal symbolize`: addresses → frames.
 
+mod prove;
+mod remote;
+
 use std::io::{BufRead, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_module::{DebugId, Proof, Rva, Svma};
 use symseal_resolver::{Options, Resolver, Symbolized};
 
-use crate::bundle_ref;
+use crate::bundle_ref::{self, OpenedBundle};
 use crate::exit::{Answer, NotFound};
+
+use remote::Remote;
 
 /// Name addresses of one module, from a bundle alone.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal symbolize --bundle ./bundle --debug-id 93ac61ec5a8eb1396f9fbd350e3169a558528a40 0x401136
+  symseal symbolize --remote registry.example/app:1.0 --trust ./trust --debug-id 93ac61ec… 0x401136
+  symseal symbolize --bundle ./bundle --debug-id 93ac61ec… --prove frame.json 0x401136
   cut -d' ' -f1 addresses.txt | symseal symbolize --bundle sha256:… --debug-id 93ac61ec… --json
 
 Addresses are stated addresses (svma), as llvm-symbolizer takes them. Exit status 1: no address has a name.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
-    #[arg(long)]
-    bundle: String,
+    #[arg(long, required_unless_present = "remote")]
+    bundle: Option<String>,
+    /// A bundle in a registry, of which only the pages that are needed are read; each is verified.
+    #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove"])]
+    remote: Option<String>,
+    /// With --remote: verify the bundle's seal against this trust directory first.
+    #[arg(long, value_name = "DIR", requires = "remote")]
+    trust: Option<PathBuf>,
+    /// Write a file that proves the name of the one address: `symseal verify-frame` checks it without the bundle.
+    #[arg(long, value_name = "FILE")]
+    prove: Option<PathBuf>,
     /// The module: build-id, GUID-age or uuid:…
     #[arg(long, value_parser = super::debug_id)]
     debug_id: DebugId,
@@ -42,18 +58,24 @@ pub struct Args {
     store: Option<PathBuf>,
 }
 
+/// Where the names come from.
+enum Source {
+    Bundle(Box<Resolver>),
+    Remote(Box<Remote>),
+}
+
 pub fn run(args: &Args) -> Result<Answer> {
-    let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
-    if opened.bundle.module(&args.debug_id).is_none() {
-        return Err(NotFound(format!(
-            "bundle {} has no module {}; `symseal bundle inspect` lists what it has",
-            args.bundle, args.debug_id
-        ))
-        .into());
+    if let Some(to) = &args.prove {
+        prove(args, to)?;
     }
-    let options = Options { demangle: args.demangle, ..Options::default() };
-    let resolver = Resolver::new(options).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
-    let image_base = resolver.image_base(&args.debug_id).unwrap_or_default();
+    let (mut source, image_base) = match &args.remote {
+        Some(reference) => {
+            let remote = Remote::open(reference, &args.debug_id, args.trust.as_deref())?;
+            let image_base = remote.image_base();
+            (Source::Remote(Box::new(remote)), image_base)
+        }
+        None => local(args)?,
+    };
 
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut named = false;
@@ -61,7 +83,11 @@ pub fn run(args: &Args) -> Result<Answer> {
         let svma = if args.rva { Rva(value).to_svma(image_base).unwrap_or(Svma(value)) } else { Svma(value) };
         let rva = if args.rva { Some(Rva(value)) } else { svma.to_rva(image_base) };
         // An address below the image base is in no function; the largest rva is in none either.
-        let symbolized = resolver.symbolize(&args.debug_id, rva.unwrap_or(Rva(u64::MAX)));
+        let rva = rva.unwrap_or(Rva(u64::MAX));
+        let symbolized = match &mut source {
+            Source::Bundle(resolver) => resolver.symbolize(&args.debug_id, rva),
+            Source::Remote(remote) => remote.symbolize(rva, args.demangle)?,
+        };
         named |= !symbolized.frames.is_empty();
         print(&mut out, Svma(value), &symbolized, args.json)
     };
@@ -84,7 +110,46 @@ pub fn run(args: &Args) -> Result<Answer> {
         args.addresses.iter().try_for_each(|address| answer(*address))?;
     }
     out.flush()?;
+    if let Source::Remote(remote) = &source {
+        eprintln!("{}", remote.account());
+    }
     Ok(named.into())
+}
+
+fn open(args: &Args) -> Result<OpenedBundle> {
+    let reference = args.bundle.as_deref().unwrap_or_default();
+    let opened = bundle_ref::open(reference, args.store.as_ref())?;
+    if opened.bundle.module(&args.debug_id).is_none() {
+        return Err(NotFound(format!(
+            "bundle {reference} has no module {}; `symseal bundle inspect` lists what it has",
+            args.debug_id
+        ))
+        .into());
+    }
+    Ok(opened)
+}
+
+fn local(args: &Args) -> Result<(Source, Svma)> {
+    let opened = open(args)?;
+    let options = Options { demangle: args.demangle, ..Options::default() };
+    let resolver = Resolver::new(options).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
+    let image_base = resolver.image_base(&args.debug_id).unwrap_or_default();
+    Ok((Source::Bundle(Box::new(resolver)), image_base))
+}
+
+fn prove(args: &Args, to: &Path) -> Result<()> {
+    let [address] = args.addresses.as_slice() else {
+        bail!("--prove {}: expected one address, found {}; a proof is of one name", to.display(), args.addresses.len());
+    };
+    let opened = open(args)?;
+    let image_base = opened.bundle.module(&args.debug_id).map(|module| module.image_base).unwrap_or_default();
+    let address = match args.rva {
+        true => Rva(*address).to_svma(image_base).unwrap_or(Svma(*address)),
+        false => Svma(*address),
+    };
+    let size = prove::write(&opened.bundle, &args.debug_id, address, to)?;
+    eprintln!("{}: {size} bytes; `symseal verify-frame` checks them", to.display());
+    Ok(())
 }
 
 fn print(out: &mut impl Write, address: Svma, symbolized: &Symbolized, json: bool) -> Result<()> {

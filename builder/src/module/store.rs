@@ -4,8 +4,8 @@ use std::fs;
 
 use symseal_bundle::compose::{self, FileFormat};
 use symseal_bundle::page_hashes::FilePages;
-use symseal_bundle::pages::{self, DEBUG_FILE_PAGE, Measured};
-use symseal_bundle::{Digest, FileEntry, FileRole, LayoutDir, LayoutError};
+use symseal_bundle::pages::{self, DEBUG_FILE_PAGE, Hash, Measured};
+use symseal_bundle::{Digest, FileEntry, FileRole, LayoutDir, LayoutError, pieces};
 
 use crate::error::BuildError;
 use crate::inputs::InputFile;
@@ -48,7 +48,7 @@ impl<'l> Stored<'l> {
         } else {
             pages::measure(bytes, pages::page_size_of(role))
         };
-        self.list(role, format, path, measured, Vec::new());
+        self.list(role, format, path, measured, None, Vec::new());
         Ok(())
     }
 
@@ -65,7 +65,8 @@ impl<'l> Stored<'l> {
             None => Digest::of(bytes),
         };
         let measured = pages::measure(bytes, pages::page_size_of(role));
-        self.list(role, FileFormat::Elf, path, measured, derived_from);
+        let piece_root = (role == FileRole::SymbolTable).then(|| pieces::root(bytes));
+        self.list(role, FileFormat::Elf, path, measured, piece_root, derived_from);
         Ok(digest)
     }
 
@@ -75,6 +76,7 @@ impl<'l> Stored<'l> {
         format: FileFormat,
         path: String,
         measured: Measured,
+        piece_root: Option<Hash>,
         derived_from: Vec<Digest>,
     ) {
         let page_size = pages::page_size_of(role);
@@ -86,6 +88,7 @@ impl<'l> Stored<'l> {
             media_type: compose::media_type(role, format).to_owned(),
             page_size,
             page_root: measured.root,
+            piece_root,
             derived_from,
         });
         self.pages.push(FilePages { sha256: measured.digest, page_size, size: measured.size, leaves: measured.leaves });

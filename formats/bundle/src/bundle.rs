@@ -1,6 +1,7 @@
 //! A bundle, opened: its symbol index, checked by digest, and the way to its files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use symseal_module::DebugId;
 use symseal_seal::checks::{Check, id};
@@ -73,6 +74,7 @@ pub enum BundleError {
 pub struct Bundle {
     source: Source,
     index: SymbolIndex,
+    index_bytes: Arc<[u8]>,
     index_digest: Digest,
 }
 
@@ -117,7 +119,12 @@ impl Bundle {
             .map_err(|source| BundleError::Index { place: format!("bundle {digest}"), source })?;
         let index_digest = layer.digest;
         let image_index = Box::new(image_index);
-        Ok(Self { source: Source::Layout { layout, digest, image_index }, index, index_digest })
+        Ok(Self {
+            source: Source::Layout { layout, digest, image_index },
+            index,
+            index_bytes: bytes.into(),
+            index_digest,
+        })
     }
 
     /// Opens a directory that `oras pull` left: `symbol_index.json` in it, the files at their titles. It holds no
@@ -128,7 +135,8 @@ impl Bundle {
         let bytes = layout::read_bounded(&path, MAX_INDEX_BYTES)?;
         let index = SymbolIndex::parse(&bytes)
             .map_err(|source| BundleError::Index { place: path.display().to_string(), source })?;
-        Ok(Self { source: Source::Pulled(dir), index, index_digest: Digest::of(&bytes) })
+        let index_digest = Digest::of(&bytes);
+        Ok(Self { source: Source::Pulled(dir), index, index_bytes: bytes.into(), index_digest })
     }
 
     /// Opens a directory of either kind: an OCI layout (with its only bundle) or what `oras pull` left.
@@ -151,6 +159,11 @@ impl Bundle {
     /// The symbol index.
     pub fn index(&self) -> &SymbolIndex {
         &self.index
+    }
+
+    /// The bytes of `symbol_index.json`.
+    pub fn index_bytes(&self) -> &[u8] {
+        &self.index_bytes
     }
 
     /// The digest of `symbol_index.json`.

@@ -139,6 +139,9 @@ pub struct FileEntry {
     pub page_size: u32,
     /// Root of its page tree.
     pub page_root: Hash,
+    /// Root of the tree over its pieces ([`pieces`](crate::pieces)): symbol tables alone have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece_root: Option<Hash>,
     /// What it was made from: first the file that a table's header names, then others. Empty for files taken as they were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub derived_from: Vec<Digest>,

@@ -430,6 +430,7 @@ fn shard_entry(shard: &Shard, pages: &[FilePages]) -> Result<(ShardEntry, Vec<u8
         media_type: page_hashes::MEDIA_TYPE.to_owned(),
         page_size: pages::page_size_of(role),
         page_root: measured.root,
+        piece_root: None,
         derived_from: Vec::new(),
     };
     Ok((ShardEntry { platform: shard.platform.to_owned(), arch: shard.arch.clone(), first, last, page_hashes }, bytes))

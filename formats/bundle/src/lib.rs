@@ -2,6 +2,7 @@
 //!
 //! * [`SymbolIndex`]: `symbol_index.json`, the bundle's root; [`module_index`]: its part per module.
 //! * [`pages`], [`page_hashes`]: page trees, so that one page of a file can be verified alone.
+//! * [`frame_proof`], [`module_tree`], [`pieces`]: one name's whole chain in a file of a few KiB.
 //! * [`oci`], [`compose`](mod@compose): the manifests around the files. Every byte of them follows from the index.
 //! * [`sources`]: the source files of a release, an artifact of its own.
 //! * [`join`](mod@join): one bundle out of the parts of several platform jobs; [`subject`]: a bundle that refers to an image.
@@ -19,14 +20,17 @@ pub mod canonical;
 pub mod compose;
 mod digest;
 pub mod disclosure;
+pub mod frame_proof;
 pub mod index;
 pub mod ingest;
 pub mod join;
 mod layout;
 pub mod module_index;
+pub mod module_tree;
 pub mod oci;
 pub mod page_hashes;
 pub mod pages;
+pub mod pieces;
 pub mod sources;
 mod staging;
 pub mod subject;

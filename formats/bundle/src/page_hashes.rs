@@ -7,6 +7,8 @@
 //! ```
 //! All integers are little-endian; `first` is the index of the file's first hash.
 
+use std::ops::Range;
+
 use crate::digest::Digest;
 use crate::pages::{self, Hash};
 
@@ -19,7 +21,8 @@ pub const VERSION: u32 = 1;
 /// Media type of its layer.
 pub const MEDIA_TYPE: &str = "application/vnd.symseal.page-hashes.v1";
 
-const HEADER_BYTES: usize = 16;
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 16;
 const FILE_BYTES: usize = 56;
 const HASH_BYTES: usize = 32;
 
@@ -86,6 +89,27 @@ pub fn write(files: &[FilePages]) -> Result<Vec<u8>, PageHashesError> {
         bytes.extend_from_slice(&hash.0);
     }
     Ok(bytes)
+}
+
+/// How many bytes of a file of page hashes come before the hashes, as its first [`HEADER_BYTES`] say.
+pub fn directory_end(header: &[u8]) -> Result<u64, PageHashesError> {
+    let header = header.first_chunk::<HEADER_BYTES>().ok_or(PageHashesError::Header)?;
+    let mut header = Fields(header);
+    if header.take::<8>() != Some(MAGIC) || header.u32() != Some(VERSION) {
+        return Err(PageHashesError::Header);
+    }
+    let count = header.u32().ok_or(PageHashesError::Header)?;
+    Ok(HEADER_BYTES as u64 + u64::from(count) * FILE_BYTES as u64)
+}
+
+/// Where the hashes of one file lie in a file of page hashes of which `directory` are the bytes before the hashes. Nothing but
+/// the root over the hashes says that they are right.
+pub fn locate(directory: &[u8], sha256: &Digest, page_size: u32) -> Option<Range<u64>> {
+    let (entries, _) = directory.get(HEADER_BYTES..)?.as_chunks::<FILE_BYTES>();
+    let mut found = entries.iter().filter_map(RawEntry::read);
+    let raw = found.find(|raw| (raw.sha256, raw.page_size) == (*sha256, page_size))?;
+    let start = raw.first.checked_mul(HASH_BYTES as u64)?.checked_add(directory.len() as u64)?;
+    Some(start..start.checked_add(u64::from(raw.pages) * HASH_BYTES as u64)?)
 }
 
 /// A file of page hashes, read in place.

@@ -159,7 +159,7 @@ pub fn proof(leaves: &[Hash], index: u64) -> Option<Vec<Hash>> {
 }
 
 /// The largest power of two below `len`, which is at least 2.
-fn split(len: usize) -> usize {
+pub(crate) fn split(len: usize) -> usize {
     1 << (usize::BITS - 1 - (len - 1).leading_zeros())
 }
 
@@ -176,7 +176,7 @@ pub fn verify(root: &Hash, file_size: u64, page_size: u32, index: u64, page: &[u
 }
 
 /// The root that `leaf` at `index` of `count` leaves and its audit path give (RFC 9162, 2.1.3.2); `None` where the path's length is wrong.
-fn fold(leaf: Hash, index: u64, count: u64, proof: &[Hash]) -> Option<Hash> {
+pub(crate) fn fold(leaf: Hash, index: u64, count: u64, proof: &[Hash]) -> Option<Hash> {
     let (mut node, mut last) = (index, count.checked_sub(1)?);
     let mut hash = leaf;
     for sibling in proof {

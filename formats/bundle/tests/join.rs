@@ -62,6 +62,7 @@ fn file(role: FileRole, path: String, bytes: &[u8]) -> (FileEntry, FilePages) {
         media_type: media_type(role, FileFormat::Elf).to_owned(),
         page_size,
         page_root: measured.root,
+        piece_root: (role == FileRole::SymbolTable).then(|| symseal_bundle::pieces::root(bytes)),
         derived_from: Vec::new(),
     };
     (entry, FilePages { sha256: measured.digest, page_size, size: measured.size, leaves: measured.leaves })

@@ -50,6 +50,7 @@ fn a_sound_bundle_passes_every_content_check() {
             id::MANIFEST_DIGEST,
             id::BLOB_DIGEST,
             id::PAGE_ROOT,
+            id::PIECE_ROOT,
             id::MODULE_BUILD_ID,
             id::TABLE_DERIVATION
         ]
@@ -82,6 +83,7 @@ fn a_flipped_bit_in_any_blob_is_found() {
             id::MANIFEST_DIGEST,
             id::BLOB_DIGEST,
             id::PAGE_ROOT,
+            id::PIECE_ROOT,
             id::MODULE_BUILD_ID,
             id::TABLE_DERIVATION,
         ];
@@ -146,6 +148,11 @@ fn a_binary_under_another_id_is_found() {
 
 #[test]
 fn page_hashes_that_leave_out_a_file_are_found() {
+    check_changed_index(&[id::PIECE_ROOT], |index, _| {
+        if let Some(root) = &mut first_file(index, FileRole::SymbolTable).piece_root {
+            root.0[0] ^= 1;
+        }
+    });
     check_changed_index(&[id::PAGE_ROOT], |index, layout| {
         let bytes = symseal_bundle::page_hashes::write(&[]).unwrap();
         layout.write_blob(&bytes).unwrap();

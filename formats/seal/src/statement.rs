@@ -62,6 +62,9 @@ pub struct Predicate {
     pub inputs_digest: Option<ListDigest>,
     /// Count and digest of the sorted list of debug ids.
     pub modules: ListDigest,
+    /// Root of the tree over the modules' entries in the symbol index, lower-case hex: what a proof of one frame leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules_root: Option<String>,
     /// Digests (`sha256:…`) of bundles that this one replaces.
     #[serde(default)]
     pub supersedes: Vec<String>,
@@ -137,6 +140,8 @@ pub struct StatementParts<'a> {
     pub inputs: Vec<(String, Hash)>,
     /// Every debug id of the bundle as text, in any order.
     pub debug_ids: Vec<String>,
+    /// Root of the tree over the modules' entries in the symbol index.
+    pub modules_root: Option<Hash>,
     /// Digests of the bundles that this one replaces.
     pub supersedes: Vec<Hash>,
 }
@@ -250,6 +255,7 @@ impl Statement {
                 inputs,
                 inputs_digest: Some(inputs_digest),
                 modules: ListDigest::of(parts.debug_ids),
+                modules_root: parts.modules_root.map(|root| to_hex(&root)),
                 supersedes: parts.supersedes.iter().map(|hash| format!("sha256:{}", to_hex(hash))).collect(),
             },
         };
@@ -302,6 +308,7 @@ mod tests {
             builder_version: "0.1.0",
             inputs: (0..inputs).rev().map(|n| (format!("lib{n:05}.so"), [3; 32])).collect(),
             debug_ids: vec!["bb".into(), "aa".into()],
+            modules_root: Some([3; 32]),
             supersedes: vec![[4; 32]],
         }
     }

@@ -11,7 +11,13 @@ pub(crate) const PREFIX_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contexts<'a> {
     bytes: &'a [u8],
-    count: u32,
+    shape: Shape,
+}
+
+/// How many contexts there are, and of how many bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) count: u32,
     inlined: u32,
     widths: [u8; 3],
 }
@@ -38,56 +44,71 @@ pub(crate) enum Origin {
     },
 }
 
-impl<'a> Contexts<'a> {
-    pub(crate) fn new(section: &'a [u8], count: u64) -> Result<Self, OpenError> {
-        let fault = |problem| OpenError::Section { id: SectionId::Contexts.number(), problem };
-        let (widths, bytes) = section.split_first_chunk::<PREFIX_BYTES>().ok_or(fault("has no widths"))?;
-        let inlined = u32_at(widths, 4);
-        let [place, distance, value, zero, ..] = *widths;
+impl Shape {
+    /// From the section's prefix, its size in bytes and its count.
+    pub(crate) fn new(prefix: &[u8; PREFIX_BYTES], size: u64, count: u64) -> Result<Self, OpenError> {
+        let [place, distance, value, zero, ..] = *prefix;
         let widths = [place, distance, value];
         if widths.iter().any(|width| *width > MAX_BITS) || zero != 0 {
             return Err(fault("has impossible widths"));
         }
-        let contexts = u32::try_from(count).ok().map(|count| Self { bytes, count, inlined, widths });
-        let size =
-            |contexts: &Self| (contexts.count as usize).checked_mul(contexts.stride()).map(|bits| bits.div_ceil(8));
-        contexts
+        let shape = u32::try_from(count).ok().map(|count| Self { count, inlined: u32_at(prefix, 4), widths });
+        // 2^32 contexts of 96 bits: no overflow.
+        let expected = |shape: &Self| (u64::from(shape.count) * shape.stride() as u64).div_ceil(8) + TAIL as u64;
+        shape
             // Contexts of no bits are all the same one: more than one would be a way to ask for much with few bytes.
-            .filter(|contexts| contexts.count <= 1 || contexts.stride() > 0)
-            .filter(|contexts| size(contexts).and_then(|size| size.checked_add(TAIL)) == Some(bytes.len()))
+            .filter(|shape| shape.count <= 1 || shape.stride() > 0)
+            .filter(|shape| size.checked_sub(PREFIX_BYTES as u64) == Some(expected(shape)))
             .ok_or(fault("has another size than its records"))
     }
 
-    pub(crate) fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// How many contexts are inlined, as the section says.
-    pub(crate) fn inlined(&self) -> u32 {
-        self.inlined
-    }
-
+    /// Bits of one context.
     #[inline(always)]
-    fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         self.widths.iter().map(|width| usize::from(*width)).sum()
     }
 
+    /// The context of this index, which begins at bit `at` of `bytes`.
     #[inline(always)]
-    pub(crate) fn get(&self, index: u32) -> Option<Context> {
-        if index >= self.count {
-            return None;
-        }
+    pub(crate) fn decode(&self, bytes: &[u8], at: usize, index: u32) -> Option<Context> {
         let [place_bits, distance_bits, value_bits] = self.widths;
-        let at = index as usize * self.stride();
-        let place = bits(self.bytes, at, place_bits)?;
+        let place = bits(bytes, at, place_bits)?;
         let at = at + usize::from(place_bits);
-        let distance = bits(self.bytes, at, distance_bits)?;
-        let value = bits(self.bytes, at + usize::from(distance_bits), value_bits)?;
+        let distance = bits(bytes, at, distance_bits)?;
+        let value = bits(bytes, at + usize::from(distance_bits), value_bits)?;
         let origin = match distance {
             0 => Origin::Function(value),
             // Callers come before what they call, so that no chain returns to itself.
             distance => Origin::Inlined { caller: index.checked_sub(distance)?, line: value },
         };
         Some(Context { place, origin })
+    }
+}
+
+fn fault(problem: &'static str) -> OpenError {
+    OpenError::Section { id: SectionId::Contexts.number(), problem }
+}
+
+impl<'a> Contexts<'a> {
+    pub(crate) fn new(section: &'a [u8], count: u64) -> Result<Self, OpenError> {
+        let (prefix, bytes) = section.split_first_chunk::<PREFIX_BYTES>().ok_or(fault("has no widths"))?;
+        Ok(Self { bytes, shape: Shape::new(prefix, section.len() as u64, count)? })
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.shape.count
+    }
+
+    /// How many contexts are inlined, as the section says.
+    pub(crate) fn inlined(&self) -> u32 {
+        self.shape.inlined
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> Option<Context> {
+        if index >= self.shape.count {
+            return None;
+        }
+        self.shape.decode(self.bytes, index as usize * self.shape.stride(), index)
     }
 }

@@ -77,11 +77,11 @@ pub(crate) struct RawFunction {
 }
 
 impl<'a> Blocks<'a> {
-    pub(crate) fn new(header: &Header<'a>) -> Result<Self, OpenError> {
+    pub(crate) fn new(header: &Header<'a>) -> Self {
         let bytes = |id| header.section(id).bytes;
         let starts = bytes(SectionId::BlockStarts);
-        let blocks = Self {
-            starts: match header.wide {
+        Self {
+            starts: match header.outline.wide {
                 false => Starts::Narrow(starts.as_chunks().0),
                 true => Starts::Wide(starts.as_chunks().0),
             },
@@ -89,15 +89,7 @@ impl<'a> Blocks<'a> {
             rows: bytes(SectionId::Rows),
             column_records: bytes(SectionId::ColumnBlocks).as_chunks().0,
             columns: bytes(SectionId::Columns),
-        };
-        let fault = |id: SectionId| OpenError::Section { id: id.number(), problem: "has not one record per block" };
-        if blocks.records.len() != blocks.len() {
-            return Err(fault(SectionId::Blocks));
         }
-        if !blocks.column_records.is_empty() && blocks.column_records.len() != blocks.len() {
-            return Err(fault(SectionId::ColumnBlocks));
-        }
-        Ok(blocks)
     }
 
     /// How many blocks there are.
@@ -148,26 +140,18 @@ impl<'a> Data<'a> {
         let bytes = |id| header.section(id).bytes;
         let contexts = header.section(SectionId::Contexts);
         let contexts = Contexts::new(contexts.bytes, contexts.count)?;
-        let columns = header.section(SectionId::CallColumns);
-        let count = u64::from(contexts.count());
-        let size = columns.bytes.len() as u64;
-        let call_columns = match size.checked_div(columns.count) {
-            None if size == 0 => Some(CallColumns::None),
-            _ if columns.count != count || !size.is_multiple_of(count) => None,
-            Some(1) => Some(CallColumns::Bytes(columns.bytes)),
-            Some(2) => Some(CallColumns::Halves(columns.bytes.as_chunks().0)),
-            Some(4) => Some(CallColumns::Words(columns.bytes.as_chunks().0)),
-            _ => None,
+        let columns = bytes(SectionId::CallColumns);
+        let call_columns = match header.outline.call_column_bytes()? {
+            0 => CallColumns::None,
+            1 => CallColumns::Bytes(columns),
+            2 => CallColumns::Halves(columns.as_chunks().0),
+            _ => CallColumns::Words(columns.as_chunks().0),
         };
-        let call_columns = call_columns.ok_or(OpenError::Section {
-            id: SectionId::CallColumns.number(),
-            problem: "has not one record per context",
-        })?;
         let functions = bytes(SectionId::Functions);
         Ok(Self {
             contexts,
             places: bytes(SectionId::Places).as_chunks().0,
-            functions: match header.wide {
+            functions: match header.outline.wide {
                 false => Functions::Narrow(functions.as_chunks().0),
                 true => Functions::Wide(functions.as_chunks().0),
             },
@@ -181,8 +165,7 @@ impl<'a> Data<'a> {
 
     #[inline(always)]
     pub(crate) fn place(&self, index: u32) -> Option<Place> {
-        let record = self.places.get(index as usize)?;
-        Some(Place { name: u32_at(record, 0), symbol: u32_at(record, 4), file: u32_at(record, 8) })
+        self.places.get(index as usize).map(Place::read)
     }
 
     /// Column of the call that inlined context `index`; 0 = none.
@@ -206,28 +189,10 @@ impl<'a> Data<'a> {
     }
 
     pub(crate) fn function(&self, index: u32) -> Option<RawFunction> {
-        let (start, size, rest) = match self.functions {
-            Functions::Narrow(records) => {
-                let (range, rest) = records.get(index as usize)?.split_at(8);
-                (u32_at(range, 0).into(), u32_at(range, 4).into(), rest)
-            }
-            Functions::Wide(records) => {
-                let (range, rest) = records.get(index as usize)?.split_at(16);
-                (u64_at(range, 0), u64_at(range, 8), rest)
-            }
-        };
-        let attributes = u32_at(rest, 16);
-        Some(RawFunction {
-            start: Rva(start),
-            size,
-            name: u32_at(rest, 0),
-            symbol: u32_at(rest, 4),
-            file: u32_at(rest, 8),
-            line: u32_at(rest, 12),
-            source: attributes as u8,
-            flags: (attributes >> 8) as u8,
-            reserved: (attributes >> 16) as u16,
-        })
+        match self.functions {
+            Functions::Narrow(records) => records.get(index as usize).map(RawFunction::narrow),
+            Functions::Wide(records) => records.get(index as usize).map(RawFunction::wide),
+        }
     }
 
     /// The aliases of function `index`, as offsets in the names.
@@ -240,7 +205,37 @@ impl<'a> Data<'a> {
     }
 }
 
+impl Place {
+    #[inline(always)]
+    pub(crate) fn read(record: &[u8; 12]) -> Self {
+        Self { name: u32_at(record, 0), symbol: u32_at(record, 4), file: u32_at(record, 8) }
+    }
+}
+
 impl RawFunction {
+    pub(crate) fn narrow(record: &[u8; 28]) -> Self {
+        Self::read(u32_at(record, 0).into(), u32_at(record, 4).into(), record.split_at(8).1)
+    }
+
+    pub(crate) fn wide(record: &[u8; 36]) -> Self {
+        Self::read(u64_at(record, 0), u64_at(record, 8), record.split_at(16).1)
+    }
+
+    fn read(start: u64, size: u64, rest: &[u8]) -> Self {
+        let attributes = u32_at(rest, 16);
+        Self {
+            start: Rva(start),
+            size,
+            name: u32_at(rest, 0),
+            symbol: u32_at(rest, 4),
+            file: u32_at(rest, 8),
+            line: u32_at(rest, 12),
+            source: attributes as u8,
+            flags: (attributes >> 8) as u8,
+            reserved: (attributes >> 16) as u16,
+        }
+    }
+
     pub(crate) fn source(&self) -> Option<SymbolSource> {
         SymbolSource::from_number(self.source)
     }

@@ -107,27 +107,58 @@ pub(crate) struct Section<'a> {
     pub(crate) count: u64,
 }
 
-/// What the header says.
+/// Where a section lies in its file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extent {
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) count: u64,
+}
+
+/// What the header says: what the table is of, and where everything in it lies.
 #[derive(Clone, Debug)]
-pub(crate) struct Header<'a> {
+pub(crate) struct Outline {
     pub(crate) wide: bool,
     pub(crate) image_base: Svma,
     pub(crate) source_sha256: [u8; 32],
     pub(crate) debug_id: DebugId,
-    pub(crate) sections: [Section<'a>; SECTIONS],
+    sections: [Extent; SECTIONS],
+}
+
+/// The header over the whole file.
+#[derive(Clone, Debug)]
+pub(crate) struct Header<'a> {
+    pub(crate) outline: Outline,
+    bytes: &'a [u8],
 }
 
 impl<'a> Header<'a> {
+    /// Reads and checks header and directory; no section is looked into.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, OpenError> {
+        Ok(Self { outline: Outline::read(bytes, bytes.len() as u64)?, bytes })
+    }
+
     pub(crate) fn section(&self, id: SectionId) -> Section<'a> {
+        let extent = self.outline.section(id);
+        // It ends in the file: that was checked.
+        let bytes = self.bytes.get(extent.offset as usize..).and_then(|rest| rest.get(..extent.size as usize));
+        Section { bytes: bytes.unwrap_or_default(), count: extent.count }
+    }
+}
+
+/// No header with its directory is longer.
+pub(crate) const MAX_HEAD_BYTES: usize = HEADER_BYTES + MAX_SECTIONS * ENTRY_BYTES;
+
+impl Outline {
+    pub(crate) fn section(&self, id: SectionId) -> Extent {
         self.sections.get(id as usize - 1).copied().unwrap_or_default()
     }
 
-    /// Reads and checks header and directory; no section is looked into.
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, OpenError> {
+    /// Reads and checks header and directory of a file of `found` bytes, of which `bytes` are the first.
+    pub(crate) fn read(bytes: &[u8], found: u64) -> Result<Self, OpenError> {
         if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
             return Err(OpenError::Magic);
         }
-        let found = bytes.len() as u64;
         let (fixed, _) = bytes
             .split_first_chunk::<HEADER_BYTES>()
             .ok_or(OpenError::Size { expected: HEADER_BYTES as u64, found })?;
@@ -161,13 +192,50 @@ impl<'a> Header<'a> {
         let wide = flags & WIDE != 0;
         let mut source_sha256 = [0; 32];
         source_sha256.copy_from_slice(fixed.get(24..56).unwrap_or(&[0; 32]));
-        Ok(Self {
+        let outline = Self {
             wide,
             image_base: Svma(u64_at(fixed, 16)),
             source_sha256,
             debug_id: read_debug_id(fixed)?,
-            sections: read_directory(bytes, directory, wide)?,
-        })
+            sections: read_directory(found, directory, wide)?,
+        };
+        outline.check_counts()?;
+        Ok(outline)
+    }
+
+    /// Sections of which one has a record for each of the other.
+    fn check_counts(&self) -> Result<(), OpenError> {
+        let blocks = self.section(SectionId::BlockStarts).count;
+        let columns = self.section(SectionId::ColumnBlocks).count;
+        let fault = |id: SectionId| OpenError::Section { id: id.number(), problem: "has not one record per block" };
+        if self.section(SectionId::Blocks).count != blocks {
+            return Err(fault(SectionId::Blocks));
+        }
+        if columns != 0 && columns != blocks {
+            return Err(fault(SectionId::ColumnBlocks));
+        }
+        self.call_column_bytes().map(drop)
+    }
+
+    /// Bytes of the column of a call, of which there is one for each context: 1, 2 or 4; 0 = there are none.
+    pub(crate) fn call_column_bytes(&self) -> Result<u64, OpenError> {
+        let (columns, contexts) = (self.section(SectionId::CallColumns), self.section(SectionId::Contexts));
+        let fault =
+            OpenError::Section { id: SectionId::CallColumns.number(), problem: "has not one record per context" };
+        match columns.size.checked_div(columns.count) {
+            None if columns.size == 0 => Ok(0),
+            _ if columns.count != contexts.count || !columns.size.is_multiple_of(columns.count) => Err(fault),
+            Some(width @ (1 | 2 | 4)) => Ok(width),
+            _ => Err(fault),
+        }
+    }
+
+    /// The producer, which `bytes` of its section say.
+    pub(crate) fn producer(bytes: &[u8]) -> Result<&str, OpenError> {
+        core::str::from_utf8(bytes)
+            .ok()
+            .filter(|text| text.len() <= MAX_PRODUCER_BYTES)
+            .ok_or(OpenError::Section { id: SectionId::Producer.number(), problem: "is no text of at most 255 bytes" })
     }
 }
 
@@ -203,7 +271,7 @@ pub(crate) fn debug_id_fields(id: &DebugId) -> (u8, u8, u32, [u8; 64]) {
 }
 
 /// Sections this version does not know are left alone: a later version may add some.
-fn read_directory<'a>(bytes: &'a [u8], directory: &[u8], wide: bool) -> Result<[Section<'a>; SECTIONS], OpenError> {
+fn read_directory(file_size: u64, directory: &[u8], wide: bool) -> Result<[Extent; SECTIONS], OpenError> {
     let mut sections = [None; SECTIONS];
     let mut free_from = (HEADER_BYTES + directory.len()) as u64;
     let mut before = 0;
@@ -219,8 +287,9 @@ fn read_directory<'a>(bytes: &'a [u8], directory: &[u8], wide: bool) -> Result<[
         }
         before = id;
         free_from = offset.checked_add(size).ok_or(fault("does not end in the file"))?;
-        let range = usize::try_from(offset).ok().zip(usize::try_from(free_from).ok());
-        let contents = range.and_then(|(start, end)| bytes.get(start..end)).ok_or(fault("does not end in the file"))?;
+        if free_from > file_size {
+            return Err(fault("does not end in the file"));
+        }
         let Some(known) = SectionId::ALL.into_iter().find(|known| known.number() == id) else { continue };
         let fits = match known.record_bytes(wide) {
             Some(record) => count.checked_mul(record) == Some(size),
@@ -231,10 +300,10 @@ fn read_directory<'a>(bytes: &'a [u8], directory: &[u8], wide: bool) -> Result<[
             return Err(fault("has another size than its records"));
         }
         if let Some(slot) = sections.get_mut(id as usize - 1) {
-            *slot = Some(Section { bytes: contents, count });
+            *slot = Some(Extent { offset, size, count });
         }
     }
-    let mut complete = [Section::default(); SECTIONS];
+    let mut complete = [Extent::default(); SECTIONS];
     for (id, (slot, section)) in SectionId::ALL.into_iter().zip(complete.iter_mut().zip(sections)) {
         *slot = section.ok_or(OpenError::Section { id: id.number(), problem: "is missing" })?;
     }

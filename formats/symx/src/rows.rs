@@ -53,12 +53,17 @@ impl<'a> RowBlock<'a> {
     /// The block that `record` describes; `None` where it cannot be one.
     #[inline(always)]
     pub(crate) fn new(start: u64, record: &[u8; ROW_BLOCK_BYTES], rows: &'a [u8]) -> Option<Self> {
+        Self::over(start, record, rows.get(u32_at(record, 0) as usize..)?)
+    }
+
+    /// The same over the bytes from its first row on.
+    #[inline(always)]
+    pub(crate) fn over(start: u64, record: &[u8; ROW_BLOCK_BYTES], bytes: &'a [u8]) -> Option<Self> {
         let [.., count, address_bits, line_bits, context_bits] = *record;
         let widths = [address_bits, line_bits, context_bits];
         if count == 0 || widths.iter().any(|width| *width > MAX_BITS) {
             return None;
         }
-        let bytes = rows.get(u32_at(record, 0) as usize..)?;
         let (context_base, line_base) = (u32_at(record, 4), u32_at(record, 8));
         Some(Self { start, count: usize::from(count), bytes, widths, context_base, line_base })
     }
@@ -124,11 +129,16 @@ impl<'a> ColumnBlock<'a> {
     /// The column entries of the block that starts at `start`; `None` where `record` cannot describe any.
     #[inline(always)]
     pub(crate) fn new(start: u64, record: &[u8; COLUMN_BLOCK_BYTES], columns: &'a [u8]) -> Option<Self> {
+        Self::over(start, record, columns.get(u32_at(record, 0) as usize..)?)
+    }
+
+    /// The same over the bytes from its first entry on.
+    #[inline(always)]
+    pub(crate) fn over(start: u64, record: &[u8; COLUMN_BLOCK_BYTES], bytes: &'a [u8]) -> Option<Self> {
         let [.., count, address_bits, column_bits, _] = *record;
         if count == 0 || address_bits > MAX_BITS || column_bits > MAX_BITS {
             return None;
         }
-        let bytes = columns.get(u32_at(record, 0) as usize..)?;
         Some(Self { start, count: usize::from(count), bytes, widths: [address_bits, column_bits] })
     }
 

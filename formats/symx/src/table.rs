@@ -1,7 +1,7 @@
 //! A table, read in place.
 
 use crate::data::{Blocks, Data};
-use crate::layout::{Header, MAX_PRODUCER_BYTES, SectionId};
+use crate::layout::{Header, Outline, SectionId};
 use crate::rows::RowBlock;
 use crate::stream::Rows;
 use crate::{Function, Hit, OpenError, VerifyError};
@@ -48,13 +48,8 @@ impl<'a> Table<'a> {
     /// something or nothing, within bounds, and [`verify`](Self::verify) says what is wrong.
     pub fn open(bytes: &'a [u8]) -> Result<Self, OpenError> {
         let header = Header::read(bytes)?;
-        let id = SectionId::Producer;
-        let producer = header.section(id).bytes;
-        let producer = core::str::from_utf8(producer)
-            .ok()
-            .filter(|text| text.len() <= MAX_PRODUCER_BYTES)
-            .ok_or(OpenError::Section { id: id.number(), problem: "is no text of at most 255 bytes" })?;
-        let (blocks, data) = (Blocks::new(&header)?, Data::new(&header)?);
+        let producer = Outline::producer(header.section(SectionId::Producer).bytes)?;
+        let (blocks, data) = (Blocks::new(&header), Data::new(&header)?);
         Ok(Self { bytes, header, blocks, data, producer })
     }
 
@@ -68,17 +63,17 @@ impl<'a> Table<'a> {
 
     /// The module that the table describes.
     pub fn debug_id(&self) -> DebugId {
-        self.header.debug_id.clone()
+        self.header.outline.debug_id.clone()
     }
 
     /// What to add to a relative address to get the stated one.
     pub fn image_base(&self) -> Svma {
-        self.header.image_base
+        self.header.outline.image_base
     }
 
     /// SHA-256 of the file that the table was made from.
     pub fn source_sha256(&self) -> [u8; 32] {
-        self.header.source_sha256
+        self.header.outline.source_sha256
     }
 
     /// Name and version of the program that made the table.

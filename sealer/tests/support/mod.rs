@@ -21,7 +21,9 @@ use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, mint_origin, seal,
 pub const NOW: UtcSeconds = UtcSeconds(1_795_176_000);
 pub const BUNDLE: [u8; 32] = [0x11; 32];
 pub const INDEX: [u8; 32] = [0x22; 32];
-pub const SUBJECTS: SubjectDigests = SubjectDigests { bundle: Some(BUNDLE), symbol_index: Some(INDEX) };
+pub const MODULES: [u8; 32] = [0x33; 32];
+pub const SUBJECTS: SubjectDigests =
+    SubjectDigests { bundle: Some(BUNDLE), symbol_index: Some(INDEX), modules_root: Some(MODULES) };
 
 pub struct World {
     pub directory: tempfile::TempDir,
@@ -43,6 +45,7 @@ pub fn statement(name: &str, version: &str) -> Statement {
         release: Release::new(name, version),
         builder_version: "0.1.0",
         inputs: vec![("tool".into(), [0x33; 32]), ("libtool.so.1".into(), [0x44; 32])],
+        modules_root: Some(MODULES),
         debug_ids: vec!["0123456789abcdef0123456789abcdef01234567".into()],
         supersedes: Vec::new(),
     })

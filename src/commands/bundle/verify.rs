@@ -174,12 +174,17 @@ pub fn now() -> UtcSeconds {
     UtcSeconds(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
 }
 
-fn print(report: &Report, explain: bool) {
+/// The checks as people read them.
+pub(crate) fn check_table(checks: &[Check]) -> Table {
     let mut table = Table::new(&["check", "status", "found"]);
-    for check in &report.checks {
+    for check in checks {
         table.row([check.id.to_owned(), check.status.to_string(), found(check)]);
     }
-    out!("{table}");
+    table
+}
+
+fn print(report: &Report, explain: bool) {
+    out!("{}", check_table(&report.checks));
     if explain {
         out!("\n{}", chain::table(report));
     }

@@ -16,6 +16,7 @@ use crate::index::{FileEntry, FileRole, ModuleEntry};
 use crate::layout::{self, LayoutError};
 use crate::page_hashes::PageHashes;
 use crate::pages::{self, Hash};
+use crate::pieces;
 
 /// Each worker holds one file in memory, so there are few of them.
 const MAX_WORKERS: usize = 8;
@@ -42,6 +43,7 @@ struct Outcome {
     failures: Vec<Check>,
     ids: u64,
     tables: u64,
+    pieces: u64,
     /// From a file of page hashes: what each file's root must be.
     listed: Vec<((Digest, u32), (u64, Hash))>,
 }
@@ -57,6 +59,7 @@ pub(super) fn check(bundle: &Bundle, identify: &Identify<'_>, findings: &mut Fin
         total.bytes = total.bytes.saturating_add(outcome.bytes);
         total.ids += outcome.ids;
         total.tables += outcome.tables;
+        total.pieces += outcome.pieces;
         failures.extend(outcome.failures);
         listed.extend(outcome.listed);
     }
@@ -68,6 +71,7 @@ pub(super) fn check(bundle: &Bundle, identify: &Identify<'_>, findings: &mut Fin
     let passed = [
         (id::BLOB_DIGEST, format!("{files} files, {} bytes", total.bytes)),
         (id::PAGE_ROOT, format!("{files} page trees")),
+        (id::PIECE_ROOT, format!("{} trees of pieces", total.pieces)),
         (id::MODULE_BUILD_ID, format!("{} binaries and debug files", total.ids)),
         (id::TABLE_DERIVATION, format!("{} tables", total.tables)),
     ];
@@ -145,6 +149,14 @@ fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
         if *root != file.page_root {
             let check = Check::failed(id::PAGE_ROOT, file.page_root.to_string(), root.to_string());
             outcome.failures.push(check.with_detail(what(file)));
+        }
+        if let Some(expected) = file.piece_root {
+            outcome.pieces += 1;
+            let found = pieces::root(&bytes);
+            if found != expected {
+                let check = Check::failed(id::PIECE_ROOT, expected.to_string(), found.to_string());
+                outcome.failures.push(check.with_detail(what(file)));
+            }
         }
         match (file.role, module) {
             (FileRole::Debuginfo | FileRole::Executable, Some(module)) => {

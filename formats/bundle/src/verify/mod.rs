@@ -16,6 +16,7 @@ use symseal_seal::{Checkpoint, LogIdentity, SubjectDigests, checks::id, examine_
 
 use crate::bundle::Bundle;
 use crate::digest::Digest;
+use crate::module_tree;
 
 /// What is asked of a bundle.
 pub struct Request<'a> {
@@ -256,6 +257,7 @@ fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, r
     let subjects = SubjectDigests {
         bundle: bundle.digest().map(|digest| *digest.as_bytes()),
         symbol_index: Some(*bundle.index_digest().as_bytes()),
+        modules_root: module_tree::root_of(bundle.index_bytes()),
     };
     // Several seals are normal (keys are rotated, and a policy may ask for several), and so is junk beside them.
     let examined = examine_seals(&seals, &subjects, request.trust, expectation, request.at);

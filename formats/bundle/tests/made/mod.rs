@@ -100,6 +100,7 @@ fn entry(
             media_type: compose::media_type(role, FileFormat::Elf).to_owned(),
             page_size,
             page_root: measured.root,
+            piece_root: (role == FileRole::SymbolTable).then(|| symseal_bundle::pieces::root(bytes)),
             derived_from: derived,
         },
         FilePages { sha256: measured.digest, page_size, size: measured.size, leaves: measured.leaves },

@@ -30,6 +30,8 @@ pub struct SubjectDigests {
     pub bundle: Option<Hash>,
     /// SHA-256 of `symbol_index.json`.
     pub symbol_index: Option<Hash>,
+    /// Root of the tree over the modules' entries; `None` where there are none to make it from.
+    pub modules_root: Option<Hash>,
 }
 
 /// What the caller asks the seal to say.
@@ -61,6 +63,9 @@ pub struct SealFacts {
     pub signed_bundle_sha256: Option<String>,
     /// The symbol index's digest as signed, lower-case hex.
     pub signed_index_sha256: Option<String>,
+    /// The root of modules as signed, lower-case hex.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_modules_root: Option<String>,
     /// `dsse:` and the SHA-256 of the envelope's canonical JSON.
     pub dsse_ref: Option<String>,
     /// `<origin>/tile/entries/<N>#<index>`, if the policy knows the log; of a Rekor v1, which has no tiles,
@@ -418,6 +423,19 @@ impl Run {
         let subject = release.subject_name();
         self.push(subject_check(id::STATEMENT_SUBJECT_BUNDLE, &subject, bundle, subjects.bundle));
         self.push(subject_check(id::STATEMENT_SUBJECT_INDEX, INDEX_SUBJECT, index, subjects.symbol_index));
+        let signed_root = &statement.predicate.modules_root;
+        self.push(match (signed_root, subjects.modules_root) {
+            (Some(signed), Some(found)) => {
+                Check::compare(id::STATEMENT_MODULES, shortened_plain(signed), to_hex(&found))
+            }
+            (Some(signed), None) => {
+                Check::passed(id::STATEMENT_MODULES, shortened_plain(signed)).with_detail("as signed, not recomputed")
+            }
+            (None, _) => {
+                Check::passed(id::STATEMENT_MODULES, "none").with_detail("a frame of the bundle cannot be proved")
+            }
+        });
+        self.facts.signed_modules_root.clone_from(signed_root);
         for (check, asked, found) in [
             (id::STATEMENT_NAME, expectation.name, &release.name),
             (id::STATEMENT_VERSION, expectation.version, &release.version),

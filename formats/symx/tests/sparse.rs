@@ -1,0 +1,156 @@
+//! A table of which only some bytes are read answers as the whole one does.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod model;
+
+use model::module;
+use proptest::prelude::*;
+use symseal_module::Rva;
+use symseal_symx::{Frame, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};
+
+/// Counts what is read.
+struct Counted<'a> {
+    bytes: &'a [u8],
+    read: usize,
+}
+
+impl ReadAt for Counted<'_> {
+    type Error = OpenError;
+
+    fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<(), OpenError> {
+        self.read += into.len();
+        self.bytes.read_at(offset, into)
+    }
+}
+
+fn owned(frame: Frame<'_>) -> SparseFrame {
+    SparseFrame {
+        function: frame.function.to_owned(),
+        symbol: frame.symbol.to_owned(),
+        file: frame.file.to_owned(),
+        line: frame.line,
+        column: frame.column,
+        inlined: frame.inlined,
+    }
+}
+
+/// The two readers say the same at `address`.
+fn compare(table: &Table<'_>, sparse: &SparseTable, bytes: &[u8], address: u64) -> Result<(), TestCaseError> {
+    let found = sparse.lookup(&mut &*bytes, Rva(address)).expect("it lies in the file");
+    let whole = table.lookup(Rva(address));
+    let shown = |found: SparseHit| {
+        let function = found.function;
+        (function.start, function.size, function.name, function.symbol, function.source, function.flags)
+    };
+    let frames: Option<Vec<SparseFrame>> = whole.map(|hit| hit.frames().map(owned).collect());
+    prop_assert_eq!(found.as_ref().map(|hit| hit.frames.clone()), frames, "at {:#x}", address);
+    prop_assert_eq!(found.as_ref().map(|hit| hit.range.clone()), whole.map(|hit| hit.range()), "at {:#x}", address);
+    let function = whole.map(|hit| hit.function());
+    let function = function.map(|f| (f.start, f.size, f.name.to_owned(), f.symbol.to_owned(), f.source, f.flags));
+    prop_assert_eq!(found.map(shown), function, "at {:#x}", address);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_that_of_the_whole_table(module in module()) {
+        let bytes = module.write();
+        let table = Table::open(&bytes).expect("it opens");
+        let sparse = SparseTable::open(bytes.len() as u64, &mut &*bytes).expect("it opens");
+        prop_assert_eq!((sparse.debug_id(), sparse.image_base()), (table.debug_id(), table.image_base()));
+        for answer in module.answers() {
+            for address in [answer.start, answer.end - 1, answer.end] {
+                compare(&table, &sparse, &bytes, address)?;
+            }
+        }
+        compare(&table, &sparse, &bytes, u64::MAX)?;
+    }
+
+    #[test]
+    fn a_damaged_table_is_refused_or_read_as_the_whole_one_is(module in module(), flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..6)) {
+        let mut bytes = module.write();
+        let head = 136 + 32 * 14;
+        for (at, flip) in flips {
+            let at = head + at.index(bytes.len() - head);
+            bytes[at] ^= flip;
+        }
+        let sparse = SparseTable::open(bytes.len() as u64, &mut &*bytes);
+        let table = Table::open(&bytes);
+        prop_assert_eq!(sparse.is_ok(), table.is_ok());
+        if let (Ok(sparse), Ok(table)) = (sparse, table) {
+            for address in (0..0x400).chain([0x1000, 0x1fff, 0x1_0000_0000, u64::MAX]) {
+                compare(&table, &sparse, &bytes, address)?;
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_cut_short_is_refused(module in module(), cut in any::<prop::sample::Index>()) {
+        let bytes = module.write();
+        let cut = &bytes[..cut.index(bytes.len())];
+        prop_assert!(SparseTable::open(cut.len() as u64, &mut &*cut).is_err());
+    }
+}
+
+#[test]
+fn a_lookup_reads_a_small_part_of_a_large_table() {
+    use symseal_symx::{FunctionFlags, FunctionRecord, Row, Strings, SymbolSource, TableInput, write};
+    let mut strings = Strings::new();
+    let functions: Vec<FunctionRecord> = (0..20_000u32)
+        .map(|n| {
+            let name = strings.intern(&format!("a_function_with_the_number_{n}"));
+            let file = strings.intern(&format!("/src/file_{}.c", n / 100));
+            FunctionRecord {
+                start: Rva(u64::from(n) * 64),
+                size: 64,
+                name,
+                symbol: name,
+                file,
+                line: n + 1,
+                source: SymbolSource::Dwarf,
+                flags: FunctionFlags::default(),
+                aliases: Vec::new(),
+                inlines: Vec::new(),
+                rows: (0..4)
+                    .map(|row| Row {
+                        start: Rva(u64::from(n) * 64 + row * 16),
+                        file,
+                        line: n + row as u32,
+                        column: 0,
+                        inline: symseal_symx::NO_INLINE,
+                    })
+                    .collect(),
+            }
+        })
+        .collect();
+    let input = TableInput {
+        debug_id: &symseal_module::DebugId::from_build_id(&[1; 20]).expect("20 bytes"),
+        image_base: symseal_module::Svma(0),
+        source_sha256: [7; 32],
+        producer: "test",
+        strings: &strings,
+        functions: &functions,
+    };
+    let bytes = write(&input).expect("it can be written");
+    let mut source = Counted { bytes: &bytes, read: 0 };
+    let sparse = SparseTable::open(bytes.len() as u64, &mut source).expect("it opens");
+    let hit = sparse.lookup(&mut source, Rva(64 * 12_345 + 20)).expect("it is read").expect("a function");
+    assert_eq!(hit.function.name, "a_function_with_the_number_12345");
+    assert!(source.read < 8 * 1024, "{} of {} bytes were read", source.read, bytes.len());
+
+    let address = Rva(64 * 12_345 + 20);
+    let block = sparse.block_of(&mut source, address).expect("it is read");
+    for guess in [block, Some(0), Some(u64::MAX), None] {
+        assert_eq!(
+            sparse.lookup_near(&mut source, address, guess).expect("it is read").as_ref(),
+            Some(&hit),
+            "{guess:?}"
+        );
+    }
+    source.read = 0;
+    sparse.lookup_near(&mut source, address, block).expect("it is read");
+    assert!(source.read < 1024, "{} bytes were read", source.read);
+}

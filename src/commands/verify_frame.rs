@@ -1,0 +1,103 @@
+//! `symseal verify-frame`: one name's whole chain, from a file alone.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use serde_json::json;
+use symseal_bundle::frame_proof::{self, FrameProof, MAX_PROOF_BYTES};
+use symseal_bundle::verify::Verdict;
+use symseal_module::{Proof, Rva};
+use symseal_resolver::Symbolized;
+use symseal_seal::{CheckStatus, UtcSeconds};
+use symseal_sealer::load_trust;
+
+use super::bundle::verify::{check_table, now};
+use crate::exit::Answer;
+use crate::output::{out, outln};
+use crate::places::trust_dir;
+
+/// Verify one name's whole chain, from the records of a symbol table to the log, offline and without the bundle.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  symseal symbolize --bundle ./bundle --debug-id 93ac61ec… --prove frame.json 0x401136
+  symseal verify-frame frame.json --trust ./trust
+
+The file proves what a sealed bundle says of an address, not that a process was there. Exit status 1: it does not hold; the table names the check.")]
+pub struct Args {
+    /// What `symseal symbolize --prove` wrote.
+    file: PathBuf,
+    /// The trust directory: root.json, policy.dsse.json, trusted_root.json.
+    #[arg(long)]
+    trust: Option<PathBuf>,
+    /// Refuse unless the seal is for a release of this name.
+    #[arg(long)]
+    expect_name: Option<String>,
+    /// Refuse unless the seal is for this version.
+    #[arg(long)]
+    expect_version: Option<String>,
+    /// Judge validity at this time (UTC, as 2026-11-20T12:00:00Z) instead of now.
+    #[arg(long, value_name = "TIME")]
+    at: Option<UtcSeconds>,
+    /// Give demangled names as `function`; the raw symbol stays beside it.
+    #[arg(long)]
+    demangle: bool,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<Answer> {
+    let what = || format!("frame proof {}", args.file.display());
+    let size = std::fs::metadata(&args.file).with_context(what)?.len();
+    if size > MAX_PROOF_BYTES {
+        bail!("{}: expected at most {MAX_PROOF_BYTES} bytes, found {size}", what());
+    }
+    let proof = FrameProof::parse(&std::fs::read(&args.file).with_context(what)?).with_context(what)?;
+    let trust = load_trust(&trust_dir(args.trust.as_ref())?)?;
+    let at = args.at.unwrap_or_else(now);
+    let (name, version) = (args.expect_name.as_deref(), args.expect_version.as_deref());
+    let mut report = frame_proof::verify(&proof, &trust, name, version, at);
+    let holds = report.verdict == Verdict::Verified;
+    let frame = report.frame.take();
+    let rva = frame.as_ref().and_then(|frame| proof.address.to_rva(frame.entry.image_base)).unwrap_or(Rva(0));
+    let rests_on = if holds { Proof::Sealed } else { Proof::None };
+    let module = frame.as_ref().map(|frame| frame.entry.name.clone());
+    let named = Symbolized::from_sparse(rva, frame.and_then(|frame| frame.hit), rests_on, args.demangle);
+    if args.json {
+        let line = json!({
+            "address": proof.address,
+            "debug_id": proof.debug_id,
+            "module": module,
+            "frames": named.frames,
+            "report": report,
+        });
+        outln!("{}", serde_json::to_string_pretty(&line)?);
+        return Ok(holds.into());
+    }
+    out!("{}", check_table(&report.checks));
+    let module = module.as_deref().unwrap_or("a module that the proof does not lead to");
+    outln!("\n{} in {module} {}", proof.address, proof.debug_id);
+    let mut lines = Vec::new();
+    for frame in &named.frames {
+        write!(lines, "  {}", frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??"))?;
+        super::write_place(&mut lines, frame)?;
+        writeln!(lines, "{}", if frame.inlined { " (inlined)" } else { "" })?;
+    }
+    if named.frames.is_empty() {
+        writeln!(lines, "  no function")?;
+    }
+    out!("{}", String::from_utf8_lossy(&lines));
+    match report.verdict {
+        Verdict::Refused => {
+            let failed = report.checks.iter().filter(|check| check.is_failed()).count();
+            outln!("\nREFUSED: {failed} of {} checks failed", report.checks.len());
+        }
+        _ => {
+            let passed = report.checks.iter().filter(|check| check.status == CheckStatus::Passed).count();
+            outln!("\nVERIFIED: {passed} checks passed; those marked skipped need the bundle");
+        }
+    }
+    Ok(holds.into())
+}
