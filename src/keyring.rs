@@ -16,7 +16,7 @@ pub const ROOT_KEY: &str = "root.key.pem";
 /// Signs the log's checkpoints. Never the artifact key: a log that the signer signs proves nothing.
 pub const LOG_KEY: &str = "log.key.pem";
 /// The log's last checkpoint, kept away from the log so that a restored backup is noticed.
-const LAST_CHECKPOINT: &str = "log.last-checkpoint";
+pub(crate) const LAST_CHECKPOINT: &str = "log.last-checkpoint";
 
 /// Makes the three keys in `dir`, which must not hold any of them. With a passphrase the artifact and the root key are
 /// encrypted; the log key signs whenever something is logged, with nobody there to ask.

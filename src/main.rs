@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use symseal::commands::{bundle, index, key, publish, serve, symbolize, trace, trust, verify_frame};
+use symseal::commands::{bundle, index, key, publish, serve, symbolize, token, trace, trust, verify_frame};
 use symseal::{demo, exit, workload};
 
 /// Build, seal, distribute and use debug symbols, so that every name in a stack trace can be proved.
@@ -43,6 +43,9 @@ enum Command {
     /// Say whom to trust.
     #[command(subcommand, after_help = "Example:\n  symseal trust show --trust ./trust")]
     Trust(trust::Command),
+    /// Say who may write to a server's log.
+    #[command(subcommand, after_help = "Example:\n  symseal token list --data ./data")]
+    Token(token::Command),
     /// Capture, resolve, replay and verify traces; the `trace-*` programs do the same.
     #[command(subcommand, after_help = "Example:\n  symseal trace capture --pid 1234 --output trace.jsonl")]
     Trace(trace::Command),
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::VerifyFrame(args) => verify_frame::run(&args),
         Command::Key(command) => key::run(&command),
         Command::Trust(command) => trust::run(&command),
+        Command::Token(command) => token::run(&command),
         Command::Trace(command) => trace::run(&command),
         Command::Workload => workload::run(),
     })

@@ -15,6 +15,11 @@ pub(crate) fn config_dir() -> Result<PathBuf> {
     user_dir("XDG_CONFIG_HOME", ".config")
 }
 
+/// A server's data directory: what `--data` says, else `server` in the data directory.
+pub(crate) fn server_data(asked: Option<&PathBuf>) -> Result<PathBuf> {
+    asked.cloned().map_or_else(|| Ok(data_dir()?.join("server")), Ok)
+}
+
 /// The local bundle store, an OCI layout: what `--store` says, else `store` in the data directory.
 pub(crate) fn store_dir(asked: Option<&PathBuf>) -> Result<PathBuf> {
     asked.cloned().map_or_else(|| Ok(data_dir()?.join("store")), Ok)

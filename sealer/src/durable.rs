@@ -1,5 +1,6 @@
 //! Files that become visible whole: temporary file, fsync, rename, fsync of the directory.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -36,22 +37,54 @@ impl Disk {
 
     /// Puts `bytes` under `path`, replacing what is there. The caller is the only writer of the name.
     pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let directory = directory_of(path);
-        self.make_directory(directory)?;
-        let temporary = temporary_name(path);
+        self.write_temporary(path, bytes)?;
+        self.show(path)?;
+        self.sync_directory(directory_of(path))
+    }
+
+    /// Puts several files in place in one round: all bytes are durable before the first name changes, and
+    /// each directory is synced once. A crash leaves any of them old and any of them new, each whole.
+    ///
+    /// # Errors
+    /// The file that failed, and why.
+    pub(crate) fn replace_all(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<(), (PathBuf, io::Error)> {
+        let named = |path: &Path| {
+            let path = path.to_owned();
+            move |error| (path, error)
+        };
+        for (path, bytes) in files {
+            self.write_temporary(path, bytes).map_err(named(path))?;
+        }
+        let mut directories = BTreeSet::new();
+        for (path, _) in files {
+            self.show(path).map_err(named(path))?;
+            directories.insert(directory_of(path));
+        }
+        for directory in directories {
+            self.sync_directory(directory).map_err(named(directory))?;
+        }
+        Ok(())
+    }
+
+    /// The bytes, durable, under the temporary name.
+    fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.make_directory(directory_of(path))?;
         self.step()?;
-        let mut file = File::create(&temporary)?;
+        let mut file = File::create(temporary_name(path))?;
         // Two writes, so that a test can stop between them and leave a torn temporary file.
         let (front, back) = bytes.split_at(bytes.len() / 2);
         file.write_all(front)?;
         self.step()?;
         file.write_all(back)?;
         self.step()?;
-        self.sync(&file)?;
+        self.sync(&file)
+    }
+
+    /// From the temporary name to the one that readers know.
+    fn show(&self, path: &Path) -> io::Result<()> {
         self.step()?;
-        fs::rename(&temporary, path)?;
-        self.step()?;
-        self.sync_directory(directory)
+        fs::rename(temporary_name(path), path)?;
+        self.step()
     }
 
     #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::debug_files::DebugFiles;
+use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::repositories::Repositories;
@@ -28,6 +29,8 @@ pub(crate) struct App {
     pub(crate) sections: Arc<Sections>,
     /// Which traces are here.
     pub(crate) traces: Arc<Traces>,
+    /// The transparency log, if this server keeps one.
+    pub(crate) log: Option<Log>,
     /// The database.
     pub(crate) store: Arc<dyn Store>,
     /// Counts.

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use symseal_sealer::LogKey;
+
 /// Where the server keeps its data and where it listens.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -10,4 +12,17 @@ pub struct Config {
     pub data: PathBuf,
     /// The address to listen on; port 0 picks a free one, see [`Server::local_addr`](crate::Server::local_addr).
     pub listen: SocketAddr,
+}
+
+/// The folder of a server's transparency log, in its data directory.
+pub const LOG_FOLDER: &str = "log";
+
+/// The transparency log that a server keeps in [`LOG_FOLDER`] of its data directory.
+#[derive(Debug, Clone)]
+pub struct LogConfig {
+    /// Signs its checkpoints.
+    pub key: LogKey,
+    /// Where its last checkpoint is remembered, best on another disk than the log: a log that was put back
+    /// from a backup is noticed by it.
+    pub last_seen: PathBuf,
 }

@@ -5,6 +5,8 @@
 //! * the OCI distribution API under `/v2/`, which any registry client speaks;
 //! * the debuginfod API under `/buildid/`, which gdb, elfutils and LLVM speak;
 //! * our own API under `/api/v1/`: traces and bundles;
+//! * a transparency log, if it is given one: `/checkpoint` and `/tile/` for everybody, `POST /api/v2/log/entries` for
+//!   holders of a token;
 //! * `/metrics` and `/`.
 //!
 //! ```no_run
@@ -21,7 +23,7 @@
 //! index is rebuilt from it at every start, and the database is a record beside it. A GET of a blob, a manifest or a
 //! debug id reads memory and one file, and never the database.
 //!
-//! The crate does not: authenticate (tokens come later, so listen on loopback), terminate TLS, unpack archives, or talk
+//! The crate does not: authenticate anybody but those who write to the log (so listen on loopback), terminate TLS, unpack archives, or talk
 //! to other servers.
 
 mod app;
@@ -35,6 +37,7 @@ mod error;
 pub mod fuzzing;
 mod http;
 mod ingest;
+mod log;
 mod metrics;
 mod pool;
 mod publish;
@@ -43,8 +46,9 @@ mod routes;
 mod sections;
 mod serve;
 mod store;
+pub mod tokens;
 mod traces;
 
-pub use config::Config;
+pub use config::{Config, LOG_FOLDER, LogConfig};
 pub use error::ServerError;
 pub use serve::Server;

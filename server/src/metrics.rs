@@ -12,7 +12,7 @@ pub(crate) enum Face {
     Oci,
     /// `/buildid/`
     Debuginfod,
-    /// `/api/v1/`
+    /// `/api/`
     Api,
     /// The rest.
     Other,
@@ -31,6 +31,8 @@ pub(crate) struct Metrics {
     blobs_stored: AtomicU64,
     blob_bytes_stored: AtomicU64,
     bundles_published: AtomicU64,
+    log_entries: AtomicU64,
+    log_rounds: AtomicU64,
 }
 
 impl Metrics {
@@ -56,6 +58,12 @@ impl Metrics {
         self.bundles_published.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Entries were logged in one round.
+    pub(crate) fn logged(&self, entries: u64) {
+        self.log_entries.fetch_add(entries, Ordering::Relaxed);
+        self.log_rounds.fetch_add(u64::from(entries > 0), Ordering::Relaxed);
+    }
+
     /// The Prometheus text form. `build_ids`: how many have a file now.
     pub(crate) fn text(&self, build_ids: usize) -> String {
         // Scripts that watch debuginfod servers look for this line.
@@ -72,6 +80,8 @@ impl Metrics {
             ("symseal_blobs_stored_total", "counter", self.blobs_stored.load(Ordering::Relaxed)),
             ("symseal_blob_bytes_stored_total", "counter", self.blob_bytes_stored.load(Ordering::Relaxed)),
             ("symseal_bundles_published_total", "counter", self.bundles_published.load(Ordering::Relaxed)),
+            ("symseal_log_entries_total", "counter", self.log_entries.load(Ordering::Relaxed)),
+            ("symseal_log_rounds_total", "counter", self.log_rounds.load(Ordering::Relaxed)),
             ("symseal_build_ids", "gauge", build_ids as u64),
         ] {
             let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");

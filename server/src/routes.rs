@@ -14,6 +14,8 @@
 //! | `/buildid/<id>/…` | [`debuginfod`] |
 //! | `/api/v1/traces/<id>` | [`api::traces`] |
 //! | `/api/v1/bundles/<digest>` | [`api::bundles`] |
+//! | `/checkpoint`, `/tile/…`, and both below `/api/v2` | [`log::files`] |
+//! | `/api/v2/log/entries` | [`log::entries`] |
 //!
 //! Under `/v2/` names hold slashes, and under `/buildid/` the path's bytes count as they came, so both read the rest of
 //! the path themselves.
@@ -25,11 +27,11 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 
 use crate::app::App;
 use crate::endpoints::oci::{Code, OciError, Target};
-use crate::endpoints::{api, debuginfod, metrics, oci, root};
+use crate::endpoints::{api, debuginfod, log, metrics, oci, root};
 use crate::metrics::Face;
 
 /// Every route, over the server's state.
@@ -43,6 +45,11 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/buildid/{*rest}", any(build_id))
         .route("/api/v1/traces/{id}", get(api::traces::get).put(api::traces::put))
         .route("/api/v1/bundles/{digest}", get(api::bundles::get))
+        .route("/checkpoint", get(log::files::get))
+        .route("/tile/{*rest}", get(log::files::get))
+        .route("/api/v2/checkpoint", get(log::files::get))
+        .route("/api/v2/tile/{*rest}", get(log::files::get))
+        .route("/api/v2/log/entries", post(log::entries::post))
         .fallback(nothing_here)
         // Every endpoint that takes a body bounds or streams it itself.
         .layer(DefaultBodyLimit::disable())
@@ -101,7 +108,7 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let face = match () {
         () if path.starts_with("/buildid/") => Face::Debuginfod,
         () if path == "/v2" || path.starts_with("/v2/") => Face::Oci,
-        () if path.starts_with("/api/v1/") => Face::Api,
+        () if path.starts_with("/api/") => Face::Api,
         () => Face::Other,
     };
     let response = next.run(request).await;

@@ -22,13 +22,15 @@ use tower_service::Service as _;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::http::BreakConnection;
+use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::publish;
 use crate::repositories::Repositories;
 use crate::routes::routes;
-use crate::store::SqliteStore;
+use crate::store::{DATABASE_FILE, SqliteStore};
 use crate::traces::Traces;
-use crate::{Config, ServerError, ingest};
+use crate::{Config, LOG_FOLDER, LogConfig, ServerError, ingest};
 
 /// How long requests under way may take after the server was asked to stop.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -54,12 +56,21 @@ impl Server {
     /// # Errors
     /// [`ServerError`] names the file or address.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        Self::bind_with_log(config, None).await
+    }
+
+    /// [`Self::bind`] for a server that keeps a transparency log, which must be there. While another process
+    /// holds the log's lease, the log is read and takes no entries.
+    ///
+    /// # Errors
+    /// [`ServerError`] names the file or address.
+    pub async fn bind_with_log(config: Config, log: Option<LogConfig>) -> Result<Self, ServerError> {
         // The address first: where it is taken, nothing is left behind.
         let failed = |source| ServerError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let lock = lock_data(&config.data)?;
-        let app = open(&config.data).await?;
+        let app = open(&config.data, log).await?;
         Ok(Self { listener, address, app, lock })
     }
 
@@ -140,8 +151,8 @@ fn lock_data(data: &Path) -> Result<File, ServerError> {
     }
 }
 
-async fn open(data: &Path) -> Result<Arc<App>, ServerError> {
-    let database = data.join("symseal.sqlite");
+async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
+    let database = data.join(DATABASE_FILE);
     let database_failed = |detail: String| ServerError::Database { path: database.clone(), detail };
     let pool = Pool::new();
     let folder = data.to_owned();
@@ -150,6 +161,8 @@ async fn open(data: &Path) -> Result<Arc<App>, ServerError> {
         .await
         .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
     let store = SqliteStore::open(&database).await.map_err(|error| database_failed(error.to_string()))?;
+    let metrics = Arc::<Metrics>::default();
+    let log = log.map(|log| Log::open(data.join(LOG_FOLDER), log, pool.clone(), Arc::clone(&metrics)));
     let app = Arc::new(App {
         pool,
         blobs: Arc::new(blobs),
@@ -158,8 +171,9 @@ async fn open(data: &Path) -> Result<Arc<App>, ServerError> {
         debug_files: Arc::default(),
         sections: Arc::default(),
         traces: Arc::new(traces),
+        log,
         store: Arc::new(store),
-        metrics: Arc::default(),
+        metrics,
     });
     publish::restore(&app).await.map_err(|error| database_failed(error.to_string()))?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;

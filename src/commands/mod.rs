@@ -8,6 +8,7 @@ pub mod key;
 pub mod publish;
 pub mod serve;
 pub mod symbolize;
+pub mod token;
 pub mod trace;
 pub mod trust;
 pub mod verify_frame;

@@ -1,13 +1,15 @@
 //! `symseal serve`: OCI registry and debuginfod from one blob directory.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use symseal_server::{Config, Server};
+use symseal_sealer::{LogKey, TileLog};
+use symseal_server::{Config, LOG_FOLDER, LogConfig, Server};
 
 use crate::exit::Answer;
+use crate::keyring::{self, LOG_KEY};
 use crate::output::outln;
 use crate::places;
 
@@ -15,10 +17,12 @@ use crate::places;
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal serve --data ./data --listen 127.0.0.1:8790
+  symseal serve --data ./data --log --log-key /safe/log.key.pem
   DEBUGINFOD_URLS=http://127.0.0.1:8790 gdb -iex 'set auto-load no' ./app
 
 The first line on standard output names the address. Ctrl-C or SIGTERM ends the server after the requests under way.
-There is no authentication in this version: listen on loopback, or behind a proxy that asks for it.")]
+Writing to the log takes a token (symseal token create). Nothing else is authenticated in this version: listen on loopback,
+or behind a proxy that asks for it.")]
 pub struct Args {
     /// Where the server keeps blobs and its database.
     #[arg(long)]
@@ -26,6 +30,13 @@ pub struct Args {
     /// Address and port; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:8790")]
     listen: SocketAddr,
+    /// Keep a transparency log too: it is made in DATA/log where there is none. A log that is there is served anyhow.
+    #[arg(long)]
+    log: bool,
+    /// The log's key (Ed25519, PKCS#8 PEM), made with --log where there is none; the log's last checkpoint is remembered
+    /// beside it, so keep it on another disk than the data; default: log.key.pem in the data directory.
+    #[arg(long)]
+    log_key: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
@@ -33,18 +44,39 @@ pub fn run(args: &Args) -> Result<Answer> {
         .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("SYMSEAL_LOG").unwrap_or_else(|_| "warn".into()))
         .with_writer(std::io::stderr)
         .init();
-    let data = match &args.data {
-        Some(data) => data.clone(),
-        None => places::data_dir()?.join("server"),
-    };
+    let data = places::server_data(args.data.as_ref())?;
+    let log = log(args, &data)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     runtime.block_on(async {
-        let server = Server::bind(Config { data: data.clone(), listen: args.listen }).await?;
+        let server = Server::bind_with_log(Config { data: data.clone(), listen: args.listen }, log).await?;
         outln!("serving {} on http://{}", data.display(), server.local_addr());
         server.run(shutdown()).await?;
         Ok(Answer::Yes)
     })
+}
+
+/// The log in the data directory: with `--log` it is made where there is none, with a key of its own.
+fn log(args: &Args, data: &Path) -> Result<Option<LogConfig>> {
+    let dir = data.join(LOG_FOLDER);
+    let key_file = args.log_key.clone().unwrap_or_else(|| data.join(LOG_KEY));
+    if !TileLog::exists(&dir) {
+        if !args.log {
+            return Ok(None);
+        }
+        let key = if key_file.exists() {
+            LogKey::load_pem(&key_file)?
+        } else {
+            let parent = key_file.parent().unwrap_or(data);
+            std::fs::create_dir_all(parent).with_context(|| format!("{}", parent.display()))?;
+            LogKey::generate_file(&key_file)?
+        };
+        // Made here, and opened again by the server.
+        drop(keyring::open_or_create_log_with(&dir, key, &key_file)?);
+    }
+    let key =
+        LogKey::load_pem(&key_file).with_context(|| format!("log {}: its key is needed (--log-key)", dir.display()))?;
+    Ok(Some(LogConfig { key, last_seen: keyring::beside(&key_file, keyring::LAST_CHECKPOINT) }))
 }
 
 /// Ends when the process is asked to.

@@ -258,6 +258,13 @@ impl LogEntry {
         entry_reference(origin.as_str(), self.log_index)
     }
 
+    /// The JSON of the entry, as a Rekor v2 answers it.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        // Texts and numbers alone: writing them cannot fail.
+        serde_json::to_vec(&EntryJson::from(self)).unwrap_or_default()
+    }
+
     /// Reads the JSON of one entry, as a Rekor v2 answers it.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use symseal_seal::entry::hashedrekord_v002;
 use symseal_seal::{ArtifactPublicKey, EntryKind, Envelope, LogEntry, LogIdentity};
 
 use super::{AnchorError, TransparencyLog};
-use crate::log::TileLog;
+use crate::log::{Appended, TileLog};
 
 impl TransparencyLog for TileLog {
     fn name(&self) -> String {
@@ -18,17 +18,24 @@ impl TransparencyLog for TileLog {
 
     fn anchor(&mut self, envelope: &Envelope, key: &ArtifactPublicKey) -> Result<LogEntry, AnchorError> {
         let body = hashedrekord_v002(&sha256(&envelope.pae()), &envelope.signature, key.spki());
-        let appended = self.append(&body)?;
-        Ok(LogEntry {
+        Ok(self.append(&body)?.into_entry(body))
+    }
+}
+
+impl Appended {
+    /// The log entry of the `hashedrekord` 0.0.2 that was appended.
+    #[must_use]
+    pub fn into_entry(self, body: Vec<u8>) -> LogEntry {
+        LogEntry {
             kind: EntryKind::HashedRekord,
-            log_index: appended.index,
-            log_id: appended.log_id,
+            log_index: self.index,
+            log_id: self.log_id,
             canonicalized_body: body,
-            proof_index: appended.index,
-            proof_size: appended.size,
-            proof_root: appended.root,
-            hashes: appended.proof,
-            checkpoint: appended.checkpoint,
-        })
+            proof_index: self.index,
+            proof_size: self.size,
+            proof_root: self.root,
+            hashes: self.proof,
+            checkpoint: self.checkpoint,
+        }
     }
 }

@@ -8,12 +8,12 @@
 
 mod append;
 mod error;
+mod positions;
 mod prove;
 mod read;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use crate::durable::Disk;
 use crate::keys::{LogKey, random_bytes};
 pub use append::Appended;
 pub use error::LogError;
+use positions::Positions;
 #[cfg(feature = "online")]
 pub(crate) use read::TileNodes;
 
@@ -44,8 +45,8 @@ pub struct TileLog {
     key: LogKey,
     identity: LogIdentity,
     state: State,
-    /// Index of every leaf hash, so that an entry is logged once.
-    index_of: HashMap<Hash, u64>,
+    /// So that an entry is logged once.
+    positions: Positions,
     /// The directory may be ahead of this value; only opening again tells.
     must_reopen: bool,
     disk: Disk,
@@ -128,7 +129,7 @@ impl TileLog {
             key,
             identity,
             state: State { size: 0, root, checkpoint, edges: Vec::new(), entries: Vec::new() },
-            index_of: HashMap::new(),
+            positions: Positions::default(),
             must_reopen: false,
             disk,
             _lease: lease,
@@ -164,7 +165,7 @@ impl TileLog {
             key,
             identity,
             state,
-            index_of: (0_u64..).zip(leaves).map(|(index, leaf)| (leaf, index)).collect(),
+            positions: Positions::of(&leaves),
             must_reopen: false,
             disk,
             _lease: lease,

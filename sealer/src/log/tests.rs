@@ -9,7 +9,7 @@ use symseal_seal::tiles::{TileKind, TilePath, push_entry};
 use symseal_seal::tlog::{leaf_hash, node_hash, verify_inclusion};
 use symseal_seal::{Hash, SignedCheckpoint};
 
-use super::{CHECKPOINT_FILE, LogError, TileLog, sign};
+use super::{Appended, CHECKPOINT_FILE, LogError, TileLog, sign};
 use crate::durable::Disk;
 use crate::keys::LogKey;
 
@@ -150,6 +150,75 @@ fn an_entry_is_logged_once() {
     assert_eq!((again.index, again.size, again.duplicate), (1, 3, true));
     check_log(&log, 3);
     assert_eq!(log.find(b"never").unwrap(), None);
+}
+
+#[test]
+fn a_batch_is_appended_whole_with_a_proof_for_each_and_one_checkpoint() {
+    for (before, count) in [(0, 1), (0, 600), (3, 253), (3, 254), (250, 700), (65_500, 100)] {
+        let place = Place::with_entries(before);
+        let mut log = place.open().unwrap();
+        let entries: Vec<Vec<u8>> = (before..before + count).map(entry).collect();
+        let batch: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
+        let answers = log.append_batch(&batch).unwrap();
+        for (n, answer) in (before..).zip(answers) {
+            let appended = answer.unwrap();
+            assert_eq!((appended.index, appended.size, appended.duplicate), (n, before + count, false));
+            verify_inclusion(&leaf_hash(&entry(n)), n, before + count, &appended.proof, &log.root()).unwrap();
+        }
+        check_log(&log, before + count);
+        log.check_entries().unwrap();
+        drop(log);
+        check_log(&place.open().unwrap(), before + count);
+    }
+}
+
+#[test]
+fn a_batch_logs_a_duplicate_once_and_refuses_only_what_does_not_fit() {
+    let place = Place::with_entries(300);
+    let mut log = place.open().unwrap();
+    let (old, new, large) = (entry(5), entry(300), vec![0; 65_536]);
+    let mut answers = log.append_batch(&[&old, &new, &large, &new]).unwrap().into_iter();
+    let mut next = || answers.next().unwrap();
+    let place_of = |appended: Appended| (appended.index, appended.duplicate, appended.size);
+    assert_eq!(place_of(next().unwrap()), (5, true, 301));
+    assert_eq!(place_of(next().unwrap()), (300, false, 301));
+    assert!(matches!(next(), Err(LogError::EntryTooLarge { found: 65_536 })));
+    assert_eq!(place_of(next().unwrap()), (300, true, 301));
+    check_log(&log, 301);
+    let checkpoint = log.checkpoint().to_owned();
+    assert!(log.append_batch(&[]).unwrap().is_empty());
+    assert!(log.append_batch(&[&old]).unwrap().pop().unwrap().unwrap().duplicate);
+    assert_eq!(log.checkpoint(), checkpoint);
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_batch_leaves_all_of_it_or_nothing() {
+    for (size, count) in [(0, 3), (250, 10), (255, 300)] {
+        let template = Place::with_entries(size);
+        let entries: Vec<Vec<u8>> = (size..size + count).map(entry).collect();
+        let batch: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
+        let (mut old, mut new) = (0, 0);
+        for steps in 0..200 {
+            let place = template.copy();
+            let mut log = place.open_on(failing_after(steps)).unwrap();
+            let result = log.append_batch(&batch);
+            drop(log);
+            let mut log = place.open().unwrap();
+            check_log(&log, log.size());
+            match log.size() - size {
+                0 => old += 1,
+                all if all == count => new += 1,
+                part => panic!("{part} of {count} entries appeared"),
+            }
+            if result.is_ok() {
+                assert_eq!(log.size(), size + count);
+                break;
+            }
+            log.append_batch(&batch).unwrap();
+            check_log(&log, size + count);
+        }
+        assert!(old > 10 && new > 1, "size {size}: {old} old, {new} new");
+    }
 }
 
 #[test]

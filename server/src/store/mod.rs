@@ -5,12 +5,19 @@
 
 mod rows;
 mod sqlite;
+mod sqlite_tokens;
 
 use futures_util::future::BoxFuture;
+use symseal_seal::UtcSeconds;
 use uuid::Uuid;
+
+use crate::tokens::TokenInfo;
 
 pub(crate) use rows::{BundleRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
 pub(crate) use sqlite::SqliteStore;
+
+/// File name of the embedded database in the data directory.
+pub(crate) const DATABASE_FILE: &str = "symseal.sqlite";
 
 /// What a database must do for the server.
 pub(crate) trait Store: std::fmt::Debug + Send + Sync {
@@ -37,6 +44,18 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
 
     /// Forgets a trace with its frames and replays.
     fn remove_trace(&self, id: Uuid) -> Answer<'_, ()>;
+
+    /// Records a new token under the hash of its secret.
+    fn put_token<'a>(&'a self, hash: &'a str, token: &'a TokenInfo) -> Answer<'a, ()>;
+
+    /// The token with this hash, whether it still holds or not.
+    fn token<'a>(&'a self, hash: &'a str) -> Answer<'a, Option<TokenInfo>>;
+
+    /// All tokens, the oldest first.
+    fn tokens(&self) -> Answer<'_, Vec<TokenInfo>>;
+
+    /// Revokes the token with this id; whether there is one. A token that is revoked keeps its time.
+    fn revoke_token<'a>(&'a self, id: &'a str, at: UtcSeconds) -> Answer<'a, bool>;
 }
 
 /// An answer that takes its time.

@@ -13,7 +13,10 @@ use sqlx::sqlite::{
 use sqlx::{Row as _, Sqlite, Transaction};
 use uuid::Uuid;
 
-use super::{Answer, BundleRow, FrameRow, ReplayRow, SealRow, Store, StoreError, TraceRows};
+use symseal_seal::UtcSeconds;
+
+use super::{Answer, BundleRow, FrameRow, ReplayRow, SealRow, Store, StoreError, TraceRows, sqlite_tokens};
+use crate::tokens::TokenInfo;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 
@@ -130,6 +133,22 @@ impl Store for SqliteStore {
             sqlx::query("DELETE FROM traces WHERE trace_id = ?").bind(id).execute(&self.pool).await?;
             Ok(())
         })
+    }
+
+    fn put_token<'a>(&'a self, hash: &'a str, token: &'a TokenInfo) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(sqlite_tokens::put(&self.pool, hash, token).await?) })
+    }
+
+    fn token<'a>(&'a self, hash: &'a str) -> Answer<'a, Option<TokenInfo>> {
+        Box::pin(async move { Ok(sqlite_tokens::find(&self.pool, hash).await?) })
+    }
+
+    fn tokens(&self) -> Answer<'_, Vec<TokenInfo>> {
+        Box::pin(async move { Ok(sqlite_tokens::all(&self.pool).await?) })
+    }
+
+    fn revoke_token<'a>(&'a self, id: &'a str, at: UtcSeconds) -> Answer<'a, bool> {
+        Box::pin(async move { Ok(sqlite_tokens::revoke(&self.pool, id, at).await?) })
     }
 }
 

@@ -58,6 +58,9 @@ pub struct SealingArgs {
     /// Where checkpoint and tiles of a Rekor v2 are read, if not below its own URL.
     #[arg(long, value_name = "URL", requires = "key")]
     log_read: Option<String>,
+    /// A file with the token of a log that asks for one; default: the variable SYMSEAL_LOG_TOKEN.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    log_token_file: Option<PathBuf>,
     /// How long a Rekor may take.
     #[arg(long, value_name = "SECONDS", requires = "key", default_value = "60")]
     log_timeout: NonZeroU64,
@@ -128,10 +131,22 @@ impl SealingArgs {
         if let Some(url) = &self.log_read {
             log = log.read_at(url);
         }
-        match std::env::var(LOG_TOKEN) {
-            Ok(token) => Ok(log.with_token(token)?),
-            Err(_) => Ok(log),
+        match self.log_token()? {
+            Some(token) => Ok(log.with_token(token)?),
+            None => Ok(log),
         }
+    }
+}
+
+impl SealingArgs {
+    fn log_token(&self) -> Result<Option<String>> {
+        let Some(file) = &self.log_token_file else { return Ok(std::env::var(LOG_TOKEN).ok()) };
+        let text = std::fs::read_to_string(file).with_context(|| format!("--log-token-file {}", file.display()))?;
+        let token = text.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            bail!("--log-token-file {}: expected one line with a token, found something else", file.display());
+        }
+        Ok(Some(token.to_owned()))
     }
 }
 

@@ -5,10 +5,12 @@
 
 mod dsse;
 mod hashedrekord;
+mod request;
 mod timestamp;
 
 pub use dsse::{dsse_v001, rebuild_dsse_v001};
 pub use hashedrekord::hashedrekord_v002;
+pub use request::{ENTRY_REQUEST_LIMIT, EntryRequestError, HashedRekordRequest};
 pub use timestamp::{SignedEntryTimestamp, timestamp_message};
 
 /// A tile log frames entries by a 16-bit length.

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use p256::ecdsa::signature::Verifier as _;
+use p256::ecdsa::signature::hazmat::PrehashVerifier as _;
 use p256::pkcs8::{DecodePublicKey as _, EncodePublicKey as _};
 
 use super::{KeyError, KeyId, key_id};
-use crate::encoding::to_base64;
+use crate::encoding::{Hash, to_base64};
 
 /// An ECDSA P-256 public key: what verifies artifact and root signatures.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,6 +73,13 @@ impl ArtifactPublicKey {
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         p256::ecdsa::Signature::from_der(signature).is_ok_and(|signature| self.key.verify(message, &signature).is_ok())
+    }
+
+    /// [`Self::verifies`] for a message of which only the SHA-256 is known.
+    #[must_use]
+    pub fn verifies_digest(&self, digest: &Hash, signature: &[u8]) -> bool {
+        p256::ecdsa::Signature::from_der(signature)
+            .is_ok_and(|signature| self.key.verify_prehash(digest, &signature).is_ok())
     }
 }
 

@@ -1,0 +1,78 @@
+//! Tokens in SQLite.
+
+use sqlx::Row as _;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use symseal_seal::UtcSeconds;
+
+use crate::tokens::{TokenInfo, id_of};
+
+pub(super) async fn put(pool: &SqlitePool, hash: &str, token: &TokenInfo) -> sqlx::Result<()> {
+    let mut transaction = pool.begin().await?;
+    sqlx::query(
+        "INSERT INTO tokens (token_sha256, name, scope, created_at, expires_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?)",
+    )
+    .bind(hash)
+    .bind(&token.name)
+    .bind(&token.scope)
+    .bind(token.created.to_string())
+    .bind(token.expires.map(|time| time.to_string()))
+    .bind(token.revoked.map(|time| time.to_string()))
+    .execute(&mut *transaction)
+    .await?;
+    for key in &token.keys {
+        sqlx::query("INSERT INTO token_keys (token_sha256, key_id) VALUES (?, ?)")
+            .bind(hash)
+            .bind(key)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    transaction.commit().await
+}
+
+pub(super) async fn find(pool: &SqlitePool, hash: &str) -> sqlx::Result<Option<TokenInfo>> {
+    let query = sqlx::query("SELECT * FROM tokens WHERE token_sha256 = ?").bind(hash);
+    let Some(row) = query.fetch_optional(pool).await? else { return Ok(None) };
+    Ok(Some(with_keys(pool, &row).await?))
+}
+
+pub(super) async fn all(pool: &SqlitePool) -> sqlx::Result<Vec<TokenInfo>> {
+    let rows = sqlx::query("SELECT * FROM tokens ORDER BY created_at, rowid").fetch_all(pool).await?;
+    let mut tokens = Vec::with_capacity(rows.len());
+    for row in &rows {
+        tokens.push(with_keys(pool, row).await?);
+    }
+    Ok(tokens)
+}
+
+pub(super) async fn revoke(pool: &SqlitePool, id: &str, at: UtcSeconds) -> sqlx::Result<bool> {
+    let done =
+        sqlx::query("UPDATE tokens SET revoked_at = coalesce(revoked_at, ?) WHERE substr(token_sha256, 1, 12) = ?")
+            .bind(at.to_string())
+            .bind(id)
+            .execute(pool)
+            .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn with_keys(pool: &SqlitePool, row: &SqliteRow) -> sqlx::Result<TokenInfo> {
+    let hash: String = row.try_get("token_sha256")?;
+    let keys = sqlx::query_scalar("SELECT key_id FROM token_keys WHERE token_sha256 = ? ORDER BY key_id")
+        .bind(&hash)
+        .fetch_all(pool)
+        .await?;
+    let expires: Option<String> = row.try_get("expires_at")?;
+    let revoked: Option<String> = row.try_get("revoked_at")?;
+    Ok(TokenInfo {
+        id: id_of(&hash),
+        name: row.try_get("name")?,
+        scope: row.try_get("scope")?,
+        created: time(&row.try_get::<String, _>("created_at")?)?,
+        expires: expires.as_deref().map(time).transpose()?,
+        revoked: revoked.as_deref().map(time).transpose()?,
+        keys,
+    })
+}
+
+fn time(text: &str) -> sqlx::Result<UtcSeconds> {
+    text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}

@@ -1,0 +1,155 @@
+//! `symseal token`: who may write to a server's log.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use symseal_seal::{ArtifactPublicKey, KeyId, UtcSeconds};
+use symseal_server::tokens::{NewToken, TokenInfo, Tokens};
+
+use crate::commands::bundle::verify::now;
+use crate::exit::{Answer, NotFound};
+use crate::output::outln;
+use crate::places;
+use crate::table::Table;
+
+#[derive(Subcommand)]
+pub enum Command {
+    Create(CreateArgs),
+    List(ListArgs),
+    Revoke(RevokeArgs),
+}
+
+/// Make a token for one who may log the signatures of these keys. It is shown once.
+#[derive(Args)]
+#[command(after_help = "Example:
+  symseal token create --data ./data --name 'release pipeline' --key ./keys/artifact.pub.pem --expires 2027-01-01T00:00:00Z
+
+The token is the only line on standard output. Give it to symseal bundle seal --log URL in the variable SYMSEAL_LOG_TOKEN,
+or in a file with --log-token-file. The server may run meanwhile; a new token holds at once.")]
+pub struct CreateArgs {
+    /// The server's data directory.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Whose token it is, in your words.
+    #[arg(long)]
+    name: String,
+    /// The public half (PEM) of an artifact key whose signatures the token may log. Repeat for more.
+    #[arg(long = "key", required = true)]
+    keys: Vec<PathBuf>,
+    /// From when on it no longer holds, such as 2027-01-01T00:00:00Z; default: never.
+    #[arg(long)]
+    expires: Option<UtcSeconds>,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// List the tokens, also those that no longer hold.
+#[derive(Args)]
+#[command(after_help = "Example:\n  symseal token list --data ./data")]
+pub struct ListArgs {
+    /// The server's data directory.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Print them as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Revoke a token: it no longer holds from the next request on.
+#[derive(Args)]
+#[command(after_help = "Example:\n  symseal token revoke --data ./data 93ac61ec7a55")]
+pub struct RevokeArgs {
+    /// The server's data directory.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Its id, as `symseal token list` shows it.
+    id: String,
+}
+
+pub fn run(command: &Command) -> Result<Answer> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime could be started")?;
+    runtime.block_on(async {
+        match command {
+            Command::Create(args) => create(args).await,
+            Command::List(args) => list(args).await,
+            Command::Revoke(args) => revoke(args).await,
+        }
+    })
+}
+
+async fn create(args: &CreateArgs) -> Result<Answer> {
+    if args.expires.is_some_and(|expires| expires <= now()) {
+        bail!("--expires {}: expected a time to come", args.expires.map(|time| time.to_string()).unwrap_or_default());
+    }
+    let keys = args.keys.iter().map(key_id).collect::<Result<Vec<KeyId>>>()?;
+    let tokens = Tokens::open(&places::server_data(args.data.as_ref())?).await?;
+    let new = NewToken { name: args.name.clone(), created: now(), expires: args.expires, keys };
+    let (secret, token) = tokens.create(new).await?;
+    if args.json {
+        let mut value = as_json(&token);
+        if let Some(object) = value.as_object_mut() {
+            object.insert("token".into(), secret.expose().into());
+        }
+        outln!("{}", serde_json::to_string_pretty(&value)?);
+    } else {
+        eprintln!("token {}: it is shown this once", token.id);
+        outln!("{}", secret.expose());
+    }
+    Ok(Answer::Yes)
+}
+
+fn key_id(file: &PathBuf) -> Result<KeyId> {
+    let named = || format!("key {}: expected the public half of an ECDSA P-256 key in PEM", file.display());
+    let pem = std::fs::read_to_string(file).with_context(named)?;
+    Ok(ArtifactPublicKey::from_pem(&pem).with_context(named)?.key_id())
+}
+
+async fn list(args: &ListArgs) -> Result<Answer> {
+    let tokens = Tokens::open(&places::server_data(args.data.as_ref())?).await?.list().await?;
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&tokens.iter().map(as_json).collect::<Vec<_>>())?);
+        return Ok(Answer::Yes);
+    }
+    let mut table = Table::new(&["token", "name", "scope", "made", "state", "keys"]);
+    for token in &tokens {
+        let state = match (token.revoked, token.expires) {
+            (Some(at), _) => format!("revoked {at}"),
+            (None, Some(at)) if !token.holds(now()) => format!("expired {at}"),
+            (None, Some(at)) => format!("holds until {at}"),
+            (None, None) => "holds".to_owned(),
+        };
+        let keys = token.keys.join(", ");
+        table.row([token.id.clone(), token.name.clone(), token.scope.clone(), token.created.to_string(), state, keys]);
+    }
+    crate::output::out!("{table}");
+    Ok(Answer::Yes)
+}
+
+async fn revoke(args: &RevokeArgs) -> Result<Answer> {
+    let data = places::server_data(args.data.as_ref())?;
+    if !Tokens::open(&data).await?.revoke(&args.id, now()).await? {
+        let data = data.display();
+        return Err(
+            NotFound(format!("token {}: there is none of this id in {data}; see symseal token list", args.id)).into()
+        );
+    }
+    outln!("token {} is revoked", args.id);
+    Ok(Answer::Yes)
+}
+
+fn as_json(token: &TokenInfo) -> serde_json::Value {
+    json!({
+        "id": token.id,
+        "name": token.name,
+        "scope": token.scope,
+        "created": token.created.to_string(),
+        "expires": token.expires.map(|time| time.to_string()),
+        "revoked": token.revoked.map(|time| time.to_string()),
+        "holds": token.holds(now()),
+        "key_ids": token.keys,
+    })
+}
