@@ -211,7 +211,7 @@ mod tests {
         let found = tokens.store.token(&secret.hash()).await.unwrap().unwrap();
         assert_eq!(found, token);
         assert!(found.holds(UtcSeconds(1_999)) && !found.holds(UtcSeconds(2_000)));
-        assert_eq!(tokens.list().await.unwrap(), [token.clone()]);
+        assert_eq!(tokens.list().await.unwrap(), std::slice::from_ref(&token));
         assert!(!tokens.revoke("000000000000", UtcSeconds(1_500)).await.unwrap());
         assert!(tokens.revoke(&token.id, UtcSeconds(1_500)).await.unwrap());
         let found = tokens.store.token(&secret.hash()).await.unwrap().unwrap();

@@ -187,7 +187,7 @@ def damage_is_seen(folder, auditor, result):
             tile.seek(40)
             tile.write(bytes([byte ^ 1]))
         other = Auditor(copy, auditor.log_key)
-        for audit in [partial(other.audit, deep=False), partial(other.fsck, origin, 5)]:
+        for audit in [partial(other.audit, deep=False), partial(other.fsck, origin, 2)]:
             runs = other.fsck_runs
             try:
                 audit()
