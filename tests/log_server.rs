@@ -98,6 +98,8 @@ fn a_bundle_is_sealed_through_our_server_with_a_token_and_verified_offline() {
     symseal(["token", "revoke", "--data", &scene.at("data"), id]).ok();
     ran(scene.seal(&server.url).env("SYMSEAL_LOG_TOKEN", &token)).refused(2, &["401"]);
     symseal(["token", "revoke", "--data", &scene.at("data"), "000000000000"]).refused(1, &["symseal token list"]);
+    symseal(["token", "list", "--data", &scene.at("nowhere")]).refused(2, &["nowhere"]);
+    assert!(!scene.path("nowhere").exists());
     drop(server);
 
     let verified = symseal(["bundle", "verify", &scene.at("bundle"), "--trust", &trust]);

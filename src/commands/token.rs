@@ -108,8 +108,17 @@ fn key_id(file: &PathBuf) -> Result<KeyId> {
     Ok(ArtifactPublicKey::from_pem(&pem).with_context(named)?.key_id())
 }
 
+/// The tokens of a data directory that is there: a mistyped name must not make one.
+async fn open_existing(data: Option<&PathBuf>) -> Result<Tokens> {
+    let data = places::server_data(data)?;
+    if !data.is_dir() {
+        bail!("--data {}: expected a server's data directory, found none", data.display());
+    }
+    Ok(Tokens::open(&data).await?)
+}
+
 async fn list(args: &ListArgs) -> Result<Answer> {
-    let tokens = Tokens::open(&places::server_data(args.data.as_ref())?).await?.list().await?;
+    let tokens = open_existing(args.data.as_ref()).await?.list().await?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&tokens.iter().map(as_json).collect::<Vec<_>>())?);
         return Ok(Answer::Yes);
@@ -130,8 +139,8 @@ async fn list(args: &ListArgs) -> Result<Answer> {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<Answer> {
-    let data = places::server_data(args.data.as_ref())?;
-    if !Tokens::open(&data).await?.revoke(&args.id, now()).await? {
+    if !open_existing(args.data.as_ref()).await?.revoke(&args.id, now()).await? {
+        let data = places::server_data(args.data.as_ref())?;
         let data = data.display();
         return Err(
             NotFound(format!("token {}: there is none of this id in {data}; see symseal token list", args.id)).into()

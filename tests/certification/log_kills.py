@@ -244,8 +244,10 @@ def main():
             sealing = prepare_seal(symseal, folder, tile_log, result)
         for count in range(rounds):
             if sealing and count % 4 == 3:
-                process = subprocess.Popen(sealing, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                kill_after(process, chance.uniform(0.001, 0.15))
+                # Another number each time, so that each seal is another entry.
+                command = [*sealing, "--sequence", str(count)]
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                kill_after(process, chance.uniform(0.005, 0.25))
                 result["seals_killed"] += 1
             else:
                 batch = chance.choice([1, 1, 5, 40, 300])
