@@ -25,7 +25,10 @@ fn exercise(bytes: &[u8]) {
     for address in [0, 0x10, 0x1000, 0x1007, 0x1_0000_0000, u64::MAX] {
         let found = sparse.lookup(&mut &*bytes, Rva(address)).expect("it lies in the file");
         let whole = table.lookup(Rva(address));
-        assert_eq!(found.map(|hit| (hit.range, hit.frames.len())), whole.map(|hit| (hit.range(), hit.frames().count())));
+        assert_eq!(
+            found.map(|hit| (hit.range, hit.frames.len())),
+            whole.map(|hit| (hit.range(), hit.frames().count()))
+        );
     }
     let verified = table.verify().is_ok();
     let _ = (table.counts(), table.debug_id(), table.producer());
