@@ -194,8 +194,10 @@ fn refuse_root_key(key: &Path) -> Result<()> {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
+    // The bundle first: nobody should type a passphrase for one that is not there.
+    let bundle = sole_bundle(&args.layout)?;
     let sealer = args.sealing.sealer(&args.key, args.trust.as_ref())?;
-    outln!("{}", seal_sole(&args.layout, &sealer)?);
+    outln!("{}", seal_one(&args.layout, bundle, &sealer)?);
     Ok(Answer::Yes)
 }
 
@@ -203,13 +205,18 @@ pub fn run(args: &Args) -> Result<Answer> {
 pub fn seal(layout: &Path, key: &Path, log: &Path, log_key: &Path, options: &SealOptions) -> Result<Digest> {
     let embedded = Log::Embedded { dir: log.into(), key: LogKey::load_pem(log_key)?, key_file: log_key.into() };
     let nobody = PassphraseArgs::default();
-    seal_sole(layout, &Sealer::new(&KeySource::File(key.into()), &nobody.source(), embedded, options.clone())?)
+    let sealer = Sealer::new(&KeySource::File(key.into()), &nobody.source(), embedded, options.clone())?;
+    seal_one(layout, sole_bundle(layout)?, &sealer)
 }
 
-fn seal_sole(layout: &Path, sealer: &Sealer) -> Result<Digest> {
+/// The one bundle of a layout.
+fn sole_bundle(layout: &Path) -> Result<(LayoutDir, Digest)> {
     let named = || format!("bundle {}", layout.display());
     let dir = LayoutDir::open(layout).with_context(named)?;
     let bundle = Bundle::open(dir.clone(), None).with_context(named)?;
-    let digest = bundle.digest().with_context(named)?;
-    sealer.seal(&dir, &digest).with_context(named)
+    Ok((dir, bundle.digest().with_context(named)?))
+}
+
+fn seal_one(layout: &Path, (dir, digest): (LayoutDir, Digest), sealer: &Sealer) -> Result<Digest> {
+    sealer.seal(&dir, &digest).with_context(|| format!("bundle {}", layout.display()))
 }
