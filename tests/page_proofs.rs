@@ -161,7 +161,7 @@ fn a_name_is_proved_by_a_small_file_without_the_bundle() {
         assert_eq!(verified["frames"], said["frames"], "{address}");
     }
     println!("the largest of {} proofs has {largest} bytes", addresses.len());
-    assert!(largest < 48 << 10, "{largest} bytes");
+    assert!(largest < 20 << 10, "{largest} bytes");
 
     let file = scene.at("frame.json");
     let told =

@@ -146,12 +146,14 @@ impl<'a> Header<'a> {
     }
 }
 
-/// No header with its directory is longer.
-pub(crate) const MAX_HEAD_BYTES: usize = HEADER_BYTES + MAX_SECTIONS * ENTRY_BYTES;
-
 impl Outline {
     pub(crate) fn section(&self, id: SectionId) -> Extent {
         self.sections.get(id as usize - 1).copied().unwrap_or_default()
+    }
+
+    /// Bytes of header and directory, as the first [`HEADER_BYTES`] say.
+    pub(crate) fn head_bytes(header: &[u8]) -> u64 {
+        (HEADER_BYTES + usize::from(u16_at(header, 58)).min(MAX_SECTIONS) * ENTRY_BYTES) as u64
     }
 
     /// Reads and checks header and directory of a file of `found` bytes, of which `bytes` are the first.

@@ -1,7 +1,7 @@
 //! The rows and column entries of one block, packed into as few bits as the block needs, each reached without reading
 //! those before it.
 
-use crate::bits::{MAX_BITS, bits};
+use crate::bits::{MAX_BITS, TAIL, bits};
 use crate::layout::u32_at;
 
 /// The context code of a row that says "no function here".
@@ -25,6 +25,12 @@ fn last_at_most(count: usize, limit: u64, key: impl Fn(usize) -> Option<u32>) ->
         left -= half;
     }
     Some(low)
+}
+
+/// Bytes of `count` records of fields of these widths in bits, and those that are loaded behind them.
+fn packed_bytes(count: u8, widths: &[u8]) -> u64 {
+    let bits: u64 = widths.iter().map(|width| u64::from(*width)).sum();
+    (u64::from(count) * bits).div_ceil(8) + TAIL as u64
 }
 
 /// One block of rows.
@@ -66,6 +72,12 @@ impl<'a> RowBlock<'a> {
         }
         let (context_base, line_base) = (u32_at(record, 4), u32_at(record, 8));
         Some(Self { start, count: usize::from(count), bytes, widths, context_base, line_base })
+    }
+
+    /// Bytes from the first row on that a reader of all rows touches: it loads eight at any field.
+    pub(crate) fn read_bytes(record: &[u8; ROW_BLOCK_BYTES]) -> u64 {
+        let [.., count, address_bits, line_bits, context_bits] = *record;
+        packed_bytes(count, &[address_bits, line_bits, context_bits])
     }
 
     /// Bits of one row.
@@ -140,6 +152,12 @@ impl<'a> ColumnBlock<'a> {
             return None;
         }
         Some(Self { start, count: usize::from(count), bytes, widths: [address_bits, column_bits] })
+    }
+
+    /// Bytes from the first entry on that a reader of all entries touches.
+    pub(crate) fn read_bytes(record: &[u8; COLUMN_BLOCK_BYTES]) -> u64 {
+        let [.., count, address_bits, column_bits, _] = *record;
+        packed_bytes(count, &[address_bits, column_bits])
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use crate::contexts::{Context, Origin, PREFIX_BYTES, Shape};
 use crate::data::{Place, RawFunction, string};
-use crate::layout::{Extent, MAX_FRAMES, MAX_HEAD_BYTES, MAX_PRODUCER_BYTES, Outline, SectionId};
+use crate::layout::{Extent, HEADER_BYTES, MAX_FRAMES, MAX_PRODUCER_BYTES, Outline, SectionId, u32_at};
 use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
 use crate::{FunctionFlags, OpenError, SymbolSource};
@@ -17,8 +17,6 @@ use symseal_module::{DebugId, Rva, Svma};
 const MAX_STRING_BYTES: u64 = 1 << 24;
 /// What is read first of a string: its length and, mostly, all of it.
 const STRING_BYTES: u64 = 128;
-/// Rows and columns of one block are never more: 255 of three fields of 32 bits, and the bytes behind them.
-const MAX_BLOCK_BYTES: u64 = 255 * 12 + 8;
 
 /// Where the bytes of a table come from.
 pub trait ReadAt {
@@ -113,7 +111,8 @@ impl SparseTable {
     pub fn open<R: ReadAt>(size: u64, source: &mut R) -> Result<Self, SparseError<R::Error>> {
         let mut read = |extent: Extent, at: u64, len: u64| window(source, &extent, at, len).map_err(SparseError::Read);
         let file = Extent { offset: 0, size, count: 0 };
-        let head = read(file, 0, MAX_HEAD_BYTES as u64)?;
+        let head = read(file, 0, HEADER_BYTES as u64)?;
+        let head = read(file, 0, Outline::head_bytes(&head))?;
         let outline = Outline::read(&head, size).map_err(SparseError::Table)?;
         let section = outline.section(SectionId::Producer);
         Outline::producer(&read(section, 0, MAX_PRODUCER_BYTES as u64 + 1)?).map_err(SparseError::Table)?;
@@ -235,7 +234,7 @@ impl<R: ReadAt> Lookup<'_, R> {
         }
         let Some(start) = self.block_start(index)? else { return Ok(None) };
         let Some(record) = self.record::<ROW_BLOCK_BYTES>(SectionId::Blocks, index)? else { return Ok(None) };
-        let rows = self.window(SectionId::Rows, crate::layout::u32_at(&record, 0).into(), MAX_BLOCK_BYTES)?;
+        let rows = self.window(SectionId::Rows, u32_at(&record, 0).into(), RowBlock::read_bytes(&record))?;
         let Some(block) = RowBlock::over(start, &record, &rows) else { return Ok(None) };
         let Some(row) = block.find(address) else { return Ok(None) };
         let Some(value) = block.value(row) else { return Ok(None) };
@@ -255,7 +254,7 @@ impl<R: ReadAt> Lookup<'_, R> {
         let none = (0, 0, None);
         let record = self.record::<COLUMN_BLOCK_BYTES>(SectionId::ColumnBlocks, index)?;
         let Some(record) = record else { return Ok(none) };
-        let entries = self.window(SectionId::Columns, crate::layout::u32_at(&record, 0).into(), MAX_BLOCK_BYTES)?;
+        let entries = self.window(SectionId::Columns, u32_at(&record, 0).into(), ColumnBlock::read_bytes(&record))?;
         Ok(ColumnBlock::over(start, &record, &entries).map_or(none, |columns| {
             let entry = columns.entry_at(address);
             (columns.column_at(address), entry.start, entry.end)
