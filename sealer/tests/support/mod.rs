@@ -45,7 +45,7 @@ pub fn statement(name: &str, version: &str) -> Statement {
         release: Release::new(name, version),
         builder_version: "0.1.0",
         inputs: vec![("tool".into(), [0x33; 32]), ("libtool.so.1".into(), [0x44; 32])],
-        modules_root: Some(MODULES),
+        modules_root: None,
         debug_ids: vec!["0123456789abcdef0123456789abcdef01234567".into()],
         supersedes: Vec::new(),
     })
