@@ -1,5 +1,7 @@
 //! The checks of a log entry: its body, its time, its proof and its checkpoint.
 
+use super::Expectation;
+use super::run::{NO_STATE, Run};
 use crate::checkpoint::{Checkpoint, CheckpointError, LogIdentity, SignedCheckpoint};
 use crate::checks::{Check, id};
 use crate::cosignature::Cosigned;
@@ -9,9 +11,103 @@ use crate::entry::{DSSE, EntryKind, HASHEDREKORD, hashedrekord_v002, rebuild_dss
 use crate::fragment::{FragmentError, TileFragment};
 use crate::keys::ArtifactPublicKey;
 use crate::log_entry::LogEntry;
+use crate::sigstore::SigstoreBundle;
 use crate::time::{UtcSeconds, Validity};
 use crate::tlog::{leaf_hash, verify_inclusion};
-use crate::trust::PolicyLog;
+use crate::trust::{PolicyKey, PolicyLog, Trust};
+
+impl Run {
+    pub(super) fn log(
+        &mut self,
+        seal: &SigstoreBundle,
+        key: Option<&PolicyKey>,
+        trust: &Trust,
+        expectation: &Expectation<'_>,
+        at: UtcSeconds,
+    ) {
+        let entry = &seal.entry;
+        let fragment = expectation.fragment.map(TileFragment::parse);
+        let checkpoint = SignedCheckpoint::parse(match &fragment {
+            Some(Ok(fragment)) => &fragment.checkpoint,
+            _ => &entry.checkpoint,
+        });
+        let origin = checkpoint.as_ref().ok().map(|signed| signed.checkpoint.origin.as_str());
+        let named = trust.policy.log(entry.log_id, origin);
+        self.push(match named {
+            Some(log) => Check::passed(id::LOG_ID, format!("{} ({})", log.id, log.identity.origin)),
+            None => {
+                let known: Vec<String> = trust.policy.logs.iter().map(|log| log.id.to_string()).collect();
+                Check::failed(
+                    id::LOG_ID,
+                    format!("a log of the policy: {}", known.join(", ")),
+                    entry.log_id.to_string(),
+                )
+            }
+        });
+        self.push(match key {
+            None => Check::skipped(id::LOG_ENTRY, "the key is not in the policy"),
+            Some(key) => body(entry, &seal.envelope, &key.key),
+        });
+        // With one pinned log the later checks make sense even where the id was changed.
+        let only = trust.policy.logs.first().filter(|_| trust.policy.logs.len() == 1);
+        let Some(log) = named.or(only) else {
+            for check in [
+                id::LOG_KEY_VALIDITY,
+                id::LOG_INDEX,
+                id::LOG_KIND,
+                id::LOG_TIMESTAMP,
+                id::LOG_ORIGIN,
+                id::LOG_CHECKPOINT,
+                id::LOG_INCLUSION,
+                id::LOG_WITNESSES,
+                id::LOG_FRESHNESS,
+            ] {
+                self.push(Check::skipped(check, "the log is not in the policy"));
+            }
+            return;
+        };
+        self.log_facts(seal, log);
+        self.push(if log.validity.contains(at) {
+            Check::passed(id::LOG_KEY_VALIDITY, format!("{at} lies in: {}", log.validity))
+        } else {
+            Check::failed(id::LOG_KEY_VALIDITY, format!("a time in: {}", log.validity), at.to_string())
+                .with_detail(format!("log {}", log.identity.origin))
+        });
+        self.push(index(entry, log));
+        self.push(kind(entry, &log.identity));
+        let timestamp = timestamp(entry, &log.identity, &log.validity);
+        if let (EntryKind::Dsse(signed), false) = (&entry.kind, timestamp.is_failed()) {
+            self.facts.integrated_time = Some(signed.integrated_time);
+        }
+        self.push(timestamp);
+        let (checks, signed) = inclusion(entry, &log.identity, checkpoint, fragment.as_ref());
+        checks.into_iter().for_each(|check| self.push(check));
+        let (check, cosigned) = witnesses(log, signed.as_ref());
+        self.push(check);
+        self.facts.witnesses = cosigned.len() as u64;
+        self.facts.witness_names = cosigned.iter().map(|(name, _)| name.clone()).collect();
+        self.facts.witnessed_at = cosigned.iter().map(|(_, time)| *time).max();
+        self.push(match (expectation.seen, &signed) {
+            (None, _) => Check::skipped(id::LOG_FRESHNESS, NO_STATE),
+            (Some(_), None) => Check::skipped(id::LOG_FRESHNESS, "there is no verified checkpoint"),
+            (Some(seen), Some(signed)) => {
+                seen.freshness(trust, &log.identity, &signed.checkpoint, expectation.consistency)
+            }
+        });
+        if let Some(signed) = signed {
+            self.facts.tree_size = Some(signed.checkpoint.size);
+            self.checkpoints.push((log.identity.clone(), signed.checkpoint));
+        }
+    }
+
+    fn log_facts(&mut self, seal: &SigstoreBundle, log: &PolicyLog) {
+        self.facts.rekor_tile_ref = Some(seal.entry.reference(&log.identity.origin));
+        self.facts.log_origin = Some(log.identity.origin.to_string());
+        self.facts.log_id = Some(log.id);
+        self.facts.log_operator = Some(log.operator.clone());
+        self.facts.log_index = Some(seal.entry.log_index);
+    }
+}
 
 /// Checks what a log answered: that the entry is of this envelope and key, stands in this log, and is
 /// proved under a checkpoint that the log signed. No policy is asked.
@@ -37,7 +133,7 @@ pub fn verify_entry(
 }
 
 /// The logged body is that of this envelope, signature and key.
-pub(super) fn body(entry: &LogEntry, envelope: &Envelope, key: &ArtifactPublicKey) -> Check {
+fn body(entry: &LogEntry, envelope: &Envelope, key: &ArtifactPublicKey) -> Check {
     let logged = &entry.canonicalized_body;
     let rebuilt = match entry.kind {
         EntryKind::HashedRekord => Some(hashedrekord_v002(&sha256(&envelope.pae()), &envelope.signature, key.spki())),
@@ -78,14 +174,14 @@ fn difference(entry: &LogEntry, rebuilt: &[u8]) -> String {
 }
 
 /// The entry is of the kind that this log takes.
-pub(super) fn kind(entry: &LogEntry, log: &LogIdentity) -> Check {
+fn kind(entry: &LogEntry, log: &LogIdentity) -> Check {
     let name = |(kind, version): (&str, &str)| format!("{kind} {version}");
     let expected = if log.origin.is_rekor_v1() { DSSE } else { HASHEDREKORD };
     Check::compare(id::LOG_KIND, name(expected), name(entry.kind.name())).with_detail(format!("log {}", log.origin))
 }
 
 /// The log signed the time at which it says that it took the entry, and its key was valid then.
-pub(super) fn timestamp(entry: &LogEntry, log: &LogIdentity, validity: &Validity) -> Check {
+fn timestamp(entry: &LogEntry, log: &LogIdentity, validity: &Validity) -> Check {
     let signed = match &entry.kind {
         EntryKind::HashedRekord => {
             return Check::passed(id::LOG_TIMESTAMP, "none").with_detail("a log of this kind signs no times");
@@ -107,7 +203,7 @@ pub(super) fn timestamp(entry: &LogEntry, log: &LogIdentity, validity: &Validity
 }
 
 /// The log was still open at the entry's place.
-pub(super) fn index(entry: &LogEntry, log: &PolicyLog) -> Check {
+fn index(entry: &LogEntry, log: &PolicyLog) -> Check {
     let index = entry.tree_index();
     match log.entries_before {
         None => Check::passed(id::LOG_INDEX, format!("{index}; the log is open")),
@@ -118,7 +214,7 @@ pub(super) fn index(entry: &LogEntry, log: &PolicyLog) -> Check {
 }
 
 /// The check `log.witnesses`, and the name and time of each witness that cosigned.
-pub(super) fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<(String, UtcSeconds)>) {
+fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<(String, UtcSeconds)>) {
     let asked = log.witness_quorum;
     let mut cosigned = Vec::new();
     let Some(signed) = signed else {
@@ -151,7 +247,7 @@ pub(super) fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (
 }
 
 /// The checks `log.origin`, `log.checkpoint` and `log.inclusion`, and the checkpoint if its signature holds.
-pub(super) fn inclusion(
+fn inclusion(
     entry: &LogEntry,
     log: &LogIdentity,
     checkpoint: Result<SignedCheckpoint, CheckpointError>,
