@@ -6,6 +6,7 @@ use oci_client::RegistryOperation;
 use symseal_bundle::Digest;
 use symseal_bundle::index::MAX_INDEX_BYTES;
 use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
+use symseal_bundle::seal::SubjectDigests;
 use symseal_bundle::{MAX_SEAL_BYTES, title};
 
 use crate::session::Session;
@@ -29,6 +30,13 @@ pub struct BundleIndexes {
     pub image_index: ImageIndex,
     /// The bytes of `symbol_index.json`.
     pub symbol_index: Vec<u8>,
+}
+
+impl BundleIndexes {
+    /// What a seal of the bundle must be about.
+    pub fn subjects(&self) -> SubjectDigests {
+        symseal_bundle::verify::subject_digests(Some(&self.digest), &self.symbol_index)
+    }
 }
 
 impl Repository {

@@ -82,14 +82,10 @@ impl LoadedTable {
         let frames: Vec<SourceFrame> = hit
             .frames()
             .map(|frame| SourceFrame {
-                function: some_text(frame.function).or_else(|| some_text(frame.symbol)),
-                symbol: some_text(frame.symbol),
-                file: some_text(frame.file),
-                line: frame.line.filter(|line| *line != 0),
-                column: frame.column.filter(|column| *column != 0),
+                line: frame.line,
+                column: frame.column,
                 inlined: frame.inlined,
-                symbol_offset: None,
-                demangling: None,
+                ..SourceFrame::of_texts(frame.function, frame.symbol, frame.file)
             })
             .collect();
         // A function without any name names nothing.
@@ -103,14 +99,22 @@ impl LoadedTable {
 impl From<SparseFrame> for SourceFrame {
     fn from(frame: SparseFrame) -> Self {
         Self {
-            function: some_text(&frame.function).or_else(|| some_text(&frame.symbol)),
-            symbol: some_text(&frame.symbol),
-            file: some_text(&frame.file),
             line: frame.line,
             column: frame.column,
             inlined: frame.inlined,
-            symbol_offset: None,
-            demangling: None,
+            ..Self::of_texts(&frame.function, &frame.symbol, &frame.file)
+        }
+    }
+}
+
+impl SourceFrame {
+    /// From a table's texts, in which an empty one says that nothing is known.
+    fn of_texts(function: &str, symbol: &str, file: &str) -> Self {
+        Self {
+            function: some_text(function).or_else(|| some_text(symbol)),
+            symbol: some_text(symbol),
+            file: some_text(file),
+            ..Self::default()
         }
     }
 }

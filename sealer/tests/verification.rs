@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{INDEX, NOW, SUBJECTS, World, failures, statement, status};
+use support::{INDEX, MODULES, NOW, SUBJECTS, World, failures, statement, status};
 use symseal_seal::checks::id;
 use symseal_seal::trust::policy::{PolicyDocument, PolicyKeyDocument, PolicyLogDocument};
 use symseal_seal::trust::{RootDocument, trusted_root};
@@ -93,6 +93,21 @@ fn what_was_asked_for_is_compared() {
     assert_eq!(ask(None, None, other), [id::STATEMENT_SUBJECT_BUNDLE]);
     let other = SubjectDigests { symbol_index: Some([0; 32]), ..SUBJECTS };
     assert_eq!(ask(None, None, other), [id::STATEMENT_SUBJECT_INDEX]);
+}
+
+#[test]
+fn the_root_of_modules_is_compared_where_it_was_signed_and_computed() {
+    let mut world = World::new(0);
+    let mut statement = statement("tool", "1.0");
+    statement.predicate.modules_root = Some("33".repeat(32));
+    let signed = seal(&statement, &world.artifact, &mut world.log).unwrap();
+    let ask = |modules_root| {
+        let subjects = SubjectDigests { modules_root, ..SUBJECTS };
+        failures(&verify_seal(&signed, &subjects, &world.trust, &Expectation::default(), NOW))
+    };
+    assert_eq!(ask(Some(MODULES)), [""; 0]);
+    assert_eq!(ask(Some([0x34; 32])), [id::STATEMENT_MODULES]);
+    assert_eq!(ask(None), [""; 0], "reported as signed");
 }
 
 #[test]

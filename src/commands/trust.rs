@@ -95,17 +95,17 @@ impl Signing {
             opened.policy().expires = Some(expires);
         }
         change(&mut opened)?;
-        let trust = opened.sign(&keys)?;
-        outln!(
-            "trust directory {}: root version {}, policy version {}",
-            dir.display(),
-            trust.root.version,
-            trust.policy.version
-        );
-        for warning in trust.warnings(now()) {
-            outln!("warning: {warning}");
-        }
+        tell(&dir, &opened.sign(&keys)?);
         Ok(Answer::Yes)
+    }
+}
+
+/// What a directory is now, and what will bite soon.
+fn tell(dir: &Path, trust: &Trust) {
+    let Trust { root, policy, .. } = trust;
+    outln!("trust directory {}: root version {}, policy version {}", dir.display(), root.version, policy.version);
+    for warning in trust.warnings(now()) {
+        outln!("warning: {warning}");
     }
 }
 

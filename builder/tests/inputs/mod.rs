@@ -1,5 +1,5 @@
 //! Release files for the tests, made with the machine's C compiler, and the tools that look at bundles.
-#![allow(dead_code, reason = "each test file has this module and uses its own part")] // each test program uses its part
+#![allow(dead_code, reason = "each test file has this module and uses its own part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

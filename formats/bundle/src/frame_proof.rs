@@ -144,25 +144,12 @@ impl ReadAt for Pieces<'_> {
 
     /// Fails with the index of a piece that is not there.
     fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<(), u64> {
-        let mut at = offset;
-        let mut rest = into;
-        while !rest.is_empty() {
-            let index = at / u64::from(PIECE_BYTES);
-            let inside = (at % u64::from(PIECE_BYTES)) as usize;
-            let piece = self.bytes.get(&index).and_then(|piece| piece.get(inside..)).ok_or(index)?;
-            let len = piece.len().min(rest.len());
-            let (Some(from), Some((to, behind))) = (piece.get(..len), rest.split_at_mut_checked(len)) else {
-                return Err(index);
-            };
-            if len == 0 {
-                return Err(index);
-            }
-            to.copy_from_slice(from);
-            self.read.insert(index);
-            rest = behind;
-            at = at.checked_add(len as u64).ok_or(index)?;
-        }
-        Ok(())
+        let Self { bytes, read } = self;
+        pages::assemble(PIECE_BYTES, offset, into, |index| {
+            let piece = bytes.get(&index).copied()?;
+            read.insert(index);
+            Some(piece)
+        })
     }
 }
 

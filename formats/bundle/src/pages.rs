@@ -62,6 +62,31 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
+/// Fills `into` with the bytes of a file from `offset` on, out of pages of `page_size` bytes that are asked for by their
+/// index.
+///
+/// # Errors
+/// The index of the first page that is not there, or ends too early.
+pub fn assemble<'p>(
+    page_size: u32,
+    offset: u64,
+    into: &mut [u8],
+    mut page: impl FnMut(u64) -> Option<&'p [u8]>,
+) -> Result<(), u64> {
+    let size = u64::from(page_size).max(1);
+    let (mut index, mut inside) = (offset / size, (offset % size) as usize);
+    let mut rest = into;
+    while !rest.is_empty() {
+        let bytes = page(index).and_then(|page| page.get(inside..)).filter(|bytes| !bytes.is_empty()).ok_or(index)?;
+        let len = bytes.len().min(rest.len());
+        let (to, behind) = rest.split_at_mut_checked(len).ok_or(index)?;
+        to.copy_from_slice(bytes.get(..len).ok_or(index)?);
+        rest = behind;
+        (index, inside) = (index.checked_add(1).ok_or(index)?, 0);
+    }
+    Ok(())
+}
+
 /// The hash of one page.
 pub fn leaf_hash(page: &[u8]) -> Hash {
     Hash(Sha256::new().chain_update([0]).chain_update(page).finalize().into())

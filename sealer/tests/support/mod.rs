@@ -1,5 +1,5 @@
 //! A sealed bundle in a temporary directory: keys, log, trust directory, statement and seal.
-#![allow(dead_code, unreachable_pub)] // Each test file uses its own part of this.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 #[cfg(feature = "online")]
 pub mod rekor;

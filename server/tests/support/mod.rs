@@ -1,6 +1,5 @@
 //! A server in this process, layouts to push, and a network that breaks.
-// Each test program uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::net::SocketAddr;
 use std::path::Path;

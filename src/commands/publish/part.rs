@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use symseal_bundle::join;
 use symseal_bundle::oci::{self, Manifest};
 use symseal_bundle::verify::{Expectation, Trust};
-use symseal_bundle::{Digest, SymbolIndex, module_tree, seal, sources};
+use symseal_bundle::{Digest, SymbolIndex, sources};
 use symseal_registry::{BundleIndexes, Elsewhere, Options, Reference, Repository};
 use symseal_seal::examine_seals;
 
@@ -93,14 +93,9 @@ impl Part {
             self.seal = Some(SealOfPart::None);
             return Ok(None);
         }
-        let subjects = seal::SubjectDigests {
-            bundle: Some(*digest.as_bytes()),
-            symbol_index: Some(*Digest::of(&self.indexes.symbol_index).as_bytes()),
-            modules_root: module_tree::root_of(&self.indexes.symbol_index),
-        };
         let expectation =
             Expectation { name: Some(&self.index.name), version: Some(&self.index.version), ..Expectation::default() };
-        let examined = examine_seals(&seals, &subjects, trust, &expectation, now());
+        let examined = examine_seals(&seals, &self.indexes.subjects(), trust, &expectation, now());
         let failed: Vec<String> = examined
             .checks
             .iter()

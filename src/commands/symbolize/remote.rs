@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use symseal_bundle::index::{FileEntry, ShardEntry, platform_of};
 use symseal_bundle::pages::{self, Hash};
-use symseal_bundle::seal::{SubjectDigests, examine_seals};
+use symseal_bundle::seal::examine_seals;
 use symseal_bundle::verify::Expectation;
-use symseal_bundle::{Digest, FileRole, SymbolIndex, module_tree, page_hashes};
+use symseal_bundle::{Digest, FileRole, SymbolIndex, page_hashes};
 use symseal_module::{DebugId, Proof, Rva, Svma};
-use symseal_registry::{Reference, RegistryError, Repository};
+use symseal_registry::{BundleIndexes, Reference, RegistryError, Repository};
 use symseal_resolver::Symbolized;
 use symseal_sealer::load_trust;
 use symseal_symx::{ReadAt, SparseError, SparseTable};
@@ -59,7 +59,7 @@ impl Remote {
             Some(trust) => {
                 let seals = runtime.block_on(repository.seals(&indexes.digest)).map_err(registry_client::told)?;
                 bytes += seals.iter().map(|seal| seal.len() as u64).sum::<u64>();
-                verify_seal(&index, &indexes.digest, &indexes.symbol_index, &seals, trust)?;
+                verify_seal(&index, &indexes, &seals, trust)?;
                 Proof::Sealed
             }
             None => Proof::DigestKnown,
@@ -112,24 +112,14 @@ fn holds(shard: &ShardEntry, debug_id: &DebugId, arch: &str) -> bool {
 }
 
 /// One of the seals must hold for this release.
-fn verify_seal(
-    index: &SymbolIndex,
-    digest: &Digest,
-    symbol_index: &[u8],
-    seals: &[Vec<u8>],
-    trust: &Path,
-) -> Result<()> {
+fn verify_seal(index: &SymbolIndex, indexes: &BundleIndexes, seals: &[Vec<u8>], trust: &Path) -> Result<()> {
     let trust = load_trust(trust)?;
-    let subjects = SubjectDigests {
-        bundle: Some(*digest.as_bytes()),
-        symbol_index: Some(*Digest::of(symbol_index).as_bytes()),
-        modules_root: module_tree::root_of(symbol_index),
-    };
+    let digest = &indexes.digest;
     let expectation = Expectation { name: Some(&index.name), version: Some(&index.version), ..Expectation::default() };
     if seals.is_empty() {
         return Err(NotFound(format!("bundle {digest}: expected a seal that refers to it, found none")).into());
     }
-    let examined = examine_seals(seals, &subjects, &trust, &expectation, now());
+    let examined = examine_seals(seals, &indexes.subjects(), &trust, &expectation, now());
     match examined.first_failure() {
         None => Ok(()),
         Some(check) => Err(NotFound(format!("bundle {digest}: its seal does not hold: {check}")).into()),
@@ -210,20 +200,8 @@ impl ReadAt for Pages {
         let page = u64::from(self.file.page_size);
         let Some(last) = (into.len() as u64).checked_sub(1) else { return Ok(()) };
         self.need(offset / page, offset.saturating_add(last) / page)?;
-        let mut at = offset;
-        let mut rest = into;
-        while !rest.is_empty() {
-            let inside = usize::try_from(at % page)?;
-            let bytes = self.kept.get(&(at / page)).and_then(|bytes| bytes.get(inside..)).unwrap_or_default();
-            let len = bytes.len().min(rest.len());
-            let (Some(from), Some((to, behind))) = (bytes.get(..len), rest.split_at_mut_checked(len)) else { break };
-            if len == 0 {
-                bail!("{}: it ends before byte {at}", self.file.path);
-            }
-            to.copy_from_slice(from);
-            rest = behind;
-            at = at.saturating_add(len as u64);
-        }
-        Ok(())
+        pages::assemble(self.file.page_size, offset, into, |index| self.kept.get(&index).map(Vec::as_slice)).map_err(
+            |index| anyhow::anyhow!("{}: it ends in page {index}, before what it says of itself", self.file.path),
+        )
     }
 }

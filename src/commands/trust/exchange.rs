@@ -7,7 +7,6 @@ use clap::Args;
 use symseal_seal::fingerprint;
 use symseal_sealer::TrustFiles;
 
-use crate::commands::bundle::verify::now;
 use crate::exit::Answer;
 use crate::output::outln;
 use crate::places;
@@ -61,14 +60,6 @@ pub(super) fn export(args: &ExportArgs) -> Result<Answer> {
 pub(super) fn import(args: &ImportArgs) -> Result<Answer> {
     let dir = places::trust_dir(args.trust.as_ref())?;
     let trust = symseal_sealer::trust::import(&args.file, &dir, args.fingerprint.as_deref())?;
-    outln!(
-        "trust directory {}: root version {}, policy version {}",
-        dir.display(),
-        trust.root.version,
-        trust.policy.version
-    );
-    for warning in trust.warnings(now()) {
-        outln!("warning: {warning}");
-    }
+    super::tell(&dir, &trust);
     Ok(Answer::Yes)
 }

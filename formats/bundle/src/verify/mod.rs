@@ -254,16 +254,21 @@ fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, r
         }
     };
     report.checks.push(Check::passed(id::SEAL_PRESENT, seals.len().to_string()));
-    let subjects = SubjectDigests {
-        bundle: bundle.digest().map(|digest| *digest.as_bytes()),
-        symbol_index: Some(*bundle.index_digest().as_bytes()),
-        modules_root: module_tree::root_of(bundle.index_bytes()),
-    };
+    let subjects = subject_digests(bundle.digest().as_ref(), bundle.index_bytes());
     // Several seals are normal (keys are rotated, and a policy may ask for several), and so is junk beside them.
     let examined = examine_seals(&seals, &subjects, request.trust, expectation, request.at);
     report.checks.extend(examined.checks);
     report.seal = examined.facts;
     report.checkpoints = examined.checkpoints;
+}
+
+/// What a seal of a bundle must be about: its digest, where it is at hand, and the bytes of its `symbol_index.json`.
+pub fn subject_digests(bundle: Option<&Digest>, symbol_index: &[u8]) -> SubjectDigests {
+    SubjectDigests {
+        bundle: bundle.map(|digest| *digest.as_bytes()),
+        symbol_index: Some(*Digest::of(symbol_index).as_bytes()),
+        modules_root: module_tree::root_of(symbol_index),
+    }
 }
 
 /// At most so many failures of one check are listed; a damaged disk would fill pages with them.

@@ -23,7 +23,7 @@ pub(crate) fn binary(id: &str) -> Vec<u8> {
 }
 
 /// Reads the id of [`binary`].
-#[allow(dead_code)] // each test program uses its part of this module
+#[allow(dead_code, reason = "each test program uses its own part of this module")]
 pub(crate) fn identify(bytes: &[u8]) -> Vec<DebugId> {
     let line = bytes.split(|byte| *byte == b'\n').next().and_then(|line| std::str::from_utf8(line).ok());
     line.and_then(|line| line.parse().ok()).into_iter().collect()

@@ -1,5 +1,5 @@
 //! Random tables, and what must be read from them, worked out from the records alone.
-#![allow(dead_code, unreachable_pub)] // shared by tests that each use a part of it
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 use proptest::collection::vec;
 use proptest::prelude::*;
