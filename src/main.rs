@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use symseal::commands::{bundle, index, key, publish, serve, symbolize, token, trace, trust, verify_frame};
+use symseal::commands::{
+    bundle, index, key, publish, serve, symbolize, token, trace, trust, verify_bundle, verify_frame,
+};
 use symseal::{demo, exit, workload};
 
 /// Build, seal, distribute and use debug symbols, so that every name in a stack trace can be proved.
@@ -37,6 +39,7 @@ enum Command {
     Index(index::Command),
     Symbolize(symbolize::Args),
     VerifyFrame(verify_frame::Args),
+    VerifyBundle(verify_bundle::Args),
     /// Make signing keys.
     #[command(subcommand, after_help = "Example:\n  symseal key generate --output ./keys")]
     Key(key::Command),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Index(command) => index::run(&command),
         Command::Symbolize(args) => symbolize::run(&args),
         Command::VerifyFrame(args) => verify_frame::run(&args),
+        Command::VerifyBundle(args) => verify_bundle::run(&args),
         Command::Key(command) => key::run(&command),
         Command::Trust(command) => trust::run(&command),
         Command::Token(command) => token::run(&command),

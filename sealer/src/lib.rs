@@ -10,6 +10,7 @@
 //!   `online`, the one part of the crate with a network, on a runtime of its own).
 //! * [`trust_init`], [`load_trust`] and [`TrustChange`]: the three files of a trust directory; [`StateDir`]: what a
 //!   verifier saw last.
+//! * [`foreign`] (feature `foreign`): Sigstore bundles that others made, verified as Sigstore's client specification says.
 //! * [`seal`]: statement → envelope → log entry → Sigstore bundle v0.3.
 //!
 //! A log that one machine runs without witnesses gives evidence of tampering only to those who saw an
@@ -18,6 +19,8 @@
 
 pub mod anchor;
 mod durable;
+#[cfg(feature = "foreign")]
+pub mod foreign;
 pub mod keys;
 pub mod log;
 mod seal;

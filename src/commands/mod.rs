@@ -11,6 +11,7 @@ pub mod symbolize;
 pub mod token;
 pub mod trace;
 pub mod trust;
+pub mod verify_bundle;
 pub mod verify_frame;
 
 use std::io::Write;

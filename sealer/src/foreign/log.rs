@@ -1,0 +1,94 @@
+//! What the specifications ask of a log entry and sigstore-rust lets pass: the entry's own log, and not just any of the
+//! root, signs the checkpoint; the checkpoint is well formed; a Rekor v2 names itself in it; the log's key was valid.
+//!
+//! Sources: the Rekor v2 specification, section 7.2 ("the expected server name, using the checkpoint format"), C2SP
+//! tlog-checkpoint and signed-note, RFC 6962 section 2.1.1 for the size.
+
+use sigstore_crypto::VerificationKey;
+use sigstore_trust_root::{TransparencyLog, TrustedRoot};
+use sigstore_types::bundle::InclusionProof;
+use sigstore_types::{Bundle, KindVersion, SignatureBytes, TransparencyLogEntry};
+use sigstore_verify::VerificationResult;
+use symseal_seal::SignedCheckpoint;
+use symseal_seal::note::NoteSignature;
+
+use super::checks::{Refusal, id};
+
+/// The root's log that an entry names.
+pub(super) fn trusted<'a>(entry: &TransparencyLogEntry, root: &'a TrustedRoot) -> Option<&'a TransparencyLog> {
+    root.tlogs.iter().find(|log| log.log_id.key_id.as_bytes() == entry.log_id.key_id.as_bytes())
+}
+
+/// Checks every entry of a bundle whose signatures and proofs hold, and whose signature has the result's times.
+pub(super) fn check(bundle: &Bundle, root: &TrustedRoot, result: &VerificationResult) -> Result<(), Refusal> {
+    for entry in &bundle.verification_material.tlog_entries {
+        let log = trusted(entry, root).ok_or_else(|| {
+            let known: Vec<String> = root.tlogs.iter().map(|log| log.log_id.key_id.to_string()).collect();
+            let found = format!("the log id {}; the root's are {}", entry.log_id.key_id, known.join(", "));
+            Refusal::new(id::LOG_ID, found)
+        })?;
+        if let Some(window) = log.public_key.valid_for
+            && let Some(time) = result.verified_timestamps().iter().find(|time| !window.contains(**time))
+        {
+            let found = format!("signed at {time}, when the key of {} was not valid", log.base_url);
+            return Err(Refusal::new(id::LOG_KEY_VALIDITY, found));
+        }
+        if let Some(proof) = &entry.inclusion_proof {
+            check_checkpoint(entry, proof, log)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_checkpoint(
+    entry: &TransparencyLogEntry,
+    proof: &InclusionProof,
+    log: &TransparencyLog,
+) -> Result<(), Refusal> {
+    let refuse = |found: String| Refusal::new(id::LOG_CHECKPOINT, found);
+    let signed = SignedCheckpoint::parse(proof.checkpoint.envelope()).map_err(|error| refuse(error.to_string()))?;
+    let is_v2 = entry.kind_version == KindVersion::HashedRekordV002;
+    if !is_v2 && proof.tree_size != signed.checkpoint.size {
+        let found = format!("a proof for {} entries, a checkpoint of {}", proof.tree_size, signed.checkpoint.size);
+        return Err(Refusal::new(id::LOG_INCLUSION, found));
+    }
+    let origin = &signed.checkpoint.origin;
+    if is_v2 && !names(&log.base_url).contains(&origin.as_str()) {
+        return Err(refuse(format!("the origin {origin:?}, where the log is {}", log.base_url)));
+    }
+    // A log signs under its own name and the first bytes of its id. Lines of others, witnesses for one, are not ours to judge.
+    let hint = log.log_id.key_id.as_bytes().get(..4);
+    let key = VerificationKey::from_spki(&log.public_key.raw_bytes).map_err(|error| refuse(error.to_string()))?;
+    let own = |line: &&NoteSignature| hint == Some(&line.hint[..]) && (!is_v2 || line.name == *origin);
+    let mut lines = signed.note.signatures.iter().filter(own).peekable();
+    if lines.peek().is_none() {
+        return Err(refuse(format!("no signature line by {origin} with the key of {}", log.base_url)));
+    }
+    for line in lines {
+        let signature = SignatureBytes::new(line.signature.clone());
+        key.verify(signed.note.text.as_bytes(), &signature)
+            .map_err(|_| refuse(format!("a signature by {} that does not verify", line.name)))?;
+    }
+    Ok(())
+}
+
+/// What a log at this address may call itself: its host, or its address without the scheme.
+fn names(base_url: &str) -> [&str; 2] {
+    let address = base_url.split_once("://").map_or(base_url, |(_, rest)| rest).trim_end_matches('/');
+    let authority = address.split('/').next().unwrap_or_default();
+    let host = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+    [host.map_or(authority, |(host, _)| host), address]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_called_by_its_host_or_by_its_address() {
+        assert_eq!(names("https://log2025-1.rekor.sigstore.dev"), ["log2025-1.rekor.sigstore.dev"; 2]);
+        assert_eq!(names("http://localhost:3003/"), ["localhost", "localhost:3003"]);
+        assert_eq!(names("https://log.example/a/b"), ["log.example", "log.example/a/b"]);
+        assert_eq!(names("log.example"), ["log.example"; 2]);
+    }
+}

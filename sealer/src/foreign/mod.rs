@@ -1,0 +1,265 @@
+//! Sigstore bundles that others made: v0.1 to v0.3, message signatures and DSSE envelopes, certificates of an identity and
+//! keys of one's own, Rekor v1 and v2.
+//!
+//! What has to hold is the [Sigstore client specification](https://github.com/sigstore/architecture-docs/blob/main/client-spec.md)
+//! with its specification of Rekor v2. The crates of sigstore-rust do most of it; [`log`] and [`shape`] ask for what
+//! the specifications say and those crates let pass. None of their types leaves this module.
+//!
+//! For symseal's own seals there is [`symseal_seal::verify_seal`], which also knows names, roles, thresholds and
+//! revocation. No network, and no time but the clock's, which bounds times in the future.
+
+mod checks;
+mod log;
+mod provider;
+mod shape;
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+
+use sha2::{Digest as _, Sha256};
+use sigstore_trust_root::{SIGSTORE_PRODUCTION_TRUSTED_ROOT, TrustedRoot};
+use sigstore_types::bundle::VerificationMaterialContent;
+use sigstore_types::{Bundle, DerPublicKey, Sha256Hash, SignatureContent};
+use sigstore_verify::{Policy, PublicKeyVerificationPolicy, VerificationPolicy, VerificationResult, Verifier};
+use symseal_seal::{Hash, UtcSeconds};
+
+pub use checks::{CATALOGUE, ForeignCheck, Refusal, id};
+
+/// The largest bundle that is read, in bytes. An attestation carries its statement in the bundle.
+pub const BUNDLE_LIMIT: u64 = 32 << 20;
+/// The largest trusted root that is read, in bytes; Sigstore's own has some ten thousand.
+pub const ROOT_LIMIT: u64 = 4 << 20;
+/// How the media type of a trusted root begins, of whichever version.
+const ROOT_MEDIA_TYPE: &str = "application/vnd.dev.sigstore.trustedroot";
+/// The largest file whose signature is checked where a scheme needs the file in memory, in bytes.
+pub const MEMORY_LIMIT: u64 = 1 << 30;
+/// The most log entries of a bundle that are looked at.
+const MAX_ENTRIES: usize = 32;
+
+/// Whom to trust: certificate authorities, logs and timestamp authorities.
+pub struct ForeignRoot {
+    root: TrustedRoot,
+    verifier: Verifier,
+}
+
+/// A trusted root or a key that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ForeignRootError {
+    /// The trusted root is malformed, or holds what cannot be a key or a certificate.
+    #[error("expected a Sigstore trusted root, found {found}")]
+    Root {
+        /// What is wrong with it.
+        found: String,
+    },
+    /// The public key is malformed.
+    #[error("expected a public key in PEM (SubjectPublicKeyInfo), found {found}")]
+    Key {
+        /// What is wrong with it.
+        found: String,
+    },
+}
+
+impl ForeignRoot {
+    /// Reads a `trusted_root.json`.
+    ///
+    /// # Errors
+    /// [`ForeignRootError::Root`].
+    pub fn parse(json: &[u8]) -> Result<Self, ForeignRootError> {
+        provider::install();
+        let wrong = |found: String| ForeignRootError::Root { found };
+        let text = std::str::from_utf8(json).map_err(|error| wrong(error.to_string()))?;
+        shape::check_keys(text).map_err(wrong)?;
+        let root = TrustedRoot::from_json(text).map_err(|error| wrong(error.to_string()))?;
+        // All of its lists may be empty, so that many another document would pass for one.
+        if !root.media_type.starts_with(ROOT_MEDIA_TYPE) {
+            return Err(wrong(format!("the media type {:?}", root.media_type)));
+        }
+        let verifier = Verifier::new(&root).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self { root, verifier })
+    }
+
+    /// The root of Sigstore's public-good instance, as it was when this program was built.
+    ///
+    /// # Errors
+    /// [`ForeignRootError::Root`], which no build has.
+    pub fn public_good() -> Result<Self, ForeignRootError> {
+        Self::parse(SIGSTORE_PRODUCTION_TRUSTED_ROOT.as_bytes())
+    }
+}
+
+/// Whose signature is expected.
+pub enum ForeignSigner {
+    /// A key of one's own.
+    Key(ForeignKey),
+    /// A certificate for this identity, vouched for by this OIDC issuer; both compared to the byte.
+    Certificate {
+        /// The certificate's subject alternative name: an address or a URI.
+        identity: String,
+        /// Who identified it.
+        issuer: String,
+    },
+}
+
+/// A public key: ECDSA on P-256 or P-384, Ed25519, RSA.
+pub struct ForeignKey(DerPublicKey);
+
+impl ForeignKey {
+    /// Reads a PEM file with a `PUBLIC KEY`.
+    ///
+    /// # Errors
+    /// [`ForeignRootError::Key`].
+    pub fn parse(pem: &str) -> Result<Self, ForeignRootError> {
+        let wrong = |found: String| ForeignRootError::Key { found };
+        let key = DerPublicKey::from_pem(pem).map_err(|error| wrong(error.to_string()))?;
+        sigstore_crypto::KeyAlgorithm::from_spki(&key).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self(key))
+    }
+
+    /// SHA-256 of the key's SubjectPublicKeyInfo.
+    #[must_use]
+    pub fn sha256(&self) -> Hash {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}
+
+/// What the bundle is to be about.
+pub enum ForeignArtifact<'a> {
+    /// The file itself, read from its start.
+    File(&'a mut File),
+    /// Its SHA-256.
+    Sha256(Hash),
+}
+
+/// What a bundle that holds says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignFacts {
+    /// The bundle's media type, which has its version.
+    pub media_type: String,
+    /// Whether a DSSE envelope is signed, else the artifact itself.
+    pub dsse: bool,
+    /// The statement's predicate type, of an envelope.
+    pub predicate_type: Option<String>,
+    /// The certificate's identity, where there is a certificate.
+    pub identity: Option<String>,
+    /// Its issuer, likewise.
+    pub issuer: Option<String>,
+    /// The entries in transparency logs: the log's address, the index.
+    pub entries: Vec<(String, u64)>,
+    /// When it was signed, by the timestamp authorities and logs that say so.
+    pub times: Vec<UtcSeconds>,
+}
+
+/// Verifies a bundle. Every check of [`CATALOGUE`] that applies is run; the first that fails is the refusal.
+///
+/// # Errors
+/// The [`Refusal`] names the check and says what was found.
+pub fn verify_foreign(
+    bundle: &[u8],
+    artifact: ForeignArtifact<'_>,
+    signer: &ForeignSigner,
+    root: &ForeignRoot,
+) -> Result<ForeignFacts, Refusal> {
+    provider::install();
+    let bundle = parse(bundle)?;
+    let has_key = matches!(bundle.verification_material.content, VerificationMaterialContent::PublicKey(_));
+    let result = match signer {
+        ForeignSigner::Key(key) if has_key => {
+            verify_artifact(root, &bundle, artifact, &PublicKeyVerificationPolicy::new(key.0.clone()))
+        }
+        ForeignSigner::Certificate { identity, issuer } if !has_key => {
+            verify_artifact(root, &bundle, artifact, &VerificationPolicy::new(identity, issuer))
+        }
+        ForeignSigner::Key(_) => Err(Refusal::new(id::SIGNER_KIND, "expected a bundle of a key, found a certificate")),
+        ForeignSigner::Certificate { .. } => {
+            Err(Refusal::new(id::SIGNER_KIND, "expected a bundle with a certificate, found a key's"))
+        }
+    }?;
+    log::check(&bundle, &root.root, &result)?;
+    Ok(facts(&bundle, &root.root, &result))
+}
+
+/// Reads a bundle's JSON, and holds it to what there may be once.
+fn parse(bundle: &[u8]) -> Result<Bundle, Refusal> {
+    let malformed = |found: String| Refusal::new(id::BUNDLE_FORM, found);
+    let text = std::str::from_utf8(bundle).map_err(|error| malformed(error.to_string()))?;
+    shape::check(text).map_err(malformed)?;
+    let bundle = Bundle::from_json(text).map_err(|error| malformed(error.to_string()))?;
+    let entries = bundle.verification_material.tlog_entries.len();
+    if entries > MAX_ENTRIES {
+        return Err(malformed(format!("{entries} log entries, where at most {MAX_ENTRIES} are looked at")));
+    }
+    if let (VerificationMaterialContent::PublicKey(key), SignatureContent::DsseEnvelope(envelope)) =
+        (&bundle.verification_material.content, &bundle.content)
+    {
+        let keyid = envelope.signature.keyid.as_str();
+        if !keyid.is_empty() && !key.hint.is_empty() && keyid != key.hint {
+            return Err(malformed(format!("the key id {keyid:?} of the envelope, where the hint is {:?}", key.hint)));
+        }
+    }
+    Ok(bundle)
+}
+
+/// Most schemes sign a digest, so that a file of any size is read once and never held; others need it in memory.
+fn verify_artifact(
+    root: &ForeignRoot,
+    bundle: &Bundle,
+    artifact: ForeignArtifact<'_>,
+    policy: &dyn Policy,
+) -> Result<VerificationResult, Refusal> {
+    let verifier = &root.verifier;
+    let unread = |error: std::io::Error| Refusal::new(id::ARTIFACT_READ, error.to_string());
+    match artifact {
+        ForeignArtifact::Sha256(digest) => {
+            verifier.verify(Sha256Hash::new(digest), bundle, policy).map_err(|error| checks::refusal(&error))
+        }
+        ForeignArtifact::File(file) => {
+            file.rewind().map_err(unread)?;
+            let (answer, wanted) = provider::without_message(|| verifier.verify_reader(&mut *file, bundle, policy));
+            match answer {
+                Err(sigstore_verify::Error::UnsupportedArtifact(_)) => {}
+                Err(_) if wanted => {}
+                answer => return answer.map_err(|error| checks::refusal(&error)),
+            }
+            let size = file.metadata().map_err(unread)?.len();
+            if size > MEMORY_LIMIT {
+                let found =
+                    format!("a file of {size} bytes; a key of this kind is checked over {MEMORY_LIMIT} at most");
+                return Err(Refusal::new(id::SUPPORTED, found));
+            }
+            file.rewind().map_err(unread)?;
+            let mut bytes = Vec::new();
+            file.take(MEMORY_LIMIT).read_to_end(&mut bytes).map_err(unread)?;
+            provider::with_message(bytes, |bytes| verifier.verify(bytes, bundle, policy))
+                .map_err(|error| checks::refusal(&error))
+        }
+    }
+}
+
+fn facts(bundle: &Bundle, root: &TrustedRoot, result: &VerificationResult) -> ForeignFacts {
+    let entry = |entry: &sigstore_types::TransparencyLogEntry| {
+        let log = log::trusted(entry, root);
+        (log.map(|log| log.base_url.clone()).unwrap_or_default(), entry.log_index.get())
+    };
+    let predicate_type = match &bundle.content {
+        SignatureContent::DsseEnvelope(envelope) => predicate_type(envelope.payload.as_bytes()),
+        _ => None,
+    };
+    ForeignFacts {
+        media_type: bundle.media_type().as_str().to_owned(),
+        dsse: matches!(bundle.content, SignatureContent::DsseEnvelope(_)),
+        predicate_type,
+        identity: result.identity().map(|identity| identity.as_str().to_owned()),
+        issuer: result.issuer().map(str::to_owned),
+        entries: bundle.verification_material.tlog_entries.iter().map(entry).collect(),
+        times: result.verified_timestamps().iter().map(|time| UtcSeconds(time.as_second())).collect(),
+    }
+}
+
+fn predicate_type(statement: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Statement {
+        predicate_type: String,
+    }
+    serde_json::from_slice::<Statement>(statement).ok().map(|statement| statement.predicate_type)
+}
