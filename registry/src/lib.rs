@@ -25,6 +25,7 @@ mod push;
 mod reference;
 mod referrers;
 mod repository;
+mod resume;
 mod session;
 mod transfer;
 mod upload;

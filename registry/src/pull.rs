@@ -10,6 +10,7 @@ use symseal_bundle::{Digest, LayoutDir};
 use crate::manifests::{self, Fetched};
 use crate::options::Progress;
 use crate::push::DEPTH_LIMIT;
+use crate::resume::keep_right_pages;
 use crate::session::Session;
 use crate::transfer::{pull_blob, write};
 use crate::{Options, Reference, RegistryError, Target, referrers};
@@ -66,6 +67,7 @@ async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Resu
     }
     let bytes = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
     session.options.tell(Progress::Found { blobs: blobs.len() as u64, bytes });
+    keep_right_pages(session, layout, &blobs).await?;
     // Futures of one named function: closures over borrowed items would not be `Send` for every caller.
     let pulls: Vec<_> = blobs.iter().map(|blob| pull_blob(session, layout, blob)).collect();
     stream::iter(pulls).buffer_unordered(at_once).try_collect::<()>().await?;

@@ -24,6 +24,11 @@ const WHOLE_OR_PART: Expect = Expect {
     statuses: &[StatusCode::OK, StatusCode::PARTIAL_CONTENT, StatusCode::RANGE_NOT_SATISFIABLE],
 };
 
+/// Where a blob grows until it is whole.
+pub(crate) fn partial_path(layout: &LayoutDir, digest: &Digest) -> PathBuf {
+    layout.root().join("ingest").join(format!("{}.partial", digest.hex()))
+}
+
 /// Brings a blob into the layout unless it is there.
 pub(crate) async fn pull_blob(
     session: &Session,
@@ -119,7 +124,7 @@ struct Download<'a> {
 
 impl Download<'_> {
     async fn run(&self) -> Result<(), RegistryError> {
-        let partial = self.layout.root().join("ingest").join(format!("{}.partial", self.digest.hex()));
+        let partial = partial_path(self.layout, &self.digest);
         let mut resumed = self.fill(&partial).await?;
         loop {
             let (layout, path, digest) = (self.layout.clone(), partial.clone(), self.digest);
