@@ -37,7 +37,7 @@ pub use anchor::{AnchorError, LogLocation, RekorVersion, TransparencyLog, anchor
 #[cfg(feature = "online")]
 pub use anchor::{RekorLog, RekorLogError};
 pub use keys::{ArtifactKey, AskPassphrase, KeyFileError, LogKey, Passphrase, PassphraseError, no_passphrase};
-pub use log::{Appended, LogError, TileLog, mint_origin};
+pub use log::{Appended, LogError, PublishedLog, TileLog, mint_origin};
 pub use seal::{SealError, seal, sign_statement};
 pub use signer::{KeySource, OpenSignerError, SignError, Signer, sign_verified};
 pub use state::{StateDir, StateError};

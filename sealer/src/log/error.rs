@@ -83,6 +83,16 @@ pub enum LogError {
         /// Size of the log.
         size: u64,
     },
+    /// The log has fewer entries than were asked for.
+    #[error("{}: expected a place within its {size} entries, found {found}", path.display())]
+    Size {
+        /// The directory.
+        path: PathBuf,
+        /// Its number of entries.
+        size: u64,
+        /// The place or size that was asked for.
+        found: u64,
+    },
     /// The entry does not fit a log.
     #[error("expected an entry of at most 65535 bytes, found {found}")]
     EntryTooLarge {

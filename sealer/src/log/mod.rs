@@ -10,6 +10,7 @@ mod append;
 mod error;
 mod positions;
 mod prove;
+mod published;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::keys::{LogKey, random_bytes};
 pub use append::Appended;
 pub use error::LogError;
 use positions::Positions;
+pub use published::PublishedLog;
 #[cfg(feature = "online")]
 pub(crate) use read::TileNodes;
 

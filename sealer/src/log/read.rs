@@ -1,7 +1,6 @@
 //! Reading a log's directory: every tile checked against the leaf hashes, the root against the
 //! checkpoint.
 
-#[cfg(feature = "online")]
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -137,13 +136,11 @@ fn place(height: u32, index: u64) -> (usize, u32, usize) {
 
 /// Nodes out of tiles that were read from elsewhere, in a log of `size` entries; the error is the tile that
 /// is missing, or that lacks the node.
-#[cfg(feature = "online")]
 pub(crate) struct TileNodes<'a> {
     pub(crate) size: u64,
     pub(crate) tiles: &'a HashMap<TilePath, Vec<Hash>>,
 }
 
-#[cfg(feature = "online")]
 impl Nodes for TileNodes<'_> {
     type Error = TilePath;
 
