@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use symseal_module::DebugId;
 use symseal_seal::checks::{Check, id};
@@ -18,8 +18,10 @@ use crate::page_hashes::PageHashes;
 use crate::pages::{self, Hash};
 use crate::pieces;
 
-/// Each worker holds one file in memory, so there are few of them.
-const MAX_WORKERS: usize = 8;
+/// Bytes of files that are in memory at once, where no single one is larger.
+const LEAST_BUDGET: u64 = 256 << 20;
+/// A file of at least so many bytes is hashed by several threads: its pages by all of them, the whole by one.
+const WORTH_SPLITTING: usize = 4 << 20;
 
 type Identify<'a> = dyn Fn(&[u8]) -> Vec<DebugId> + Sync + 'a;
 
@@ -96,27 +98,80 @@ fn jobs(bundle: &Bundle) -> Vec<Job<'_>> {
     jobs.into_iter().map(|(path, entries)| Job { path, entries }).collect()
 }
 
+/// Threads that hash: as many as there are processors.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Bytes that may be in memory at the same time. A file larger than the whole is alone there.
+struct Budget {
+    total: u64,
+    used: Mutex<u64>,
+    freed: Condvar,
+}
+
+impl Budget {
+    fn acquire(&self, bytes: u64) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        while *used > 0 && used.saturating_add(bytes) > self.total {
+            used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner);
+        }
+        *used = used.saturating_add(bytes);
+    }
+
+    fn release(&self, bytes: u64) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = used.saturating_sub(bytes);
+        self.freed.notify_all();
+    }
+}
+
 /// The outcomes in the order of the jobs.
 fn run(jobs: &[Job<'_>], identify: &Identify<'_>) -> Vec<Outcome> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS).min(jobs.len());
+    let size = |job: &Job<'_>| job.entries.first().map_or(0, |(_, file)| file.size);
+    // The largest first, so that no thread is left alone with it at the end.
+    let mut order: Vec<(usize, &Job<'_>)> = jobs.iter().enumerate().collect();
+    order.sort_by_key(|(_, job)| std::cmp::Reverse(size(job)));
+    let largest = order.first().map_or(0, |(_, job)| size(job));
+    let budget = Budget { total: largest.max(LEAST_BUDGET), used: Mutex::new(0), freed: Condvar::new() };
     let next = AtomicUsize::new(0);
     let done: Mutex<BTreeMap<usize, Outcome>> = Mutex::new(BTreeMap::new());
     let work = || {
-        while let Some((at, job)) = {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            jobs.get(at).map(|job| (at, job))
-        } {
+        while let Some((at, job)) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            budget.acquire(size(job));
             let outcome = check_file(job, identify);
-            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(at, outcome);
+            budget.release(size(job));
+            done.lock().unwrap_or_else(PoisonError::into_inner).insert(*at, outcome);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..workers {
+        for _ in 1..threads().min(jobs.len()) {
             scope.spawn(work);
         }
         work();
     });
-    done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_values().collect()
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+/// The digest of a file's bytes, and its page tree's root for pages of this size. Of a large file the pages are hashed by
+/// threads of their own, beside the whole.
+fn hash(bytes: &[u8], page_size: u32) -> (Digest, Hash) {
+    let threads = threads();
+    let pages_each = bytes.len().div_ceil(page_size.max(1) as usize).div_ceil(threads);
+    let part = pages_each.saturating_mul(page_size as usize);
+    if threads == 1 || bytes.len() < WORTH_SPLITTING || part == 0 {
+        return (Digest::of(bytes), pages::root(&pages::leaves(bytes, page_size)));
+    }
+    std::thread::scope(|scope| {
+        let parts: Vec<_> =
+            bytes.chunks(part).map(|part| scope.spawn(move || pages::leaves(part, page_size))).collect();
+        let digest = Digest::of(bytes);
+        let join = |part: std::thread::ScopedJoinHandle<'_, Vec<Hash>>| {
+            part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let leaves: Vec<Hash> = parts.into_iter().flat_map(join).collect();
+        (digest, pages::root(&leaves))
+    })
 }
 
 fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
@@ -137,8 +192,8 @@ fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
         }
     };
     outcome.bytes = bytes.len() as u64;
-    let digest = Digest::of(&bytes);
-    let mut roots: BTreeMap<u32, Hash> = BTreeMap::new();
+    let (digest, root) = hash(&bytes, first.page_size);
+    let mut roots: BTreeMap<u32, Hash> = BTreeMap::from([(first.page_size, root)]);
     for (module, file) in &job.entries {
         if digest != file.sha256 || bytes.len() as u64 != file.size {
             let expected = format!("{} of {} bytes", file.sha256, file.size);
