@@ -10,6 +10,7 @@ pub mod commands;
 pub mod demo;
 pub mod exit;
 pub mod keyring;
+pub mod memory;
 mod output;
 pub mod passphrase;
 mod places;

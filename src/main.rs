@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, index, key, publish, serve, symbolize, token, trace, trust, verify_bundle, verify_frame,
+    bundle, index, key, log, publish, serve, symbolize, token, trace, trust, verify_bundle, verify_frame,
 };
 use symseal::{demo, exit, workload};
 
@@ -43,6 +43,12 @@ enum Command {
     /// Make signing keys.
     #[command(subcommand, after_help = "Example:\n  symseal key generate --output ./keys")]
     Key(key::Command),
+    /// Read a log as anybody may: its checkpoint, and proofs for those who verify.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  symseal log consistency --log ./log --from 12 --output proofs.json"
+    )]
+    Log(log::Command),
     /// Say whom to trust.
     #[command(subcommand, after_help = "Example:\n  symseal trust show --trust ./trust")]
     Trust(trust::Command),
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
         Command::VerifyFrame(args) => verify_frame::run(&args),
         Command::VerifyBundle(args) => verify_bundle::run(&args),
         Command::Key(command) => key::run(&command),
+        Command::Log(command) => log::run(&command),
         Command::Trust(command) => trust::run(&command),
         Command::Token(command) => token::run(&command),
         Command::Trace(command) => trace::run(&command),

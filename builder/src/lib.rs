@@ -8,6 +8,8 @@
 //!   kept, and nothing else touches the disk.
 //! * `pairing/`: identified files to modules, one file a platform.
 //! * `module/`: one module to its tables and its entry in the index.
+//! * [`kit`]: a bundle with all that a site without a network needs, in one directory or file.
+//! * [`rederive`](rederive()): are a bundle's tables those that its files give?
 //! * `report/`: what was found, what lacks its counterpart, what contradicts.
 //!
 //! The bundle's bytes depend on the files' bytes, their base names, the release's name and version, and the version of this
@@ -19,9 +21,11 @@ mod assemble;
 mod build;
 mod error;
 mod inputs;
+pub mod kit;
 mod module;
 mod pairing;
 mod progress;
+mod rederive;
 mod report;
 mod seal;
 mod sources;
@@ -31,6 +35,7 @@ mod workers;
 pub use build::{Built, Options, SymbolBundleBuilder};
 pub use error::BuildError;
 pub use progress::{Progress, ProgressFn};
+pub use rederive::{Rederived, RederivedTable, rederive};
 pub use report::{
     ArchiveReport, BuildReport, InputReport, Mismatch, ModuleReport, NamedBy, PairedBy, PairedFile, PairedRole,
     PassedOver, Refused, Side, Superseded, Unpaired, UnsupportedRange, UnwindReport,

@@ -5,6 +5,8 @@ pub mod build_report;
 mod chain;
 mod disclosure;
 pub mod inspect;
+pub mod kit;
+mod rederive;
 pub mod seal;
 pub mod sourcing;
 pub mod transfer;
@@ -23,6 +25,12 @@ pub enum Command {
     Pull(transfer::PullArgs),
     Inspect(inspect::Args),
     Verify(verify::BundleVerifyArgs),
+    /// Carry a bundle to a site without a network: pack a kit, and take one in.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  symseal bundle kit export ./bundle --key ./keys/artifact.key.pem --output ./app-1.0.tar"
+    )]
+    Kit(kit::Command),
 }
 
 pub fn run(command: &Command) -> Result<Answer> {
@@ -33,5 +41,6 @@ pub fn run(command: &Command) -> Result<Answer> {
         Command::Pull(args) => transfer::pull(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run_bundle_verify(args),
+        Command::Kit(command) => kit::run(command),
     }
 }

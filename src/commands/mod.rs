@@ -5,6 +5,7 @@
 pub mod bundle;
 pub mod index;
 pub mod key;
+pub mod log;
 pub mod publish;
 pub mod serve;
 pub mod symbolize;

@@ -13,6 +13,7 @@ use symseal_resolver::{Options, Resolver, Symbolized};
 
 use crate::bundle_ref::{self, OpenedBundle};
 use crate::exit::{Answer, NotFound};
+use crate::memory::StateArgs;
 
 use remote::Remote;
 
@@ -35,6 +36,9 @@ pub struct Args {
     /// With --remote: verify the bundle's seal against this trust directory first.
     #[arg(long, value_name = "DIR", requires = "remote")]
     trust: Option<PathBuf>,
+    /// With --trust: remember here the newest policy and each log's checkpoints, and refuse what is older or of another history.
+    #[arg(long, value_name = "DIR", requires = "trust")]
+    state: Option<PathBuf>,
     /// Write a file that proves the name of the one address: `symseal verify-frame` checks it without the bundle.
     #[arg(long, value_name = "FILE")]
     prove: Option<PathBuf>,
@@ -70,7 +74,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     let (mut source, image_base) = match &args.remote {
         Some(reference) => {
-            let remote = Remote::open(reference, &args.debug_id, args.trust.as_deref())?;
+            let state = StateArgs { state: args.state.clone() };
+            let remote = Remote::open(reference, &args.debug_id, args.trust.as_deref(), &state)?;
             let image_base = remote.image_base();
             (Source::Remote(Box::new(remote)), image_base)
         }

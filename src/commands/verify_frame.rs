@@ -10,11 +10,12 @@ use symseal_bundle::frame_proof::{self, FrameProof, MAX_PROOF_BYTES};
 use symseal_bundle::verify::Verdict;
 use symseal_module::{Proof, Rva};
 use symseal_resolver::Symbolized;
-use symseal_seal::{CheckStatus, UtcSeconds};
+use symseal_seal::{CheckStatus, Expectation, UtcSeconds};
 use symseal_sealer::load_trust;
 
-use super::bundle::verify::{check_table, now};
+use super::bundle::verify::{check_table, consistency_proofs, now};
 use crate::exit::Answer;
+use crate::memory::{Memory, StateArgs};
 use crate::output::{out, outln};
 use crate::places::trust_dir;
 
@@ -23,6 +24,7 @@ use crate::places::trust_dir;
 #[command(after_help = "Examples:
   symseal symbolize --bundle ./bundle --debug-id 93ac61ec… --prove frame.json 0x401136
   symseal verify-frame frame.json --trust ./trust
+  symseal verify-frame frame.json --trust ./trust --state ~/.local/state/symseal
 
 The file proves what a sealed bundle says of an address, not that a process was there. Exit status 1: it does not hold; the table names the check.")]
 pub struct Args {
@@ -37,6 +39,11 @@ pub struct Args {
     /// Refuse unless the seal is for this version.
     #[arg(long)]
     expect_version: Option<String>,
+    #[command(flatten)]
+    state: StateArgs,
+    /// Consistency proofs between checkpoints seen before and the seal's. Repeat for more files.
+    #[arg(long, value_name = "FILE")]
+    consistency: Vec<PathBuf>,
     /// Judge validity at this time (UTC, as 2026-11-20T12:00:00Z) instead of now.
     #[arg(long, value_name = "TIME")]
     at: Option<UtcSeconds>,
@@ -57,8 +64,17 @@ pub fn run(args: &Args) -> Result<Answer> {
     let proof = FrameProof::parse(&std::fs::read(&args.file).with_context(what)?).with_context(what)?;
     let trust = load_trust(&trust_dir(args.trust.as_ref())?)?;
     let at = args.at.unwrap_or_else(now);
-    let (name, version) = (args.expect_name.as_deref(), args.expect_version.as_deref());
-    let mut report = frame_proof::verify(&proof, &trust, name, version, at);
+    let memory = Memory::open(&args.state)?;
+    let consistency = consistency_proofs(&args.consistency)?;
+    let expectation = Expectation {
+        name: args.expect_name.as_deref(),
+        version: args.expect_version.as_deref(),
+        seen: memory.seen(),
+        consistency: &consistency,
+        ..Expectation::default()
+    };
+    let mut report = frame_proof::verify(&proof, &trust, &expectation, at);
+    report.memory = memory.record(report.verdict, &trust, &report.checkpoints);
     let holds = report.verdict == Verdict::Verified;
     let frame = report.frame.take();
     let rva = frame.as_ref().and_then(|frame| proof.address.to_rva(frame.entry.image_base)).unwrap_or(Rva(0));
@@ -89,6 +105,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         writeln!(lines, "  no function")?;
     }
     out!("{}", String::from_utf8_lossy(&lines));
+    outln!("\nmemory of what was seen: {}", report.memory);
     match report.verdict {
         Verdict::Refused => {
             let failed = report.checks.iter().filter(|check| check.is_failed()).count();

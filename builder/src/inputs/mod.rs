@@ -13,6 +13,7 @@ pub(crate) use file::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 pub(crate) use spool::Spool;
 
 use symseal_artifact::Limits;
+use symseal_bundle::pages::Measured;
 
 use crate::error::BuildError;
 use crate::progress::{Progress, Tell};
@@ -92,4 +93,32 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
     report.refused.sort();
     report.archives.sort();
     Ok(Gathered { files, report })
+}
+
+/// Every file at or below `paths`, as it lies there: archives are not looked into.
+pub(crate) fn files_below(paths: &[PathBuf]) -> Result<Vec<PathBuf>, BuildError> {
+    Ok(walk::walk(paths, None)?
+        .candidates
+        .into_iter()
+        .filter(|found| !found.is_layout)
+        .map(|found| found.path)
+        .collect())
+}
+
+/// The file that was at `path` once, under the place and name that it had; `None` where it is no release file.
+pub(crate) fn identified(
+    place: &str,
+    path: &Path,
+    name: &str,
+    bytes: &[u8],
+    measured: Measured,
+) -> Result<Option<InputFile>, BuildError> {
+    let loose = || file::Bytes::Loose(path.to_owned());
+    Ok(match loose::judge(bytes, false, place)? {
+        loose::Judged::Taken(content) => {
+            let dsym = file::dsym_place(place);
+            Some(InputFile::new(place.to_owned(), loose(), name.to_owned(), measured, content, dsym))
+        }
+        _ => None,
+    })
 }

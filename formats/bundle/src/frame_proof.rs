@@ -11,7 +11,7 @@ use serde_json::Value;
 use symseal_module::{DebugId, Svma};
 use symseal_seal::checks::{Check, id};
 use symseal_seal::encoding::{from_base64, to_base64};
-use symseal_seal::{Expectation, SealFacts, SubjectDigests, Trust, UtcSeconds, examine_seals};
+use symseal_seal::{Checkpoint, Expectation, LogIdentity, SealFacts, SubjectDigests, Trust, UtcSeconds, examine_seals};
 use symseal_symx::{ReadAt, SparseError, SparseHit, SparseTable};
 
 use crate::canonical;
@@ -356,17 +356,16 @@ pub struct FrameReport {
     /// What is proved; `None` where the proof itself does not hold.
     #[serde(skip)]
     pub frame: Option<ProvedFrame>,
+    /// Whether what was seen is remembered now, or why not; the caller's word.
+    pub memory: String,
+    /// The checkpoints that were verified, to be remembered.
+    #[serde(skip)]
+    pub checkpoints: Vec<(LogIdentity, Checkpoint)>,
 }
 
 /// Verifies a proof from the records to the seal, offline. The bundle's digest and that of its index are reported as signed:
 /// a proof has neither.
-pub fn verify(
-    proof: &FrameProof,
-    trust: &Trust,
-    expect_name: Option<&str>,
-    expect_version: Option<&str>,
-    at: UtcSeconds,
-) -> FrameReport {
+pub fn verify(proof: &FrameProof, trust: &Trust, expectation: &Expectation<'_>, at: UtcSeconds) -> FrameReport {
     let mut checks = Vec::new();
     let frame = match proof.check() {
         Ok(frame) => {
@@ -389,8 +388,7 @@ pub fn verify(
     };
     let modules_root = frame.as_ref().map(|frame| frame.modules_root.0);
     let subjects = SubjectDigests { modules_root, ..SubjectDigests::default() };
-    let expectation = Expectation { name: expect_name, version: expect_version, ..Expectation::default() };
-    let seal = examine_seals(&proof.seals(), &subjects, trust, &expectation, at);
+    let seal = examine_seals(&proof.seals(), &subjects, trust, expectation, at);
     // A statement without a root says nothing of any frame.
     let unnamed = seal.facts.signed_modules_root.is_none().then_some(frame.as_ref()).flatten().map(|frame| {
         Check::failed(
@@ -406,5 +404,12 @@ pub fn verify(
         }
     }
     let verdict = if checks.iter().any(Check::is_failed) { Verdict::Refused } else { Verdict::Verified };
-    FrameReport { verdict, checks, seal: seal.facts, frame }
+    FrameReport {
+        verdict,
+        checks,
+        seal: seal.facts,
+        frame,
+        checkpoints: seal.checkpoints,
+        memory: "no state directory was given".to_owned(),
+    }
 }

@@ -46,7 +46,7 @@ fn links(report: &Report) -> Vec<Link> {
         link(
             "modules and tables".to_owned(),
             "ids in the files, sources in the tables",
-            &[id::MODULE_BUILD_ID, id::TABLE_DERIVATION],
+            &[id::MODULE_BUILD_ID, id::TABLE_DERIVATION, id::TABLE_REDERIVED],
         ),
         link(
             format!("symbol index {}", digest(report.symbol_index.map(|digest| digest.to_string()))),

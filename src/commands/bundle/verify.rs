@@ -12,11 +12,12 @@ use symseal_bundle::verify::{Report, Request, TimeSource, Verdict, verify};
 use symseal_bundle::{Bundle, BundleError};
 use symseal_module::DebugId;
 use symseal_seal::{Check, CheckStatus, ConsistencyProof, Parts, Trust, UtcSeconds};
-use symseal_sealer::{LoadTrustError, StateDir, load_trust};
+use symseal_sealer::{LoadTrustError, load_trust};
 
-use super::chain;
+use super::{chain, rederive};
 use crate::bundle_ref;
 use crate::exit::Answer;
+use crate::memory::{Memory, StateArgs};
 use crate::output::{out, outln, visible};
 use crate::places::trust_dir;
 use crate::table::Table;
@@ -39,15 +40,21 @@ pub struct Question {
     /// Judge validity at this time (UTC, as 2026-11-20T12:00:00Z) instead of now.
     #[arg(long, value_name = "TIME")]
     pub at: Option<UtcSeconds>,
-    /// Remember here the newest policy and each log's checkpoints, and refuse what is older or of another history.
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<PathBuf>,
+    #[command(flatten)]
+    pub state: StateArgs,
     /// Consistency proofs between checkpoints seen before and the seal's. Repeat for more files.
     #[arg(long, value_name = "FILE")]
     pub consistency: Vec<PathBuf>,
     /// A tile fragment of the log (checkpoint, index, tiles) that stands for the seal's own audit path.
     #[arg(long, value_name = "FILE")]
     pub fragment: Option<PathBuf>,
+    /// Make every table again from the files that it came from, and refuse one that comes out otherwise. Takes as long as
+    /// building the bundle.
+    #[arg(long)]
+    pub rederive: bool,
+    /// With --rederive: where the files are that the bundle does not hold; they are found by their sha256. Repeat for more.
+    #[arg(long, value_name = "DIR|FILE", requires = "rederive")]
+    pub inputs: Vec<PathBuf>,
     /// Print the chain from the files to the log's checkpoint as a table.
     #[arg(long, conflicts_with = "json")]
     pub explain: bool,
@@ -65,6 +72,7 @@ pub struct Question {
   symseal bundle verify ./bundle --trust ./trust
   symseal bundle verify sha256:… --expect-name app --expect-version 1.0 --json
   symseal bundle verify ./bundle --trust ./trust --state ~/.local/state/symseal --explain
+  symseal bundle verify ./bundle --trust ./trust --rederive --inputs ./release
 
 Nothing of the bundle is trusted, and once it is here no network is used (a registry reference is pulled first). Exit status 1: at least one check failed; the table names it.")]
 pub struct BundleVerifyArgs {
@@ -98,27 +106,37 @@ pub fn refusal(error: anyhow::Error) -> Result<Check> {
     error.chain().find_map(|cause| cause.downcast_ref::<BundleError>()?.to_check()).ok_or(error)
 }
 
-/// Verifies a bundle against a trust directory. A trust directory that does not hold together is a refusal, one
-/// that cannot be read an error.
+/// Verifies a bundle against a trust directory, and remembers what was seen. A trust directory that does not hold together
+/// is a refusal, one that cannot be read an error.
 pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: Parts) -> Result<Report> {
-    let signatures = question.signature.iter().map(|path| read("signature", path)).collect::<Result<Vec<_>>>()?;
-    let fragment = question.fragment.as_ref().map(|path| read("tile fragment", path)).transpose()?;
-    let mut consistency = Vec::new();
-    for path in &question.consistency {
-        let proofs = ConsistencyProof::parse_file(&read("consistency proofs", path)?);
-        consistency.extend(proofs.with_context(|| format!("consistency proofs {}", path.display()))?);
-    }
     let trust = match load_trust(trust_dir) {
         Ok(trust) => trust,
         Err(LoadTrustError::Trust { source, .. }) => return Ok(Report::refused_before_start(source.to_check())),
         Err(unreadable) => return Err(unreadable.into()),
     };
-    let state = question.state.as_deref().map(StateDir::new);
-    let seen = state.as_ref().map(StateDir::load).transpose()?;
+    let memory = Memory::open(&question.state)?;
+    let mut report = examine(bundle, &trust, &memory, question, parts, &[])?;
+    report.memory = memory.record(report.verdict, &trust, &report.checkpoints);
+    Ok(report)
+}
+
+/// Verifies a bundle, with more proofs than those that the question names; nothing is remembered yet.
+pub fn examine(
+    bundle: &Bundle,
+    trust: &Trust,
+    memory: &Memory,
+    question: &Question,
+    parts: Parts,
+    proofs: &[ConsistencyProof],
+) -> Result<Report> {
+    let signatures = question.signature.iter().map(|path| read("signature", path)).collect::<Result<Vec<_>>>()?;
+    let fragment = question.fragment.as_ref().map(|path| read("tile fragment", path)).transpose()?;
+    let mut consistency = consistency_proofs(&question.consistency)?;
+    consistency.extend_from_slice(proofs);
     let mut report = verify(
         bundle,
         &Request {
-            trust: &trust,
+            trust,
             expect_name: question.expect_name.as_deref(),
             expect_version: question.expect_version.as_deref(),
             parts,
@@ -126,31 +144,30 @@ pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: 
             time_source: if question.at.is_some() { TimeSource::Asked } else { TimeSource::Clock },
             signatures: &signatures,
             signature_files: &question.signature,
-            seen: seen.as_ref(),
+            seen: memory.seen(),
             consistency: &consistency,
             fragment: fragment.as_deref(),
             identify: &debug_ids_of,
         },
     );
-    if let Some(state) = state {
-        report.memory = remember(&state, &trust, &report);
+    if question.rederive {
+        rederive::add_to(&mut report, bundle, &question.inputs)?;
     }
     Ok(report)
 }
 
-/// Records what a bundle that was wholly verified has shown. A medium that cannot be written to is no reason to refuse.
-fn remember(state: &StateDir, trust: &Trust, report: &Report) -> String {
-    if report.verdict != Verdict::Verified {
-        return format!("not recorded: the bundle is {}", report.verdict.code());
+/// The proofs in files that were named on the command line.
+pub(crate) fn consistency_proofs(paths: &[PathBuf]) -> Result<Vec<ConsistencyProof>> {
+    let mut all = Vec::new();
+    for path in paths {
+        let proofs = ConsistencyProof::parse_file(&read("consistency proofs", path)?);
+        all.extend(proofs.with_context(|| format!("consistency proofs {}", path.display()))?);
     }
-    match state.record(|seen| seen.record(trust, &report.checkpoints)) {
-        Ok(()) => "recorded".to_owned(),
-        Err(error) => format!("not recorded: {error}"),
-    }
+    Ok(all)
 }
 
 /// Reads a small file that was named on the command line.
-fn read(what: &str, path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(what: &str, path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = File::open(path).with_context(|| format!("{what} {}", path.display()))?.take(INPUT_LIMIT + 1);
     file.read_to_end(&mut bytes).with_context(|| format!("{what} {}", path.display()))?;
@@ -183,7 +200,7 @@ pub(crate) fn check_table(checks: &[Check]) -> Table {
     table
 }
 
-fn print(report: &Report, explain: bool) {
+pub(crate) fn print(report: &Report, explain: bool) {
     out!("{}", check_table(&report.checks));
     if explain {
         out!("\n{}", chain::table(report));

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use symseal_bundle::index::{FileEntry, ShardEntry, platform_of};
 use symseal_bundle::pages::{self, Hash};
 use symseal_bundle::seal::examine_seals;
-use symseal_bundle::verify::Expectation;
+use symseal_bundle::verify::{Expectation, Verdict};
 use symseal_bundle::{Digest, FileRole, SymbolIndex, page_hashes};
 use symseal_module::{DebugId, Proof, Rva, Svma};
 use symseal_registry::{BundleIndexes, Reference, RegistryError, Repository};
@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::commands::bundle::verify::now;
 use crate::exit::NotFound;
+use crate::memory::{Memory, StateArgs};
 use crate::registry_client;
 
 /// Fetched at once with the header of a file of page hashes: in most bundles the whole list of files is in it.
@@ -31,6 +32,8 @@ pub(super) struct Remote {
     pages: Pages,
     proof: Proof,
     digest: Digest,
+    /// Whether what was seen is remembered; `None` where nothing was verified.
+    memory: Option<String>,
 }
 
 /// The pages of the table, fetched when they are needed.
@@ -48,18 +51,19 @@ struct Pages {
 impl Remote {
     /// Finds the module's table in the bundle that `reference` names. With a trust directory the bundle's seal is verified
     /// first, and what it does not hold is refused.
-    pub(super) fn open(reference: &str, debug_id: &DebugId, trust: Option<&Path>) -> Result<Self> {
+    pub(super) fn open(reference: &str, debug_id: &DebugId, trust: Option<&Path>, state: &StateArgs) -> Result<Self> {
         let parsed = Reference::parse(reference)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let repository = Repository::open(&parsed, &registry_client::options(&parsed)?)?;
         let indexes = runtime.block_on(repository.bundle_indexes()).map_err(registry_client::told)?;
         let index = SymbolIndex::parse(&indexes.symbol_index).with_context(|| format!("bundle {reference}"))?;
         let mut bytes = indexes.symbol_index.len() as u64;
+        let mut memory = None;
         let proof = match trust {
             Some(trust) => {
                 let seals = runtime.block_on(repository.seals(&indexes.digest)).map_err(registry_client::told)?;
                 bytes += seals.iter().map(|seal| seal.len() as u64).sum::<u64>();
-                verify_seal(&index, &indexes, &seals, trust)?;
+                memory = Some(verify_seal(&index, &indexes, &seals, trust, state)?);
                 Proof::Sealed
             }
             None => Proof::DigestKnown,
@@ -79,7 +83,7 @@ impl Remote {
         if table.debug_id() != *debug_id {
             bail!("the symbol table of {debug_id}: it is of {}", table.debug_id());
         }
-        Ok(Self { table, pages, proof, digest: indexes.digest })
+        Ok(Self { table, pages, proof, digest: indexes.digest, memory })
     }
 
     pub(super) fn image_base(&self) -> Svma {
@@ -94,8 +98,10 @@ impl Remote {
     /// What it took, for people.
     pub(super) fn account(&self) -> String {
         let Pages { bytes, requests, file, kept, leaves, .. } = &self.pages;
-        let sealed =
-            if self.proof == Proof::Sealed { "its seal holds" } else { "its seal was not asked for: give --trust" };
+        let sealed = match &self.memory {
+            Some(memory) => format!("its seal holds; memory of what was seen: {memory}"),
+            None => "its seal was not asked for: give --trust".to_owned(),
+        };
         format!(
             "read {bytes} bytes in {requests} requests: {} of {} pages of a table of {} bytes, each verified; bundle {}, {sealed}",
             kept.len(),
@@ -111,17 +117,29 @@ fn holds(shard: &ShardEntry, debug_id: &DebugId, arch: &str) -> bool {
     shard.platform == platform_of(debug_id) && shard.arch == arch && (&shard.first..=&shard.last).contains(&debug_id)
 }
 
-/// One of the seals must hold for this release.
-fn verify_seal(index: &SymbolIndex, indexes: &BundleIndexes, seals: &[Vec<u8>], trust: &Path) -> Result<()> {
+/// One of the seals must hold for this release; says whether what was seen is remembered now.
+fn verify_seal(
+    index: &SymbolIndex,
+    indexes: &BundleIndexes,
+    seals: &[Vec<u8>],
+    trust: &Path,
+    state: &StateArgs,
+) -> Result<String> {
     let trust = load_trust(trust)?;
+    let memory = Memory::open(state)?;
     let digest = &indexes.digest;
-    let expectation = Expectation { name: Some(&index.name), version: Some(&index.version), ..Expectation::default() };
+    let expectation = Expectation {
+        name: Some(&index.name),
+        version: Some(&index.version),
+        seen: memory.seen(),
+        ..Expectation::default()
+    };
     if seals.is_empty() {
         return Err(NotFound(format!("bundle {digest}: expected a seal that refers to it, found none")).into());
     }
     let examined = examine_seals(seals, &indexes.subjects(), &trust, &expectation, now());
     match examined.first_failure() {
-        None => Ok(()),
+        None => Ok(memory.record(Verdict::Verified, &trust, &examined.checkpoints)),
         Some(check) => Err(NotFound(format!("bundle {digest}: its seal does not hold: {check}")).into()),
     }
 }

@@ -1,0 +1,55 @@
+//! `--state DIR`: what was seen is remembered, and what contradicts it is refused. One code for all commands that verify.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use symseal_bundle::verify::Verdict;
+use symseal_seal::{Checkpoint, LogIdentity, Seen, Trust};
+use symseal_sealer::StateDir;
+
+/// The option of every command that verifies.
+#[derive(Args, Default, Clone)]
+pub struct StateArgs {
+    /// Remember here the newest policy and each log's checkpoints, and refuse what is older or of another history.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// What was seen before, and where it is kept.
+#[derive(Debug)]
+pub struct Memory {
+    state: Option<(StateDir, Seen)>,
+}
+
+impl Memory {
+    /// Reads the state, if a directory was given.
+    pub fn open(args: &StateArgs) -> Result<Self> {
+        let load = |dir: &PathBuf| {
+            let state = StateDir::new(dir);
+            let seen = state.load()?;
+            Ok::<_, anyhow::Error>((state, seen))
+        };
+        Ok(Self { state: args.state.as_ref().map(load).transpose()? })
+    }
+
+    /// What was seen before; `None` where no state directory was given.
+    pub fn seen(&self) -> Option<&Seen> {
+        self.state.as_ref().map(|(_, seen)| seen)
+    }
+
+    /// Records what a verification has shown, if it was whole and held; says what became of it. A medium that cannot be
+    /// written to is no reason to refuse.
+    pub fn record(&self, verdict: Verdict, trust: &Trust, checkpoints: &[(LogIdentity, Checkpoint)]) -> String {
+        let Some((state, _)) = &self.state else { return NO_STATE.to_owned() };
+        if verdict != Verdict::Verified {
+            return format!("not recorded: the verdict is {}", verdict.code());
+        }
+        match state.record(|seen| seen.record(trust, checkpoints)) {
+            Ok(()) => "recorded".to_owned(),
+            Err(error) => format!("not recorded: {error}"),
+        }
+    }
+}
+
+const NO_STATE: &str = "not recorded: no state directory was given (--state), so whether this is older than what was seen before was not checked";
