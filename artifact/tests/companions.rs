@@ -4,9 +4,10 @@
 mod support;
 
 use std::path::Path;
+use support::accuracy::measure;
 use support::addr2line::{addr2line, without_symbols};
 use support::compare::Comparison;
-use support::{Chance, Expected, addresses_in, fixtures, have, llvm_symbolizer_in, lookup, run};
+use support::{Chance, Expected, fixtures, have, llvm_symbolizer_in, lookup, run};
 use symseal_artifact::{ArtifactError, DebugFiles, FunctionStream, ObjectFile, SplitKind, functions};
 
 const MAIN: &str = r#"
@@ -82,7 +83,8 @@ fn stream_of(
     Ok((stream, object.unwind_inputs().text, object.image_base().0))
 }
 
-const ADDRESSES: usize = 2500;
+/// Of each program.
+const LEAST_COMPARED: u64 = 2_000;
 
 /// Compiles both sources with split DWARF; the names of the `.dwo` files, or None where the compiler refuses.
 fn compile_split(compiler: &str, flags: &[&str], folder: &Path) -> Option<Vec<String>> {
@@ -126,14 +128,18 @@ fn split_units_agree_with_llvm_symbolizer() {
         let binary = folder.join("out");
         let (stream, text, base) = stream_of(&binary, &split, None).expect("functions");
         assert!(stream.statistics.missing_split.is_empty(), "{:?}", stream.statistics);
-        let addresses = addresses_in(&text, ADDRESSES, 11);
-        let expected = llvm_symbolizer_in(folder, &binary, &addresses);
-        let mut comparison = Comparison::default();
-        for (address, expected) in addresses.iter().zip(&expected) {
-            comparison.add(*address, expected, &lookup::frames(&stream, address - base));
-        }
-        println!("{compiler} {name}: {comparison}{:?}", stream.statistics.skipped);
-        comparison.check(1000);
+        let measured = measure(&text, |addresses| {
+            let mut comparison = Comparison::default();
+            for (address, expected) in addresses.iter().zip(&llvm_symbolizer_in(folder, &binary, addresses)) {
+                comparison.add(*address, expected, &lookup::frames(&stream, address - base));
+            }
+            comparison
+        });
+        let title = format!("{compiler} {name}");
+        measured.print("Split DWARF and dwz", &format!("split, {title}"));
+        println!("{title}: {}{:?}", measured.comparison, stream.statistics.skipped);
+        assert_eq!(measured.verdict(&title), None);
+        assert!(measured.comparison.compared >= LEAST_COMPARED, "{}", measured.comparison);
         packages_say_the_same(compiler, flags, folder, &split, &stream);
     }
 }
@@ -273,21 +279,26 @@ fn dwz_files_agree_with_addr2line() {
             assert_eq!(String::from_utf8_lossy(link.path), "common.debug");
             let (stream, text, base) = stream_of(&binary, &[], Some(&common)).expect("functions");
             assert!(stream.statistics.skipped.keys().all(|reason| !reason.contains("supplementary")));
-            let addresses = addresses_in(&text, ADDRESSES, 13);
-            let mut comparison = Comparison::default();
-            let mut beyond = 0;
             // binutils 2.40 does not read the DWARF 5 form of the link.
             if dwz_flags.is_empty() {
-                for (address, expected) in addresses.iter().zip(addr2line(&binary, &addresses)) {
-                    if expected.iter().any(is_beyond_its_file) {
-                        beyond += 1;
-                        continue;
+                let mut beyond = 0;
+                let measured = measure(&text, |addresses| {
+                    let mut comparison = Comparison::default();
+                    for (address, expected) in addresses.iter().zip(addr2line(&binary, addresses)) {
+                        if expected.iter().any(is_beyond_its_file) {
+                            beyond += 1;
+                            continue;
+                        }
+                        let found = lookup::frames(&stream, address - base);
+                        comparison.add(*address, &without_symbols(expected, &found), &found);
                     }
-                    let found = lookup::frames(&stream, address - base);
-                    comparison.add(*address, &without_symbols(expected, &found), &found);
-                }
-                println!("{name} {flags:?}: {comparison}{beyond} lines of addr2line lie behind the end of their file");
-                comparison.check(1000);
+                    comparison
+                });
+                let title = format!("{name} {flags:?}");
+                measured.print("Split DWARF and dwz", &format!("dwz, supplementary file, g++ {}, {name}", flags[0]));
+                println!("{title}: {}{beyond} lines lie behind the end of their file", measured.comparison);
+                assert_eq!(measured.verdict(&title), None);
+                assert!(measured.comparison.compared >= LEAST_COMPARED, "{}", measured.comparison);
             }
             let sum = stream.functions.iter().flat_map(|function| &function.inlines);
             let names: Vec<&str> = sum.map(|site| stream.strings.get(site.name)).collect();

@@ -5,56 +5,12 @@ mod support;
 
 use serde_json::Value;
 use std::collections::BTreeMap;
+use support::beside::companions;
 use support::compare::Comparison;
 use support::expected::{case_of, closed, demangle};
 use support::lookup::Found;
 use support::{Expected, fixtures, have, lookup};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
-
-/// The files beside an input: a supplementary one, and split ones.
-fn companions(file: &str) -> (Option<&'static str>, &'static [&'static str]) {
-    match file {
-        "dump_syms/test_data/linux/basic.dwz" => (None, &[]),
-        "elf-var/a1.debug" | "elf-var/a2.debug" => (Some("elf-var/alt.dwz"), &[]),
-        "samply/fixtures/other/ls-linux/260a3e6e46db57abf718f6a3562c6eedccf269.debug" => {
-            (Some("samply/fixtures/other/ls-linux/coreutils.debug"), &[])
-        }
-        "elf-var/split/fix4.o" => (None, &["elf-var/split/fix4.dwo"]),
-        "elf-var/split/fix5.o" => (None, &["elf-var/split/fix5.dwo"]),
-        "elf-var/split/linux_entry4.o" => (None, &["elf-var/split/linux_entry4.dwo"]),
-        "elf-var/split/linux_entry5.o" => (None, &["elf-var/split/linux_entry5.dwo"]),
-        "elf-var/split/split4" => (None, &["elf-var/split/split4.dwp"]),
-        "elf-var/split/split5" => (None, &["elf-var/split/split5.dwp"]),
-        "samply/fixtures/other/simple-example/out/with-dwo/main.o" => {
-            (None, &["samply/fixtures/other/simple-example/out/with-dwo/main.dwo"])
-        }
-        "samply/fixtures/other/simple-example/out/with-dwo/file1.o" => {
-            (None, &["samply/fixtures/other/simple-example/out/with-dwo/file1.dwo"])
-        }
-        "samply/fixtures/other/simple-example/out/with-dwo/file2.o" => {
-            (None, &["samply/fixtures/other/simple-example/out/with-dwo/file2.dwo"])
-        }
-        "samply/fixtures/other/simple-example/out/with-dwo/file3.o" => {
-            (None, &["samply/fixtures/other/simple-example/out/with-dwo/file3.dwo"])
-        }
-        "object-testfiles/dwarf/base-clang-split-v4" => (None, &["object-testfiles/dwarf/base-clang-split-v4.dwp"]),
-        "object-testfiles/dwarf/base-clang-split-v5" => (None, &["object-testfiles/dwarf/base-clang-split-v5.dwp"]),
-        "object-testfiles/dwarf/base-gcc-split" => (None, &["object-testfiles/dwarf/base-gcc-split.dwp"]),
-        "samply/fixtures/other/simple-example/out/with-dwo/main" => (
-            None,
-            &[
-                "samply/fixtures/other/simple-example/out/with-dwo/main.dwo",
-                "samply/fixtures/other/simple-example/out/with-dwo/file1.dwo",
-                "samply/fixtures/other/simple-example/out/with-dwo/file2.dwo",
-                "samply/fixtures/other/simple-example/out/with-dwo/file3.dwo",
-            ],
-        ),
-        "samply/fixtures/other/simple-example/out/with-dwp/main" => {
-            (None, &["samply/fixtures/other/simple-example/out/with-dwp/main.dwp"])
-        }
-        _ => (None, &[]),
-    }
-}
 
 /// Inputs whose expected frames were made without the files beside them: one frame for each address, of the function
 /// that is called, with a line that may be that of the call.
@@ -63,6 +19,9 @@ const EXPECTED_ALONE: [&str; 3] = [
     "samply/fixtures/other/simple-example/out/dwp-debuglink/main.dbg",
     "samply/fixtures/other/simple-example/out/with-dwo/main",
 ];
+
+/// Made without the supplementary file, in which its compilation directory stands.
+const WITHOUT_SUPPLEMENT: &str = "elfutils/tests/testfile_multi_main";
 
 /// Objects with several executable sections, which LLVM lays over each other at 0: its names may be those of another
 /// section. Where it has a line and we a function, ours must be the same; `relocatable.rs` asks section by section.
@@ -112,6 +71,7 @@ fn fixtures_give_the_expected_frames() {
         }
         let object = ObjectFile::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", case.file));
         let (supplementary, split) = companions(&case.file);
+        let supplementary = supplementary.filter(|_| case.file != WITHOUT_SUPPLEMENT);
         let read = |name: &&str| std::fs::read(folder.join(name)).expect("a companion");
         let (supplementary, split) = (supplementary.as_ref().map(read), split.iter().map(read).collect::<Vec<_>>());
         let parse = |bytes| ObjectFile::parse(bytes).expect("a companion");

@@ -6,6 +6,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use support::accuracy::{measure, print_row};
 use support::addr2line::{addr2line_in_section, without_symbols};
 use support::compare::Comparison;
 use support::{addresses_in, have, llvm_symbolizer_in, lookup, skip};
@@ -44,13 +45,17 @@ fn a_kernel_agrees_with_llvm_symbolizer() {
     let object = ObjectFile::parse(&bytes).expect("an object");
     let stream = functions(&object, &DebugFiles::default()).expect("functions");
     lookup::check_shape(&stream);
-    let addresses = addresses_in(&object.unwind_inputs().text, 5000, 17);
-    let mut comparison = Comparison::default();
-    for (address, expected) in addresses.iter().zip(llvm_symbolizer_in(Path::new("."), path, &addresses)) {
-        comparison.add(*address, &expected, &lookup::frames(&stream, address.wrapping_sub(object.image_base().0)));
-    }
-    println!("{}: {comparison}{:?}", path.display(), stream.statistics);
-    comparison.check(2000);
+    let measured = measure(&object.unwind_inputs().text, |addresses| {
+        let mut comparison = Comparison::default();
+        for (address, expected) in addresses.iter().zip(llvm_symbolizer_in(Path::new("."), path, addresses)) {
+            comparison.add(*address, &expected, &lookup::frames(&stream, address.wrapping_sub(object.image_base().0)));
+        }
+        comparison
+    });
+    let name = path.file_name().expect("a name").to_string_lossy();
+    measured.print("A Linux kernel", &name);
+    println!("{name}: {}{:?}", measured.comparison, stream.statistics);
+    assert_eq!(measured.verdict(&name), None);
 }
 
 #[test]
@@ -78,6 +83,12 @@ fn kernel_modules_agree_with_addr2line() {
             comparison.add(*address, &without_symbols(expected, &found), &found);
         }
     }
+    print_row(
+        "A Linux kernel",
+        &format!("{} of its modules, {} in all", modules.iter().step_by(step).count(), modules.len()),
+        "",
+        &comparison,
+    );
     println!("{comparison}");
     comparison.check(2000);
 }

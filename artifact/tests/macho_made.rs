@@ -4,9 +4,11 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use support::accuracy::measure;
 use support::compare::Comparison;
 use support::objdump::check_starts_and_exports;
-use support::{addresses_in, any_of, have, lookup, run, symbolizer};
+use support::padding::{end_of, is_between_functions};
+use support::{any_of, have, lookup, run, symbolizer};
 use symseal_artifact::{
     Arch, ArtifactError, DebugFiles, DebugInfoKind, FunctionStream, ObjectFile, ReleaseFile, functions,
 };
@@ -133,35 +135,24 @@ fn compare(
     slice: &ObjectFile<'_>,
     stream: &FunctionStream,
     answers: impl Fn(&[u64]) -> Vec<Vec<support::Expected>>,
-) -> Comparison {
-    let addresses = addresses_in(&slice.unwind_inputs().text, 2500, 11);
-    let mut comparison = Comparison::default();
-    for (address, expected) in addresses.iter().zip(answers(&addresses)) {
-        let rva = address - slice.image_base().0;
-        let found = lookup::frames(stream, rva);
-        if found.is_empty() && is_padding(stream, rva, &expected) {
-            comparison.rule("(rule) padding behind a function's end, which is no frame");
-            continue;
+) {
+    let code = slice.unwind_inputs().text;
+    let base = slice.image_base().0;
+    let measured = measure(&code, |addresses| {
+        let mut comparison = Comparison::default();
+        for (address, expected) in addresses.iter().zip(answers(addresses)) {
+            let found = lookup::frames(stream, address - base);
+            if found.is_empty() && is_between_functions(stream, address - base, end_of(&code) - base, &expected) {
+                comparison.rule("(rule) padding behind a function's end, which is no frame");
+            } else {
+                comparison.add(*address, &expected, &found);
+            }
         }
-        comparison.add(*address, &expected, &found);
-    }
-    println!("{title}: {:?} {:?}\n{comparison}", stream.statistics.functions, stream.statistics.skipped);
-    comparison
-}
-
-/// Mach-O symbols have no sizes, so that LLVM has each reach to the next one, over the bytes that align it; debug
-/// information says where the function ends.
-fn is_padding(stream: &FunctionStream, rva: u64, expected: &[support::Expected]) -> bool {
-    /// What linkers align functions to.
-    const LONGEST: u64 = 15;
-    let [only] = expected else { return false };
-    let behind = stream.functions.partition_point(|function| function.start.0 <= rva);
-    let Some(function) = behind.checked_sub(1).map(|at| &stream.functions[at]) else { return false };
-    let end = function.start.0 + function.size;
-    let next = stream.functions.get(behind).map_or(u64::MAX, |next| next.start.0);
-    let names = std::iter::once(&function.symbol).chain(&function.aliases);
-    let is_named = names.map(|name| stream.strings.get(*name)).any(|name| name == only.function);
-    only.line == 0 && only.file.is_empty() && is_named && rva - end < LONGEST && next - end <= LONGEST
+        comparison
+    });
+    measured.print("macOS: Mach-O with dSYM, made by clang, ld64.lld and dsymutil", title);
+    println!("{:?} {:?}\n{}", stream.statistics.functions, stream.statistics.skipped, measured.comparison);
+    assert_eq!(measured.verdict(title), None);
 }
 
 #[test]
@@ -184,11 +175,11 @@ fn programs_with_their_dsym_agree_with_llvm_symbolizer() {
             let stream = stream_of(&object, Some(&debug_object));
             let title = format!("{arch} {version}");
             let answers = |addresses: &[u64]| symbolizer(symbolizer_tool, &[], &program, addresses);
-            compare(&title, &object, &stream, answers).check(2000);
+            compare(&title, &object, &stream, answers);
             // Of the dSYM alone, too.
             let stream = stream_of(&debug_object, None);
             let answers = |addresses: &[u64]| symbolizer(symbolizer_tool, &[], &debug, addresses);
-            compare(&format!("{title} dSYM"), &debug_object, &stream, answers).check(2000);
+            compare(&format!("{title} dSYM"), &debug_object, &stream, answers);
         }
     }
 }
@@ -233,7 +224,7 @@ fn slices_of_a_universal_file_are_named_by_their_slices_of_a_universal_dsym() {
         let program = folder.path().join("app");
         let default = format!("--default-arch={arch}");
         let answers = |addresses: &[u64]| symbolizer(symbolizer_tool, &[&default], &program, addresses);
-        compare(&format!("universal {arch}"), slice, &stream, answers).check(2000);
+        compare(&format!("universal {arch}"), slice, &stream, answers);
     }
     // The slice of another processor, and another build's slice, are refused with what was expected and what was found.
     let error = functions(&slices[0], &DebugFiles::debug(Some(&debug_slices[1]))).expect_err("another processor");

@@ -5,9 +5,10 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use support::accuracy::measure;
 use support::compare::Comparison;
 use support::objdump::check_starts_and_exports;
-use support::{addresses_in, any_of, have, lookup, symbolizer};
+use support::{any_of, have, lookup, symbolizer};
 use symseal_artifact::{Arch, ReleaseFile};
 use symseal_symx::SymbolSource;
 
@@ -59,19 +60,22 @@ fn a_library_with_symbols_alone_agrees_with_llvm_symbolizer() {
     let Ok(ReleaseFile::Fat(slices)) = ReleaseFile::parse(&bytes) else { panic!("a universal file") };
     for (slice, (_, name)) in slices.iter().zip(SLICES) {
         let stream = check_starts_and_exports(&path, name, slice);
-        let addresses = addresses_in(&slice.unwind_inputs().text, 3000, 5);
         let default = format!("--default-arch={name}");
-        let mut comparison = Comparison::default();
-        for (address, expected) in addresses.iter().zip(symbolizer(tool, &[&default], &path, &addresses)) {
-            let found = lookup::frames(&stream, address - slice.image_base().0);
-            if matches!(found.as_slice(), [only] if only.symbol.is_empty()) {
-                // LLVM does not read function starts: the symbol before reaches over it.
-                comparison.rule("(rule) a function start without a name ends the symbol before it");
-            } else {
-                comparison.add(*address, &expected, &found);
+        let measured = measure(&slice.unwind_inputs().text, |addresses| {
+            let mut comparison = Comparison::default();
+            for (address, expected) in addresses.iter().zip(symbolizer(tool, &[&default], &path, addresses)) {
+                let found = lookup::frames(&stream, address - slice.image_base().0);
+                if matches!(found.as_slice(), [only] if only.symbol.is_empty()) {
+                    // LLVM does not read function starts: the symbol before reaches over it.
+                    comparison.rule("(rule) a function start without a name ends the symbol before it");
+                } else {
+                    comparison.add(*address, &expected, &found);
+                }
             }
-        }
-        println!("kiwisolver {name}: {comparison}");
-        comparison.check(2000);
+            comparison
+        });
+        measured.print("macOS: symbols alone", &format!("kiwisolver 1.4.5 (PyPI), {name}"));
+        println!("kiwisolver {name}: {}", measured.comparison);
+        assert_eq!(measured.verdict(name), None);
     }
 }

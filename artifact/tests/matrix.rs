@@ -6,10 +6,9 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use support::accuracy::{Measured, measure};
 use support::compare::Comparison;
-use support::{addresses_in, have, is_there, llvm_symbolizer_in, lookup};
+use support::{have, in_parallel, is_there, llvm_symbolizer_in, lookup, run};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 /// Templates, lambdas, inlined calls, virtual functions, exceptions, a static and a folded function.
@@ -148,6 +147,8 @@ struct Case {
     arguments: Vec<String>,
     /// For Go.
     environment: Vec<(&'static str, &'static str)>,
+    /// What the program goes through when it is built.
+    after: &'static [&'static str],
 }
 
 const CPP_FLAGS: &[(&str, &[&str])] = &[
@@ -160,6 +161,9 @@ const CPP_FLAGS: &[(&str, &[&str])] = &[
 
 const GXX_FLAGS: &[(&str, &[&str])] = &[
     ("-O2, LTO", &["-O2", "-g", "-flto"]),
+    ("-O2, DWARF 4, dwz", &["-O2", "-gdwarf-4"]),
+    ("-O2, DWARF 5, dwz", &["-O2", "-gdwarf-5"]),
+    ("-O2, LTO, dwz", &["-O2", "-g", "-flto"]),
     ("-O3, hot and cold parts", &["-O3", "-g", "-freorder-blocks-and-partition", "-ffunction-sections"]),
 ];
 
@@ -167,13 +171,19 @@ const CLANGXX_FLAGS: &[(&str, &[&str])] = &[
     ("-O2, LTO", &["-O2", "-g", "-flto", "-fuse-ld=lld"]),
     ("-O2, thin LTO", &["-O2", "-g", "-flto=thin", "-fuse-ld=lld"]),
     ("-O2, icf=all", &["-O2", "-g", "-ffunction-sections", "-fuse-ld=lld", "-Wl,--icf=all,--gc-sections"]),
+    ("-O2, split DWARF 4", &["-O2", "-gdwarf-4", "-gsplit-dwarf"]),
     ("-O2, split DWARF 5", &["-O2", "-gdwarf-5", "-gsplit-dwarf"]),
 ];
+
+/// Shares entries among the units of the one file.
+const DWZ: &[&str] = &["dwz", "out"];
 
 const RUST_FLAGS: &[(&str, &[&str])] = &[
     ("opt 0", &["-g"]),
     ("opt 3", &["-g", "-Copt-level=3"]),
     ("opt 3, DWARF 5", &["-g", "-Copt-level=3", "-Cdwarf-version=5"]),
+    ("opt 3, lld, icf=all", &["-g", "-Copt-level=3", "-Clink-arg=-fuse-ld=lld", "-Clink-arg=-Wl,--icf=all"]),
+    ("opt 3, dwz", &["-g", "-Copt-level=3"]),
     ("opt 3, v0 names", &["-g", "-Copt-level=3", "-Csymbol-mangling-version=v0"]),
     ("opt 3, line tables", &["-Cdebuginfo=line-tables-only", "-Copt-level=3"]),
     ("opt 3, thin LTO", &["-g", "-Copt-level=3", "-Clto=thin"]),
@@ -188,7 +198,9 @@ const GO_FLAGS: &[(&str, &[&str])] =
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |title: &str, tool: &'static str, flags: &[&str], rest: &[&str], environment: &[_]| {
+        let is_shared = title.ends_with(", dwz");
         cases.push(Case {
+            after: if is_shared { DWZ } else { &[] },
             name: title.to_owned(),
             tool,
             arguments: flags.iter().chain(rest).map(|argument| (*argument).to_owned()).collect(),
@@ -200,7 +212,7 @@ fn cases() -> Vec<Case> {
             continue;
         }
         for (name, flags) in CPP_FLAGS.iter().chain(own) {
-            if flags.contains(&"-fuse-ld=lld") && !have("ld.lld") {
+            if flags.contains(&"-fuse-ld=lld") && !have("ld.lld") || name.ends_with(", dwz") && !have("dwz") {
                 continue;
             }
             add(&format!("C++, {tool} {name}"), tool, flags, &["-std=c++17", "main.cpp", "-o", "out"], &[]);
@@ -208,6 +220,9 @@ fn cases() -> Vec<Case> {
     }
     if have("rustc") {
         for (name, flags) in RUST_FLAGS {
+            if name.contains("lld") && !have("ld.lld") || name.ends_with(", dwz") && !have("dwz") {
+                continue;
+            }
             add(&format!("Rust, {name}"), "rustc", flags, &["--edition=2021", "main.rs", "-o", "out"], &[]);
         }
     }
@@ -245,7 +260,8 @@ fn build(case: &Case, folder: &Path) -> bool {
     if !built.status.success() {
         println!("SKIP {}: {}", case.name, String::from_utf8_lossy(&built.stderr).trim());
     }
-    built.status.success()
+    let done = |after: &[&str]| after.split_first().is_none_or(|(tool, rest)| run(tool, rest, folder).is_some());
+    built.status.success() && done(case.after)
 }
 
 /// Files beside the program that hold its split units.
@@ -258,10 +274,7 @@ fn split_files(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()
 }
 
-/// Of each program; some addresses lie in padding, which neither names.
-const ADDRESSES: usize = 3_000;
-
-fn compare(folder: &Path) -> Comparison {
+fn compare(folder: &Path) -> Measured {
     let program = folder.join("out");
     let bytes = std::fs::read(&program).expect("the program");
     let object = ObjectFile::parse(&bytes).expect("an object");
@@ -269,17 +282,15 @@ fn compare(folder: &Path) -> Comparison {
     let split: Vec<ObjectFile<'_>> = split.iter().map(|bytes| ObjectFile::parse(bytes).expect("an object")).collect();
     let stream = functions(&object, &DebugFiles { split: &split, ..DebugFiles::default() }).expect("functions");
     lookup::check_shape(&stream);
-    let addresses = addresses_in(&object.unwind_inputs().text, ADDRESSES, 42);
-    let expected = llvm_symbolizer_in(folder, &program, &addresses);
-    let mut comparison = Comparison::default();
-    for (address, expected) in addresses.iter().zip(&expected) {
-        comparison.add(*address, expected, &lookup::frames(&stream, address - object.image_base().0));
-    }
-    comparison
+    let base = object.image_base().0;
+    measure(&object.unwind_inputs().text, |addresses| {
+        let mut comparison = Comparison::default();
+        for (address, expected) in addresses.iter().zip(&llvm_symbolizer_in(folder, &program, addresses)) {
+            comparison.add(*address, expected, &lookup::frames(&stream, address - base));
+        }
+        comparison
+    })
 }
-
-/// The least part of the addresses at which depth, file and line, and names must be equal.
-const LEAST: f64 = 0.995;
 
 #[test]
 fn every_way_of_building_agrees_with_llvm_symbolizer() {
@@ -289,42 +300,27 @@ fn every_way_of_building_agrees_with_llvm_symbolizer() {
     if !is_there("llvm-symbolizer-19") {
         println!("llvm-symbolizer-19 is not there; an older one is asked");
     }
-    let cases = cases();
+    let cases: Vec<(usize, Case)> = cases().into_iter().enumerate().collect();
     let folder = tempfile::tempdir().expect("a folder");
-    let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Option<Comparison>)>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(case) = cases.get(number) else { break };
-                    let folder = folder.path().join(number.to_string());
-                    let comparison = build(case, &folder).then(|| compare(&folder));
-                    done.lock().expect("no panic").push((number, comparison));
-                }
-            });
-        }
+    let measured = in_parallel(&cases, |(number, case)| {
+        let folder = folder.path().join(number.to_string());
+        build(case, &folder).then(|| compare(&folder))
     });
-    let mut done = done.into_inner().expect("no panic");
-    done.sort_by_key(|(number, _)| *number);
-    let (mut worse, mut differing) = (Vec::new(), Vec::new());
+    let (mut wrong, mut differing) = (Vec::new(), Vec::new());
     let mut all = Comparison::default();
-    println!("| input | addresses | depth, file and line | names |\n| --- | --- | --- | --- |");
-    for (number, comparison) in done {
-        let name = &cases[number].name;
-        let Some(comparison) = comparison else { continue };
-        let [lines, names] = [comparison.lines_equal, comparison.names_equal].map(|part| comparison.ratio(part));
-        println!("| {name} | {} | {:.2} % | {:.2} % |", comparison.compared, lines * 100.0, names * 100.0);
+    for ((_, case), measured) in cases.iter().zip(measured) {
+        let Some(measured) = measured else { continue };
+        measured.print("C++, Rust and Go, one program each", &case.name);
         // Which case a rare difference comes from.
-        if let Some((kind, (count, _))) = comparison.kinds.iter().find(|(kind, _)| !kind.starts_with('(')) {
-            differing.push(format!("{name}: {count} {kind}"));
+        for (kind, (count, _)) in measured.comparison.kinds.iter().filter(|(kind, _)| !kind.starts_with('(')) {
+            differing.push(format!("{}: {count} {kind}", case.name));
         }
-        if comparison.compared < 2000 || lines < LEAST || names < LEAST {
-            worse.push(format!("{name}: {comparison}"));
+        wrong.extend(measured.verdict(&case.name));
+        if measured.comparison.compared < 2000 {
+            wrong.push(format!("{}: fewer than 2,000 addresses", case.name));
         }
-        all.add_all(comparison);
+        all.add_all(measured.comparison);
     }
     println!("{}\n{all}", differing.join("\n"));
-    assert!(worse.is_empty(), "{}", worse.join("\n"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

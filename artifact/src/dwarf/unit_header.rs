@@ -53,8 +53,15 @@ pub(crate) fn unit_headers(sections: &DwarfSections<'_>, file: u32, skipped: &mu
                     UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => (false, Some(id.0)),
                     UnitType::Compilation | UnitType::Partial => (false, None),
                 };
+                let length = header.length_including_self() as u64;
                 let bases = match &package {
-                    Some(package) if !is_type_unit => package.bases(local, dwo_id, skipped),
+                    Some(package) if !is_type_unit => match package.bases(local, length, dwo_id) {
+                        Ok(bases) => bases,
+                        Err(reason) => {
+                            note(skipped, reason);
+                            continue;
+                        }
+                    },
                     _ => Bases::default(),
                 };
                 let encoding = header.encoding();
@@ -64,7 +71,7 @@ pub(crate) fn unit_headers(sections: &DwarfSections<'_>, file: u32, skipped: &mu
                     file,
                     offset,
                     entries: offset + header.header_size() as u64,
-                    end: offset + header.length_including_self() as u64,
+                    end: offset + length,
                     abbrev_offset: (header.debug_abbrev_offset().0 as u64).saturating_add(bases.abbrev),
                     encoding: Encoding {
                         version: encoding.version,
@@ -88,39 +95,70 @@ pub(crate) fn unit_headers(sections: &DwarfSections<'_>, file: u32, skipped: &mu
 }
 
 /// The index of a DWARF package.
+///
+/// Its offsets have 32 bits, also where the package's sections are longer: then they are what the lower 32 bits of the
+/// true ones would be. (llvm-dwp writes such packages with `--continue-on-cu-index-overflow`.) A unit says itself where
+/// it starts, and is found by its id, or where it has none in its header by the lower bits and its length. Where the
+/// other sections are longer, nothing says where a unit's part of them starts.
 struct Package<'s> {
     index: UnitIndex<super::sections::Slice<'s>>,
-    /// Rows by where their units start.
-    rows: HashMap<u64, u32>,
+    /// Rows by the lower 32 bits of where their units start, and their units' lengths. None where there are several.
+    places: HashMap<(u32, u32), Option<u32>>,
+    /// Rows by where their units start, in a package in which that is all of it.
+    starts: HashMap<u64, u32>,
+    /// A section other than that of the entries is longer than offsets reach.
+    is_beyond_offsets: bool,
 }
+
+/// Why a unit of a package is left out.
+const NOT_IN_INDEX: &str = "unit that the index of its DWARF package (.dwp) does not have";
+const BEYOND_OFFSETS: &str =
+    "unit of a DWARF package (.dwp) with sections longer than 4 GiB, more than the offsets of its index reach";
 
 impl<'s> Package<'s> {
     fn of(sections: &'s DwarfSections<'_>, skipped: &mut Skipped) -> Option<Self> {
         if sections.cu_index.is_empty() {
             return None;
         }
-        let Ok(index) = DebugCuIndex::from(sections.slice(&sections.cu_index)).index() else {
+        let others = [&sections.abbrev, &sections.str_offsets, &sections.rnglists].map(|section| section.len() as u64);
+        let package = Self::parse(sections.slice(&sections.cu_index), sections.info.len() as u64, &others);
+        if package.is_none() {
             note(skipped, "damaged index of a DWARF package (.dwp)");
-            return None;
-        };
-        let offset_of = |row: u32| {
-            let mut parts = index.sections(row).ok()?;
-            parts.find(|part| part.section == IndexSectionId::DebugInfo).map(|part| u64::from(part.offset))
-        };
-        let rows = (1..=index.unit_count()).filter_map(|row| Some((offset_of(row)?, row))).collect();
-        Some(Self { index, rows })
+        }
+        package
     }
 
-    /// Offsets in the index have 32 bits, so that those of a larger package say nothing: there DWARF 5 units, whose
-    /// headers have their ids, are still found.
-    fn bases(&self, unit: u64, dwo_id: Option<u64>, skipped: &mut Skipped) -> Bases {
-        let row = dwo_id.and_then(|id| self.index.find(id)).or_else(|| self.rows.get(&unit).copied());
-        let Some(parts) = row.and_then(|row| self.index.sections(row).ok()) else {
-            note(skipped, "unit that the index of its DWARF package (.dwp) does not have");
-            return Bases::default();
-        };
+    /// `info` and `others` are the lengths of the sections that the index has offsets into.
+    fn parse(bytes: super::sections::Slice<'s>, info: u64, others: &[u64]) -> Option<Self> {
+        let is_long = |length: &u64| *length > u64::from(u32::MAX);
+        let index = DebugCuIndex::from(bytes).index().ok()?;
+        let (mut places, mut starts) = (HashMap::new(), HashMap::new());
+        for row in 1..=index.unit_count() {
+            let Ok(mut parts) = index.sections(row) else { continue };
+            if let Some(part) = parts.find(|part| part.section == IndexSectionId::DebugInfo) {
+                places.entry((part.offset, part.size)).and_modify(|known| *known = None).or_insert(Some(row));
+                if !is_long(&info) {
+                    starts.insert(u64::from(part.offset), row);
+                }
+            }
+        }
+        Some(Self { index, places, starts, is_beyond_offsets: others.iter().any(is_long) })
+    }
+
+    /// `unit` is where the unit starts, `length` that of the unit with its header.
+    fn bases(&self, unit: u64, length: u64, dwo_id: Option<u64>) -> Result<Bases, &'static str> {
+        if self.is_beyond_offsets {
+            return Err(BEYOND_OFFSETS);
+        }
+        // The lower bits are what the index has.
+        let place = (unit as u32, length as u32);
+        let row = dwo_id
+            .and_then(|id| self.index.find(id))
+            .or_else(|| self.places.get(&place).copied().flatten())
+            .or_else(|| self.starts.get(&unit).copied())
+            .ok_or(NOT_IN_INDEX)?;
         let mut bases = Bases { info: unit, ..Bases::default() };
-        for part in parts {
+        for part in self.index.sections(row).map_err(|_| NOT_IN_INDEX)? {
             let base = match part.section {
                 IndexSectionId::DebugAbbrev => &mut bases.abbrev,
                 IndexSectionId::DebugStrOffsets => &mut bases.str_offsets,
@@ -129,6 +167,80 @@ impl<'s> Package<'s> {
             };
             *base = part.offset.into();
         }
-        bases
+        Ok(bases)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gimli::{EndianSlice, RunTimeEndian};
+
+    /// Columns of version 5: entries, abbreviations, offsets of strings.
+    const COLUMNS: [u32; 3] = [1, 3, 6];
+
+    /// An index whose rows are an id, and offset and size of each column.
+    fn index(rows: &[(u64, [(u32, u32); 3])]) -> Vec<u8> {
+        let slots = (rows.len() * 2).next_power_of_two();
+        let mut ids = vec![0_u64; slots];
+        let mut numbers = vec![0_u32; slots];
+        for (number, (id, _)) in (1..).zip(rows) {
+            let mask = slots as u64 - 1;
+            let mut at = id & mask;
+            while numbers[at as usize] != 0 {
+                at = (at + (((id >> 32) & mask) | 1)) & mask;
+            }
+            (ids[at as usize], numbers[at as usize]) = (*id, number);
+        }
+        let mut bytes = [5_u16, 0].map(u16::to_le_bytes).concat();
+        for number in [COLUMNS.len(), rows.len(), slots] {
+            bytes.extend((number as u32).to_le_bytes());
+        }
+        bytes.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
+        bytes.extend(numbers.iter().chain(&COLUMNS).flat_map(|number| number.to_le_bytes()));
+        for pick in [|part: &(u32, u32)| part.0, |part: &(u32, u32)| part.1] {
+            bytes.extend(rows.iter().flat_map(|(_, parts)| parts.iter().map(pick)).flat_map(u32::to_le_bytes));
+        }
+        bytes
+    }
+
+    fn package(bytes: &[u8], info: u64, others: [u64; 2]) -> Package<'_> {
+        Package::parse(EndianSlice::new(bytes, RunTimeEndian::Little), info, &others).expect("an index")
+    }
+
+    const FOUR_GIB: u64 = 1 << 32;
+
+    #[test]
+    fn units_beyond_4_gib_are_found_by_their_id_or_their_length() {
+        let bytes = index(&[
+            (0xa, [(0x40, 0x100), (0, 0x10), (0, 0x20)]),
+            (0xb, [(0x40, 0x200), (0x10, 0x10), (0x20, 0x20)]),
+            (0xc, [(0x140, 0x80), (0x20, 0x10), (0x40, 0x20)]),
+        ]);
+        let package = package(&bytes, 3 * FOUR_GIB, [0x30, 0x60]);
+        let abbrev = |unit, length, id| package.bases(unit, length, id).map(|bases| (bases.info, bases.abbrev));
+        assert_eq!(abbrev(0x40, 0x100, Some(0xa)), Ok((0x40, 0)));
+        // What the index says of the place is cut to 32 bits; the id, or the length, tells the units apart.
+        assert_eq!(abbrev(FOUR_GIB + 0x40, 0x200, Some(0xb)), Ok((FOUR_GIB + 0x40, 0x10)));
+        assert_eq!(abbrev(FOUR_GIB + 0x40, 0x200, None), Ok((FOUR_GIB + 0x40, 0x10)));
+        assert_eq!(abbrev(0x40, 0x100, None), Ok((0x40, 0)));
+        assert_eq!(abbrev(2 * FOUR_GIB + 0x140, 0x80, None), Ok((2 * FOUR_GIB + 0x140, 0x20)));
+    }
+
+    #[test]
+    fn a_unit_that_the_index_does_not_tell_apart_is_left_out() {
+        let bytes =
+            index(&[(0xa, [(0x40, 0x100), (0, 0x10), (0, 0x20)]), (0xb, [(0x40, 0x100), (0x10, 0x10), (0x20, 0x20)])]);
+        let package = package(&bytes, 2 * FOUR_GIB, [0x20, 0x40]);
+        assert_eq!(package.bases(0x40, 0x100, None), Err(NOT_IN_INDEX));
+        assert_eq!(package.bases(0x80, 0x100, None), Err(NOT_IN_INDEX));
+        assert_eq!(package.bases(FOUR_GIB + 0x40, 0x100, Some(0xb)).map(|bases| bases.abbrev), Ok(0x10));
+    }
+
+    #[test]
+    fn a_package_with_other_sections_beyond_4_gib_is_refused() {
+        let bytes = index(&[(0xa, [(0x40, 0x100), (0, 0x10), (0, 0x20)])]);
+        let package = package(&bytes, 0x200, [0x10, FOUR_GIB + 0x20]);
+        assert_eq!(package.bases(0x40, 0x100, Some(0xa)), Err(BEYOND_OFFSETS));
     }
 }

@@ -113,6 +113,8 @@ fn tables<'e, 'd>(elf: &'e Elf<'d>, number: usize) -> impl Iterator<Item = &'e S
 /// known, leave the bytes as they are.
 pub(super) fn apply(elf: &Elf<'_>, number: usize, bytes: &mut [u8]) {
     let own = elf.sections.get(number).map_or(0, |section| section.addr);
+    let is_range_list = elf.sections.get(number).is_some_and(|section| section.name == b".debug_ranges");
+    let mut zeros = Vec::new();
     for table in tables(elf, number) {
         let Some(symbols) = elf.sections.get(table.link as usize) else { continue };
         let extended = super::symbols::extended_indexes(elf, table.link);
@@ -129,9 +131,32 @@ pub(super) fn apply(elf: &Elf<'_>, number: usize, bytes: &mut [u8]) {
             let addend = has_addends.then(|| fields.addend(2 * word, elf.is_64)).flatten();
             let address = address(elf, symbols, extended, symbol);
             let place = own.wrapping_add(offset);
-            let _ = usize::try_from(offset)
-                .ok()
-                .and_then(|at| change(elf, bytes.get_mut(at..)?, rule, address, addend, place));
+            let Ok(at) = usize::try_from(offset) else { continue };
+            let _ = bytes.get_mut(at..).and_then(|bytes| change(elf, bytes, rule, address, addend, place));
+            let result = bytes.get(at..).and_then(|bytes| bytes.get(..word));
+            if is_range_list && result.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+                zeros.push(at);
+            }
+        }
+    }
+    move_empty_ranges(elf, bytes, zeros);
+}
+
+/// Before DWARF 5 two zeros end a list of ranges (DWARF 4, 2.17.3), and so would an empty range at the start of a section
+/// that is placed at 0. As both of its words have relocations it is none; it becomes an empty range elsewhere.
+fn move_empty_ranges(elf: &Elf<'_>, bytes: &mut [u8], mut zeros: Vec<usize>) {
+    let word = if elf.is_64 { 8 } else { 4 };
+    zeros.sort_unstable();
+    let pairs: Vec<usize> = zeros
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [first, second] if first % (2 * word) == 0 && second - first == word => Some(*first),
+            _ => None,
+        })
+        .collect();
+    for at in pairs.into_iter().flat_map(|first| [first, first.saturating_add(word)]) {
+        if let Some(bytes) = bytes.get_mut(at..).and_then(|bytes| bytes.get_mut(..word)) {
+            write(bytes, 1, elf.is_little_endian);
         }
     }
 }

@@ -31,6 +31,7 @@ pub(crate) struct Pe<'d> {
     pub(crate) debug: DebugDirectory<'d>,
     pub(crate) exports: Option<Directory>,
     pub(crate) exceptions: Option<Directory>,
+    pub(crate) load_config: Option<Directory>,
 }
 
 /// Where a data directory lies.
@@ -79,6 +80,7 @@ impl<'d> Pe<'d> {
             debug: DebugDirectory::default(),
             exports: directory(pe::IMAGE_DIRECTORY_ENTRY_EXPORT),
             exceptions: directory(pe::IMAGE_DIRECTORY_ENTRY_EXCEPTION),
+            load_config: directory(pe::IMAGE_DIRECTORY_ENTRY_LOAD_CONFIG),
         };
         if let Some(directory) = directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) {
             parsed.debug = DebugDirectory::parse(&parsed, data, directory)?;

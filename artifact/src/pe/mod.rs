@@ -5,6 +5,7 @@
 mod debug;
 mod exports;
 mod headers;
+mod hybrid;
 mod object;
 mod pdata;
 mod section;

@@ -1,7 +1,7 @@
-//! Function starts from the exception directory, `.pdata`. ("x64 exception handling" and "ARM64 exception handling",
+//! Function starts from the exception directory, `.pdata`, and of hybrid images from what [`hybrid`] reads. ("x64 exception handling" and "ARM64 exception handling",
 //! Microsoft)
 
-use super::Pe;
+use super::{Pe, hybrid};
 use crate::Arch;
 
 /// x64 `RUNTIME_FUNCTION`: begin, end, unwind information; each a relative address.
@@ -18,15 +18,21 @@ const END_C: u8 = 0xe5;
 
 /// Stated addresses at which functions start, sorted. Parts of functions are left out.
 pub(crate) fn function_starts(pe: &Pe<'_>) -> Vec<u64> {
-    let Some(bytes) = pe.exceptions.and_then(|directory| pe.directory_bytes(directory)) else { return Vec::new() };
-    let mut starts: Vec<u64> = match pe.arch() {
-        Arch::X86_64 => bytes.chunks_exact(X64_ENTRY).filter_map(|entry| x64_start(pe, entry)).collect(),
-        Arch::Aarch64 => bytes.chunks_exact(ARM64_ENTRY).filter_map(|entry| arm64_start(pe, entry)).collect(),
-        _ => Vec::new(),
-    };
+    let bytes = pe.exceptions.and_then(|directory| pe.directory_bytes(directory)).unwrap_or_default();
+    let mut starts = starts_in(pe, bytes, pe.arch());
+    starts.extend(hybrid::function_starts(pe));
     starts.sort_unstable();
     starts.dedup();
     starts
+}
+
+/// The same of a table in the form of one processor.
+pub(super) fn starts_in(pe: &Pe<'_>, table: &[u8], arch: Arch) -> Vec<u64> {
+    match arch {
+        Arch::X86_64 => table.chunks_exact(X64_ENTRY).filter_map(|entry| x64_start(pe, entry)).collect(),
+        Arch::Aarch64 => table.chunks_exact(ARM64_ENTRY).filter_map(|entry| arm64_start(pe, entry)).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn x64_start(pe: &Pe<'_>, entry: &[u8]) -> Option<u64> {
@@ -62,6 +68,6 @@ fn is_fragment(record: &[u8]) -> Option<bool> {
     Some(record.get(scopes.checked_add(4 + extra)?) == Some(&END_C))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk::<4>().copied()?))
 }

@@ -1,4 +1,4 @@
-//! binutils addr2line: the one that reads dwz files rightly.
+//! addr2line of binutils and of elfutils: they read dwz files rightly.
 
 use super::lookup::Found;
 use super::{Expected, NOT_ASKED};
@@ -16,8 +16,17 @@ pub(crate) fn addr2line_in_section(section: &str, object: &Path, offsets: &[u64]
     addr2line_with(&["-j", section], object, offsets)
 }
 
+/// The same of elfutils, which reads files of any processor; split units it does not read.
+pub(crate) fn eu_addr2line(object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+    frames_of("eu-addr2line", &[], object, addresses)
+}
+
 fn addr2line_with(arguments: &[&str], object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
-    let mut child = Command::new("addr2line")
+    frames_of("addr2line", arguments, object, addresses)
+}
+
+fn frames_of(tool: &str, arguments: &[&str], object: &Path, addresses: &[u64]) -> Vec<Vec<Expected>> {
+    let mut child = Command::new(tool)
         .args(arguments)
         .args(["-a", "-i", "-f", "-e"])
         .arg(object)
@@ -40,14 +49,13 @@ fn addr2line_with(arguments: &[&str], object: &Path, addresses: &[u64]) -> Vec<V
             continue;
         }
         let position = lines.next().expect("a position after a function");
-        let position = position.split_once(" (discriminator").map_or(position, |(position, _)| position);
-        let (file, number) = position.rsplit_once(':').expect("a file and a line");
+        let (file, line_number, column) = position_of(position);
         let known = |text: &str| if text == "??" { String::new() } else { text.to_owned() };
         answers.last_mut().expect("an address first").push(Expected {
             function: known(line),
             file: known(file),
-            line: number.parse().unwrap_or(0),
-            column: NOT_ASKED,
+            line: line_number,
+            column,
         });
     }
     assert_eq!(answers.len(), addresses.len(), "one answer for each address of {}", object.display());
@@ -57,6 +65,17 @@ fn addr2line_with(arguments: &[&str], object: &Path, addresses: &[u64]) -> Vec<V
         }
     }
     answers
+}
+
+/// `FILE:LINE`, which binutils may follow by a discriminator and elfutils by a column.
+fn position_of(text: &str) -> (&str, u64, u64) {
+    let text = text.split_once(" (discriminator").map_or(text, |(text, _)| text);
+    let (file, last) = text.rsplit_once(':').expect("a file and a line");
+    let last = last.parse().unwrap_or(0);
+    match file.rsplit_once(':').map(|(file, line)| (file, line.parse())) {
+        Some((file, Ok(line))) => (file, line, last),
+        _ => (file, last, NOT_ASKED),
+    }
 }
 
 /// What addr2line would say without two habits of its own: it lets a symbol reach over padding to the next one, and it

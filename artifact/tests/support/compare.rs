@@ -10,8 +10,15 @@ use std::fmt;
 pub(crate) struct Comparison {
     pub(crate) compared: u64,
     pub(crate) depth_equal: u64,
+    /// Of each frame; the depth is equal too.
+    pub(crate) files_equal: u64,
+    /// Of each frame; the depth is equal too.
+    pub(crate) numbers_equal: u64,
+    /// Depth, and file and line of each frame.
     pub(crate) lines_equal: u64,
     pub(crate) names_equal: u64,
+    /// Addresses at which llvm-symbolizer has other frames or none, and a second reader has ours. They are not compared.
+    pub(crate) judged: u64,
     /// Kind of difference → how often, and the first examples.
     pub(crate) kinds: BTreeMap<&'static str, (u64, Vec<String>)>,
 }
@@ -27,6 +34,7 @@ impl Comparison {
             if found.is_empty() {
                 self.kind("(equal) neither knows the address", String::new);
             } else {
+                self.compared += 1;
                 self.kind("llvm-symbolizer does not know the address", || format!("{address:#x} {found:?}"));
             }
             return;
@@ -44,6 +52,13 @@ impl Comparison {
         {
             // LLVM lets the size-less symbol reach over the section's end into the procedure linkage table.
             self.kind("(rule) a symbol without a size ends with its section", String::new);
+            return;
+        }
+        if let [only] = expected
+            && only.function == "_PROCEDURE_LINKAGE_TABLE_"
+            && found.is_empty()
+        {
+            self.kind("(rule) the procedure linkage table is no function", String::new);
             return;
         }
         if expected.iter().all(|frame| is_link_time_marker(&frame.function) && frame.line == 0) {
@@ -76,9 +91,10 @@ impl Comparison {
                 names &= is_equal;
             }
         }
-        if !kinds.contains(&"line") && !kinds.contains(&"file") {
-            self.lines_equal += 1;
-        }
+        let (is_line_equal, is_file_equal) = (!kinds.contains(&"line"), !kinds.contains(&"file"));
+        self.numbers_equal += u64::from(is_line_equal);
+        self.files_equal += u64::from(is_file_equal);
+        self.lines_equal += u64::from(is_line_equal && is_file_equal);
         self.names_equal += u64::from(names);
         for kind in kinds {
             self.kind(kind, || format!("{address:#x}\n      llvm {expected:?}\n      ours {found:?}"));
@@ -108,6 +124,7 @@ impl Comparison {
                 is_same_place(frame(judge, at).as_ref(), found) || is_same_place(frame(expected, at).as_ref(), found)
             });
         if is_judged {
+            self.judged += 1;
             self.rule(match expected.len().cmp(&found.len()) {
                 Ordering::Less => "(second reader agrees) llvm-symbolizer has fewer inlined frames",
                 Ordering::Greater => "(second reader agrees) llvm-symbolizer has more inlined frames",
@@ -118,6 +135,17 @@ impl Comparison {
         } else {
             println!("{address:#x}: second reader {judge:?}");
             self.add(address, expected, found);
+        }
+    }
+
+    /// Counts an address that llvm-symbolizer has no answer for, as it crashed, by the second reader's frames.
+    pub(crate) fn add_second(&mut self, address: u64, is_equal: bool) {
+        if is_equal {
+            self.judged += 1;
+            self.rule("(second reader agrees) llvm-symbolizer crashed, or was asked no more");
+        } else {
+            self.compared += 1;
+            self.kind("second reader alone", || format!("{address:#x}"));
         }
     }
 
@@ -138,8 +166,11 @@ impl Comparison {
     pub(crate) fn add_all(&mut self, other: Self) {
         self.compared += other.compared;
         self.depth_equal += other.depth_equal;
+        self.files_equal += other.files_equal;
+        self.numbers_equal += other.numbers_equal;
         self.lines_equal += other.lines_equal;
         self.names_equal += other.names_equal;
+        self.judged += other.judged;
         for (kind, (count, examples)) in other.kinds {
             let known = self.kinds.entry(kind).or_default();
             known.0 += count;

@@ -1,19 +1,28 @@
 //! What the tests share: tools that may be missing, addresses by chance, and llvm-symbolizer's answers.
 #![allow(dead_code, reason = "each test file has this module and uses its own part")]
 
+pub(crate) mod accuracy;
 pub(crate) mod addr2line;
 pub(crate) mod archives;
+pub(crate) mod beside;
 pub(crate) mod compare;
+pub(crate) mod dwarfdump;
+pub(crate) mod dwz_frames;
 pub(crate) mod expected;
 pub(crate) mod go_table;
 pub(crate) mod lookup;
 pub(crate) mod macho_file;
 pub(crate) mod objdump;
+pub(crate) mod padding;
+pub(crate) mod placed;
 
 use serde_json::Value;
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Whether the tool is there. If not, says so, or fails where `SYMSEAL_REQUIRE` names it.
 pub(crate) fn have(tool: &str) -> bool {
@@ -90,23 +99,60 @@ impl Chance {
     }
 }
 
-/// Addresses spread evenly over the ranges; `SYMSEAL_ADDRESSES` times as many where that is set, as `tests/certify` does.
-pub(crate) fn addresses_in(ranges: &[std::ops::Range<u64>], count: usize, seed: u64) -> Vec<u64> {
+/// Distinct addresses spread evenly over the ranges, in rising order: all of them where they are no more than `count`, else
+/// one by chance of each of `count` parts of equal size. `SYMSEAL_ADDRESSES` multiplies `count` where it is set, as
+/// `tests/certify` does.
+pub(crate) fn addresses_in(ranges: &[Range<u64>], count: usize, seed: u64) -> Vec<u64> {
+    let mut ranges: Vec<&Range<u64>> = ranges.iter().collect();
+    ranges.sort_by_key(|range| range.start);
     let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    let wanted = count.saturating_mul(times()) as u64;
+    if total <= wanted {
+        return ranges.into_iter().flat_map(Range::clone).collect();
+    }
     let mut chance = Chance::new(seed);
-    let mut pick = || {
-        let mut at = chance.below(total);
-        for range in ranges {
-            let size = range.end - range.start;
-            if at < size {
-                return range.start + at;
+    let (mut rest, mut passed) = (ranges.into_iter(), 0);
+    let mut range = rest.next();
+    let mut at = |offset: u64| {
+        while let Some(current) = range {
+            let size = current.end - current.start;
+            if offset - passed < size {
+                return Some(current.start + (offset - passed));
             }
-            at -= size;
+            passed += size;
+            range = rest.next();
         }
-        0
+        None
     };
-    let times = std::env::var("SYMSEAL_ADDRESSES").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    (0..count.saturating_mul(times)).map(|_| pick()).collect()
+    let part =
+        |number: u64| u64::try_from(u128::from(total) * u128::from(number) / u128::from(wanted)).expect("an offset");
+    (0..wanted).filter_map(|number| at(part(number) + chance.below(part(number + 1) - part(number)))).collect()
+}
+
+/// How many times the addresses of an everyday run.
+pub(crate) fn times() -> usize {
+    std::env::var("SYMSEAL_ADDRESSES").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// Does something with each item, on as many threads as there are processors; the results are in the items' order.
+pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, R)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(number) else { break };
+                    let result = each(item);
+                    done.lock().expect("no panic").push((number, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("no panic");
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A column that the expectation leaves open.
@@ -144,23 +190,33 @@ fn ask_llvm(tool: &str, arguments: &[&str], folder: &Path, object: &Path, addres
     answers
 }
 
-/// llvm-symbolizer's frames by address. It crashes on some PDBs: such addresses are missing, and said out loud.
+/// How often llvm-symbolizer may crash on a file before it is asked no more.
+const MOST_CRASHES: u32 = 40;
+
+/// llvm-symbolizer's frames by address. It crashes on some PDBs: such addresses are missing, and said out loud. They are
+/// asked for in an order by chance, so that those after the last crash are not all of one part of the code.
 pub(crate) fn llvm_symbolizer_survived(object: &Path, addresses: &[u64]) -> Vec<(u64, Vec<Expected>)> {
     let newer = "llvm-symbolizer-19";
     let tool = if is_there(newer) { newer } else { "llvm-symbolizer" };
+    let mut shuffled = addresses.to_vec();
+    let mut chance = Chance::new(31);
+    for at in (1..shuffled.len()).rev() {
+        shuffled.swap(at, chance.below(at as u64 + 1) as usize);
+    }
     let mut found = Vec::new();
-    let (mut rest, mut crashes) = (addresses, 0);
-    while !rest.is_empty() && crashes < 40 {
+    let (mut rest, mut crashes) = (shuffled.as_slice(), 0);
+    while !rest.is_empty() && crashes < MOST_CRASHES {
         let answers = answers_of(tool, &[], Path::new("."), object, rest);
         let answered = answers.len();
         found.extend(rest.iter().copied().zip(answers));
+        crashes += u32::from(answered < rest.len());
         // What it was asked when it died is left out.
         rest = rest.get(answered + 1..).unwrap_or_default();
-        crashes += u32::from(answered + rest.len() < addresses.len() && !rest.is_empty());
     }
     if found.len() < addresses.len() {
         println!("{tool} crashed on {}: {} of {} addresses answered", object.display(), found.len(), addresses.len());
     }
+    found.sort_by_key(|(address, _)| *address);
     found
 }
 

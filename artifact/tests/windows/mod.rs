@@ -1,20 +1,28 @@
 //! PE files with their PDBs, beside what two other readers make of them.
 #![allow(dead_code, reason = "each test file has this module and uses its own part")]
 
+pub(crate) mod pdbutil;
 mod second_reader;
+pub(crate) mod stub;
 
 use crate::support::compare::Comparison;
 use crate::support::expected::{demangle, undecorate, without_parentheses};
 use crate::support::lookup::Found;
-use crate::support::{Expected, lookup};
-use std::path::Path;
+use crate::support::{Expected, llvm_symbolizer_survived, lookup};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use symseal_artifact::{Arch, DebugFiles, FunctionStream, ObjectFile, PdbFile, functions};
 use symseal_symx::SymbolSource;
 
 /// A PE file and what we make of it.
 pub(crate) struct Module {
+    path: PathBuf,
     pub(crate) bytes: Vec<u8>,
     pdb: Option<Vec<u8>>,
+    /// By their records in the PDB, as llvm-pdbutil lists them, where that was asked for.
+    procedures: OnceLock<Vec<Range<u64>>>,
     pub(crate) stream: FunctionStream,
     pub(crate) base: u64,
 }
@@ -30,7 +38,19 @@ impl Module {
         let stream = functions(&object, &with).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         lookup::check_shape(&stream);
         let base = object.image_base().0;
-        Self { bytes, pdb: pdb_bytes, stream, base }
+        Self { path: path.to_owned(), bytes, pdb: pdb_bytes, procedures: OnceLock::new(), stream, base }
+    }
+
+    /// Compares beside llvm-symbolizer, and where that has no answer, as it crashed, beside the second reader alone.
+    pub(crate) fn compare_at(&self, addresses: &[u64]) -> Comparison {
+        let answers = llvm_symbolizer_survived(&self.path, addresses);
+        let mut comparison = self.compare(&answers, false);
+        let answered: BTreeSet<u64> = answers.iter().map(|(address, _)| *address).collect();
+        let rest: Vec<u64> = addresses.iter().copied().filter(|address| !answered.contains(address)).collect();
+        for (address, is_equal) in self.second_opinions(&rest) {
+            comparison.add_second(address, is_equal);
+        }
+        comparison
     }
 
     /// Compares at addresses for which llvm-symbolizer's frames are known, with linkage names as they are or for people.
@@ -61,8 +81,16 @@ impl Module {
         for ((((address, expected), found), judge), rva) in expected.iter().zip(&found).zip(&judge).zip(&rvas) {
             if found.is_empty() && !expected.is_empty() && self.is_padding(*rva) {
                 comparison.rule("(rule) padding behind a function's end, which is no frame");
+            } else if found.is_empty() && self.is_behind_procedure(*rva, expected) {
+                comparison.rule("(rule) a table behind a procedure's end, as llvm-pdbutil has its record");
             } else if expected.last().is_some_and(|frame| frame.function.starts_with('.')) {
                 comparison.rule("(rule) a label of assembly within a function, which gives no name");
+            } else if expected.is_empty() && is_named_alike(judge, found) {
+                comparison.judged += 1;
+                comparison.rule("(second reader agrees) llvm-symbolizer does not know the address");
+            } else if expected.is_empty() && self.is_in_procedure(*rva) {
+                comparison.judged += 1;
+                comparison.rule("(llvm-pdbutil agrees) llvm-symbolizer does not know a procedure without lines");
             } else if found.iter().any(is_handler) {
                 comparison.rule("(rule) code that handles exceptions, which LLVM gives to the symbol before it");
             } else {
@@ -74,10 +102,16 @@ impl Module {
 
     /// How many of the addresses the second reader has frames for, and at how many its depth, files and lines are ours.
     pub(crate) fn second_opinion(&self, addresses: &[u64]) -> (u64, u64) {
-        let Some(pdb) = &self.pdb else { return (0, 0) };
+        let opinions = self.second_opinions(addresses);
+        (opinions.len() as u64, opinions.iter().filter(|(_, is_equal)| *is_equal).count() as u64)
+    }
+
+    /// The addresses that the second reader has frames for, and whether its depth, files and lines are ours.
+    fn second_opinions(&self, addresses: &[u64]) -> Vec<(u64, bool)> {
+        let Some(pdb) = &self.pdb else { return Vec::new() };
         let rvas: Vec<u64> = addresses.iter().map(|address| address.wrapping_sub(self.base)).collect();
-        let (mut compared, mut equal) = (0, 0);
-        for (judge, rva) in second_reader::frames(pdb, &rvas).iter().zip(&rvas) {
+        let (mut opinions, mut unequal) = (Vec::new(), 0);
+        for ((judge, rva), address) in second_reader::frames(pdb, &rvas).iter().zip(&rvas).zip(addresses) {
             let found = lookup::frames(&self.stream, *rva);
             // It lets lines and functions reach over gaps to the next one.
             let is_gap =
@@ -85,15 +119,47 @@ impl Module {
             if judge.is_empty() || is_gap {
                 continue;
             }
-            compared += 1;
             let is_same = |(judge, found): (&Expected, &Found)| judge.line == found.line && judge.file == found.file;
             let is_equal = judge.len() == found.len() && judge.iter().zip(&found).all(is_same);
-            if !is_equal && compared - equal < 4 {
+            unequal += u32::from(!is_equal);
+            if !is_equal && unequal < 5 {
                 println!("{rva:#x}\n  second reader {judge:?}\n  ours {found:?}");
             }
-            equal += u64::from(is_equal);
+            opinions.push((*address, is_equal));
         }
-        (compared, equal)
+        opinions
+    }
+
+    fn procedures(&self) -> &[Range<u64>] {
+        let pdb = self.path.with_extension("pdb");
+        self.procedures
+            .get_or_init(|| if self.pdb.is_some() { pdbutil::procedures(&pdb, &self.bytes) } else { Vec::new() })
+    }
+
+    /// Our function there is a procedure by its record, from its start to its end.
+    fn is_in_procedure(&self, rva: u64) -> bool {
+        let functions = &self.stream.functions;
+        let next = functions.partition_point(|function| function.start.0 <= rva);
+        let function = next.checked_sub(1).and_then(|at| functions.get(at));
+        let own = function.map(|function| function.start.0..function.start.0 + function.size);
+        own.is_some_and(|own| own.contains(&rva) && self.procedures().contains(&own))
+    }
+
+    /// Behind the end of the procedure before it and in no other, by the records that llvm-pdbutil lists; and LLVM knows
+    /// no line there. Compilers put tables of jumps behind functions, over which LLVM lets the symbol reach.
+    fn is_behind_procedure(&self, rva: u64, expected: &[Expected]) -> bool {
+        let [only] = expected else { return false };
+        if only.line != 0 {
+            return false;
+        }
+        let procedures = self.procedures();
+        let functions = &self.stream.functions;
+        let next = functions.partition_point(|function| function.start.0 <= rva);
+        let Some(before) = next.checked_sub(1).and_then(|at| functions.get(at)) else { return false };
+        let end = before.start.0 + before.size;
+        rva >= end
+            && procedures.iter().any(|procedure| procedure.end == end)
+            && !procedures.iter().any(|procedure| procedure.contains(&rva))
     }
 
     /// Behind the end of a function, by its own debug information, and only instructions that do nothing up to the next.
@@ -110,6 +176,14 @@ impl Module {
         let gap = text.get(at(before.start.0 + before.size)..at(next.start.0)).unwrap_or_default();
         is_idle(gap)
     }
+}
+
+/// The second reader has the same functions; where it has no line, names are all there is.
+fn is_named_alike(judge: &[Expected], found: &[Found]) -> bool {
+    let is_same = |(judge, found): (&Expected, &Found)| {
+        judge.line == found.line && (judge.function == found.name || judge.function == found.symbol)
+    };
+    !judge.is_empty() && judge.len() == found.len() && judge.iter().zip(found).all(is_same)
 }
 
 /// Named by a label of Microsoft's compiler.
