@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod beside;
 mod budget;
 mod code_ranges;
 mod compressed;

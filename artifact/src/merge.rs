@@ -1,5 +1,6 @@
 //! Pieces of described functions and symbols to records that do not overlap.
 
+use crate::beside::is_second;
 use crate::code_ranges::Text;
 use crate::described::{Described, Loser, Naming, OrphanRow, Piece, Site};
 use crate::go;
@@ -127,7 +128,12 @@ impl<'m, 's> Merge<'m, 's> {
             name: if names.name.is_empty() { symbol } else { names.name },
             symbol,
             aliases,
-            source: if go::is_go(function) { SymbolSource::Pclntab } else { self.source },
+            source: match (go::is_go(function), is_second(function)) {
+                (true, _) => SymbolSource::Pclntab,
+                (_, true) if self.source == SymbolSource::Dwarf => SymbolSource::Pdb,
+                (_, true) => SymbolSource::Dwarf,
+                _ => self.source,
+            },
             flags: FunctionFlags { approximate: false, folded: false, part },
             file: names.file,
             line: names.line,

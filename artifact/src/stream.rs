@@ -1,5 +1,6 @@
 //! A module's functions as one stream.
 
+use crate::beside::beside;
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::dwarf::{self, DwarfFiles};
@@ -176,9 +177,12 @@ pub fn functions_on(
     if let Some(pdb) = &mut pdb {
         // Compilers for MinGW write DWARF into files whose linker makes a PDB; which one tells more shows in the lines.
         let from_pdb = pdb.read(binary.image_base(), &mut work);
-        if described.pieces.is_empty() || from_pdb.rows() > described.rows() {
-            described = from_pdb;
-        }
+        described = match (described.pieces.is_empty(), from_pdb.pieces.is_empty()) {
+            (true, _) => from_pdb,
+            (false, true) => described,
+            _ if from_pdb.rows() > described.rows() => beside(from_pdb, described),
+            _ => beside(described, from_pdb),
+        };
     }
     if let Some(go) = go.as_ref().filter(|go| !go.is_described_by(&described)) {
         described = go.read(&text, binary.image_base(), &mut work).beside(described);

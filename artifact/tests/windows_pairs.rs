@@ -194,8 +194,8 @@ template <int N> __attribute__((noinline)) int work(int x) {
         all += part::thrice(all ^ (i + N)) - part::twice(i * N);
     return all;
 }
-template <int N> static inline int chain(int x) { return work<N>(x) + chain<N - 1>(x); }
-template <> inline int chain<0>(int x) { return work<0>(x); }
+template <int N> __attribute__((noinline)) int chain(int x) { return work<N>(x) + chain<N - 1>(x); }
+template <> __attribute__((noinline)) int chain<0>(int x) { return work<0>(x); }
 extern "C" long start(int x) {
     shapes::box<int> a{x};
     shapes::box<short> b{short(x)};
