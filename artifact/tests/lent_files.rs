@@ -177,6 +177,7 @@ impl Inputs {
                     if found.is_empty() && is_between_functions(&stream, rva, end - base, &expected) {
                         comparison.rule("(rule) padding behind a function's end, which is no frame");
                     } else if found.is_empty()
+                        && !expected.is_empty()
                         && expected.iter().all(|frame| frame.line == 0)
                         && is_behind_subprogram(
                             &stream,
