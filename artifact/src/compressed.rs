@@ -64,6 +64,19 @@ pub(crate) fn most_bytes(compressed: &CompressedData<'_>) -> u64 {
     compressed.uncompressed_size.min((compressed.data.len() as u64).saturating_mul(MAX_RATIO))
 }
 
+/// Bytes of a `.debug_*` or `.zdebug_*` section (`__debug_*`, `__zdebug_*`) in memory, as far as its header says; 0 for another.
+pub(crate) fn debug_size(name: &[u8], bytes: &[u8]) -> u64 {
+    let starts = |prefixes: [&[u8]; 2]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let stored = bytes.len() as u64;
+    if starts([b".zdebug_", b"__zdebug_"]) {
+        zdebug_header(name, bytes).map_or(stored, |header| most_bytes(&header))
+    } else if starts([b".debug_", b"__debug_"]) {
+        stored
+    } else {
+        0
+    }
+}
+
 fn object_of(name: &[u8]) -> String {
     format!("section {}", escaped(name))
 }

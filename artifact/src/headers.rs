@@ -57,9 +57,7 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     /// Whether [`Self::debug_section`] would give something, without decompressing.
     fn has_debug_section(&self, suffix: &str) -> bool;
     /// Bytes of all debug sections in memory, decompressed, as far as their headers say.
-    fn debug_bytes(&self) -> u64 {
-        0
-    }
+    fn debug_bytes(&self) -> u64;
     /// The first section of that name with bytes in the file: its address and its bytes as stored.
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])>;
     /// What is loaded into a process: stated addresses, and the bytes that the file has for them.

@@ -138,8 +138,7 @@ impl<'d> ObjectFile<'d> {
         self.headers().has_debug_section("line")
     }
 
-    /// Bytes of all debug sections in memory, decompressed, as far as their headers say: what reading them takes at least,
-    /// beside the file. 0 for formats that do not compress them.
+    /// Bytes of all debug sections in memory, decompressed, as far as their headers say.
     pub fn debug_bytes(&self) -> u64 {
         self.headers().debug_bytes()
     }
@@ -218,6 +217,12 @@ impl<'d> ObjectFile<'d> {
         } else {
             DebugInfoKind::None
         }
+    }
+
+    /// Whether dwz has packed the file's debug information: it has partial units, which no compiler makes, or names the file that
+    /// has them.
+    pub fn is_packed_by_dwz(&self) -> bool {
+        self.debug_alt_link().is_some() || dwarf::has_partial_units(self.headers())
     }
 
     /// The debug file that this file names, if it does.

@@ -15,7 +15,7 @@ use crate::inputs::{self, Reading, Spool};
 use crate::module::{self, Building, Finished};
 use crate::pairing::{self, Module, Pairing};
 use crate::progress::{Progress, ProgressFn};
-use crate::report::{BuildReport, ModuleReport, Unpaired};
+use crate::report::{BuildReport, ModuleReport, Unpaired, UnwindTotals};
 use crate::sources::{GatheredSources, SourceOptions, WantedSources, gather_sources};
 use crate::workers::{self, Budget};
 use crate::{assemble, unpaired};
@@ -160,7 +160,8 @@ impl SymbolBundleBuilder {
     /// As [`SymbolBundleBuilder::build`].
     pub fn build_into(&self, dir: &Path) -> Result<Built, BuildError> {
         self.check()?;
-        let is_new = !dir.exists();
+        // A link to nothing is there, too.
+        let is_new = std::fs::symlink_metadata(dir).is_err();
         let written = LayoutDir::create(dir).map_err(BuildError::from).and_then(|layout| self.build(&layout));
         if written.is_err() && is_new {
             // The error that matters is the first one.
@@ -212,7 +213,8 @@ impl SymbolBundleBuilder {
         let jobs = self.jobs.unwrap_or_else(rayon::current_num_threads);
         let spool = layout.map_or_else(Spool::temporary, Spool::in_layout);
         let tell = |progress: &Progress<'_>| self.tell(progress);
-        let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, output };
+        let budget = Budget::new();
+        let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, budget: &budget, output };
         let gathered = inputs::gather(&self.paths, &reading)?;
         let mut report = BuildReport::new(&self.options.name, &self.options.version, gathered.report);
         let (files, doubles) = pairing::unique(gathered.files);
@@ -227,8 +229,9 @@ impl SymbolBundleBuilder {
                 return Err(ComposeError::TooManyFiles { id: id.to_string(), files }.into());
             }
         }
-        let finished = self.finish(&pairing.modules, layout, jobs)?;
+        let finished = self.finish(&pairing.modules, layout, jobs, &budget)?;
         report.modules = finished.iter().map(|module| module.report.clone()).collect();
+        report.unwind = UnwindTotals::of(&report.modules);
         self.account(&mut report, pairing, doubles);
         Ok((report, finished))
     }
@@ -239,12 +242,12 @@ impl SymbolBundleBuilder {
         modules: &std::collections::BTreeMap<DebugId, Module<'_>>,
         layout: Option<&LayoutDir>,
         jobs: usize,
+        budget: &Budget,
     ) -> Result<Vec<Finished>, BuildError> {
         let mut queue: Vec<(u64, &DebugId, &Module<'_>)> =
             modules.iter().map(|(id, module)| (module.weight(), id, module)).collect();
         // The largest first, so that no thread is left alone with it at the end.
         queue.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-        let budget = Budget::for_largest(queue.first().map_or(0, |(weight, ..)| *weight));
         let building = Building {
             layout,
             store_executables: self.store_executables,

@@ -87,7 +87,7 @@ pub fn rederive(
         modules.iter().map(|(id, entry)| (weight(entry), *id, *entry)).collect();
     // The largest first, so that no thread is left alone with it at the end.
     queue.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-    let budget = Budget::for_largest(queue.first().map_or(0, |(weight, ..)| *weight));
+    let budget = Budget::new();
     let (done, total) = (AtomicU64::new(0), queue.len() as u64);
     let total_bytes = queue.iter().map(|(weight, ..)| *weight).fold(0, u64::saturating_add);
     let jobs = rayon::current_num_threads();

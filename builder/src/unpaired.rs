@@ -6,12 +6,15 @@ use symseal_bundle::DebugInfo;
 use symseal_module::DebugId;
 
 use crate::error::{BuildError, place_of};
-use crate::inputs::InputFile;
+use crate::inputs::{InputFile, reason};
 use crate::pairing::{Module, Pairing};
 use crate::report::{InputReport, ModuleReport, Unpaired};
 
 /// More hints of one kind would hide the others.
 const MOST_HINTS: usize = 3;
+
+/// Why links in directories are not followed, and what to do.
+const LINKS: &str = "skipped: what links in a directory lead to may lie outside of it, where nothing was asked for; name the files that they lead to, or the directory of those";
 
 /// The binary of a module whose functions have no lines, because the debug file that would tell them is not there.
 ///
@@ -102,6 +105,11 @@ pub(crate) fn no_modules(paths: &[PathBuf], inputs: &InputReport, pairing: &Pair
     if hints.is_empty() {
         let passed = inputs.archives.iter().flat_map(|archive| &archive.passed_over).take(MOST_HINTS);
         hints.extend(passed.map(|one| format!("{} was not looked into: {}", one.place, one.reason)));
+    }
+    match inputs.skipped.get(reason::LINK) {
+        None => {}
+        Some(1) => hints.push(format!("1 symbolic link {LINKS}")),
+        Some(links) => hints.push(format!("{links} symbolic links {LINKS}")),
     }
     let paths: Vec<String> = paths.iter().map(|path| place_of(path)).collect();
     let paths = if paths.is_empty() { "no paths".to_owned() } else { paths.join(", ") };

@@ -8,16 +8,22 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of input that are worked on at once, where no single file is larger: enough to keep the threads busy with small
-/// files.
-const LEAST_BUDGET: u64 = 64 << 20;
+/// Bytes of input that are worked on at once, where no single piece of work is larger: enough to keep the threads busy with
+/// small files. Three times as much is the fixed part of what a build may take (docs/performance.md).
+const LEAST_BUDGET: u64 = 8 << 20;
 
-/// Bytes that may be worked on at the same time. Something larger than the whole is worked on alone.
+/// Bytes that may be worked on at the same time: as many as the largest piece of work so far has, so that what is done beside it
+/// does not double the peak. Something larger than that is worked on alone.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    total: u64,
-    used: Mutex<u64>,
+    bytes: Mutex<Bytes>,
     freed: Condvar,
+}
+
+#[derive(Debug)]
+struct Bytes {
+    total: u64,
+    used: u64,
 }
 
 /// Bytes of a [`Budget`], given back when it is dropped. A thread holds one at most, or it could wait for itself.
@@ -28,31 +34,37 @@ pub(crate) struct Permit<'b> {
 }
 
 impl Budget {
-    /// As much as the largest piece of work needs: what is done beside it must not double the peak.
-    pub(crate) fn for_largest(bytes: u64) -> Self {
-        Self { total: bytes.max(LEAST_BUDGET), used: Mutex::new(0), freed: Condvar::new() }
+    pub(crate) fn new() -> Self {
+        Self { bytes: Mutex::new(Bytes { total: LEAST_BUDGET, used: 0 }), freed: Condvar::new() }
     }
 
     /// Waits until `bytes` are free.
     pub(crate) fn acquire(&self, bytes: u64) -> Permit<'_> {
-        let mut used = lock(&self.used);
-        while *used > 0 && used.saturating_add(bytes) > self.total {
-            used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner);
-        }
-        *used = used.saturating_add(bytes);
-        Permit { budget: self, bytes }
+        self.acquire_by(|_| bytes)
     }
 
     /// Waits until nothing else is worked on: for work whose size is not known beforehand.
     pub(crate) fn acquire_all(&self) -> Permit<'_> {
-        self.acquire(self.total)
+        self.acquire_by(|total| total)
+    }
+
+    fn acquire_by(&self, wanted: impl Fn(u64) -> u64) -> Permit<'_> {
+        let mut all = lock(&self.bytes);
+        let mut bytes = wanted(all.total);
+        while all.used > 0 && all.used.saturating_add(bytes) > all.total {
+            all = self.freed.wait(all).unwrap_or_else(PoisonError::into_inner);
+            bytes = wanted(all.total);
+        }
+        all.used = all.used.saturating_add(bytes);
+        all.total = all.total.max(bytes);
+        Permit { budget: self, bytes }
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut used = lock(&self.budget.used);
-        *used = used.saturating_sub(self.bytes);
+        let mut all = lock(&self.budget.bytes);
+        all.used = all.used.saturating_sub(self.bytes);
         self.budget.freed.notify_all();
     }
 }
@@ -110,23 +122,26 @@ mod tests {
     }
 
     #[test]
-    fn no_more_bytes_are_worked_on_than_the_budget_allows_and_the_largest_is_alone() {
-        let budget = Budget::for_largest(0);
+    fn no_more_bytes_are_worked_on_than_the_largest_piece_has() {
+        let budget = Budget::new();
         let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
-        let items: Vec<u64> = (1..60).map(|item| item * (3 << 20)).collect();
-        run(&items, 8, |bytes| {
-            let _permit = budget.acquire(*bytes);
-            let used = now.fetch_add(*bytes, Ordering::SeqCst) + bytes;
-            if *bytes <= LEAST_BUDGET {
-                most.fetch_max(used, Ordering::SeqCst);
-            } else {
-                assert_eq!(used, *bytes);
-            }
-            std::thread::yield_now();
-            now.fetch_sub(*bytes, Ordering::SeqCst);
-            Ok::<_, ()>(())
-        })
-        .unwrap();
-        assert!(most.load(Ordering::SeqCst) <= LEAST_BUDGET);
+        let run_all = |sizes: &[u64]| {
+            most.store(0, Ordering::SeqCst);
+            run(sizes, 8, |bytes| {
+                let _permit = budget.acquire(*bytes);
+                most.fetch_max(now.fetch_add(*bytes, Ordering::SeqCst) + bytes, Ordering::SeqCst);
+                std::thread::yield_now();
+                now.fetch_sub(*bytes, Ordering::SeqCst);
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+            most.load(Ordering::SeqCst)
+        };
+        let small: Vec<u64> = (1..60).map(|item| item << 16).collect();
+        assert!(run_all(&small) <= LEAST_BUDGET);
+        let rising: Vec<u64> = (1..60).map(|item| item * (3 << 20)).collect();
+        assert_eq!(run_all(&rising), 59 * (3 << 20));
+        let _all = budget.acquire_all();
+        assert_eq!(lock(&budget.bytes).used, 59 * (3 << 20));
     }
 }

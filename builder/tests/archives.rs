@@ -227,6 +227,85 @@ fn a_file_that_changes_while_it_is_read_is_named() {
     assert!(matches!(&error, BuildError::Changed { place } if place == text(&path)), "{error}");
 }
 
+/// Writes the bytes over those of the file, and sets its time back to what it was.
+fn replace(path: &Path, bytes: &[u8]) {
+    use std::io::Write as _;
+    let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    let before = file.metadata().unwrap().modified().unwrap();
+    file.write_all(bytes).unwrap();
+    file.set_modified(before).unwrap();
+}
+
+#[test]
+fn a_file_whose_content_is_replaced_by_as_many_bytes_at_the_same_time_is_named() {
+    let Some(release) = Release::make() else { return };
+    let path = release.path("full.so");
+    let before = std::fs::read(&path).unwrap();
+    let other = with_other_id(&before);
+    let changing = path.clone();
+    let progress = Arc::new(move |progress: &Progress<'_>| {
+        if let Progress::Looked { .. } = progress {
+            replace(&changing, &other);
+        }
+    });
+    let options = Options { name: "app".to_owned(), version: "1.0".to_owned(), progress: Some(progress) };
+    let dir = tempfile::tempdir().unwrap();
+    let error = SymbolBundleBuilder::new(options).add_path(&path).build_into(&dir.path().join("layout")).unwrap_err();
+    assert!(matches!(&error, BuildError::Changed { place } if place == text(&path)), "{error}");
+}
+
+/// The same library under another build-id of the same length.
+fn with_other_id(bytes: &[u8]) -> Vec<u8> {
+    let id = [0xaa, 1, 2, 3, 4];
+    let at = bytes.windows(id.len()).position(|window| window == id).unwrap();
+    let mut other = bytes.to_vec();
+    other[at] = 0xdd;
+    other
+}
+
+#[test]
+fn what_is_published_of_a_file_that_is_written_to_all_the_time_agrees_with_itself() {
+    let Some(release) = Release::make() else { return };
+    let path = release.path("full.so");
+    let one = std::fs::read(&path).unwrap();
+    let other = with_other_id(&one);
+    let (mut published, mut refused) = (0, 0);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                // Never shorter or longer, and never newer.
+                replace(&path, &other);
+                replace(&path, &one);
+            }
+        });
+        for _ in 0..60 {
+            let dir = tempfile::tempdir().unwrap();
+            let layout = LayoutDir::create(dir.path()).unwrap();
+            match builder(std::slice::from_ref(&path)).build(&layout) {
+                Ok(built) => {
+                    let bundle = Bundle::open(layout, Some(&built.digest)).unwrap();
+                    let identify = |bytes: &[u8]| {
+                        symseal_artifact::ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default()
+                    };
+                    let contents = verify_contents(&bundle, &identify);
+                    assert!(contents.holds(), "{:#?}", contents.checks);
+                    published += 1;
+                }
+                // What was read the second time was not what was read first; or neither the one nor the other.
+                Err(BuildError::Changed { place } | BuildError::Artifact { place, .. }) => {
+                    assert_eq!(place, text(&path));
+                    refused += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    println!("{published} bundles, {refused} refusals");
+    assert_eq!(published + refused, 60);
+}
+
 #[test]
 fn an_image_layout_gives_the_files_of_its_layers_and_a_bundle_beside_them_is_no_input() {
     let (Some(release), Some(tar)) = (Release::make(), tool("tar")) else { return };

@@ -174,6 +174,43 @@ fn modules_share_a_supplementary_file_which_has_an_entry_of_its_own() {
 }
 
 #[test]
+fn what_dwz_moved_into_another_file_still_counts() {
+    let (Some(cxx), Some(objcopy), Some(strip), Some(dwz)) = (tool("g++"), tool("objcopy"), tool("strip"), tool("dwz"))
+    else {
+        return;
+    };
+    // Types, and with -g1 lines alone: dwz has less to move, and nothing may become of nothing.
+    for (flag, expected) in [("-g", DebugInfo::Full), ("-g1", DebugInfo::LineTables)] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        for (name, text) in [("one", "x"), ("two", "other")] {
+            let source = format!(
+                "#include <vector>\n#include <string>\n\
+                 int f(int n) {{ std::vector<int> v(n); std::string s(\"{text}\"); return v.size() + s.size(); }}\n\
+                 int main(int n, char **) {{ return f(n); }}\n"
+            );
+            std::fs::write(at("a.cc"), source).unwrap();
+            run(&cxx, &[flag, "-O1", "-Wl,--build-id", "-o", &at(name), &at("a.cc")]);
+            run(&objcopy, &["--only-keep-debug", &at(name), &at(&format!("{name}.debug"))]);
+            run(&strip, &[&at(name)]);
+        }
+        let debug = [at("one.debug"), at("two.debug")];
+        let packed = std::process::Command::new(&dwz).args(["-m", &at("common.debug")]).args(&debug).status().unwrap();
+        if !packed.success() || !dir.path().join("common.debug").exists() {
+            assert_eq!(flag, "-g1", "dwz finds what to move");
+            println!("{flag}: dwz has nothing to move");
+            continue;
+        }
+        let found = report(&[dir.path().to_owned()]);
+        for name in ["one", "two"] {
+            let module = module(&found, name);
+            assert_eq!(module.debug_info, expected, "{name} {flag}");
+            assert_eq!(module.paired.len(), 2, "{name} {flag}");
+        }
+    }
+}
+
+#[test]
 fn a_universal_binary_and_its_dsym_are_a_module_a_slice() {
     let Some(fixtures) = fixtures() else { return };
     let layout = tempfile::tempdir().unwrap();

@@ -63,6 +63,36 @@ fn what_is_no_elf_file_is_refused_by_name_and_passed_over_in_a_directory() {
     assert!(refused.len() == 1 && refused[0].place.ends_with("app-gdb.py"), "{refused:?}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_directory_with_nothing_but_links_says_that_they_were_skipped_and_why() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["one.so", "two.so"] {
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), dir.path().join(name)).unwrap();
+    }
+    let error = refused(&[dir.path().to_owned()]).to_string();
+    assert!(error.contains("2 symbolic links skipped") && error.contains("outside"), "{error}");
+}
+
+#[test]
+fn an_output_that_is_a_file_or_a_link_to_nothing_is_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let mut wrong = vec![file.clone(), file.join("below")];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("/nonexistent/layout", dir.path().join("link")).unwrap();
+        wrong.push(dir.path().join("link"));
+    }
+    for path in wrong {
+        let error = builder(&[file.clone()]).build_into(&path).unwrap_err().to_string();
+        assert!(error.contains("name an empty or new directory") && !error.contains("os error"), "{error}");
+        names(&builder(&[file.clone()]).build_into(&path).unwrap_err(), &[&path]);
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"");
+}
+
 #[test]
 fn object_files_are_refused_by_name_and_passed_over_in_a_directory() {
     let Some(cc) = tool("cc") else { return };

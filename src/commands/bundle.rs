@@ -6,6 +6,7 @@ mod chain;
 mod disclosure;
 pub mod inspect;
 pub mod kit;
+pub mod limits;
 mod rederive;
 pub mod seal;
 pub mod sourcing;

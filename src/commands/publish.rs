@@ -18,6 +18,7 @@ use symseal_sealer::KeySource;
 
 use self::destination::{Destination, Published};
 use super::bundle;
+use super::bundle::limits::LimitArgs;
 use super::bundle::seal::{Sealer, SealingArgs};
 use super::bundle::sourcing::SourcingArgs;
 use crate::exit::Answer;
@@ -72,6 +73,8 @@ pub struct Args {
     sealing: SealingArgs,
     #[command(flatten)]
     sourcing: SourcingArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Where the sources go: host[:port]/repository[:tag]; default: beside the bundle, under its tag and `.sources`. With --join
     /// the parts' sources may lie there, too.
     #[arg(long, value_name = "REF")]
@@ -142,6 +145,7 @@ fn build(args: &Args, destination: &Destination, sealer: Option<&Sealer>) -> Res
 }
 
 fn build_into(args: &Args, root: &Path) -> Result<Built, BuildError> {
+    crate::heap::give_back_large_buffers();
     let bar = crate::progress::bytes_bar("reading");
     let options = Options {
         name: args.name.clone().unwrap_or_default(),
@@ -149,7 +153,7 @@ fn build_into(args: &Args, root: &Path) -> Result<Built, BuildError> {
         progress: Some(bundle::build::progress(bar.clone())),
     };
     let mut builder = args.paths.iter().fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path));
-    builder = args.sourcing.on(builder.strict(args.strict));
+    builder = args.limits.on(args.sourcing.on(builder.strict(args.strict)));
     if let Some(jobs) = args.jobs {
         builder = builder.jobs(jobs.get());
     }

@@ -7,6 +7,8 @@ pub mod oracle;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sha2::{Digest, Sha256};
+
 use super::program::{macho_linker, tool};
 
 /// The inputs, and beside each archive what the platform's own tool unpacks from it.
@@ -20,15 +22,30 @@ pub struct ReleaseDirectory {
     pub missing: Vec<&'static str>,
 }
 
+/// A package of a registry.
+struct Package {
+    /// Its file name; `*` stands for what Debian's mirrors decide.
+    file: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    /// SHA-256 of what is pinned to a version.
+    sha256: Option<&'static str>,
+}
+
 /// Downloaded once and kept in the target directory.
-const PACKAGES: [(&str, &str, &[&str]); 4] = [
-    ("libc6_*.deb", "apt-get", &["download", "-qq", "libc6"]),
-    ("libc6-dbg_*.deb", "apt-get", &["download", "-qq", "libc6-dbg"]),
-    ("node-pty-1.1.0.tgz", "npm", &["pack", "--silent", "node-pty@1.1.0"]),
-    (
-        "orjson-*.whl",
-        "pip",
-        &[
+const PACKAGES: [Package; 4] = [
+    Package { file: "libc6_*.deb", program: "apt-get", arguments: &["download", "-qq", "libc6"], sha256: None },
+    Package { file: "libc6-dbg_*.deb", program: "apt-get", arguments: &["download", "-qq", "libc6-dbg"], sha256: None },
+    Package {
+        file: "node-pty-1.1.0.tgz",
+        program: "npm",
+        arguments: &["pack", "--silent", "node-pty@1.1.0"],
+        sha256: Some("c7517f19083ddcb05f276904680eb2b11a6b5ecab778b8e4e5685a6d645b3f60"),
+    },
+    Package {
+        file: "orjson-3.13.0-*.whl",
+        program: "pip",
+        arguments: &[
             "download",
             "-q",
             "--no-deps",
@@ -36,9 +53,10 @@ const PACKAGES: [(&str, &str, &[&str]); 4] = [
             "--platform=macosx_11_0_arm64",
             "--python-version=3.11",
             "--implementation=cp",
-            "orjson",
+            "orjson==3.13.0",
         ],
-    ),
+        sha256: Some("948bad47f2e2e43527f14248364a0e5dee26dd3184691010ec4a1ebeb0fd6771"),
+    },
 ];
 
 impl ReleaseDirectory {
@@ -48,14 +66,15 @@ impl ReleaseDirectory {
         std::fs::create_dir_all(&root).expect("a folder");
         std::fs::create_dir_all(&unpacked).expect("a folder");
         let mut release = Self { _dir: dir, root, unpacked, missing: Vec::new() };
-        for (pattern, program, arguments) in PACKAGES {
-            match package(pattern, program, arguments) {
+        for package in &PACKAGES {
+            match package.get() {
                 Some(path) => release.add(&path),
-                None => release.missing.push(pattern),
+                None => release.missing.push(package.file),
             }
         }
         release.add_macos();
         release.add_go();
+        release.add_small_programs();
         // A Rust program, with its line tables in it: this one.
         let rust = std::env::current_exe().expect("a path");
         std::fs::copy(rust, release.root.join("rust-program")).expect("a copy");
@@ -112,6 +131,36 @@ impl ReleaseDirectory {
         std::fs::remove_file(folder.join("app.o")).expect("the object goes");
     }
 
+    /// One program with a compressed symbol table alone (GDB manual, "MiniDebugInfo"), one with a symbol table, one with nothing,
+    /// and one that has line tables but no types.
+    fn add_small_programs(&mut self) {
+        if !["cc", "nm", "objcopy", "strip", "xz"].iter().all(|name| tool(name).is_some()) {
+            self.missing.push("small programs");
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let source = "static __attribute__((noinline)) int inner(int n) { return n * 3; }\n\
+                      int main(int n, char **v) { (void)v; return inner(n); }\n";
+        std::fs::write(folder.path().join("a.c"), source).expect("a source");
+        let target = |name: &str| self.root.join(name).display().to_string();
+        for (name, flags) in [("mini", "-g0"), ("symbols", "-g0"), ("bare", "-s"), ("lines", "-g1")] {
+            // Else they would be one module.
+            let define = format!("-Wl,--defsym={name}=0");
+            let arguments = ["-O1", "-Wl,--build-id", flags, &define, "-o", &target(name), "a.c"];
+            assert!(run("cc", &arguments, folder.path()), "{name}");
+        }
+        let mini = target("mini");
+        for (program, arguments) in [
+            ("objcopy", &["--only-keep-debug", &mini, "symbols.elf"][..]),
+            ("objcopy", &["-S", "--remove-section=.comment", "--keep-symbol=inner", "symbols.elf", "packed"]),
+            ("xz", &["packed"]),
+            ("strip", &["--strip-all", &mini]),
+            ("objcopy", &["--add-section", ".gnu_debugdata=packed.xz", &mini]),
+        ] {
+            assert!(run(program, arguments, folder.path()), "{program} {arguments:?}");
+        }
+    }
+
     fn add_go(&mut self) {
         if tool("go").is_none() {
             self.missing.push("a Go program");
@@ -162,28 +211,35 @@ pub fn regular_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A package of a registry, from an earlier run or downloaded now.
-fn package(pattern: &str, program: &str, arguments: &[&str]) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let find = || {
-        let (start, end) = pattern.split_once('*').unwrap_or((pattern, ""));
-        let entries = std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+impl Package {
+    /// From an earlier run, or downloaded now.
+    fn get(&self) -> Option<PathBuf> {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        if self.find(&folder).is_none() {
+            tool(self.program)?;
+            if !run(self.program, self.arguments, &folder) {
+                println!("SKIP packages: {} {} gave nothing", self.program, self.arguments.join(" "));
+                return None;
+            }
+        }
+        let found = self.find(&folder)?;
+        if let Some(expected) = self.sha256 {
+            let digest = Sha256::digest(std::fs::read(&found).expect("a package"));
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(digest, expected, "{}", found.display());
+        }
+        Some(found)
+    }
+
+    fn find(&self, folder: &Path) -> Option<PathBuf> {
+        let (start, end) = self.file.split_once('*').unwrap_or((self.file, ""));
+        let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
         entries.into_iter().find(|path| {
             let name = path.file_name().expect("a name").to_string_lossy();
             name.starts_with(start) && name.ends_with(end)
         })
-    };
-    if let Some(found) = find() {
-        return Some(found);
     }
-    tool(program)?;
-    if !run(program, arguments, &folder) {
-        assert!(!super::program::required("packages"), "{program} {}: nothing was downloaded", arguments.join(" "));
-        println!("SKIP packages: {program} {} gave nothing", arguments.join(" "));
-        return None;
-    }
-    find()
 }
 
 fn run(program: &str, arguments: &[&str], folder: &Path) -> bool {

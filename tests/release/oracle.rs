@@ -81,6 +81,124 @@ fn uuids(path: &Path) -> BTreeSet<String> {
     uuids.map(|uuid| format!("uuid:{}", uuid.replace('-', ""))).collect()
 }
 
+/// Which of its two halves of a module a file is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Half {
+    /// It holds code.
+    Binary,
+    /// It tells of the code in another file.
+    DebugFile,
+}
+
+/// What the tools see of a file: for each of its ids the half that it is and what it is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    pub half: Half,
+    /// As llvm names it.
+    pub arch: BTreeSet<String>,
+    /// `.debug_info` with content.
+    pub has_debug_info: bool,
+    /// Functions that have variables or parameters by `llvm-dwarfdump --statistics`; line tables have none.
+    pub has_variables: bool,
+    /// `.symtab` with content.
+    pub has_symtab: bool,
+    /// `.gnu_debugdata`.
+    pub has_mini_debug_info: bool,
+    /// Go's function table.
+    pub is_go: bool,
+    /// Frame description entries in `.eh_frame`; `None` for what is no ELF file.
+    pub fdes: Option<u64>,
+    /// `.debug_frame` with content.
+    pub has_debug_frame: bool,
+}
+
+pub fn facts(path: &Path) -> Facts {
+    match kind(path) {
+        Kind::Elf => elf(path),
+        Kind::Pdb => {
+            let text = stdout("llvm-pdbutil", &["pdb2yaml", "--dbi-stream"], path);
+            let machine = text.lines().find_map(|line| line.trim().strip_prefix("MachineType:")).map(str::trim);
+            let arch = match machine {
+                Some("Amd64") => "x86_64",
+                Some("Arm64") => "aarch64",
+                Some("x86") => "i386",
+                other => panic!("{}: {other:?}", path.display()),
+            };
+            Facts { half: Half::DebugFile, arch: BTreeSet::from([arch.to_owned()]), ..none() }
+        }
+        Kind::Pe => Facts { arch: arch(path), ..none() },
+        Kind::Macho => {
+            let text = stdout("llvm-readobj", &["--file-headers"], path);
+            let is_dsym = text.contains("FileType: DWARFSymbol");
+            let half = if is_dsym { Half::DebugFile } else { Half::Binary };
+            Facts { half, arch: arch(path), has_debug_info: is_dsym, has_variables: is_dsym, ..none() }
+        }
+        Kind::Other => none(),
+    }
+}
+
+fn none() -> Facts {
+    Facts {
+        half: Half::Binary,
+        arch: BTreeSet::new(),
+        has_debug_info: false,
+        has_variables: false,
+        has_symtab: false,
+        has_mini_debug_info: false,
+        is_go: false,
+        fdes: None,
+        has_debug_frame: false,
+    }
+}
+
+/// `Arch: x86_64`, for each slice.
+fn arch(path: &Path) -> BTreeSet<String> {
+    let text = stdout("llvm-readobj", &["--file-headers"], path);
+    text.lines().filter_map(|line| line.strip_prefix("Arch: ")).map(|arch| arch.trim().to_owned()).collect()
+}
+
+/// `[ 1] NAME TYPE ADDRESS OFFSET SIZE ES FLAGS LK INF AL`
+fn elf(path: &Path) -> Facts {
+    let text = stdout("eu-readelf", &["-h", "-S"], path);
+    let machine = text.lines().find_map(|line| line.trim().strip_prefix("Machine:")).map(str::trim);
+    let arch = match machine {
+        Some("AMD X86-64") => "x86_64",
+        Some("AARCH64") => "aarch64",
+        Some("Intel 80386") => "i386",
+        other => panic!("{}: {other:?}", path.display()),
+    };
+    let mut facts = Facts { half: Half::DebugFile, arch: BTreeSet::from([arch.to_owned()]), ..none() };
+    for line in text.lines() {
+        let Some((_, section)) = line.trim_start().strip_prefix('[').and_then(|line| line.split_once("] ")) else {
+            continue;
+        };
+        let fields: Vec<&str> = section.split_whitespace().collect();
+        let [name, kind, _, _, size, _, flags, ..] = fields.as_slice() else { continue };
+        let has_bytes = *kind != "NOBITS" && size.trim_start_matches('0') != "";
+        match *name {
+            ".debug_info" => facts.has_debug_info |= has_bytes,
+            ".symtab" => facts.has_symtab |= has_bytes,
+            ".gnu_debugdata" => facts.has_mini_debug_info |= has_bytes,
+            ".gopclntab" => facts.is_go |= has_bytes,
+            ".debug_frame" => facts.has_debug_frame |= has_bytes,
+            _ => {}
+        }
+        if has_bytes && flags.contains('X') && flags.contains('A') {
+            facts.half = Half::Binary;
+        }
+    }
+    if facts.has_debug_info {
+        let told = stdout("llvm-dwarfdump", &["--statistics"], path);
+        let told: serde_json::Value = serde_json::from_str(&told).expect("statistics");
+        facts.has_variables = told["#source variables"].as_u64().is_some_and(|count| count > 0);
+    }
+    if facts.half == Half::Binary {
+        let told = stdout("llvm-dwarfdump", &["--eh-frame"], path);
+        facts.fdes = Some(told.lines().filter(|line| line.contains(" FDE ")).count() as u64);
+    }
+    facts
+}
+
 fn stdout(program: &str, arguments: &[&str], path: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(path).output().expect("it starts");
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -236,9 +236,25 @@ fn t6_a_rule_that_cannot_be_expressed_stops_the_walk_and_is_counted() {
     section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x77, 0, 0x06, 0x32, 0x1b]]).fde(0x1020, 0x10, &[end()]);
     let compiled = section.compile();
     assert_eq!((compiled.report.unsupported_count, compiled.report.unsupported[0].range.clone()), (1, 0x1000..0x1010));
+    assert_eq!(compiled.report.unsupported[0].reason, "expression with DW_OP_div");
     let registers = Registers { fp: SP + 0x20, ..registers(0x1004) };
     let memory = Words::default().with(&[(SP + 0x20, 0), (SP + 0x28, at(0x1024))]);
     assert_eq!(Process::new(&compiled.bytes).pcs(&registers, &memory), (vec![0x1004], StopReason::UnsupportedRule));
+}
+
+#[test]
+fn t6_what_cannot_be_expressed_is_told_in_dwarfs_terms_and_counted_by_reason() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    for at in 0..30 {
+        // DW_CFA_register: the stack pointer is in r8. DW_CFA_val_offset: it is CFA - 16.
+        let rule = if at % 3 == 0 { vec![0x09, 7, 8] } else { vec![0x14, 7, 2] };
+        section.fde(0x1000 + 0x10 * at, 0x10, &[rule]);
+    }
+    let report = section.compile().report;
+    let reasons: Vec<(&str, usize)> =
+        report.unsupported_reasons.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(reasons, [("stack pointer rule register(r8)", 10), ("stack pointer rule val_offset(-16)", 20)]);
+    assert_eq!(report.unsupported_count, 30);
 }
 
 #[test]

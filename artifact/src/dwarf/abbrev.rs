@@ -273,10 +273,6 @@ impl Abbreviations {
             steps: Span::since(first_step, &self.steps)?,
         })
     }
-
-    pub(crate) fn tags(&self) -> impl Iterator<Item = DwTag> {
-        self.list.iter().map(|abbreviation| abbreviation.tag)
-    }
 }
 
 fn role(tag: DwTag) -> Role {

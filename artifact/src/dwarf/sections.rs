@@ -1,8 +1,5 @@
 //! The sections that one file's DWARF stands in, decompressed.
 
-use super::abbrev::Abbreviations;
-use super::unit_header::{UnitHeader, unit_headers};
-use crate::budget::Budget;
 use crate::headers::ObjectHeaders;
 use crate::in_order::in_order;
 use crate::work::{Skipped, note};
@@ -120,29 +117,4 @@ fn loaded<'d, const N: usize>(
         ControlFlow::Continue(())
     });
     sections
-}
-
-/// Whether at least half of the abbreviation tables that units use describe base types or structures: what line-table
-/// builds leave out.
-pub(crate) fn describes_types(headers: &dyn ObjectHeaders<'_>) -> bool {
-    let mut skipped = Skipped::new();
-    let sections = DwarfSections::load(headers, NonZeroUsize::MIN, &mut skipped);
-    let mut budget = Budget::for_bytes(sections.abbrev.len() as u64);
-    let (mut with, mut without) = (0_u64, 0_u64);
-    let mut last: Option<(&UnitHeader, bool)> = None;
-    for header in &unit_headers(&sections, 0, &mut skipped) {
-        let described = match last {
-            Some((known, described)) if known.abbrev_offset == header.abbrev_offset => described,
-            _ => {
-                let bytes = usize::try_from(header.abbrev_offset).ok().and_then(|at| sections.abbrev.get(at..));
-                let bytes = bytes.unwrap_or_default();
-                let table = Abbreviations::parse(bytes, header.encoding, sections.is_little_endian, &mut budget);
-                let Ok(table) = table else { continue };
-                table.tags().any(|tag| tag == gimli::DW_TAG_base_type || tag == gimli::DW_TAG_structure_type)
-            }
-        };
-        last = Some((header, described));
-        *(if described { &mut with } else { &mut without }) += 1;
-    }
-    with > 0 && with >= without
 }

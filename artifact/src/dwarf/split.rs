@@ -1,6 +1,7 @@
 //! Which units are split, and where. (DWARF 5, 3.1.2 and 3.1.3; before, <https://gcc.gnu.org/wiki/DebugFission>)
 
 use super::dwarf_files::DwarfFiles;
+use super::survey::has_skeletons;
 use super::unit::{AbbreviationTables, Unit};
 use crate::budget::Budget;
 use crate::headers::ObjectHeaders;
@@ -22,6 +23,10 @@ pub(crate) fn split_kind(headers: &dyn ObjectHeaders<'_>) -> Option<SplitKind> {
 /// The file's skeleton units, by their order.
 pub(crate) fn split_units(headers: &dyn ObjectHeaders<'_>) -> Vec<SplitUnit> {
     let mut found = Vec::new();
+    // Most files have none, and are not decompressed to see that.
+    if !has_skeletons(headers) {
+        return found;
+    }
     each_unit(headers, &[], |unit, id| {
         if unit.is_skeleton() {
             let name = unit.root.dwo_name.unwrap_or_default().to_vec();

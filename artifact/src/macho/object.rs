@@ -5,7 +5,7 @@ use super::headers::Macho;
 use crate::go;
 use crate::headers::ObjectHeaders;
 use crate::symbols::{Symbol, SymbolTable};
-use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
+use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs, compressed};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -69,6 +69,11 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
 
     fn has_debug_section(&self, suffix: &str) -> bool {
         self.dwarf_section(suffix).is_some()
+    }
+
+    fn debug_bytes(&self) -> u64 {
+        let debug = self.sections.iter().filter(|section| section.segment == b"__DWARF");
+        debug.map(|section| compressed::debug_size(section.name, section.bytes)).fold(0, u64::saturating_add)
     }
 
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {

@@ -73,6 +73,11 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         debug_section(self, suffix).is_some()
     }
 
+    fn debug_bytes(&self) -> u64 {
+        let sections = self.sections.iter();
+        sections.map(|section| compressed::debug_size(section.name, section.bytes)).fold(0, u64::saturating_add)
+    }
+
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])> {
         let section = named(self, name)?;
         Some((Svma(section.range(self.image_base).start), section.bytes))

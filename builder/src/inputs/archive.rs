@@ -5,17 +5,16 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArchiveError, ArchiveReport as Walked, Limits, Member, SNIFF_BYTES, Source, read_archive, read_image_layout,
+    ArchiveError, ArchiveReport as Walked, Member, SNIFF_BYTES, Source, read_archive, read_image_layout,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 
 use super::file::{self, Bytes, InputFile};
 use super::identify::{self, reason};
 use super::loose::{self, Judged, MAX_DSYM_MEMBER_BYTES};
-use super::{Found, Spool};
+use super::{Found, Reading};
 use crate::error::{BuildError, io_error};
 use crate::report::{ArchiveReport, PassedOver};
-use crate::workers::Budget;
 
 /// A member whose size the archive does not say is read so far before it has the memory to itself.
 const UNSIZED_BYTES: u64 = 1 << 20;
@@ -33,20 +32,14 @@ impl From<ArchiveError> for Stop {
 }
 
 /// Reads the archive at `path`, which people call `place`, and keeps the release files in it.
-pub(super) fn look(
-    path: &Path,
-    place: &str,
-    limits: &Limits,
-    spool: &Spool,
-    budget: &Budget,
-) -> Result<Found, BuildError> {
+pub(super) fn look(path: &Path, place: &str, reading: &Reading<'_>) -> Result<Found, BuildError> {
     let mut file = File::open(path).map_err(io_error("open", path))?;
     let state = |file: &File| file.metadata().map(|metadata| (metadata.len(), metadata.modified().ok()));
     let before = state(&file).map_err(io_error("look at", path))?;
     let mut found = Found::default();
     let mut taken = 0;
-    let walked = read_archive::<Stop>(place, Source::Seekable(&mut file), limits, &mut |member, content| {
-        taken += u64::from(visit(member, content, limits, spool, budget, &mut found).map_err(Stop::Build)?);
+    let walked = read_archive::<Stop>(place, Source::Seekable(&mut file), reading.limits, &mut |member, content| {
+        taken += u64::from(visit(member, content, reading, &mut found).map_err(Stop::Build)?);
         Ok(())
     });
     let after = state(&file).map_err(io_error("look at", path))?;
@@ -57,13 +50,7 @@ pub(super) fn look(
 }
 
 /// Reads the container images of an OCI layout in the directory `root`.
-pub(super) fn look_at_layout(
-    root: &Path,
-    place: &str,
-    limits: &Limits,
-    spool: &Spool,
-    budget: &Budget,
-) -> Result<Found, BuildError> {
+pub(super) fn look_at_layout(root: &Path, place: &str, reading: &Reading<'_>) -> Result<Found, BuildError> {
     let mut found = Found::default();
     let mut taken = 0;
     let real_root = fs::canonicalize(root).map_err(io_error("look at", root))?;
@@ -75,8 +62,8 @@ pub(super) fn look_at_layout(
         }
         Ok(Box::new(File::open(real)?))
     };
-    let walked = read_image_layout::<Stop>(place, &mut open, limits, &mut |member, content| {
-        taken += u64::from(visit(member, content, limits, spool, budget, &mut found).map_err(Stop::Build)?);
+    let walked = read_image_layout::<Stop>(place, &mut open, reading.limits, &mut |member, content| {
+        taken += u64::from(visit(member, content, reading, &mut found).map_err(Stop::Build)?);
         Ok(())
     });
     finish(place, walked, taken, found)
@@ -104,11 +91,10 @@ fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Foun
 fn visit(
     member: &Member<'_>,
     mut content: &mut dyn Read,
-    limits: &Limits,
-    spool: &Spool,
-    budget: &Budget,
+    reading: &Reading<'_>,
     found: &mut Found,
 ) -> Result<bool, BuildError> {
+    let Reading { limits, spool, budget, .. } = reading;
     found.seen += 1;
     let place = member.full_path();
     let name = member.file_name().to_owned();

@@ -72,6 +72,8 @@ pub(crate) struct ObjectFacts {
     /// Debuginfod clients may ask for it as debug information.
     pub(crate) is_debuginfo: bool,
     pub(crate) tells: Tells,
+    /// dwz has packed its debug information.
+    pub(crate) is_packed_by_dwz: bool,
     pub(crate) has_mini_debug_info: bool,
     pub(crate) debug_link: Option<NamedCrc>,
     pub(crate) alt_link: Option<NamedId>,
@@ -178,9 +180,14 @@ impl InputFile {
         self.measured.digest
     }
 
-    /// Bytes in memory when it is read and its debug sections are decompressed.
+    /// Bytes in memory when it is read and its debug sections are decompressed, or the streams of a program database are put
+    /// together from its pages.
     pub(crate) fn weight(&self) -> u64 {
-        let debug: u64 = self.objects().iter().map(|object| object.debug_bytes).fold(0, u64::saturating_add);
+        let debug = match &self.content {
+            Content::Objects(objects) => objects.iter().map(|object| object.debug_bytes).fold(0, u64::saturating_add),
+            Content::Pdb(_) => self.measured.size,
+            Content::DsymMember => 0,
+        };
         self.measured.size.saturating_add(debug)
     }
 

@@ -149,6 +149,7 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
             DebugInfoKind::None if object.has_mini_debug_info() => Tells::FewSymbols,
             DebugInfoKind::None => Tells::Nothing,
         },
+        is_packed_by_dwz: object.is_packed_by_dwz(),
         has_mini_debug_info: object.has_mini_debug_info(),
         debug_link: object
             .debug_link()

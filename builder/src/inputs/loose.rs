@@ -13,7 +13,6 @@ use super::identify::{self, Identified, reason};
 use super::walk::Candidate;
 use super::{Found, Reading, archive};
 use crate::error::{BuildError, io_error, place_of};
-use crate::workers::Budget;
 
 /// A file of a dSYM bundle beside its debug information (lists, relocation maps) is not larger than this, in bytes.
 pub(super) const MAX_DSYM_MEMBER_BYTES: u64 = 256 << 20;
@@ -22,11 +21,11 @@ pub(super) const MAX_DSYM_MEMBER_BYTES: u64 = 256 << 20;
 const EXPECTED: &str = "an executable, a library or a debug file (ELF, PE, PDB, Mach-O) of a program that is loaded, or an archive or package of such files";
 
 /// Looks at one file.
-pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>, budget: &Budget) -> Result<Found, BuildError> {
+pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found, BuildError> {
     let path = &candidate.path;
     let place = place_of(path);
     if candidate.is_layout {
-        return archive::look_at_layout(path, &place, reading.limits, reading.spool, budget);
+        return archive::look_at_layout(path, &place, reading);
     }
     let name = base_name(path);
     let dsym = file::dsym_place(&place);
@@ -41,7 +40,7 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>, budget: &Budget
     }
     let head = head(path)?;
     if matches!(sniff(&head), FileKind::Archive(_)) {
-        return archive::look(path, &place, reading.limits, reading.spool, budget);
+        return archive::look(path, &place, reading);
     }
     let is_candidate = identify::is_candidate(&head);
     let is_member = dsym.is_some() && candidate.size <= MAX_DSYM_MEMBER_BYTES;
@@ -49,7 +48,7 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>, budget: &Budget
         found.skip(reason::NO_RELEASE_FILE, 1);
         return Ok(found);
     }
-    let _permit = budget.acquire(candidate.size);
+    let _permit = reading.budget.acquire(candidate.size);
     let bytes = file::read_file(path)?;
     let content = match judge(&bytes, is_member && !is_candidate, &place)? {
         Judged::Taken(content) => content,

@@ -19,7 +19,7 @@ use crate::error::BuildError;
 use crate::progress::{Progress, Tell};
 use crate::report::{ArchiveReport, InputReport, Refused};
 use crate::workers::{self, Budget};
-use identify::reason;
+pub(crate) use identify::reason;
 use walk::Candidate;
 
 /// Everything that was found in the inputs.
@@ -36,6 +36,7 @@ pub(crate) struct Reading<'r> {
     pub(crate) spool: &'r Spool,
     pub(crate) tell: &'r Tell<'r>,
     pub(crate) limits: &'r Limits,
+    pub(crate) budget: &'r Budget,
     /// Where this build writes: what lies there is no input.
     pub(crate) output: Option<&'r Path>,
 }
@@ -68,12 +69,10 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
     let mut walked = walk::walk(paths, reading.output)?;
     // The largest first, so that no thread is left alone with it at the end.
     walked.candidates.sort_by(|a, b| (b.size, &a.path).cmp(&(a.size, &b.path)));
-    let largest = walked.candidates.iter().map(|candidate| candidate.size).max().unwrap_or_default();
-    let budget = Budget::for_largest(largest);
     let total = walked.candidates.len() as u64;
     let total_bytes = walked.candidates.iter().map(|candidate| candidate.size).fold(0, u64::saturating_add);
     let found = workers::run(&walked.candidates, reading.jobs, |candidate: &Candidate| {
-        let found = loose::look(candidate, reading, &budget)?;
+        let found = loose::look(candidate, reading)?;
         (reading.tell)(&Progress::Looked { path: &candidate.path, bytes: candidate.size, total, total_bytes });
         Ok::<_, BuildError>(found)
     })?;

@@ -76,8 +76,14 @@ pub(super) fn unwind_table(
                 fdes: made.fdes as u64,
                 rows: made.rows as u64,
                 rules: made.rules as u64,
+                text_bytes: made.text_bytes,
                 covered_bytes: made.covered_bytes,
                 unsupported: made.unsupported_count as u64,
+                unsupported_reasons: made
+                    .unsupported_reasons
+                    .into_iter()
+                    .map(|(reason, count)| (reason, count as u64))
+                    .collect(),
                 unsupported_ranges: made
                     .unsupported
                     .into_iter()

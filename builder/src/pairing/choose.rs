@@ -2,8 +2,8 @@
 //!
 //! * Of binaries with the same code, the one that tells a debugger least is what is shipped, and the binary; one that tells
 //!   more is its debug file.
-//! * Of debug files, the one that tells most is taken: types before lines before symbols. Of equals, a file without code
-//!   comes before an unstripped binary.
+//! * Of debug files, the one that tells most is taken: types before lines before symbols. Of equals, one that dwz has not packed
+//!   comes before one that it has, and a file without code before an unstripped binary.
 //! * Of program databases, the one with the highest age of its PDB stream is taken: tools that add to one raise it.
 //! * What is in a thin file and in a universal one is taken from the thin one.
 //! * Everything else is a contradiction, and an error that names both.
@@ -48,7 +48,14 @@ pub(super) fn choose<'f>(
     }
     debug_files.sort_by_key(|part| {
         let state = Reverse(part.pdb().and_then(|pdb| pdb.stream_age));
-        (Reverse(part.tells()), part.is_binary(), state, part.file.objects().len(), part.file.digest())
+        (
+            Reverse(part.tells()),
+            is_packed(*part),
+            part.is_binary(),
+            state,
+            part.file.objects().len(),
+            part.file.digest(),
+        )
     });
     let mut debug_files = debug_files.into_iter();
     let debug = debug_files.next();
@@ -56,6 +63,8 @@ pub(super) fn choose<'f>(
         let Some(debug) = debug else { break };
         if debug.tells() > other.tells() {
             superseded.push(instead(other, debug, "debug information of the same id that tells more"));
+        } else if is_packed(other) && !is_packed(debug) {
+            superseded.push(instead(other, debug, "debug information of the same id that dwz has not packed"));
         } else if other.is_binary() && !debug.is_binary() {
             superseded.push(instead(other, debug, "a debug file that tells as much as the unstripped binary"));
         } else if is_earlier(other, debug) {
@@ -77,6 +86,11 @@ pub(super) fn choose<'f>(
 /// Whether one of the two is a slice of a universal file, so that different files may hold the same module.
 fn is_in_universal(one: Part<'_>, other: Part<'_>) -> bool {
     one.tells() == other.tells() && (one.file.objects().len() > 1 || other.file.objects().len() > 1)
+}
+
+/// Whether dwz has packed it: the file before says as much, and needs no other one.
+fn is_packed(part: Part<'_>) -> bool {
+    part.object().is_some_and(|object| object.is_packed_by_dwz)
 }
 
 /// Whether a program database is an earlier state of another: tools that add streams to one raise the age of its PDB stream.

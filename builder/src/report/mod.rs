@@ -11,7 +11,7 @@ use symseal_bundle::Digest;
 use crate::sources::SourcesReport;
 
 pub use inputs::{ArchiveReport, InputReport, PassedOver, Refused};
-pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport};
+pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport, UnwindTotals};
 pub use pairs::{Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
 
 /// The schema of the JSON form: `docs/formats/schemas/build_report.schema.json`.
@@ -40,6 +40,8 @@ pub struct BuildReport {
     pub mismatches: Vec<Mismatch>,
     /// Files that were left out because another file of the same id is better.
     pub superseded: Vec<Superseded>,
+    /// The unwind tables of all modules.
+    pub unwind: UnwindTotals,
     /// What became of the sources, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sources: Option<SourcesReport>,
@@ -58,6 +60,7 @@ impl BuildReport {
             debug_files_without_binaries: Vec::new(),
             mismatches: Vec::new(),
             superseded: Vec::new(),
+            unwind: UnwindTotals::default(),
             sources: None,
         }
     }

@@ -118,12 +118,59 @@ pub struct UnwindReport {
     pub rows: u64,
     /// Distinct rules.
     pub rules: u64,
+    /// Bytes of code.
+    pub text_bytes: u64,
     /// Bytes of code with a rule.
     pub covered_bytes: u64,
     /// Rows that could not be compiled.
     pub unsupported: u64,
+    /// How many of them for which reason.
+    pub unsupported_reasons: BTreeMap<String, u64>,
     /// The first of them.
     pub unsupported_ranges: Vec<UnsupportedRange>,
+}
+
+/// What became of the call frame information of all modules.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct UnwindTotals {
+    /// Modules with an unwind table.
+    pub modules: u64,
+    /// Modules without one: reason → how many.
+    pub none_because: BTreeMap<String, u64>,
+    /// Bytes of the tables.
+    pub table_bytes: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Bytes of code in these modules.
+    pub text_bytes: u64,
+    /// Bytes of code with a rule.
+    pub covered_bytes: u64,
+    /// Rows that could not be compiled.
+    pub unsupported: u64,
+    /// How many of them for which reason.
+    pub unsupported_reasons: BTreeMap<String, u64>,
+}
+
+impl UnwindTotals {
+    pub(crate) fn of(modules: &[ModuleReport]) -> Self {
+        let mut totals = Self::default();
+        for unwind in modules.iter().map(|module| &module.unwind) {
+            if let Some(reason) = &unwind.none_because {
+                *totals.none_because.entry(reason.clone()).or_default() += 1;
+                continue;
+            }
+            totals.modules += 1;
+            totals.table_bytes += unwind.table_bytes;
+            totals.rows += unwind.rows;
+            totals.text_bytes += unwind.text_bytes;
+            totals.covered_bytes += unwind.covered_bytes;
+            totals.unsupported += unwind.unsupported;
+            for (reason, count) in &unwind.unsupported_reasons {
+                *totals.unsupported_reasons.entry(reason.clone()).or_default() += count;
+            }
+        }
+        totals
+    }
 }
 
 /// A range of code whose rule could not be compiled.

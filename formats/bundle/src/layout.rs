@@ -118,7 +118,19 @@ impl LayoutDir {
             ingest::remove_orphans(&root.join(INGEST));
             return Self::open(root);
         }
-        fs::create_dir_all(&root).map_err(io_error("create the directory", &root))?;
+        if let Err(source) = fs::create_dir_all(&root) {
+            // "File exists (os error 17)" would tell nobody what to do.
+            if matches!(source.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) {
+                let found = if fs::metadata(&root).is_ok() {
+                    "a file"
+                } else {
+                    "a file, or a link to nothing, on the way to it"
+                };
+                let problem = format!("expected a directory, found {found}; name an empty or new directory");
+                return Err(LayoutError::NotALayout { path: root, problem });
+            }
+            return Err(LayoutError::Io { action: "create the directory", path: root, source });
+        }
         let mut entries = fs::read_dir(&root).map_err(io_error("list", &root))?;
         // Another process may be making the same layout at this moment.
         let foreign = entries

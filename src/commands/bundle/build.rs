@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 use symseal_builder::{BuildError, BuildReport, Options, Progress, ProgressFn, SymbolBundleBuilder};
 
 use super::build_report;
+use super::limits::LimitArgs;
 use super::sourcing::SourcingArgs;
 use crate::exit::Answer;
 use crate::output::outln;
@@ -53,12 +54,15 @@ pub struct Args {
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     sourcing: SourcingArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
+    crate::heap::give_back_large_buffers();
     let bar = crate::progress::bytes_bar("reading");
     let options =
         Options { name: args.name.clone(), version: args.version.clone(), progress: Some(progress(bar.clone())) };
@@ -67,7 +71,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     if let Some(jobs) = args.jobs {
         builder = builder.jobs(jobs.get());
     }
-    builder = args.sourcing.on(builder);
+    builder = args.limits.on(args.sourcing.on(builder));
     let made = if args.dry_run {
         builder.report()
     } else {
@@ -99,7 +103,7 @@ pub(crate) fn print(report: &BuildReport, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Shows what a build is doing: first bytes that are read, then bytes of the modules that are finished.
+/// Shows what a build is doing: first bytes that are read, then bytes of the modules that are finished; and gives their memory back.
 pub(crate) fn progress(bar: ProgressBar) -> ProgressFn {
     let (read, built) = (AtomicU64::new(0), AtomicU64::new(0));
     Arc::new(move |progress: &Progress<'_>| match progress {
@@ -110,6 +114,8 @@ pub(crate) fn progress(bar: ProgressBar) -> ProgressFn {
             bar.set_message(symseal_artifact::escaped(name).into_owned());
         }
         Progress::Module { name, bytes, total_bytes, done, total } => {
+            // What the module took is free, and the next one waits for it.
+            crate::heap::give_back_after(*bytes);
             if bar.length() != Some(*total_bytes) {
                 // Another kind of work has another rate.
                 bar.reset();

@@ -1,7 +1,8 @@
 //! The report of a build, for people.
 
-use symseal_builder::{BuildReport, ModuleReport, SourcesReport};
+use symseal_builder::{BuildReport, ModuleReport, SourcesReport, UnwindTotals};
 use symseal_bundle::DebugInfo;
+use symseal_module::DebugId;
 
 use crate::output::{out, outln, visible};
 use crate::table::Table;
@@ -15,7 +16,7 @@ pub(crate) fn print(report: &BuildReport) {
         Table::new(&["module", "debug id", "arch", "debug info", "paired by", "functions", "rows", "unwind rows"]);
     for module in &report.modules {
         table.row([
-            module.name.clone(),
+            shown_name(&module.name, &module.debug_id),
             format!("{}{}", module.debug_id, if module.id_kind == "text-hash" { " (text hash)" } else { "" }),
             module.arch.to_owned(),
             format!("{}{}", debug_info(module.debug_info), if module.stripped { " (stripped)" } else { "" }),
@@ -30,6 +31,7 @@ pub(crate) fn print(report: &BuildReport) {
     modules(report);
     pairs(report);
     inputs(report);
+    unwind(&report.unwind);
     if let Some(gathered) = &report.sources {
         sources(gathered);
     }
@@ -42,14 +44,20 @@ pub(crate) fn print(report: &BuildReport) {
 fn modules(report: &BuildReport) {
     let mut notes = Vec::new();
     for module in &report.modules {
+        let name = shown_name(&module.name, &module.debug_id);
         if let Some(why) = &module.unwind.none_because {
-            notes.push(format!("{}: no unwind table: {why}", module.name));
+            notes.push(format!("{name}: no unwind table: {why}"));
         }
-        for range in &module.unwind.unsupported_ranges {
-            notes.push(format!("{}: no unwind rule for {}..{}: {}", module.name, range.start, range.end, range.reason));
+        let ranges = &module.unwind.unsupported_ranges;
+        for range in ranges {
+            notes.push(format!("{name}: no unwind rule for {}..{}: {}", range.start, range.end, range.reason));
+        }
+        let more = module.unwind.unsupported.saturating_sub(ranges.len() as u64);
+        if more > 0 {
+            notes.push(format!("{name}: no unwind rule for {more} more ranges; their reasons are counted below"));
         }
         for (reason, count) in &module.skipped {
-            notes.push(format!("{}: {count} left out of the symbol table: {reason}", module.name));
+            notes.push(format!("{name}: {count} left out of the symbol table: {reason}"));
         }
     }
     lines("note", notes);
@@ -80,6 +88,9 @@ fn inputs(report: &BuildReport) {
     for archive in &inputs.archives {
         let passed = archive.passed_over.iter().map(|one| format!("{}: {}", one.place, one.reason));
         lines("not looked into", passed.collect());
+        if archive.passed_over_more > 0 {
+            outln!("not looked into: {} more in {}, which are counted alone", archive.passed_over_more, archive.place);
+        }
     }
     outln!(
         "{} files looked at, {} in the bundle ({} bytes), {} doubles",
@@ -96,6 +107,35 @@ fn inputs(report: &BuildReport) {
         0 => outln!(),
         1 => outln!(", 1 source mismatch"),
         more => outln!(", {more} source mismatches"),
+    }
+}
+
+/// What became of the call frame information of all modules: what could not be compiled is counted, never left out in silence.
+fn unwind(totals: &UnwindTotals) {
+    let without: u64 = totals.none_because.values().sum();
+    outln!(
+        "unwind tables: {} modules with {} rows ({} bytes), {without} modules without; {} of {} bytes of code without a rule, {} rows that could not be compiled",
+        totals.modules,
+        totals.rows,
+        totals.table_bytes,
+        totals.text_bytes.saturating_sub(totals.covered_bytes),
+        totals.text_bytes,
+        totals.unsupported
+    );
+    for (reason, count) in &totals.none_because {
+        outln!("  {count} without a table: {reason}");
+    }
+    for (reason, count) in &totals.unsupported_reasons {
+        outln!("  {count} not compiled: {reason}");
+    }
+}
+
+/// A module's name. What is known by a debug file alone, in a directory of build-ids, is named as tools look for it: its file's own
+/// name is the rest of the id.
+pub(super) fn shown_name(name: &str, id: &DebugId) -> String {
+    match symseal_bundle::title::build_id_debug_file(id) {
+        Some(path) if path.rsplit('/').next() == Some(name) => path,
+        _ => name.to_owned(),
     }
 }
 

@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     for (platform, id, module) in index.modules() {
         table.row([
             platform.to_owned(),
-            module.name.clone(),
+            id.parse().map_or_else(|_| module.name.clone(), |id| super::build_report::shown_name(&module.name, &id)),
             id.to_owned(),
             module.arch.clone(),
             format!("{}{}", debug_info(module), if module.stripped { " (stripped)" } else { "" }),

@@ -150,8 +150,10 @@ impl Emit<'_> {
             return;
         }
         self.report.unsupported_count += 1;
+        let reason = reason();
+        self.report.count_reason(&reason);
         if self.report.unsupported.len() < super::MAX_UNSUPPORTED_LISTED {
-            self.report.unsupported.push(Unsupported { range, reason: reason() });
+            self.report.unsupported.push(Unsupported { range, reason });
         }
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use gimli::{Encoding, Expression, Operation};
 
 use super::fdes::Reader;
+use super::terms;
 use crate::arch;
 use crate::cx::{self, MAX_STEPS, Op};
 
@@ -15,6 +16,7 @@ pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding)
     let mut ops = Vec::new();
     let mut iter = expression.operations(encoding);
     loop {
+        let at = iter.offset_from(&expression);
         let operation = match iter.next() {
             Ok(Some(operation)) => operation,
             Ok(None) => return Ok(ops),
@@ -23,7 +25,9 @@ pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding)
         match operation {
             Operation::RegisterOffset { register, offset, base_type } if base_type.0 == 0 => {
                 let number = u8::try_from(register.0).ok().filter(|number| *number <= cx::PC);
-                ops.push(Op::Register(number.ok_or_else(|| format!("expression with register {}", register.0))?));
+                ops.push(Op::Register(
+                    number.ok_or_else(|| format!("expression with register {}", terms::register(register)))?,
+                ));
                 if offset != 0 {
                     ops.extend([Op::Constant(offset), Op::Add]);
                 }
@@ -38,7 +42,7 @@ pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding)
             Operation::Ge => ops.push(Op::GreaterOrEqual),
             Operation::Deref { base_type, size: 8, space: false } if base_type.0 == 0 => ops.push(Op::Deref),
             Operation::Nop => {}
-            other => return Err(format!("expression with {other:?}")),
+            _ => return Err(format!("expression with {}", terms::operation(&expression, at))),
         }
         if ops.len() >= MAX_STEPS {
             return Err(String::from("expression that is too long"));

@@ -7,10 +7,12 @@ mod padding;
 mod pieces;
 mod plt;
 mod programs;
+mod terms;
 mod trampoline;
 mod write;
 mod x86_64;
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -117,6 +119,8 @@ pub struct Report {
     pub unsupported: Vec<Unsupported>,
     /// All of them.
     pub unsupported_count: usize,
+    /// How many of them for which reason. Beyond [`MAX_REASONS`] kinds, those that are left count as [`OTHER_REASONS`].
+    pub unsupported_reasons: BTreeMap<String, usize>,
     /// Saved registers of rows whose place this format does not express: marked as unknown in the table.
     pub unknown_registers: usize,
     /// Linkage table sections without bytes or of an unknown form.
@@ -127,6 +131,23 @@ pub struct Report {
 
 /// More entries of [`Report::unsupported`] would help nobody.
 pub const MAX_UNSUPPORTED_LISTED: usize = 1000;
+
+/// More kinds of [`Report::unsupported_reasons`] would help nobody.
+pub const MAX_REASONS: usize = 64;
+
+/// Stands for the reasons beyond [`MAX_REASONS`].
+pub const OTHER_REASONS: &str = "other reasons";
+
+impl Report {
+    fn count_reason(&mut self, reason: &str) {
+        let is_kept = self.unsupported_reasons.len() < MAX_REASONS || self.unsupported_reasons.contains_key(reason);
+        let reason = if is_kept { reason } else { OTHER_REASONS };
+        match self.unsupported_reasons.get_mut(reason) {
+            Some(count) => *count += 1,
+            None => drop(self.unsupported_reasons.insert(String::from(reason), 1)),
+        }
+    }
+}
 
 /// A range of code whose rule could not be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use super::eval::Storage;
 use super::expression;
 use super::fdes::Reader;
 use super::programs::Programs;
+use super::terms;
 use crate::arch::{self, FP, RETURN_ADDRESS, SLOT_REGISTERS, SP, context_slot};
 use crate::cx::Op;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots, WORD};
@@ -39,19 +40,19 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             }
             Some(RegisterRule::Register(register)) => match u8::try_from(register.0) {
                 Ok(number) if usize::from(number) < arch::REGISTERS => ReturnAddress::InRegister(number),
-                _ => return Err(format!("return address in register {}", register.0)),
+                _ => return Err(format!("return address rule register({})", terms::register(register))),
             },
             Some(RegisterRule::Expression(_)) => return self.signal(row),
             // The psABI gives the column no default: a row that does not say is broken.
             None => return Err(String::from("no rule for the return address")),
-            Some(other) => return Err(format!("return address rule {other:?}")),
+            Some(other) => return Err(format!("return address rule {}", terms::register_rule(&other))),
         };
         if self.is_signal {
             return Err(String::from("signal frame of an unknown form"));
         }
         match row.register(Register(u16::from(SP))) {
             None | Some(RegisterRule::SameValue | RegisterRule::ValOffset(0)) => {}
-            Some(other) => return Err(format!("stack pointer rule {other:?}")),
+            Some(other) => return Err(format!("stack pointer rule {}", terms::register_rule(&other))),
         }
         let on_fp = [FP].iter().chain(&SLOT_REGISTERS).any(|register| {
             let rule = row.register(Register(u16::from(*register)));
@@ -68,7 +69,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             unknown += 1;
             Rule::new(kind, self.source, register, offset, return_address, Saved::Unknown)
         });
-        let rule = rule.ok_or_else(|| format!("return address at {return_address:?}"))?;
+        let rule = rule.ok_or_else(|| format!("return address rule {}", terms::return_address(return_address)))?;
         let rule = if on_fp { rule.with_slots_on_fp() } else { rule };
         Ok((rule, Slots::new(slots), unknown))
     }
@@ -77,7 +78,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         let ops = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 let number = u8::try_from(register.0).ok().filter(|number| usize::from(*number) < arch::REGISTERS);
-                let number = number.ok_or_else(|| format!("CFA from register {}", register.0))?;
+                let number = number.ok_or_else(|| format!("CFA from register {}", terms::register(*register)))?;
                 let kind = match number {
                     SP => Kind::Sp,
                     FP => Kind::Fp,

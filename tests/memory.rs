@@ -1,0 +1,104 @@
+//! What a whole build takes of memory: below three times the largest input, its DWARF decompressed, whatever the number of jobs.
+#![cfg(target_os = "linux")]
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use program::{command, tool};
+
+/// What a build may take beside three times its largest input: docs/performance.md.
+const FIXED_BYTES: u64 = 32 << 20;
+
+/// Copies of one file, each a module of its own.
+const COPIES: u8 = 8;
+
+/// The largest of Debian's debug files of the C library.
+fn debug_file() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib/debug/.build-id").into_iter().flatten().flatten();
+    let files = folders.filter_map(|folder| std::fs::read_dir(folder.path()).ok()).flatten().flatten();
+    let largest = files.map(|entry| entry.path()).max_by_key(|path| path.metadata().map_or(0, |found| found.len()));
+    if largest.is_none() {
+        assert!(!program::required("libc6-dbg"), "libc6-dbg is required and was not found");
+        println!("SKIP libc6-dbg: not installed");
+    }
+    largest
+}
+
+/// Bytes of `.debug_*` in memory, by elfutils: ` [ 5] .debug_info PROGBITS 0 OFFSET SIZE`, and for a compressed section in the next
+/// line ` [ELF ZLIB (1) SIZE ALIGN]`.
+fn raw_dwarf(readelf: &Path, file: &Path) -> u64 {
+    let output = Command::new(readelf).args(["-S", "-z"]).arg(file).output().expect("eu-readelf starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let hex = |text: &str| u64::from_str_radix(text, 16).expect("a number");
+    let mut sizes: Vec<u64> = Vec::new();
+    let mut is_debug = false;
+    for line in text.lines() {
+        if let Some(compressed) = line.trim_start().strip_prefix("[ELF ").filter(|_| is_debug) {
+            let size = compressed.split(')').nth(1).and_then(|rest| rest.split_whitespace().next()).expect("a size");
+            *sizes.last_mut().expect("a section") = hex(size.trim_end_matches(']'));
+        } else if let Some((_, section)) = line.split_once("] ") {
+            is_debug = section.starts_with(".debug_");
+            if is_debug {
+                sizes.push(hex(section.split_whitespace().nth(4).expect("a size")));
+            }
+        }
+    }
+    sizes.iter().sum()
+}
+
+/// The most memory that a build took, in bytes.
+fn peak(inputs: &Path, output: &Path, jobs: &str) -> u64 {
+    let child = command("symseal")
+        .args(["bundle", "build", "--name", "app", "--version", "1.0", "--jobs", jobs, "--output"])
+        .args([output, inputs])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let (id, mut status) = (i32::try_from(child.id()).expect("a process id"), 0);
+    #[allow(unsafe_code, reason = "the standard library waits without asking what the process took")]
+    // SAFETY: both places are ours, and the process is our child, for which nobody else waits.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        assert_eq!(libc::wait4(id, &raw mut status, 0, &raw mut usage), id);
+        usage
+    };
+    assert_eq!(status, 0, "the build ends well");
+    // Linux counts in KiB (getrusage(2)).
+    u64::try_from(usage.ru_maxrss).expect("a size") << 10
+}
+
+#[test]
+fn a_build_takes_less_than_three_times_its_largest_input_whatever_the_jobs() {
+    let (Some(readelf), Some(tar)) = (tool("eu-readelf"), tool("tar")) else { return };
+    let Some(source) = debug_file() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let inputs = folder.path().join("inputs");
+    std::fs::create_dir(&inputs).expect("a folder");
+    // The same debug file under other build-ids: as many modules of one size as there may be jobs.
+    let whole = std::fs::read(&source).expect("a debug file");
+    let id = symseal_artifact::ObjectFile::parse(&whole).expect("a debug file").debug_id().expect("an id").clone();
+    let id = id.build_id().expect("a build-id");
+    let at = whole.windows(id.len()).position(|window| window == id).expect("the id is in the file");
+    for copy in 0..COPIES {
+        let mut own = whole.clone();
+        own[at] ^= copy;
+        std::fs::write(inputs.join(format!("{copy}.debug")), own).expect("a copy");
+    }
+    let largest = whole.len() as u64 + raw_dwarf(&readelf, &source);
+    assert!(largest > 8 << 20, "{} is too small to tell: {largest} bytes in memory", source.display());
+    let packed = folder.path().join("release.tar.gz");
+    let packing = Command::new(tar).arg("-czf").arg(&packed).arg("-C").arg(&inputs).arg(".").status();
+    assert!(packing.expect("tar starts").success());
+    let allowed = 3 * largest + FIXED_BYTES;
+    for (what, jobs) in [(&inputs, "1"), (&inputs, "2"), (&inputs, "8"), (&packed, "8")] {
+        let output = folder.path().join("bundle");
+        let taken = peak(what, &output, jobs);
+        println!("{}: {jobs} jobs, {taken} bytes of {allowed}", what.display());
+        assert!(taken < allowed, "{}, {jobs} jobs: {taken} bytes, of {allowed}", what.display());
+        std::fs::remove_dir_all(output).expect("the bundle goes");
+    }
+}
