@@ -132,7 +132,7 @@ impl ReleaseDirectory {
     }
 
     /// One program with a compressed symbol table alone (GDB manual, "MiniDebugInfo"), one with a symbol table, one with nothing,
-    /// and one that has line tables but no types.
+    /// one that has line tables but no types, and the debug file of one that is not there.
     fn add_small_programs(&mut self) {
         if !["cc", "nm", "objcopy", "strip", "xz"].iter().all(|name| tool(name).is_some()) {
             self.missing.push("small programs");
@@ -149,9 +149,11 @@ impl ReleaseDirectory {
             let arguments = ["-O1", "-Wl,--build-id", flags, &define, "-o", &target(name), "a.c"];
             assert!(run("cc", &arguments, folder.path()), "{name}");
         }
-        let mini = target("mini");
+        let (mini, alone) = (target("mini"), target("alone.debug"));
         for (program, arguments) in [
             ("objcopy", &["--only-keep-debug", &mini, "symbols.elf"][..]),
+            ("cc", &["-O1", "-g", "-Wl,--build-id", "-o", "alone", "a.c"]),
+            ("objcopy", &["--only-keep-debug", "alone", &alone]),
             ("objcopy", &["-S", "--remove-section=.comment", "--keep-symbol=inner", "symbols.elf", "packed"]),
             ("xz", &["packed"]),
             ("strip", &["--strip-all", &mini]),

@@ -98,8 +98,9 @@ pub struct Facts {
     pub arch: BTreeSet<String>,
     /// `.debug_info` with content.
     pub has_debug_info: bool,
-    /// Functions that have variables or parameters by `llvm-dwarfdump --statistics`; line tables have none.
-    pub has_variables: bool,
+    /// Most of its abbreviation tables describe types, as `llvm-dwarfdump --debug-abbrev` prints them: the rule by which full debug
+    /// information and line tables are told apart.
+    pub has_types: bool,
     /// `.symtab` with content.
     pub has_symtab: bool,
     /// `.gnu_debugdata`.
@@ -131,7 +132,7 @@ pub fn facts(path: &Path) -> Facts {
             let text = stdout("llvm-readobj", &["--file-headers"], path);
             let is_dsym = text.contains("FileType: DWARFSymbol");
             let half = if is_dsym { Half::DebugFile } else { Half::Binary };
-            Facts { half, arch: arch(path), has_debug_info: is_dsym, has_variables: is_dsym, ..none() }
+            Facts { half, arch: arch(path), has_debug_info: is_dsym, has_types: is_dsym, ..none() }
         }
         Kind::Other => none(),
     }
@@ -142,7 +143,7 @@ fn none() -> Facts {
         half: Half::Binary,
         arch: BTreeSet::new(),
         has_debug_info: false,
-        has_variables: false,
+        has_types: false,
         has_symtab: false,
         has_mini_debug_info: false,
         is_go: false,
@@ -162,7 +163,7 @@ fn elf(path: &Path) -> Facts {
     let text = stdout("eu-readelf", &["-h", "-S"], path);
     let machine = text.lines().find_map(|line| line.trim().strip_prefix("Machine:")).map(str::trim);
     let arch = match machine {
-        Some("AMD X86-64") => "x86_64",
+        Some("AMD x86-64" | "AMD X86-64") => "x86_64",
         Some("AARCH64") => "aarch64",
         Some("Intel 80386") => "i386",
         other => panic!("{}: {other:?}", path.display()),
@@ -188,9 +189,16 @@ fn elf(path: &Path) -> Facts {
         }
     }
     if facts.has_debug_info {
+        let told = stdout("llvm-dwarfdump", &["--debug-abbrev"], path);
+        let tables = told.split("Abbrev table for offset").filter(|table| table.contains("DW_TAG_"));
+        let types = ["DW_AT_type\t", "DW_TAG_base_type\t", "DW_TAG_structure_type\t"];
+        let (with, without): (Vec<&str>, Vec<&str>) =
+            tables.partition(|table| types.iter().any(|name| table.contains(name)));
+        facts.has_types = !with.is_empty() && with.len() >= without.len();
         let told = stdout("llvm-dwarfdump", &["--statistics"], path);
         let told: serde_json::Value = serde_json::from_str(&told).expect("statistics");
-        facts.has_variables = told["#source variables"].as_u64().is_some_and(|count| count > 0);
+        let variables = told["#source variables"].as_u64().expect("a count");
+        assert!(!facts.has_types || variables > 0, "{}: types, and no variable", path.display());
     }
     if facts.half == Half::Binary {
         let told = stdout("llvm-dwarfdump", &["--eh-frame"], path);
