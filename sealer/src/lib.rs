@@ -11,6 +11,7 @@
 //! * [`trust_init`], [`load_trust`] and [`TrustChange`]: the three files of a trust directory; [`StateDir`]: what a
 //!   verifier saw last.
 //! * [`foreign`] (feature `foreign`): Sigstore bundles that others made, verified as Sigstore's client specification says.
+//! * [`keyless`] (feature `keyless`): seals by a certificate of Fulcio, for those who are online.
 //! * [`seal`]: statement → envelope → log entry → Sigstore bundle v0.3.
 //!
 //! A log that one machine runs without witnesses gives evidence of tampering only to those who saw an
@@ -21,6 +22,8 @@ pub mod anchor;
 mod durable;
 #[cfg(feature = "foreign")]
 pub mod foreign;
+#[cfg(feature = "keyless")]
+pub mod keyless;
 pub mod keys;
 pub mod log;
 mod seal;

@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "REF")]
     subject: Option<String>,
     /// The artifact key (ECDSA P-256): a file, pkcs11:URI, or exec:PROGRAM. Without one the bundle stays unsealed.
-    #[arg(long)]
+    #[arg(long, group = "signer")]
     key: Option<KeySource>,
     #[command(flatten)]
     sealing: SealingArgs,
@@ -96,7 +96,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Answer> {
     // Everything that can be wrong with the call is found before the long work begins.
-    let sealer = args.key.as_ref().map(|key| args.sealing.sealer(key, args.trust.as_ref())).transpose()?;
+    let sealer = args.sealing.sealer(args.key.as_ref(), args.trust.as_ref())?;
     if args.trust.is_some() && args.join.is_empty() && args.key.is_none() {
         bail!(
             "--trust: expected --join, or --key and a Rekor as --log, beside it, found neither; there is nothing to check by it"

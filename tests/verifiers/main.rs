@@ -21,6 +21,7 @@ mod bundles;
 mod certificates;
 mod conformance;
 mod content_mutants;
+mod keyless;
 mod keys;
 mod mutants;
 mod peers;

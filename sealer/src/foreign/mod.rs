@@ -25,6 +25,9 @@ use symseal_seal::{Hash, UtcSeconds};
 
 pub use checks::{CATALOGUE, ForeignCheck, Refusal, id};
 
+#[cfg(feature = "keyless")]
+pub(crate) use provider::install as install_provider;
+
 /// The largest bundle that is read, in bytes. An attestation carries its statement in the bundle.
 pub const BUNDLE_LIMIT: u64 = 32 << 20;
 /// The largest trusted root that is read, in bytes; Sigstore's own has some ten thousand.

@@ -3,10 +3,14 @@
 
 use std::cell::{Cell, RefCell};
 
+#[cfg(feature = "keyless")]
+use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::signature::hazmat::PrehashVerifier;
 use ring::signature::{self as ring_signature, UnparsedPublicKey, VerificationAlgorithm};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use sigstore_crypto::{CryptoProvider, Error, HashContext, SigningScheme};
+#[cfg(feature = "keyless")]
+use sigstore_crypto::{KeyAlgorithm, SigningKeyPair};
 use sigstore_types::HashAlgorithm;
 
 thread_local! {
@@ -17,7 +21,7 @@ thread_local! {
 }
 
 /// Makes this provider the process's; another that was installed before stays.
-pub(super) fn install() {
+pub(crate) fn install() {
     let _ = sigstore_crypto::install_default_provider(&PROVIDER);
 }
 
@@ -129,6 +133,47 @@ impl CryptoProvider for Provider {
             }
             self.verify_raw(scheme, key, message, signature)
         })
+    }
+
+    #[cfg(feature = "keyless")]
+    fn generate_key_pair(&self, algorithm: KeyAlgorithm) -> Result<Box<dyn SigningKeyPair>, Error> {
+        if algorithm != KeyAlgorithm::EcdsaP256 {
+            return Err(Error::UnsupportedAlgorithm(format!(
+                "no key of {algorithm:?} can be made, only of ECDSA P-256"
+            )));
+        }
+        let key = crate::ArtifactKey::generate().map_err(|error| Error::Signing(error.to_string()))?.into_signing_key();
+        let public = key.verifying_key().to_sec1_point(false).as_bytes().to_vec();
+        Ok(Box::new(EphemeralKey { key, public }))
+    }
+}
+
+/// A key for one signature.
+#[cfg(feature = "keyless")]
+struct EphemeralKey {
+    key: p256::ecdsa::SigningKey,
+    /// The uncompressed point.
+    public: Vec<u8>,
+}
+
+#[cfg(feature = "keyless")]
+impl SigningKeyPair for EphemeralKey {
+    fn algorithm(&self) -> KeyAlgorithm {
+        KeyAlgorithm::EcdsaP256
+    }
+
+    fn public_key_bytes(&self) -> &[u8] {
+        &self.public
+    }
+
+    fn sign_raw(&self, data: &[u8]) -> Result<Vec<u8>, Error> {
+        self.sign_prehashed(&Sha256::digest(data))
+    }
+
+    fn sign_prehashed(&self, digest: &[u8]) -> Result<Vec<u8>, Error> {
+        let signature: p256::ecdsa::Signature =
+            self.key.sign_prehash(digest).map_err(|error| Error::Signing(error.to_string()))?;
+        Ok(signature.to_der().as_bytes().to_vec())
     }
 }
 

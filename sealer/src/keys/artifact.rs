@@ -48,6 +48,12 @@ impl ArtifactKey {
         Ok(key)
     }
 
+    /// The key itself, for another crate's idea of a signer.
+    #[cfg(feature = "keyless")]
+    pub(crate) fn into_signing_key(self) -> p256::ecdsa::SigningKey {
+        self.key
+    }
+
     fn new(key: p256::ecdsa::SigningKey) -> Option<Self> {
         let spki = key.verifying_key().to_public_key_der().ok()?;
         let public = ArtifactPublicKey::from_spki(spki.as_bytes()).ok()?;

@@ -1,5 +1,7 @@
 //! `symseal bundle seal`: sign a bundle and log the signature.
 
+mod keyless;
+
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +21,7 @@ use crate::keyring::{self, LOG_KEY, ROOT_KEY, beside};
 use crate::output::outln;
 use crate::passphrase::{PassphraseArgs, Passphrases};
 use crate::places;
+use keyless::{Keyless, KeylessArgs};
 
 /// The environment variable with the token of a log that asks for one.
 const LOG_TOKEN: &str = "SYMSEAL_LOG_TOKEN";
@@ -29,15 +32,19 @@ const LOG_TOKEN: &str = "SYMSEAL_LOG_TOKEN";
   symseal bundle seal ./bundle --key ./keys/artifact.key.pem --log ./log
   symseal bundle seal ./bundle --key 'pkcs11:token=release;object=symseal?module-path=/usr/lib/softhsm/libsofthsm2.so' --log ./log --log-key ./keys/log.key.pem
   symseal bundle seal ./bundle --key exec:./sign-with-kms --log rekor-v2+https://rekor.example --trust ./trust
+  symseal bundle seal ./bundle --fulcio https://fulcio.example --log rekor-v2+https://rekor.example \\
+      --timestamp-authority https://tsa.example/api/v1/timestamp --trusted-root trusted_root.json \\
+      --certificate-identity release@example.org --certificate-oidc-issuer https://issuer.example
 
 Name and version come from the bundle's index. Prints the digest of the seal's manifest. Where the log fails the bundle
-stays unsealed, and trying again is safe.")]
+stays unsealed, and trying again is safe. A seal without a key (--fulcio) is verified with `symseal verify-bundle` and by
+Sigstore's own clients: a trust directory names keys, so `symseal bundle verify` asks for a seal by one of them.")]
 pub struct Args {
     /// The directory with the bundle's OCI layout.
     layout: PathBuf,
     /// The artifact key (ECDSA P-256): a PKCS#8 PEM file (plain, encrypted, or cosign's), pkcs11:URI, or exec:PROGRAM.
-    #[arg(long)]
-    key: KeySource,
+    #[arg(long, group = "signer", required_unless_present = "fulcio")]
+    key: Option<KeySource>,
     #[command(flatten)]
     sealing: SealingArgs,
     /// The trust directory whose policy pins the key of a Rekor; default: trust in the user's configuration directory.
@@ -50,38 +57,44 @@ pub struct Args {
 pub struct SealingArgs {
     /// The log: a directory (made where there is none), or the URL of a Rekor, rekor-v1+URL and rekor-v2+URL to say which;
     /// default: log in the user's data directory.
-    #[arg(long, requires = "key")]
+    #[arg(long, requires = "signer")]
     log: Option<String>,
     /// The embedded log's key; default: log.key.pem beside the artifact key.
-    #[arg(long, requires = "key")]
+    #[arg(long, requires = "signer")]
     log_key: Option<PathBuf>,
     /// Where checkpoint and tiles of a Rekor v2 are read, if not below its own URL.
-    #[arg(long, value_name = "URL", requires = "key")]
+    #[arg(long, value_name = "URL", requires = "signer")]
     log_read: Option<String>,
     /// A file with the token of a log that asks for one; default: the variable SYMSEAL_LOG_TOKEN.
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "signer")]
     log_token_file: Option<PathBuf>,
     /// How long a Rekor may take.
-    #[arg(long, value_name = "SECONDS", requires = "key", default_value = "60")]
+    #[arg(long, value_name = "SECONDS", requires = "signer", default_value = "60")]
     log_timeout: NonZeroU64,
     #[command(flatten)]
     passphrase: PassphraseArgs,
+    #[command(flatten)]
+    keyless: KeylessArgs,
     /// The channel, such as stable or nightly.
-    #[arg(long, requires = "key")]
+    #[arg(long, requires = "signer")]
     channel: Option<String>,
     /// A number that rises with each release of the channel.
-    #[arg(long, requires = "key")]
+    #[arg(long, requires = "signer")]
     sequence: Option<u64>,
     /// Digest of a bundle that this one replaces. Repeat for more.
-    #[arg(long, value_name = "DIGEST", requires = "key")]
+    #[arg(long, value_name = "DIGEST", requires = "signer")]
     supersedes: Vec<Digest>,
 }
 
-/// A signer and a log that were found to be usable, so that a long build does not end at a key.
+/// A way to seal that was found to be usable, so that a long build does not end at a key.
 pub struct Sealer {
-    signer: Box<dyn Signer>,
-    log: Log,
+    way: Way,
     options: SealOptions,
+}
+
+enum Way {
+    Key { signer: Box<dyn Signer>, log: Log },
+    Keyless(Keyless),
 }
 
 enum Log {
@@ -95,16 +108,33 @@ enum Log {
 }
 
 impl SealingArgs {
-    /// Opens the signer and reads the log's key, or the keys that the trust directory pins. Nothing is written or logged.
-    pub fn sealer(&self, key: &KeySource, trust: Option<&PathBuf>) -> Result<Sealer> {
+    /// Opens the signer and reads the log's key, or the keys that the trust directory pins; `None` where no seal is asked
+    /// for. Nothing is written or logged.
+    pub fn sealer(&self, key: Option<&KeySource>, trust: Option<&PathBuf>) -> Result<Option<Sealer>> {
+        let options =
+            SealOptions { channel: self.channel.clone(), sequence: self.sequence, supersedes: self.supersedes.clone() };
+        let Some(key) = key else {
+            let open = || Ok(Sealer { way: Way::Keyless(self.keyless()?), options });
+            return self.keyless.is_given().then(open).transpose();
+        };
         let passphrases = self.passphrase.source();
         let log = match places::log(self.log.as_deref())? {
             LogLocation::Directory(dir) => self.embedded(dir, key, &passphrases)?,
             LogLocation::Rekor { version, url } => Log::Rekor(self.rekor(&url, version, trust)?),
         };
-        let options =
-            SealOptions { channel: self.channel.clone(), sequence: self.sequence, supersedes: self.supersedes.clone() };
-        Sealer::new(key, &passphrases, log, options)
+        Sealer::new(key, &passphrases, log, options).map(Some)
+    }
+
+    fn keyless(&self) -> Result<Keyless> {
+        match places::log(self.log.as_deref())? {
+            LogLocation::Rekor { version, url } => self.keyless.open(&url, version, self.log_timeout),
+            LogLocation::Directory(dir) => {
+                bail!(
+                    "--log {}: expected the URL of a Rekor for a seal without a key, found a directory",
+                    dir.display()
+                )
+            }
+        }
     }
 
     fn embedded(&self, dir: PathBuf, key: &KeySource, passphrases: &Passphrases<'_>) -> Result<Log> {
@@ -156,23 +186,30 @@ impl Sealer {
             refuse_root_key(file)?;
         }
         let signer = key.open(&|name| passphrases.ask(name))?;
-        Ok(Self { signer, log, options })
+        Ok(Self { way: Way::Key { signer, log }, options })
     }
 
-    /// The artifact key's id.
+    /// The artifact key's id, or the identity that seals without one.
     pub fn key_id(&self) -> String {
-        self.signer.public().key_id().to_string()
+        match &self.way {
+            Way::Key { signer, .. } => signer.public().key_id().to_string(),
+            Way::Keyless(keyless) => keyless.identity(),
+        }
     }
 
     /// Seals the bundle `digest` of a layout; the digest of the seal's manifest.
     pub fn seal(&self, layout: &LayoutDir, digest: &Digest) -> Result<Digest> {
-        let mut log: Box<dyn TransparencyLog> = match &self.log {
+        let (signer, log) = match &self.way {
+            Way::Key { signer, log } => (signer, log),
+            Way::Keyless(keyless) => return keyless.seal(layout, digest, &self.options),
+        };
+        let mut log: Box<dyn TransparencyLog> = match log {
             Log::Embedded { dir, key, key_file } => {
                 Box::new(keyring::open_or_create_log_with(dir, key.clone(), key_file)?)
             }
             Log::Rekor(log) => Box::new(log.clone()),
         };
-        Ok(seal_bundle(layout, digest, &*self.signer, &mut *log, &self.options)?)
+        Ok(seal_bundle(layout, digest, &**signer, &mut *log, &self.options)?)
     }
 }
 
@@ -196,7 +233,8 @@ fn refuse_root_key(key: &Path) -> Result<()> {
 pub fn run(args: &Args) -> Result<Answer> {
     // The bundle first: nobody should type a passphrase for one that is not there.
     let bundle = sole_bundle(&args.layout)?;
-    let sealer = args.sealing.sealer(&args.key, args.trust.as_ref())?;
+    let sealer = args.sealing.sealer(args.key.as_ref(), args.trust.as_ref())?;
+    let sealer = sealer.context("expected --key or --fulcio")?;
     outln!("{}", seal_one(&args.layout, bundle, &sealer)?);
     Ok(Answer::Yes)
 }
