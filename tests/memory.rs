@@ -50,6 +50,7 @@ fn raw_dwarf(readelf: &Path, file: &Path) -> u64 {
 }
 
 /// The most memory that a build took, in bytes.
+#[allow(clippy::zombie_processes, reason = "it is waited for by its number")]
 fn peak(inputs: &Path, output: &Path, jobs: &str) -> u64 {
     let child = command("symseal")
         .args(["bundle", "build", "--name", "app", "--version", "1.0", "--jobs", jobs, "--output"])

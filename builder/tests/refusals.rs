@@ -86,9 +86,9 @@ fn an_output_that_is_a_file_or_a_link_to_nothing_is_refused_with_what_to_do() {
         wrong.push(dir.path().join("link"));
     }
     for path in wrong {
-        let error = builder(&[file.clone()]).build_into(&path).unwrap_err().to_string();
+        let error = builder(std::slice::from_ref(&file)).build_into(&path).unwrap_err().to_string();
         assert!(error.contains("name an empty or new directory") && !error.contains("os error"), "{error}");
-        names(&builder(&[file.clone()]).build_into(&path).unwrap_err(), &[&path]);
+        names(&builder(std::slice::from_ref(&file)).build_into(&path).unwrap_err(), &[&path]);
     }
     assert_eq!(std::fs::read(&file).unwrap(), b"");
 }

@@ -175,7 +175,7 @@ fn elf(path: &Path) -> Facts {
         };
         let fields: Vec<&str> = section.split_whitespace().collect();
         let [name, kind, _, _, size, _, flags, ..] = fields.as_slice() else { continue };
-        let has_bytes = *kind != "NOBITS" && size.trim_start_matches('0') != "";
+        let has_bytes = *kind != "NOBITS" && !size.trim_start_matches('0').is_empty();
         match *name {
             ".debug_info" => facts.has_debug_info |= has_bytes,
             ".symtab" => facts.has_symtab |= has_bytes,
