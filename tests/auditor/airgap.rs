@@ -65,7 +65,7 @@ fn a_kit_is_packed_as_a_directory_or_a_tar_file_and_taken_in_elsewhere() {
     let output = Command::new("tar").arg("tf").arg(scene.path("kit.tar")).output().unwrap();
     let names = String::from_utf8(output.stdout).unwrap();
     assert!(names.starts_with("kit/seal.dsse.json\n") && names.contains("kit/bin/symseal\n"), "{names}");
-    assert!(tar.len() as u64 % 512 == 0);
+    assert!(tar.len().is_multiple_of(512));
     scene.export("kit", &[]).refused(2, &["never overwritten"]);
 }
 

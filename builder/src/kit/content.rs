@@ -60,7 +60,7 @@ fn named(layout: &LayoutDir, digest: &Digest) -> Result<Descriptor, KitError> {
 }
 
 enum Read {
-    Index(ImageIndex),
+    Index(Box<ImageIndex>),
     Manifest(Box<Manifest>),
 }
 
@@ -69,7 +69,9 @@ fn read(digest: &Digest, bytes: &[u8]) -> Result<Read, KitError> {
     if let Ok(manifest) = Manifest::parse(bytes) {
         return Ok(Read::Manifest(Box::new(manifest)));
     }
-    ImageIndex::parse(bytes).map(Read::Index).map_err(|source| KitError::Oci { place: digest.to_string(), source })
+    ImageIndex::parse(bytes)
+        .map(|index| Read::Index(Box::new(index)))
+        .map_err(|source| KitError::Oci { place: digest.to_string(), source })
 }
 
 /// A manifest and everything below it. Every blob is there; the bytes of manifests were checked.

@@ -93,8 +93,8 @@ pub struct Sealer {
 }
 
 enum Way {
-    Key { signer: Box<dyn Signer>, log: Log },
-    Keyless(Keyless),
+    Key { signer: Box<dyn Signer>, log: Box<Log> },
+    Keyless(Box<Keyless>),
 }
 
 enum Log {
@@ -114,7 +114,7 @@ impl SealingArgs {
         let options =
             SealOptions { channel: self.channel.clone(), sequence: self.sequence, supersedes: self.supersedes.clone() };
         let Some(key) = key else {
-            let open = || Ok(Sealer { way: Way::Keyless(self.keyless()?), options });
+            let open = || Ok(Sealer { way: Way::Keyless(Box::new(self.keyless()?)), options });
             return self.keyless.is_given().then(open).transpose();
         };
         let passphrases = self.passphrase.source();
@@ -186,7 +186,7 @@ impl Sealer {
             refuse_root_key(file)?;
         }
         let signer = key.open(&|name| passphrases.ask(name))?;
-        Ok(Self { way: Way::Key { signer, log }, options })
+        Ok(Self { way: Way::Key { signer, log: Box::new(log) }, options })
     }
 
     /// The artifact key's id, or the identity that seals without one.
@@ -203,7 +203,7 @@ impl Sealer {
             Way::Key { signer, log } => (signer, log),
             Way::Keyless(keyless) => return keyless.seal(layout, digest, &self.options),
         };
-        let mut log: Box<dyn TransparencyLog> = match log {
+        let mut log: Box<dyn TransparencyLog> = match &**log {
             Log::Embedded { dir, key, key_file } => {
                 Box::new(keyring::open_or_create_log_with(dir, key.clone(), key_file)?)
             }

@@ -19,7 +19,7 @@ pub(super) fn needs(path: &Path) -> Result<String> {
     Ok(match object.section(".interp") {
         None => format!("static, {arch}: it needs a Linux kernel and nothing else"),
         Some((_, interpreter)) => {
-            let name = String::from_utf8_lossy(&interpreter).trim_end_matches('\0').to_owned();
+            let name = String::from_utf8_lossy(interpreter).trim_end_matches('\0').to_owned();
             format!(
                 "dynamic, {arch}: it needs {name} and the libraries of a system like this one; a static one can be given with --verifier"
             )
