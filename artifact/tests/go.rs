@@ -368,9 +368,11 @@ fn the_runtime_says_the_same() {
         };
         let (stream, text, base) = stream_of(&stripped);
         let mut addresses = addresses_in(&text, 20_000, 5);
-        // The runtime is asked for return addresses, and looks for the function of what it is asked for.
-        let starts: HashSet<u64> = stream.functions.iter().map(|function| function.start.0 + base).collect();
-        addresses.retain(|address| !starts.contains(&(address + 1)));
+        // The runtime is asked for return addresses, and looks for the function of what it is asked for: behind the last
+        // byte of a function that is another one, and behind that of the code none.
+        let starts = stream.functions.iter().map(|function| function.start.0 + base);
+        let others: HashSet<u64> = starts.chain(text.iter().map(|range| range.end)).collect();
+        addresses.retain(|address| !others.contains(&(address + 1)));
         let (mut compared, mut padding, mut unnamed) = (0, 0, 0);
         for (address, (function, file, line)) in addresses.iter().zip(runtime_frames(&stripped, &addresses)) {
             // The runtime gives the padding behind a function to that function.
