@@ -108,7 +108,8 @@ fn other_directories_are_refused_with_their_path() {
     std::fs::write(dir.path().join("thesis.txt"), b"do not touch").unwrap();
     let error = LayoutDir::create(dir.path()).unwrap_err();
     assert!(error.to_string().contains("thesis.txt"), "{error}");
-    assert!(matches!(LayoutDir::create(dir.path().join("thesis.txt")), Err(LayoutError::Io { .. })));
+    let error = LayoutDir::create(dir.path().join("thesis.txt")).unwrap_err();
+    assert!(error.to_string().contains("expected a directory, found a file"), "{error}");
     assert!(matches!(LayoutDir::open(dir.path().join("absent")), Err(LayoutError::Io { .. })));
     std::fs::write(dir.path().join("oci-layout"), br#"{"imageLayoutVersion":"2.0.0"}"#).unwrap();
     assert!(matches!(LayoutDir::open(dir.path()), Err(LayoutError::NotALayout { .. })));
