@@ -15,8 +15,9 @@ use support::dwarfdump::subprograms;
 use support::dwz_frames::dwz_frames;
 use support::padding::{end_of, is_behind_subprogram, is_between_functions};
 use support::placed::{LINKED_AT, linked, placed};
+use support::slices::{dsym_of, slices_of};
 use support::{any_of, fixtures, have, in_parallel, lookup, run, symbolizer};
-use symseal_artifact::{Arch, DebugFiles, FileKind, ObjectFile, ObjectKind, ReleaseFile, functions, sniff};
+use symseal_artifact::{Arch, DebugFiles, FileKind, ObjectFile, ObjectKind, functions, sniff};
 use windows::Module;
 use windows::stub::stub;
 
@@ -254,20 +255,4 @@ fn package_of(name: &str) -> Option<&'static str> {
         }
         _ => return None,
     })
-}
-
-/// The object files of a thin or universal file.
-fn slices_of(bytes: &[u8]) -> Vec<ObjectFile<'_>> {
-    match ReleaseFile::parse(bytes).expect("a release file") {
-        ReleaseFile::Object(object) => vec![object],
-        ReleaseFile::Fat(slices) => slices,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The dSYM beside a binary, where llvm-symbolizer looks for it.
-fn dsym_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let file = path.with_file_name(format!("{name}.dSYM")).join("Contents/Resources/DWARF").join(name);
-    file.is_file().then_some(file)
 }

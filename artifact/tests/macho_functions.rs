@@ -3,28 +3,12 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
 use support::compare::Comparison;
 use support::expected::{case_of, demangle, without_parentheses};
 use support::objdump::check_starts_and_exports;
+use support::slices::{dsym_of, slices_of};
 use support::{fixtures, have, lookup};
-use symseal_artifact::{Arch, DebugFiles, FileKind, FunctionStream, ObjectFile, ReleaseFile, functions, sniff};
-
-/// The object files of a thin or universal file.
-fn slices_of(bytes: &[u8]) -> Vec<ObjectFile<'_>> {
-    match ReleaseFile::parse(bytes).expect("a release file") {
-        ReleaseFile::Object(object) => vec![object],
-        ReleaseFile::Fat(slices) => slices,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The dSYM beside a binary, where llvm-symbolizer looks for it.
-fn dsym_of(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let file = path.with_file_name(format!("{name}.dSYM")).join("Contents/Resources/DWARF").join(name);
-    file.is_file().then_some(file)
-}
+use symseal_artifact::{Arch, DebugFiles, FileKind, FunctionStream, ObjectFile, functions, sniff};
 
 /// The functions of a slice, with those of its dSYM.
 fn stream_of(slice: &ObjectFile<'_>, dsym: &[ObjectFile<'_>]) -> FunctionStream {

@@ -5,19 +5,9 @@ mod support;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use support::slices::slices_of;
 use support::{fixtures, have, run};
-use symseal_artifact::{
-    Arch, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, SNIFF_BYTES, sniff,
-};
-
-/// The object files of a thin or universal file.
-fn slices_of(bytes: &[u8]) -> Vec<ObjectFile<'_>> {
-    match ReleaseFile::parse(bytes).expect("a release file") {
-        ReleaseFile::Object(object) => vec![object],
-        ReleaseFile::Fat(slices) => slices,
-        other => panic!("{other:?}"),
-    }
-}
+use symseal_artifact::{Arch, DebugInfoKind, FileKind, Format, IdKind, ObjectKind, SNIFF_BYTES, sniff};
 
 /// Mach-O files among the fixtures, with what the manifest says of them.
 fn macho_fixtures() -> Vec<(PathBuf, Value)> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use symseal_artifact::Limits;
 use symseal_bundle::compose::{ComposeError, MAX_LAYERS};
 use symseal_bundle::seal::Release;
+use symseal_bundle::workers::{self, Budget};
 use symseal_bundle::{Digest, LayoutDir, Staging, SymbolIndex};
 use symseal_module::DebugId;
 
@@ -17,8 +18,11 @@ use crate::pairing::{self, Module, Pairing};
 use crate::progress::{Progress, ProgressFn};
 use crate::report::{BuildReport, ModuleReport, Unpaired, UnwindTotals};
 use crate::sources::{GatheredSources, SourceOptions, WantedSources, gather_sources};
-use crate::workers::{self, Budget};
 use crate::{assemble, unpaired};
+
+/// Bytes of input that are worked on at once, where no single piece of work is larger: enough to keep the threads busy with
+/// small files. Three times as much is the fixed part of what a build may take (docs/performance.md).
+pub(crate) const LEAST_BUDGET: u64 = 8 << 20;
 
 /// What the release is called, and whom to tell.
 #[derive(Clone, Default)]
@@ -213,7 +217,7 @@ impl SymbolBundleBuilder {
         let jobs = self.jobs.unwrap_or_else(rayon::current_num_threads);
         let spool = layout.map_or_else(Spool::temporary, Spool::in_layout);
         let tell = |progress: &Progress<'_>| self.tell(progress);
-        let budget = Budget::new();
+        let budget = Budget::of_at_least(LEAST_BUDGET);
         let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, budget: &budget, output };
         let gathered = inputs::gather(&self.paths, &reading)?;
         let mut report = BuildReport::new(&self.options.name, &self.options.version, gathered.report);

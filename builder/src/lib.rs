@@ -30,7 +30,6 @@ mod report;
 mod seal;
 mod sources;
 mod unpaired;
-mod workers;
 
 pub use build::{Built, Options, SymbolBundleBuilder};
 pub use error::BuildError;

@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
+use symseal_bundle::workers::{self, Budget};
 use symseal_bundle::{Bundle, Digest, FileEntry, FileRole, ModuleEntry};
 use symseal_module::DebugId;
 
+use crate::build::LEAST_BUDGET;
 use crate::error::{BuildError, place_of};
 use crate::inputs::{self, InputFile};
 use crate::module::{self, Building};
 use crate::pairing;
 use crate::progress::{Progress, ProgressFn};
-use crate::workers::{self, Budget};
 
 /// A table of a bundle, and what making it again gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub fn rederive(
         modules.iter().map(|(id, entry)| (weight(entry), *id, *entry)).collect();
     // The largest first, so that no thread is left alone with it at the end.
     queue.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
-    let budget = Budget::new();
+    let budget = Budget::of_at_least(LEAST_BUDGET);
     let (done, total) = (AtomicU64::new(0), queue.len() as u64);
     let total_bytes = queue.iter().map(|(weight, ..)| *weight).fold(0, u64::saturating_add);
     let jobs = rayon::current_num_threads();

@@ -11,10 +11,11 @@ use std::time::Duration;
 use sigstore_sign::oidc::IdentityToken;
 use sigstore_sign::rekor::RekorApiVersion;
 use sigstore_sign::{SigningContext, SigningServices};
-use symseal_seal::{STATEMENT_LIMIT, Statement, StatementError};
+use symseal_seal::{Statement, StatementError};
 
 use crate::anchor::RekorVersion;
 use crate::foreign::{ForeignArtifact, ForeignRoot, ForeignSigner, Refusal, verify_foreign};
+use crate::online;
 
 /// The largest identity token that is taken, in bytes.
 pub const TOKEN_LIMIT: usize = 64 << 10;
@@ -76,11 +77,7 @@ pub fn seal_keyless(
     token: &str,
     expected: &KeylessExpectation<'_>,
 ) -> Result<Vec<u8>, KeylessError> {
-    statement.predicate.release.check()?;
-    let payload = statement.to_json();
-    if payload.len() >= STATEMENT_LIMIT {
-        return Err(StatementError::TooLarge { found: payload.len() }.into());
-    }
+    let payload = crate::seal::payload(statement)?;
     crate::foreign::install_provider();
     let token = identity(token)?;
     let seal = ask(services, token, &payload)?;
@@ -103,31 +100,15 @@ fn identity(token: &str) -> Result<IdentityToken, KeylessError> {
     Ok(token)
 }
 
-/// One call is one runtime on one thread of its own: the crate's face is synchronous, and a caller may itself run
-/// inside a runtime.
 fn ask(services: &KeylessServices, token: IdentityToken, payload: &[u8]) -> Result<Vec<u8>, KeylessError> {
     let failed = |step: String| KeylessError::Service { step };
-    let run = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| failed(format!("no runtime: {error}")))?;
-        // An error means that the program has installed a provider already: that one serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(services.limit)
-            .build()
-            .map_err(|error| failed(error.to_string()))?;
+    let asking = async || {
+        let client = online::client().timeout(services.limit).build().map_err(|error| failed(error.to_string()))?;
         let signer = SigningContext::new(chosen(services)).with_http_client(client).signer(token);
-        runtime.block_on(async {
-            let late = || failed(format!("no answer within {} seconds", services.limit.as_secs_f32()));
-            let bundle = tokio::time::timeout(services.limit, signer.sign_raw_statement(payload)).await;
-            let bundle = bundle.map_err(|_| late())?.map_err(|error| failed(step(services, &error)))?;
-            bundle.to_json().map(String::into_bytes).map_err(|error| failed(error.to_string()))
-        })
+        let bundle = signer.sign_raw_statement(payload).await.map_err(|error| failed(step(services, &error)))?;
+        bundle.to_json().map(String::into_bytes).map_err(|error| failed(error.to_string()))
     };
-    std::thread::scope(|scope| scope.spawn(run).join())
-        .unwrap_or_else(|_| Err(failed("the client ended without an answer".to_owned())))
+    online::within(services.limit, asking, failed)
 }
 
 fn chosen(services: &KeylessServices) -> SigningServices {
@@ -145,13 +126,13 @@ fn chosen(services: &KeylessServices) -> SigningServices {
 /// Which service failed, by its address.
 fn step(services: &KeylessServices, error: &sigstore_sign::Error) -> String {
     use sigstore_sign::Error;
-    let authority = services.timestamp_authority.as_deref().unwrap_or_default();
-    let (what, url) = match error {
-        Error::Fulcio(_) => ("Fulcio", services.fulcio.as_str()),
-        Error::Rekor(_) => ("log", services.rekor.as_str()),
-        Error::Tsa(_) => ("timestamp authority", authority),
-        _ => return error.to_string(),
-    };
     let said: String = error.to_string().chars().filter(|c| !c.is_control()).take(400).collect();
-    format!("{what} {url}: {said}")
+    match error {
+        Error::Fulcio(_) => format!("Fulcio {}: {said}", services.fulcio),
+        Error::Rekor(_) => format!("log {}: {said}", services.rekor),
+        Error::Tsa(_) => {
+            format!("timestamp authority {}: {said}", services.timestamp_authority.as_deref().unwrap_or_default())
+        }
+        _ => said,
+    }
 }

@@ -26,6 +26,8 @@ pub mod foreign;
 pub mod keyless;
 pub mod keys;
 pub mod log;
+#[cfg(feature = "online")]
+mod online;
 mod seal;
 pub mod signer;
 pub mod state;

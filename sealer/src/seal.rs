@@ -37,15 +37,21 @@ pub fn seal(statement: &Statement, signer: &dyn Signer, log: &mut dyn Transparen
 /// # Errors
 /// [`SealError::Statement`] if the statement cannot be sealed, [`SealError::Sign`] if the signer failed.
 pub fn sign_statement(statement: &Statement, signer: &dyn Signer) -> Result<Envelope, SealError> {
-    statement.predicate.release.check()?;
-    let payload = statement.to_json();
-    if payload.len() >= STATEMENT_LIMIT {
-        return Err(StatementError::TooLarge { found: payload.len() }.into());
-    }
+    let payload = payload(statement)?;
     // The key is named once, in the bundle's hint. An envelope of Sigstore's own clients has no key id
     // either, and cosign (3.1.2) refuses any that is not an OpenSSH fingerprint.
     let mut envelope =
         Envelope { payload_type: IN_TOTO_PAYLOAD_TYPE.into(), payload, keyid: String::new(), signature: Vec::new() };
     envelope.signature = sign_verified(signer, &envelope.pae())?;
     Ok(envelope)
+}
+
+/// What is signed of a statement.
+pub(crate) fn payload(statement: &Statement) -> Result<Vec<u8>, StatementError> {
+    statement.predicate.release.check()?;
+    let payload = statement.to_json();
+    if payload.len() >= STATEMENT_LIMIT {
+        return Err(StatementError::TooLarge { found: payload.len() });
+    }
+    Ok(payload)
 }

@@ -155,28 +155,12 @@ fn a_quorum_of_witnesses_is_met_by_a_checkpoint_that_they_cosigned() {
     assert_eq!((exit, &report["seal"]["witnesses"]), (0, &2.into()), "{report:#}");
     assert_eq!(report["seal"]["witness_names"], serde_json::json!(["w1.example", "w2.example"]));
     // A quorum that cannot be met, and a key with a slip in it.
-    let refused = scene.change_trust(&[
-        "add-log",
-        "--log-key",
-        &scene.at("keys/log.pub.pem"),
-        "--origin",
-        "log2.example",
-        "--witness",
-        &one_key,
-        "--witness-quorum",
-        "2",
-    ]);
+    let log_key = scene.at("keys/log.pub.pem");
+    let add_log = ["add-log", "--log-key", &log_key, "--origin", "log2.example", "--witness"];
+    let refused = scene.change_trust(&[&add_log[..], &[&one_key, "--witness-quorum", "2"]].concat());
     refused.refused(2, &["at most 1"]);
     let slip = one_key.replacen("w1.", "w2.", 1);
-    let refused = scene.change_trust(&[
-        "add-log",
-        "--log-key",
-        &scene.at("keys/log.pub.pem"),
-        "--origin",
-        "log2.example",
-        "--witness",
-        &slip,
-    ]);
+    let refused = scene.change_trust(&[&add_log[..], &[&slip]].concat());
     refused.refused(2, &["expected a witness key"]);
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod macho_file;
 pub(crate) mod objdump;
 pub(crate) mod padding;
 pub(crate) mod placed;
+pub(crate) mod slices;
 
 use serde_json::Value;
 use std::io::Write;

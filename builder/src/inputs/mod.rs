@@ -14,11 +14,11 @@ pub(crate) use spool::Spool;
 
 use symseal_artifact::Limits;
 use symseal_bundle::pages::Measured;
+use symseal_bundle::workers::{self, Budget};
 
 use crate::error::BuildError;
 use crate::progress::{Progress, Tell};
 use crate::report::{ArchiveReport, InputReport, Refused};
-use crate::workers::{self, Budget};
 pub(crate) use identify::reason;
 use walk::Candidate;
 

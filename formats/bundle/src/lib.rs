@@ -10,6 +10,7 @@
 //! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written; [`Staging`]: a bundle in the
 //!   making beside one.
 //! * [`Bundle`]: an opened bundle, whose files are checked as they are read.
+//! * [`workers`]: threads that share a budget of memory, for whoever reads many files of bundles.
 //!
 //! Nothing here fetches, and nothing is believed that was not checked against a digest. `docs/formats/bundle.md` and
 //! `docs/formats/symbol_index.md` describe the formats.
@@ -36,6 +37,7 @@ mod staging;
 pub mod subject;
 pub mod title;
 pub mod verify;
+pub mod workers;
 
 pub use bundle::{Bundle, BundleError, MAX_SEAL_BYTES};
 pub use digest::{Digest, Hasher, ParseDigestError};

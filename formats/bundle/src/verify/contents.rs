@@ -1,10 +1,9 @@
 //! Files against the symbol index: digests, page trees, ids, derivations. Each distinct file is read once.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 
 use symseal_module::DebugId;
 use symseal_seal::checks::{Check, id};
@@ -17,6 +16,7 @@ use crate::layout::{self, LayoutError};
 use crate::page_hashes::PageHashes;
 use crate::pages::{self, Hash};
 use crate::pieces;
+use crate::workers::{self, Budget};
 
 /// Bytes of files that are in memory at once, where no single one is larger.
 const LEAST_BUDGET: u64 = 256 << 20;
@@ -103,54 +103,19 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Bytes that may be in memory at the same time. A file larger than the whole is alone there.
-struct Budget {
-    total: u64,
-    used: Mutex<u64>,
-    freed: Condvar,
-}
-
-impl Budget {
-    fn acquire(&self, bytes: u64) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        while *used > 0 && used.saturating_add(bytes) > self.total {
-            used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner);
-        }
-        *used = used.saturating_add(bytes);
-    }
-
-    fn release(&self, bytes: u64) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = used.saturating_sub(bytes);
-        self.freed.notify_all();
-    }
-}
-
 /// The outcomes in the order of the jobs.
 fn run(jobs: &[Job<'_>], identify: &Identify<'_>) -> Vec<Outcome> {
     let size = |job: &Job<'_>| job.entries.first().map_or(0, |(_, file)| file.size);
     // The largest first, so that no thread is left alone with it at the end.
     let mut order: Vec<(usize, &Job<'_>)> = jobs.iter().enumerate().collect();
     order.sort_by_key(|(_, job)| std::cmp::Reverse(size(job)));
-    let largest = order.first().map_or(0, |(_, job)| size(job));
-    let budget = Budget { total: largest.max(LEAST_BUDGET), used: Mutex::new(0), freed: Condvar::new() };
-    let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<usize, Outcome>> = Mutex::new(BTreeMap::new());
-    let work = || {
-        while let Some((at, job)) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            budget.acquire(size(job));
-            let outcome = check_file(job, identify);
-            budget.release(size(job));
-            done.lock().unwrap_or_else(PoisonError::into_inner).insert(*at, outcome);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads().min(jobs.len()) {
-            scope.spawn(work);
-        }
-        work();
+    let budget = Budget::of_at_least(LEAST_BUDGET);
+    let Ok(mut outcomes) = workers::run(&order, threads(), |(at, job)| {
+        let _permit = budget.acquire(size(job));
+        Ok::<_, Infallible>((*at, check_file(job, identify)))
     });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    outcomes.sort_unstable_by_key(|(at, _)| *at);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// The digest of a file's bytes, and its page tree's root for pages of this size. Of a large file the pages are hashed by

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
-use reqwest::{Client, RequestBuilder, StatusCode, redirect};
+use reqwest::{Client, RequestBuilder, StatusCode};
 
 use super::RekorLog;
 use crate::anchor::AnchorError;
@@ -48,12 +48,8 @@ impl Answer {
 
 impl<'a> Http<'a> {
     pub(super) fn new(log: &'a RekorLog) -> Result<Self, AnchorError> {
-        // An error means that the program has installed a provider already: that one serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
+        let client = crate::online::client()
             .connect_timeout(CONNECT_LIMIT)
-            .redirect(redirect::Policy::none())
             .build()
             .map_err(|error| log.unreachable(error.to_string()))?;
         Ok(Self { log, client })

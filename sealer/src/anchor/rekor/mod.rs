@@ -1,7 +1,4 @@
 //! Rekor over HTTP, both of its APIs.
-//!
-//! One call is one runtime on one thread of its own: the crate's face is synchronous, and a caller may
-//! itself run inside a runtime.
 
 mod http;
 mod tiles;
@@ -14,6 +11,7 @@ use symseal_seal::{ArtifactPublicKey, Envelope, LogEntry, LogIdentity};
 
 use self::http::Http;
 use super::{AnchorError, RekorVersion, TransparencyLog};
+use crate::online;
 
 /// How long one anchoring may take, tries again included. A Rekor v2 answers when a checkpoint covers the
 /// entry, which it makes every few seconds.
@@ -127,17 +125,6 @@ impl TransparencyLog for RekorLog {
 
     fn anchor(&mut self, envelope: &Envelope, key: &ArtifactPublicKey) -> Result<LogEntry, AnchorError> {
         let this = &*self;
-        let run = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| this.unreachable(format!("no runtime: {error}")))?;
-            runtime.block_on(async {
-                let late = || this.unreachable(format!("no answer within {} seconds", this.limit.as_secs_f32()));
-                tokio::time::timeout(this.limit, this.create(envelope, key)).await.unwrap_or_else(|_| Err(late()))
-            })
-        };
-        std::thread::scope(|scope| scope.spawn(run).join())
-            .unwrap_or_else(|_| Err(self.unreachable("the client ended without an answer")))
+        online::within(this.limit, async || this.create(envelope, key).await, |reason| this.unreachable(reason))
     }
 }

@@ -8,14 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of input that are worked on at once, where no single piece of work is larger: enough to keep the threads busy with
-/// small files. Three times as much is the fixed part of what a build may take (docs/performance.md).
-const LEAST_BUDGET: u64 = 8 << 20;
-
 /// Bytes that may be worked on at the same time: as many as the largest piece of work so far has, so that what is done beside it
 /// does not double the peak. Something larger than that is worked on alone.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     bytes: Mutex<Bytes>,
     freed: Condvar,
 }
@@ -28,23 +24,24 @@ struct Bytes {
 
 /// Bytes of a [`Budget`], given back when it is dropped. A thread holds one at most, or it could wait for itself.
 #[derive(Debug)]
-pub(crate) struct Permit<'b> {
+pub struct Permit<'b> {
     budget: &'b Budget,
     bytes: u64,
 }
 
 impl Budget {
-    pub(crate) fn new() -> Self {
-        Self { bytes: Mutex::new(Bytes { total: LEAST_BUDGET, used: 0 }), freed: Condvar::new() }
+    /// One of `least` bytes, where no single piece of work is larger.
+    pub fn of_at_least(least: u64) -> Self {
+        Self { bytes: Mutex::new(Bytes { total: least, used: 0 }), freed: Condvar::new() }
     }
 
     /// Waits until `bytes` are free.
-    pub(crate) fn acquire(&self, bytes: u64) -> Permit<'_> {
+    pub fn acquire(&self, bytes: u64) -> Permit<'_> {
         self.acquire_by(|_| bytes)
     }
 
     /// Waits until nothing else is worked on: for work whose size is not known beforehand.
-    pub(crate) fn acquire_all(&self) -> Permit<'_> {
+    pub fn acquire_all(&self) -> Permit<'_> {
         self.acquire_by(|total| total)
     }
 
@@ -71,7 +68,10 @@ impl Drop for Permit<'_> {
 
 /// Does `work` on every item with `jobs` threads, in the given order; the results in the order of the items. After an error
 /// no further item is begun, and of the errors that came the one of the earliest item is returned.
-pub(crate) fn run<T: Sync, R: Send, E: Send>(
+///
+/// # Errors
+/// Those of `work`.
+pub fn run<T: Sync, R: Send, E: Send>(
     items: &[T],
     jobs: usize,
     work: impl Fn(&T) -> Result<R, E> + Sync,
@@ -109,6 +109,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
+    const LEAST: u64 = 8 << 20;
+
     #[test]
     fn results_come_in_the_order_of_the_items_whatever_the_threads() {
         let items: Vec<u64> = (0..200).collect();
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn no_more_bytes_are_worked_on_than_the_largest_piece_has() {
-        let budget = Budget::new();
+        let budget = Budget::of_at_least(LEAST);
         let (now, most) = (AtomicU64::new(0), AtomicU64::new(0));
         let run_all = |sizes: &[u64]| {
             most.store(0, Ordering::SeqCst);
@@ -138,7 +140,7 @@ mod tests {
             most.load(Ordering::SeqCst)
         };
         let small: Vec<u64> = (1..60).map(|item| item << 16).collect();
-        assert!(run_all(&small) <= LEAST_BUDGET);
+        assert!(run_all(&small) <= LEAST);
         let rising: Vec<u64> = (1..60).map(|item| item * (3 << 20)).collect();
         assert_eq!(run_all(&rising), 59 * (3 << 20));
         let _all = budget.acquire_all();
