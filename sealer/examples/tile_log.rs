@@ -1,7 +1,7 @@
-//! A tile log under load: what `tests/certification/log_kills.py` kills, and what docs/performance.md measures.
+//! A tile log under load, which `tests/certification/log_kills.py` kills: appends batches for ever, with a line
+//! `ack INDEX ENTRY` once an entry is durable.
 //!
-//!     tile_log append DIR NAME BATCH    appends batches for ever; a line `ack INDEX ENTRY` once an entry is durable
-//!     tile_log measure DIR              durable entries a second, and a million entries against a thousand
+//!     tile_log DIR NAME BATCH
 //!
 //! DIR gets `log/`, `log.key.pem` and `last-checkpoint`. Entries are numbered on from the log's size, so that no two
 //! runs write the same.
@@ -9,9 +9,8 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use symseal_seal::tlog::{leaf_hash, verify_inclusion};
 use symseal_sealer::{LogError, LogKey, TileLog};
 
 fn open(folder: &Path) -> Result<TileLog, LogError> {
@@ -45,85 +44,10 @@ fn append(folder: &Path, name: &str, batch: u64) -> Result<(), LogError> {
     }
 }
 
-fn grow(log: &mut TileLog, to: u64, batch: u64) {
-    while log.size() < to {
-        let size = log.size();
-        let entries: Vec<Vec<u8>> = (size..to.min(size + batch)).map(|n| entry("grown", n)).collect();
-        let references: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
-        log.append_batch(&references).unwrap();
-    }
-}
-
-/// Microseconds for proof, duplicate and verification in a log, each the mean over entries all over it.
-fn times(log: &mut TileLog) -> (f64, f64, f64) {
-    const COUNT: u64 = 2_000;
-    let size = log.size();
-    let chosen: Vec<Vec<u8>> =
-        (0..COUNT).map(|n| entry("grown", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % size)).collect();
-    let micros = |from: Instant| from.elapsed().as_secs_f64() * 1e6 / COUNT as f64;
-    let from = Instant::now();
-    let found: Vec<_> = chosen.iter().map(|entry| log.find(entry).unwrap().expect("a logged entry")).collect();
-    let proof = micros(from);
-    let from = Instant::now();
-    for entry in &chosen {
-        assert!(log.append(entry).unwrap().duplicate);
-    }
-    let duplicate = micros(from);
-    let from = Instant::now();
-    for (entry, found) in chosen.iter().zip(&found) {
-        verify_inclusion(&leaf_hash(entry), found.index, found.size, &found.proof, &found.root).unwrap();
-    }
-    (proof, duplicate, micros(from))
-}
-
-fn measure(folder: &Path) -> Result<(), LogError> {
-    println!("durable entries a second, by the size of a batch:");
-    for batch in [1, 16, 64, 256, 1024] {
-        let place = folder.join(format!("batch-{batch}"));
-        std::fs::create_dir_all(&place).expect("a folder");
-        let mut log = open(&place)?;
-        let from = Instant::now();
-        let mut rounds = 0_u32;
-        while from.elapsed() < Duration::from_secs(3) {
-            let to = log.size() + batch;
-            grow(&mut log, to, batch);
-            rounds += 1;
-        }
-        let seconds = from.elapsed().as_secs_f64();
-        println!(
-            "{batch:>6}: {:>9.0} entries/s, {:.1} ms a round",
-            log.size() as f64 / seconds,
-            seconds * 1e3 / f64::from(rounds)
-        );
-    }
-    for size in [1_000, 1_000_000] {
-        let place = folder.join(format!("size-{size}"));
-        std::fs::create_dir_all(&place).expect("a folder");
-        let from = Instant::now();
-        let mut log = open(&place)?;
-        grow(&mut log, size, 16_384);
-        let grown = from.elapsed();
-        drop(log);
-        let from = Instant::now();
-        let mut log = open(&place)?;
-        let opened = from.elapsed();
-        let (proof, duplicate, verification) = times(&mut log);
-        println!(
-            "{size:>8} entries: grown in {grown:.1?}, opened in {opened:.1?}; proof {proof:.0} µs, duplicate {duplicate:.0} µs, verification {verification:.2} µs"
-        );
-    }
-    Ok(())
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = match arguments.as_slice() {
-        ["append", folder, name, batch] => append(Path::new(folder), name, batch.parse().expect("a number")),
-        ["measure", folder] => measure(Path::new(folder)),
-        _ => panic!("usage: tile_log append DIR NAME BATCH | tile_log measure DIR"),
-    };
-    if let Err(error) = result {
+    let [folder, name, batch] = arguments.as_slice() else { panic!("usage: tile_log DIR NAME BATCH") };
+    if let Err(error) = append(Path::new(folder), name, batch.parse().expect("a number")) {
         eprintln!("{error}");
         std::process::exit(1);
     }

@@ -232,9 +232,9 @@ def main():
         auditor = Auditor(folder, key)
         # The memory of the log's last checkpoint has the name that `symseal` gives it.
         os.symlink("last-checkpoint", os.path.join(folder, "log.last-checkpoint"))
-        first = subprocess.Popen([tile_log, "append", folder, "first", "3"], stdout=subprocess.PIPE)
+        first = subprocess.Popen([tile_log, folder, "first", "3"], stdout=subprocess.PIPE)
         first.stdout.readline()
-        second = subprocess.run([tile_log, "append", folder, "second", "1"], capture_output=True, check=False, timeout=60)
+        second = subprocess.run([tile_log, folder, "second", "1"], capture_output=True, check=False, timeout=60)
         if second.returncode == 0 or b"lease" not in second.stderr:
             result["problems"].append(f"a second writer was not refused: {second.stderr.decode(errors='replace')}")
         output, _ = kill_after(first, 0.1)
@@ -251,7 +251,7 @@ def main():
                 result["seals_killed"] += 1
             else:
                 batch = chance.choice([1, 1, 5, 40, 300])
-                command = [tile_log, "append", folder, f"round-{count}", str(batch)]
+                command = [tile_log, folder, f"round-{count}", str(batch)]
                 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 output, errors = kill_after(process, chance.uniform(0.005, 0.3))
                 auditor.acknowledged.update(acknowledged(output))
@@ -265,7 +265,7 @@ def main():
         if sealing:
             finish_seal(symseal, folder, sealing, result)
         before = auditor.checkpoint()[2]
-        last = subprocess.Popen([tile_log, "append", folder, "last", "2"], stdout=subprocess.PIPE)
+        last = subprocess.Popen([tile_log, folder, "last", "2"], stdout=subprocess.PIPE)
         while not last.stdout.readline().startswith(b"ack"):
             if last.poll() is not None:
                 result["problems"].append("the log does not go on")

@@ -260,16 +260,10 @@ impl SymbolIndex {
         if bytes.len() as u64 > MAX_INDEX_BYTES {
             return Err(IndexError::TooLarge { bytes: bytes.len() as u64 });
         }
-        /// The schema alone, so that another version is named and not reported as a missing field.
-        #[derive(Deserialize)]
-        struct Head {
-            schema: String,
+        let index: Self = serde_json::from_slice(bytes).map_err(|error| other_schema(bytes).unwrap_or(error.into()))?;
+        if index.schema != SCHEMA {
+            return Err(IndexError::schema(&index.schema));
         }
-        let head: Head = serde_json::from_slice(bytes)?;
-        if head.schema != SCHEMA {
-            return Err(IndexError::Schema { found: head.schema.chars().take(80).collect() });
-        }
-        let index: Self = serde_json::from_slice(bytes)?;
         if !canonical::is_canonical(bytes) {
             return Err(IndexError::NotCanonical);
         }
@@ -355,6 +349,12 @@ impl SymbolIndex {
     }
 }
 
+impl IndexError {
+    fn schema(found: &str) -> Self {
+        Self::Schema { found: found.chars().take(80).collect() }
+    }
+}
+
 impl FileEntry {
     fn check(&self) -> Result<(), String> {
         title::check_title(&self.path).map_err(|error| error.to_string())?;
@@ -426,6 +426,16 @@ pub fn platform_of(id: &DebugId) -> &'static str {
         DebugId::Pdb { .. } => "windows",
         DebugId::MachoUuid(_) => "macos",
     }
+}
+
+/// The error for an index of another schema, so that a version is named and not a missing field.
+fn other_schema(bytes: &[u8]) -> Option<IndexError> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    let head: Head = serde_json::from_slice(bytes).ok()?;
+    (head.schema != SCHEMA).then(|| IndexError::schema(&head.schema))
 }
 
 /// Whether `name` can be the last part of a path.

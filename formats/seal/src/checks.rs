@@ -206,7 +206,7 @@ macro_rules! catalogue {
 catalogue! {
     Content BLOB_DIGEST "blob.digest" "Every file that the symbol index lists is present with the size and sha256 that the index gives."
     Content BLOB_EXTRA "blob.extra" "A pulled directory holds the bundle's files and its seal, nothing else, and no link."
-    Content MANIFEST_DIGEST "manifest.digest" "Every manifest and layer that the image index reaches is present with the size and digest of its descriptor."
+    Content MANIFEST_DIGEST "manifest.digest" "Every manifest that the image index reaches has the size and digest of its descriptor, and their layers are the files of the symbol index."
     Content INDEX_DIGEST "index.digest" "The image index and the symbol index have the digests by which they were asked for."
     Content INDEX_SCHEMA "index.schema" "The symbol index is canonical JSON of a schema version that this program reads."
     Content PAGE_ROOT "page.root" "The page tree of every file has the root that the symbol index gives."

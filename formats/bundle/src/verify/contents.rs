@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
@@ -86,33 +87,32 @@ pub(super) fn check(bundle: &Bundle, identify: &Identify<'_>, findings: &mut Fin
 }
 
 fn jobs(bundle: &Bundle) -> Vec<Job<'_>> {
-    let mut jobs: BTreeMap<PathBuf, Vec<(Option<Module<'_>>, &FileEntry)>> = BTreeMap::new();
+    // By the paths' bytes: comparing paths by their components is slow.
+    let mut jobs: BTreeMap<OsString, Vec<(Option<Module<'_>>, &FileEntry)>> = BTreeMap::new();
+    let path = |file: &FileEntry| bundle.file_path(file).into_os_string();
     for (_, id, entry) in bundle.index().modules() {
         for file in &entry.files {
-            jobs.entry(bundle.file_path(file)).or_default().push((Some(Module { id, entry }), file));
+            jobs.entry(path(file)).or_default().push((Some(Module { id, entry }), file));
         }
     }
     for shard in &bundle.index().shards {
-        jobs.entry(bundle.file_path(&shard.page_hashes)).or_default().push((None, &shard.page_hashes));
+        jobs.entry(path(&shard.page_hashes)).or_default().push((None, &shard.page_hashes));
     }
-    jobs.into_iter().map(|(path, entries)| Job { path, entries }).collect()
-}
-
-/// Threads that hash: as many as there are processors.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    jobs.into_iter().map(|(path, entries)| Job { path: path.into(), entries }).collect()
 }
 
 /// The outcomes in the order of the jobs.
 fn run(jobs: &[Job<'_>], identify: &Identify<'_>) -> Vec<Outcome> {
+    // As many threads hash as there are processors. Asked once: the answer is read out of files.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let size = |job: &Job<'_>| job.entries.first().map_or(0, |(_, file)| file.size);
     // The largest first, so that no thread is left alone with it at the end.
     let mut order: Vec<(usize, &Job<'_>)> = jobs.iter().enumerate().collect();
     order.sort_by_key(|(_, job)| std::cmp::Reverse(size(job)));
     let budget = Budget::of_at_least(LEAST_BUDGET);
-    let Ok(mut outcomes) = workers::run(&order, threads(), |(at, job)| {
+    let Ok(mut outcomes) = workers::run(&order, threads, |(at, job)| {
         let _permit = budget.acquire(size(job));
-        Ok::<_, Infallible>((*at, check_file(job, identify)))
+        Ok::<_, Infallible>((*at, check_file(job, threads, identify)))
     });
     outcomes.sort_unstable_by_key(|(at, _)| *at);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
@@ -120,8 +120,7 @@ fn run(jobs: &[Job<'_>], identify: &Identify<'_>) -> Vec<Outcome> {
 
 /// The digest of a file's bytes, and its page tree's root for pages of this size. Of a large file the pages are hashed by
 /// threads of their own, beside the whole.
-fn hash(bytes: &[u8], page_size: u32) -> (Digest, Hash) {
-    let threads = threads();
+fn hash(bytes: &[u8], page_size: u32, threads: usize) -> (Digest, Hash) {
     let pages_each = bytes.len().div_ceil(page_size.max(1) as usize).div_ceil(threads);
     let part = pages_each.saturating_mul(page_size as usize);
     if threads == 1 || bytes.len() < WORTH_SPLITTING || part == 0 {
@@ -139,7 +138,7 @@ fn hash(bytes: &[u8], page_size: u32) -> (Digest, Hash) {
     })
 }
 
-fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
+fn check_file(job: &Job<'_>, threads: usize, identify: &Identify<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     let Some((_, first)) = job.entries.first() else { return outcome };
     let what = |file: &FileEntry| format!("{} {}", file.path, job.path.display());
@@ -157,7 +156,7 @@ fn check_file(job: &Job<'_>, identify: &Identify<'_>) -> Outcome {
         }
     };
     outcome.bytes = bytes.len() as u64;
-    let (digest, root) = hash(&bytes, first.page_size);
+    let (digest, root) = hash(&bytes, first.page_size, threads);
     let mut roots: BTreeMap<u32, Hash> = BTreeMap::from([(first.page_size, root)]);
     for (module, file) in &job.entries {
         if digest != file.sha256 || bytes.len() as u64 != file.size {

@@ -1,11 +1,10 @@
-//! How long verifying a bundle takes beyond hashing its files: what docs/performance.md measures.
+//! How long verifying a bundle takes beyond hashing its files.
 //!
-//!     verify_speed PROGRAM MODULES [ROUNDS]
+//!     verifying PROGRAM MODULES [ROUNDS]
 //!
 //! PROGRAM is an ELF file with a GNU build-id of 20 bytes. MODULES copies of it, each under an id of its own, become a sealed bundle; it is then
 //! verified ROUNDS times, in turns with reading and hashing its files alone: the digest, the page tree and the pieces of each, on as many
 //! threads. The files are in the page cache. Printed are the medians.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
