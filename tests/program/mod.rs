@@ -154,6 +154,14 @@ impl RunningServer {
         assert!(address.starts_with("127.0.0.1:"), "unexpected first line {line:?}");
         Self { child, address }
     }
+
+    /// The most memory that the server had at once, in bytes (proc(5), `VmHWM`).
+    #[cfg(target_os = "linux")]
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a size") << 10
+    }
 }
 
 impl Drop for RunningServer {
