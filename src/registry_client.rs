@@ -1,11 +1,15 @@
 //! What the commands that talk to a registry share: credentials, a bar for the bytes that move, and absence as an answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indicatif::ProgressBar;
 use symseal_registry::{Options, Progress, Reference, RegistryError, credentials};
 
 use crate::exit::NotFound;
+
+/// How many referrers that were left out are named.
+const PASSED_OVER_NAMED: usize = 5;
 
 /// The options for a reference's registry, with the credentials that the environment or a login left for it.
 pub(crate) fn options(reference: &Reference) -> anyhow::Result<Options> {
@@ -17,6 +21,7 @@ pub(crate) fn options(reference: &Reference) -> anyhow::Result<Options> {
 pub(crate) fn shown(options: &Options, message: impl Into<String>) -> (Options, ProgressBar) {
     let bar = crate::progress::bytes_bar(message);
     let told = bar.clone();
+    let passed_over = AtomicUsize::new(0);
     let progress = move |progress: Progress| match progress {
         Progress::Found { bytes, .. } => told.inc_length(bytes),
         Progress::Moved { bytes } => told.inc(bytes),
@@ -24,6 +29,12 @@ pub(crate) fn shown(options: &Options, message: impl Into<String>) -> (Options, 
         Progress::Done { bytes, existed: true, .. } => {
             told.set_length(told.length().unwrap_or_default().saturating_sub(bytes));
         }
+        // Whoever adds referrers must not fill the terminal with them.
+        Progress::PassedOver { referrer, reason } => match passed_over.fetch_add(1, Ordering::Relaxed) {
+            0..PASSED_OVER_NAMED => told.suspend(|| eprintln!("referrer {referrer} was left out: {reason}")),
+            PASSED_OVER_NAMED => told.suspend(|| eprintln!("and further referrers like these")),
+            _ => {}
+        },
         Progress::Retry { reason } => told.set_message(format!("trying again: {reason}")),
         _ => {}
     };

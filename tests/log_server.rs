@@ -3,11 +3,13 @@
 
 mod program;
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use program::{Ran, command, symseal};
+use symseal_sealer::{LogKey, TileLog};
 
 struct Scene(tempfile::TempDir);
 
@@ -34,8 +36,12 @@ impl Scene {
     }
 
     fn serve(&self) -> Serving {
+        self.serve_in("data")
+    }
+
+    fn serve_in(&self, data: &str) -> Serving {
         let mut child = command("symseal")
-            .args(["serve", "--data", &self.at("data"), "--listen", "127.0.0.1:0", "--log"])
+            .args(["serve", "--data", &self.at(data), "--listen", "127.0.0.1:0", "--log"])
             .args(["--log-key", &self.at("keys/log.key.pem")])
             .stdout(Stdio::piped())
             .spawn()
@@ -56,6 +62,34 @@ impl Scene {
 
 fn ran(command: &mut Command) -> Ran {
     command.output().expect("the program starts").into()
+}
+
+/// A static file server over a directory, until the test ends.
+fn serve_files(directory: PathBuf) -> String {
+    serve_files_below(directory, "/")
+}
+
+fn serve_files_below(directory: PathBuf, prefix: &'static str) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut first = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            reader.read_line(&mut first).unwrap();
+            let mut line = String::new();
+            while reader.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let name = first.split(' ').nth(1).unwrap().strip_prefix(prefix);
+            let file = name.and_then(|name| std::fs::read(directory.join(name)).ok());
+            let (status, body) = file.map_or((404, Vec::new()), |bytes| (200, bytes));
+            let head = format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+        }
+    });
+    format!("http://{address}")
 }
 
 fn is_private(path: &Path) -> bool {
@@ -121,4 +155,65 @@ fn a_server_makes_its_log_when_it_is_told_to_with_a_private_key() {
     symseal(arguments.iter().copied().chain(["--log-key", log_key.as_str()])).refused(2, &["lease"]);
     drop(server);
     symseal(arguments.iter().copied().chain(["--log-key", log_key.as_str()])).ok();
+}
+
+#[test]
+fn proofs_of_a_log_are_made_over_http_as_from_its_directory() {
+    let scene = Scene(tempfile::tempdir().unwrap());
+    std::fs::create_dir(scene.path("keys")).unwrap();
+    std::fs::create_dir(scene.path("data")).unwrap();
+    let key = LogKey::generate_file(&scene.path("keys/log.key.pem")).unwrap();
+    let directory = scene.at("data/log");
+    let mut log =
+        TileLog::create(&scene.path("data/log"), "log.example".parse().unwrap(), key, &scene.path("seen")).unwrap();
+    let mut append = |count: u32| {
+        for _ in 0..count {
+            let entry = format!("entry {}", log.size());
+            log.append(entry.as_bytes()).unwrap();
+        }
+    };
+    append(300);
+    let seen = symseal(["log", "checkpoint", "--log", &directory]).ok().stdout;
+    std::fs::write(scene.path("seen.checkpoint"), &seen).unwrap();
+    append(230);
+    drop(log);
+    // A static file server is enough for a reader, as any C2SP log is one.
+    let plain = serve_files(scene.path("data/log"));
+    let below = serve_files_below(scene.path("data/log"), "/api/v2/");
+    let checkpoint = scene.at("seen.checkpoint");
+    let commands: [&[&str]; 5] = [
+        &["checkpoint"],
+        &["consistency", "--from", "0", "--from", "255", "--from", &checkpoint],
+        &["consistency", "--from", "12", "--to", "300"],
+        &["fragment", "0"],
+        &["fragment", "529"],
+    ];
+    for command in commands {
+        let ask = |log: &str| {
+            let (name, rest) = command.split_first().unwrap();
+            symseal(["log", *name, "--log", log].iter().chain(rest)).ok().stdout
+        };
+        let expected = ask(&directory);
+        for url in [&plain, &format!("{plain}/"), &below, &format!("rekor-v2+{below}")] {
+            assert_eq!(ask(url), expected, "{command:?} {url}");
+        }
+    }
+    // What is not as it should be is told with its URL.
+    let consistency = |log: &str, from: &str| symseal(["log", "consistency", "--log", log, "--from", from]);
+    consistency(&plain, "531").refused(2, &[&plain, "530 entries", "531"]);
+    consistency(&format!("{plain}/nowhere"), "1").refused(2, &["/nowhere", "no checkpoint there", "prefix"]);
+    consistency("http://127.0.0.1:9", "1").refused(2, &["http://127.0.0.1:9/checkpoint", "refused"]);
+    consistency("rekor-v1+http://127.0.0.1:9", "1").refused(2, &["a Rekor v1, which has none"]);
+    let tile = scene.path("data/log/tile/0/000");
+    let mut bytes = std::fs::read(&tile).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&tile, bytes).unwrap();
+    consistency(&plain, "1").refused(2, &[&plain]);
+    std::fs::write(scene.path("data/log/checkpoint"), "x".repeat(70_000)).unwrap();
+    consistency(&plain, "1").refused(2, &["at most 64 KiB"]);
+
+    // Our own server, which has its log from the start.
+    let server = scene.serve_in("served");
+    let local = symseal(["log", "checkpoint", "--log", &scene.at("served/log")]).ok().stdout;
+    assert_eq!(symseal(["log", "checkpoint", "--log", &server.url]).ok().stdout, local);
 }

@@ -129,9 +129,8 @@ async fn get_as(session: &Session, target: &Target, accepted: &'static str) -> R
 }
 
 /// Fetches a page of a list that has a manifest's form.
-pub(crate) async fn fetch_page(session: &Session, url: &reqwest::Url) -> Result<(Response, u64), RegistryError> {
-    let response = session.send(Method::GET, url, FOUND, |request| request.header(ACCEPT, oci::IMAGE_INDEX)).await?;
-    Ok((response, oci::MAX_MANIFEST_BYTES))
+pub(crate) async fn fetch_page(session: &Session, url: &reqwest::Url) -> Result<Response, RegistryError> {
+    session.send(Method::GET, url, FOUND, |request| request.header(ACCEPT, oci::IMAGE_INDEX)).await
 }
 
 /// Reads a manifest of a layout.

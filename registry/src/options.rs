@@ -72,6 +72,13 @@ pub enum Progress {
         /// Whether it was there before.
         existed: bool,
     },
+    /// A referrer is not taken: it is no manifest, not whole or too large.
+    PassedOver {
+        /// Which.
+        referrer: Digest,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A request failed and is tried again.
     Retry {
         /// What failed.

@@ -17,12 +17,19 @@ use crate::{Options, Reference, RegistryError, Target, referrers};
 
 /// Manifests of one pull.
 const MANIFESTS_LIMIT: usize = 100_000;
+/// The longest artifact type of a referrer that is taken, in bytes: two names of 127 and a slash (RFC 6838, section 4.2).
+const ARTIFACT_TYPE_LIMIT: usize = 255;
+/// The most bytes that the blobs of one referrer may have: a seal or a piece of evidence has some kilobytes.
+const REFERRER_BYTES_LIMIT: u64 = 64 << 20;
 
 /// Brings what `reference` names, everything below it and its referrers into a layout, and gives its digest.
 ///
 /// Every byte is checked against its digest before it is seen in the layout; the digest that a tag resolves to is the
 /// registry's word. What the layout has is not fetched again, and a large blob whose transfer broke off goes on where it
 /// stopped. The layout's `index.json` lists the result, under the reference's tag if it has one, and the referrers.
+///
+/// Anybody may add referrers, so that one that is no manifest, not whole or too large is passed over, and
+/// [`Progress::PassedOver`] says why.
 ///
 /// # Errors
 /// [`RegistryError`] names what could not be fetched. What was fetched stays.
@@ -34,12 +41,39 @@ pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) 
     pull_tree(&session, layout, root).await?;
     list(layout, descriptor, reference.tag()).await?;
     for referrer in referrers::list(&session, &digest).await? {
-        let fetched = manifests::fetch(&session, &Target::Digest(referrer.digest)).await?;
-        let descriptor = Descriptor { artifact_type: referrer.artifact_type, ..fetched.descriptor.clone() };
-        pull_tree(&session, layout, fetched).await?;
-        list(layout, descriptor, None).await?;
+        let referrer_digest = referrer.digest;
+        match pull_referrer(&session, layout, referrer).await {
+            Err(error) if referrers::is_junk(&error) => {
+                let reason = error.to_string();
+                session.options.tell(Progress::PassedOver { referrer: referrer_digest, reason });
+            }
+            pulled => pulled?,
+        }
     }
     Ok(digest)
+}
+
+/// Brings one referrer, which anybody may have put there: it is bounded, and whole before the layout lists it.
+async fn pull_referrer(session: &Session, layout: &LayoutDir, referrer: Descriptor) -> Result<(), RegistryError> {
+    let refuse = |problem: String| RegistryError::Manifest { digest: referrer.digest, problem };
+    let long = referrer.artifact_type.as_ref().map(String::len).filter(|bytes| *bytes > ARTIFACT_TYPE_LIMIT);
+    if let Some(bytes) = long {
+        return Err(refuse(format!(
+            "an artifact type of {bytes} bytes; media types have at most {ARTIFACT_TYPE_LIMIT}"
+        )));
+    }
+    let fetched = manifests::fetch(session, &Target::Digest(referrer.digest)).await?;
+    let named = manifests::children(referrer.digest, &fetched.bytes)?;
+    if !named.manifests.is_empty() {
+        return Err(refuse("a referrer that names further manifests is not followed".to_owned()));
+    }
+    let bytes = named.blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
+    if bytes > REFERRER_BYTES_LIMIT {
+        return Err(refuse(format!("blobs of {bytes} bytes; of a referrer at most {REFERRER_BYTES_LIMIT} are taken")));
+    }
+    let descriptor = Descriptor { artifact_type: referrer.artifact_type, ..fetched.descriptor.clone() };
+    pull_tree(session, layout, fetched).await?;
+    list(layout, descriptor, None).await
 }
 
 async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Result<(), RegistryError> {

@@ -3,6 +3,8 @@
 
 use reqwest::Url;
 use reqwest::header::{HeaderMap, LINK};
+use serde::Deserialize;
+use serde_json::Value;
 use symseal_bundle::Digest;
 use symseal_bundle::oci::{self, Descriptor, ImageIndex};
 
@@ -14,13 +16,15 @@ use crate::{RegistryError, Target};
 /// Pages of one list that are followed, and referrers that are taken: a registry must not keep us for ever.
 const PAGES_LIMIT: usize = 1000;
 const REFERRERS_LIMIT: usize = 10_000;
+/// The largest page of a list, in bytes: a registry may put one manifest's annotations on it, as large as manifests are, and escaped.
+const PAGE_BYTES_LIMIT: u64 = 8 * oci::MAX_MANIFEST_BYTES;
 
 /// The descriptors of a manifest's referrers.
 pub(crate) async fn list(session: &Session, subject: &Digest) -> Result<Vec<Descriptor>, RegistryError> {
     let mut url = session.url(&format!("referrers/{subject}"))?;
     let mut found: Vec<Descriptor> = Vec::new();
     for page in 0..PAGES_LIMIT {
-        let (response, limit) = match manifests::fetch_page(session, &url).await {
+        let response = match manifests::fetch_page(session, &url).await {
             // Registries from before the API answer with some error or other.
             Err(RegistryError::Refused { status, .. }) if page == 0 && matches!(status, 400 | 404 | 405) => {
                 return by_tag(session, subject).await;
@@ -28,10 +32,10 @@ pub(crate) async fn list(session: &Session, subject: &Digest) -> Result<Vec<Desc
             page => page?,
         };
         let next = next_page(response.url(), response.headers());
-        let bytes = gather(response, limit).await.map_err(|failure| failure.into_error(1))?;
+        let bytes = gather(response, PAGE_BYTES_LIMIT).await.map_err(|failure| failure.into_error(1))?;
         let malformed =
-            |error: oci::OciError| RegistryError::Protocol { url: url.to_string(), problem: error.to_string() };
-        found.extend(ImageIndex::parse(&bytes).map_err(malformed)?.manifests);
+            |error: serde_json::Error| RegistryError::Protocol { url: url.to_string(), problem: error.to_string() };
+        found.extend(descriptors(&bytes).map_err(malformed)?);
         if found.len() > REFERRERS_LIMIT {
             let problem = format!("more than {REFERRERS_LIMIT} referrers of one manifest");
             return Err(RegistryError::Protocol { url: url.to_string(), problem });
@@ -65,16 +69,46 @@ pub(crate) async fn add_by_tag(session: &Session, subject: &Digest, referrer: De
 
 async fn by_tag(session: &Session, subject: &Digest) -> Result<Vec<Descriptor>, RegistryError> {
     match manifests::get(session, &Target::Tag(fallback_tag(subject))).await? {
-        Some(fetched) => Ok(parse(session, &fetched.bytes)?.manifests),
+        Some(fetched) => descriptors(&fetched.bytes).map_err(|error| malformed_tag(session, &error)),
         None => Ok(Vec::new()),
     }
 }
 
 fn parse(session: &Session, bytes: &[u8]) -> Result<ImageIndex, RegistryError> {
-    ImageIndex::parse(bytes).map_err(|error| RegistryError::Protocol {
-        url: session.reference().to_string(),
-        problem: format!("the tag that lists referrers: {error}"),
-    })
+    ImageIndex::parse(bytes).map_err(|error| malformed_tag(session, &error))
+}
+
+fn malformed_tag(session: &Session, error: &dyn std::fmt::Display) -> RegistryError {
+    let problem = format!("the tag that lists referrers: {error}");
+    RegistryError::Protocol { url: session.reference().to_string(), problem }
+}
+
+/// The descriptors of an image index that lists referrers. What anybody added under a digest of a kind that is not read here is
+/// passed over, and annotations are not kept.
+fn descriptors(bytes: &[u8]) -> Result<Vec<Descriptor>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Page {
+        manifests: Vec<Value>,
+    }
+    let page: Page = serde_json::from_slice(bytes)?;
+    let read = |listed: Value| serde_json::from_value::<Descriptor>(listed).ok();
+    let bare = |listed: Descriptor| Descriptor { annotations: Default::default(), ..listed };
+    Ok(page.manifests.into_iter().filter_map(read).map(bare).collect())
+}
+
+/// Whether an error of fetching a referrer says something of that referrer alone: it is left out then, and what can be had is
+/// taken, as anybody may have put it there. A registry that is not to be reached, or a layout that cannot be written, is
+/// another thing.
+pub(crate) fn is_junk(error: &RegistryError) -> bool {
+    match error {
+        RegistryError::NotFound { .. }
+        | RegistryError::Manifest { .. }
+        | RegistryError::Digest { .. }
+        | RegistryError::Size { .. } => true,
+        // 500: it stumbles over this one. Too busy (429, 503) it is for all of them.
+        RegistryError::Refused { status, .. } => (400..=500).contains(status) && *status != 429,
+        _ => false,
+    }
 }
 
 fn fallback_tag(subject: &Digest) -> String {
@@ -103,6 +137,16 @@ mod tests {
         let at = Url::parse("http://localhost:5000/v2/a/referrers/x").unwrap();
         let headers = HeaderMap::from_iter([(LINK, link.parse().unwrap())]);
         assert_eq!(next_page(&at, &headers).map(String::from).as_deref(), expected, "{link}");
+    }
+
+    #[test]
+    fn a_list_with_digests_of_another_kind_gives_the_rest() {
+        let sha256 = Digest::of(b"x");
+        let (good, sha512) = (format!(r#""digest":"{sha256}""#), format!(r#""digest":"sha512:{}""#, "0".repeat(128)));
+        let one = |digest: &str| format!(r#"{{"mediaType":"a/b",{digest},"size":1,"annotations":{{"a":"b"}}}}"#);
+        let page = format!(r#"{{"manifests":[{},{},3]}}"#, one(&sha512), one(&good));
+        assert_eq!(descriptors(page.as_bytes()).unwrap(), [Descriptor::new("a/b", sha256, 1)]);
+        assert!(descriptors(b"{}").is_err());
     }
 
     #[test]

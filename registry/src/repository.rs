@@ -14,7 +14,7 @@ use crate::transfer::small;
 use crate::{Options, Reference, RegistryError, Target, manifests, part, referrers};
 
 /// Seals of one bundle that are looked at: a registry must not keep us for ever.
-const SEALS_LIMIT: usize = 100;
+const SEALS_LIMIT: usize = 1024;
 
 /// One repository, to be looked into.
 pub struct Repository {
@@ -103,25 +103,39 @@ impl Repository {
         Ok(found.map(|fetched| fetched.bytes))
     }
 
-    /// The Sigstore bundles that refer to this manifest, as they are: nothing in them is checked here.
+    /// The Sigstore bundles that refer to this manifest, as they are: nothing in them is checked here. A referrer that is none,
+    /// or not whole, is passed over where there is another.
     ///
     /// # Errors
     /// [`RegistryError`] names what cannot be fetched.
     pub async fn seals(&self, subject: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
-        let mut seals = Vec::new();
+        let (mut seals, mut junk) = (Vec::new(), None);
         let listed = referrers::list(&self.session, subject).await?;
         let listed = listed.iter().filter(|one| one.artifact_type.as_deref() == Some(oci::SIGSTORE_BUNDLE));
         for referrer in listed.take(SEALS_LIMIT) {
-            let fetched = manifests::fetch(&self.session, &Target::Digest(referrer.digest)).await?;
-            let problem = |problem: String| RegistryError::Manifest { digest: referrer.digest, problem };
-            let manifest = Manifest::parse(&fetched.bytes).map_err(|error| problem(error.to_string()))?;
-            for layer in manifest.layers.iter().filter(|layer| layer.media_type == oci::SIGSTORE_BUNDLE) {
-                if layer.size > MAX_SEAL_BYTES {
-                    let size = layer.size;
-                    return Err(problem(format!("a seal of {size} bytes, more than the {MAX_SEAL_BYTES} accepted")));
-                }
-                seals.push(self.blob(&layer.digest, layer.size).await?);
+            match self.seals_of(&referrer.digest).await {
+                Ok(found) => seals.extend(found),
+                Err(error) if referrers::is_junk(&error) => junk = Some(error),
+                Err(error) => return Err(error),
             }
+        }
+        match junk {
+            Some(error) if seals.is_empty() => Err(error),
+            _ => Ok(seals),
+        }
+    }
+
+    async fn seals_of(&self, referrer: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
+        let fetched = manifests::fetch(&self.session, &Target::Digest(*referrer)).await?;
+        let problem = |problem: String| RegistryError::Manifest { digest: *referrer, problem };
+        let manifest = Manifest::parse(&fetched.bytes).map_err(|error| problem(error.to_string()))?;
+        let mut seals = Vec::new();
+        for layer in manifest.layers.iter().filter(|layer| layer.media_type == oci::SIGSTORE_BUNDLE) {
+            if layer.size > MAX_SEAL_BYTES {
+                let size = layer.size;
+                return Err(problem(format!("a seal of {size} bytes, more than the {MAX_SEAL_BYTES} accepted")));
+            }
+            seals.push(self.blob(&layer.digest, layer.size).await?);
         }
         Ok(seals)
     }

@@ -31,3 +31,14 @@ pub(crate) fn within<T: Send, E: Send>(
     std::thread::scope(|scope| scope.spawn(run).join())
         .unwrap_or_else(|_| Err(failed("the client ended without an answer".to_owned())))
 }
+
+/// An error with its causes: the outermost says little of what went wrong.
+pub(crate) fn reasons(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use symseal_seal::{ConsistencyProof, SignedCheckpoint};
-use symseal_sealer::PublishedLog;
+use symseal_sealer::{LogLocation, PublishedLog, RekorVersion};
 
 use crate::commands::bundle::verify::read;
 use crate::exit::Answer;
@@ -31,7 +31,7 @@ pub struct CheckpointArgs {
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal log consistency --log ./log --from 12 --output proofs.json         from 12 entries to the newest checkpoint
-  symseal log consistency --log ./log --from seen.checkpoint --to 40
+  symseal log consistency --log https://symbols.example --from seen.checkpoint --to 40
 
 A checkpoint that is not of the log's history is refused.")]
 pub struct ConsistencyArgs {
@@ -65,8 +65,9 @@ pub struct FragmentArgs {
 /// The log that is read: neither its key nor its lease is needed.
 #[derive(ClapArgs)]
 pub struct Log {
-    /// The directory of an embedded log, or of a copy of what a log publishes; default: log in the user's data directory.
-    #[arg(long, value_name = "DIR")]
+    /// The directory of an embedded log, or of a copy of what a log publishes; or the URL where one is read (its checkpoint and
+    /// tiles), such as that of a Rekor v2 or of `symseal serve`; default: log in the user's data directory.
+    #[arg(long, value_name = "DIR|URL")]
     log: Option<String>,
 }
 
@@ -79,13 +80,19 @@ struct Output {
 
 impl Log {
     fn open(&self) -> Result<PublishedLog> {
-        open(&places::log_dir(self.log.as_deref())?)
+        open(&places::log(self.log.as_deref())?)
     }
 }
 
-/// Opens a log's directory for reading.
-pub fn open(dir: &Path) -> Result<PublishedLog> {
-    Ok(PublishedLog::open(dir)?)
+/// Opens a log for reading.
+pub fn open(log: &LogLocation) -> Result<PublishedLog> {
+    match log {
+        LogLocation::Directory(dir) => Ok(PublishedLog::open(dir)?),
+        LogLocation::Rekor { version: Some(RekorVersion::V1), url } => {
+            bail!("--log rekor-v1+{url}: expected a log that publishes its tiles, found a Rekor v1, which has none")
+        }
+        LogLocation::Rekor { url, .. } => Ok(PublishedLog::open_url(url)?),
+    }
 }
 
 /// A number of entries, or the size of the checkpoint in a file, which must be one of the log's history.

@@ -88,6 +88,47 @@ fn the_program_in_a_kit_runs_and_is_told_to_be_static_or_not() {
     }
 }
 
+/// The program that `tests/certify static-verifier` builds; it takes minutes, so that other runs do without.
+fn static_symseal() -> Option<PathBuf> {
+    let named = std::env::var_os("SYMSEAL_STATIC").map(PathBuf::from);
+    if named.is_none() {
+        assert!(!program::required("static-symseal"), "static-symseal is required, and SYMSEAL_STATIC names none");
+        println!("SKIP static-symseal: SYMSEAL_STATIC names none; `tests/certify static-verifier` builds it");
+    }
+    named
+}
+
+#[test]
+fn the_static_program_in_a_kit_verifies_it_where_nothing_else_is() {
+    let (Some(symseal), Some(unshare)) = (static_symseal(), program::tool("unshare")) else { return };
+    let Some(scene) = Scene::new() else { return };
+    let (log, symseal) = (scene.at("log"), symseal.display().to_string());
+    let packed = scene.export("kit", &["--verifier", &symseal, "--log", &log, "--since", "0", "--json"]).ok().json();
+    assert!(packed["verifier"].as_str().unwrap().starts_with("static, "), "{packed:#}");
+    // A root directory with the kit and the trust directory: no loader, no library, no /proc, no /dev, no network.
+    let root = scene.path("root");
+    copy(&scene.path("trust"), &root.join("trust"));
+    std::fs::rename(scene.path("kit"), root.join("kit")).unwrap();
+    let inside = |arguments: &[&str]| -> Ran {
+        let mut command = Command::new(&unshare);
+        command.args(["-rn", "--root"]).arg(&root).arg("/kit/kit/bin/symseal").args(arguments).env_clear();
+        command.output().unwrap().into()
+    };
+    let verified = inside(&["bundle", "verify", "/kit", "--trust", "/trust"]).ok();
+    assert!(verified.stdout.contains("VERIFIED"), "{verified:?}");
+    let imported =
+        inside(&["bundle", "kit", "import", "/kit", "--trust", "/trust", "--output", "/into", "--json"]).ok();
+    assert_eq!(imported.json()["verdict"], "verified");
+    assert!(root.join("into/oci-layout").is_file());
+    // It tells bad from good there, too.
+    let readme = root.join("kit/kit/README.txt");
+    std::fs::write(&readme, "another text").unwrap();
+    let refused = inside(&["bundle", "kit", "import", "/kit", "--trust", "/trust", "--output", "/again", "--json"]);
+    assert_eq!((refused.status, failed(&refused.json())), (1, vec!["kit.files"]), "{refused:?}");
+    let left: Vec<_> = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| ["kit", "trust", "into"].iter().any(|known| name == known)), "{left:?}");
+}
+
 #[test]
 fn every_change_to_a_kit_is_found_before_anything_is_imported() {
     let Some(scene) = Scene::new() else { return };

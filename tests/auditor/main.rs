@@ -2,11 +2,14 @@
 //! again, and other people's verifiers over the same seals.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+#[path = "../forged/mod.rs"]
+mod forged;
 #[path = "../program/mod.rs"]
 mod program;
 
 mod airgap;
 mod cosign;
+mod junk;
 mod log_proofs;
 mod rederive;
 mod resume;

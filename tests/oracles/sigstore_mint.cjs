@@ -6,8 +6,8 @@
 const nock = require('nock');
 const mock = require('@sigstore/mock');
 const sign = require('@sigstore/sign');
-const { HashAlgorithm, PublicKeyDetails, TrustedRoot } = require('@sigstore/protobuf-specs');
 const crypto = require('crypto');
+const { trustedRoot } = require('./sigstore_root.cjs');
 
 const identity = 'dev@example.org';
 const issuer = 'https://issuer.example.org';
@@ -46,26 +46,7 @@ async function main() {
     serve(fulcio, mock.fulcioHandler(ca));
     serve(tsa, mock.tsaHandler(authority));
 
-    const start = new Date(Date.now() - 3600e3);
-    const trusted = (uri, certificates) => ({
-        subject: { commonName: 'mock', organization: 'mock' },
-        uri,
-        certChain: { certificates: certificates.map((rawBytes) => ({ rawBytes: Buffer.from(rawBytes) })) },
-        validFor: { start },
-    });
-    const ctfe = {
-        baseUrl: 'https://ct.example.org',
-        hashAlgorithm: HashAlgorithm.SHA2_256,
-        publicKey: { rawBytes: ctlog.publicKey, keyDetails: PublicKeyDetails.PKIX_ECDSA_P256_SHA_256, validFor: { start } },
-        logId: { keyId: Buffer.from(ctlog.logID) },
-    };
-    const root = TrustedRoot.toJSON({
-        mediaType: 'application/vnd.dev.sigstore.trustedroot+json;version=0.1',
-        tlogs: [],
-        certificateAuthorities: [trusted(fulcio, [ca.rootCertificate])],
-        ctlogs: [ctfe],
-        timestampAuthorities: [trusted(tsa, [authority.intCertificate, authority.rootCertificate])],
-    });
+    const root = trustedRoot({ ca, fulcio, stamps: authority, tsa, ctlog });
 
     const make = async (data) => {
         const signer = new sign.FulcioSigner({ fulcioBaseURL: fulcio, identityProvider: { getToken: async () => token() } });

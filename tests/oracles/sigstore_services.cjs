@@ -6,7 +6,7 @@ const crypto = require('crypto');
 const http = require('http');
 const mock = require('@sigstore/mock');
 const pkijs = require('pkijs');
-const { HashAlgorithm, PublicKeyDetails, TrustedRoot } = require('@sigstore/protobuf-specs');
+const { trustedRoot } = require('./sigstore_root.cjs');
 
 const identity = 'release@example.org';
 const issuer = 'https://issuer.example.org';
@@ -65,26 +65,7 @@ async function main() {
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
     const url = `http://127.0.0.1:${server.address().port}`;
 
-    const start = new Date(Date.now() - 3600e3);
-    const trusted = (certificates) => ({
-        subject: { commonName: 'mock', organization: 'mock' },
-        uri: url,
-        certChain: { certificates: certificates.map((rawBytes) => ({ rawBytes: Buffer.from(rawBytes) })) },
-        validFor: { start },
-    });
-    const ctfe = {
-        baseUrl: 'https://ct.example.org',
-        hashAlgorithm: HashAlgorithm.SHA2_256,
-        publicKey: { rawBytes: ctlog.publicKey, keyDetails: PublicKeyDetails.PKIX_ECDSA_P256_SHA_256, validFor: { start } },
-        logId: { keyId: Buffer.from(ctlog.logID) },
-    };
-    const root = TrustedRoot.toJSON({
-        mediaType: 'application/vnd.dev.sigstore.trustedroot+json;version=0.1',
-        tlogs: [],
-        certificateAuthorities: [trusted([ca.rootCertificate])],
-        ctlogs: [ctfe],
-        timestampAuthorities: [trusted([stamps.intCertificate, stamps.rootCertificate])],
-    });
+    const root = trustedRoot({ ca, fulcio: url, stamps, tsa: url, ctlog });
     process.stdout.write(`${JSON.stringify({ url, token: token(), identity, issuer, trusted_root: root })}\n`);
     process.stdin.resume();
     process.stdin.on('end', () => process.exit(0));

@@ -13,7 +13,7 @@ use crate::program::{any_tool, symseal, tool};
 use crate::rekor_v1::{self, RekorV1};
 use crate::support::{self, World};
 
-const V03: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+pub const V03: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// Our seal of the world, as somebody else's verifier is asked about it.
 fn our_seal(world: &World) -> Asked {
@@ -63,14 +63,14 @@ fn our_seal_is_accepted_by_every_verifier_without_a_change() {
     all_agree(&questions, |_| true, &[]);
 }
 
-struct OpensslKey {
+pub struct OpensslKey {
     dir: tempfile::TempDir,
-    spki: Vec<u8>,
-    pem: String,
+    pub spki: Vec<u8>,
+    pub pem: String,
 }
 
 impl OpensslKey {
-    fn new(options: &[&str]) -> Self {
+    pub fn new(options: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let key = Self { dir, spki: Vec::new(), pem: String::new() };
         key.openssl(&[&["genpkey", "-out", "key.pem"], options].concat(), b"");
@@ -79,13 +79,13 @@ impl OpensslKey {
         Self { spki, pem, ..key }
     }
 
-    fn openssl(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    pub fn openssl(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
         let mut command = Command::new("openssl");
         command.current_dir(self.dir.path()).args(arguments);
         crate::peers::run(command, input)
     }
 
-    fn sign(&self, message: &[u8]) -> Vec<u8> {
+    pub fn sign(&self, message: &[u8]) -> Vec<u8> {
         self.openssl(&["dgst", "-sha256", "-sign", "key.pem"], message)
     }
 }

@@ -5,6 +5,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 #![allow(unreachable_pub, reason = "modules of other tests are part of this one")]
 
+#[path = "../forged/mod.rs"]
+mod forged;
 #[path = "../../formats/bundle/tests/made/mod.rs"]
 #[allow(dead_code, reason = "a part of it is used here")]
 mod made;
@@ -26,8 +28,10 @@ mod keys;
 mod mutants;
 mod peers;
 mod rekor_v1;
+mod rekor_v2_entries;
 mod seal_mutants;
 mod table;
+mod table_mutant;
 mod trust_mutants;
 
 use support::{BUNDLE, NOW, World, have, with_policy};

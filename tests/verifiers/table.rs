@@ -9,7 +9,7 @@ use symseal_sealer::foreign::{ForeignArtifact, ForeignKey, ForeignRoot, ForeignS
 use crate::mutants::{Mutant, Mutants, Question, asked};
 use crate::peers::{Asked, Signer, ask_all};
 use crate::support::World;
-use crate::{content_mutants, seal_mutants, trust_mutants};
+use crate::{content_mutants, seal_mutants, table_mutant, trust_mutants};
 
 const PAGE: &str = "docs/mutations.md";
 const BEGIN: &str = "<!-- made by the test -->\n";
@@ -77,11 +77,13 @@ fn every_mutant_is_refused_by_the_named_check_and_the_table_says_what_others_do(
     let mut world = World::new(6);
     let lies = seal_mutants::Lies::make(&mut world);
     let sealed = content_mutants::Sealed::make(&mut world);
+    let wrong_table = table_mutant::WrongTable::make(&mut world);
     let (world, other) = (world, World::new(2));
     let mut mutants = Mutants { world: &world, all: Vec::new() };
     seal_mutants::add(&mut mutants, &lies, &other);
     trust_mutants::add(&mut mutants, &other);
     content_mutants::add(&mut mutants, &sealed);
+    table_mutant::add(&mut mutants, &wrong_table);
     let all = mutants.all;
 
     let missed: Vec<String> = all

@@ -13,6 +13,9 @@ use crate::oci::{self, Descriptor, ImageIndex, Manifest, OciError};
 
 const LAYOUT_FILE: &str = "oci-layout";
 const LAYOUT_JSON: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
+/// The largest `index.json` that is read, in bytes. It is no manifest: tools that copy referrers repeat there what the manifests of
+/// all of them say, and a manifest's annotations alone may be as large as a manifest.
+const MAX_INDEX_FILE_BYTES: u64 = 16 * oci::MAX_MANIFEST_BYTES;
 const INDEX_FILE: &str = "index.json";
 const INGEST: &str = "ingest";
 
@@ -293,7 +296,8 @@ impl LayoutDir {
     }
 
     /// The manifests in `index.json` whose subject is `subject`, as descriptors with artifact type and annotations.
-    /// A listed manifest whose blob is absent is passed over: layouts may be sparse.
+    /// A listed manifest whose blob is absent is passed over, as layouts may be sparse; one that is no manifest, or larger than
+    /// manifests are, too, as other tools bring along whatever somebody added.
     pub fn referrers(&self, subject: &Digest) -> Result<Vec<Descriptor>, LayoutError> {
         let mut found: Vec<Descriptor> = Vec::new();
         for listed in self.manifests()? {
@@ -301,11 +305,10 @@ impl LayoutDir {
                 continue;
             }
             let bytes = match self.read_blob(&listed.digest, oci::MAX_MANIFEST_BYTES) {
-                Err(LayoutError::Missing { .. }) => continue,
+                Err(LayoutError::Missing { .. } | LayoutError::TooLarge { .. }) => continue,
                 bytes => bytes?,
             };
-            let manifest = Manifest::parse(&bytes)
-                .map_err(|source| LayoutError::Oci { path: self.blob_path(&listed.digest), source })?;
+            let Ok(manifest) = Manifest::parse(&bytes) else { continue };
             if manifest.subject.as_ref().is_some_and(|other| other.digest == *subject) {
                 let mut descriptor = Descriptor::of(oci::MANIFEST, &bytes);
                 descriptor.artifact_type = manifest.artifact_type.or(Some(manifest.config.media_type));
@@ -353,8 +356,8 @@ impl LayoutDir {
     }
 
     fn read_index(&self) -> Result<ImageIndex, LayoutError> {
-        let bytes = read_bounded(&self.root.join(INDEX_FILE), oci::MAX_MANIFEST_BYTES)?;
-        ImageIndex::parse(&bytes).map_err(|source| self.oci_error(source))
+        let bytes = read_bounded(&self.root.join(INDEX_FILE), MAX_INDEX_FILE_BYTES)?;
+        ImageIndex::parse_list(&bytes).map_err(|source| self.oci_error(source))
     }
 
     fn oci_error(&self, source: OciError) -> LayoutError {

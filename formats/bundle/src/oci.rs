@@ -240,6 +240,15 @@ impl ImageIndex {
         Ok(index)
     }
 
+    /// Reads a list of manifests that has the form of an image index and is none of a registry: its length is for the caller to
+    /// bound.
+    pub(crate) fn parse_list(bytes: &[u8]) -> Result<Self, OciError> {
+        let index: Self =
+            serde_json::from_slice(bytes).map_err(|source| OciError::Json { expected: "image index", source })?;
+        check_type(&index.media_type, IMAGE_INDEX, index.schema_version, "image index")?;
+        Ok(index)
+    }
+
     /// Canonical bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>, OciError> {
         to_bytes(self, "image index")

@@ -4,13 +4,16 @@
 //! Sources: the Rekor v2 specification, section 7.2 ("the expected server name, using the checkpoint format"), C2SP
 //! tlog-checkpoint and signed-note, RFC 6962 section 2.1.1 for the size.
 
+use std::time::SystemTime;
+
 use sigstore_crypto::VerificationKey;
 use sigstore_trust_root::{TransparencyLog, TrustedRoot};
 use sigstore_types::bundle::InclusionProof;
 use sigstore_types::{Bundle, KindVersion, SignatureBytes, TransparencyLogEntry};
 use sigstore_verify::VerificationResult;
-use symseal_seal::SignedCheckpoint;
 use symseal_seal::note::NoteSignature;
+use symseal_seal::tlog::{leaf_hash, verify_inclusion};
+use symseal_seal::{Hash, SignedCheckpoint};
 
 use super::checks::{Refusal, id};
 
@@ -35,6 +38,32 @@ pub(super) fn check(bundle: &Bundle, root: &TrustedRoot, result: &VerificationRe
         }
         if let Some(proof) = &entry.inclusion_proof {
             check_checkpoint(entry, proof, log)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the entries of a Rekor v2, whose bodies these are, are in the trees of their checkpoints. Their checkpoints
+/// themselves are for [`check`].
+pub(super) fn check_inclusion(bundle: &Bundle, bodies: &[Vec<u8>], root: &TrustedRoot) -> Result<(), Refusal> {
+    let entries = &bundle.verification_material.tlog_entries;
+    if entries.is_empty() || entries.len() != bodies.len() {
+        return Err(Refusal::new(id::BUNDLE_FORM, format!("{} log entries", entries.len())));
+    }
+    for (entry, body) in entries.iter().zip(bodies) {
+        let proof = entry.inclusion_proof.as_ref();
+        let proof = proof.ok_or_else(|| Refusal::new(id::BUNDLE_FORM, "a log entry without an inclusion proof"))?;
+        let signed = SignedCheckpoint::parse(proof.checkpoint.envelope());
+        let checkpoint = signed.map_err(|error| Refusal::new(id::LOG_CHECKPOINT, error.to_string()))?.checkpoint;
+        let path: Vec<Hash> = proof.hashes.iter().map(|hash| *hash.as_bytes()).collect();
+        verify_inclusion(&leaf_hash(body), entry.log_index.get(), checkpoint.size, &path, &checkpoint.root)
+            .map_err(|error| Refusal::new(id::LOG_INCLUSION, error.to_string()))?;
+        // The crate does not use a key before its time, and was not asked.
+        let window = trusted(entry, root).and_then(|log| log.public_key.valid_for);
+        let started =
+            SystemTime::now().try_into().is_ok_and(|now| window.is_none_or(|window| window.has_started_by(now)));
+        if !started {
+            return Err(Refusal::new(id::LOG_KEY_VALIDITY, "a log's key whose time has not begun"));
         }
     }
     Ok(())

@@ -3,7 +3,8 @@
 //!
 //! What has to hold is the [Sigstore client specification](https://github.com/sigstore/architecture-docs/blob/main/client-spec.md)
 //! with its specification of Rekor v2. The crates of sigstore-rust do most of it; [`log`] and [`shape`] ask for what
-//! the specifications say and those crates let pass. None of their types leaves this module.
+//! the specifications say and those crates let pass, and [`rekor_v2`] reads the entries that they do not. None of their types
+//! leaves this module.
 //!
 //! For symseal's own seals there is [`symseal_seal::verify_seal`], which also knows names, roles, thresholds and
 //! revocation. No network, and no time but the clock's, which bounds times in the future.
@@ -11,8 +12,10 @@
 mod checks;
 mod log;
 mod provider;
+mod rekor_v2;
 mod shape;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
@@ -133,6 +136,26 @@ pub enum ForeignArtifact<'a> {
     Sha256(Hash),
 }
 
+impl ForeignArtifact<'_> {
+    fn sha256(&mut self) -> Result<Hash, Refusal> {
+        match self {
+            Self::Sha256(digest) => Ok(*digest),
+            Self::File(file) => {
+                let unread = |error: std::io::Error| Refusal::new(id::ARTIFACT_READ, error.to_string());
+                file.rewind().map_err(unread)?;
+                let mut hasher = Sha256::new();
+                let mut buffer = vec![0; 1 << 16];
+                loop {
+                    match file.read(&mut buffer).map_err(unread)? {
+                        0 => return Ok(hasher.finalize().into()),
+                        read => hasher.update(buffer.get(..read).unwrap_or_default()),
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// What a bundle that holds says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignFacts {
@@ -163,33 +186,53 @@ pub fn verify_foreign(
     root: &ForeignRoot,
 ) -> Result<ForeignFacts, Refusal> {
     provider::install();
-    let bundle = parse(bundle)?;
+    let mut artifact = artifact;
+    let text = std::str::from_utf8(bundle).map_err(|error| Refusal::new(id::BUNDLE_FORM, error.to_string()))?;
+    shape::check(text).map_err(|found| Refusal::new(id::BUNDLE_FORM, found))?;
+    let translated = rekor_v2::translate(text, || artifact.sha256())?;
+    let bundle = parse(translated.as_ref().map_or(text, |translated| &translated.json))?;
     let has_key = matches!(bundle.verification_material.content, VerificationMaterialContent::PublicKey(_));
+    let is_read = translated.is_none();
     let result = match signer {
         ForeignSigner::Key(key) if has_key => {
-            verify_artifact(root, &bundle, artifact, &PublicKeyVerificationPolicy::new(key.0.clone()))
+            let policy = PublicKeyVerificationPolicy::new(key.0.clone());
+            let policy = if is_read { policy } else { policy.skip_tlog_unsafe() };
+            verify_artifact(root, &bundle, artifact, &policy)
         }
         ForeignSigner::Certificate { identity, issuer } if !has_key => {
-            verify_artifact(root, &bundle, artifact, &VerificationPolicy::new(identity, issuer))
+            let policy = VerificationPolicy::new(identity, issuer);
+            let policy = if is_read { policy } else { policy.skip_tlog_unsafe() };
+            verify_artifact(root, &bundle, artifact, &policy)
         }
         ForeignSigner::Key(_) => Err(Refusal::new(id::SIGNER_KIND, "expected a bundle of a key, found a certificate")),
         ForeignSigner::Certificate { .. } => {
             Err(Refusal::new(id::SIGNER_KIND, "expected a bundle with a certificate, found a key's"))
         }
     }?;
+    if let Some(translated) = &translated {
+        // What was left out of the crate's verification, over the entries as they were logged.
+        log::check_inclusion(&bundle, &translated.bodies, &root.root)?;
+    }
     log::check(&bundle, &root.root, &result)?;
     Ok(facts(&bundle, &root.root, &result))
 }
 
 /// Reads a bundle's JSON, and holds it to what there may be once.
-fn parse(bundle: &[u8]) -> Result<Bundle, Refusal> {
+fn parse(text: &str) -> Result<Bundle, Refusal> {
     let malformed = |found: String| Refusal::new(id::BUNDLE_FORM, found);
-    let text = std::str::from_utf8(bundle).map_err(|error| malformed(error.to_string()))?;
-    shape::check(text).map_err(malformed)?;
     let bundle = Bundle::from_json(text).map_err(|error| malformed(error.to_string()))?;
-    let entries = bundle.verification_material.tlog_entries.len();
-    if entries > MAX_ENTRIES {
-        return Err(malformed(format!("{entries} log entries, where at most {MAX_ENTRIES} are looked at")));
+    let entries = &bundle.verification_material.tlog_entries;
+    if entries.len() > MAX_ENTRIES {
+        let count = entries.len();
+        return Err(malformed(format!("{count} log entries, where at most {MAX_ENTRIES} are looked at")));
+    }
+    // Whoever counts entries must not count one twice; sigstore-go refuses it, too.
+    let mut places = HashSet::new();
+    if let Some(twice) =
+        entries.iter().find(|entry| !places.insert((entry.log_id.key_id.as_bytes(), entry.log_index.get())))
+    {
+        let found = format!("the entry {} of the log {} twice", twice.log_index.get(), twice.log_id.key_id);
+        return Err(malformed(found));
     }
     if let (VerificationMaterialContent::PublicKey(key), SignatureContent::DsseEnvelope(envelope)) =
         (&bundle.verification_material.content, &bundle.content)

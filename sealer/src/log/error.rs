@@ -14,6 +14,14 @@ pub enum LogError {
         /// The directory.
         path: PathBuf,
     },
+    /// A file of a log that is read over HTTP did not come.
+    #[error("{url}: {reason}")]
+    Unreachable {
+        /// The URL.
+        url: String,
+        /// What was expected and found.
+        reason: String,
+    },
     /// Something is in the way of a new log.
     #[error("{}: expected nothing of this name, found something; a log is never overwritten", path.display())]
     Exists {

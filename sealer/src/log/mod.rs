@@ -12,6 +12,8 @@ mod positions;
 mod prove;
 mod published;
 mod read;
+#[cfg(feature = "online")]
+mod remote;
 #[cfg(test)]
 mod tests;
 

@@ -8,11 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use symseal_seal::fragment::tiles_of_path;
-use symseal_seal::tiles::{TILE_WIDTH, TileKind, TilePath, parse_entries};
+use symseal_seal::tiles::{TILE_WIDTH, TileKind, TilePath, parse_entries, parse_hashes};
 use symseal_seal::tlog::{consistency_proof, leaf_hash, root, verify_consistency};
 use symseal_seal::{Checkpoint, CheckpointError, ConsistencyProof, Hash, LogIdentity, SignedCheckpoint, TileFragment};
 
-use super::read::{TileNodes, read_tile};
+use super::read::TileNodes;
+#[cfg(feature = "online")]
+use super::remote::RemoteLog;
 use super::{CHECKPOINT_FILE, LogError};
 
 /// More tiles than any two proofs of one log take.
@@ -23,9 +25,19 @@ const CHECKPOINT_LIMIT: u64 = 64 << 10;
 /// A log, open for reading, as it stood at its checkpoint.
 #[derive(Debug)]
 pub struct PublishedLog {
+    source: Source,
+    /// The directory, or the URL as errors name it.
     directory: PathBuf,
     text: String,
     signed: SignedCheckpoint,
+}
+
+/// Where a log's files are.
+#[derive(Debug)]
+enum Source {
+    Directory,
+    #[cfg(feature = "online")]
+    Remote(RemoteLog),
 }
 
 impl PublishedLog {
@@ -45,9 +57,32 @@ impl PublishedLog {
         if length > CHECKPOINT_LIMIT {
             return Err(LogError::damaged(&path, "a checkpoint of at most 64 KiB", format!("{length} bytes")));
         }
-        let text = fs::read_to_string(&path).map_err(LogError::io(&path, "read it"))?;
+        let text = fs::read(&path).map_err(LogError::io(&path, "read it"))?;
+        Self::checked(Source::Directory, directory.to_owned(), text)
+    }
+
+    /// Opens the log that is published at a URL: its read prefix, under which `checkpoint` and `tile/` are, or the URL of a
+    /// Rekor v2 or a server of ours, which have them below `/api/v2`. Each file is fetched when it is needed, and nothing is
+    /// believed: see [`PublishedLog::verify`].
+    ///
+    /// # Errors
+    /// [`LogError`]; among them that the log does not answer, or that its tiles do not give the checkpoint's root.
+    #[cfg(feature = "online")]
+    pub fn open_url(url: &str) -> Result<Self, LogError> {
+        let (remote, text) = RemoteLog::open(url)?;
+        let directory = PathBuf::from(remote.prefix());
+        Self::checked(Source::Remote(remote), directory, text)
+    }
+
+    fn checked(source: Source, directory: PathBuf, text: Vec<u8>) -> Result<Self, LogError> {
+        let path = directory.join(CHECKPOINT_FILE);
+        let damaged = |found: String| LogError::damaged(&path, "a checkpoint of at most 64 KiB", found);
+        if text.len() as u64 > CHECKPOINT_LIMIT {
+            return Err(damaged(format!("{} bytes", text.len())));
+        }
+        let text = String::from_utf8(text).map_err(|error| damaged(error.to_string()))?;
         let signed = SignedCheckpoint::parse(&text).map_err(|source| LogError::Checkpoint { path, source })?;
-        let log = Self { directory: directory.to_owned(), text, signed };
+        let log = Self { source, directory, text, signed };
         let found = log.root_at(log.size())?;
         if found != log.checkpoint().root {
             return Err(LogError::damaged(&log.directory, "tiles with the checkpoint's root", "another root"));
@@ -128,10 +163,8 @@ impl PublishedLog {
         let missing = || LogError::Size { path: self.directory.clone(), size: self.size(), found: index };
         let number = index / u64::from(TILE_WIDTH);
         let tile = TilePath::at_size(TileKind::Entries, number, self.size()).ok_or_else(missing)?;
-        let path = self.path_of(tile);
-        let bytes = fs::read(&path).map_err(LogError::io(&path, "read entries"))?;
-        // A full tile stands for a partial one that is gone.
-        let width = if path.ends_with(full(tile).to_string()) { TILE_WIDTH } else { tile.width };
+        let (bytes, width) = self.file(tile)?;
+        let path = self.directory.join(tile.to_string());
         let entries = parse_entries(&bytes, width)
             .map_err(|error| LogError::damaged(&path, format!("{width} entries"), error.to_string()))?;
         let at = usize::try_from(index % u64::from(TILE_WIDTH)).ok().filter(|at| *at < usize::from(tile.width));
@@ -145,19 +178,40 @@ impl PublishedLog {
         Ok(())
     }
 
-    /// Where a tile lies: a log may drop a partial tile when the full one is there.
-    fn path_of(&self, tile: TilePath) -> PathBuf {
-        let path = self.directory.join(tile.to_string());
-        if tile.width < TILE_WIDTH && !path.exists() { self.directory.join(full(tile).to_string()) } else { path }
+    /// The bytes of a tile and their width: a log may drop a partial tile when the full one is there.
+    fn file(&self, tile: TilePath) -> Result<(Vec<u8>, u16), LogError> {
+        for tile in [tile, TilePath { width: TILE_WIDTH, ..tile }] {
+            if let Some(bytes) = self.read_file(&tile.to_string())? {
+                return Ok((bytes, tile.width));
+            }
+        }
+        let found = "neither it nor the full tile that may stand for it";
+        Err(LogError::damaged(&self.directory.join(tile.to_string()), "a tile that the checkpoint needs", found))
+    }
+
+    fn read_file(&self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        match &self.source {
+            Source::Directory => {
+                let path = self.directory.join(name);
+                match fs::read(&path) {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                    read => read.map(Some).map_err(LogError::io(&path, "read it")),
+                }
+            }
+            #[cfg(feature = "online")]
+            Source::Remote(remote) => remote.read(name),
+        }
     }
 
     fn read(&self, tile: TilePath) -> Result<Vec<Hash>, LogError> {
-        if tile.width < TILE_WIDTH && !self.directory.join(tile.to_string()).exists() {
-            let mut hashes = read_tile(&self.directory, full(tile))?;
-            hashes.truncate(usize::from(tile.width));
-            return Ok(hashes);
-        }
-        read_tile(&self.directory, tile)
+        let (bytes, width) = self.file(tile)?;
+        let damaged = |error: &dyn std::fmt::Display| {
+            let path = self.directory.join(tile.to_string());
+            LogError::damaged(&path, format!("a tile of width {width}"), error.to_string())
+        };
+        let mut hashes = parse_hashes(&bytes, width).map_err(|error| damaged(&error))?;
+        hashes.truncate(usize::from(tile.width));
+        Ok(hashes)
     }
 
     /// Computes something out of tiles, each read when it is first needed.
@@ -177,10 +231,6 @@ impl PublishedLog {
             }
         }
     }
-}
-
-fn full(tile: TilePath) -> TilePath {
-    TilePath { width: TILE_WIDTH, ..tile }
 }
 
 #[cfg(test)]

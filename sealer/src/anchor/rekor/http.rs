@@ -105,7 +105,7 @@ impl<'a> Http<'a> {
     }
 
     async fn once(&self, request: RequestBuilder) -> Result<Answer, AnchorError> {
-        let broken = |error: reqwest::Error| self.log.unreachable(reasons(&error));
+        let broken = |error: reqwest::Error| self.log.unreachable(crate::online::reasons(&error));
         let mut response = request.send().await.map_err(broken)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();
@@ -139,15 +139,4 @@ impl<'a> Http<'a> {
             said: format!("{}{hint}", if said.is_empty() { "nothing" } else { said.trim() }),
         }
     }
-}
-
-/// An error with its causes: the outermost says little of what went wrong.
-fn reasons(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }

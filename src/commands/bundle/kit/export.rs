@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::json;
 use symseal_builder::kit::{KitContent, KitLog, export};
-use symseal_sealer::KeySource;
+use symseal_sealer::{KeySource, LogLocation};
 
 use super::verifier;
 use crate::bundle_ref;
@@ -36,9 +36,10 @@ pub struct Args {
     /// What to make: a tar file where the name ends in .tar, else a directory.
     #[arg(long, value_name = "DIR|FILE.tar")]
     output: PathBuf,
-    /// The directory of a log in which the bundle is sealed: its newest checkpoint and proofs go along. Repeat for more.
-    #[arg(long, value_name = "DIR")]
-    log: Vec<PathBuf>,
+    /// A log in which the bundle is sealed, by its directory or the URL where it is read: its newest checkpoint and proofs go
+    /// along. Repeat for more.
+    #[arg(long, value_name = "DIR|URL")]
+    log: Vec<LogLocation>,
     /// What the receiving site saw of the log last: a number of entries, or a file with a checkpoint. Repeat for more.
     #[arg(long, value_name = "SIZE|CHECKPOINT", requires = "log")]
     since: Vec<String>,
@@ -116,8 +117,8 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 
 fn logs(args: &Args) -> Result<Vec<KitLog>> {
     let mut logs: Vec<KitLog> = Vec::new();
-    for dir in &args.log {
-        logs.push(KitLog { log: log::open(dir)?, since: Vec::new() });
+    for location in &args.log {
+        logs.push(KitLog { log: log::open(location)?, since: Vec::new() });
     }
     for since in &args.since {
         // A number says nothing of the log; a checkpoint names it.
