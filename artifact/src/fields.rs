@@ -3,6 +3,10 @@
 use crate::ArtifactError;
 use crate::error::truncated;
 
+/// Names of sections and symbols are cut at so many bytes: every entry of a table may name one long text, and where it
+/// ends is looked for each time. The longest names of real programs have some ten thousand.
+pub(crate) const LONGEST_NAME: usize = 128 << 10;
+
 /// Reads numbers of the file's class and byte order.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'d> {

@@ -39,6 +39,8 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn kind(&self) -> ObjectKind;
     fn is_64(&self) -> bool;
     fn is_little_endian(&self) -> bool;
+    /// Bytes of the file; of a slice, its own.
+    fn file_bytes(&self) -> u64;
     /// What relative addresses are counted from.
     fn image_base(&self) -> u64;
     /// The module's id and what it rests on.
@@ -89,9 +91,8 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn supplementary_checksum(&self) -> Option<&'d [u8]> {
         None
     }
-    fn has_inline_debugger_scripts(&self) -> bool {
-        false
-    }
+    /// gdb would run a script that stands in the file.
+    fn has_inline_debugger_scripts(&self) -> bool;
     /// The Windows code id.
     fn code_id(&self) -> Option<String> {
         None

@@ -46,6 +46,10 @@ impl<'d> ReleaseFile<'d> {
 
     /// Whether the file holds text that a debugger would run.
     pub fn has_inline_debugger_scripts(&self) -> bool {
-        matches!(self, Self::Object(object) if object.has_inline_debugger_scripts())
+        match self {
+            Self::Object(object) => object.has_inline_debugger_scripts(),
+            Self::Fat(slices) => slices.iter().any(ObjectFile::has_inline_debugger_scripts),
+            Self::Pdb(_) | Self::PortablePdb(_) => false,
+        }
     }
 }

@@ -117,3 +117,34 @@ fn a_script_within_a_library_is_run_by_gdb_and_refused_by_us() {
     load(&scene.gdb, &pulled.join(".build-id/ef/01020304"), &pulled, "python-scripts on");
     assert!(!sentinel.exists());
 }
+
+/// gdb reads the section from every format that BFD reads.
+#[test]
+fn a_script_within_a_windows_program_is_run_by_gdb_and_refused_by_us() {
+    let Some(scene) = Scene::new() else { return };
+    let Some(cc) = tool("x86_64-w64-mingw32-gcc") else { return };
+    let (input, sentinel) = (scene.path("input"), scene.path("sentinel"));
+    let script: Vec<String> =
+        format!("\u{4}inline\n{}\n\0", touches(&sentinel)).bytes().map(|byte| byte.to_string()).collect();
+    let source = format!(
+        "{SOURCE}\nasm(\".section .debug_gdb_scripts, \\\"n\\\"\\n.byte {}\\n.text\");\nint DllMainCRTStartup(void) {{ return 1; }}",
+        script.join(",")
+    );
+    let library = compile(&cc, &input, "bar.dll", &source, &["-g", "-Wl,--build-id"]);
+    load(&scene.gdb, &library, &input, "no");
+    assert!(!sentinel.exists(), "gdb ran a script although it was told not to");
+    load(&scene.gdb, &library, &input, "python-scripts on");
+    if !sentinel.exists() {
+        println!("SKIP gdb: this one reads no PE files");
+    }
+    let layout = LayoutDir::create(scene.path("layout")).unwrap();
+    let error = build(std::slice::from_ref(&input), &layout).unwrap_err();
+    assert!(matches!(&error, BuildError::DebuggerScript { .. }), "{error}");
+    // As a file of a dSYM bundle too, which is taken whatever it is.
+    let resources = input.join("App.dSYM/Contents/Resources");
+    std::fs::create_dir_all(&resources).unwrap();
+    std::fs::rename(&library, resources.join("bar.dll")).unwrap();
+    let error = build(std::slice::from_ref(&input), &layout).unwrap_err();
+    assert!(matches!(&error, BuildError::DebuggerScript { .. }), "{error}");
+    assert!(layout.manifests().unwrap().is_empty());
+}

@@ -3,7 +3,7 @@
 
 use super::gabi;
 use crate::error::{malformed, truncated};
-use crate::fields::{Fields, range_of};
+use crate::fields::{Fields, LONGEST_NAME, range_of};
 use crate::sniff::describe_start;
 use crate::{Arch, ArtifactError, ObjectKind};
 use std::ops::Range;
@@ -127,6 +127,10 @@ impl<'d> Elf<'d> {
 
     pub(crate) fn arch(&self) -> Arch {
         Arch::from_elf(self.machine, self.is_64)
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.data.len() as u64
     }
 
     /// The first section of that name.
@@ -256,8 +260,9 @@ impl<'d> Elf<'d> {
     }
 }
 
-/// The text at `offset` of a string table, up to its NUL.
+/// The text at `offset` of a string table, up to its NUL, or as far as a name may reach.
 pub(crate) fn name_at(table: &[u8], offset: u32) -> &[u8] {
     let rest = table.get(offset as usize..).unwrap_or_default();
+    let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
     rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default()
 }

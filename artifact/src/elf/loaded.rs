@@ -2,6 +2,7 @@
 
 use super::gabi;
 use super::headers::Elf;
+use crate::proportion::in_proportion;
 
 /// Relocations that are the image's base plus their addend, by processor. (The psABI supplements' `R_*_RELATIVE`)
 const RELATIVE: [(u16, u32); 5] = [(62, 8), (gabi::EM_AARCH64, 1027), (gabi::EM_RISCV, 3), (21, 22), (22, 12)];
@@ -24,6 +25,7 @@ pub(crate) fn relocated_words(elf: &Elf<'_>) -> Vec<(u64, u64)> {
         return Vec::new();
     };
     let tables = elf.sections.iter().filter(|section| section.kind == gabi::SHT_RELA && section.is_allocated());
+    let tables = in_proportion(elf.file_bytes(), tables, |table| table.bytes.len());
     let entries = tables.flat_map(|table| table.bytes.chunks_exact(24));
     let words = entries.filter_map(|entry| {
         let fields = elf.fields(entry);

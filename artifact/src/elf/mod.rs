@@ -8,7 +8,6 @@ mod loaded;
 mod notes;
 mod object;
 mod relocate;
-mod scripts;
 mod section;
 mod symbols;
 mod unwind;

@@ -3,6 +3,7 @@
 use super::gabi;
 use super::headers::Elf;
 use crate::IdKind;
+use crate::proportion::{in_proportion, is_in_proportion};
 use sha2::{Digest, Sha256};
 use symseal_module::DebugId;
 
@@ -48,27 +49,34 @@ pub(crate) fn go_build_id<'d>(elf: &Elf<'d>) -> Option<&'d [u8]> {
         .map(|note| note.content)
 }
 
-/// An id from the code's addresses and bytes; none where the file holds no code.
+/// An id from the code's addresses and bytes; none where the file holds no code, and where its code lies over itself so
+/// often that it is [too much for the file](crate::proportion).
 ///
 /// The bytes of the executable sections are the same before and after stripping, headers and segments are not.
 pub(crate) fn text_hash(elf: &Elf<'_>) -> Option<DebugId> {
+    let code = code(elf);
+    let lengths = code.iter().map(|(_, bytes)| bytes.len());
+    if code.iter().all(|(_, bytes)| bytes.is_empty()) || !is_in_proportion(elf.file_bytes(), lengths) {
+        return None;
+    }
     let mut hash = Sha256::new();
-    let mut any = false;
-    let mut add = |svma: u64, bytes: &[u8]| {
-        any |= !bytes.is_empty();
+    for (svma, bytes) in code {
         hash.update(svma.to_le_bytes());
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
-    };
+    }
+    shortened(hash.finalize().as_slice())
+}
+
+/// The code's stated addresses and bytes: of sections; of segments where no section is executable.
+fn code<'d>(elf: &Elf<'d>) -> Vec<(u64, &'d [u8])> {
     if elf.sections.iter().any(|section| section.is_executable()) {
         let code = elf.sections.iter().filter(|section| section.is_executable() && section.is_stored());
-        code.for_each(|section| add(section.addr, section.bytes));
-    } else {
-        let code =
-            elf.segments.iter().filter(|segment| segment.kind == gabi::PT_LOAD && segment.flags & gabi::PF_X != 0);
-        code.for_each(|segment| add(segment.vaddr, elf.segment_bytes(segment).unwrap_or_default()));
+        return code.map(|section| (section.addr, section.bytes)).collect();
     }
-    if any { shortened(hash.finalize().as_slice()) } else { None }
+    let segments = elf.segments.iter();
+    let code = segments.filter(|segment| segment.kind == gabi::PT_LOAD && segment.flags & gabi::PF_X != 0);
+    code.map(|segment| (segment.vaddr, elf.segment_bytes(segment).unwrap_or_default())).collect()
 }
 
 fn shortened(digest: &[u8]) -> Option<DebugId> {
@@ -81,7 +89,8 @@ fn note_areas<'d>(elf: &Elf<'d>) -> impl Iterator<Item = (&'d [u8], u64)> {
     let segments = elf.segments.iter().filter(|segment| segment.kind == gabi::PT_NOTE);
     let sections = sections.map(|section| (section.bytes, section.align));
     // A debug file's program headers speak of the binary's bytes; what lies there is not a note, and is not read as one.
-    sections.chain(segments.filter_map(|segment| Some((elf.segment_bytes(segment)?, segment.align))))
+    let areas = sections.chain(segments.filter_map(|segment| Some((elf.segment_bytes(segment)?, segment.align))));
+    in_proportion(elf.file_bytes(), areas, |area| area.0.len())
 }
 
 fn notes<'d>(elf: &Elf<'d>, mut rest: &'d [u8], align: u64) -> impl Iterator<Item = Note<'d>> {

@@ -1,8 +1,9 @@
 //! What [`ObjectHeaders`] asks, answered for ELF.
 
 use super::gabi::{self, PF_X, PT_LOAD, SHT_NOTE};
-use super::{Elf, Section, links, loaded, notes, relocate, scripts, section, symbols, unwind};
+use super::{Elf, Section, links, loaded, notes, relocate, section, symbols, unwind};
 use crate::headers::ObjectHeaders;
+use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
 use std::borrow::Cow;
@@ -28,6 +29,10 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
 
     fn is_little_endian(&self) -> bool {
         self.is_little_endian
+    }
+
+    fn file_bytes(&self) -> u64 {
+        Elf::file_bytes(self)
     }
 
     fn image_base(&self) -> u64 {
@@ -139,7 +144,11 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
     }
 
     fn has_inline_debugger_scripts(&self) -> bool {
-        scripts::has_inline_scripts(self)
+        let stored = self.sections.iter().filter(|section| section.is_stored());
+        let named = stored.filter(|section| scripts::is_script_section(section.name));
+        scripts::hold_inline_text(
+            named.map(|section| (section::size_in_memory(self, section), || section::contents(self, section))),
+        )
     }
 
     fn go_build_id(&self) -> Option<&'d [u8]> {

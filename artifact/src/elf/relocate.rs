@@ -5,6 +5,7 @@
 
 use super::gabi;
 use super::headers::{Elf, Section};
+use crate::proportion::in_proportion;
 
 /// What a relocation does with `S`, its symbol's address, `A`, its addend, and `P`, its own address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +107,9 @@ pub(super) fn concerns(elf: &Elf<'_>, number: usize) -> bool {
 
 fn tables<'e, 'd>(elf: &'e Elf<'d>, number: usize) -> impl Iterator<Item = &'e Section<'d>> {
     let is_table = |section: &&Section<'d>| matches!(section.kind, gabi::SHT_REL | gabi::SHT_RELA);
-    elf.sections.iter().filter(is_table).filter(move |section| section.info as usize == number && section.is_stored())
+    let tables = elf.sections.iter().filter(is_table);
+    let tables = tables.filter(move |section| section.info as usize == number && section.is_stored());
+    in_proportion(elf.file_bytes(), tables, |table| table.bytes.len())
 }
 
 /// Applies the relocations of the section with that number to its bytes. Those that lie outside, or whose kind is not

@@ -101,7 +101,7 @@ fn symbol<'d>(
 
 /// `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5` are both `memcpy`.
 fn unversioned(name: &[u8]) -> &[u8] {
-    match name.iter().position(|byte| *byte == b'@') {
+    match memchr::memchr(b'@', name) {
         Some(at) if at > 0 => name.get(..at).unwrap_or(name),
         _ => name,
     }

@@ -92,6 +92,8 @@ fn plt_sections(elf: &Elf<'_>) -> Vec<PltSection> {
         })
         .collect();
     found.sort_by_key(|plt| plt.range.start);
+    // Of several at one address there is one.
+    found.dedup_by_key(|plt| plt.range.start);
     found
 }
 

@@ -1,6 +1,7 @@
 //! The loaded bytes of a file by address, relocated as the loader would at its stated base.
 
 use crate::headers::ObjectHeaders;
+use crate::proportion::in_proportion;
 use memchr::memmem;
 
 /// What a process would have in memory, read only.
@@ -9,6 +10,8 @@ pub(crate) struct Image<'d> {
     parts: Vec<(u64, &'d [u8])>,
     /// Words that the loader writes: address and value, sorted. Only those whose value is not in place.
     relocated: Vec<(u64, u64)>,
+    /// Bytes of the file that they are in.
+    file_bytes: u64,
     pub(crate) is_64: bool,
     pub(crate) is_little_endian: bool,
 }
@@ -19,7 +22,8 @@ impl<'d> Image<'d> {
         parts.sort_by_key(|part| part.0);
         let mut relocated = headers.relocated_words();
         relocated.sort_unstable();
-        Self { parts, relocated, is_64: headers.is_64(), is_little_endian: headers.is_little_endian() }
+        let file_bytes = headers.file_bytes();
+        Self { parts, relocated, file_bytes, is_64: headers.is_64(), is_little_endian: headers.is_little_endian() }
     }
 
     /// Bytes of an address.
@@ -48,6 +52,11 @@ impl<'d> Image<'d> {
         self.number(svma, self.word_size())
     }
 
+    /// The parts that are searched: those of one file lie beside each other.
+    fn searched(&self) -> impl Iterator<Item = &(u64, &'d [u8])> + '_ {
+        in_proportion(self.file_bytes, self.parts.iter(), |part| part.1.len())
+    }
+
     /// Addresses of aligned words that hold `value`.
     pub(crate) fn words_with(&self, value: u64) -> impl Iterator<Item = u64> + '_ {
         let size = usize::from(self.word_size());
@@ -58,7 +67,7 @@ impl<'d> Image<'d> {
             little.iter().take(size).rev().copied().collect()
         };
         let relocated = self.relocated.iter().filter(move |word| word.1 == value).map(|word| word.0);
-        let in_place = self.parts.iter().flat_map(move |(start, bytes)| {
+        let in_place = self.searched().flat_map(move |(start, bytes)| {
             // A part starts at any address; words lie at multiples of their size.
             let skip = (size - (*start % size as u64) as usize) % size;
             let wanted = wanted.clone();
@@ -75,16 +84,16 @@ impl<'d> Image<'d> {
         let mut found: Vec<u64> = Vec::new();
         for text in texts {
             let finder = memmem::Finder::new(text);
-            for (start, bytes) in &self.parts {
-                // Chance alone gives one in 2^32; a file full of them is searched no further.
-                let hits = finder.find_iter(bytes).map(|at| start.saturating_add(at as u64));
-                found.extend(hits.filter(|svma| svma.is_multiple_of(4)).take(MOST_CANDIDATES));
-            }
+            let hits = self
+                .searched()
+                .flat_map(|(start, bytes)| finder.find_iter(bytes).map(move |at| start.saturating_add(at as u64)));
+            // Chance alone gives one in 2^32; a file full of them is searched no further.
+            found.extend(hits.filter(|svma| svma.is_multiple_of(4)).take(MOST_CANDIDATES));
         }
         found.sort_unstable();
         found.into_iter()
     }
 }
 
-/// Places in one part that may be the table's start.
+/// Places in a file that may be the table's start.
 const MOST_CANDIDATES: usize = 4096;

@@ -3,6 +3,7 @@
 
 use super::headers::Macho;
 use crate::headers::ObjectHeaders;
+use crate::proportion::most_bytes;
 
 /// `DYLD_CHAINED_PTR_*`: how a word's bits are used. The forms for words of 32 bits are not read.
 mod form {
@@ -23,6 +24,7 @@ pub(super) fn relocated_words(macho: &Macho<'_>) -> Vec<(u64, u64)> {
     let mut parts = macho.loaded();
     parts.sort_by_key(|part| part.0);
     let bytes: u64 = parts.iter().map(|part| part.1.len() as u64).sum();
+    let bytes = bytes.min(most_bytes(macho.file_bytes()));
     // A sound chain has each word once; the narrowest step is four bytes.
     let mut walk = Walk { macho, parts, left: bytes / 4, found: Vec::new() };
     // What was found before the damage stands.

@@ -4,6 +4,8 @@ use super::fixups;
 use super::headers::Macho;
 use crate::go;
 use crate::headers::ObjectHeaders;
+use crate::proportion::is_in_proportion;
+use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs, compressed};
 use sha2::{Digest, Sha256};
@@ -30,6 +32,10 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
 
     fn is_little_endian(&self) -> bool {
         self.is_little_endian
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.data.len() as u64
     }
 
     fn image_base(&self) -> u64 {
@@ -133,6 +139,18 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         }
     }
 
+    /// In whatever segment, and whatever kind of file: bytes that are not read as the file's own cannot be judged.
+    fn has_inline_debugger_scripts(&self) -> bool {
+        let is_named = |name: &[u8]| matches!(name, b"__debug_gdb_scri" | b"__zdebug_gdb_scr");
+        let mut named = self.sections.iter().filter(|section| is_named(section.name) && section.size > 0);
+        named.clone().any(|section| section.bytes.is_empty())
+            || scripts::hold_inline_text(
+                named.by_ref().map(|section| {
+                    (compressed::debug_size(section.name, section.bytes), || Macho::dwarf_bytes(section))
+                }),
+            )
+    }
+
     fn go_build_id(&self) -> Option<&'d [u8]> {
         go::before_code(self.section_named(b"__text")?.bytes)
     }
@@ -156,19 +174,23 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
 }
 
 /// The first 16 bytes of the SHA-256 over the addresses and bytes of the code, which are the same before and after
-/// stripping; none where the file has no code, or not in plain.
+/// stripping; none where the file has no code, or not in plain, or so often over itself that it is
+/// [too much for the file](crate::proportion).
 fn text_hash(macho: &Macho<'_>) -> Option<DebugId> {
     if macho.is_encrypted() {
         return None;
     }
+    let code = || macho.sections.iter().filter(|section| section.is_code() && !section.bytes.is_empty());
+    let lengths = code().map(|section| section.bytes.len());
+    if code().next().is_none() || !is_in_proportion(macho.data.len() as u64, lengths) {
+        return None;
+    }
     let mut hash = Sha256::new();
-    let mut any = false;
-    for section in macho.sections.iter().filter(|section| section.is_code() && !section.bytes.is_empty()) {
-        any = true;
+    for section in code() {
         hash.update(section.addr.to_le_bytes());
         hash.update((section.bytes.len() as u64).to_le_bytes());
         hash.update(section.bytes);
     }
     let digest = hash.finalize();
-    digest.first_chunk::<16>().filter(|_| any).map(|id| DebugId::MachoUuid(*id))
+    digest.first_chunk::<16>().map(|id| DebugId::MachoUuid(*id))
 }

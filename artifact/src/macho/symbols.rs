@@ -8,6 +8,7 @@ use super::exports;
 use super::headers::Macho;
 use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_SO, N_STAB, N_TYPE, N_WEAK_DEF};
 use crate::cursor::Cursor;
+use crate::fields::LONGEST_NAME;
 use crate::symbols::{Symbol, SymbolTable};
 use std::borrow::Cow;
 
@@ -156,7 +157,8 @@ impl<'d> Macho<'d> {
 
 impl<'d> Entry<'d> {
     fn name(&self) -> &'d [u8] {
-        self.names.get(..memchr::memchr(0, self.names).unwrap_or(self.names.len())).unwrap_or_default()
+        let names = self.names.get(..LONGEST_NAME).unwrap_or(self.names);
+        names.get(..memchr::memchr(0, names).unwrap_or(names.len())).unwrap_or_default()
     }
 }
 

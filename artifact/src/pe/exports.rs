@@ -1,6 +1,7 @@
 //! The export table: names of what the file offers to others.
 
 use super::Pe;
+use crate::fields::LONGEST_NAME;
 use crate::symbols::{Symbol, SymbolTable};
 use object::read::pe::ExportTable;
 
@@ -10,13 +11,13 @@ pub(crate) fn symbols<'d>(pe: &Pe<'d>) -> impl Iterator<Item = Symbol<'d>> + use
     let table = pe.exports.and_then(|directory| {
         // Names and tables may stand behind the directory's end, in its section.
         let in_section = pe.bytes_at(directory.rva)?;
-        Some((directory, ExportTable::parse(in_section, directory.rva).ok()?))
+        Some((directory, in_section, ExportTable::parse(in_section, directory.rva).ok()?))
     });
-    table.into_iter().flat_map(move |(directory, table)| {
+    table.into_iter().flat_map(move |(directory, in_section, table)| {
         let forwarders = directory.rva..directory.rva.saturating_add(directory.size);
         table.clone().name_iter().filter_map(move |(name, index)| {
             let rva = table.address_by_index(index).ok().filter(|rva| *rva != 0 && !forwarders.contains(rva))?;
-            let name = table.name_from_pointer(name).ok().filter(|name| !name.is_empty())?;
+            let name = name_at(in_section.get(usize::try_from(name.checked_sub(directory.rva)?).ok()?..)?)?;
             let svma = image_base.checked_add(u64::from(rva))?;
             Some(Symbol { name, svma, size: 0, type_rank: 0, binding_rank: 0, table: SymbolTable::Exports })
         })
@@ -26,4 +27,10 @@ pub(crate) fn symbols<'d>(pe: &Pe<'d>) -> impl Iterator<Item = Symbol<'d>> + use
 /// Bytes of the table and its names.
 pub(crate) fn bytes(pe: &Pe<'_>) -> u64 {
     pe.exports.and_then(|directory| pe.directory_bytes(directory)).map_or(0, |bytes| bytes.len() as u64)
+}
+
+/// A name up to its NUL; none for an empty one, and for one longer than any.
+fn name_at(bytes: &[u8]) -> Option<&[u8]> {
+    let bytes = bytes.get(..LONGEST_NAME).unwrap_or(bytes);
+    bytes.get(..memchr::memchr(0, bytes)?).filter(|name| !name.is_empty())
 }

@@ -20,6 +20,7 @@ const PE32: u16 = 0x10b;
 pub(crate) struct Pe<'d> {
     pub(crate) is_64: bool,
     machine: u16,
+    pub(crate) file_bytes: u64,
     pub(crate) is_dll: bool,
     timestamp: u32,
     size_of_image: u32,
@@ -71,6 +72,7 @@ impl<'d> Pe<'d> {
         let mut parsed = Self {
             is_64: fields.is_64,
             machine: file.machine.get(LE).0,
+            file_bytes: data.len() as u64,
             is_dll: file.characteristics.get(LE).contains(pe::IMAGE_FILE_DLL),
             timestamp: file.time_date_stamp.get(LE),
             size_of_image: fields.size_of_image,

@@ -3,6 +3,8 @@
 use super::{Pe, exports, pdata, section::Section, symbols};
 use crate::go;
 use crate::headers::ObjectHeaders;
+use crate::proportion::is_in_proportion;
+use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, PdbReference, SectionSlice, UnwindInputs, compressed};
 use sha2::{Digest, Sha256};
@@ -29,6 +31,10 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
 
     fn is_little_endian(&self) -> bool {
         true
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.file_bytes
     }
 
     fn image_base(&self) -> u64 {
@@ -61,12 +67,7 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
     }
 
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
-        let section = debug_section(self, suffix)?;
-        if !section.name.starts_with(b".zdebug_") {
-            return Some(Ok(Cow::Borrowed(section.bytes)));
-        }
-        let header = compressed::zdebug_header(section.name, section.bytes);
-        Some(header.and_then(|header| compressed::decompress(section.name, &header)))
+        debug_section(self, suffix).map(contents)
     }
 
     fn has_debug_section(&self, suffix: &str) -> bool {
@@ -133,6 +134,14 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         }
     }
 
+    fn has_inline_debugger_scripts(&self) -> bool {
+        let stored = self.sections.iter().filter(|section| !section.bytes.is_empty());
+        let named = stored.filter(|section| scripts::is_script_section(section.name));
+        scripts::hold_inline_text(
+            named.map(|section| (compressed::debug_size(section.name, section.bytes), || contents(section))),
+        )
+    }
+
     fn code_id(&self) -> Option<String> {
         Some(Pe::code_id(self))
     }
@@ -165,6 +174,14 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
     }
 }
 
+/// A debug section's bytes, decompressed.
+fn contents<'d>(section: &Section<'d>) -> Result<Cow<'d, [u8]>, ArtifactError> {
+    if !section.name.starts_with(b".zdebug_") {
+        return Ok(Cow::Borrowed(section.bytes));
+    }
+    compressed::decompress(section.name, &compressed::zdebug_header(section.name, section.bytes)?)
+}
+
 /// The first section of that name that has bytes.
 fn named<'e, 'd>(pe: &'e Pe<'d>, name: &[u8]) -> Option<&'e Section<'d>> {
     pe.sections.iter().find(|section| section.name == name && !section.bytes.is_empty())
@@ -179,18 +196,21 @@ fn debug_section<'e, 'd>(pe: &'e Pe<'d>, suffix: &str) -> Option<&'e Section<'d>
     pe.sections.iter().find(is_named)
 }
 
-/// An id from the code's addresses and bytes; none where the file holds no code. It has the shape of the other ids of
+/// An id from the code's addresses and bytes; none where the file holds no code, and where sections name the same bytes so
+/// often that it is [too much for the file](crate::proportion). It has the shape of the other ids of
 /// PE files: a GUID, the hash's first 16 bytes, and age 0, which no linker writes.
 fn text_hash(pe: &Pe<'_>) -> Option<DebugId> {
+    let code = || pe.sections.iter().filter(|section| section.is_executable && !section.bytes.is_empty());
+    if code().next().is_none() || !is_in_proportion(pe.file_bytes, code().map(|section| section.bytes.len())) {
+        return None;
+    }
     let mut hash = Sha256::new();
-    let mut any = false;
-    for section in pe.sections.iter().filter(|section| section.is_executable && !section.bytes.is_empty()) {
-        any = true;
+    for section in code() {
         hash.update(section.range(pe.image_base).start.to_le_bytes());
         hash.update((section.bytes.len() as u64).to_le_bytes());
         hash.update(section.bytes);
     }
     let digest = hash.finalize();
     let guid = digest.as_slice().first_chunk::<16>().copied()?;
-    any.then_some(DebugId::Pdb { guid, age: 0 })
+    Some(DebugId::Pdb { guid, age: 0 })
 }

@@ -8,6 +8,9 @@ use object::LittleEndian as LE;
 use object::pe;
 use std::ops::Range;
 
+/// Names of sections are cut at so many bytes, as each is written into an error before there is one.
+const LONGEST_NAME: usize = 1 << 10;
+
 /// A section.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section<'d> {
@@ -67,8 +70,9 @@ fn section<'d>(
     symbols: &CoffTable<'d>,
 ) -> Result<Section<'d>, ArtifactError> {
     // A long name is `/` and its offset in the string table. One that leads nowhere stays as it is.
-    let long = header.name_offset().ok().flatten().and_then(|offset| symbols.text(offset));
+    let long = long_name_offset(header).and_then(|offset| symbols.text(offset));
     let name = long.unwrap_or(header.raw_name());
+    let name = name.get(..LONGEST_NAME).unwrap_or(name);
     let (raw_at, raw_size) = (header.pointer_to_raw_data.get(LE), header.size_of_raw_data.get(LE));
     let virtual_size = header.virtual_size.get(LE);
     // Old linkers left the size in memory at 0.
@@ -88,4 +92,16 @@ fn section<'d>(
         bytes,
         is_executable: characteristics.contains(pe::IMAGE_SCN_MEM_EXECUTE),
     })
+}
+
+/// Where a long name stands in the string table, by BFD's rule (`make_a_section_from_file` in coffgen.c), as gdb finds
+/// sections by it: `/`, and a number as `strtol` takes it; or `//`, and one in base 64.
+fn long_name_offset(header: &pe::ImageSectionHeader) -> Option<u32> {
+    let rest = header.raw_name().strip_prefix(b"/")?;
+    if rest.starts_with(b"/") {
+        return header.name_offset().ok().flatten();
+    }
+    let number = rest.trim_ascii_start();
+    let number = number.strip_prefix(b"+").unwrap_or(number);
+    std::str::from_utf8(number).ok()?.parse().ok()
 }

@@ -1,6 +1,7 @@
 //! The COFF symbol table and its string table: MinGW's linkers write them, Microsoft's do not.
 
 use super::Pe;
+use crate::fields::LONGEST_NAME;
 use crate::symbols::{Symbol, SymbolTable};
 use object::LittleEndian as LE;
 use object::pe;
@@ -39,7 +40,9 @@ impl<'d> CoffTable<'d> {
     /// The text at an offset of the string table.
     pub(crate) fn text(&self, offset: u32) -> Option<&'d [u8]> {
         let rest = self.strings.get(usize::try_from(offset).ok()?..).filter(|_| offset >= 4)?;
-        rest.get(..memchr::memchr(0, rest)?)
+        let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
+        // The last one's NUL may be missing; BFD adds one.
+        rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len()))
     }
 
     fn name(&self, entry: &'d pe::ImageSymbol) -> Option<&'d [u8]> {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use symseal_artifact::{ArtifactError, FileKind, SNIFF_BYTES, sniff};
+use symseal_artifact::{ArtifactError, FileKind, ReleaseFile, SNIFF_BYTES, sniff};
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
 
@@ -94,6 +94,10 @@ pub(super) enum Judged {
 /// are reported.
 pub(super) fn judge(bytes: &[u8], is_member: bool, place: &str) -> Result<Judged, BuildError> {
     if is_member {
+        // gdb may be given it as well as any other file.
+        if ReleaseFile::parse(bytes).is_ok_and(|file| file.has_inline_debugger_scripts()) {
+            return Err(BuildError::DebuggerScript { place: place.to_owned(), problem: INLINE_SCRIPT });
+        }
         return Ok(Judged::Taken(Content::DsymMember));
     }
     match identify::identify(bytes) {

@@ -93,8 +93,12 @@ pub(crate) fn check_bundle(
         }
     }
     for (_, id, module) in index.modules() {
-        for file in module.files.iter().filter(|file| kind_of(file).is_some()) {
-            check_file(id, module, file, blobs)?;
+        for file in &module.files {
+            match file.role {
+                _ if kind_of(file).is_some() => check_file(id, module, file, blobs)?,
+                FileRole::SplitDwarf | FileRole::DsymMember => check_member(file, blobs)?,
+                _ => {}
+            }
         }
     }
     Ok(checked(digest, bytes, &index, index_json))
@@ -140,10 +144,7 @@ fn read(blobs: &BlobDirectory, digest: &Digest, limit: u64, what: &'static str) 
 /// of a binary without an id has none.
 fn check_file(id: &str, module: &ModuleEntry, file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBundle> {
     let identity = |found: String| RefusedBundle::Identity { path: file.path.clone(), expected: id.to_owned(), found };
-    let blob = File::open(blobs.path(&BlobDigest::from_sha256(*file.sha256.as_bytes())))?;
-    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
-    #[allow(unsafe_code)]
-    let bytes = unsafe { Mmap::map(&blob) }?;
+    let bytes = map(file, blobs)?;
     let parsed = ReleaseFile::parse(&bytes).map_err(|error| identity(error.to_string()))?;
     let found: Vec<String> = parsed.debug_ids().iter().map(DebugId::to_string).collect();
     let may_have_none = module.id_kind == IdKind::TextHash.code() && file.role == FileRole::Debuginfo;
@@ -157,6 +158,29 @@ fn check_file(id: &str, module: &ModuleEntry, file: &FileEntry, blobs: &BlobDire
         return Err(RefusedBundle::DebuggerScript { path: file.path.clone() });
     }
     Ok(())
+}
+
+/// A file that answers for nothing lies beside the others after a pull: it must carry no script either.
+fn check_member(file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBundle> {
+    // An empty file cannot be mapped.
+    if file.size == 0 {
+        return Ok(());
+    }
+    match ReleaseFile::parse(&map(file, blobs)?) {
+        Ok(parsed) if parsed.has_inline_debugger_scripts() => {
+            Err(RefusedBundle::DebuggerScript { path: file.path.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn map(file: &FileEntry, blobs: &BlobDirectory) -> io::Result<Mmap> {
+    let blob = File::open(blobs.path(&BlobDigest::from_sha256(*file.sha256.as_bytes())))?;
+    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
+    #[allow(unsafe_code)]
+    unsafe {
+        Mmap::map(&blob)
+    }
 }
 
 fn checked(digest: &BlobDigest, bytes: &[u8], index: &SymbolIndex, index_json: String) -> CheckedBundle {
