@@ -97,7 +97,7 @@ impl Scene {
     #[track_caller]
     pub(crate) fn is_copied_with_its_note(&self, rest: &str) {
         self.is_copied(rest);
-        assert_eq!(self.referrers(rest), [self.note.clone()], "{rest}");
+        assert_eq!(self.referrers(rest), std::slice::from_ref(&self.note), "{rest}");
     }
 
     #[track_caller]
