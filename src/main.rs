@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, index, key, log, publish, serve, symbolize, token, trace, trust, verify_bundle, verify_frame,
+    bundle, index, key, log, publish, serve, setup, symbolize, token, trace, trust, verify_bundle, verify_frame,
 };
 use symseal::{demo, exit, workload};
 
@@ -55,6 +55,9 @@ enum Command {
     /// Say who may write to a server's log.
     #[command(subcommand, after_help = "Example:\n  symseal token list --data ./data")]
     Token(token::Command),
+    /// Say how a debugger finds a server's symbols.
+    #[command(subcommand, after_help = "Example:\n  symseal setup gdb --server http://127.0.0.1:8790 >> ~/.gdbinit")]
+    Setup(setup::Command),
     /// Capture, resolve, replay and verify traces; the `trace-*` programs do the same.
     #[command(subcommand, after_help = "Example:\n  symseal trace capture --pid 1234 --output trace.jsonl")]
     Trace(trace::Command),
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Log(command) => log::run(&command),
         Command::Trust(command) => trust::run(&command),
         Command::Token(command) => token::run(&command),
+        Command::Setup(command) => setup::run(&command),
         Command::Trace(command) => trace::run(&command),
         Command::Workload => workload::run(),
     })

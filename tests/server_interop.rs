@@ -232,6 +232,32 @@ fn gdb_names_the_functions_of_a_stripped_program() {
 }
 
 #[test]
+fn the_settings_that_setup_prints_lead_gdb_to_the_server_and_to_a_pulled_directory() {
+    let Some(gdb) = program::tool("gdb") else { return };
+    let Some(release) = Release::publish() else { return };
+    let pulled = release.folder("pulled");
+    let debug = pulled.join(".build-id").join(&release.build_id[..2]);
+    std::fs::create_dir_all(&debug).expect("a folder");
+    std::fs::copy(&release.debug, debug.join(format!("{}.debug", &release.build_id[2..]))).expect("a copy");
+    let pulled = pulled.display().to_string();
+    for (at, place) in [["--server", &release.url()], ["--directory", &pulled]].into_iter().enumerate() {
+        let settings = run(Command::new(env!("CARGO_BIN_EXE_symseal")).args(["setup", "gdb"]).args(place));
+        let home = release.folder(&format!("home-{at}"));
+        std::fs::create_dir_all(&home).expect("a home");
+        std::fs::write(home.join(".gdbinit"), settings.stdout).expect("the settings");
+        let output = run(Command::new(&gdb)
+            .env_remove("DEBUGINFOD_URLS")
+            .env_remove("XDG_CONFIG_HOME")
+            .env("DEBUGINFOD_CACHE_PATH", release.folder("cache-of-setup"))
+            .env("HOME", home)
+            .args(["-batch", "-ex", "info line innermost_of_the_test"])
+            .arg(&release.stripped));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("app.c"), "{place:?}: {text}");
+    }
+}
+
+#[test]
 fn the_pulled_files_are_those_that_a_debug_directory_needs() {
     let Some(release) = Release::publish() else { return };
     let bundle = Bundle::open(release.layout.clone(), Some(&release.digest)).expect("the bundle");

@@ -1,6 +1,6 @@
 //! Every reader of outside bytes that no endpoint's type hides behind a parser of another room, for the fuzz target.
 
-use crate::endpoints::{debuginfod, oci};
+use crate::endpoints::{debuginfod, oci, symbolicate, symbols};
 use crate::http::{parse_content_range, percent_decode, query_values};
 use crate::repositories::Manifest;
 
@@ -20,9 +20,8 @@ pub fn read_requests(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _ = (percent_decode(text), query_values(Some(text), "n"));
     let _ = oci::Target::parse(text);
-    if let Some(target) = debuginfod::Target::parse(text) {
-        assert!(!target.id.is_empty() && target.id.len() <= 64);
-    }
+    let _ = (debuginfod::Target::parse(text), symbols::Target::parse(text));
+    let _ = symbolicate::Request::read(bytes);
     if let Ok(digest) = text.parse::<crate::blobs::BlobDigest>() {
         assert_eq!(digest.to_string(), text);
         assert!(!digest.hex().contains(['/', '.']));

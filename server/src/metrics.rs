@@ -12,14 +12,24 @@ pub(crate) enum Face {
     Oci,
     /// `/buildid/`
     Debuginfod,
+    /// `/symbols/`
+    Symbols,
+    /// `/symbolicate/`
+    Symbolicate,
     /// `/api/`
     Api,
     /// The rest.
     Other,
 }
 
-const FACES: [(Face, &str); 4] =
-    [(Face::Oci, "oci"), (Face::Debuginfod, "debuginfod"), (Face::Api, "api"), (Face::Other, "other")];
+const FACES: [(Face, &str); 6] = [
+    (Face::Oci, "oci"),
+    (Face::Debuginfod, "debuginfod"),
+    (Face::Symbols, "symbols"),
+    (Face::Symbolicate, "symbolicate"),
+    (Face::Api, "api"),
+    (Face::Other, "other"),
+];
 
 /// Classes of status: 2xx, 3xx, 4xx, 5xx.
 const CLASSES: [u16; 4] = [2, 3, 4, 5];

@@ -107,13 +107,12 @@ fn show(app: &App, digest: &BlobDigest, bundle: CheckedBundle) {
     let (name, version) = (bundle.row.name, bundle.row.version);
     let build_ids = bundle.files.len();
     for conflict in app.debug_files.insert(bundle.files) {
-        let id: String = conflict.id.iter().map(|byte| format!("{byte:02x}")).collect();
         tracing::warn!(
-            build_id = id,
+            debug_id = %conflict.id,
             kind = ?conflict.kind,
             answers = %conflict.answers,
             passed_over = %conflict.passed_over,
-            "two bundles have different files for one build-id: both are kept, the one with more debug information answers"
+            "two bundles have different files for one debug id: both are kept, the one with more debug information answers"
         );
     }
     app.metrics.bundle_published();

@@ -12,13 +12,15 @@
 //! | `/v2/<name>/tags/list` | [`oci::tags`] |
 //! | `/v2/<name>/referrers/<digest>` | [`oci::referrers`] |
 //! | `/buildid/<id>/…` | [`debuginfod`] |
+//! | `/symbols/<name>/<id>/<name>` and its kin | [`symbols`] |
+//! | `/symbolicate/v5` | [`symbolicate`] |
 //! | `/api/v1/traces/<id>` | [`api::traces`] |
 //! | `/api/v1/bundles/<digest>` | [`api::bundles`] |
 //! | `/checkpoint`, `/tile/…`, and both below `/api/v2` | [`log::files`] |
 //! | `/api/v2/log/entries` | [`log::entries`] |
 //!
-//! Under `/v2/` names hold slashes, and under `/buildid/` the path's bytes count as they came, so both read the rest of
-//! the path themselves.
+//! Under `/v2/` names hold slashes, and under `/buildid/` and `/symbols/` the path's bytes count as they came, so they read the
+//! rest of the path themselves.
 
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ use axum::routing::{any, get, post};
 
 use crate::app::App;
 use crate::endpoints::oci::{Code, OciError, Target};
-use crate::endpoints::{api, debuginfod, log, metrics, oci, root};
+use crate::endpoints::{api, debuginfod, log, metrics, oci, root, symbolicate, symbols};
 use crate::metrics::Face;
 
 /// Every route, over the server's state.
@@ -43,6 +45,8 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/v2/", get(oci::ping::get))
         .route("/v2/{*rest}", any(registry))
         .route("/buildid/{*rest}", any(build_id))
+        .route("/symbols/{*rest}", any(symbol_server))
+        .route("/symbolicate/v5", any(symbolicate::answer))
         .route("/api/v1/traces/{id}", get(api::traces::get).put(api::traces::put))
         .route("/api/v1/bundles/{digest}", get(api::bundles::get))
         .route("/checkpoint", get(log::files::get))
@@ -98,6 +102,11 @@ async fn build_id(State(app): State<Arc<App>>, request: Request) -> Response {
     debuginfod::answer(&app, request.method(), path, request.headers()).await
 }
 
+async fn symbol_server(State(app): State<Arc<App>>, request: Request) -> Response {
+    let path = request.uri().path().strip_prefix("/symbols/").unwrap_or_default();
+    symbols::answer(&app, request.method(), path, request.headers()).await
+}
+
 async fn nothing_here() -> Response {
     let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
     (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, content_type)], "not found\n").into_response()
@@ -108,6 +117,8 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let face = match () {
         () if path.starts_with("/buildid/") => Face::Debuginfod,
         () if path == "/v2" || path.starts_with("/v2/") => Face::Oci,
+        () if path.starts_with("/symbols/") => Face::Symbols,
+        () if path.starts_with("/symbolicate/") => Face::Symbolicate,
         () if path.starts_with("/api/") => Face::Api,
         () => Face::Other,
     };

@@ -10,29 +10,13 @@ use std::process::Command;
 use reqwest::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::{Method, StatusCode};
+use support::programs::{Fixture, has, publish, run};
 use support::{Running, http, options};
-use symseal_builder::{Options, SymbolBundleBuilder};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::push;
 
 const PROGRAM: &str = "int twice(int x) { return 2 * x; } int main(void) { return twice(3) - 6; }\n";
-
-/// Whether a tool is there; without it the test says so and ends, unless the tool is required.
-fn has(tool: &str) -> bool {
-    let found = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
-    if !found {
-        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
-        assert!(!required.split(',').any(|name| name == tool), "{tool} is required and was not found");
-        println!("SKIP {tool}: not found");
-    }
-    found
-}
-
-fn run(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// A program with the build-id `id` and debug information as `flags` say.
 fn compile(folder: &Path, name: &str, id: &str, flags: &[&str]) -> PathBuf {
@@ -43,34 +27,6 @@ fn compile(folder: &Path, name: &str, id: &str, flags: &[&str]) -> PathBuf {
     arguments.extend(flags);
     run("cc", &arguments);
     binary
-}
-
-/// Builds a bundle of `paths` and pushes it; its digest.
-async fn publish(server: &Running, root: &Path, version: &str, paths: &[&Path]) -> Digest {
-    let layout = LayoutDir::create(root.join(format!("layout-{version}"))).unwrap();
-    let release = Options { name: "app".into(), version: version.into(), ..Options::default() };
-    let builder = paths.iter().fold(SymbolBundleBuilder::new(release), |builder, path| builder.add_path(*path));
-    let digest = builder.build(&layout).unwrap().digest;
-    push(&layout, &digest, &server.reference(&format!("app:{version}")), &options()).await.unwrap();
-    digest
-}
-
-struct Fixture {
-    root: tempfile::TempDir,
-    server: Running,
-    http: Client,
-}
-
-impl Fixture {
-    async fn new() -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let server = Running::start(&root.path().join("data")).await;
-        Self { server, root, http: http() }
-    }
-
-    async fn get(&self, path: &str) -> Response {
-        self.http.get(self.server.url(path)).send().await.unwrap()
-    }
 }
 
 #[tokio::test]

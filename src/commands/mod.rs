@@ -8,6 +8,7 @@ pub mod key;
 pub mod log;
 pub mod publish;
 pub mod serve;
+pub mod setup;
 pub mod symbolize;
 pub mod token;
 pub mod trace;

@@ -6,6 +6,11 @@ pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod oci;
 pub(crate) mod root;
+pub(crate) mod symbolicate;
+pub(crate) mod symbols;
+mod whole_file;
+
+pub(crate) use whole_file::whole_file;
 
 /// `Cache-Control` of what is named by its content: it never changes.
 pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";

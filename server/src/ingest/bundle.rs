@@ -7,11 +7,12 @@ use memmap2::Mmap;
 use symseal_artifact::{IdKind, ReleaseFile};
 use symseal_bundle::index::MAX_INDEX_BYTES;
 use symseal_bundle::oci::{self, ImageIndex};
-use symseal_bundle::{Digest, FileEntry, FileRole, ModuleEntry, SymbolIndex};
+use symseal_bundle::{Digest, FileEntry, FileRole, ModuleEntry, SymbolIndex, title};
 use symseal_module::DebugId;
 
 use crate::blobs::{BlobDigest, BlobDirectory};
-use crate::debug_files::{Candidate, FileKind};
+use crate::debug_files::{Candidate, FileKind, Key};
+use crate::ingest::breakpad_ids;
 use crate::repositories::{Manifest, Repository};
 use crate::store::BundleRow;
 
@@ -20,8 +21,8 @@ use crate::store::BundleRow;
 pub(crate) struct CheckedBundle {
     /// What the database records.
     pub(crate) row: BundleRow,
-    /// What debuggers find: build-ids with their files.
-    pub(crate) files: Vec<(Box<[u8]>, Candidate)>,
+    /// What debuggers find: ids with their files.
+    pub(crate) files: Vec<(Key, Candidate)>,
 }
 
 /// Why a bundle is refused. Nothing of it becomes visible.
@@ -95,7 +96,8 @@ pub(crate) fn check_bundle(
     for (_, id, module) in index.modules() {
         for file in &module.files {
             match file.role {
-                _ if kind_of(file).is_some() => check_file(id, module, file, blobs)?,
+                FileRole::Debuginfo | FileRole::Executable => check_file(id, module, file, blobs)?,
+                FileRole::SymbolTable => check_table(id, file, blobs)?,
                 FileRole::SplitDwarf | FileRole::DsymMember => check_member(file, blobs)?,
                 _ => {}
             }
@@ -174,6 +176,19 @@ fn check_member(file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBu
     }
 }
 
+/// A symbol table names in its header the module that it is of.
+fn check_table(id: &str, file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBundle> {
+    let identity = |found: String| RefusedBundle::Identity { path: file.path.clone(), expected: id.to_owned(), found };
+    // An empty file cannot be mapped.
+    if file.size == 0 {
+        return Err(identity("an empty file".to_owned()));
+    }
+    let bytes = map(file, blobs)?;
+    let table = symseal_symx::Table::open(&bytes).map_err(|error| identity(error.to_string()))?;
+    let found = table.debug_id().to_string();
+    if found == id { Ok(()) } else { Err(identity(found)) }
+}
+
 fn map(file: &FileEntry, blobs: &BlobDirectory) -> io::Result<Mmap> {
     let blob = File::open(blobs.path(&BlobDigest::from_sha256(*file.sha256.as_bytes())))?;
     // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
@@ -199,28 +214,46 @@ fn checked(digest: &BlobDigest, bytes: &[u8], index: &SymbolIndex, index_json: S
     CheckedBundle { row, files }
 }
 
-fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Box<[u8]>, Candidate)> {
-    let Some(id) = id.parse::<DebugId>().ok().and_then(|id| id.build_id().map(Box::<[u8]>::from)) else {
-        return Vec::new();
-    };
-    let candidate = |file: &FileEntry| {
+fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Key, Candidate)> {
+    let Ok(id) = id.parse::<DebugId>() else { return Vec::new() };
+    let image = module.code_id.as_deref().map(|code_id| {
+        let title = title::pe_image(&module.name, code_id);
+        (title, Key::image(&module.name, code_id))
+    });
+    let mut candidates = Vec::new();
+    for file in &module.files {
+        let Some(kind) = kind_of(file) else { continue };
         let candidate = Candidate {
-            kind: kind_of(file)?,
+            kind,
             debug_info: module.debug_info,
             size: file.size,
             digest: BlobDigest::from_sha256(*file.sha256.as_bytes()),
             name: module.name.clone(),
+            file: file.path.rsplit('/').next().unwrap_or_default().to_owned(),
             bundle: bundle.clone(),
         };
-        Some((id.clone(), candidate))
-    };
-    module.files.iter().filter_map(candidate).collect()
+        match kind {
+            FileKind::SymbolTable => {
+                let keys = breakpad_ids(&id, &module.arch);
+                candidates.extend(keys.map(|(guid, age)| (Key::Breakpad { guid, age }, candidate.clone())));
+            }
+            FileKind::Debuginfo | FileKind::Executable => {
+                // A file with code and debug information in one has one title, and answers for its image too.
+                if let Some((_, key)) = image.as_ref().filter(|(title, _)| *title == file.path) {
+                    candidates.push((key.clone(), Candidate { kind: FileKind::Executable, ..candidate.clone() }));
+                }
+                candidates.push((Key::Id(id.clone()), candidate));
+            }
+        }
+    }
+    candidates
 }
 
 fn kind_of(file: &FileEntry) -> Option<FileKind> {
     match file.role {
         FileRole::Debuginfo => Some(FileKind::Debuginfo),
         FileRole::Executable => Some(FileKind::Executable),
+        FileRole::SymbolTable => Some(FileKind::SymbolTable),
         _ => None,
     }
 }

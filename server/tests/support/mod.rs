@@ -1,6 +1,8 @@
 //! A server in this process, layouts to push, and a network that breaks.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub(crate) mod programs;
+
 use std::net::SocketAddr;
 use std::path::Path;
 

@@ -64,13 +64,9 @@ fn text(status: StatusCode, text: &str) -> Response {
     response
 }
 
-/// The headers of a hit.
-fn hit_headers(candidate: &Candidate, size: u64) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers = vec![
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static(crate::endpoints::IMMUTABLE)),
-        (SIZE, HeaderValue::from(size)),
-    ];
+/// What debuginfod says of a hit, beside what every file's answer has.
+fn file_headers(candidate: &Candidate, size: u64) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = vec![(SIZE, HeaderValue::from(size))];
     headers.extend(HeaderValue::try_from(&candidate.name).ok().map(|name| (FILE, name)));
     headers
 }

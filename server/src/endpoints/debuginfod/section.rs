@@ -2,17 +2,18 @@
 
 use std::io;
 
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::response::Response;
 
-use super::{hit_headers, not_found, too_large};
+use super::{file_headers, not_found, too_large};
 use crate::app::App;
 use crate::blobs::OpenBlob;
-use crate::debug_files::FileKind;
+use crate::debug_files::{FileKind, Key};
+use crate::endpoints::IMMUTABLE;
 use crate::http::{ByteRange, FileAnswer, break_connection, file_response};
 
 /// GET or HEAD. The file with debug information is searched first, then the one with code.
-pub(super) async fn answer(app: &App, method: &Method, request: &HeaderMap, id: &[u8], name: &str) -> Response {
+pub(super) async fn answer(app: &App, method: &Method, request: &HeaderMap, id: &Key, name: &str) -> Response {
     for kind in [FileKind::Debuginfo, FileKind::Executable] {
         let Some(candidate) = app.debug_files.find(id, kind) else { continue };
         let (blobs, sections) = (app.blobs.clone(), app.sections.clone());
@@ -27,7 +28,11 @@ pub(super) async fn answer(app: &App, method: &Method, request: &HeaderMap, id: 
                 if let Some(refused) = too_large(request, place.length) {
                     return refused;
                 }
-                let headers = hit_headers(&candidate, place.length);
+                let mut headers = vec![
+                    (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+                    (header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE)),
+                ];
+                headers.extend(file_headers(&candidate, place.length));
                 let etag = format!("\"{}-{}-{}\"", candidate.digest, place.start, place.length);
                 return file_response(
                     &app.pool,

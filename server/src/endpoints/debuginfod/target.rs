@@ -2,14 +2,14 @@
 
 use symseal_module::DebugId;
 
-use crate::debug_files::FileKind;
+use crate::debug_files::{FileKind, Key};
 use crate::http::percent_decode;
 
 /// A build-id and what is wanted of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The build-id's bytes.
-    pub(crate) id: Vec<u8>,
+    /// The build-id.
+    pub(crate) id: Key,
     /// What is wanted.
     pub(crate) file: FileTarget,
 }
@@ -30,7 +30,7 @@ impl Target {
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let (id, rest) = path.split_once('/')?;
         // Upper case is folded; other kinds of debug ids have no place in this API.
-        let id = percent_decode(id)?.parse::<DebugId>().ok()?.build_id()?.to_vec();
+        let id = percent_decode(id)?.parse::<DebugId>().ok().filter(|id| id.build_id().is_some())?;
         let file = match rest.split_once('/') {
             None if rest == "debuginfo" => FileTarget::Whole(FileKind::Debuginfo),
             None if rest == "executable" => FileTarget::Whole(FileKind::Executable),
@@ -38,7 +38,7 @@ impl Target {
             Some(("source", _)) => FileTarget::Source,
             _ => return None,
         };
-        Some(Self { id, file })
+        Some(Self { id: Key::Id(id), file })
     }
 }
 
@@ -49,7 +49,11 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, expected: Option<FileTarget>) {
-        assert_eq!(Target::parse(path), expected.map(|file| Target { id: vec![0xab, 0xcd], file }), "{path}");
+        assert_eq!(
+            Target::parse(path),
+            expected.map(|file| Target { id: Key::Id("abcd".parse().unwrap()), file }),
+            "{path}"
+        );
     }
 
     #[test]

@@ -1,0 +1,237 @@
+//! Names for frames, out of the symbol tables of bundles.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use memmap2::Mmap;
+use serde::Serialize;
+use symseal_module::Rva;
+use symseal_symx::Table;
+
+use super::Refused;
+use super::request::{Job, Request};
+use crate::app::App;
+use crate::debug_files::{FileKind, Key};
+use crate::ingest::parse_breakpad_id;
+
+/// The largest answer, in bytes. A short request may name one long function a million times.
+const ANSWER_LIMIT: usize = 256 << 20;
+
+/// Names the frames of every job; the answer's JSON. Blocks.
+pub(super) fn name_all(app: &App, request: &Request) -> Result<Vec<u8>, Refused> {
+    let mut answer = br#"{"results":["#.to_vec();
+    for (at, job) in request.jobs.iter().enumerate() {
+        if at > 0 {
+            answer.push(b',');
+        }
+        name_job(app, job, &mut answer)?;
+    }
+    answer.extend_from_slice(b"]}");
+    Ok(answer)
+}
+
+/// One job's answer, written stack by stack, so that a long one ends before it fills the memory.
+fn name_job(app: &App, job: &Job, answer: &mut Vec<u8>) -> Result<(), Refused> {
+    let mut modules: Vec<Module> = job.modules.iter().map(|(name, id)| Module { name, id, table: None }).collect();
+    for (index, _) in job.stacks.iter().flatten() {
+        if let Some(module) = usize::try_from(*index).ok().and_then(|index| modules.get_mut(index)) {
+            module.table.get_or_insert_with(|| find_table(app, module.id));
+        }
+    }
+    let opened: Vec<Option<Table<'_>>> = modules.iter().map(Module::open).collect();
+    let mut names = Names::default();
+    answer.extend_from_slice(br#"{"stacks":["#);
+    for (at, stack) in job.stacks.iter().enumerate() {
+        if at > 0 {
+            answer.push(b',');
+        }
+        answer.push(b'[');
+        for (at, (index, offset)) in stack.iter().enumerate() {
+            if at > 0 {
+                answer.push(b',');
+            }
+            let index = usize::try_from(*index).ok();
+            let name = index.and_then(|index| modules.get(index)).map_or("<unknown>", |module| module.name);
+            let table = index.and_then(|index| opened.get(index)).and_then(Option::as_ref);
+            let mut frame = Frame::at(at, name, *offset);
+            if let Some(table) = table {
+                names.fill(&mut frame, table, *offset);
+            }
+            write(answer, &frame)?;
+        }
+        answer.push(b']');
+    }
+    answer.extend_from_slice(br#"],"found_modules":"#);
+    let keyed = || modules.iter().zip(&opened).map(|(module, opened)| (module.key(), module, opened));
+    let found: BTreeMap<String, Option<bool>> =
+        keyed().map(|(key, module, opened)| (key, module.table.as_ref().map(|_| opened.is_some()))).collect();
+    write(answer, &found)?;
+    answer.extend_from_slice(br#","module_errors":"#);
+    let errors: BTreeMap<String, [ModuleError; 1]> = keyed()
+        .filter(|(_, _, opened)| opened.is_none())
+        .filter_map(|(key, module, _)| Some((key, [module.error()?])))
+        .collect();
+    write(answer, &errors)?;
+    answer.push(b'}');
+    Ok(())
+}
+
+fn write(answer: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Refused> {
+    serde_json::to_writer(&mut *answer, value).map_err(|error| Refused::Malformed(error.to_string()))?;
+    if answer.len() > ANSWER_LIMIT {
+        return Err(Refused::TooMuch(format!(
+            "the answer has more than {ANSWER_LIMIT} bytes: ask in several requests"
+        )));
+    }
+    Ok(())
+}
+
+/// A module of the request, with its table once a frame asked for it.
+struct Module<'r> {
+    name: &'r str,
+    id: &'r str,
+    table: Option<Result<Mmap, Missing>>,
+}
+
+/// Why there is no table.
+enum Missing {
+    /// The id is none.
+    BadId,
+    /// No bundle has it.
+    Unknown,
+    /// It cannot be read.
+    Unreadable(String),
+}
+
+/// What samply's server says of a module that gave no names.
+#[derive(Serialize)]
+struct ModuleError {
+    name: &'static str,
+    message: String,
+}
+
+impl Module<'_> {
+    fn key(&self) -> String {
+        format!("{}/{}", self.name, self.id)
+    }
+
+    fn open(&self) -> Option<Table<'_>> {
+        // It was checked when its bundle was published.
+        Table::open(self.table.as_ref()?.as_ref().ok()?).ok()
+    }
+
+    fn error(&self) -> Option<ModuleError> {
+        let (name, message) = match self.table.as_ref()? {
+            Ok(_) => ("BadTable", "its symbol table is damaged".to_owned()),
+            Err(Missing::BadId) => ("BadDebugId", format!("expected 32 hex digits and an age, found {:?}", self.id)),
+            Err(Missing::Unknown) => {
+                ("NotFound", "no bundle of this server has a symbol table of this module".to_owned())
+            }
+            Err(Missing::Unreadable(error)) => ("Unreadable", error.clone()),
+        };
+        Some(ModuleError { name, message })
+    }
+}
+
+fn find_table(app: &App, id: &str) -> Result<Mmap, Missing> {
+    let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
+    let found = app.debug_files.find(&Key::Breakpad { guid, age }, FileKind::SymbolTable).ok_or(Missing::Unknown)?;
+    let map = || -> io::Result<Mmap> {
+        let blob = app.blobs.open_blob(&found.digest)?;
+        // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
+        #[allow(unsafe_code)]
+        unsafe {
+            Mmap::map(&blob.file)
+        }
+    };
+    map().map_err(|error| Missing::Unreadable(format!("{}: {error}", found.digest)))
+}
+
+/// A frame of the answer. Of inlined calls the frame is the outermost function, and the others are in `inlines`.
+#[derive(Serialize)]
+struct Frame<'r> {
+    frame: usize,
+    module: &'r str,
+    module_offset: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_offset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_size: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inlines: Vec<Inlined<'r>>,
+    /// Ours: which source of names answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symbol_source: Option<&'static str>,
+}
+
+/// A function that was inlined, the innermost first.
+#[derive(Serialize)]
+struct Inlined<'r> {
+    function: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+impl<'r> Frame<'r> {
+    fn at(frame: usize, module: &'r str, offset: u64) -> Self {
+        Self {
+            frame,
+            module,
+            module_offset: format!("{offset:#x}"),
+            function: None,
+            function_offset: None,
+            function_size: None,
+            file: None,
+            line: None,
+            inlines: Vec::new(),
+            symbol_source: None,
+        }
+    }
+}
+
+/// Demangled names: stacks repeat them.
+#[derive(Default)]
+struct Names<'t> {
+    readable: HashMap<&'t str, String>,
+}
+
+impl<'t> Names<'t> {
+    fn fill(&mut self, frame: &mut Frame<'t>, table: &Table<'t>, offset: u64) {
+        let Some(hit) = table.lookup(Rva(offset)) else { return };
+        let function = hit.function();
+        let mut frames: Vec<symseal_symx::Frame<'t>> = hit.frames().collect();
+        let Some(outermost) = frames.pop() else { return };
+        frame.function = Some(self.name(outermost.function, outermost.symbol)).filter(|name| !name.is_empty());
+        frame.function_offset = Some(format!("{:#x}", offset.saturating_sub(function.start.0)));
+        // A size that only the next symbol gives is none.
+        frame.function_size = (!function.flags.approximate).then(|| format!("{:#x}", function.size));
+        frame.file = Some(outermost.file).filter(|file| !file.is_empty());
+        frame.line = outermost.line;
+        frame.symbol_source = Some(function.source.code());
+        frame.inlines = frames
+            .iter()
+            .map(|inlined| Inlined {
+                function: self.name(inlined.function, inlined.symbol),
+                file: Some(inlined.file).filter(|file| !file.is_empty()),
+                line: inlined.line,
+            })
+            .collect();
+    }
+
+    fn name(&mut self, function: &'t str, symbol: &'t str) -> String {
+        let demangle = || symseal_resolver::demangle(symbol).map(|(readable, _)| readable);
+        if symbol.is_empty() {
+            return function.to_owned();
+        }
+        let plain = if function.is_empty() { symbol } else { function };
+        self.readable.entry(symbol).or_insert_with(|| demangle().unwrap_or_else(|| plain.to_owned())).clone()
+    }
+}

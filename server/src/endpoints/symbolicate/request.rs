@@ -1,0 +1,132 @@
+//! The request: modules, and stacks of offsets in them.
+
+use serde::Deserialize;
+
+use super::Refused;
+
+/// The one version of the API.
+const VERSION: u64 = 5;
+/// Jobs in one request, as in Mozilla's servers.
+const MAX_JOBS: usize = 10;
+/// Modules in one job: far above any process.
+const MAX_MODULES: usize = 100_000;
+/// Frames in one request.
+const MAX_FRAMES: usize = 1_000_000;
+
+/// What is asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(super) jobs: Vec<Job>,
+}
+
+/// Stacks of one process.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Job {
+    /// Name of the debug file, and the id as Breakpad writes it.
+    #[serde(rename = "memoryMap")]
+    pub(super) modules: Vec<(String, String)>,
+    /// Frames as (module, offset from the image base); module −1: unknown, the offset is an address.
+    pub(super) stacks: Vec<Vec<(i64, u64)>>,
+}
+
+/// Several jobs, or a bare one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Body {
+    Jobs { jobs: Vec<Job> },
+    Bare(Job),
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: Option<u64>,
+}
+
+impl Request {
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`Refused`] where it is malformed, or asks for too much.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, Refused> {
+        let malformed = |error: serde_json::Error| Refused::Malformed(format!("not a request for symbols: {error}"));
+        let Version { version } = serde_json::from_slice(body).map_err(malformed)?;
+        if version.is_some_and(|version| version != VERSION) {
+            return Err(Refused::Malformed(format!(
+                "expected version {VERSION}, found {}",
+                version.unwrap_or_default()
+            )));
+        }
+        let jobs = match serde_json::from_slice(body) {
+            Ok(Body::Jobs { jobs }) => jobs,
+            Ok(Body::Bare(job)) => vec![job],
+            Err(_) => {
+                let form = r#"{"jobs":[{"memoryMap":[["app.pdb","GUID and age"]],"stacks":[[[0,4096]]]}]}"#;
+                return Err(Refused::Malformed(format!("expected {form}, with numbers that are not negative")));
+            }
+        };
+        let modules = jobs.iter().map(|job| job.modules.len()).max().unwrap_or_default();
+        let frames: usize = jobs.iter().flat_map(|job| &job.stacks).map(Vec::len).sum();
+        for (what, found, most) in
+            [("jobs", jobs.len(), MAX_JOBS), ("modules in a job", modules, MAX_MODULES), ("frames", frames, MAX_FRAMES)]
+        {
+            if found > most {
+                let why =
+                    format!("expected at most {most} {what} in one request, found {found}: ask in several requests");
+                return Err(Refused::TooMuch(why));
+            }
+        }
+        for job in &jobs {
+            for (index, _) in job.stacks.iter().flatten() {
+                if *index < -1 || usize::try_from(*index).is_ok_and(|index| index >= job.modules.len()) {
+                    let why = format!("a frame names module {index} of {}", job.modules.len());
+                    return Err(Refused::Malformed(why));
+                }
+            }
+        }
+        Ok(Self { jobs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn several_jobs_and_a_bare_one_are_read() {
+        let job = r#"{"memoryMap":[["app.pdb","A1"]],"stacks":[[[0,4096],[-1,140737]],[]]}"#;
+        let bare = Request::read(job.as_bytes()).unwrap();
+        assert_eq!(bare.jobs.len(), 1);
+        assert_eq!(bare.jobs[0].stacks[0], [(0, 4096), (-1, 140737)]);
+        assert_eq!(Request::read(format!(r#"{{"jobs":[{job}],"version":5}}"#).as_bytes()).unwrap(), bare);
+    }
+
+    #[test]
+    fn what_is_no_request_is_told() {
+        let job = |stacks: &str| format!(r#"{{"memoryMap":[["a","B"]],"stacks":{stacks}}}"#);
+        for text in [
+            "",
+            "[]",
+            "{}",
+            r#"{"jobs":3}"#,
+            r#"{"version":4,"jobs":[]}"#,
+            &job("[[[1,0]]]"),
+            &job("[[[-2,0]]]"),
+            &job("[[[0,-1]]]"),
+            &job("[[[0]]]"),
+            &job("[[[0,1.5]]]"),
+        ] {
+            assert!(matches!(Request::read(text.as_bytes()), Err(Refused::Malformed(_))), "{text}");
+        }
+        let jobs = vec![job("[]"); 11].join(",");
+        assert!(matches!(Request::read(format!(r#"{{"jobs":[{jobs}]}}"#).as_bytes()), Err(Refused::TooMuch(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_breaks_the_reader(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Request::read(&body);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `symseal setup`: what a debugger must be told to find a server's symbols, or those of a pulled directory.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use clap::{Args, Subcommand};
+
+use crate::exit::Answer;
+use crate::output::outln;
+
+#[derive(Subcommand)]
+pub enum Command {
+    Gdb(SetupArgs),
+    Lldb(SetupArgs),
+    Windbg(SetupArgs),
+}
+
+/// Print the settings of this debugger.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  symseal setup gdb --server http://127.0.0.1:8790 >> ~/.gdbinit
+  symseal setup lldb --directory ./symbols >> ~/.lldbinit
+  symseal setup windbg --server http://symbols.example:8790
+
+Debuggers believe whoever answers: what a server sends is verified by nobody. Verify a pulled bundle with trace-verify, and give
+the debugger its directory.")]
+pub struct SetupArgs {
+    /// The server, as http://HOST:PORT.
+    #[arg(long, required_unless_present = "directory")]
+    server: Option<String>,
+    /// A directory that `oras pull` or `symseal bundle pull` left, in place of a server or beside it.
+    #[arg(long)]
+    directory: Option<PathBuf>,
+}
+
+/// The lines for one debugger.
+type Settings = fn(Option<&str>, Option<&Path>) -> Vec<String>;
+
+pub fn run(command: &Command) -> Result<Answer> {
+    let (settings, args): (Settings, _) = match command {
+        Command::Gdb(args) => (gdb, args),
+        Command::Lldb(args) => (lldb, args),
+        Command::Windbg(args) => (windbg, args),
+    };
+    let server = args.server.as_deref().map(base_url).transpose()?;
+    let directory = args.directory.as_deref().map(std::path::absolute).transpose()?;
+    for line in settings(server, directory.as_deref()) {
+        outln!("{line}");
+    }
+    Ok(Answer::Yes)
+}
+
+/// The URL without a slash at its end. Debuggers split lists of servers at blanks and asterisks.
+fn base_url(url: &str) -> Result<&str> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let is_url =
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(|c: char| c.is_whitespace() || "*;'\"".contains(c)));
+    ensure!(is_url, "--server: expected a URL such as http://127.0.0.1:8790, found {url:?}");
+    Ok(url.trim_end_matches('/'))
+}
+
+fn gdb(server: Option<&str>, directory: Option<&Path>) -> Vec<String> {
+    let mut lines = vec!["# Scripts in debug files are not run.".to_owned(), "set auto-load no".to_owned()];
+    if let Some(server) = server {
+        lines.push(format!("set debuginfod urls {server}"));
+        lines.push("set debuginfod enabled on".to_owned());
+    }
+    // gdb looks for .build-id in it; its own default stays behind it.
+    lines.extend(directory.map(|directory| format!("set debug-file-directory {}:/usr/lib/debug", directory.display())));
+    lines
+}
+
+fn lldb(server: Option<&str>, directory: Option<&Path>) -> Vec<String> {
+    let mut lines = vec![
+        "# Scripts in debug files are not run.".to_owned(),
+        "settings set target.load-script-from-symbol-file false".to_owned(),
+    ];
+    // Since lldb 18; older ones have no debuginfod.
+    lines.extend(
+        server.map(|server| format!("settings insert-before plugin.symbol-locator.debuginfod.server-urls 0 {server}")),
+    );
+    lines.extend(
+        directory
+            .map(|directory| format!("settings append target.debug-file-search-paths \"{}\"", directory.display())),
+    );
+    lines
+}
+
+fn windbg(server: Option<&str>, directory: Option<&Path>) -> Vec<String> {
+    let mut places: Vec<String> = directory.map(|directory| directory.display().to_string()).into_iter().collect();
+    places.extend(server.map(|server| format!("srv*C:\\symbols*{server}/symbols")));
+    vec![format!(".sympath+ {}", places.join(";")), ".reload".to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_and_a_directory_are_named_in_each_debuggers_words() {
+        let (server, directory) = (Some("http://h:1"), Some(Path::new("/s")));
+        assert!(gdb(server, directory).contains(&"set debuginfod urls http://h:1".to_owned()));
+        assert!(gdb(None, directory).contains(&"set debug-file-directory /s:/usr/lib/debug".to_owned()));
+        assert_eq!(windbg(server, directory)[0], r".sympath+ /s;srv*C:\symbols*http://h:1/symbols");
+        assert_eq!(windbg(server, None)[0], r".sympath+ srv*C:\symbols*http://h:1/symbols");
+        assert!(lldb(None, directory).contains(&"settings append target.debug-file-search-paths \"/s\"".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        assert_eq!(base_url("https://h/prefix/").unwrap(), "https://h/prefix");
+        for url in ["", "h:8790", "http://", "http://a b", "http://a;b", "file:///x"] {
+            assert!(base_url(url).is_err(), "{url}");
+        }
+    }
+}
