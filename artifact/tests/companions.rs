@@ -103,6 +103,8 @@ fn compile_split(compiler: &str, flags: &[&str], folder: &Path) -> Option<Vec<St
 const SPLIT: &[(&str, &str, &[&str])] = &[
     ("g++", "dwarf4", &["-gdwarf-4"]),
     ("g++", "dwarf5", &["-gdwarf-5"]),
+    ("g++", "types", &["-gdwarf-5", "-fdebug-types-section"]),
+    ("g++", "types of version 4", &["-gdwarf-4", "-fdebug-types-section"]),
     ("g++", "sections", &["-gdwarf-5", "-ffunction-sections"]),
     ("clang++", "dwarf4", &["-gdwarf-4"]),
     ("clang++", "dwarf5", &["-gdwarf-5"]),

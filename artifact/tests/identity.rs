@@ -5,7 +5,8 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use support::{LIBC, have, libc_debug, run};
-use symseal_artifact::{Arch, DebugInfoKind, IdKind, ObjectFile, ObjectKind};
+use symseal_artifact::{Arch, DebugFiles, DebugInfoKind, IdKind, ObjectFile, ObjectKind, functions};
+use symseal_symx::FunctionRecord;
 
 const SOURCE: &str =
     "static int twice(int x) { return 2 * x; }\nint main(int argc, char **argv) { (void)argv; return twice(argc); }\n";
@@ -192,6 +193,38 @@ fn scripts_in_the_file_are_seen_and_named_ones_are_not() {
     // rustc names its printers, and does not carry them along.
     let own = std::fs::read(std::env::current_exe().expect("a path")).expect("a file");
     assert!(!ObjectFile::parse(&own).expect("an object").has_inline_debugger_scripts());
+}
+
+/// As `llvm-strip --strip-sections` leaves it: the tables are found as the loader finds them.
+#[test]
+fn symbols_and_frames_are_found_without_section_headers() {
+    if !have("gcc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = "int one(int x) { return x + 1; } int two(int x) { return one(x) * 2; }\n";
+    std::fs::write(folder.path().join("main.c"), source).expect("a source");
+    for hash in ["gnu", "sysv", "both"] {
+        let style = format!("-Wl,--hash-style={hash}");
+        run("gcc", &["-shared", "-fPIC", "-O1", "-s", &style, "main.c", "-o", "lib.so"], folder.path()).expect("gcc");
+        let with = std::fs::read(folder.path().join("lib.so")).expect("a file");
+        let mut without = with.clone();
+        without[40..48].fill(0);
+        without[60..64].fill(0);
+        let (with, without) = (ObjectFile::parse(&with).expect("ELF"), ObjectFile::parse(&without).expect("ELF"));
+        let symbols = |object: &ObjectFile<'_>| {
+            let stream = functions(object, &DebugFiles::default()).expect("functions");
+            let name = |function: &FunctionRecord| (function.start, stream.strings.get(function.symbol).to_owned());
+            stream.functions.iter().map(name).collect::<Vec<_>>()
+        };
+        assert!(symbols(&with).iter().any(|(_, name)| name == "two"), "{:?}", symbols(&with));
+        assert_eq!(symbols(&with), symbols(&without), "{hash}");
+        let (with, without) = (with.unwind_inputs(), without.unwind_inputs());
+        assert_eq!(with.eh_frame_hdr, without.eh_frame_hdr, "{hash}");
+        let (own, found) = (with.eh_frame.expect("frames"), without.eh_frame.expect("frames by the header"));
+        assert_eq!(own.svma, found.svma, "{hash}");
+        assert!(found.bytes.starts_with(&own.bytes), "{hash}");
+    }
 }
 
 #[test]

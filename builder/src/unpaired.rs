@@ -28,7 +28,10 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
     if is_paired && of.missing.is_empty() {
         return None;
     }
-    let advice = if !of.missing.is_empty() {
+    let advice = if !of.missing.is_empty() && !is_paired && object.alt_link.is_some() {
+        // Stripped of all but the name of what dwz made: both are needed.
+        format!("add its debug file of id {}, and what that refers to: {}", module.debug_id, of.missing.join(", "))
+    } else if !of.missing.is_empty() {
         format!("its debug information refers to what is not among the inputs: {}", of.missing.join(", "))
     } else if object.object_map > 0 {
         format!(

@@ -173,6 +173,13 @@ fn modules_share_a_supplementary_file_which_has_an_entry_of_its_own() {
     assert!(module(&found, "a1.debug").missing[0].contains(supplementary));
 }
 
+/// The section of a debug file that names the supplementary one.
+fn link_to_supplementary(path: &str) -> Option<Vec<u8>> {
+    let bytes = std::fs::read(path).unwrap();
+    let object = symseal_artifact::ObjectFile::parse(&bytes).unwrap();
+    object.section(".gnu_debugaltlink").map(|(_, bytes)| bytes.to_vec())
+}
+
 #[test]
 fn what_dwz_moved_into_another_file_still_counts() {
     let (Some(cxx), Some(objcopy), Some(strip), Some(dwz)) = (tool("g++"), tool("objcopy"), tool("strip"), tool("dwz"))
@@ -207,6 +214,15 @@ fn what_dwz_moved_into_another_file_still_counts() {
             assert_eq!(module.debug_info, expected, "{name} {flag}");
             assert_eq!(module.paired.len(), 2, "{name} {flag}");
         }
+        // A stripped binary names the supplementary file if it was stripped after dwz: alone, it lacks both.
+        let Some(altlink) = link_to_supplementary(&at("one.debug")) else { continue };
+        std::fs::write(at("link"), altlink).unwrap();
+        run(&objcopy, &["--add-section", &format!(".gnu_debugaltlink={}", at("link")), &at("one")]);
+        let found = report(&[dir.path().join("one")]);
+        let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+        let id = lacking.debug_id.as_ref().unwrap().to_string();
+        assert!(lacking.advice.contains(&format!("its debug file of id {id}")), "{}", lacking.advice);
+        assert!(lacking.advice.contains("supplementary file"), "{}", lacking.advice);
     }
 }
 

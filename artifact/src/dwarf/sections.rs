@@ -10,6 +10,13 @@ use std::ops::ControlFlow;
 
 pub(crate) type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
 
+/// Sections' suffixes, each with why it is left out if it is.
+macro_rules! named {
+    ($($suffix:literal),* $(,)?) => {
+        [$(($suffix, concat!("section .debug_", $suffix, " that cannot be decompressed"))),*]
+    };
+}
+
 /// Owned or borrowed bytes of the sections; empty where there is none.
 pub(crate) struct DwarfSections<'d> {
     pub(crate) is_little_endian: bool,
@@ -34,7 +41,7 @@ impl<'d> DwarfSections<'d> {
     /// A section that cannot be decompressed is empty, and counted as skipped.
     pub(crate) fn load(headers: &dyn ObjectHeaders<'d>, threads: NonZeroUsize, skipped: &mut Skipped) -> Self {
         // The longest first.
-        let suffixes = ["info", "line", "str", "abbrev", "rnglists", "ranges", "line_str", "addr", "str_offsets"];
+        let suffixes = named!["info", "line", "str", "abbrev", "rnglists", "ranges", "line_str", "addr", "str_offsets"];
         let [info, line, str, abbrev, rnglists, ranges, line_str, addr, str_offsets] =
             loaded(headers, suffixes, threads, skipped);
         let none = Self::empty(headers.is_little_endian());
@@ -44,7 +51,7 @@ impl<'d> DwarfSections<'d> {
     /// The sections of split DWARF. (DWARF 5, 7.3.2 and 7.3.5; before, <https://gcc.gnu.org/wiki/DebugFission>)
     pub(crate) fn load_split(headers: &dyn ObjectHeaders<'d>, threads: NonZeroUsize, skipped: &mut Skipped) -> Self {
         // The lines of split units, and all addresses, are in the file that has their skeletons.
-        let suffixes = ["info.dwo", "str.dwo", "abbrev.dwo", "str_offsets.dwo", "rnglists.dwo", "cu_index"];
+        let suffixes = named!["info.dwo", "str.dwo", "abbrev.dwo", "str_offsets.dwo", "rnglists.dwo", "cu_index"];
         let [info, str, abbrev, str_offsets, rnglists, cu_index] = loaded(headers, suffixes, threads, skipped);
         let none = Self::empty(headers.is_little_endian());
         Self { is_split: true, info, abbrev, str, str_offsets, rnglists, cu_index, ..none }
@@ -101,17 +108,18 @@ impl<'d> DwarfSections<'d> {
 /// The sections with these suffixes, decompressed on so many threads.
 fn loaded<'d, const N: usize>(
     headers: &dyn ObjectHeaders<'d>,
-    suffixes: [&str; N],
+    suffixes: [(&str, &'static str); N],
     threads: NonZeroUsize,
     skipped: &mut Skipped,
 ) -> [Cow<'d, [u8]>; N] {
     let mut sections = std::array::from_fn(|_| Cow::default());
     let mut places = sections.iter_mut();
-    let load = |(): &mut (), at: usize| suffixes.get(at).and_then(|suffix| headers.debug_section(suffix));
+    let load = |(): &mut (), at: usize| suffixes.get(at).and_then(|(suffix, _)| headers.debug_section(suffix));
+    let mut reasons = suffixes.iter().map(|(_, reason)| *reason);
     let _: ControlFlow<()> = in_order(N, threads, load, |section| {
-        match (places.next(), section) {
-            (Some(place), Some(Ok(bytes))) => *place = bytes,
-            (_, Some(Err(_))) => note(skipped, "debug section that cannot be decompressed"),
+        match (places.next(), reasons.next(), section) {
+            (Some(place), _, Some(Ok(bytes))) => *place = bytes,
+            (_, Some(reason), Some(Err(_))) => note(skipped, reason),
             _ => {}
         }
         ControlFlow::Continue(())

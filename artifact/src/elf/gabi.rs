@@ -20,11 +20,18 @@ pub(crate) const EM_CSKY: u16 = 252;
 pub(crate) const EM_LOONGARCH: u16 = 258;
 
 pub(crate) const PT_LOAD: u32 = 1;
+pub(crate) const PT_DYNAMIC: u32 = 2;
 pub(crate) const PT_NOTE: u32 = 4;
 pub(crate) const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 pub(crate) const PF_X: u32 = 1;
 /// The number of program headers stands in section 0.
 pub(crate) const PN_XNUM: u16 = 0xffff;
+
+pub(crate) const DT_HASH: u64 = 4;
+pub(crate) const DT_STRTAB: u64 = 5;
+pub(crate) const DT_SYMTAB: u64 = 6;
+pub(crate) const DT_STRSZ: u64 = 10;
+pub(crate) const DT_GNU_HASH: u64 = 0x6fff_fef5;
 
 pub(crate) const SHT_NULL: u32 = 0;
 pub(crate) const SHT_SYMTAB: u32 = 2;

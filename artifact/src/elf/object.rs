@@ -2,6 +2,7 @@
 
 use super::gabi::{self, PF_X, PT_LOAD, SHT_NOTE};
 use super::{Elf, Section, links, loaded, notes, relocate, section, symbols, unwind};
+use crate::cursor::Cursor;
 use crate::headers::ObjectHeaders;
 use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
@@ -78,6 +79,12 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
 
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
         let (number, section) = debug_section(self, suffix)?;
+        if self.kind == ObjectKind::Relocatable
+            && matches!(suffix, "info" | "info.dwo")
+            && debug_sections(self, suffix).nth(1).is_some()
+        {
+            return Some(compile_units(self, suffix));
+        }
         let contents = section::contents(self, section);
         if !relocate::concerns(self, number) {
             return Some(contents);
@@ -169,9 +176,58 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
 
 /// `.debug_SUFFIX` and its number, or `.zdebug_SUFFIX` as old linkers named compressed ones.
 fn debug_section<'e, 'd>(elf: &'e Elf<'d>, suffix: &str) -> Option<(usize, &'e Section<'d>)> {
-    let is_named = |(_, section): &(usize, &Section<'d>)| {
+    debug_sections(elf, suffix).next()
+}
+
+fn debug_sections<'e, 'd>(elf: &'e Elf<'d>, suffix: &str) -> impl Iterator<Item = (usize, &'e Section<'d>)> {
+    elf.sections.iter().enumerate().filter(move |(_, section)| {
         let name = section.name.strip_prefix(b".debug_").or_else(|| section.name.strip_prefix(b".zdebug_"));
         section.is_stored() && name == Some(suffix.as_bytes())
+    })
+}
+
+/// What is not a type unit, of an object file with several sections of entries.
+///
+/// Compilers put each type unit of DWARF 5 into a section of its own, of which linkers keep one by each name
+/// (`-fdebug-types-section`). No function is in those.
+fn compile_units<'d>(elf: &Elf<'d>, suffix: &str) -> Result<Cow<'d, [u8]>, ArtifactError> {
+    /// Compilers write one.
+    const MOST_SECTIONS: usize = 64;
+    let mut joined: Cow<'d, [u8]> = Cow::default();
+    let (mut taken, mut left) = (0, elf.file_bytes());
+    for (number, section) in debug_sections(elf, suffix) {
+        left = match left.checked_sub(section.bytes.len() as u64) {
+            Some(left) => left,
+            None => break,
+        };
+        let mut bytes = section::contents(elf, section)?;
+        if starts_with_type_unit(elf, &bytes) {
+            continue;
+        }
+        taken += 1;
+        if taken > MOST_SECTIONS {
+            break;
+        }
+        if relocate::concerns(elf, number) {
+            relocate::apply(elf, number, bytes.to_mut());
+        }
+        if joined.is_empty() {
+            joined = bytes;
+        } else {
+            joined.to_mut().extend_from_slice(&bytes);
+        }
+    }
+    Ok(joined)
+}
+
+/// The header's length, version and kind of unit. (DWARF 5, 7.5.1: `DW_UT_type`, `DW_UT_split_type`)
+fn starts_with_type_unit(elf: &Elf<'_>, bytes: &[u8]) -> bool {
+    let mut cursor = Cursor::new(bytes, elf.is_little_endian);
+    let header = |cursor: &mut Cursor<'_>| -> crate::cursor::Result<_> {
+        if cursor.unsigned(4)? == 0xffff_ffff {
+            cursor.unsigned(8)?;
+        }
+        Ok((cursor.unsigned(2)?, cursor.u8()?))
     };
-    elf.sections.iter().enumerate().find(is_named)
+    matches!(header(&mut cursor), Ok((5, 2 | 6)))
 }

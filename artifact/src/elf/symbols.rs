@@ -1,20 +1,22 @@
 //! Symbols that name code, from `.symtab` and `.dynsym`.
 
-use super::gabi;
 use super::headers::{Elf, name_at};
+use super::{dynamic, gabi};
 use crate::ObjectKind;
 use crate::fields::Fields;
 use crate::symbols::{Symbol, SymbolTable};
 
 /// Bytes of the symbol tables and of their names.
 pub(crate) fn symbol_bytes(elf: &Elf<'_>) -> u64 {
+    let (symbols, names) = dynamic::symbols(elf);
+    let dynamic_bytes = (symbols.len() as u64).saturating_add(names.len() as u64);
     let tables = elf.sections.iter().filter(|section| matches!(section.kind, gabi::SHT_SYMTAB | gabi::SHT_DYNSYM));
     tables
         .map(|table| {
             let names = elf.sections.get(table.link as usize).map_or(0, |names| names.bytes.len());
             (table.bytes.len() as u64).saturating_add(names as u64)
         })
-        .fold(0, u64::saturating_add)
+        .fold(dynamic_bytes, u64::saturating_add)
 }
 
 /// Every symbol of the table that may name code. Damaged tables give fewer.
@@ -27,8 +29,13 @@ pub(crate) fn symbols<'e, 'd>(elf: &'e Elf<'d>, table: SymbolTable) -> impl Iter
     let section = elf.sections.iter().find(|section| Some(section.kind) == kind && section.is_stored());
     let names =
         section.and_then(|section| elf.sections.get(section.link as usize)).map_or(&[][..], |names| names.bytes);
+    let bytes = section.map_or(&[][..], |section| section.bytes);
+    let (bytes, names) = match table {
+        SymbolTable::Dynsym if section.is_none() => dynamic::symbols(elf),
+        _ => (bytes, names),
+    };
     let entry = if elf.is_64 { 24 } else { 16 };
-    let entries = section.map_or(&[][..], |section| section.bytes).chunks_exact(entry);
+    let entries = bytes.chunks_exact(entry);
     let number = section.and_then(|section| elf.sections.iter().position(|other| std::ptr::eq(section, other)));
     let extended =
         number.and_then(|number| u32::try_from(number).ok()).map_or(&[][..], |number| extended_indexes(elf, number));

@@ -1,7 +1,7 @@
 //! Code ranges and the sections that say how to unwind them.
 
 use super::headers::{Elf, Section};
-use super::{gabi, relocate, section};
+use super::{dynamic, gabi, relocate, section};
 use crate::code_ranges::disjoint;
 use crate::{Arch, PltSection, SectionSlice, UnwindInputs};
 use std::ops::Range;
@@ -43,12 +43,13 @@ pub(crate) fn text_sections(elf: &Elf<'_>) -> Vec<Range<u64>> {
 
 pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
     let base_of = |name: &[u8]| elf.section(name).filter(|section| section.is_allocated()).map(|section| section.addr);
+    let (header_of_segment, frames_of_segment) = dynamic::frames(elf);
     UnwindInputs {
         arch: elf.arch(),
         image_base: Svma(elf.image_base()),
         text: text_ranges(elf),
-        eh_frame: slice(elf, b".eh_frame"),
-        eh_frame_hdr: slice(elf, b".eh_frame_hdr").or_else(|| header_segment(elf)),
+        eh_frame: slice(elf, b".eh_frame").or(frames_of_segment),
+        eh_frame_hdr: slice(elf, b".eh_frame_hdr").or(header_of_segment),
         debug_frame: slice(elf, b".debug_frame").or_else(|| slice(elf, b".zdebug_frame")),
         plt: plt_sections(elf),
         text_base: base_of(b".text"),
@@ -68,15 +69,6 @@ fn slice<'d>(elf: &Elf<'d>, name: &[u8]) -> Option<SectionSlice<'d>> {
         relocate::apply(elf, number, bytes.to_mut());
     }
     Some(SectionSlice { svma: section.addr, bytes })
-}
-
-/// The header by its segment, for a file without section headers.
-fn header_segment<'d>(elf: &Elf<'d>) -> Option<SectionSlice<'d>> {
-    if !elf.sections.is_empty() {
-        return None;
-    }
-    let segment = elf.segments.iter().find(|segment| segment.kind == gabi::PT_GNU_EH_FRAME)?;
-    Some(SectionSlice { svma: segment.vaddr, bytes: elf.segment_bytes(segment)?.into() })
 }
 
 fn plt_sections(elf: &Elf<'_>) -> Vec<PltSection> {
