@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, index, key, log, publish, serve, setup, symbolize, token, trace, trust, verify_bundle, verify_frame,
+    bundle, index, key, log, publish, serve, setup, store, symbolize, token, trace, trust, verify_bundle, verify_frame,
 };
 use symseal::{demo, exit, workload};
 
@@ -58,6 +58,9 @@ enum Command {
     /// Say how a debugger finds a server's symbols.
     #[command(subcommand, after_help = "Example:\n  symseal setup gdb --server http://127.0.0.1:8790 >> ~/.gdbinit")]
     Setup(setup::Command),
+    /// Look after the data directory of a server that is stopped.
+    #[command(subcommand, after_help = "Example:\n  symseal store gc --data ./data")]
+    Store(store::Command),
     /// Capture, resolve, replay and verify traces; the `trace-*` programs do the same.
     #[command(subcommand, after_help = "Example:\n  symseal trace capture --pid 1234 --output trace.jsonl")]
     Trace(trace::Command),
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Trust(command) => trust::run(&command),
         Command::Token(command) => token::run(&command),
         Command::Setup(command) => setup::run(&command),
+        Command::Store(command) => store::run(&command),
         Command::Trace(command) => trace::run(&command),
         Command::Workload => workload::run(),
     })

@@ -74,6 +74,8 @@ impl Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct DebugFiles {
     by_key: RwLock<HashMap<Key, Vec<Candidate>>>,
+    /// Held while a bundle is recorded and becomes visible, and while one that is deleted is forgotten.
+    pub(crate) changes: tokio::sync::Mutex<()>,
 }
 
 /// Two bundles that offer different bytes for one debug id. Both are kept; the better one answers.

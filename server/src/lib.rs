@@ -26,8 +26,10 @@
 //! The crate does not: authenticate anybody but those who write to the log (so listen on loopback), terminate TLS, unpack archives, or talk
 //! to other servers.
 
+mod access;
 mod app;
 mod blobs;
+mod collector;
 mod config;
 mod debug_files;
 mod endpoints;
@@ -49,6 +51,7 @@ mod store;
 pub mod tokens;
 mod traces;
 
+pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{Config, LOG_FOLDER, LogConfig};
 pub use error::ServerError;
 pub use serve::Server;

@@ -43,6 +43,9 @@ pub(crate) struct Metrics {
     bundles_published: AtomicU64,
     log_entries: AtomicU64,
     log_rounds: AtomicU64,
+    collections: AtomicU64,
+    blobs_collected: AtomicU64,
+    blob_bytes_collected: AtomicU64,
 }
 
 impl Metrics {
@@ -74,6 +77,13 @@ impl Metrics {
         self.log_rounds.fetch_add(u64::from(entries > 0), Ordering::Relaxed);
     }
 
+    /// A round of the collector ended.
+    pub(crate) fn collected(&self, collected: &crate::Collected) {
+        self.collections.fetch_add(1, Ordering::Relaxed);
+        self.blobs_collected.fetch_add(collected.blobs, Ordering::Relaxed);
+        self.blob_bytes_collected.fetch_add(collected.bytes, Ordering::Relaxed);
+    }
+
     /// The Prometheus text form. `build_ids`: how many have a file now.
     pub(crate) fn text(&self, build_ids: usize) -> String {
         // Scripts that watch debuginfod servers look for this line.
@@ -92,6 +102,9 @@ impl Metrics {
             ("symseal_bundles_published_total", "counter", self.bundles_published.load(Ordering::Relaxed)),
             ("symseal_log_entries_total", "counter", self.log_entries.load(Ordering::Relaxed)),
             ("symseal_log_rounds_total", "counter", self.log_rounds.load(Ordering::Relaxed)),
+            ("symseal_collections_total", "counter", self.collections.load(Ordering::Relaxed)),
+            ("symseal_blobs_collected_total", "counter", self.blobs_collected.load(Ordering::Relaxed)),
+            ("symseal_blob_bytes_collected_total", "counter", self.blob_bytes_collected.load(Ordering::Relaxed)),
             ("symseal_build_ids", "gauge", build_ids as u64),
         ] {
             let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::ingest::{CheckedBundle, RefusedBundle, check_bundle, is_bundle, is_seal, open_published, read_seal};
 use crate::pool::JobLost;
-use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Repository, RepositoryName};
+use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName};
 use crate::store::{SealRow, StoreError};
 
 /// Why a manifest is not published. Nothing of it is visible.
@@ -52,10 +52,13 @@ pub(crate) async fn publish(
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
     let digest = put.digest.clone();
+    let _pin = app.blobs.pin(&digest);
     let subject = put.manifest.subject.clone();
     let (shared_app, shared_repository) = (Arc::clone(app), Arc::clone(&repository));
     let (put, bundle, seal) =
         app.pool.run(move || check_and_store(&shared_app, &shared_repository, put, &bytes)).await??;
+    // With a withdrawal of the same bundle in another repository between these, its debug ids would be lost.
+    let _bundle_changes = if bundle.is_some() { Some(app.debug_files.changes.lock().await) } else { None };
     if let Some(bundle) = &bundle {
         app.store.put_bundle(&bundle.row).await?;
     }
@@ -119,13 +122,13 @@ fn show(app: &App, digest: &BlobDigest, bundle: CheckedBundle) {
     tracing::info!(%digest, name, version, files = build_ids, "bundle published");
 }
 
-/// Takes a tag, or a manifest with its tags, out of a repository; whether it was there.
+/// Takes a tag, or a manifest with its tags, out of a repository. What it named is left to the collector.
 pub(crate) async fn withdraw(
     app: &Arc<App>,
     name: &RepositoryName,
     reference: &Reference,
-) -> Result<bool, PublishError> {
-    let Some(repository) = app.repositories.get(name) else { return Ok(false) };
+) -> Result<Removal, PublishError> {
+    let Some(repository) = app.repositories.get(name) else { return Ok(Removal::Missing) };
     let changes = repository.lock_changes().await;
     let removed_bundle = match reference {
         Reference::Digest(_) => {
@@ -133,10 +136,11 @@ pub(crate) async fn withdraw(
         }
         Reference::Tag(_) => None,
     };
-    let (shared, wanted) = (Arc::clone(&repository), reference.clone());
-    let removed = app.pool.run(move || shared.remove(&wanted)).await??;
+    let (shared, blobs, wanted) = (Arc::clone(&repository), Arc::clone(&app.blobs), reference.clone());
+    let removed = app.pool.run(move || shared.remove(&wanted, &blobs)).await??;
     drop(changes);
-    if let Some(bundle) = removed_bundle {
+    if let (Some(bundle), Removal::Removed) = (removed_bundle, removed) {
+        let _bundle_changes = app.debug_files.changes.lock().await;
         let kept = Reference::Digest(bundle.clone());
         if !app.repositories.list().iter().any(|(_, other)| other.manifest(&kept).is_some()) {
             app.debug_files.remove(&bundle);

@@ -21,6 +21,7 @@ use tower_service::Service as _;
 
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads};
+use crate::collector::{Collector, Schedule};
 use crate::http::BreakConnection;
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -46,6 +47,8 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     app: Arc<App>,
+    collector: Arc<Collector>,
+    schedule: Option<Schedule>,
     /// Held while the server lives; the system releases it when the process ends, however it ends.
     lock: File,
 }
@@ -71,7 +74,26 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let lock = lock_data(&config.data)?;
         let app = open(&config.data, log).await?;
-        Ok(Self { listener, address, app, lock })
+        let collector = Arc::new(Collector::new(
+            app.pool.clone(),
+            Arc::clone(&app.blobs),
+            Arc::clone(&app.uploads),
+            Arc::clone(&app.repositories),
+            Arc::clone(&app.traces),
+            Arc::clone(&app.metrics),
+        ));
+        Ok(Self { listener, address, app, collector, schedule: None, lock })
+    }
+
+    /// Collects what nothing names by this schedule while the server runs; without one it is left where it is.
+    #[must_use]
+    pub fn collecting(self, schedule: Schedule) -> Self {
+        Self { schedule: Some(schedule), ..self }
+    }
+
+    /// Collects at other times too.
+    pub fn collector(&self) -> Arc<Collector> {
+        Arc::clone(&self.collector)
     }
 
     /// The address that is listened on, with the port that was picked.
@@ -84,7 +106,11 @@ impl Server {
     /// # Errors
     /// None at present: a failed accept is logged and tried again.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, app, lock, .. } = self;
+        let Self { listener, app, collector, schedule, lock, .. } = self;
+        let collecting = schedule.map(|schedule| {
+            let collector = Arc::clone(&collector);
+            tokio::spawn(async move { collector.run_by(schedule).await })
+        });
         let router = routes(app);
         let graceful = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -103,6 +129,11 @@ impl Server {
         drop(listener);
         if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");
+        }
+        // The directory may be another server's from here on, so no round may go on in it.
+        collector.stop();
+        if let Some(collecting) = collecting {
+            let _ = collecting.await;
         }
         drop(lock);
         Ok(())
@@ -136,7 +167,7 @@ fn answer_or_break(answer: Result<Response, Infallible>) -> Result<Response, Bro
 #[error("the connection is closed on purpose")]
 struct Broken;
 
-fn lock_data(data: &Path) -> Result<File, ServerError> {
+pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         |source| ServerError::Data { path, source }
@@ -180,7 +211,7 @@ async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerErr
     Ok(app)
 }
 
-fn load(data: &Path) -> Result<(BlobDirectory, Repositories, Traces), ServerError> {
+pub(crate) fn load(data: &Path) -> Result<(BlobDirectory, Repositories, Traces), ServerError> {
     let failed = |source| ServerError::Data { path: PathBuf::from(data), source };
     let blobs = BlobDirectory::open(data).map_err(failed)?;
     let repositories = Repositories::load(data, &blobs).map_err(failed)?;

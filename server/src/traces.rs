@@ -15,6 +15,7 @@ use crate::blobs::{BlobDigest, BlobDirectory, write_file_atomically};
 pub(crate) struct Traces {
     folder: PathBuf,
     by_id: RwLock<HashMap<Uuid, BlobDigest>>,
+    incomplete: bool,
     /// Held while a trace is compared, recorded and made visible.
     pub(crate) changes: tokio::sync::Mutex<()>,
 }
@@ -24,17 +25,24 @@ impl Traces {
     pub(crate) fn load(data: &Path, blobs: &BlobDirectory) -> io::Result<Self> {
         let folder = data.join("traces");
         fs::create_dir_all(&folder)?;
-        let mut by_id = HashMap::new();
+        let (mut by_id, mut incomplete) = (HashMap::new(), false);
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let Some(id) = entry.file_name().to_str().and_then(|name| Uuid::try_parse(name).ok()) else { continue };
             let text = fs::read_to_string(entry.path())?;
-            match text.trim().parse::<BlobDigest>() {
+            let digest = text.trim().parse::<BlobDigest>();
+            incomplete |= digest.is_err();
+            match digest {
                 Ok(digest) if blobs.size(&digest)?.is_some() => drop(by_id.insert(id, digest)),
                 _ => tracing::warn!(trace_id = %id, "the trace's events are missing and no longer offered"),
             }
         }
-        Ok(Self { folder, by_id: RwLock::new(by_id), changes: tokio::sync::Mutex::default() })
+        Ok(Self { folder, by_id: RwLock::new(by_id), incomplete, changes: tokio::sync::Mutex::default() })
+    }
+
+    /// A file names no blob that can be read: which one it was is not known.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.incomplete
     }
 
     /// The blob of a trace's events.

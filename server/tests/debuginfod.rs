@@ -253,3 +253,35 @@ async fn a_file_that_is_known_and_cannot_be_read_breaks_the_connection() {
     assert!(broken.is_err(), "{broken:?}");
     assert_eq!(fixture.get("/").await.status(), StatusCode::OK);
 }
+
+#[tokio::test]
+async fn the_ids_of_a_bundle_that_was_deleted_are_forgotten_and_its_bytes_collected() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let (gone, kept) = (
+        compile(fixture.root.path(), "gone", "abcdef0a", &["-g"]),
+        compile(fixture.root.path(), "kept", "abcdef0b", &["-g"]),
+    );
+    let digest = publish(&fixture.server, fixture.root.path(), "1", &[&gone, &kept]).await;
+    publish(&fixture.server, fixture.root.path(), "2", &[&kept]).await;
+    let blob = fixture.server.url(&format!("/v2/app/blobs/{}", Digest::of(&std::fs::read(&gone).unwrap())));
+    // While the bundle is visible nothing of it goes, by request or by collection.
+    assert_eq!(fixture.http.delete(&blob).send().await.unwrap().status(), StatusCode::METHOD_NOT_ALLOWED);
+    let wait = || tokio::time::sleep(std::time::Duration::from_millis(20));
+    wait().await;
+    fixture.server.collector.collect(std::time::Duration::ZERO).await.unwrap();
+    assert_eq!(fixture.get("/buildid/abcdef0a/debuginfo").await.status(), StatusCode::OK);
+    let index = fixture.server.url(&format!("/v2/app/manifests/{digest}"));
+    assert_eq!(fixture.http.delete(index).send().await.unwrap().status(), StatusCode::ACCEPTED);
+    // The index's manifests, then what they named.
+    for _ in 0..2 {
+        wait().await;
+        fixture.server.collector.collect(std::time::Duration::ZERO).await.unwrap();
+    }
+    assert_eq!(fixture.get("/buildid/abcdef0a/debuginfo").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(fixture.http.get(&blob).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+    let answer = fixture.get("/buildid/abcdef0b/debuginfo").await;
+    assert!(answer.bytes().await.unwrap() == std::fs::read(&kept).unwrap());
+}

@@ -9,6 +9,7 @@ pub mod log;
 pub mod publish;
 pub mod serve;
 pub mod setup;
+pub mod store;
 pub mod symbolize;
 pub mod token;
 pub mod trace;

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use symseal_sealer::{LogKey, TileLog};
-use symseal_server::{Config, LOG_FOLDER, LogConfig, Server};
+use symseal_server::{Config, LOG_FOLDER, LogConfig, Schedule, Server};
 
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY};
@@ -37,6 +38,13 @@ pub struct Args {
     /// beside it, so keep it on another disk than the data; default: log.key.pem in the data directory.
     #[arg(long)]
     log_key: Option<PathBuf>,
+    /// How often blobs that nothing names are collected while the server runs (s, m, h or d); 0s: never.
+    #[arg(long, default_value = "1h", value_parser = super::store::duration)]
+    gc_interval: Duration,
+    /// How long a blob stays that nothing names. It must be longer than a client's slowest push: from the first blob that
+    /// it sends or asks for to the manifest.
+    #[arg(long, default_value = "24h", value_parser = super::store::duration)]
+    gc_grace: Duration,
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
@@ -49,7 +57,10 @@ pub fn run(args: &Args) -> Result<Answer> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     runtime.block_on(async {
-        let server = Server::bind_with_log(Config { data: data.clone(), listen: args.listen }, log).await?;
+        let mut server = Server::bind_with_log(Config { data: data.clone(), listen: args.listen }, log).await?;
+        if !args.gc_interval.is_zero() {
+            server = server.collecting(Schedule { interval: args.gc_interval, grace: args.gc_grace });
+        }
         outln!("serving {} on http://{}", data.display(), server.local_addr());
         server.run(shutdown()).await?;
         Ok(Answer::Yes)

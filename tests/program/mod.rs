@@ -141,10 +141,16 @@ pub struct RunningServer {
 
 impl RunningServer {
     pub fn start(data: &Path) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    /// With further arguments of `symseal serve`.
+    pub fn start_with(data: &Path, more: &[&str]) -> Self {
         use std::io::{BufRead, BufReader};
         let mut child = command("symseal")
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
+            .args(more)
             .stdout(Stdio::piped())
             .spawn()
             .expect("server starts");

@@ -6,6 +6,7 @@
 mod program;
 
 mod clients;
+mod collection;
 mod conformance;
 mod large_blob;
 mod scene;

@@ -3,8 +3,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::pins::{Pin, Pins};
 use super::{Algorithm, BlobDigest};
 
 /// The blobs of a data directory. Every method blocks: call it in the pool.
@@ -12,6 +14,18 @@ use super::{Algorithm, BlobDigest};
 pub(crate) struct BlobDirectory {
     root: PathBuf,
     temporary: PathBuf,
+    pins: Arc<Pins>,
+}
+
+/// A blob as a walk of the directory finds it.
+#[derive(Debug)]
+pub(crate) struct StoredBlob {
+    /// Its name.
+    pub(crate) digest: BlobDigest,
+    /// Bytes in the file.
+    pub(crate) size: u64,
+    /// When its last byte came in.
+    pub(crate) modified: SystemTime,
 }
 
 /// A blob that is open for reading, with what its headers need.
@@ -36,7 +50,7 @@ impl BlobDirectory {
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
         }
-        Ok(Self { root, temporary })
+        Ok(Self { root, temporary, pins: Arc::default() })
     }
 
     /// Where a blob is, or would be.
@@ -47,6 +61,44 @@ impl BlobDirectory {
     /// A folder for files that are not whole yet, on the same file system.
     pub(crate) fn temporary(&self) -> &Path {
         &self.temporary
+    }
+
+    /// What keeps the collector from blobs.
+    pub(crate) fn pins(&self) -> &Arc<Pins> {
+        &self.pins
+    }
+
+    /// Pins a blob: hold it from before the bytes are looked for until what names them is written.
+    pub(crate) fn pin(&self, digest: &BlobDigest) -> Pin {
+        self.pins.pin(digest)
+    }
+
+    /// The blobs whose hex begins with these two digits.
+    pub(crate) fn shard(&self, algorithm: Algorithm, shard: u8) -> io::Result<Vec<StoredBlob>> {
+        let entries = match fs::read_dir(self.root.join(algorithm.name()).join(format!("{shard:02x}"))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let Some(hex) = entry.file_name().into_string().ok() else { continue };
+            let Ok(digest) = format!("{}:{hex}", algorithm.name()).parse() else { continue };
+            let metadata = match entry.metadata() {
+                // Another walk took it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            found.push(StoredBlob { digest, size: metadata.len(), modified: metadata.modified()? });
+        }
+        Ok(found)
+    }
+
+    /// Takes a blob out of the directory; the file that is left to remove. A crash before that leaves it to the next start.
+    pub(crate) fn take_away(&self, digest: &BlobDigest) -> io::Result<PathBuf> {
+        let to = self.temporary.join(uuid::Uuid::new_v4().to_string());
+        fs::rename(self.path(digest), &to)?;
+        Ok(to)
     }
 
     /// Bytes of a blob; `None` when it is not here.

@@ -2,10 +2,12 @@
 
 mod digest;
 mod directory;
+mod pins;
 mod spool;
 mod upload;
 
 pub(crate) use digest::{Algorithm, BlobDigest, Hasher, ParseDigestError};
 pub(crate) use directory::{BlobDirectory, OpenBlob, mark, sync_directory, write_file_atomically};
+pub(crate) use pins::{Pin, Watch};
 pub(crate) use spool::Spool;
 pub(crate) use upload::{Upload, UploadError, Uploads, Writer};

@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
-use super::{Algorithm, BlobDigest, BlobDirectory, Hasher};
+use super::{Algorithm, BlobDigest, BlobDirectory, Hasher, Pin};
 
 /// A temporary file and the digest of its bytes; removed when dropped. Every method blocks.
 pub(crate) struct Spool {
@@ -42,14 +42,15 @@ impl Spool {
         self.size
     }
 
-    /// Makes the bytes a blob.
-    pub(crate) fn commit(self, blobs: &BlobDirectory) -> io::Result<BlobDigest> {
+    /// Makes the bytes a blob, which is pinned until something names it.
+    pub(crate) fn commit(self, blobs: &BlobDirectory) -> io::Result<(BlobDigest, Pin)> {
         let digest = self.hasher.finish();
+        let pin = blobs.pin(&digest);
         self.file.as_file().sync_all()?;
         let path = self.file.into_temp_path();
         blobs.adopt(&path, &digest)?;
         // `adopt` has moved or removed the file.
         let _ = path.keep();
-        Ok(digest)
+        Ok((digest, pin))
     }
 }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Algorithm, BlobDigest, BlobDirectory, Hasher};
 
-/// A session that nobody touched for this long is removed at the next start.
+/// A session that nobody touched for this long is removed, by the collector and at the next start.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Bytes read at once when a digest is computed again.
@@ -39,6 +39,7 @@ pub(crate) struct Upload {
 }
 
 struct State {
+    algorithm: Algorithm,
     hasher: Hasher,
     offset: u64,
     writer: u64,
@@ -95,7 +96,9 @@ pub(crate) enum UploadError {
 
 impl Uploads {
     /// Starts a session in a repository's folder of sessions.
-    pub(crate) fn create(&self, folder: &Path) -> io::Result<Arc<Upload>> {
+    /// `algorithm` is that of the digest that the client will name, where it says so: another is computed from the file
+    /// in the end.
+    pub(crate) fn create(&self, folder: &Path, algorithm: Algorithm) -> io::Result<Arc<Upload>> {
         let id = Uuid::new_v4();
         let path = folder.join(id.to_string());
         let create = || OpenOptions::new().create_new(true).write(true).open(&path);
@@ -106,7 +109,7 @@ impl Uploads {
             }
             other => drop(other?),
         }
-        let state = State { hasher: Hasher::new(Algorithm::Sha256), offset: 0, writer: 0, ended: false };
+        let state = State { algorithm, hasher: Hasher::new(algorithm), offset: 0, writer: 0, ended: false };
         let upload = Arc::new(Upload { id, path, offset: AtomicU64::new(0), state: Mutex::new(state) });
         self.lock().insert(id, Arc::clone(&upload));
         Ok(upload)
@@ -124,7 +127,7 @@ impl Uploads {
             Err(error) => return Err(error),
         };
         let (hasher, offset) = hash_file(&mut file, Algorithm::Sha256)?;
-        let state = State { hasher, offset, writer: 0, ended: false };
+        let state = State { algorithm: Algorithm::Sha256, hasher, offset, writer: 0, ended: false };
         let upload = Arc::new(Upload { id, path, offset: AtomicU64::new(offset), state: Mutex::new(state) });
         // Two requests may have come here at once: the first one's session holds.
         Ok(Some(Arc::clone(self.lock().entry(id).or_insert(upload))))
@@ -158,17 +161,24 @@ impl Uploads {
         committed
     }
 
-    /// Removes what was abandoned in one repository's folder of sessions.
+    /// Removes what was abandoned in one repository's folder of sessions, before any session is open.
     pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
-        let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
-        for entry in entries {
-            let entry = entry?;
-            let age = SystemTime::now().duration_since(entry.metadata()?.modified()?);
-            if age.is_ok_and(|age| age > ABANDONED_AFTER) {
-                fs::remove_file(entry.path())?;
+        abandoned(folder)?.iter().try_for_each(fs::remove_file)
+    }
+
+    /// Ends the sessions of one repository that were abandoned; how many.
+    pub(crate) fn expire(&self, folder: &Path) -> io::Result<u64> {
+        let mut ended = 0;
+        for path in abandoned(folder)? {
+            let id = path.file_name().and_then(|name| Uuid::try_parse(name.to_str()?).ok());
+            let open = id.and_then(|id| self.lock().get(&id).cloned());
+            match open {
+                Some(upload) => self.cancel(&upload)?,
+                None => fs::remove_file(&path)?,
             }
+            ended += 1;
         }
-        Ok(())
+        Ok(ended)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<Upload>>> {
@@ -236,7 +246,7 @@ impl Upload {
         let mut state = self.writable(writer)?;
         let mut file = File::open(&self.path)?;
         let found = match expected.algorithm() {
-            Algorithm::Sha256 => state.hasher.clone().finish(),
+            algorithm if algorithm == state.algorithm => state.hasher.clone().finish(),
             algorithm => hash_file(&mut file, algorithm)?.0.finish(),
         };
         if found != *expected {
@@ -256,6 +266,24 @@ impl Upload {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The sessions in a folder that nobody touched for [`ABANDONED_AFTER`].
+fn abandoned(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let metadata = match entry.metadata() {
+            // It became a blob meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        if SystemTime::now().duration_since(metadata.modified()?).is_ok_and(|age| age > ABANDONED_AFTER) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 fn hash_file(file: &mut File, algorithm: Algorithm) -> io::Result<(Hasher, u64)> {
@@ -300,7 +328,7 @@ mod tests {
     #[test]
     fn a_session_goes_on_after_a_restart_and_becomes_a_blob() {
         let fixture = Fixture::new();
-        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let upload = fixture.uploads.create(&fixture.folder(), Algorithm::Sha256).unwrap();
         let writer = upload.begin(Some(0)).unwrap();
         assert_eq!(upload.append(&writer, &part("one ")).unwrap(), 4);
 
@@ -320,7 +348,7 @@ mod tests {
     #[test]
     fn a_chunk_out_of_order_is_refused_and_names_the_next_byte() {
         let fixture = Fixture::new();
-        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let upload = fixture.uploads.create(&fixture.folder(), Algorithm::Sha256).unwrap();
         let writer = upload.begin(None).unwrap();
         upload.append(&writer, &part("12345")).unwrap();
         assert!(matches!(upload.begin(Some(3)), Err(UploadError::OutOfOrder { expected: 5, found: 3 })));
@@ -329,7 +357,7 @@ mod tests {
     #[test]
     fn a_hanging_request_loses_the_session_to_the_next_one() {
         let fixture = Fixture::new();
-        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let upload = fixture.uploads.create(&fixture.folder(), Algorithm::Sha256).unwrap();
         let hanging = upload.begin(None).unwrap();
         let next = upload.begin(None).unwrap();
         assert!(matches!(upload.append(&hanging, &part("late")), Err(UploadError::TakenOver)));
@@ -339,7 +367,7 @@ mod tests {
     #[test]
     fn a_wrong_digest_stores_nothing_and_ends_the_session() {
         let fixture = Fixture::new();
-        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let upload = fixture.uploads.create(&fixture.folder(), Algorithm::Sha256).unwrap();
         let writer = upload.begin(None).unwrap();
         upload.append(&writer, &part("bytes")).unwrap();
         let wrong = BlobDigest::of(b"other");
@@ -352,7 +380,7 @@ mod tests {
     #[test]
     fn a_rewound_chunk_leaves_no_trace_in_bytes_or_digest() {
         let fixture = Fixture::new();
-        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
+        let upload = fixture.uploads.create(&fixture.folder(), Algorithm::Sha256).unwrap();
         let writer = upload.begin(None).unwrap();
         upload.append(&writer, &part("keep")).unwrap();
         let writer = upload.begin(Some(4)).unwrap();
@@ -364,13 +392,29 @@ mod tests {
     }
 
     #[test]
-    fn a_sha512_is_computed_from_the_stored_bytes() {
+    fn a_digest_is_computed_on_the_way_or_from_the_stored_bytes() {
         let fixture = Fixture::new();
-        let upload = fixture.uploads.create(&fixture.folder()).unwrap();
-        let writer = upload.begin(None).unwrap();
-        upload.append(&writer, &part("bytes")).unwrap();
-        let digest = BlobDigest::compute(Algorithm::Sha512, b"bytes");
-        fixture.uploads.commit(&upload, &writer, &digest, &fixture.blobs).unwrap();
-        assert_eq!(fixture.blobs.size(&digest).unwrap(), Some(5));
+        for announced in Algorithm::ALL {
+            for named in Algorithm::ALL {
+                let upload = fixture.uploads.create(&fixture.folder(), announced).unwrap();
+                let writer = upload.begin(None).unwrap();
+                upload.append(&writer, &part("bytes")).unwrap();
+                let digest = BlobDigest::compute(named, b"bytes");
+                fixture.uploads.commit(&upload, &writer, &digest, &fixture.blobs).unwrap();
+                assert_eq!(fixture.blobs.size(&digest).unwrap(), Some(5));
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_nobody_touched_for_a_day_ends_and_others_go_on() {
+        let fixture = Fixture::new();
+        let [old, new] = [(); 2].map(|()| fixture.uploads.create(&fixture.folder(), Algorithm::Sha256).unwrap());
+        let long_ago = SystemTime::now() - 2 * ABANDONED_AFTER;
+        File::options().write(true).open(&old.path).unwrap().set_modified(long_ago).unwrap();
+        assert_eq!(fixture.uploads.expire(&fixture.folder()).unwrap(), 1);
+        assert!(fixture.uploads.find(&fixture.folder(), old.id()).unwrap().is_none());
+        assert!(matches!(old.begin(None), Err(UploadError::TakenOver)));
+        assert!(fixture.uploads.find(&fixture.folder(), new.id()).unwrap().is_some());
     }
 }

@@ -1,5 +1,6 @@
 //! A bundle is whole and says the truth about its files before any of it is visible.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 
@@ -84,7 +85,13 @@ pub(crate) fn check_bundle(
     blobs: &BlobDirectory,
 ) -> Result<CheckedBundle, RefusedBundle> {
     let (index, index_json) = read_index(bytes, blobs)?;
+    let layers = layers(bytes, blobs)?;
     for file in index.files() {
+        // What no manifest names the collector would take.
+        if !layers.contains(&file.sha256) {
+            let problem = format!("expected a layer {} in one of its manifests for {}", file.sha256, file.path);
+            return Err(RefusedBundle::Form { what: "image index", problem });
+        }
         let wanted = BlobDigest::from_sha256(*file.sha256.as_bytes());
         let found = if repository.has_blob(&wanted) { blobs.size(&wanted)? } else { None };
         if found != Some(file.size) {
@@ -131,6 +138,19 @@ fn read_index(bytes: &[u8], blobs: &BlobDirectory) -> Result<(SymbolIndex, Strin
     let index = SymbolIndex::parse(&index_bytes).map_err(|error| form("symbol_index.json", error.to_string()))?;
     let text = String::from_utf8(index_bytes).map_err(|error| form("symbol_index.json", error.to_string()))?;
     Ok((index, text))
+}
+
+/// The layers of every manifest that a bundle's image index names.
+fn layers(bytes: &[u8], blobs: &BlobDirectory) -> Result<HashSet<Digest>, RefusedBundle> {
+    let form = |what, problem: String| RefusedBundle::Form { what, problem };
+    let image_index = ImageIndex::parse(bytes).map_err(|error| form("image index", error.to_string()))?;
+    let mut layers = HashSet::new();
+    for child in &image_index.manifests {
+        let manifest = read(blobs, &child.digest, oci::MAX_MANIFEST_BYTES, "manifest")?;
+        let manifest = oci::Manifest::parse(&manifest).map_err(|error| form("manifest", error.to_string()))?;
+        layers.extend(manifest.layers.iter().map(|layer| layer.digest));
+    }
+    Ok(layers)
 }
 
 fn read(blobs: &BlobDirectory, digest: &Digest, limit: u64, what: &'static str) -> Result<Vec<u8>, RefusedBundle> {

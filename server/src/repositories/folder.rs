@@ -3,6 +3,7 @@
 //! ```text
 //! repositories/<name>/_blobs/<algorithm>/<hex>      empty: the blob may be fetched here
 //! repositories/<name>/_manifests/<algorithm>/<hex>  the media type
+//! repositories/<name>/_orphans/<algorithm>/<hex>    empty: this manifest's index or subject was deleted
 //! repositories/<name>/_tags/<tag>                   the digest
 //! repositories/<name>/_uploads/<id>                 bytes of an upload session
 //! ```
@@ -10,6 +11,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::name::{RepositoryName, Tag};
 use crate::blobs::{Algorithm, BlobDigest, mark, sync_directory, write_file_atomically};
@@ -33,8 +35,50 @@ impl Folder {
         mark(&self.digest_path("_blobs", digest))
     }
 
-    pub(super) fn unlink_blob(&self, digest: &BlobDigest) -> io::Result<()> {
-        remove(&self.digest_path("_blobs", digest))
+    /// Takes blobs out; the folder is synced once, before anybody may take their bytes.
+    pub(super) fn unlink_blobs(&self, digests: &[BlobDigest]) -> io::Result<()> {
+        for digest in digests {
+            unlink(&self.digest_path("_blobs", digest))?;
+        }
+        for algorithm in Algorithm::ALL {
+            if digests.iter().any(|digest| digest.algorithm() == algorithm) {
+                sync_directory(&self.0.join("_blobs").join(algorithm.name()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Since when a blob is offered, or when a client was last told so.
+    pub(super) fn told_of_blob(&self, digest: &BlobDigest) -> io::Result<SystemTime> {
+        fs::metadata(self.digest_path("_blobs", digest))?.modified()
+    }
+
+    /// Keeps that a client was told of a blob now. It need not survive a power cut, so nothing is synced.
+    pub(super) fn tell_of_blob(&self, digest: &BlobDigest, now: SystemTime) -> io::Result<()> {
+        tell(&self.digest_path("_blobs", digest), now)
+    }
+
+    /// Marks a manifest whose index or subject is deleted, as of now.
+    pub(super) fn mark_orphan(&self, digest: &BlobDigest, now: SystemTime) -> io::Result<()> {
+        mark(&self.digest_path("_orphans", digest))?;
+        self.tell_of_orphan(digest, now)
+    }
+
+    pub(super) fn unmark_orphan(&self, digest: &BlobDigest) -> io::Result<()> {
+        remove(&self.digest_path("_orphans", digest))
+    }
+
+    pub(super) fn orphans(&self) -> io::Result<Vec<(BlobDigest, SystemTime)>> {
+        let with_time = |digest: BlobDigest| {
+            let told = fs::metadata(self.digest_path("_orphans", &digest))?.modified()?;
+            Ok((digest, told))
+        };
+        self.digests("_orphans")?.into_iter().map(with_time).collect()
+    }
+
+    /// [`Self::tell_of_blob`] for a manifest that is marked.
+    pub(super) fn tell_of_orphan(&self, digest: &BlobDigest, now: SystemTime) -> io::Result<()> {
+        tell(&self.digest_path("_orphans", digest), now)
     }
 
     pub(super) fn put_manifest(&self, digest: &BlobDigest, media_type: &str) -> io::Result<()> {
@@ -120,10 +164,23 @@ fn file_names(folder: &Path) -> io::Result<Vec<String>> {
     entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
+fn tell(path: &Path, now: SystemTime) -> io::Result<()> {
+    match fs::File::open(path) {
+        // Deleted meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => opened?.set_modified(now),
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    if unlink(path)? { path.parent().map_or(Ok(()), sync_directory) } else { Ok(()) }
+}
+
+/// Removes a file that may be gone already; whether it was there.
+fn unlink(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
-        Ok(()) => path.parent().map_or(Ok(()), sync_directory),
+        Ok(()) => Ok(true),
     }
 }

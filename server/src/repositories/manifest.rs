@@ -115,6 +115,11 @@ fn digest(text: &str) -> Result<BlobDigest, ManifestError> {
 }
 
 impl Manifest {
+    /// Everything that must be here while the manifest is.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &BlobDigest> {
+        self.blobs.iter().chain(&self.manifests).map(|child| &child.digest)
+    }
+
     /// Reads a manifest's bytes, sent with the media type `content_type` if the request said one.
     pub(crate) fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
         let shape: Shape = serde_json::from_slice(bytes)?;

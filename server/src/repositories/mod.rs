@@ -4,10 +4,11 @@
 //! same, so that a GET asks neither the disk nor the database what there is.
 
 mod folder;
+mod links;
 mod manifest;
 mod name;
 mod registry;
 
 pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
 pub(crate) use name::{RepositoryName, Tag};
-pub(crate) use registry::{PutManifest, Repositories, Repository};
+pub(crate) use registry::{PutManifest, Removal, Repositories, Repository};

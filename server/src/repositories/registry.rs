@@ -1,11 +1,13 @@
 //! The repositories in memory, each beside its folder.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::SystemTime;
 
 use super::folder::{self, Folder};
+use super::links::Links;
 use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
 use super::name::{RepositoryName, Tag};
 use crate::blobs::{BlobDigest, BlobDirectory, Uploads};
@@ -25,11 +27,15 @@ pub(crate) struct Repository {
     /// Held while a manifest or a deletion is checked and made visible, so that one does not pull the ground from under
     /// the other.
     changes: tokio::sync::Mutex<()>,
+    /// Held for writing while blobs cease to be offered, for reading while one comes: folder and memory agree.
+    linking: RwLock<()>,
 }
 
 #[derive(Debug, Default)]
 struct Content {
-    blobs: HashSet<BlobDigest>,
+    links: Links,
+    /// Manifests whose bytes could not be read at the start: what they name is not known.
+    unreadable: Vec<BlobDigest>,
     manifests: HashMap<BlobDigest, Arc<Manifest>>,
     tags: BTreeMap<Tag, BlobDigest>,
     /// Subject to its referrers; the subject need not be here.
@@ -85,16 +91,23 @@ impl Repositories {
             .collect()
     }
 
-    /// Whether any repository offers a blob.
-    pub(crate) fn any_has_blob(&self, digest: &BlobDigest) -> bool {
+    /// Every repository, in order of names.
+    pub(crate) fn all(&self) -> Vec<Arc<Repository>> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
-        by_name.values().any(|repository| repository.has_blob(digest))
+        by_name.values().cloned().collect()
+    }
+
+    /// Whether any repository that `may_read` allows offers a blob.
+    pub(crate) fn any_has_blob(&self, digest: &BlobDigest, may_read: impl Fn(&RepositoryName) -> bool) -> bool {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        by_name.iter().any(|(name, repository)| repository.has_blob(digest) && may_read(name))
     }
 }
 
 impl Repository {
     fn new(folder: Folder) -> Self {
-        Self { folder, content: RwLock::default(), changes: tokio::sync::Mutex::default() }
+        let (content, changes, linking) = Default::default();
+        Self { folder, content, changes, linking }
     }
 
     fn load(folder: Folder, name: &RepositoryName, blobs: &BlobDirectory) -> io::Result<Self> {
@@ -102,7 +115,8 @@ impl Repository {
         let mut content = Content::default();
         for digest in folder.blobs()? {
             if blobs.size(&digest)?.is_some() {
-                content.blobs.insert(digest);
+                let told = folder.told_of_blob(&digest)?;
+                content.links.offer(digest, told);
             } else {
                 tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
             }
@@ -115,8 +129,14 @@ impl Repository {
             match parsed {
                 Ok(manifest) => content.insert_manifest(digest, manifest),
                 Err(error) => {
-                    tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered");
+                    tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered; no blob of the repository is collected");
+                    content.unreadable.push(digest);
                 }
+            }
+        }
+        for (digest, told) in folder.orphans()? {
+            if content.manifests.contains_key(&digest) {
+                content.links.orphan(digest, told);
             }
         }
         for (tag, digest) in folder.tags()? {
@@ -140,12 +160,60 @@ impl Repository {
     /// Nothing was ever finished here, or all of it was deleted.
     pub(crate) fn is_empty(&self) -> bool {
         let content = self.read();
-        content.blobs.is_empty() && content.manifests.is_empty()
+        content.links.is_empty() && content.manifests.is_empty()
     }
 
     /// Whether a blob may be fetched here.
     pub(crate) fn has_blob(&self, digest: &BlobDigest) -> bool {
-        self.read().blobs.contains(digest)
+        self.read().links.has(digest)
+    }
+
+    /// [`Self::has_blob`] for a client that may rely on the answer: the grace period runs anew. Blocks.
+    pub(crate) fn tell_of_blob(&self, digest: &BlobDigest) -> io::Result<bool> {
+        let Some(told) = self.read().links.tell(digest) else { return Ok(false) };
+        if let Some(now) = told.to_keep {
+            self.folder.tell_of_blob(digest, now)?;
+        }
+        Ok(true)
+    }
+
+    /// Tells a client of a manifest that it may rely on. Blocks.
+    pub(crate) fn tell_of_manifest(&self, digest: &BlobDigest) -> io::Result<()> {
+        let told = self.read().links.tell_of_orphan(digest);
+        told.map_or(Ok(()), |now| self.folder.tell_of_orphan(digest, now))
+    }
+
+    /// Removes the manifests whose index or subject was deleted, that nothing else names, by tag or digest, and that no
+    /// client was told of since `before`, but for those that `keep` says; how many. Call it with [`Self::lock_changes`].
+    /// Blocks.
+    pub(crate) fn remove_orphans(
+        &self,
+        before: SystemTime,
+        blobs: &BlobDirectory,
+        keep: impl Fn(&Manifest) -> bool,
+    ) -> io::Result<usize> {
+        let idle = {
+            let content = self.read();
+            if !content.unreadable.is_empty() {
+                return Ok(0);
+            }
+            let mut idle = content.links.idle_orphans(before);
+            idle.retain(|digest| {
+                let manifest = content.manifests.get(digest);
+                !content.has_tag_or_subject(digest) && manifest.is_some_and(|manifest| !keep(manifest))
+            });
+            idle
+        };
+        for digest in &idle {
+            self.remove(&Reference::Digest(digest.clone()), blobs)?;
+        }
+        Ok(idle.len())
+    }
+
+    /// Everything whose bytes this repository needs.
+    pub(crate) fn each_offered(&self, mut each: impl FnMut(&BlobDigest)) {
+        let content = self.read();
+        content.links.offered().chain(content.manifests.keys()).chain(&content.unreadable).for_each(&mut each);
     }
 
     /// A manifest and the digest that it is known by.
@@ -180,27 +248,62 @@ impl Repository {
 
     /// Makes a stored blob visible here. Blocks.
     pub(crate) fn link_blob(&self, digest: &BlobDigest) -> io::Result<()> {
-        if self.has_blob(digest) {
+        if self.tell_of_blob(digest)? {
             return Ok(());
         }
+        let _linking = self.linking.read().unwrap_or_else(PoisonError::into_inner);
         self.folder.link_blob(digest)?;
-        self.write().blobs.insert(digest.clone());
+        self.write().links.offer(digest.clone(), SystemTime::now());
         Ok(())
     }
 
-    /// Takes a blob out of this repository; whether it was there. The bytes stay. Blocks.
-    pub(crate) fn unlink_blob(&self, digest: &BlobDigest) -> io::Result<bool> {
-        self.folder.unlink_blob(digest)?;
-        Ok(self.write().blobs.remove(digest))
+    /// Takes a blob out of this repository, unless a manifest names it. The bytes stay for the collector. Call it with
+    /// [`Self::lock_changes`]. Blocks.
+    pub(crate) fn unlink_blob(&self, digest: &BlobDigest) -> io::Result<Removal> {
+        let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut content = self.write();
+            if content.links.is_named(digest) && content.links.has(digest) {
+                return Ok(Removal::Named);
+            }
+            if !content.links.withdraw(digest) {
+                return Ok(Removal::Missing);
+            }
+        }
+        self.folder.unlink_blobs(std::slice::from_ref(digest))?;
+        Ok(Removal::Removed)
+    }
+
+    /// Takes out at most `limit` blobs that no manifest names and no client was told of since `before`; how many. Call
+    /// it with [`Self::lock_changes`]. Blocks.
+    pub(crate) fn unlink_idle(&self, before: SystemTime, limit: usize) -> io::Result<usize> {
+        if self.read().links.idle(before, 1).is_empty() {
+            return Ok(0);
+        }
+        let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
+        let idle = {
+            let mut content = self.write();
+            if !content.unreadable.is_empty() {
+                return Ok(0);
+            }
+            let idle = content.links.idle(before, limit);
+            for digest in &idle {
+                content.links.withdraw(digest);
+            }
+            idle
+        };
+        self.folder.unlink_blobs(&idle)?;
+        Ok(idle.len())
     }
 
     /// The first child of a manifest that is not here, or not of the size that the manifest says. Blocks.
     pub(crate) fn missing_child(&self, manifest: &Manifest, blobs: &BlobDirectory) -> io::Result<Option<MissingChild>> {
         let content = self.read();
-        let linked_blobs = manifest.blobs.iter().map(|child| (child, content.blobs.contains(&child.digest)));
-        let linked_manifests = manifest.manifests.iter().map(|child| {
-            (child, content.manifests.contains_key(&child.digest) || content.blobs.contains(&child.digest))
-        });
+        let linked_blobs = manifest.blobs.iter().map(|child| (child, content.links.has(&child.digest)));
+        let linked_manifests = manifest
+            .manifests
+            .iter()
+            .map(|child| (child, content.manifests.contains_key(&child.digest) || content.links.has(&child.digest)));
         for (child, linked) in linked_blobs.chain(linked_manifests) {
             let found = if linked { blobs.size(&child.digest)? } else { None };
             if found != Some(child.size) {
@@ -213,6 +316,9 @@ impl Repository {
     /// Makes a checked and stored manifest, and its tags, visible. Blocks.
     pub(crate) fn publish(&self, put: PutManifest) -> io::Result<()> {
         self.folder.put_manifest(&put.digest, &put.manifest.media_type)?;
+        if self.write().links.adopt(&put.digest) {
+            self.folder.unmark_orphan(&put.digest)?;
+        }
         self.write().insert_manifest(put.digest.clone(), put.manifest);
         for tag in put.tags {
             self.folder.put_tag(&tag, &put.digest)?;
@@ -221,14 +327,38 @@ impl Repository {
         Ok(())
     }
 
-    /// Removes a tag, or a manifest with its tags; whether it was there. Blocks.
-    pub(crate) fn remove(&self, reference: &Reference) -> io::Result<bool> {
+    /// Removes a tag, or a manifest with its tags, unless another manifest names it. Call it with
+    /// [`Self::lock_changes`]. Blocks.
+    pub(crate) fn remove(&self, reference: &Reference, blobs: &BlobDirectory) -> io::Result<Removal> {
         match reference {
             Reference::Tag(tag) => {
                 self.folder.remove_tag(tag)?;
-                Ok(self.write().tags.remove(tag).is_some())
+                let Some(digest) = self.write().tags.remove(tag) else { return Ok(Removal::Missing) };
+                self.tell_of_manifest(&digest)?;
+                Ok(Removal::Removed)
             }
             Reference::Digest(digest) => {
+                {
+                    let content = self.read();
+                    if !content.manifests.contains_key(digest) {
+                        return Ok(Removal::Missing);
+                    }
+                    if content.links.is_named(digest) {
+                        return Ok(Removal::Named);
+                    }
+                }
+                // What it named is no longer in memory. Bytes that cannot be read keep their children until the next
+                // start.
+                let manifest =
+                    blobs.read(digest, MANIFEST_LIMIT as u64).ok().and_then(|bytes| Manifest::parse(&bytes, None).ok());
+                let now = SystemTime::now();
+                // Before the manifest goes, so that a crash between the two leaves nothing that is never taken.
+                let children = manifest.iter().flat_map(|manifest| &manifest.manifests).map(|child| &child.digest);
+                let orphans = self.read().orphans_of(digest, children);
+                for orphan in orphans {
+                    self.folder.mark_orphan(&orphan, now)?;
+                    self.write().links.orphan(orphan, now);
+                }
                 let tags: Vec<Tag> = {
                     let content = self.read();
                     content.tags.iter().filter(|(_, to)| *to == digest).map(|(tag, _)| tag.clone()).collect()
@@ -237,7 +367,20 @@ impl Repository {
                     self.folder.remove_tag(tag)?;
                 }
                 self.folder.remove_manifest(digest)?;
-                Ok(self.write().remove_manifest(digest))
+                let (idle, was_orphan) = {
+                    let mut content = self.write();
+                    content.remove_manifest(digest);
+                    let was_orphan = content.links.adopt(digest);
+                    let idle = manifest.map(|manifest| content.links.forget(manifest.children())).unwrap_or_default();
+                    // Whoever was told of them while the manifest kept them has the grace period from now on.
+                    let linked = idle.into_iter().filter(|digest| content.links.tell(digest).is_some());
+                    (linked.collect::<Vec<_>>(), was_orphan)
+                };
+                if was_orphan {
+                    self.folder.unmark_orphan(digest)?;
+                }
+                idle.iter().try_for_each(|digest| self.folder.tell_of_blob(digest, now))?;
+                Ok(Removal::Removed)
             }
         }
     }
@@ -249,6 +392,17 @@ impl Repository {
     fn write(&self) -> RwLockWriteGuard<'_, Content> {
         self.content.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What became of something that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// It is gone.
+    Removed,
+    /// It was not here.
+    Missing,
+    /// It stays: a manifest of the repository names it.
+    Named,
 }
 
 /// A child that a manifest names and the repository lacks.
@@ -264,6 +418,9 @@ pub(crate) struct MissingChild {
 
 impl Content {
     fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
+        if !self.manifests.contains_key(&digest) {
+            self.links.name(manifest.children());
+        }
         // Checked already; a large bundle's list of layers need not stay in memory.
         manifest.blobs = Vec::new();
         manifest.manifests = Vec::new();
@@ -273,8 +430,20 @@ impl Content {
         self.manifests.insert(digest, Arc::new(manifest));
     }
 
-    fn remove_manifest(&mut self, digest: &BlobDigest) -> bool {
-        let Some(manifest) = self.manifests.remove(digest) else { return false };
+    /// The manifests that came with one: what it names as an index, and its referrers.
+    fn orphans_of<'d>(&self, digest: &BlobDigest, children: impl Iterator<Item = &'d BlobDigest>) -> Vec<BlobDigest> {
+        let children = children.filter(|child| self.manifests.contains_key(*child)).cloned();
+        children.chain(self.referrers.get(digest).into_iter().flatten().cloned()).collect()
+    }
+
+    fn has_tag_or_subject(&self, digest: &BlobDigest) -> bool {
+        let subject = self.manifests.get(digest).and_then(|manifest| manifest.subject.as_ref());
+        subject.is_some_and(|subject| self.manifests.contains_key(subject))
+            || self.tags.values().any(|tagged| tagged == digest)
+    }
+
+    fn remove_manifest(&mut self, digest: &BlobDigest) {
+        let Some(manifest) = self.manifests.remove(digest) else { return };
         self.tags.retain(|_, to| to != digest);
         if let Some(subject) = &manifest.subject
             && let Some(referrers) = self.referrers.get_mut(subject)
@@ -284,7 +453,6 @@ impl Content {
                 self.referrers.remove(subject);
             }
         }
-        true
     }
 }
 
@@ -328,7 +496,8 @@ mod tests {
         assert_eq!(repository.manifest(&Reference::Tag("v1".parse().unwrap())).unwrap().0, digest);
         assert_eq!(repository.referrers(&subject).len(), 1);
 
-        assert!(repository.remove(&Reference::Digest(digest.clone())).unwrap());
+        let gone = repository.remove(&Reference::Digest(digest.clone()), &blobs).unwrap();
+        assert_eq!(gone, Removal::Removed);
         assert!(repository.referrers(&subject).is_empty());
         let repositories = Repositories::load(data.path(), &blobs).unwrap();
         assert!(repositories.get(&name).unwrap().manifest(&Reference::Digest(digest)).is_none());

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 /// A running server. Dropping it leaves it running until the runtime ends; [`Running::stop`] ends it in order.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) collector: std::sync::Arc<symseal_server::Collector>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -25,12 +26,12 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) async fn start(data: &Path) -> Self {
         let server = Server::bind(Config { data: data.into(), listen: ([127, 0, 0, 1], 0).into() }).await.unwrap();
-        let address = server.local_addr();
+        let (address, collector) = (server.local_addr(), server.collector());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             server.run(async { drop(stopped.await) }).await.unwrap();
         });
-        Self { address, stop, task }
+        Self { address, collector, stop, task }
     }
 
     pub(crate) async fn stop(self) {

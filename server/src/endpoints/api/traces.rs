@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::ApiError;
 use crate::app::App;
-use crate::blobs::{BlobDigest, BlobDirectory, Spool};
+use crate::blobs::{BlobDigest, BlobDirectory, Pin, Spool};
 use crate::http::{FileAnswer, file_response};
 use crate::ingest::{RefusedTrace, read_trace};
 use crate::store::TraceRows;
@@ -94,7 +94,7 @@ async fn record(app: &Arc<App>, id: Uuid, spool: Spool) -> Result<Response, ApiE
     let _changes = app.traces.changes.lock().await;
     let known = app.traces.get(id);
     let (blobs, old) = (app.blobs.clone(), known.clone());
-    let (digest, rows) = app.pool.run(move || check(&blobs, id, spool, old.as_ref())).await??;
+    let (digest, _pin, rows) = app.pool.run(move || check(&blobs, id, spool, old.as_ref())).await??;
     let answer = json!({
         "trace_id": id,
         "digest": digest.to_string(),
@@ -116,7 +116,7 @@ fn check(
     id: Uuid,
     spool: Spool,
     known: Option<&BlobDigest>,
-) -> Result<(BlobDigest, TraceRows), ApiError> {
+) -> Result<(BlobDigest, Pin, TraceRows), ApiError> {
     if let Some(known) = known
         && !starts_with(File::open(spool.path())?, blobs.open_blob(known)?.file)?
     {
@@ -126,9 +126,9 @@ fn check(
         return Err(ApiError::new(StatusCode::CONFLICT, "trace-differs", message));
     }
     let mut rows = read_trace(File::open(spool.path())?, id, String::new())?;
-    let digest = spool.commit(blobs)?;
+    let (digest, pin) = spool.commit(blobs)?;
     rows.trace.blob_sha256 = digest.to_string();
-    Ok((digest, rows))
+    Ok((digest, pin, rows))
 }
 
 fn starts_with(mut whole: File, mut start: File) -> io::Result<bool> {

@@ -7,7 +7,7 @@ use super::{Code, DOCKER_CONTENT_DIGEST, OciError};
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, file_response};
-use crate::repositories::RepositoryName;
+use crate::repositories::{Removal, RepositoryName};
 
 /// GET or HEAD: the blob, or a part of it.
 pub(crate) async fn get(
@@ -17,28 +17,38 @@ pub(crate) async fn get(
     name: &RepositoryName,
     digest: &BlobDigest,
 ) -> Result<Response, OciError> {
-    if !app.repositories.get(name).is_some_and(|repository| repository.has_blob(digest)) {
-        return Err(unknown(name, digest));
-    }
+    let repository = app.repositories.get(name).filter(|repository| repository.has_blob(digest));
+    let repository = repository.ok_or_else(|| unknown(name, digest))?;
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static(super::super::IMMUTABLE)),
     ];
     headers.extend(HeaderValue::try_from(digest.to_string()).ok().map(|value| (DOCKER_CONTENT_DIGEST, value)));
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
-    let blob = app.pool.run(move || blobs.open_blob(&wanted)).await??;
+    let open = move || -> std::io::Result<_> {
+        // Whoever is told that the blob is here may rely on it for the grace period.
+        if repository.tell_of_blob(&wanted)? { blobs.open_blob(&wanted).map(Some) } else { Ok(None) }
+    };
+    let blob = app.pool.run(open).await??.ok_or_else(|| unknown(name, digest))?;
     let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };
     Ok(file_response(&app.pool, method, request, answer))
 }
 
-/// DELETE: takes the blob out of this repository. Manifests that name it keep failing loudly, not silently.
+/// DELETE: takes the blob out of this repository, unless a manifest of it names the blob.
 pub(crate) async fn delete(app: &App, name: &RepositoryName, digest: &BlobDigest) -> Result<Response, OciError> {
     let repository = app.repositories.get(name).ok_or_else(|| unknown(name, digest))?;
     let guard = repository.lock_changes().await;
     let (shared, wanted) = (repository.clone(), digest.clone());
     let removed = app.pool.run(move || shared.unlink_blob(&wanted)).await??;
     drop(guard);
-    if removed { Ok(StatusCode::ACCEPTED.into_response()) } else { Err(unknown(name, digest)) }
+    match removed {
+        Removal::Removed => Ok(StatusCode::ACCEPTED.into_response()),
+        Removal::Missing => Err(unknown(name, digest)),
+        Removal::Named => {
+            let message = format!("a manifest in {name} names the blob {digest}: delete the manifest first");
+            Err(OciError::new(Code::Denied, message))
+        }
+    }
 }
 
 fn unknown(name: &RepositoryName, digest: &BlobDigest) -> OciError {

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, file_response, query_values};
 use crate::publish::{PublishError, publish, withdraw};
-use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, RepositoryName, Tag};
+use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
@@ -31,6 +31,7 @@ pub(crate) async fn get(
 ) -> Result<Response, OciError> {
     let found = app.repositories.get(name).and_then(|repository| repository.manifest(reference));
     let (digest, manifest) = found.ok_or_else(|| unknown(name, reference))?;
+    let repository = app.repositories.get(name);
     let mut headers = Vec::new();
     headers.extend(HeaderValue::try_from(&manifest.media_type).ok().map(|value| (header::CONTENT_TYPE, value)));
     headers.extend(HeaderValue::try_from(digest.to_string()).ok().map(|value| (DOCKER_CONTENT_DIGEST, value)));
@@ -40,7 +41,16 @@ pub(crate) async fn get(
     };
     headers.push((header::CACHE_CONTROL, cache));
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
-    let blob = app.pool.run(move || blobs.open_blob(&wanted)).await??;
+    let open = move || {
+        // Whoever is told that it is here may rely on it for the grace period.
+        repository.map_or(Ok(()), |repository| repository.tell_of_manifest(&wanted))?;
+        blobs.open_blob(&wanted)
+    };
+    let blob = match app.pool.run(open).await? {
+        // Deleted and collected between the look and the opening.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unknown(name, reference)),
+        opened => opened?,
+    };
     let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };
     Ok(file_response(&app.pool, method, request, answer))
 }
@@ -97,10 +107,12 @@ async fn run_to_end(app: Arc<App>, name: RepositoryName, put: PutManifest, bytes
 /// DELETE: a tag, or a manifest with its tags.
 pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Reference) -> Result<Response, OciError> {
     let missing = unknown(&name, &reference);
+    let named = "another manifest of the repository names this one: delete that first";
     let task = tokio::spawn(async move { withdraw(&app, &name, &reference).await });
     match task.await {
-        Ok(Ok(true)) => Ok(StatusCode::ACCEPTED.into_response()),
-        Ok(Ok(false)) => Err(missing),
+        Ok(Ok(Removal::Removed)) => Ok(StatusCode::ACCEPTED.into_response()),
+        Ok(Ok(Removal::Missing)) => Err(missing),
+        Ok(Ok(Removal::Named)) => Err(OciError::new(Code::Denied, named)),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(crate::pool::JobLost.into()),
     }

@@ -10,8 +10,9 @@ use futures_util::StreamExt as _;
 use uuid::Uuid;
 
 use super::{Code, OciError, headers, stored};
+use crate::access::may_read;
 use crate::app::App;
-use crate::blobs::{BlobDigest, Upload, Writer};
+use crate::blobs::{Algorithm, BlobDigest, Upload, Writer};
 use crate::http::{parse_content_range, query_values};
 use crate::repositories::{Repository, RepositoryName};
 
@@ -32,19 +33,19 @@ pub(crate) async fn post(
     if let Some(digest) = query_values(query, "mount").pop() {
         let digest: BlobDigest = digest.parse()?;
         let from = query_values(query, "from").pop();
-        if mount(app, &repository, &digest, from.as_deref()).await? {
+        if mount(app, &repository, request, &digest, from.as_deref()).await? {
             return Ok(created(name, &digest));
         }
     }
     let digest = query_values(query, "digest").pop().map(|digest| digest.parse::<BlobDigest>()).transpose()?;
-    if let Some(algorithm) = query_values(query, "digest-algorithm").pop()
-        && !matches!(algorithm.as_str(), "sha256" | "sha512")
-    {
-        let message = format!("digest-algorithm={algorithm}: expected sha256 or sha512");
-        return Err(OciError::new(Code::DigestInvalid, message));
-    }
+    let algorithm = match query_values(query, "digest-algorithm").pop() {
+        None => digest.as_ref().map_or(Algorithm::Sha256, BlobDigest::algorithm),
+        Some(name) => Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
+            OciError::new(Code::DigestInvalid, format!("digest-algorithm={name}: expected sha256 or sha512"))
+        })?,
+    };
     let (uploads, folder) = (app.uploads.clone(), repository.uploads_folder());
-    let upload = app.pool.run(move || uploads.create(&folder)).await??;
+    let upload = app.pool.run(move || uploads.create(&folder, algorithm)).await??;
     match digest {
         None => Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response()),
         Some(digest) => {
@@ -106,31 +107,41 @@ pub(crate) async fn delete(app: &App, name: &RepositoryName, id: Uuid) -> Result
 }
 
 async fn find(app: &App, name: &RepositoryName, id: Uuid) -> Result<(Arc<Repository>, Arc<Upload>), OciError> {
-    let repository = app.repositories.get_or_create(name);
+    let unknown = || OciError::new(Code::BlobUploadUnknown, format!("{name} has no upload {id}: start a new one"));
+    let repository = app.repositories.get(name).ok_or_else(unknown)?;
     let (uploads, folder) = (app.uploads.clone(), repository.uploads_folder());
     let upload = app.pool.run(move || uploads.find(&folder, id)).await??;
-    let unknown = || OciError::new(Code::BlobUploadUnknown, format!("{name} has no upload {id}: start a new one"));
     Ok((repository, upload.ok_or_else(unknown)?))
 }
 
-/// Mounts a blob from a repository that has it. Without tokens everyone reads everything, so `from` may be left out.
+/// Mounts a blob from a repository that has it and that the caller may read, be it named or not.
 async fn mount(
     app: &App,
     repository: &Arc<Repository>,
+    request: &HeaderMap,
     digest: &BlobDigest,
     from: Option<&str>,
 ) -> Result<bool, OciError> {
+    let pin = app.blobs.pin(digest);
     let has_it = match from {
-        Some(from) => {
-            from.parse().ok().and_then(|from| app.repositories.get(&from)).is_some_and(|source| source.has_blob(digest))
-        }
-        None => app.repositories.any_has_blob(digest),
+        Some(from) => from.parse().is_ok_and(|from: RepositoryName| {
+            may_read(request, &from) && app.repositories.get(&from).is_some_and(|source| source.has_blob(digest))
+        }),
+        None => app.repositories.any_has_blob(digest, |name| may_read(request, name)),
     };
-    if has_it {
-        let (shared, digest) = (Arc::clone(repository), digest.clone());
-        app.pool.run(move || shared.link_blob(&digest)).await??;
+    if !has_it {
+        return Ok(false);
     }
-    Ok(has_it)
+    let (blobs, shared, digest) = (app.blobs.clone(), Arc::clone(repository), digest.clone());
+    let link = move || -> std::io::Result<bool> {
+        let _pin = pin;
+        // It may have gone before it was pinned.
+        if blobs.size(&digest)?.is_none() {
+            return Ok(false);
+        }
+        shared.link_blob(&digest).map(|()| true)
+    };
+    Ok(app.pool.run(link).await??)
 }
 
 /// Takes a body into a session. The blocks but the last are on disk; the last comes back, so that a small blob costs
@@ -196,6 +207,7 @@ async fn finish(
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
     // One job, so that a client that goes away leaves either a session or a visible blob.
     let commit = move || -> Result<u64, OciError> {
+        let _pin = blobs.pin(&expected);
         upload.append(&writer, &tail)?;
         let commit = uploads.commit(&upload, &writer, &expected, &blobs)?;
         repository.link_blob(&expected)?;

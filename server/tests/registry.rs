@@ -1,0 +1,265 @@
+//! What the registry answers beside what the conformance suite asks: bounds, pages, filters, mounts, deletion.
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod support;
+
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, LINK, RANGE};
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha512};
+use support::{Running, http};
+use symseal_bundle::Digest;
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+struct Fixture {
+    server: Running,
+    http: Client,
+    _root: tempfile::TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        Self { server: Running::start(root.path()).await, http: http(), _root: root }
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        self.http.get(self.server.url(path)).send().await.unwrap()
+    }
+
+    async fn json(&self, path: &str) -> (Value, Option<String>) {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        let next = answer.headers().get(LINK).map(|link| {
+            let link = link.to_str().unwrap().strip_suffix("; rel=\"next\"").unwrap();
+            link.trim_start_matches('<').trim_end_matches('>').to_owned()
+        });
+        (serde_json::from_str(&answer.text().await.unwrap()).unwrap(), next)
+    }
+
+    async fn status(&self, method: &str, path: &str) -> StatusCode {
+        let method = method.parse().unwrap();
+        self.http.request(method, self.server.url(path)).send().await.unwrap().status()
+    }
+
+    async fn blob(&self, repository: &str, bytes: &'static [u8]) -> Digest {
+        let digest = Digest::of(bytes);
+        let url = self.server.url(&format!("/v2/{repository}/blobs/uploads/?digest={digest}"));
+        assert_eq!(self.http.post(url).body(bytes).send().await.unwrap().status(), StatusCode::CREATED);
+        digest
+    }
+
+    async fn manifest(&self, repository: &str, reference: &str, manifest: &Value) -> Response {
+        let url = self.server.url(&format!("/v2/{repository}/manifests/{reference}"));
+        self.http.put(url).header(CONTENT_TYPE, MANIFEST).body(manifest.to_string()).send().await.unwrap()
+    }
+
+    /// Walks all pages of a list; its entries.
+    async fn pages(&self, first: &str, list: &str, at_most: usize) -> Vec<Value> {
+        let (mut found, mut next) = (Vec::new(), Some(first.to_owned()));
+        while let Some(path) = next {
+            let (page, link) = self.json(&path).await;
+            let entries = page[list].as_array().unwrap().clone();
+            assert!(entries.len() <= at_most, "{path}: {} entries", entries.len());
+            found.extend(entries);
+            next = link;
+        }
+        found
+    }
+}
+
+/// A manifest with an empty configuration.
+fn manifest(more: Value) -> Value {
+    let config =
+        json!({"mediaType": "application/vnd.oci.empty.v1+json", "digest": Digest::of(b"{}").to_string(), "size": 2});
+    let mut manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": []});
+    manifest.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    manifest
+}
+
+#[tokio::test]
+async fn a_manifest_of_exactly_four_mebibytes_is_taken_and_given_back_and_one_byte_more_is_413() {
+    let fixture = Fixture::new().await;
+    fixture.blob("r", b"{}").await;
+    let bare = manifest(json!({"annotations": {"filling": ""}})).to_string().len();
+    for (size, expected) in [(4 << 20, StatusCode::CREATED), ((4 << 20) + 1, StatusCode::PAYLOAD_TOO_LARGE)] {
+        let full = manifest(json!({"annotations": {"filling": "x".repeat(size - bare)}}));
+        let answer = fixture.manifest("r", &format!("v{size}"), &full).await;
+        assert_eq!(answer.status(), expected, "{size}");
+        let got = fixture.get(&format!("/v2/r/manifests/v{size}")).await;
+        assert_eq!(got.status().is_success(), expected.is_success());
+        if expected.is_success() {
+            let (expected, found) = (full.to_string(), got.text().await.unwrap());
+            assert!(found == expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sha512_names_blobs_and_manifests_and_comes_back_in_the_header() {
+    let fixture = Fixture::new().await;
+    let name = |bytes: &[u8]| {
+        let hex: String = Sha512::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha512:{hex}")
+    };
+    let digest = name(b"{}");
+    // Announced at the start, and computed on the way.
+    let session = fixture.http.post(fixture.server.url("/v2/r/blobs/uploads/?digest-algorithm=sha512"));
+    let session = session.send().await.unwrap();
+    let at = session.headers()["location"].to_str().unwrap().to_owned();
+    let put = fixture.http.put(fixture.server.url(&format!("{at}?digest={digest}"))).body("{}");
+    assert_eq!(put.send().await.unwrap().status(), StatusCode::CREATED);
+    let wrong = fixture.http.post(fixture.server.url(&format!("/v2/r/blobs/uploads/?digest={}", name(b"other"))));
+    assert_eq!(wrong.body("{}").send().await.unwrap().status(), StatusCode::BAD_REQUEST);
+    let unknown = fixture.status("POST", "/v2/r/blobs/uploads/?digest-algorithm=md5").await;
+    assert_eq!(unknown, StatusCode::BAD_REQUEST);
+
+    let blob = fixture.get(&format!("/v2/r/blobs/{digest}")).await;
+    assert_eq!(blob.headers()["docker-content-digest"], digest.as_str());
+    // The same bytes by their other name were not pushed.
+    assert_eq!(fixture.status("HEAD", &format!("/v2/r/blobs/{}", Digest::of(b"{}"))).await, StatusCode::NOT_FOUND);
+    let mut manifest = manifest(json!({}));
+    manifest["config"]["digest"] = json!(digest);
+    let by_digest = name(manifest.to_string().as_bytes());
+    let put = fixture.manifest("r", &by_digest, &manifest).await;
+    assert_eq!(
+        (put.status(), &put.headers()["docker-content-digest"]),
+        (StatusCode::CREATED, &by_digest.parse().unwrap())
+    );
+    let got = fixture.get(&format!("/v2/r/manifests/{by_digest}")).await;
+    assert_eq!(got.headers()["docker-content-digest"], by_digest.as_str());
+    assert_eq!(got.text().await.unwrap(), manifest.to_string());
+}
+
+#[tokio::test]
+async fn the_catalog_and_the_tags_come_in_pages_of_the_size_asked_for() {
+    let fixture = Fixture::new().await;
+    let repositories = ["a", "a/b", "a-b", "team/x", "z"];
+    for name in repositories {
+        fixture.blob(name, b"{}").await;
+        // A repository with blobs alone is not listed.
+        assert_eq!(
+            fixture.json("/v2/_catalog").await.0["repositories"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|found| *found == name)
+                .count(),
+            0
+        );
+        assert_eq!(fixture.manifest(name, "one", &manifest(json!({}))).await.status(), StatusCode::CREATED);
+    }
+    let mut sorted = repositories.map(Value::from);
+    sorted.sort_by_key(|name| name.as_str().unwrap().to_owned());
+    for size in 1..=6 {
+        assert_eq!(fixture.pages(&format!("/v2/_catalog?n={size}"), "repositories", size).await, sorted);
+    }
+    for tag in ["two", "Zwei", "10", "_x"] {
+        fixture.manifest("a/b", tag, &manifest(json!({}))).await;
+    }
+    for size in 1..=6 {
+        let tags = fixture.pages(&format!("/v2/a/b/tags/list?n={size}"), "tags", size).await;
+        assert_eq!(tags, ["10", "Zwei", "_x", "one", "two"].map(Value::from));
+    }
+    assert_eq!(fixture.json("/v2/a/b/tags/list?n=0").await, (json!({"name": "a/b", "tags": []}), None));
+    assert_eq!(fixture.get("/v2/_catalog?n=x").await.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn many_referrers_come_in_pages_and_by_type() {
+    let fixture = Fixture::new().await;
+    fixture.blob("r", b"{}").await;
+    let subject = manifest(json!({}));
+    let digest = Digest::of(subject.to_string().as_bytes());
+    let descriptor = json!({"mediaType": MANIFEST, "digest": digest.to_string(), "size": subject.to_string().len()});
+    // Above what one page holds; some carry so much that a page is full of bytes before.
+    let mut kinds = [0, 0];
+    for number in 0..620 {
+        let text = if number % 100 == 0 { "y".repeat(600_000) } else { number.to_string() };
+        let kind = ["application/vnd.example.a+json", "application/vnd.example.b+json"][usize::from(number % 3 == 0)];
+        kinds[usize::from(number % 3 == 0)] += 1;
+        let more = json!({"subject": descriptor, "artifactType": kind, "annotations": {"text": text, "n": number.to_string()}});
+        let put = fixture.manifest("r", &format!("t{number}"), &manifest(more)).await;
+        assert_eq!(
+            (put.status(), &put.headers()["oci-subject"]),
+            (StatusCode::CREATED, &digest.to_string().parse().unwrap())
+        );
+    }
+    let path = format!("/v2/r/referrers/{digest}");
+    let all = fixture.pages(&path, "manifests", 500).await;
+    assert_eq!(all.len(), 620);
+    let mut numbers: Vec<u32> =
+        all.iter().map(|found| found["annotations"]["n"].as_str().unwrap().parse().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..620).collect::<Vec<_>>());
+    // No page is larger than what clients read.
+    let mut next = Some(path.clone());
+    while let Some(page) = next {
+        assert!(fixture.get(&page).await.text().await.unwrap().len() < 4 << 20);
+        next = fixture.json(&page).await.1;
+    }
+    for (kind, count) in ["a", "b"].into_iter().zip(kinds) {
+        let filtered = format!("{path}?artifactType=application%2Fvnd.example.{kind}%2Bjson");
+        assert_eq!(fixture.get(&filtered).await.headers()["oci-filters-applied"], "artifactType");
+        let found = fixture.pages(&filtered, "manifests", 500).await;
+        assert_eq!(found.len(), count);
+        let kind = format!("application/vnd.example.{kind}+json");
+        assert!(found.iter().all(|found| found["artifactType"] == kind.as_str()));
+    }
+    assert_eq!(fixture.pages(&format!("{path}?artifactType=other/type"), "manifests", 0).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn what_a_manifest_names_is_deleted_after_it_and_not_before() {
+    let fixture = Fixture::new().await;
+    let config = fixture.blob("r", b"{}").await;
+    let child = manifest(json!({}));
+    assert_eq!(fixture.manifest("r", "child", &child).await.status(), StatusCode::CREATED);
+    let child_digest = Digest::of(child.to_string().as_bytes());
+    let index_type = "application/vnd.oci.image.index.v1+json";
+    let descriptor =
+        json!({"mediaType": MANIFEST, "digest": child_digest.to_string(), "size": child.to_string().len()});
+    let index = json!({"schemaVersion": 2, "mediaType": index_type, "manifests": [descriptor]}).to_string();
+    let url = fixture.server.url("/v2/r/manifests/index");
+    let put = fixture.http.put(url).header(CONTENT_TYPE, index_type).body(index.clone()).send().await.unwrap();
+    assert_eq!(put.status(), StatusCode::CREATED);
+
+    let (config, child) = (format!("/v2/r/blobs/{config}"), format!("/v2/r/manifests/{child_digest}"));
+    let index = format!("/v2/r/manifests/{}", Digest::of(index.as_bytes()));
+    for refused in [&config, &child] {
+        assert_eq!(fixture.status("DELETE", refused).await, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(fixture.status("GET", refused).await, StatusCode::OK);
+    }
+    // A tag goes alone.
+    assert_eq!(fixture.status("DELETE", "/v2/r/manifests/child").await, StatusCode::ACCEPTED);
+    for (order, path) in [&index, &child, &config].into_iter().enumerate() {
+        assert_eq!(fixture.status("DELETE", path).await, StatusCode::ACCEPTED, "{order}");
+        assert_eq!(fixture.status("GET", path).await, StatusCode::NOT_FOUND, "{order}");
+        assert_eq!(fixture.status("DELETE", path).await, StatusCode::NOT_FOUND, "{order}");
+    }
+}
+
+#[tokio::test]
+async fn a_mount_takes_what_the_named_repository_has_and_nothing_else() {
+    let fixture = Fixture::new().await;
+    let digest = fixture.blob("source", b"shared bytes").await;
+    let mount =
+        |query: String| fixture.http.post(fixture.server.url(&format!("/v2/target/blobs/uploads/?{query}"))).send();
+    for from in ["other", "Not%20a%20name", "../source"] {
+        let answer = mount(format!("mount={digest}&from={from}")).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::ACCEPTED, "{from}");
+        assert_eq!(fixture.status("HEAD", &format!("/v2/target/blobs/{digest}")).await, StatusCode::NOT_FOUND);
+    }
+    assert_eq!(mount(format!("mount={digest}&from=source")).await.unwrap().status(), StatusCode::CREATED);
+    // It stays when the source lets go.
+    assert_eq!(fixture.status("DELETE", &format!("/v2/source/blobs/{digest}")).await, StatusCode::ACCEPTED);
+    let path = format!("/v2/target/blobs/{digest}");
+    let head = fixture.http.head(fixture.server.url(&path)).send().await.unwrap();
+    assert_eq!(head.headers()[CONTENT_LENGTH], "12");
+    let part = fixture.http.get(fixture.server.url(&path)).header(RANGE, "bytes=-5").send().await.unwrap();
+    assert_eq!((part.status(), part.text().await.unwrap()), (StatusCode::PARTIAL_CONTENT, "bytes".to_owned()));
+    // Without a name, from wherever it is.
+    assert_eq!(mount(format!("mount={digest}")).await.unwrap().status(), StatusCode::CREATED);
+}
