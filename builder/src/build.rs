@@ -12,7 +12,7 @@ use symseal_bundle::{Digest, LayoutDir, Staging, SymbolIndex};
 use symseal_module::DebugId;
 
 use crate::error::BuildError;
-use crate::inputs::{self, Reading, Spool};
+use crate::inputs::{self, Exclude, Reading, Spool};
 use crate::module::{self, Building, Finished};
 use crate::pairing::{self, Module, Pairing};
 use crate::progress::{Progress, ProgressFn};
@@ -62,6 +62,7 @@ pub struct SymbolBundleBuilder {
     strict: bool,
     jobs: Option<usize>,
     limits: Limits,
+    exclude: Exclude,
     sources: Option<SourceOptions>,
 }
 
@@ -86,6 +87,7 @@ impl SymbolBundleBuilder {
             strict: false,
             jobs: None,
             limits: Limits::default(),
+            exclude: Exclude::default(),
             sources: None,
         }
     }
@@ -123,6 +125,12 @@ impl SymbolBundleBuilder {
     /// What one archive may ask for. [`Limits`] says what the defaults are.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// What is left out of the inputs. Nothing by default.
+    pub fn exclude(mut self, exclude: Exclude) -> Self {
+        self.exclude = exclude;
         self
     }
 
@@ -218,7 +226,8 @@ impl SymbolBundleBuilder {
         let spool = layout.map_or_else(Spool::temporary, Spool::in_layout);
         let tell = |progress: &Progress<'_>| self.tell(progress);
         let budget = Budget::of_at_least(LEAST_BUDGET);
-        let reading = Reading { jobs, spool: &spool, tell: &tell, limits: &self.limits, budget: &budget, output };
+        let (limits, exclude) = (&self.limits, &self.exclude);
+        let reading = Reading { jobs, spool: &spool, tell: &tell, limits, exclude, budget: &budget, output };
         let gathered = inputs::gather(&self.paths, &reading)?;
         let mut report = BuildReport::new(&self.options.name, &self.options.version, gathered.report);
         let (files, doubles) = pairing::unique(gathered.files);

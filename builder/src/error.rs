@@ -8,6 +8,7 @@ use symseal_bundle::compose::ComposeError;
 use symseal_bundle::seal::StatementError;
 use symseal_bundle::{FileRole, IndexError, LayoutError};
 
+use crate::inputs::ParseExcludeError;
 use crate::report::BuildReport;
 use crate::sources::GatherError;
 
@@ -51,7 +52,9 @@ pub enum BuildError {
         found: String,
     },
     /// Two different files for one role of one module, and no rule says which is the better one.
-    #[error("{first} and {second} both claim to be the {role} file of {id}, and differ; leave one out")]
+    #[error(
+        "{first} and {second} both claim to be the {role} file of {id}, and differ; leave one out (--exclude, where it lies in an archive)"
+    )]
     Conflict {
         /// The debug id.
         id: String,
@@ -70,6 +73,9 @@ pub enum BuildError {
         /// What it holds.
         problem: &'static str,
     },
+    /// What is to be left out is said in no pattern.
+    #[error(transparent)]
+    Exclude(#[from] ParseExcludeError),
     /// The file was written to while the bundle was built.
     #[error("{place} changed while the bundle was built; build again when it is finished")]
     Changed {

@@ -33,6 +33,7 @@ mod unpaired;
 
 pub use build::{Built, Options, SymbolBundleBuilder};
 pub use error::BuildError;
+pub use inputs::{Exclude, ParseExcludeError};
 pub use progress::{Progress, ProgressFn};
 pub use rederive::{Rederived, RederivedTable, rederive};
 pub use report::{

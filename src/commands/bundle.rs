@@ -4,6 +4,7 @@ pub mod build;
 pub mod build_report;
 mod chain;
 mod disclosure;
+pub mod excluding;
 pub mod inspect;
 pub mod kit;
 pub mod limits;

@@ -18,6 +18,7 @@ use symseal_sealer::KeySource;
 
 use self::destination::{Destination, Published};
 use super::bundle;
+use super::bundle::excluding::ExcludeArgs;
 use super::bundle::limits::LimitArgs;
 use super::bundle::seal::{Sealer, SealingArgs};
 use super::bundle::sourcing::SourcingArgs;
@@ -75,6 +76,8 @@ pub struct Args {
     sourcing: SourcingArgs,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    excluding: ExcludeArgs,
     /// Where the sources go: host[:port]/repository[:tag]; default: beside the bundle, under its tag and `.sources`. With --join
     /// the parts' sources may lie there, too.
     #[arg(long, value_name = "REF")]
@@ -153,7 +156,7 @@ fn build_into(args: &Args, root: &Path) -> Result<Built, BuildError> {
         progress: Some(bundle::build::progress(bar.clone())),
     };
     let mut builder = args.paths.iter().fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(path));
-    builder = args.limits.on(args.sourcing.on(builder.strict(args.strict)));
+    builder = args.excluding.on(args.limits.on(args.sourcing.on(builder.strict(args.strict))))?;
     if let Some(jobs) = args.jobs {
         builder = builder.jobs(jobs.get());
     }

@@ -95,8 +95,12 @@ fn visit(
     found: &mut Found,
 ) -> Result<bool, BuildError> {
     let Reading { limits, spool, budget, .. } = reading;
-    found.seen += 1;
     let place = member.full_path();
+    if let Some(glob) = reading.exclude.matching(&place) {
+        found.excluded.push(glob.to_owned());
+        return Ok(false);
+    }
+    found.seen += 1;
     let name = member.file_name().to_owned();
     let dsym = file::dsym_place(&place);
     if loose::is_script(&name, dsym.as_ref()) {

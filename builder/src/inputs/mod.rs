@@ -1,6 +1,7 @@
 //! From paths to identified release files.
 
 mod archive;
+mod exclude;
 pub(crate) mod file;
 mod identify;
 mod loose;
@@ -9,6 +10,7 @@ mod walk;
 
 use std::path::{Path, PathBuf};
 
+pub use exclude::{Exclude, ParseExcludeError};
 pub(crate) use file::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 pub(crate) use spool::Spool;
 
@@ -36,6 +38,7 @@ pub(crate) struct Reading<'r> {
     pub(crate) spool: &'r Spool,
     pub(crate) tell: &'r Tell<'r>,
     pub(crate) limits: &'r Limits,
+    pub(crate) exclude: &'r Exclude,
     pub(crate) budget: &'r Budget,
     /// Where this build writes: what lies there is no input.
     pub(crate) output: Option<&'r Path>,
@@ -50,6 +53,8 @@ pub(crate) struct Found {
     skipped: Vec<(&'static str, u64)>,
     refused: Vec<Refused>,
     archives: Vec<ArchiveReport>,
+    /// Patterns by which files were left out, once for each file.
+    excluded: Vec<String>,
 }
 
 impl Found {
@@ -66,7 +71,7 @@ impl Found {
 
 /// Finds and identifies the release files at or below `paths`.
 pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathered, BuildError> {
-    let mut walked = walk::walk(paths, reading.output)?;
+    let mut walked = walk::walk(paths, reading.output, reading.exclude)?;
     // The largest first, so that no thread is left alone with it at the end.
     walked.candidates.sort_by(|a, b| (b.size, &a.path).cmp(&(a.size, &b.path)));
     let total = walked.candidates.len() as u64;
@@ -76,7 +81,10 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
         (reading.tell)(&Progress::Looked { path: &candidate.path, bytes: candidate.size, total, total_bytes });
         Ok::<_, BuildError>(found)
     })?;
-    let mut report = InputReport::default();
+    // Also those that left out nothing: a pattern with a slip in it is seen by that.
+    let excluded = reading.exclude.globs().iter().map(|glob| (glob.clone(), 0)).collect();
+    let mut report = InputReport { excluded, ..InputReport::default() };
+    walked.excluded.iter().for_each(|glob| report.exclude(glob));
     report.skip(reason::LINK, walked.links);
     report.skip(reason::SPECIAL, walked.special);
     let mut files = Vec::new();
@@ -85,6 +93,7 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
         for (reason, times) in one.skipped {
             report.skip(reason, times);
         }
+        one.excluded.iter().for_each(|glob| report.exclude(glob));
         report.refused.extend(one.refused);
         report.archives.extend(one.archives);
         files.extend(one.files);
@@ -96,7 +105,7 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
 
 /// Every file at or below `paths`, as it lies there: archives are not looked into.
 pub(crate) fn files_below(paths: &[PathBuf]) -> Result<Vec<PathBuf>, BuildError> {
-    Ok(walk::walk(paths, None)?
+    Ok(walk::walk(paths, None, &Exclude::default())?
         .candidates
         .into_iter()
         .filter(|found| !found.is_layout)

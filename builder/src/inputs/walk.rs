@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+use super::Exclude;
 use crate::error::{BuildError, io_error, place_of};
 
 /// A file to look at.
@@ -28,18 +29,24 @@ pub(crate) struct Walked {
     pub(crate) links: u64,
     /// Devices, pipes and sockets in directories.
     pub(crate) special: u64,
+    /// The pattern by which each file or directory was left out.
+    pub(crate) excluded: Vec<String>,
 }
 
-/// Every file at or below `paths`, except below `output`, where this build writes.
+/// Every file at or below `paths`, except below `output`, where this build writes, and what `exclude` leaves out.
 ///
 /// Links in directories are passed over: what they lead to inside is found anyway, and what they lead to outside was not
 /// given to us. So there are no loops.
-pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, BuildError> {
+pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>, exclude: &Exclude) -> Result<Walked, BuildError> {
     // As it is on disk, so that two ways to write it are one.
     let output = output.and_then(|output| fs::canonicalize(output).ok());
     let mut walked = Walked::default();
     let mut directories = Vec::new();
     for path in paths {
+        if let Some(glob) = exclude.matching(&place_of(path)) {
+            walked.excluded.push(glob.to_owned());
+            continue;
+        }
         let metadata = fs::metadata(path).map_err(io_error("open", path))?;
         if metadata.is_dir() {
             directories.push(path.clone());
@@ -59,7 +66,16 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>) -> Result<Walked, B
         let listed: Vec<Listed> =
             directories.par_iter().map(|directory| list(directory, output.as_deref())).collect::<Result<_, _>>()?;
         directories.clear();
-        for one in listed {
+        for mut one in listed {
+            let mut is_wanted = |path: &Path| match exclude.matching(&place_of(path)) {
+                Some(glob) => {
+                    walked.excluded.push(glob.to_owned());
+                    false
+                }
+                None => true,
+            };
+            one.directories.retain(|directory| is_wanted(directory));
+            one.files.retain(|file| is_wanted(&file.path));
             directories.extend(one.directories);
             walked.candidates.extend(one.files);
             walked.links += one.links;

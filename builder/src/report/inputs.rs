@@ -18,6 +18,8 @@ pub struct InputReport {
     pub doubles: u64,
     /// Files, links and members that are no part of the bundle: reason → how many.
     pub skipped: BTreeMap<String, u64>,
+    /// Files and directories that were left out because the caller said so: pattern → how many. They are not looked at.
+    pub excluded: BTreeMap<String, u64>,
     /// Files that are refused: dangerous ones, and damaged PE and PDB files.
     pub refused: Vec<Refused>,
     /// The archives, packages and images among the inputs, by place.
@@ -64,6 +66,10 @@ pub struct PassedOver {
 }
 
 impl InputReport {
+    pub(crate) fn exclude(&mut self, glob: &str) {
+        *self.excluded.entry(glob.to_owned()).or_default() += 1;
+    }
+
     pub(crate) fn skip(&mut self, reason: &str, times: u64) {
         if times > 0 {
             *self.skipped.entry(reason.to_owned()).or_default() += times;

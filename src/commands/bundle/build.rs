@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 use symseal_builder::{BuildError, BuildReport, Options, Progress, ProgressFn, SymbolBundleBuilder};
 
 use super::build_report;
+use super::excluding::ExcludeArgs;
 use super::limits::LimitArgs;
 use super::sourcing::SourcingArgs;
 use crate::exit::Answer;
@@ -56,6 +57,8 @@ pub struct Args {
     sourcing: SourcingArgs,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    excluding: ExcludeArgs,
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
@@ -71,7 +74,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     if let Some(jobs) = args.jobs {
         builder = builder.jobs(jobs.get());
     }
-    builder = args.limits.on(args.sourcing.on(builder));
+    builder = args.excluding.on(args.limits.on(args.sourcing.on(builder)))?;
     let made = if args.dry_run {
         builder.report()
     } else {

@@ -102,6 +102,9 @@ fn inputs(report: &BuildReport) {
     for (reason, count) in &inputs.skipped {
         outln!("  {count} skipped: {reason}");
     }
+    for (glob, count) in &inputs.excluded {
+        outln!("  {count} left out: --exclude {glob}");
+    }
     out!("{} modules, {} unpaired, {} mismatches", report.modules.len(), report.unpaired(), report.mismatches.len());
     match report.mismatched_sources() {
         0 => outln!(),

@@ -1,0 +1,108 @@
+//! Files that are left out although they lie among the inputs.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Patterns of what is left out.
+///
+/// A pattern is compared with a file's place as reports name it (`release/app.deb!/usr/bin/app`), and with what of it follows a slash:
+/// `*.so.1` leaves out every file of such a name, `usr/lib/debug/**` what lies there in any archive. What lies in a directory or
+/// archive that a pattern names is left out too. `*` and `?` do not match a slash, `**` does; `[ab]` and `{a,b}` are known, and a
+/// backslash takes a character as it is.
+#[derive(Debug, Clone, Default)]
+pub struct Exclude {
+    globs: Vec<String>,
+    set: GlobSet,
+}
+
+/// A pattern that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{glob:?} is no pattern of files: {problem}")]
+pub struct ParseExcludeError {
+    /// The text.
+    pub glob: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Exclude {
+    /// From patterns, in any order.
+    ///
+    /// # Errors
+    /// [`ParseExcludeError`] names the first that is none.
+    pub fn new(globs: impl IntoIterator<Item = impl Into<String>>) -> Result<Self, ParseExcludeError> {
+        let globs: Vec<String> = globs.into_iter().map(Into::into).collect();
+        let mut set = GlobSetBuilder::new();
+        for glob in &globs {
+            let wrong = |problem: String| ParseExcludeError { glob: glob.clone(), problem };
+            if glob.is_empty() {
+                return Err(wrong("it is empty".to_owned()));
+            }
+            let anywhere = if glob.starts_with('/') { glob.clone() } else { format!("**/{glob}") };
+            let parsed = GlobBuilder::new(&anywhere).literal_separator(true).backslash_escape(true).build();
+            set.add(parsed.map_err(|error| wrong(error.kind().to_string()))?);
+        }
+        let set =
+            set.build().map_err(|error| ParseExcludeError { glob: globs.join(" "), problem: error.to_string() })?;
+        Ok(Self { globs, set })
+    }
+
+    /// The patterns.
+    pub fn globs(&self) -> &[String] {
+        &self.globs
+    }
+
+    /// The first pattern that leaves out the file at `place`, or a directory or archive around it.
+    pub(crate) fn matching(&self, place: &str) -> Option<&str> {
+        if self.globs.is_empty() {
+            return None;
+        }
+        let around =
+            place.match_indices('/').filter_map(|(at, _)| place.get(..at)).map(|part| part.trim_end_matches('!'));
+        let first = around.chain([place]).filter_map(|part| self.set.matches(part).into_iter().min()).min()?;
+        self.globs.get(first).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(glob: &str, place: &str, expected: bool) {
+        assert_eq!(Exclude::new([glob]).unwrap().matching(place), expected.then_some(glob), "{glob} {place}");
+    }
+
+    #[test]
+    fn a_pattern_means_names_tails_directories_and_archives() {
+        let place = "release/app.deb!/usr/lib/debug/.build-id/ab/cd.debug";
+        for glob in [
+            "*.debug",
+            "cd.debug",
+            "usr/lib/debug/**",
+            "usr/lib",
+            "debug",
+            "app.deb",
+            "release",
+            "ab/*",
+            "*.{deb,rpm}",
+            place,
+        ] {
+            check(glob, place, true);
+        }
+        for glob in ["lib/*.debug", "*.so", "d.debug", "/usr/**", "App.deb"] {
+            check(glob, place, false);
+        }
+        check("/work/*", "/work/app", true);
+        check("/work/*", "/other/work/app", false);
+        check(r"a\*b", "x/a*b", true);
+        check(r"a\*b", "x/aab", false);
+    }
+
+    #[test]
+    fn no_pattern_leaves_out_nothing_and_a_wrong_one_is_told() {
+        assert_eq!(Exclude::default().matching("a"), None);
+        for glob in ["", "a[", "{a"] {
+            assert_eq!(Exclude::new(["x", glob]).unwrap_err().glob, glob);
+        }
+    }
+}

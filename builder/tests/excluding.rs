@@ -1,0 +1,73 @@
+//! What is left out of the inputs: files, directories and members of archives.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
+
+mod inputs;
+
+use std::path::{Path, PathBuf};
+
+use inputs::{Release, builder, run, tool};
+use symseal_builder::{BuildError, BuildReport, Exclude};
+use symseal_bundle::LayoutDir;
+
+/// The report with these patterns.
+fn report(paths: &[PathBuf], globs: &[&str]) -> Result<BuildReport, BuildError> {
+    builder(paths).exclude(Exclude::new(globs.iter().copied()).unwrap()).report()
+}
+
+/// The names of the modules that a report has.
+fn names(report: &BuildReport) -> Vec<&str> {
+    let mut names: Vec<&str> = report.modules.iter().map(|module| module.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn files_and_directories_are_left_out_and_counted_also_by_a_pattern_that_finds_nothing() {
+    let Some(release) = Release::make() else { return };
+    std::fs::create_dir(release.path("tests")).unwrap();
+    std::fs::rename(release.path("bare.so"), release.path("tests/bare.so")).unwrap();
+    let all = [release.dir.path().to_owned()];
+    assert_eq!(names(&report(&all, &[]).unwrap()), ["bare.so", "full.so", "split.so"]);
+    let found = report(&all, &["full.*", "tests", "*.dll"]).unwrap();
+    assert_eq!(names(&found), ["split.so"]);
+    let excluded: Vec<(&str, u64)> =
+        found.inputs.excluded.iter().map(|(glob, count)| (glob.as_str(), *count)).collect();
+    assert_eq!(excluded, [("*.dll", 0), ("full.*", 1), ("tests", 1)]);
+    assert_eq!(found.inputs.files, 2);
+    // Also what was named.
+    assert_eq!(
+        names(&report(&[release.path("full.so"), release.path("split.so")], &["full.so"]).unwrap()),
+        ["split.so"]
+    );
+    assert!(matches!(report(&all, &["**"]), Err(BuildError::NoModules { .. })));
+}
+
+#[test]
+fn a_member_that_contradicts_another_can_be_left_out_of_an_archive() {
+    let (Some(release), Some(tar)) = (Release::make(), tool("tar")) else { return };
+    // The same program with a byte more behind it: nobody can say which of them was shipped.
+    let copy = release.path("old");
+    std::fs::create_dir(&copy).unwrap();
+    let bytes = std::fs::read(release.path("full.so")).unwrap();
+    std::fs::write(copy.join("full.so"), [&bytes[..], b"x"].concat()).unwrap();
+    let archive = release.path("release.tar");
+    run(&tar, &["-cf", text(&archive), "-C", text(release.dir.path()), "full.so", "split.so", "split.debug", "old"]);
+    let archive = [archive];
+    let error = report(&archive, &[]).unwrap_err();
+    assert!(matches!(error, BuildError::Conflict { .. }), "{error}");
+    assert!(error.to_string().contains("--exclude"), "{error}");
+    let found = report(&archive, &["release.tar!/old/**"]).unwrap();
+    assert_eq!((names(&found), found.inputs.excluded["release.tar!/old/**"]), (vec!["full.so", "split.so"], 1));
+    // The bundle is that of the other files alone.
+    let built = |paths: &[PathBuf], globs: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = LayoutDir::create(dir.path()).unwrap();
+        builder(paths).exclude(Exclude::new(globs.iter().copied()).unwrap()).build(&layout).unwrap().digest
+    };
+    let loose = ["full.so", "split.so", "split.debug"].map(|name| release.path(name));
+    assert_eq!(built(&archive, &["old"]), built(&loose, &[]));
+}
