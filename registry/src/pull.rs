@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use oci_client::RegistryOperation;
-use symseal_bundle::oci::Descriptor;
+use symseal_bundle::oci::{self, Descriptor, ImageIndex};
 use symseal_bundle::{Digest, LayoutDir};
 
 use crate::manifests::{self, Fetched};
@@ -19,8 +19,25 @@ use crate::{Options, Reference, RegistryError, Target, referrers};
 const MANIFESTS_LIMIT: usize = 100_000;
 /// The longest artifact type of a referrer that is taken, in bytes: two names of 127 and a slash (RFC 6838, section 4.2).
 const ARTIFACT_TYPE_LIMIT: usize = 255;
-/// The most bytes that the blobs of one referrer may have: a seal or a piece of evidence has some kilobytes.
+/// The most bytes that the blobs of one referrer may have: a seal or a piece of evidence has some kilobytes. A bundle, which is a referrer
+/// of its product's image, may have more.
 const REFERRER_BYTES_LIMIT: u64 = 64 << 20;
+/// The most manifests of such a referrer.
+const REFERRER_MANIFESTS_LIMIT: usize = 1000;
+
+/// What a tree of manifests may ask for.
+#[derive(Clone, Copy)]
+struct Bounds {
+    manifests: usize,
+    bytes: u64,
+}
+
+impl Bounds {
+    /// Of what was asked for by name, and of bundles.
+    const WIDE: Self = Self { manifests: MANIFESTS_LIMIT, bytes: u64::MAX };
+    /// Of what anybody may have put beside it.
+    const REFERRER: Self = Self { manifests: REFERRER_MANIFESTS_LIMIT, bytes: REFERRER_BYTES_LIMIT };
+}
 
 /// Brings what `reference` names, everything below it and its referrers into a layout, and gives its digest.
 ///
@@ -38,7 +55,7 @@ pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) 
     let root = manifests::fetch(&session, reference.target()).await?;
     let digest = root.descriptor.digest;
     let descriptor = root.descriptor.clone();
-    pull_tree(&session, layout, root).await?;
+    pull_tree(&session, layout, root, Bounds::WIDE).await?;
     list(layout, descriptor, reference.tag()).await?;
     for referrer in referrers::list(&session, &digest).await? {
         let referrer_digest = referrer.digest;
@@ -63,20 +80,17 @@ async fn pull_referrer(session: &Session, layout: &LayoutDir, referrer: Descript
         )));
     }
     let fetched = manifests::fetch(session, &Target::Digest(referrer.digest)).await?;
-    let named = manifests::children(referrer.digest, &fetched.bytes)?;
-    if !named.manifests.is_empty() {
-        return Err(refuse("a referrer that names further manifests is not followed".to_owned()));
-    }
-    let bytes = named.blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
-    if bytes > REFERRER_BYTES_LIMIT {
-        return Err(refuse(format!("blobs of {bytes} bytes; of a referrer at most {REFERRER_BYTES_LIMIT} are taken")));
-    }
+    let is_bundle = ImageIndex::parse(&fetched.bytes).is_ok_and(|index| {
+        index.artifact_type.is_some_and(|kind| kind == oci::BUNDLE || kind == symseal_bundle::sources::ARTIFACT_TYPE)
+    });
+    let bounds = if is_bundle { Bounds::WIDE } else { Bounds::REFERRER };
     let descriptor = Descriptor { artifact_type: referrer.artifact_type, ..fetched.descriptor.clone() };
-    pull_tree(session, layout, fetched).await?;
+    pull_tree(session, layout, fetched, bounds).await?;
     list(layout, descriptor, None).await
 }
 
-async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Result<(), RegistryError> {
+async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched, bounds: Bounds) -> Result<(), RegistryError> {
+    let top = root.descriptor.digest;
     let (mut blobs, mut seen) = (Vec::new(), HashSet::from([root.descriptor.digest]));
     let (mut levels, mut level) = (Vec::new(), vec![root]);
     let at_once = session.options.concurrency.max(1);
@@ -88,11 +102,12 @@ async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Resu
             below.extend(named.manifests.into_iter().map(|child| child.digest).filter(|child| seen.insert(*child)));
         }
         if levels.len() > DEPTH_LIMIT
-            || seen.len() > MANIFESTS_LIMIT.saturating_mul(16)
-            || below.len() > MANIFESTS_LIMIT
+            || seen.len() > bounds.manifests.saturating_mul(16)
+            || below.len() > bounds.manifests
         {
             let digest = level.first().map(|manifest| manifest.descriptor.digest).unwrap_or_else(|| Digest::of(b""));
-            let problem = format!("it names more than {MANIFESTS_LIMIT} manifests, or nests deeper than {DEPTH_LIMIT}");
+            let problem =
+                format!("it names more than {} manifests, or nests deeper than {DEPTH_LIMIT}", bounds.manifests);
             return Err(RegistryError::Manifest { digest, problem });
         }
         levels.push(level);
@@ -100,6 +115,10 @@ async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched) -> Resu
         level = stream::iter(fetches).buffered(at_once).try_collect().await?;
     }
     let bytes = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
+    if bytes > bounds.bytes {
+        let problem = format!("blobs of {bytes} bytes; of a referrer at most {} are taken", bounds.bytes);
+        return Err(RegistryError::Manifest { digest: top, problem });
+    }
     session.options.tell(Progress::Found { blobs: blobs.len() as u64, bytes });
     keep_right_pages(session, layout, &blobs).await?;
     // Futures of one named function: closures over borrowed items would not be `Send` for every caller.
