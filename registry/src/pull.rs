@@ -55,11 +55,12 @@ pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) 
     let root = manifests::fetch(&session, reference.target()).await?;
     let digest = root.descriptor.digest;
     let descriptor = root.descriptor.clone();
+    let beside_bundle = is_bundle(&root);
     pull_tree(&session, layout, root, Bounds::WIDE).await?;
     list(layout, descriptor, reference.tag()).await?;
     for referrer in referrers::list(&session, &digest).await? {
         let referrer_digest = referrer.digest;
-        match pull_referrer(&session, layout, referrer).await {
+        match pull_referrer(&session, layout, referrer, beside_bundle).await {
             Err(error) if referrers::is_junk(&error) => {
                 let reason = error.to_string();
                 session.options.tell(Progress::PassedOver { referrer: referrer_digest, reason });
@@ -71,22 +72,27 @@ pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) 
 }
 
 /// Brings one referrer, which anybody may have put there: it is bounded, and whole before the layout lists it.
-async fn pull_referrer(session: &Session, layout: &LayoutDir, referrer: Descriptor) -> Result<(), RegistryError> {
-    let refuse = |problem: String| RegistryError::Manifest { digest: referrer.digest, problem };
+async fn pull_referrer(
+    session: &Session,
+    layout: &LayoutDir,
+    referrer: Descriptor,
+    beside_bundle: bool,
+) -> Result<(), RegistryError> {
     let long = referrer.artifact_type.as_ref().map(String::len).filter(|bytes| *bytes > ARTIFACT_TYPE_LIMIT);
     if let Some(bytes) = long {
-        return Err(refuse(format!(
-            "an artifact type of {bytes} bytes; media types have at most {ARTIFACT_TYPE_LIMIT}"
-        )));
+        let problem = format!("an artifact type of {bytes} bytes; media types have at most {ARTIFACT_TYPE_LIMIT}");
+        return Err(RegistryError::Manifest { digest: referrer.digest, problem });
     }
     let fetched = manifests::fetch(session, &Target::Digest(referrer.digest)).await?;
-    let is_bundle = ImageIndex::parse(&fetched.bytes).is_ok_and(|index| {
-        index.artifact_type.is_some_and(|kind| kind == oci::BUNDLE || kind == symseal_bundle::sources::ARTIFACT_TYPE)
-    });
-    let bounds = if is_bundle { Bounds::WIDE } else { Bounds::REFERRER };
+    // Of an image, but of nothing else: what is beside a bundle is never one.
+    let bounds = if !beside_bundle && is_bundle(&fetched) { Bounds::WIDE } else { Bounds::REFERRER };
     let descriptor = Descriptor { artifact_type: referrer.artifact_type, ..fetched.descriptor.clone() };
     pull_tree(session, layout, fetched, bounds).await?;
     list(layout, descriptor, None).await
+}
+
+fn is_bundle(fetched: &Fetched) -> bool {
+    ImageIndex::parse(&fetched.bytes).is_ok_and(|index| index.artifact_type.as_deref() == Some(oci::BUNDLE))
 }
 
 async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched, bounds: Bounds) -> Result<(), RegistryError> {
@@ -105,10 +111,9 @@ async fn pull_tree(session: &Session, layout: &LayoutDir, root: Fetched, bounds:
             || seen.len() > bounds.manifests.saturating_mul(16)
             || below.len() > bounds.manifests
         {
-            let digest = level.first().map(|manifest| manifest.descriptor.digest).unwrap_or_else(|| Digest::of(b""));
             let problem =
                 format!("it names more than {} manifests, or nests deeper than {DEPTH_LIMIT}", bounds.manifests);
-            return Err(RegistryError::Manifest { digest, problem });
+            return Err(RegistryError::Manifest { digest: top, problem });
         }
         levels.push(level);
         let fetches: Vec<_> = below.into_iter().map(|child| fetch_one(session, child)).collect();

@@ -17,6 +17,8 @@ use crate::traces::Traces;
 pub(crate) struct App {
     /// Where blocking work runs.
     pub(crate) pool: Pool,
+    /// Where addresses are named.
+    pub(crate) naming: Pool,
     /// The bytes.
     pub(crate) blobs: Arc<BlobDirectory>,
     /// Bytes on their way in.

@@ -7,6 +7,10 @@ use tokio::sync::Semaphore;
 /// File work under way at once; more waits in line. Enough to keep a disk busy, too little to exhaust threads.
 const FILE_JOBS: usize = 32;
 
+/// Requests for names under way at once. Each may hold its body, its answer and the tables' pages, and takes a processor all
+/// the while.
+const NAMING_JOBS: usize = 4;
+
 /// A bounded pool over tokio's blocking threads.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
@@ -14,9 +18,18 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A pool with [`FILE_JOBS`] places.
+    /// The pool for work on files.
     pub(crate) fn new() -> Self {
-        Self { places: Arc::new(Semaphore::new(FILE_JOBS)) }
+        Self::of(FILE_JOBS)
+    }
+
+    /// The pool for the naming of addresses, apart from the files, which must not wait for it.
+    pub(crate) fn for_naming() -> Self {
+        Self::of(NAMING_JOBS)
+    }
+
+    fn of(places: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(places)) }
     }
 
     /// Runs `job` on a blocking thread. It runs to its end even when the caller goes away.

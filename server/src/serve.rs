@@ -196,6 +196,7 @@ async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerErr
     let log = log.map(|log| Log::open(data.join(LOG_FOLDER), log, pool.clone(), Arc::clone(&metrics)));
     let app = Arc::new(App {
         pool,
+        naming: Pool::for_naming(),
         blobs: Arc::new(blobs),
         uploads: Arc::new(Uploads::default()),
         repositories: Arc::new(repositories),

@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use reqwest::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CONTENT_LENGTH,
@@ -37,11 +37,13 @@ fn value<'t>(told: &'t str, key: &str) -> &'t str {
     line.unwrap_or_else(|| panic!("{key} in {told}")).trim()
 }
 
-/// A DLL with its PDB.
-fn windows_library(folder: &Path) -> bool {
+/// A DLL and its PDB, published; `None` without the tools that make and read them.
+async fn published_library(fixture: &Fixture) -> Option<(PathBuf, PathBuf)> {
     if !["clang", "lld-link", "llvm-pdbutil", "llvm-readobj"].into_iter().all(has) {
-        return false;
+        return None;
     }
+    let folder = fixture.root.path().join("windows");
+    std::fs::create_dir(&folder).unwrap();
     let at = |name: &str| folder.join(name);
     std::fs::write(at("native.c"), SOURCE).unwrap();
     let object = at("native.obj");
@@ -50,7 +52,9 @@ fn windows_library(folder: &Path) -> bool {
     let (out, pdb) = (format!("/out:{}", text(&at("Native.dll"))), format!("/pdb:{}", text(&at("Native.pdb"))));
     let flags = ["/dll", "/debug", "/noentry", "/nodefaultlib", "/pdbaltpath:Native.pdb", "/export:start"];
     run("lld-link", &[&flags[..], &[&object, &out, &pdb]].concat());
-    true
+    let (dll, pdb) = (at("Native.dll"), at("Native.pdb"));
+    publish(&fixture.server, fixture.root.path(), "1", &[&dll, &pdb]).await;
+    Some((dll, pdb))
 }
 
 /// As another tool reads them in the PDB.
@@ -62,13 +66,7 @@ fn guid_and_age(pdb: &Path) -> (String, u32) {
 #[tokio::test]
 async fn a_dll_and_its_pdb_are_found_as_symsrv_asks() {
     let fixture = Fixture::new().await;
-    let folder = fixture.root.path().join("windows");
-    std::fs::create_dir(&folder).unwrap();
-    if !windows_library(&folder) {
-        return;
-    }
-    let (dll, pdb) = (folder.join("Native.dll"), folder.join("Native.pdb"));
-    publish(&fixture.server, fixture.root.path(), "1", &[&dll, &pdb]).await;
+    let Some((dll, pdb)) = published_library(&fixture).await else { return };
 
     let (guid, age) = guid_and_age(&pdb);
     let told = output("llvm-readobj", &["--file-headers", text(&dll)]);
@@ -304,13 +302,7 @@ async fn the_firefox_profiler_gets_the_frames_that_llvm_symbolizer_has() {
 #[tokio::test]
 async fn a_pdb_answers_the_profiler_by_its_guid_and_age() {
     let fixture = Fixture::new().await;
-    let folder = fixture.root.path().join("windows");
-    std::fs::create_dir(&folder).unwrap();
-    if !windows_library(&folder) {
-        return;
-    }
-    let (dll, pdb) = (folder.join("Native.dll"), folder.join("Native.pdb"));
-    publish(&fixture.server, fixture.root.path(), "1", &[&dll, &pdb]).await;
+    let Some((dll, pdb)) = published_library(&fixture).await else { return };
     let (guid, age) = guid_and_age(&pdb);
     let id = format!("{guid}{age:x}");
     let told = output("llvm-readobj", &["--coff-exports", text(&dll)]);

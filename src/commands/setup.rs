@@ -75,14 +75,15 @@ fn lldb(server: Option<&str>, directory: Option<&Path>) -> Vec<String> {
         "# Scripts in debug files are not run.".to_owned(),
         "settings set target.load-script-from-symbol-file false".to_owned(),
     ];
-    // Since lldb 18; older ones have no debuginfod.
-    lines.extend(
-        server.map(|server| format!("settings insert-before plugin.symbol-locator.debuginfod.server-urls 0 {server}")),
-    );
     lines.extend(
         directory
             .map(|directory| format!("settings append target.debug-file-search-paths \"{}\"", directory.display())),
     );
+    // Last: an older lldb reads no further than to a setting that it does not know.
+    if let Some(server) = server {
+        lines.push("# lldb 18 or newer:".to_owned());
+        lines.push(format!("settings insert-before plugin.symbol-locator.debuginfod.server-urls 0 {server}"));
+    }
     lines
 }
 

@@ -92,8 +92,8 @@ mod tests {
         for glob in ["lib/*.debug", "*.so", "d.debug", "/usr/**", "App.deb"] {
             check(glob, place, false);
         }
-        check("/work/*", "/work/app", true);
-        check("/work/*", "/other/work/app", false);
+        check("/srv/*", "/srv/app", true);
+        check("/srv/*", "/other/srv/app", false);
         check(r"a\*b", "x/a*b", true);
         check(r"a\*b", "x/aab", false);
     }

@@ -13,7 +13,7 @@ pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
 /// Whether `bytes` are the canonical JSON of the value that they hold. Duplicate keys, blanks, other orders and
 /// other spellings of numbers and strings are not.
 pub fn is_canonical(bytes: &[u8]) -> bool {
-    // Writing a large document again takes four times as long as reading it.
+    // Writing it again is most of what opening a large bundle took (docs/performance.md, "Verifying a bundle").
     if shortest::is_shortest(bytes) {
         return true;
     }

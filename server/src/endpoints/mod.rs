@@ -5,11 +5,13 @@ pub(crate) mod debuginfod;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod oci;
+mod plain;
 pub(crate) mod root;
 pub(crate) mod symbolicate;
 pub(crate) mod symbols;
 mod whole_file;
 
+pub(crate) use plain::{not_found, plain, refused_method};
 pub(crate) use whole_file::whole_file;
 
 /// `Cache-Control` of what is named by its content: it never changes.

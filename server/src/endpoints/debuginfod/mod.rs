@@ -9,12 +9,12 @@ mod target;
 
 pub(crate) use target::{FileTarget, Target};
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 
 use crate::app::App;
 use crate::debug_files::Candidate;
+use crate::endpoints::{self, plain, refused_method};
 
 /// The size of the file or section, whatever is sent of it.
 const SIZE: HeaderName = HeaderName::from_static("x-debuginfod-size");
@@ -25,15 +25,10 @@ const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
 /// The client's bound on the size.
 const MAXSIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
 
-/// How long a proxy may keep "not found", in seconds: a push may come any time.
-const NOT_FOUND_CACHE: &str = "public, max-age=30";
-
 /// Answers a request under `/buildid/`; `path` is what follows, as it came.
 pub(crate) async fn answer(app: &App, method: &Method, path: &str, request: &HeaderMap) -> Response {
-    if *method != Method::GET && *method != Method::HEAD {
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are known here\n");
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return response;
+    if let Some(refused) = refused_method(method) {
+        return refused;
     }
     match Target::parse(path) {
         Some(Target { id, file: FileTarget::Whole(kind) }) => file::answer(app, method, request, &id, kind).await,
@@ -45,23 +40,13 @@ pub(crate) async fn answer(app: &App, method: &Method, path: &str, request: &Hea
 
 /// 404 as debuginfod says it.
 fn not_found() -> Response {
-    let mut response = text(StatusCode::NOT_FOUND, "not found\n");
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(NOT_FOUND_CACHE));
-    response
+    endpoints::not_found("not found")
 }
 
 /// 406 when the client's bound is below `size`.
 fn too_large(request: &HeaderMap, size: u64) -> Option<Response> {
     let limit: u64 = request.get(MAXSIZE)?.to_str().ok()?.trim().parse().ok()?;
-    (limit > 0 && size > limit)
-        .then(|| text(StatusCode::NOT_ACCEPTABLE, &format!("File too large, max size={limit}\n")))
-}
-
-fn text(status: StatusCode, text: &str) -> Response {
-    let mut response = Response::new(Body::from(text.to_owned()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
+    (limit > 0 && size > limit).then(|| plain(StatusCode::NOT_ACCEPTABLE, &format!("File too large, max size={limit}")))
 }
 
 /// What debuginfod says of a hit, beside what every file's answer has.

@@ -19,7 +19,7 @@ use crate::app::App;
 pub(crate) use request::Request;
 
 /// The largest body that is read, in bytes.
-const BODY_LIMIT: usize = 32 << 20;
+const BODY_LIMIT: usize = 8 << 20;
 
 /// How long a browser may keep the answer to a preflight, in seconds.
 const PREFLIGHT_CACHE: &str = "86400";
@@ -77,7 +77,7 @@ async fn post(app: Arc<App>, body: Body) -> Response {
     };
     let shared = Arc::clone(&app);
     let named =
-        app.pool.run(move || Request::read(&body).and_then(|request| naming::name_all(&shared, &request))).await;
+        app.naming.run(move || Request::read(&body).and_then(|request| naming::name_all(&shared, &request))).await;
     match named {
         Ok(Ok(text)) => json_response(StatusCode::OK, text),
         Ok(Err(refused @ Refused::Malformed(_))) => error(StatusCode::BAD_REQUEST, &refused.to_string()),

@@ -15,7 +15,7 @@ use crate::debug_files::{FileKind, Key};
 use crate::ingest::parse_breakpad_id;
 
 /// The largest answer, in bytes. A short request may name one long function a million times.
-const ANSWER_LIMIT: usize = 256 << 20;
+const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Names the frames of every job; the answer's JSON. Blocks.
 pub(super) fn name_all(app: &App, request: &Request) -> Result<Vec<u8>, Refused> {

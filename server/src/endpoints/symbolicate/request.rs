@@ -29,17 +29,15 @@ pub(super) struct Job {
     pub(super) stacks: Vec<Vec<(i64, u64)>>,
 }
 
-/// Several jobs, or a bare one.
+/// Several jobs, or the fields of a bare one: read straight into place, as a form that is tried one way and then another would be
+/// kept in memory many times over.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Body {
-    Jobs { jobs: Vec<Job> },
-    Bare(Job),
-}
-
-#[derive(Deserialize)]
-struct Version {
+struct Body {
     version: Option<u64>,
+    jobs: Option<Vec<Job>>,
+    #[serde(rename = "memoryMap")]
+    modules: Option<Vec<(String, String)>>,
+    stacks: Option<Vec<Vec<(i64, u64)>>>,
 }
 
 impl Request {
@@ -48,21 +46,16 @@ impl Request {
     /// # Errors
     /// [`Refused`] where it is malformed, or asks for too much.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refused> {
-        let malformed = |error: serde_json::Error| Refused::Malformed(format!("not a request for symbols: {error}"));
-        let Version { version } = serde_json::from_slice(body).map_err(malformed)?;
-        if version.is_some_and(|version| version != VERSION) {
-            return Err(Refused::Malformed(format!(
-                "expected version {VERSION}, found {}",
-                version.unwrap_or_default()
-            )));
+        let form = r#"{"jobs":[{"memoryMap":[["app.pdb","GUID and age"]],"stacks":[[[0,4096]]]}],"version":5}"#;
+        let malformed = |found: String| Refused::Malformed(format!("expected {form}, found {found}"));
+        let body: Body = serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
+        if let Some(version) = body.version.filter(|version| *version != VERSION) {
+            return Err(Refused::Malformed(format!("expected version {VERSION}, found {version}")));
         }
-        let jobs = match serde_json::from_slice(body) {
-            Ok(Body::Jobs { jobs }) => jobs,
-            Ok(Body::Bare(job)) => vec![job],
-            Err(_) => {
-                let form = r#"{"jobs":[{"memoryMap":[["app.pdb","GUID and age"]],"stacks":[[[0,4096]]]}]}"#;
-                return Err(Refused::Malformed(format!("expected {form}, with numbers that are not negative")));
-            }
+        let jobs = match (body.jobs, body.modules, body.stacks) {
+            (Some(jobs), _, _) => jobs,
+            (None, Some(modules), Some(stacks)) => vec![Job { modules, stacks }],
+            _ => return Err(malformed("neither jobs nor a memory map with stacks".to_owned())),
         };
         let modules = jobs.iter().map(|job| job.modules.len()).max().unwrap_or_default();
         let frames: usize = jobs.iter().flat_map(|job| &job.stacks).map(Vec::len).sum();

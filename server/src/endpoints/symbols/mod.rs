@@ -8,18 +8,14 @@ mod target;
 
 pub(crate) use target::Target;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use symseal_bundle::title;
 use symseal_module::DebugId;
 
 use crate::app::App;
 use crate::debug_files::{Candidate, Key};
-use crate::endpoints::whole_file;
-
-/// How long a proxy may keep "not found", in seconds: a push may come any time.
-const NOT_FOUND_CACHE: &str = "public, max-age=30";
+use crate::endpoints::{not_found, refused_method, whole_file};
 
 /// Some symbol servers show by this file that they are there.
 const PING: &str = "pingme.txt";
@@ -29,20 +25,18 @@ const PADDED_BUILD_ID: usize = 20;
 
 /// Answers a request below `/symbols/`; `path` is what follows, as it came.
 pub(crate) async fn answer(app: &App, method: &Method, path: &str, request: &HeaderMap) -> Response {
-    if *method != Method::GET && *method != Method::HEAD {
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are known here\n");
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return response;
+    if let Some(refused) = refused_method(method) {
+        return refused;
     }
     if path.eq_ignore_ascii_case(PING) {
-        return text(StatusCode::OK, "");
+        return Response::default();
     }
     let Some(target) = Target::parse(path) else {
-        return not_found("this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders\n");
+        return not_found("this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders");
     };
     match find(app, &target) {
         Some(candidate) => whole_file(app, method, request, &candidate.digest, []).await,
-        None => not_found("no bundle of this server has a file with this name and id\n"),
+        None => not_found("no bundle of this server has a file with this name and id"),
     }
 }
 
@@ -69,17 +63,4 @@ fn without_padding(mut id: &[u8], find: impl Fn(&Key) -> Option<Candidate>) -> O
 
 fn same_name(asked: &str, file: &str) -> bool {
     title::component(asked).to_lowercase() == file.to_lowercase()
-}
-
-fn not_found(reason: &str) -> Response {
-    let mut response = text(StatusCode::NOT_FOUND, reason);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(NOT_FOUND_CACHE));
-    response
-}
-
-fn text(status: StatusCode, text: &str) -> Response {
-    let mut response = Response::new(Body::from(text.to_owned()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
 }
