@@ -4,7 +4,13 @@ use std::io;
 use std::mem;
 use std::ptr;
 
-use libc::{c_int, c_uint, c_void, pid_t, user_regs_struct};
+use libc::{c_int, c_void, pid_t, user_regs_struct};
+
+/// What ptrace(2)'s first argument is: the C libraries do not agree.
+#[cfg(target_env = "musl")]
+type Request = c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
 
 /// The register set of general registers (`NT_PRSTATUS` of core files).
 const NT_PRSTATUS: usize = 1;
@@ -116,7 +122,7 @@ fn gone_or<T>(error: io::Error, gone: T) -> io::Result<T> {
 }
 
 #[allow(unsafe_code)]
-fn request(request: c_uint, thread: u32, address: usize, data: *mut c_void) -> io::Result<()> {
+fn request(request: Request, thread: u32, address: usize, data: *mut c_void) -> io::Result<()> {
     let thread = native(thread)?;
     // SAFETY: of the requests made in this file, only PTRACE_GETREGSET lets the kernel write to our memory: to
     // the iovec that `data` points to, and to the buffer that this names; both live for the whole call. The
