@@ -26,7 +26,7 @@ fn serve(data: PathBuf) -> SocketAddr {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(async {
-            let server = Server::bind(Config { data, listen: ([127, 0, 0, 1], 0).into() }).await.expect("a server");
+            let server = Server::bind(Config::new(data, ([127, 0, 0, 1], 0).into())).await.expect("a server");
             tell.send(server.local_addr()).expect("the test waits");
             server.run(std::future::pending::<()>()).await.expect("it runs");
         });

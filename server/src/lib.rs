@@ -13,7 +13,7 @@
 //! # async fn example() -> Result<(), symseal_server::ServerError> {
 //! use symseal_server::{Config, Server};
 //!
-//! let server = Server::bind(Config { data: "data".into(), listen: ([127, 0, 0, 1], 0).into() }).await?;
+//! let server = Server::bind(Config::new("data", ([127, 0, 0, 1], 0).into())).await?;
 //! println!("listening on {}", server.local_addr());
 //! server.run(std::future::pending::<()>()).await
 //! # }

@@ -75,7 +75,7 @@ impl Scene {
     }
 
     async fn serve(&self) -> Running {
-        let config = Config { data: self.data(), listen: ([127, 0, 0, 1], 0).into() };
+        let config = Config::new(self.data(), ([127, 0, 0, 1], 0).into());
         let log = LogConfig { key: self.log_key.clone(), last_seen: self.folder.path().join("seen") };
         let server = Server::bind_with_log(config, Some(log)).await.unwrap();
         let address = server.local_addr();
@@ -319,7 +319,7 @@ async fn a_log_put_back_from_a_backup_takes_no_entries() {
 #[tokio::test]
 async fn a_server_without_a_log_says_so() {
     let scene = Scene::new().await;
-    let config = Config { data: scene.data(), listen: ([127, 0, 0, 1], 0).into() };
+    let config = Config::new(scene.data(), ([127, 0, 0, 1], 0).into());
     let server = Server::bind(config).await.unwrap();
     let address = server.local_addr();
     let (stop, stopped) = oneshot::channel();

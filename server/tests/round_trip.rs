@@ -87,7 +87,7 @@ async fn everything_is_there_after_a_restart() {
 async fn two_servers_do_not_share_a_data_directory() {
     let root = tempfile::tempdir().unwrap();
     let server = Running::start(root.path()).await;
-    let config = symseal_server::Config { data: root.path().into(), listen: ([127, 0, 0, 1], 0).into() };
+    let config = symseal_server::Config::new(root.path(), ([127, 0, 0, 1], 0).into());
     let error = symseal_server::Server::bind(config.clone()).await.err().unwrap();
     assert!(matches!(error, symseal_server::ServerError::Locked { .. }), "{error}");
     server.stop().await;

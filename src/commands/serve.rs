@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     runtime.block_on(async {
-        let mut server = Server::bind_with_log(Config { data: data.clone(), listen: args.listen }, log).await?;
+        let mut server = Server::bind_with_log(Config::new(data.clone(), args.listen), log).await?;
         if !args.gc_interval.is_zero() {
             server = server.collecting(Schedule { interval: args.gc_interval, grace: args.gc_grace });
         }

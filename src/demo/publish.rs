@@ -36,8 +36,7 @@ pub(super) struct Published {
 pub(super) fn run(scene: &Scene, story: &mut Narrator, built: &BuiltBundle) -> Result<Published> {
     story.step("Serve and publish", "OCI registry and debuginfod on a free loopback port");
     let data = scene.scratch()?;
-    let (address, shutdown, thread) =
-        start(Config { data: data.path().to_owned(), listen: ([127, 0, 0, 1], 0).into() })?;
+    let (address, shutdown, thread) = start(Config::new(data.path(), ([127, 0, 0, 1], 0).into()))?;
     story.say(format!("serving http://{address} with SQLite and a blob directory"));
     let reference = format!("{address}/demo/{}:{}", scene::NAME, scene::VERSION);
     let mut published = Published {

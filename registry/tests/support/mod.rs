@@ -12,7 +12,7 @@ use symseal_server::{Config, Server};
 
 /// A server that lives as long as the test's runtime.
 pub(crate) async fn serve(data: &Path) -> SocketAddr {
-    let server = Server::bind(Config { data: data.into(), listen: ([127, 0, 0, 1], 0).into() }).await.unwrap();
+    let server = Server::bind(Config::new(data, ([127, 0, 0, 1], 0).into())).await.unwrap();
     let address = server.local_addr();
     tokio::spawn(async move { server.run(std::future::pending::<()>()).await.unwrap() });
     address

@@ -25,7 +25,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(data: &Path) -> Self {
-        let server = Server::bind(Config { data: data.into(), listen: ([127, 0, 0, 1], 0).into() }).await.unwrap();
+        let server = Server::bind(Config::new(data, ([127, 0, 0, 1], 0).into())).await.unwrap();
         let (address, collector) = (server.local_addr(), server.collector());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
