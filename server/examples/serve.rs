@@ -5,7 +5,7 @@ use symseal_server::{Config, Server};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let data = arguments.next().ok_or("usage: serve DATA [ADDRESS]")?.into();
+    let data = arguments.next().ok_or("usage: serve DATA [ADDRESS]")?;
     let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned()).parse()?;
     let server = Server::bind(Config::new(data, listen)).await?;
     println!("listening on {}", server.local_addr());
