@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::alerts::Alerts;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::debug_files::DebugFiles;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::repositories::Repositories;
+use crate::seals::Seals;
 use crate::sections::Sections;
 use crate::store::Store;
 use crate::traces::Traces;
@@ -27,6 +29,10 @@ pub(crate) struct App {
     pub(crate) repositories: Arc<Repositories>,
     /// What debuggers find.
     pub(crate) debug_files: Arc<DebugFiles>,
+    /// Whether seals hold.
+    pub(crate) seals: Seals,
+    /// What an operator should look at.
+    pub(crate) alerts: Alerts,
     /// Where sections are in files that were asked for before.
     pub(crate) sections: Arc<Sections>,
     /// Which traces are here.

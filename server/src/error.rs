@@ -29,6 +29,12 @@ pub enum ServerError {
         /// What the database said.
         detail: String,
     },
+    /// The trust directory cannot be used.
+    #[error(transparent)]
+    Trust(#[from] symseal_sealer::LoadTrustError),
+    /// What seals are required for is no repository.
+    #[error(transparent)]
+    RequireSeal(#[from] crate::seals::NoRepository),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}: choose another address with --listen")]
     Listen {

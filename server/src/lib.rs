@@ -27,6 +27,7 @@
 //! to other servers.
 
 mod access;
+mod alerts;
 mod app;
 mod blobs;
 mod collector;
@@ -38,13 +39,16 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+pub mod ids;
 mod ingest;
 mod log;
 mod metrics;
 mod pool;
 mod publish;
 mod repositories;
+mod restore;
 mod routes;
+mod seals;
 mod sections;
 mod serve;
 mod store;
@@ -54,4 +58,5 @@ mod traces;
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{Config, LOG_FOLDER, LogConfig};
 pub use error::ServerError;
+pub use seals::{NoRepository, SealRules};
 pub use serve::Server;

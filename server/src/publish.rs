@@ -1,8 +1,10 @@
 //! The order of steps in which a manifest becomes visible, and in which it goes again.
 //!
 //! Check, store the bytes, record, then one file in the repository's folder: that rename is the moment. Before it
-//! nothing is visible; after it a restart rebuilds everything else.
+//! nothing is visible; after it a restart rebuilds everything else. What debuggers see of a bundle follows in one step:
+//! where its repository asks for a seal, with the seal.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -10,10 +12,16 @@ use bytes::Bytes;
 
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::ingest::{CheckedBundle, RefusedBundle, check_bundle, is_bundle, is_seal, open_published, read_seal};
+use crate::debug_files::{Claim, NewBundle, SecondOwner, Standing};
+use crate::ids::TooLarge;
+use crate::ingest::{CheckedBundle, RefusedBundle, check_bundle, is_bundle, is_seal, read_seal};
 use crate::pool::JobLost;
-use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName};
-use crate::store::{SealRow, StoreError};
+use crate::repositories::{MANIFEST_LIMIT, PutManifest, Reference, Removal, Repository, RepositoryName};
+use crate::seals::{Verdict, seal_layers, seals_in};
+use crate::store::{BundleRow, SealRow, StoreError};
+
+/// Ids of one bundle that alerts are given for.
+const ALERTS_LIMIT: usize = 20;
 
 /// Why a manifest is not published. Nothing of it is visible.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +39,15 @@ pub(crate) enum PublishError {
     /// It is a bundle, and not a sound one.
     #[error(transparent)]
     Bundle(#[from] RefusedBundle),
+    /// It would put other bytes beside those of somebody else's sealed bundle.
+    #[error(
+        "debug id {} has the file {} in the sealed bundle {} of {:?}, this one would offer {}: an id stands for one file, so give the module another id (link it again, or another --build-id), offer the same file, push to the repository of the sealed bundle under its name, or have that bundle deleted",
+        .0.id, .0.sealed, .0.bundle, .0.name, .0.offered
+    )]
+    SecondOwner(Box<SecondOwner>),
+    /// There are more ids than the index takes.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// The record could not be written.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -40,6 +57,16 @@ pub(crate) enum PublishError {
     /// The server ends.
     #[error(transparent)]
     Job(#[from] JobLost),
+}
+
+/// What a manifest is to debuggers.
+enum Arrival {
+    /// Something with ids.
+    Files { new: NewBundle, row: Option<Box<BundleRow>> },
+    /// What may make a bundle visible.
+    Seal { subject: BlobDigest, seals: Vec<Vec<u8>> },
+    /// Nothing.
+    Other,
 }
 
 /// Publishes a manifest whose digest was checked.
@@ -53,73 +80,175 @@ pub(crate) async fn publish(
     let _changes = repository.lock_changes().await;
     let digest = put.digest.clone();
     let _pin = app.blobs.pin(&digest);
-    let subject = put.manifest.subject.clone();
     let (shared_app, shared_repository) = (Arc::clone(app), Arc::clone(&repository));
-    let (put, bundle, seal) =
-        app.pool.run(move || check_and_store(&shared_app, &shared_repository, put, &bytes)).await??;
+    let (put, arrival) = app.pool.run(move || check_and_store(&shared_app, &shared_repository, put, &bytes)).await??;
+    let subject = match arrival {
+        Arrival::Other => {
+            let shared = Arc::clone(&repository);
+            app.pool.run(move || shared.publish(put)).await??;
+            return Ok(());
+        }
+        Arrival::Files { .. } => digest,
+        Arrival::Seal { ref subject, .. } => subject.clone(),
+    };
     // With a withdrawal of the same bundle in another repository between these, its debug ids would be lost.
-    let _bundle_changes = if bundle.is_some() { Some(app.debug_files.changes.lock().await) } else { None };
-    if let Some(bundle) = &bundle {
-        app.store.put_bundle(&bundle.row).await?;
-    }
-    if let (Some(subject), Some(seal)) = (subject, seal) {
-        app.store.put_seal(&subject.to_string(), &seal).await?;
+    let _bundle_changes = app.debug_files.changes.lock().await;
+    let (shared, here) = (Arc::clone(app), name.clone());
+    let (arrival, standing) =
+        app.pool.run(move || admit(&shared, &here, &arrival).map(|standing| (arrival, standing))).await??;
+    if let Arrival::Files { row: Some(row), .. } = &arrival {
+        app.store.put_bundle(row).await?;
     }
     let shared = Arc::clone(&repository);
     app.pool.run(move || shared.publish(put)).await??;
-    if let Some(bundle) = bundle {
-        show(app, &digest, bundle);
+    let Some(standing) = standing else { return Ok(()) };
+    if matches!(arrival, Arrival::Seal { .. }) {
+        record_seal(app, &subject).await?;
     }
-    Ok(())
+    let shared = Arc::clone(app);
+    app.pool.run(move || show(&shared, &subject, arrival, standing)).await?
 }
-
-type Stored = (PutManifest, Option<CheckedBundle>, Option<SealRow>);
 
 fn check_and_store(
     app: &App,
     repository: &Repository,
     put: PutManifest,
     bytes: &Bytes,
-) -> Result<Stored, PublishError> {
+) -> Result<(PutManifest, Arrival), PublishError> {
     if let Some(missing) = repository.missing_child(&put.manifest, &app.blobs)? {
         let found = missing.found.map_or_else(|| "nothing".to_owned(), |bytes| format!("{bytes} bytes"));
         return Err(PublishError::Child { digest: missing.digest, expected: missing.expected, found });
     }
-    let mut bundle = None;
-    if is_bundle(&put.manifest) {
-        let mut checked = check_bundle(&put.digest, bytes, repository, &app.blobs)?;
+    let arrival = if is_bundle(&put.manifest) {
+        let CheckedBundle { mut row, new } = check_bundle(&put.digest, bytes, repository, &app.blobs)?;
         // A seal may have come first: its subject need not be here.
-        checked.row.seal = seal_of(&app.blobs, repository, &put.digest);
-        bundle = Some(checked);
-    }
-    let seal = if is_seal(&put.manifest) { read_seal(bytes, &app.blobs) } else { None };
+        row.seal = seal_of(app, &BTreeSet::new(), Some(repository), &put.digest);
+        Arrival::Files { new, row: Some(Box::new(row)) }
+    } else if let Some(subject) = put.manifest.subject.clone().filter(|_| is_seal(&put.manifest)) {
+        let layers = seal_layers(bytes);
+        let read = |layer: &BlobDigest| app.blobs.read(layer, symseal_seal::SEAL_LIMIT as u64).ok();
+        Arrival::Seal { subject, seals: layers.iter().filter_map(read).collect() }
+    } else {
+        Arrival::Other
+    };
     app.blobs.write(bytes, &put.digest)?;
-    Ok((put, bundle, seal))
+    Ok((put, arrival))
 }
 
-/// The seal among a bundle's referrers; of several, the one with the smallest digest.
-fn seal_of(blobs: &crate::blobs::BlobDirectory, repository: &Repository, bundle: &BlobDigest) -> Option<SealRow> {
-    repository
-        .referrers(bundle)
-        .iter()
-        .filter(|(_, manifest)| is_seal(manifest))
-        .find_map(|(digest, _)| read_seal(&blobs.read(digest, MANIFEST_LIMIT as u64).ok()?, blobs))
-}
-
-fn show(app: &App, digest: &BlobDigest, bundle: CheckedBundle) {
-    let (name, version) = (bundle.row.name, bundle.row.version);
-    let build_ids = bundle.files.len();
-    for conflict in app.debug_files.insert(bundle.files) {
-        tracing::warn!(
-            debug_id = %conflict.id,
-            kind = ?conflict.kind,
-            answers = %conflict.answers,
-            passed_over = %conflict.passed_over,
-            "two bundles have different files for one debug id: both are kept, the one with more debug information answers"
-        );
+/// Where what arrives will stand; `None` for a seal of what is not here. Refuses what would be a second owner's. Blocks.
+fn admit(app: &App, name: &RepositoryName, arrival: &Arrival) -> Result<Option<Standing>, PublishError> {
+    let (bundle, entry, more) = match arrival {
+        Arrival::Files { new, .. } => (new.digest.clone(), new.entry.clone(), &[][..]),
+        Arrival::Seal { subject, seals } => match app.debug_files.bundle(subject) {
+            Some(known) => (subject.clone(), known.entry.as_ref().clone(), seals.as_slice()),
+            None => return Ok(None),
+        },
+        Arrival::Other => return Ok(None),
+    };
+    let mut repositories = holders(app, &bundle);
+    if let Arrival::Files { .. } = arrival {
+        repositories.insert(name.clone());
+    } else if !repositories.contains(name) {
+        // Of the repositories that have the bundle it changes nothing.
+        return Ok(None);
     }
-    app.metrics.bundle_published();
-    tracing::info!(%digest, name, version, files = build_ids, "bundle published");
+    let mut seals = seals_of(app, &repositories, &bundle);
+    seals.extend(more.iter().cloned());
+    let verdict = app.seals.judge(&entry, &seals);
+    let known = app.debug_files.bundle(&bundle);
+    let is_new_claim = known.is_none_or(|known| !known.repositories.contains(name))
+        || (verdict.is_sealed() && !app.debug_files.bundle(&bundle).is_some_and(|known| known.verdict.is_sealed()));
+    if is_new_claim && app.seals.are_judged() {
+        let own;
+        let files = match arrival {
+            Arrival::Files { new, .. } => &new.files,
+            _ => {
+                own = app.debug_files.files_of(&bundle);
+                &own
+            }
+        };
+        let name_of = if entry.is_loose { "" } else { entry.name.as_str() };
+        // Where a seal is required nothing is seen before it, so the seal says who the owner is.
+        let is_sealed = verdict.is_sealed() || (!entry.is_loose && app.debug_files.requires_seal(name));
+        let claim = Claim { bundle: &bundle, name: name_of, repository: name, is_sealed, files };
+        if let Some(refused) = app.debug_files.second_owner(&claim) {
+            app.alerts.second_owner(name, &refused);
+            return Err(PublishError::SecondOwner(Box::new(refused)));
+        }
+    }
+    Ok(Some(Standing { repositories, verdict }))
+}
+
+/// The repositories that have a manifest.
+fn holders(app: &App, digest: &BlobDigest) -> BTreeSet<RepositoryName> {
+    let wanted = Reference::Digest(digest.clone());
+    let all = app.repositories.list().into_iter();
+    all.filter(|(_, repository)| repository.manifest(&wanted).is_some()).map(|(name, _)| name).collect()
+}
+
+/// The seals of a bundle in these repositories. Blocks.
+pub(crate) fn seals_of(app: &App, repositories: &BTreeSet<RepositoryName>, bundle: &BlobDigest) -> Vec<Vec<u8>> {
+    let found: Vec<Arc<Repository>> = repositories.iter().filter_map(|name| app.repositories.get(name)).collect();
+    seals_in(found.iter().map(AsRef::as_ref), bundle, &app.blobs)
+}
+
+/// What the database records of a bundle's seals; of several, the one with the smallest digest. Blocks.
+pub(crate) fn seal_of(
+    app: &App,
+    repositories: &BTreeSet<RepositoryName>,
+    more: Option<&Repository>,
+    bundle: &BlobDigest,
+) -> Option<SealRow> {
+    let found: Vec<Arc<Repository>> = repositories.iter().filter_map(|name| app.repositories.get(name)).collect();
+    let all = found.iter().map(AsRef::as_ref).chain(more);
+    let mut seals: Vec<BlobDigest> = all
+        .flat_map(|repository| repository.referrers(bundle))
+        .filter(|(_, manifest)| is_seal(manifest))
+        .map(|(digest, _)| digest)
+        .collect();
+    seals.sort();
+    seals.iter().find_map(|digest| read_seal(&app.blobs.read(digest, MANIFEST_LIMIT as u64).ok()?, &app.blobs))
+}
+
+async fn record_seal(app: &Arc<App>, bundle: &BlobDigest) -> Result<(), PublishError> {
+    let (shared, wanted) = (Arc::clone(app), bundle.clone());
+    let row = app.pool.run(move || seal_of(&shared, &holders(&shared, &wanted), None, &wanted)).await?;
+    Ok(app.store.put_seal(&bundle.to_string(), row.as_ref()).await?)
+}
+
+/// The moment for debuggers. Blocks.
+fn show(app: &App, digest: &BlobDigest, arrival: Arrival, standing: Standing) -> Result<(), PublishError> {
+    let was_shown = app.debug_files.is_shown(digest);
+    let verdict = standing.verdict.clone();
+    let files = match arrival {
+        Arrival::Files { new, row } => {
+            let files = new.files.clone();
+            app.debug_files.insert(vec![(new, standing.clone())])?;
+            if let Some(row) = row {
+                app.metrics.bundle_published();
+                tracing::info!(%digest, name = row.name, version = row.version, files = files.len(), seal = verdict.code(), "bundle published");
+            }
+            Some(files)
+        }
+        Arrival::Seal { .. } | Arrival::Other => None,
+    };
+    app.debug_files.set([(digest.clone(), standing)]);
+    tell_of_verdict(digest, &verdict);
+    if !was_shown && app.debug_files.is_shown(digest) {
+        let files = files.unwrap_or_else(|| app.debug_files.files_of(digest));
+        app.debug_files.contested(&files, ALERTS_LIMIT).iter().for_each(|contested| app.alerts.contested(contested));
+    }
+    Ok(())
+}
+
+fn tell_of_verdict(digest: &BlobDigest, verdict: &Verdict) {
+    match verdict {
+        Verdict::Sealed(by) => tracing::info!(%digest, signers = by.signers.join(","), log = by.log, "bundle sealed"),
+        Verdict::Refused(why) => {
+            tracing::warn!(%digest, check = why.check, expected = why.expected, found = why.found, "no seal of the bundle holds");
+        }
+        Verdict::Unjudged | Verdict::Unsealed => {}
+    }
 }
 
 /// Takes a tag, or a manifest with its tags, out of a repository. What it named is left to the collector.
@@ -130,66 +259,39 @@ pub(crate) async fn withdraw(
 ) -> Result<Removal, PublishError> {
     let Some(repository) = app.repositories.get(name) else { return Ok(Removal::Missing) };
     let changes = repository.lock_changes().await;
-    let removed_bundle = match reference {
-        Reference::Digest(_) => {
-            repository.manifest(reference).filter(|(_, manifest)| is_bundle(manifest)).map(|(digest, _)| digest)
-        }
+    // The bundle whose standing changes.
+    let concerned = match reference {
+        Reference::Digest(_) => repository.manifest(reference).and_then(|(digest, manifest)| {
+            let subject = manifest.subject.clone().filter(|_| is_seal(&manifest));
+            app.debug_files.bundle(&digest).map(|_| digest).or(subject)
+        }),
         Reference::Tag(_) => None,
     };
     let (shared, blobs, wanted) = (Arc::clone(&repository), Arc::clone(&app.blobs), reference.clone());
     let removed = app.pool.run(move || shared.remove(&wanted, &blobs)).await??;
     drop(changes);
-    if let (Some(bundle), Removal::Removed) = (removed_bundle, removed) {
+    if let (Some(concerned), Removal::Removed) = (concerned, removed) {
         let _bundle_changes = app.debug_files.changes.lock().await;
-        let kept = Reference::Digest(bundle.clone());
-        if !app.repositories.list().iter().any(|(_, other)| other.manifest(&kept).is_some()) {
-            app.debug_files.remove(&bundle);
-            app.store.remove_bundle(&bundle.to_string()).await?;
+        let (shared, bundle) = (Arc::clone(app), concerned.clone());
+        let is_gone = app.pool.run(move || reconsider(&shared, &bundle)).await?;
+        if is_gone {
+            app.store.remove_bundle(&concerned.to_string()).await?;
+        } else {
+            record_seal(app, &concerned).await?;
         }
     }
     Ok(removed)
 }
 
-/// At the start: makes every published bundle visible to debuggers, and the record what the folders say.
-pub(crate) async fn restore(app: &Arc<App>) -> Result<(), PublishError> {
-    let shared = Arc::clone(app);
-    let bundles = app.pool.run(move || published_bundles(&shared)).await?;
-    let recorded = app.store.bundles().await?;
-    for stale in recorded.iter().filter(|digest| !bundles.iter().any(|(known, _)| known.to_string() == **digest)) {
-        app.store.remove_bundle(stale).await?;
+/// Judges a bundle anew and says where it is; whether it is gone. Call it with the lock of changes. Blocks.
+fn reconsider(app: &App, bundle: &BlobDigest) -> bool {
+    let Some(known) = app.debug_files.bundle(bundle) else { return false };
+    let repositories = holders(app, bundle);
+    let is_gone = repositories.is_empty();
+    let verdict = app.seals.judge(&known.entry, &seals_of(app, &repositories, bundle));
+    if verdict != known.verdict {
+        tell_of_verdict(bundle, &verdict);
     }
-    for (digest, bundle) in bundles {
-        if !recorded.contains(&digest.to_string()) {
-            app.store.put_bundle(&bundle.row).await?;
-        } else if let Some(seal) = &bundle.row.seal {
-            app.store.put_seal(&bundle.row.sha256, seal).await?;
-        }
-        app.debug_files.insert(bundle.files);
-    }
-    Ok(())
-}
-
-fn published_bundles(app: &App) -> Vec<(BlobDigest, CheckedBundle)> {
-    let mut bundles: Vec<(BlobDigest, CheckedBundle)> = Vec::new();
-    for (name, repository) in app.repositories.list() {
-        let is_new = |(digest, manifest): &(BlobDigest, Arc<Manifest>)| {
-            is_bundle(manifest) && !bundles.iter().any(|(known, _)| known == digest)
-        };
-        let found: Vec<_> = repository.manifests().into_iter().filter(is_new).collect();
-        for (digest, _) in found {
-            let opened = app
-                .blobs
-                .read(&digest, MANIFEST_LIMIT as u64)
-                .map_err(RefusedBundle::from)
-                .and_then(|bytes| open_published(&digest, &bytes, &app.blobs));
-            match opened {
-                Ok(mut bundle) => {
-                    bundle.row.seal = seal_of(&app.blobs, &repository, &digest);
-                    bundles.push((digest, bundle));
-                }
-                Err(error) => tracing::error!(repository = %name, %digest, %error, "a published bundle is damaged"),
-            }
-        }
-    }
-    bundles
+    app.debug_files.set([(bundle.clone(), Standing { repositories, verdict })]);
+    is_gone
 }

@@ -13,9 +13,11 @@
 //! | `/v2/<name>/referrers/<digest>` | [`oci::referrers`] |
 //! | `/buildid/<id>/…` | [`debuginfod`] |
 //! | `/symbols/<name>/<id>/<name>` and its kin | [`symbols`] |
+//! | `/s/<prefix>/buildid/…`, `/s/<prefix>/symbols/…` | the same, out of the repositories below a prefix |
 //! | `/symbolicate/v5` | [`symbolicate`] |
 //! | `/api/v1/traces/<id>` | [`api::traces`] |
 //! | `/api/v1/bundles/<digest>` | [`api::bundles`] |
+//! | `/api/v1/alerts` | [`api::alerts`] |
 //! | `/checkpoint`, `/tile/…`, and both below `/api/v2` | [`log::files`] |
 //! | `/api/v2/log/entries` | [`log::entries`] |
 //!
@@ -32,6 +34,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 
 use crate::app::App;
+use crate::debug_files::Scope;
 use crate::endpoints::oci::{Code, OciError, Target};
 use crate::endpoints::{api, debuginfod, log, metrics, oci, root, symbolicate, symbols};
 use crate::metrics::Face;
@@ -46,9 +49,11 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/v2/{*rest}", any(registry))
         .route("/buildid/{*rest}", any(build_id))
         .route("/symbols/{*rest}", any(symbol_server))
+        .route("/s/{*rest}", any(scoped))
         .route("/symbolicate/v5", any(symbolicate::answer))
         .route("/api/v1/traces/{id}", get(api::traces::get).put(api::traces::put))
         .route("/api/v1/bundles/{digest}", get(api::bundles::get))
+        .route("/api/v1/alerts", get(api::alerts::get))
         .route("/checkpoint", get(log::files::get))
         .route("/tile/{*rest}", get(log::files::get))
         .route("/api/v2/checkpoint", get(log::files::get))
@@ -99,12 +104,33 @@ async fn registry(State(app): State<Arc<App>>, request: Request) -> Response {
 
 async fn build_id(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/buildid/").unwrap_or_default();
-    debuginfod::answer(&app, request.method(), path, request.headers()).await
+    debuginfod::answer(&app, &Scope::Everywhere, request.method(), path, request.headers()).await
+}
+
+/// What a path below `/s/` asks for: a prefix of repositories, and one of the two APIs.
+async fn scoped(State(app): State<Arc<App>>, request: Request) -> Response {
+    let path = request.uri().path().strip_prefix("/s/").unwrap_or_default();
+    let (method, headers) = (request.method(), request.headers());
+    match scope_of(path) {
+        Some((scope, Face::Debuginfod, rest)) => debuginfod::answer(&app, &scope, method, rest, headers).await,
+        Some((scope, _, rest)) => symbols::answer(&app, &scope, method, rest, headers).await,
+        None => nothing_here().await,
+    }
+}
+
+/// The scope, the API and the rest of a path behind `/s/`. The first part that is named as an API ends the prefix: a source
+/// path behind it may hold anything.
+fn scope_of(path: &str) -> Option<(Scope, Face, &str)> {
+    let faces = [("/buildid/", Face::Debuginfod), ("/symbols/", Face::Symbols)];
+    let found = faces.iter().filter_map(|(part, face)| Some((path.find(part)?, *part, *face)));
+    let (at, part, face) = found.min_by_key(|(at, ..)| *at)?;
+    let (prefix, rest) = path.split_at_checked(at)?;
+    Some((Scope::Below(prefix.parse().ok()?), face, rest.strip_prefix(part)?))
 }
 
 async fn symbol_server(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/symbols/").unwrap_or_default();
-    symbols::answer(&app, request.method(), path, request.headers()).await
+    symbols::answer(&app, &Scope::Everywhere, request.method(), path, request.headers()).await
 }
 
 async fn nothing_here() -> Response {
@@ -114,7 +140,9 @@ async fn nothing_here() -> Response {
 
 async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
+    let scoped = path.strip_prefix("/s/").and_then(scope_of).map(|(_, face, _)| face);
     let face = match () {
+        () if scoped.is_some() => scoped.unwrap_or(Face::Other),
         () if path.starts_with("/buildid/") => Face::Debuginfod,
         () if path == "/v2" || path.starts_with("/v2/") => Face::Oci,
         () if path.starts_with("/symbols/") => Face::Symbols,
@@ -125,4 +153,27 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let response = next.run(request).await;
     app.metrics.answered(face, response.status());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_at_the_first_name_of_an_api() {
+        let below = |prefix: &str| Scope::Below(prefix.parse().unwrap());
+        for (path, expected) in [
+            ("a/buildid/ab/debuginfo", Some((below("a"), Face::Debuginfod, "ab/debuginfo"))),
+            ("a/b/symbols/x/y/x", Some((below("a/b"), Face::Symbols, "x/y/x"))),
+            ("a/buildid/ab/source//x/symbols/y", Some((below("a"), Face::Debuginfod, "ab/source//x/symbols/y"))),
+            ("buildid/ab/debuginfo", None),
+            ("/buildid/ab/debuginfo", None),
+            ("A/buildid/ab/debuginfo", None),
+            ("../buildid/ab/debuginfo", None),
+            ("a%2fb/buildid/ab/debuginfo", None),
+            ("a", None),
+        ] {
+            assert_eq!(scope_of(path), expected, "{path}");
+        }
+    }
 }

@@ -19,6 +19,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tower_service::Service as _;
 
+use crate::alerts::Alerts;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::collector::{Collector, Schedule};
@@ -26,12 +27,12 @@ use crate::http::BreakConnection;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
-use crate::publish;
 use crate::repositories::Repositories;
 use crate::routes::routes;
+use crate::seals::{LOOK_AGAIN, Seals};
 use crate::store::{DATABASE_FILE, SqliteStore};
 use crate::traces::Traces;
-use crate::{Config, LOG_FOLDER, LogConfig, ServerError, ingest};
+use crate::{Config, LOG_FOLDER, LogConfig, SealRules, ServerError, ingest, restore};
 
 /// How long requests under way may take after the server was asked to stop.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -91,6 +92,22 @@ impl Server {
         Self { schedule: Some(schedule), ..self }
     }
 
+    /// Judges seals by a trust directory, and shows only sealed bundles where the rules say so.
+    ///
+    /// # Errors
+    /// [`ServerError::Trust`] or [`ServerError::RequireSeal`].
+    pub async fn judging(self, rules: SealRules) -> Result<Self, ServerError> {
+        let required = rules.required()?;
+        let app = Arc::clone(&self.app);
+        let lost = |error| ServerError::Data { path: rules.trust.clone(), source: io::Error::other(error) };
+        let (shared, directory) = (Arc::clone(&app), rules.trust.clone());
+        self.app.pool.run(move || shared.seals.trust(directory)).await.map_err(lost)??;
+        restore::judge_all(&app, Some(required))
+            .await
+            .map_err(|error| ServerError::Data { path: rules.trust.clone(), source: io::Error::other(error) })?;
+        Ok(self)
+    }
+
     /// Collects at other times too.
     pub fn collector(&self) -> Arc<Collector> {
         Arc::clone(&self.collector)
@@ -111,6 +128,7 @@ impl Server {
             let collector = Arc::clone(&collector);
             tokio::spawn(async move { collector.run_by(schedule).await })
         });
+        let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let router = routes(app);
         let graceful = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -127,6 +145,7 @@ impl Server {
             }
         }
         drop(listener);
+        judging.abort();
         if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");
         }
@@ -137,6 +156,19 @@ impl Server {
         }
         drop(lock);
         Ok(())
+    }
+}
+
+/// Judges all seals again when the trust directory changes or time passes.
+async fn judge_again(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let shared = Arc::clone(&app);
+        if let Ok(true) = app.pool.run(move || shared.seals.look_again()).await
+            && let Err(error) = restore::judge_all(&app, None).await
+        {
+            tracing::error!(%error, "seals could not be judged again");
+        }
     }
 }
 
@@ -201,13 +233,15 @@ async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerErr
         uploads: Arc::new(Uploads::default()),
         repositories: Arc::new(repositories),
         debug_files: Arc::default(),
+        seals: Seals::default(),
+        alerts: Alerts::default(),
         sections: Arc::default(),
         traces: Arc::new(traces),
         log,
         store: Arc::new(store),
         metrics,
     });
-    publish::restore(&app).await.map_err(|error| database_failed(error.to_string()))?;
+    restore::restore(&app).await.map_err(|error| database_failed(error.to_string()))?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
     Ok(app)
 }

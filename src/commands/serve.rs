@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use symseal_sealer::{LogKey, TileLog};
-use symseal_server::{Config, LOG_FOLDER, LogConfig, Schedule, Server};
+use symseal_server::{Config, LOG_FOLDER, LogConfig, Schedule, SealRules, Server};
 
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY};
@@ -19,6 +19,7 @@ use crate::places;
 #[command(after_help = "Examples:
   symseal serve --data ./data --listen 127.0.0.1:8790
   symseal serve --data ./data --log --log-key /safe/log.key.pem
+  symseal serve --data ./data --trust ./trust --require-seal prod team/app
   DEBUGINFOD_URLS=http://127.0.0.1:8790 gdb -iex 'set auto-load no' ./app
 
 The first line on standard output names the address. Ctrl-C or SIGTERM ends the server after the requests under way.
@@ -45,6 +46,20 @@ pub struct Args {
     /// it sends or asks for to the manifest.
     #[arg(long, default_value = "24h", value_parser = super::store::duration)]
     gc_grace: Duration,
+    #[command(flatten)]
+    seals: SealArgs,
+}
+
+/// Whose seals count, and where nothing is shown without one.
+#[derive(ClapArgs)]
+struct SealArgs {
+    /// Judge the seals of bundles by this trust directory (root.json, policy.dsse.json, trusted_root.json). Changes of its
+    /// files hold within half a minute.
+    #[arg(long, value_name = "DIR")]
+    trust: Option<PathBuf>,
+    /// Show bundles of this repository, and of those below it, from a valid seal on; all: of every repository. Repeat for more.
+    #[arg(long, value_name = "PREFIX|all", requires = "trust", num_args = 1..)]
+    require_seal: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
@@ -60,6 +75,10 @@ pub fn run(args: &Args) -> Result<Answer> {
         let mut server = Server::bind_with_log(Config::new(data.clone(), args.listen), log).await?;
         if !args.gc_interval.is_zero() {
             server = server.collecting(Schedule { interval: args.gc_interval, grace: args.gc_grace });
+        }
+        if let Some(trust) = &args.seals.trust {
+            let rules = SealRules { trust: trust.clone(), require: args.seals.require_seal.clone() };
+            server = server.judging(rules).await?;
         }
         outln!("serving {} on http://{}", data.display(), server.local_addr());
         server.run(shutdown()).await?;

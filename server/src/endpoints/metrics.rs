@@ -11,5 +11,6 @@ use crate::app::App;
 /// The counts.
 pub(crate) async fn get(State(app): State<Arc<App>>) -> Response {
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4");
-    ([(header::CONTENT_TYPE, content_type)], app.metrics.text(app.debug_files.len())).into_response()
+    let text = app.metrics.text(app.debug_files.len()) + &app.alerts.metrics();
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

@@ -8,11 +8,13 @@ use memmap2::Mmap;
 use symseal_artifact::{IdKind, ReleaseFile};
 use symseal_bundle::index::MAX_INDEX_BYTES;
 use symseal_bundle::oci::{self, ImageIndex};
+use symseal_bundle::verify::subject_digests;
 use symseal_bundle::{Digest, FileEntry, FileRole, ModuleEntry, SymbolIndex, title};
 use symseal_module::DebugId;
 
 use crate::blobs::{BlobDigest, BlobDirectory};
-use crate::debug_files::{Candidate, FileKind, Key};
+use crate::debug_files::{Candidate, FileKind, Key, NewBundle};
+use crate::ids::BundleEntry;
 use crate::ingest::breakpad_ids;
 use crate::repositories::{Manifest, Repository};
 use crate::store::BundleRow;
@@ -23,7 +25,7 @@ pub(crate) struct CheckedBundle {
     /// What the database records.
     pub(crate) row: BundleRow,
     /// What debuggers find: ids with their files.
-    pub(crate) files: Vec<(Key, Candidate)>,
+    pub(crate) new: NewBundle,
 }
 
 /// Why a bundle is refused. Nothing of it becomes visible.
@@ -222,6 +224,15 @@ fn checked(digest: &BlobDigest, bytes: &[u8], index: &SymbolIndex, index_json: S
     let platforms = index.platforms();
     let os: Vec<&str> = platforms.iter().filter(|(_, modules)| !modules.is_empty()).map(|(os, _)| *os).collect();
     let files = index.modules().flat_map(|(_, id, module)| candidates(digest, id, module)).collect();
+    let subjects = subject_digests(None, index_json.as_bytes());
+    let entry = BundleEntry {
+        digest: digest.to_string(),
+        name: index.name.clone(),
+        version: index.version.clone(),
+        symbol_index: subjects.symbol_index.unwrap_or_default(),
+        modules_root: subjects.modules_root,
+        is_loose: false,
+    };
     let row = BundleRow {
         sha256: digest.to_string(),
         os: os.join(","),
@@ -231,7 +242,7 @@ fn checked(digest: &BlobDigest, bytes: &[u8], index: &SymbolIndex, index_json: S
         index_json,
         seal: None,
     };
-    CheckedBundle { row, files }
+    CheckedBundle { row, new: NewBundle { entry, digest: digest.clone(), files } }
 }
 
 fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Key, Candidate)> {

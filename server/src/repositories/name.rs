@@ -20,6 +20,11 @@ impl RepositoryName {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether this is the repository of a name, or below it: `team/app` is below `team`, and `teams` is not.
+    pub(crate) fn is_at_or_below(&self, prefix: &Self) -> bool {
+        self.0.strip_prefix(&prefix.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
 /// A text that names no repository.

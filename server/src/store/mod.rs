@@ -24,14 +24,14 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// Records a bundle; one that is recorded already keeps its seal.
     fn put_bundle<'a>(&'a self, bundle: &'a BundleRow) -> Answer<'a, ()>;
 
-    /// Records the seal of a bundle; nothing happens when the bundle is not recorded.
-    fn put_seal<'a>(&'a self, sha256: &'a str, seal: &'a SealRow) -> Answer<'a, ()>;
+    /// Records the seal of a bundle, or that it has none; nothing happens when the bundle is not recorded.
+    fn put_seal<'a>(&'a self, sha256: &'a str, seal: Option<&'a SealRow>) -> Answer<'a, ()>;
 
     /// A bundle's row.
     fn bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, Option<BundleRow>>;
 
-    /// The digests of all bundles.
-    fn bundles(&self) -> Answer<'_, Vec<String>>;
+    /// The digests of all bundles, with those of their seals' blobs.
+    fn bundles(&self) -> Answer<'_, Vec<(String, Option<String>)>>;
 
     /// Forgets a bundle.
     fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()>;

@@ -66,13 +66,13 @@ impl Store for SqliteStore {
             .execute(&mut *transaction)
             .await?;
             if let Some(seal) = &bundle.seal {
-                put_seal(&mut transaction, &bundle.sha256, seal).await?;
+                put_seal(&mut transaction, &bundle.sha256, Some(seal)).await?;
             }
             Ok(transaction.commit().await?)
         })
     }
 
-    fn put_seal<'a>(&'a self, sha256: &'a str, seal: &'a SealRow) -> Answer<'a, ()> {
+    fn put_seal<'a>(&'a self, sha256: &'a str, seal: Option<&'a SealRow>) -> Answer<'a, ()> {
         Box::pin(async move {
             let mut transaction = self.pool.begin().await?;
             put_seal(&mut transaction, sha256, seal).await?;
@@ -90,10 +90,9 @@ impl Store for SqliteStore {
         })
     }
 
-    fn bundles(&self) -> Answer<'_, Vec<String>> {
-        Box::pin(
-            async move { Ok(sqlx::query_scalar("SELECT sha256 FROM symbol_bundles").fetch_all(&self.pool).await?) },
-        )
+    fn bundles(&self) -> Answer<'_, Vec<(String, Option<String>)>> {
+        let all = "SELECT sha256, seal_digest FROM symbol_bundles";
+        Box::pin(async move { Ok(sqlx::query_as(all).fetch_all(&self.pool).await?) })
     }
 
     fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()> {
@@ -152,14 +151,14 @@ impl Store for SqliteStore {
     }
 }
 
-async fn put_seal(transaction: &mut Transaction<'_, Sqlite>, sha256: &str, seal: &SealRow) -> sqlx::Result<()> {
+async fn put_seal(transaction: &mut Transaction<'_, Sqlite>, sha256: &str, seal: Option<&SealRow>) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE symbol_bundles SET signer = ?, rekor_tile_ref = ?, seal_digest = ?, dsse_ref = ? WHERE sha256 = ?",
     )
-    .bind(&seal.signer)
-    .bind(&seal.rekor_tile_ref)
-    .bind(&seal.seal_digest)
-    .bind(&seal.dsse_ref)
+    .bind(seal.map(|seal| &seal.signer))
+    .bind(seal.map(|seal| &seal.rekor_tile_ref))
+    .bind(seal.map(|seal| &seal.seal_digest))
+    .bind(seal.map(|seal| &seal.dsse_ref))
     .bind(sha256)
     .execute(&mut **transaction)
     .await?;

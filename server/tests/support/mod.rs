@@ -25,7 +25,15 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(data: &Path) -> Self {
-        let server = Server::bind(Config::new(data, ([127, 0, 0, 1], 0).into())).await.unwrap();
+        Self::run(Server::bind(config(data)).await.unwrap())
+    }
+
+    /// One that judges seals.
+    pub(crate) async fn start_judging(data: &Path, rules: symseal_server::SealRules) -> Self {
+        Self::run(Server::bind(config(data)).await.unwrap().judging(rules).await.unwrap())
+    }
+
+    fn run(server: Server) -> Self {
         let (address, collector) = (server.local_addr(), server.collector());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
@@ -46,6 +54,10 @@ impl Running {
     pub(crate) fn reference(&self, rest: &str) -> Reference {
         reference(self.address, rest)
     }
+}
+
+fn config(data: &Path) -> Config {
+    Config::new(data, ([127, 0, 0, 1], 0).into())
 }
 
 pub(crate) fn reference(address: SocketAddr, rest: &str) -> Reference {

@@ -9,6 +9,8 @@ use serde_json::json;
 
 use super::ApiError;
 use crate::app::App;
+use crate::debug_files::Bundle;
+use crate::repositories::RepositoryName;
 use crate::store::BundleRow;
 
 /// Name, version, seal and the symbol index.
@@ -22,10 +24,22 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Path(digest): Path<String>)
     };
     let bundle = app.store.bundle(&digest).await?.ok_or_else(unknown)?;
     let content_type = HeaderValue::from_static("application/json");
-    Ok(([(header::CONTENT_TYPE, content_type)], body(bundle)).into_response())
+    let known = digest.parse().ok().and_then(|digest| {
+        let known = app.debug_files.bundle(&digest)?;
+        Some(Known { is_shown: app.debug_files.is_shown(&digest), bundle: known })
+    });
+    Ok(([(header::CONTENT_TYPE, content_type)], body(bundle, known)).into_response())
 }
 
-fn body(bundle: BundleRow) -> String {
+/// What is known beside the database.
+struct Known {
+    bundle: Bundle,
+    is_shown: bool,
+}
+
+fn body(bundle: BundleRow, known: Option<Known>) -> String {
+    let repositories: Vec<&str> =
+        known.iter().flat_map(|known| &known.bundle.repositories).map(RepositoryName::as_str).collect();
     let seal = bundle.seal.map(|seal| {
         json!({
             "signer": seal.signer,
@@ -40,6 +54,9 @@ fn body(bundle: BundleRow) -> String {
         "name": bundle.name,
         "version": bundle.version,
         "seal": seal,
+        "verification": known.as_ref().map(|known| known.bundle.verdict.to_json()),
+        "shown": known.as_ref().is_some_and(|known| known.is_shown),
+        "repositories": repositories,
     });
     // The index is JSON already, and may be large: it is put in as it is.
     let mut text = head.to_string();
@@ -65,7 +82,7 @@ mod tests {
             index_json: r#"{"linux":{}}"#.into(),
             seal: None,
         };
-        let value: serde_json::Value = serde_json::from_str(&body(bundle)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&body(bundle, None)).unwrap();
         assert_eq!(value["name"], "app");
         assert!(value["seal"].is_null());
         assert!(value["index"]["linux"].is_object());

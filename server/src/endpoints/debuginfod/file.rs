@@ -5,12 +5,19 @@ use axum::response::Response;
 
 use super::{SHA256, file_headers, not_found, too_large};
 use crate::app::App;
-use crate::debug_files::{FileKind, Key};
+use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::whole_file;
 
 /// GET or HEAD.
-pub(super) async fn answer(app: &App, method: &Method, request: &HeaderMap, id: &Key, kind: FileKind) -> Response {
-    let Some(candidate) = app.debug_files.find(id, kind) else { return not_found() };
+pub(super) async fn answer(
+    app: &App,
+    scope: &Scope,
+    method: &Method,
+    request: &HeaderMap,
+    id: &Key,
+    kind: FileKind,
+) -> Response {
+    let Some(candidate) = app.debug_files.find_in(scope, id, kind) else { return not_found() };
     if let Some(refused) = too_large(request, candidate.size) {
         return refused;
     }

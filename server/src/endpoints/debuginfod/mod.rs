@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 
 use crate::app::App;
-use crate::debug_files::Candidate;
+use crate::debug_files::{Candidate, Scope};
 use crate::endpoints::{self, plain, refused_method};
 
 /// The size of the file or section, whatever is sent of it.
@@ -25,14 +25,18 @@ const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
 /// The client's bound on the size.
 const MAXSIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
 
-/// Answers a request under `/buildid/`; `path` is what follows, as it came.
-pub(crate) async fn answer(app: &App, method: &Method, path: &str, request: &HeaderMap) -> Response {
+/// Answers a request under `/buildid/` out of the repositories that `scope` covers; `path` is what follows, as it came.
+pub(crate) async fn answer(app: &App, scope: &Scope, method: &Method, path: &str, request: &HeaderMap) -> Response {
     if let Some(refused) = refused_method(method) {
         return refused;
     }
     match Target::parse(path) {
-        Some(Target { id, file: FileTarget::Whole(kind) }) => file::answer(app, method, request, &id, kind).await,
-        Some(Target { id, file: FileTarget::Section(name) }) => section::answer(app, method, request, &id, &name).await,
+        Some(Target { id, file: FileTarget::Whole(kind) }) => {
+            file::answer(app, scope, method, request, &id, kind).await
+        }
+        Some(Target { id, file: FileTarget::Section(name) }) => {
+            section::answer(app, scope, method, request, &id, &name).await
+        }
         // Sources are an artifact of their own, which this version does not serve.
         Some(Target { file: FileTarget::Source, .. }) | None => not_found(),
     }

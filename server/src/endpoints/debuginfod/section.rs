@@ -8,14 +8,21 @@ use axum::response::Response;
 use super::{file_headers, not_found, too_large};
 use crate::app::App;
 use crate::blobs::OpenBlob;
-use crate::debug_files::{FileKind, Key};
+use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::IMMUTABLE;
 use crate::http::{ByteRange, FileAnswer, break_connection, file_response};
 
 /// GET or HEAD. The file with debug information is searched first, then the one with code.
-pub(super) async fn answer(app: &App, method: &Method, request: &HeaderMap, id: &Key, name: &str) -> Response {
+pub(super) async fn answer(
+    app: &App,
+    scope: &Scope,
+    method: &Method,
+    request: &HeaderMap,
+    id: &Key,
+    name: &str,
+) -> Response {
     for kind in [FileKind::Debuginfo, FileKind::Executable] {
-        let Some(candidate) = app.debug_files.find(id, kind) else { continue };
+        let Some(candidate) = app.debug_files.find_in(scope, id, kind) else { continue };
         let (blobs, sections) = (app.blobs.clone(), app.sections.clone());
         let (digest, wanted) = (candidate.digest.clone(), name.to_owned());
         let find = move || -> io::Result<Option<(OpenBlob, ByteRange)>> {

@@ -167,6 +167,8 @@ impl From<PublishError> for OciError {
             PublishError::Bundle(crate::ingest::RefusedBundle::File { .. }) => {
                 Self::new(Code::ManifestBlobUnknown, error)
             }
+            PublishError::SecondOwner(_) => Self::new(Code::Conflict, error),
+            PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),
             PublishError::Store(crate::store::StoreError::Full(_)) => Self::new(Code::InsufficientStorage, error),
             PublishError::Store(_) => Self::new(Code::Unknown, error),

@@ -14,7 +14,7 @@ use symseal_bundle::title;
 use symseal_module::DebugId;
 
 use crate::app::App;
-use crate::debug_files::{Candidate, Key};
+use crate::debug_files::{Candidate, Key, Scope};
 use crate::endpoints::{not_found, refused_method, whole_file};
 
 /// Some symbol servers show by this file that they are there.
@@ -23,8 +23,8 @@ const PING: &str = "pingme.txt";
 /// Bytes to which SSQP fills up a build-id with zeros.
 const PADDED_BUILD_ID: usize = 20;
 
-/// Answers a request below `/symbols/`; `path` is what follows, as it came.
-pub(crate) async fn answer(app: &App, method: &Method, path: &str, request: &HeaderMap) -> Response {
+/// Answers a request below `/symbols/` out of the repositories that `scope` covers; `path` is what follows, as it came.
+pub(crate) async fn answer(app: &App, scope: &Scope, method: &Method, path: &str, request: &HeaderMap) -> Response {
     if let Some(refused) = refused_method(method) {
         return refused;
     }
@@ -34,14 +34,14 @@ pub(crate) async fn answer(app: &App, method: &Method, path: &str, request: &Hea
     let Some(target) = Target::parse(path) else {
         return not_found("this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders");
     };
-    match find(app, &target) {
+    match find(app, scope, &target) {
         Some(candidate) => whole_file(app, method, request, &candidate.digest, []).await,
         None => not_found("no bundle of this server has a file with this name and id"),
     }
 }
 
-fn find(app: &App, target: &Target) -> Option<Candidate> {
-    let find = |key: &Key| app.debug_files.find(key, target.kind);
+fn find(app: &App, scope: &Scope, target: &Target) -> Option<Candidate> {
+    let find = |key: &Key| app.debug_files.find_in(scope, key, target.kind);
     let found = find(&target.key).or_else(|| match &target.key {
         Key::Id(DebugId::BuildId(id)) if id.as_bytes().len() == PADDED_BUILD_ID => without_padding(id.as_bytes(), find),
         _ => None,

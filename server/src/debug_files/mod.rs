@@ -1,0 +1,245 @@
+//! Which blob answers for a debug id: what is behind `/buildid/`, `/symbols/` and `/symbolicate/`.
+//!
+//! Readers look in [`Shown`], which never changes: a change makes another one beside it and puts it in its place, in one
+//! step. The ids lie in [`Ids`](crate::ids::Ids), a few of them of falling size; which bundles may be seen, and where, stands
+//! beside them, so that a seal that arrives moves no id.
+
+mod key;
+mod layer;
+mod rivals;
+mod standing;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arc_swap::ArcSwap;
+use symseal_bundle::DebugInfo;
+
+use crate::blobs::BlobDigest;
+use crate::ids::{BundleEntry, TooLarge};
+use crate::repositories::RepositoryName;
+use crate::seals::Verdict;
+pub(crate) use key::Key;
+use layer::{Layer, NewFiles, kind_code};
+pub(crate) use rivals::{Claim, Contested, SecondOwner};
+pub(crate) use standing::{RequiredSeals, Scope, Standing};
+
+/// What a client asks an id for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FileKind {
+    /// The file with debug information or symbols.
+    Debuginfo,
+    /// The file with code.
+    Executable,
+    /// The `.symx` table.
+    SymbolTable,
+}
+
+/// A file that a bundle offers for an id.
+///
+/// Of several the bundle's standing decides first: sealed, then unsealed, then a file that was uploaded by itself. Then
+/// more debug information, then the larger file, then the digest, so that the answer does not depend on what was pushed
+/// first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// What it answers.
+    pub(crate) kind: FileKind,
+    /// How much debug information the module has in its bundle.
+    pub(crate) debug_info: DebugInfo,
+    /// Bytes in the file.
+    pub(crate) size: u64,
+    /// The blob.
+    pub(crate) digest: BlobDigest,
+    /// The module's file name.
+    pub(crate) name: String,
+    /// The file's own name: the last part of its title.
+    pub(crate) file: String,
+    /// The bundle that offers it.
+    pub(crate) bundle: BlobDigest,
+}
+
+/// A bundle, or a loose file, with the ids that it answers for.
+#[derive(Debug, Clone)]
+pub(crate) struct NewBundle {
+    /// What it is.
+    pub(crate) entry: BundleEntry,
+    /// Its digest.
+    pub(crate) digest: BlobDigest,
+    /// Its ids with their files.
+    pub(crate) files: Vec<(Key, Candidate)>,
+}
+
+/// What readers see.
+#[derive(Debug, Default)]
+struct Shown {
+    layers: Vec<Layer>,
+    ids: OnceLock<usize>,
+}
+
+/// The candidates of every id.
+#[derive(Debug, Default)]
+pub(crate) struct DebugFiles {
+    shown: ArcSwap<Shown>,
+    /// Held by those who change; readers never ask for it.
+    known: Mutex<Known>,
+    /// Held while a bundle is recorded and becomes visible, and while one that is deleted is forgotten.
+    pub(crate) changes: tokio::sync::Mutex<()>,
+}
+
+/// What those who change go by.
+#[derive(Debug, Default)]
+struct Known {
+    bundles: HashMap<BlobDigest, Bundle>,
+    required: RequiredSeals,
+}
+
+/// A bundle as it is known.
+#[derive(Debug, Clone)]
+pub(crate) struct Bundle {
+    /// What it is.
+    pub(crate) entry: Arc<BundleEntry>,
+    /// The repositories that have it.
+    pub(crate) repositories: BTreeSet<RepositoryName>,
+    /// What came out for its seals.
+    pub(crate) verdict: Verdict,
+}
+
+impl DebugFiles {
+    /// The file that answers for a key.
+    pub(crate) fn find(&self, key: &Key, kind: FileKind) -> Option<Candidate> {
+        self.find_in(&Scope::Everywhere, key, kind)
+    }
+
+    /// The file that answers for a key out of the repositories that a scope covers.
+    pub(crate) fn find_in(&self, scope: &Scope, key: &Key, kind: FileKind) -> Option<Candidate> {
+        let key = key.to_bytes();
+        let (shown, kind) = (self.shown.load(), kind_code(kind));
+        let best =
+            shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope)).min_by(layer::Found::preferred)?;
+        best.to_candidate()
+    }
+
+    /// Debug ids that have a file.
+    pub(crate) fn len(&self) -> usize {
+        let shown = self.shown.load();
+        let is_first = |at: usize, key: &[u8]| {
+            let before = shown.layers.get(..at).unwrap_or_default();
+            !before.iter().any(|layer| layer.shows(key))
+        };
+        *shown.ids.get_or_init(|| {
+            let layers = shown.layers.iter().enumerate();
+            layers.map(|(at, layer)| layer.ids().filter(|key| is_first(at, key)).count()).sum()
+        })
+    }
+
+    /// What is known of a bundle.
+    pub(crate) fn bundle(&self, digest: &BlobDigest) -> Option<Bundle> {
+        self.known().bundles.get(digest).cloned()
+    }
+
+    /// Every bundle and loose file.
+    pub(crate) fn bundles(&self) -> Vec<(BlobDigest, Bundle)> {
+        self.known().bundles.iter().map(|(digest, bundle)| (digest.clone(), bundle.clone())).collect()
+    }
+
+    /// Whether debuggers see a bundle.
+    pub(crate) fn is_shown(&self, digest: &BlobDigest) -> bool {
+        let known = self.known();
+        known.bundles.get(digest).is_some_and(|bundle| standing::of(bundle, &known.required).is_some())
+    }
+
+    /// Makes all files of bundles that are not known yet visible at once, as far as their standing allows. Blocks.
+    ///
+    /// # Errors
+    /// [`TooLarge`]: nothing has changed.
+    pub(crate) fn insert(&self, bundles: Vec<(NewBundle, Standing)>) -> Result<(), TooLarge> {
+        let mut known = self.known();
+        let mut files = NewFiles::new();
+        let mut entries = Vec::new();
+        for (new, standing) in bundles {
+            if known.bundles.contains_key(&new.digest) || entries.iter().any(|(digest, _)| *digest == new.digest) {
+                continue;
+            }
+            files.add(&new)?;
+            let Standing { repositories, verdict } = standing;
+            entries.push((new.digest, Bundle { entry: Arc::new(new.entry), repositories, verdict }));
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let new = files.build()?;
+        known.bundles.extend(entries);
+        let mut layers: Vec<Layer> = self.shown.load().layers.clone();
+        layers.push(new.with_standings(|digest| known.standing(digest)));
+        layer::settle(&mut layers, |digest| known.knows(digest), |digest| known.standing(digest))?;
+        self.show(layers);
+        Ok(())
+    }
+
+    /// Says where known bundles are now and whether they are sealed; those without a repository are forgotten. What
+    /// follows from it is seen at once. Blocks.
+    pub(crate) fn set(&self, standings: impl IntoIterator<Item = (BlobDigest, Standing)>) {
+        let mut known = self.known();
+        let mut changed = BTreeSet::new();
+        for (digest, Standing { repositories, verdict }) in standings {
+            if repositories.is_empty() {
+                if known.bundles.remove(&digest).is_some() {
+                    changed.insert(digest.to_string());
+                }
+            } else if let Some(bundle) = known.bundles.get_mut(&digest)
+                && (bundle.repositories != repositories || bundle.verdict != verdict)
+            {
+                (bundle.repositories, bundle.verdict) = (repositories, verdict);
+                changed.insert(digest.to_string());
+            }
+        }
+        if !changed.is_empty() {
+            let shown = self.shown.load();
+            let refresh = |layer: &Layer| layer.refreshed(&changed, |digest| known.standing(digest));
+            self.show(shown.layers.iter().map(refresh).collect());
+        }
+    }
+
+    /// Says under which repositories only sealed bundles are shown. Blocks.
+    pub(crate) fn require_seals(&self, required: RequiredSeals) {
+        let mut known = self.known();
+        known.required = required;
+        let all = known.bundles.keys().map(ToString::to_string).collect();
+        let shown = self.shown.load();
+        self.show(shown.layers.iter().map(|layer| layer.refreshed(&all, |digest| known.standing(digest))).collect());
+    }
+
+    /// Whether a repository's bundles are shown only with a seal.
+    pub(crate) fn requires_seal(&self, repository: &RepositoryName) -> bool {
+        self.known().required.covers(repository)
+    }
+
+    /// The ids of a bundle with their files. Reads every id: not for requests. Blocks.
+    pub(crate) fn files_of(&self, digest: &BlobDigest) -> Vec<(Key, Candidate)> {
+        let shown = self.shown.load();
+        shown.layers.iter().flat_map(|layer| layer.files_of(&digest.to_string())).collect()
+    }
+
+    fn show(&self, layers: Vec<Layer>) {
+        self.shown.store(Arc::new(Shown { layers, ids: OnceLock::new() }));
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn knows(&self, digest: &str) -> bool {
+        digest.parse::<BlobDigest>().is_ok_and(|digest| self.bundles.contains_key(&digest))
+    }
+
+    /// Where a bundle is shown; `None` where it is not, or not known.
+    fn standing(&self, digest: &str) -> Option<standing::Visible> {
+        let bundle = self.bundles.get(&digest.parse::<BlobDigest>().ok()?)?;
+        standing::of(bundle, &self.required)
+    }
+}
+
+#[cfg(test)]
+mod tests;

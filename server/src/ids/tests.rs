@@ -1,0 +1,141 @@
+//! What was put in is found, nothing else is, and damage is told or does no harm.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+use super::*;
+
+fn bundle(number: u8) -> BundleEntry {
+    BundleEntry {
+        digest: format!("sha256:{number:064x}"),
+        name: format!("app{}", number / 2),
+        version: number.to_string(),
+        symbol_index: [number; 32],
+        modules_root: (number % 2 == 0).then_some([number; 32]),
+        is_loose: number % 3 == 0,
+    }
+}
+
+fn candidate(bundle: u32, kind: u8, content: u8) -> NewCandidate<'static> {
+    let name = if content % 2 == 0 { "libapp.so" } else { "app" };
+    NewCandidate {
+        bundle,
+        kind,
+        debug_info: content % 4,
+        sha256: [content; 32],
+        size: u64::from(content) * 1000,
+        name,
+        file: "app.debug",
+    }
+}
+
+type Expected = BTreeMap<Vec<u8>, Vec<(u32, u8, u8)>>;
+
+fn build(seed: u64, entries: &Expected) -> Vec<u8> {
+    let mut builder = IdsBuilder::new(seed);
+    for number in 0..4 {
+        assert_eq!(builder.bundle(&bundle(number)).unwrap(), u32::from(number));
+    }
+    for (key, candidates) in entries {
+        for (bundle, kind, content) in candidates {
+            builder.add(key, &candidate(*bundle, *kind, *content)).unwrap();
+        }
+    }
+    builder.build().unwrap()
+}
+
+fn entries() -> impl Strategy<Value = Expected> {
+    let candidates = prop::collection::vec((0..4_u32, 0..3_u8, any::<u8>()), 1..5);
+    prop::collection::btree_map(prop::collection::vec(any::<u8>(), 0..40), candidates, 0..60)
+}
+
+proptest! {
+    #[test]
+    fn what_was_put_in_is_found_in_the_order_of_preference_and_nothing_else_is(
+        seed in any::<u64>(), entries in entries(), other in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let ids = Ids::open(build(seed, &entries)).unwrap();
+        prop_assert_eq!(ids.key_count() as usize, entries.len());
+        for (key, expected) in &entries {
+            let mut expected: Vec<_> = expected.iter().map(|(bundle, kind, content)| {
+                let new = candidate(*bundle, *kind, *content);
+                (new.kind, new.debug_info, std::cmp::Reverse(new.size), new.sha256, new.bundle, new.name)
+            }).collect();
+            expected.sort();
+            expected.dedup();
+            let found: Vec<_> = ids.find(key).map(|found| {
+                (found.kind, found.debug_info, std::cmp::Reverse(found.size), *found.sha256, found.bundle, found.name)
+            }).collect();
+            prop_assert_eq!(found, expected);
+        }
+        prop_assert_eq!(ids.find(&other).count() > 0, entries.contains_key(&other));
+        let mut keys: Vec<_> = ids.keys().map(|key| key.bytes.to_vec()).collect();
+        keys.sort();
+        prop_assert_eq!(keys, entries.into_keys().collect::<Vec<_>>());
+        for number in 0..4_u8 {
+            prop_assert_eq!(ids.bundle(number.into()), Some(bundle(number)));
+        }
+        prop_assert_eq!(ids.bundle(4), None);
+    }
+
+    #[test]
+    fn damage_is_told_and_with_a_new_checksum_does_no_harm(
+        entries in entries(), at in any::<prop::sample::Index>(), value in any::<u8>(), cut in any::<prop::sample::Index>(),
+    ) {
+        let whole = build(7, &entries);
+        let at = at.index(whole.len());
+        let mut damaged = whole.clone();
+        damaged[at] ^= value;
+        prop_assert_eq!(Ids::open(damaged.as_slice()).is_ok(), value == 0);
+        prop_assert!(Ids::open(&whole[..cut.index(whole.len())]).is_err());
+        let content = damaged.len() - 32;
+        let checksum = Sha256::digest(&damaged[..content]);
+        damaged[content..].copy_from_slice(&checksum);
+        read_all(&damaged);
+    }
+
+    #[test]
+    fn no_bytes_break_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let mut bytes = bytes;
+        read_all(&bytes);
+        bytes.splice(0..bytes.len().min(8), MAGIC);
+        read_all(&bytes);
+    }
+}
+
+/// Whatever can be asked of an index that may be damaged.
+fn read_all(bytes: &[u8]) {
+    let Ok(ids) = Ids::open(bytes) else { return };
+    for key in ids.keys() {
+        let _ = (key.candidates().count(), ids.find(key.bytes).count());
+    }
+    for number in 0..ids.bundle_count() {
+        let _ = ids.bundle(number);
+    }
+}
+
+#[test]
+fn an_empty_index_has_nothing() {
+    let ids = Ids::open(build(1, &Expected::new())).unwrap();
+    assert_eq!((ids.key_count(), ids.find(b"").count(), ids.find(b"abc").count()), (0, 0, 0));
+}
+
+#[test]
+fn the_filter_passes_few_keys_that_are_not_here() {
+    let mut builder = IdsBuilder::new(42);
+    builder.bundle(&bundle(0)).unwrap();
+    for number in 0..20_000_u32 {
+        builder.add(&number.to_be_bytes(), &candidate(0, 0, 1)).unwrap();
+    }
+    let ids = Ids::open(builder.build().unwrap()).unwrap();
+    let passed = |number: &u32| {
+        let hash = hash::hash(42, &number.to_be_bytes());
+        let at = ids.layout.filter + filter::block_of(hash, ids.counts.filter_blocks) * filter::BLOCK;
+        filter::may_have(ids.as_bytes()[at..].first_chunk().unwrap(), hash)
+    };
+    assert_eq!((0..20_000).filter(passed).count(), 20_000);
+    let passed = (20_000..120_000).filter(passed).count();
+    assert!(passed < 2_000, "{passed} of 100,000");
+}

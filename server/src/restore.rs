@@ -1,0 +1,90 @@
+//! What a start finds: every published bundle is seen by debuggers again, and the record says what the folders say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::app::App;
+use crate::blobs::BlobDigest;
+use crate::debug_files::{RequiredSeals, Standing};
+use crate::ingest::{CheckedBundle, RefusedBundle, is_bundle, open_published};
+use crate::publish::{PublishError, seal_of, seals_of};
+use crate::repositories::{MANIFEST_LIMIT, RepositoryName};
+use crate::seals::Verdict;
+
+/// Makes every published bundle visible to debuggers, and the record what the folders say.
+pub(crate) async fn restore(app: &Arc<App>) -> Result<(), PublishError> {
+    let shared = Arc::clone(app);
+    let published = app.pool.run(move || published(&shared)).await?;
+    let recorded: BTreeMap<String, Option<String>> = app.store.bundles().await?.into_iter().collect();
+    for stale in recorded.keys() {
+        if !stale.parse().is_ok_and(|digest| published.contains_key(&digest)) {
+            app.store.remove_bundle(stale).await?;
+        }
+    }
+    let mut new = Vec::new();
+    for (digest, repositories) in published {
+        let (shared, wanted, among) = (Arc::clone(app), digest.clone(), repositories.clone());
+        let seal = app.pool.run(move || seal_of(&shared, &among, None, &wanted)).await?;
+        let text = digest.to_string();
+        let recorded_seal = recorded.get(&text);
+        if recorded_seal.is_none() || app.debug_files.bundle(&digest).is_none() {
+            let (shared, wanted) = (Arc::clone(app), digest.clone());
+            let opened = app.pool.run(move || open(&shared, &wanted)).await?;
+            let CheckedBundle { row, new: files } = match opened {
+                Ok(bundle) => bundle,
+                Err(error) => {
+                    tracing::error!(%digest, %error, "a published bundle is damaged");
+                    continue;
+                }
+            };
+            if recorded_seal.is_none() {
+                app.store.put_bundle(&row).await?;
+            }
+            new.push((files, Standing { repositories, verdict: Verdict::Unjudged }));
+        }
+        if recorded_seal.cloned().flatten() != seal.as_ref().map(|seal| seal.seal_digest.clone()) {
+            app.store.put_seal(&text, seal.as_ref()).await?;
+        }
+    }
+    let shared = Arc::clone(app);
+    app.pool.run(move || shared.debug_files.insert(new)).await??;
+    Ok(())
+}
+
+/// The digests of all bundles, with the repositories that have them.
+fn published(app: &App) -> BTreeMap<BlobDigest, BTreeSet<RepositoryName>> {
+    let mut found: BTreeMap<BlobDigest, BTreeSet<RepositoryName>> = BTreeMap::new();
+    for (name, repository) in app.repositories.list() {
+        for (digest, _) in repository.manifests().into_iter().filter(|(_, manifest)| is_bundle(manifest)) {
+            found.entry(digest).or_default().insert(name.clone());
+        }
+    }
+    found
+}
+
+fn open(app: &App, digest: &BlobDigest) -> Result<CheckedBundle, RefusedBundle> {
+    let bytes = app.blobs.read(digest, MANIFEST_LIMIT as u64)?;
+    open_published(digest, &bytes, &app.blobs)
+}
+
+/// Judges every bundle by what the trust directory says now, and shows what follows in one step.
+pub(crate) async fn judge_all(app: &Arc<App>, required: Option<RequiredSeals>) -> Result<(), PublishError> {
+    let _changes = app.debug_files.changes.lock().await;
+    let shared = Arc::clone(app);
+    let judge = move || {
+        let judged = shared.debug_files.bundles().into_iter().map(|(digest, known)| {
+            let verdict = shared.seals.judge(&known.entry, &seals_of(&shared, &known.repositories, &digest));
+            if let Verdict::Refused(why) = &verdict
+                && verdict != known.verdict
+            {
+                tracing::warn!(%digest, check = why.check, expected = why.expected, found = why.found, "no seal of the bundle holds");
+            }
+            (digest, Standing { repositories: known.repositories, verdict })
+        });
+        shared.debug_files.set(judged.collect::<Vec<_>>());
+        if let Some(required) = required {
+            shared.debug_files.require_seals(required);
+        }
+    };
+    Ok(app.pool.run(judge).await?)
+}

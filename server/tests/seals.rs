@@ -1,0 +1,318 @@
+//! Seals at ingest: what is hidden until one holds, whose files answer, and who may not offer others.
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, StatusCode};
+use serde_json::Value;
+use support::programs::{has, run};
+use support::{Running, http, options};
+use symseal_builder::{Options, SealOptions, SymbolBundleBuilder, seal_bundle};
+use symseal_bundle::oci;
+use symseal_bundle::{Digest, LayoutDir};
+use symseal_registry::push;
+use symseal_seal::UtcSeconds;
+use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustChange, TrustInit, trust_init};
+use symseal_server::SealRules;
+
+/// A key that a trust directory names for every release, one that it does not name, and a log.
+struct Scene {
+    folder: tempfile::TempDir,
+    root: ArtifactKey,
+    key: ArtifactKey,
+    stranger: ArtifactKey,
+    log: TileLog,
+    http: Client,
+}
+
+/// A bundle in a layout of its own.
+struct Built {
+    layout: LayoutDir,
+    digest: Digest,
+    /// The file that it has for the build-id.
+    file: Vec<u8>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let [root, key, stranger] = [(); 3].map(|()| ArtifactKey::generate().unwrap());
+        let log = TileLog::create(&at("log"), "log.example".parse().unwrap(), LogKey::generate().unwrap(), &at("seen"))
+            .unwrap();
+        let init = TrustInit {
+            root: &root,
+            artifact: key.public(),
+            names: &["*".to_owned()],
+            log: log.identity(),
+            operator: "a test",
+            at: UtcSeconds(0),
+            expires: None,
+        };
+        trust_init(&at("trust"), &init).unwrap();
+        Self { root, key, stranger, log, http: http(), folder }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    async fn serve(&self, require: &[&str]) -> Running {
+        let require = require.iter().map(ToString::to_string).collect();
+        let rules = SealRules { trust: self.folder.path().join("trust"), require };
+        Running::start_judging(&self.data(), rules).await
+    }
+
+    /// A program with a build-id, whose bytes depend on `text` and which has debug information as `flags` say.
+    fn build(&self, release: &str, id: &str, text: &str, flags: &[&str]) -> Built {
+        let folder = self.folder.path().join(format!("{release}-{text}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (source, binary) = (folder.join("app.c"), folder.join("app"));
+        std::fs::write(
+            &source,
+            format!("const char *text(void) {{ return \"{text}\"; }} int main(void) {{ return *text(); }}\n"),
+        )
+        .unwrap();
+        let id = format!("-Wl,--build-id=0x{id}");
+        let mut arguments = vec![source.to_str().unwrap(), "-o", binary.to_str().unwrap(), &id];
+        arguments.extend(flags);
+        run("cc", &arguments);
+        let layout = LayoutDir::create(folder.join("layout")).unwrap();
+        let options = Options { name: release.into(), version: "1".into(), ..Options::default() };
+        let digest = SymbolBundleBuilder::new(options).add_path(&binary).build(&layout).unwrap().digest;
+        Built { layout, digest, file: std::fs::read(binary).unwrap() }
+    }
+
+    fn seal(&mut self, built: &Built) -> Digest {
+        seal_bundle(&built.layout, &built.digest, &self.key, &mut self.log, &SealOptions::default()).unwrap()
+    }
+
+    async fn push(&self, server: &Running, built: &Built, repository: &str) -> Result<(), String> {
+        let reference = server.reference(&format!("{repository}:1"));
+        push(&built.layout, &built.digest, &reference, &options()).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn get(&self, server: &Running, path: &str) -> (StatusCode, Vec<u8>) {
+        let answer = self.http.get(server.url(path)).send().await.unwrap();
+        (answer.status(), answer.bytes().await.unwrap().to_vec())
+    }
+
+    async fn json(&self, server: &Running, path: &str) -> Value {
+        serde_json::from_slice(&self.get(server, path).await.1).unwrap()
+    }
+
+    /// What a build-id's debug information is; nothing at 404.
+    async fn answer(&self, server: &Running, path: &str) -> Option<Vec<u8>> {
+        match self.get(server, path).await {
+            (StatusCode::OK, bytes) => Some(bytes),
+            (StatusCode::NOT_FOUND, _) => None,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    async fn verification(&self, server: &Running, built: &Built) -> Value {
+        self.json(server, &format!("/api/v1/bundles/{}", built.digest)).await["verification"].take()
+    }
+
+    /// PUTs a manifest of a layout as it is.
+    async fn put(
+        &self,
+        server: &Running,
+        built: &Built,
+        repository: &str,
+        digest: &Digest,
+        kind: &str,
+    ) -> (StatusCode, Value) {
+        let bytes = built.layout.read_blob(digest, oci::MAX_MANIFEST_BYTES).unwrap();
+        let url = server.url(&format!("/v2/{repository}/manifests/{digest}"));
+        let answer = self.http.put(url).header(CONTENT_TYPE, kind).body(bytes).send().await.unwrap();
+        (answer.status(), serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
+    }
+}
+
+const ID: &str = "/buildid/abcdef01/debuginfo";
+
+#[tokio::test]
+async fn a_bundle_is_hidden_until_its_seal_comes_and_when_it_goes() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let server = scene.serve(&["prod", "team/app"]).await;
+    let built = scene.build("app", "abcdef01", "one", &["-g"]);
+    scene.push(&server, &built, "prod/app").await.unwrap();
+    for path in [
+        ID,
+        "/buildid/abcdef01/executable",
+        "/buildid/abcdef01/section/.debug_info",
+        "/s/prod/app/buildid/abcdef01/debuginfo",
+    ] {
+        assert_eq!(scene.answer(&server, path).await, None, "{path}");
+    }
+    assert_eq!(scene.get(&server, &format!("/v2/prod/app/manifests/{}", built.digest)).await.0, StatusCode::OK);
+    assert_eq!(scene.verification(&server, &built).await["status"], "unsealed");
+    assert!(String::from_utf8(scene.get(&server, "/metrics").await.1).unwrap().contains("symseal_build_ids 0\n"));
+
+    let seal = scene.seal(&built);
+    scene.push(&server, &built, "prod/app").await.unwrap();
+    assert!(scene.answer(&server, ID).await.unwrap() == built.file);
+    let verification = scene.verification(&server, &built).await;
+    assert_eq!(verification["status"], "sealed", "{verification}");
+    assert_eq!(verification["signers"][0], scene.key.key_id().to_string());
+    assert_eq!(verification["log"], "log.example");
+    for (prefix, shown) in [("prod", true), ("prod/app", true), ("pro", false), ("prod/app/x", false), ("team", false)]
+    {
+        let path = format!("/s/{prefix}/buildid/abcdef01/debuginfo");
+        assert_eq!(scene.answer(&server, &path).await.is_some(), shown, "{prefix}");
+        let path = format!("/s/{prefix}/symbols/_.debug/elf-buildid-sym-abcdef01/_.debug");
+        assert_eq!(scene.answer(&server, &path).await.is_some(), shown, "{prefix}");
+    }
+
+    server.stop().await;
+    let server = scene.serve(&["all"]).await;
+    assert!(scene.answer(&server, ID).await.unwrap() == built.file);
+    let url = server.url(&format!("/v2/prod/app/manifests/{seal}"));
+    assert_eq!(scene.http.delete(url).send().await.unwrap().status(), StatusCode::ACCEPTED);
+    assert_eq!(scene.answer(&server, ID).await, None);
+    let record = scene.json(&server, &format!("/api/v1/bundles/{}", built.digest)).await;
+    assert_eq!((&record["seal"], &record["shown"]), (&Value::Null, &Value::Bool(false)));
+    assert_eq!(scene.put(&server, &built, "prod/app", &seal, oci::MANIFEST).await.0, StatusCode::CREATED);
+    assert!(scene.answer(&server, ID).await.is_some());
+    server.stop().await;
+    // Without a trust directory nothing is judged, and everything is shown.
+    let server = Running::start(&scene.data()).await;
+    assert!(scene.answer(&server, ID).await.is_some());
+    assert_eq!(scene.verification(&server, &built).await["status"], "unjudged");
+}
+
+#[tokio::test]
+async fn a_seal_that_comes_before_its_bundle_counts() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let server = scene.serve(&["all"]).await;
+    let built = scene.build("app", "abcdef01", "one", &["-g"]);
+    let seal = scene.seal(&built);
+    let manifest: Value =
+        serde_json::from_slice(&built.layout.read_blob(&seal, oci::MAX_MANIFEST_BYTES).unwrap()).unwrap();
+    for part in [&manifest["config"], &manifest["layers"][0]] {
+        let digest: Digest = part["digest"].as_str().unwrap().parse().unwrap();
+        let url = server.url(&format!("/v2/app/blobs/uploads/?digest={digest}"));
+        let body = built.layout.read_blob(&digest, 1 << 20).unwrap();
+        assert_eq!(scene.http.post(url).body(body).send().await.unwrap().status(), StatusCode::CREATED);
+    }
+    assert_eq!(scene.put(&server, &built, "app", &seal, oci::MANIFEST).await.0, StatusCode::CREATED);
+    assert_eq!(scene.answer(&server, ID).await, None);
+    scene.push(&server, &built, "app").await.unwrap();
+    assert!(scene.answer(&server, ID).await.unwrap() == built.file);
+}
+
+#[tokio::test]
+async fn a_seal_by_a_stranger_or_of_a_revoked_key_is_none() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let server = scene.serve(&["all"]).await;
+    let built = scene.build("app", "abcdef01", "one", &["-g"]);
+    seal_bundle(&built.layout, &built.digest, &scene.stranger, &mut scene.log, &SealOptions::default()).unwrap();
+    scene.push(&server, &built, "app").await.unwrap();
+    assert_eq!(scene.answer(&server, ID).await, None);
+    let verification = scene.verification(&server, &built).await;
+    assert_eq!((&verification["status"], &verification["check"]), (&"refused".into(), &"trust.key".into()));
+    // A good one beside it is enough.
+    scene.seal(&built);
+    scene.push(&server, &built, "app").await.unwrap();
+    assert!(scene.answer(&server, ID).await.is_some());
+    server.stop().await;
+
+    let trust = scene.folder.path().join("trust");
+    let mut change = TrustChange::open(&trust).unwrap();
+    change.revoke_key(&scene.key.key_id().to_string(), "stolen", Vec::new(), Vec::new()).unwrap();
+    change.sign(std::slice::from_ref(&scene.root)).unwrap();
+    let server = scene.serve(&["all"]).await;
+    assert_eq!(scene.answer(&server, ID).await, None);
+    assert_eq!(scene.verification(&server, &built).await["status"], "refused");
+}
+
+#[tokio::test]
+async fn a_second_owner_of_a_sealed_id_is_refused_and_told_of() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let server = scene.serve(&[]).await;
+    let sealed = scene.build("app", "abcdef01", "one", &["-g1"]);
+    scene.seal(&sealed);
+    scene.push(&server, &sealed, "prod/app").await.unwrap();
+
+    let evil = scene.build("evil", "abcdef01", "two, and better", &["-g3"]);
+    assert!(scene.push(&server, &evil, "evil/app").await.is_err());
+    let (status, error) = scene.put(&server, &evil, "evil/app", &evil.digest, oci::IMAGE_INDEX).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let message = error["errors"][0]["message"].as_str().unwrap();
+    for part in ["abcdef01", &Digest::of(&sealed.file).to_string(), &Digest::of(&evil.file).to_string(), "--build-id"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(error["errors"][0]["code"], "DENIED");
+    assert_eq!(scene.get(&server, &format!("/v2/evil/app/manifests/{}", evil.digest)).await.0, StatusCode::NOT_FOUND);
+    assert!(scene.answer(&server, ID).await.unwrap() == sealed.file);
+    let alerts = scene.json(&server, "/api/v1/alerts").await;
+    let alert = &alerts["alerts"][0];
+    assert_eq!((&alert["kind"], &alert["repository"]), (&"second-owner".into(), &"evil/app".into()), "{alerts}");
+    let metrics = String::from_utf8(scene.get(&server, "/metrics").await.1).unwrap();
+    assert!(metrics.contains("symseal_alerts_total{kind=\"second-owner\"} 2\n"), "{metrics}");
+
+    // The owner may offer other bytes, which is told of; a new release with the same bytes is not even that.
+    let rebuilt = scene.build("app", "abcdef01", "three", &["-g3"]);
+    scene.push(&server, &rebuilt, "prod/app").await.unwrap();
+    assert!(scene.answer(&server, ID).await.unwrap() == sealed.file);
+    let alerts = scene.json(&server, "/api/v1/alerts").await;
+    assert_eq!(alerts["alerts"][0]["kind"], "different-bytes", "{alerts}");
+    assert_eq!(alerts["alerts"][0]["answers"], Digest::of(&sealed.file).to_string());
+}
+
+#[tokio::test]
+async fn a_seal_that_comes_after_both_bundles_decides_and_a_second_one_is_refused() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let server = scene.serve(&[]).await;
+    let poor = scene.build("app", "abcdef01", "one", &["-g1"]);
+    let rich = scene.build("other", "abcdef01", "two", &["-g3"]);
+    scene.push(&server, &poor, "prod/app").await.unwrap();
+    scene.push(&server, &rich, "other/app").await.unwrap();
+    assert!(scene.answer(&server, ID).await.unwrap() == rich.file);
+    scene.seal(&poor);
+    scene.push(&server, &poor, "prod/app").await.unwrap();
+    assert!(scene.answer(&server, ID).await.unwrap() == poor.file);
+    let scoped = "/s/other/buildid/abcdef01/debuginfo";
+    assert!(scene.answer(&server, scoped).await.unwrap() == rich.file);
+
+    let seal = scene.seal(&rich);
+    assert!(scene.push(&server, &rich, "other/app").await.is_err());
+    assert_eq!(scene.put(&server, &rich, "other/app", &seal, oci::MANIFEST).await.0, StatusCode::CONFLICT);
+    assert_eq!(scene.verification(&server, &rich).await["status"], "unsealed");
+    assert!(scene.answer(&server, ID).await.unwrap() == poor.file);
+}
+
+#[tokio::test]
+async fn a_prefix_that_is_no_name_and_a_folder_without_trust_are_told() {
+    let scene = Scene::new();
+    for (trust, require, expected) in
+        [("trust", "A b", "--require-seal \"A b\""), ("nowhere", "all", "symseal trust init")]
+    {
+        let config = symseal_server::Config::new(scene.data(), ([127, 0, 0, 1], 0).into());
+        let server = symseal_server::Server::bind(config).await.unwrap();
+        let rules = SealRules { trust: scene.folder.path().join(trust), require: vec![require.into()] };
+        let error = server.judging(rules).await.err().unwrap().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(Path::new(&scene.data()).exists());
+}
