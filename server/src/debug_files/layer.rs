@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use memmap2::Mmap;
 use symseal_bundle::DebugInfo;
 
 use super::standing::{Rank, Visible};
@@ -17,22 +16,7 @@ use crate::ids::{self, BundleEntry, Ids, IdsBuilder, NewCandidate, TooLarge};
 const FALL: u64 = 2;
 
 /// The bytes of an index.
-#[derive(Debug)]
-pub(super) enum Bytes {
-    /// In memory.
-    Own(Vec<u8>),
-    /// A map of the index file.
-    Map(Mmap),
-}
-
-impl AsRef<[u8]> for Bytes {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Map(map) => map,
-        }
-    }
-}
+type Bytes = Vec<u8>;
 
 /// An index and the standings of its bundles, by their numbers.
 #[derive(Debug, Clone)]
@@ -209,7 +193,7 @@ impl NewFiles {
     pub(super) fn build(self) -> Result<Layer, TooLarge> {
         let bytes = self.0.build()?;
         // What was just written is read again like any other index.
-        let ids = Ids::open(Bytes::Own(bytes)).map_err(|_| TooLarge { what: "bytes" })?;
+        let ids = Ids::open(bytes).map_err(|_| TooLarge { what: "bytes" })?;
         Ok(Layer::new(ids, |_| None))
     }
 }

@@ -106,12 +106,17 @@ impl<B: AsRef<[u8]>> Ids<B> {
         self.key(key).into_iter().flat_map(|key| key.candidates())
     }
 
+    /// Whether the filter lets a key pass, by its hash.
+    pub(super) fn passes(&self, hash: u64) -> Option<bool> {
+        let block = filter::block_of(hash, self.counts.filter_blocks);
+        let block = self.layout.filter.checked_add(block.checked_mul(filter::BLOCK)?)?;
+        Some(filter::may_have(self.bytes.as_ref().get(block..)?.first_chunk()?, hash))
+    }
+
     fn key<'i>(&'i self, key: &[u8]) -> Option<Key<'i, B>> {
         let hash = hash::hash(self.seed, key);
         let all = self.bytes.as_ref();
-        let block = filter::block_of(hash, self.counts.filter_blocks);
-        let block = self.layout.filter.checked_add(block.checked_mul(filter::BLOCK)?)?;
-        if !filter::may_have(all.get(block..)?.first_chunk()?, hash) {
+        if !self.passes(hash)? {
             return None;
         }
         let bucket = self.layout.directory.checked_add(bucket_of(hash, self.counts.bucket_bits).checked_mul(4)?)?;

@@ -349,15 +349,15 @@ mod tests {
     async fn a_bundle_keeps_its_seal_when_it_is_recorded_again() {
         let data = tempfile::tempdir().unwrap();
         let store = open(data.path()).await;
-        store.put_seal("sha256:11", &seal()).await.unwrap();
+        store.put_seal("sha256:11", Some(&seal())).await.unwrap();
         assert_eq!(store.bundle("sha256:11").await.unwrap(), None);
         store.put_bundle(&bundle()).await.unwrap();
-        store.put_seal("sha256:11", &seal()).await.unwrap();
+        store.put_seal("sha256:11", Some(&seal())).await.unwrap();
         store.put_bundle(&bundle()).await.unwrap();
         drop(store);
         let store = open(data.path()).await;
         assert_eq!(store.bundle("sha256:11").await.unwrap(), Some(BundleRow { seal: Some(seal()), ..bundle() }));
-        assert_eq!(store.bundles().await.unwrap(), ["sha256:11"]);
+        assert_eq!(store.bundles().await.unwrap(), [("sha256:11".to_owned(), Some(seal().seal_digest))]);
         store.remove_bundle("sha256:11").await.unwrap();
         assert!(store.bundles().await.unwrap().is_empty());
     }
