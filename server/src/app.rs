@@ -1,18 +1,23 @@
 //! What every endpoint works with.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::alerts::Alerts;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::debug_files::DebugFiles;
+use crate::encoded::Encoded;
+use crate::file_cache::FileCache;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
+use crate::releases::Releases;
 use crate::repositories::Repositories;
 use crate::seals::Seals;
 use crate::sections::Sections;
+use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
 use crate::traces::Traces;
+use crate::upstream::Upstreams;
 
 /// The server's state. Nothing in it is per request.
 #[derive(Debug)]
@@ -21,6 +26,22 @@ pub(crate) struct App {
     pub(crate) pool: Pool,
     /// Where addresses are named.
     pub(crate) naming: Pool,
+    /// Where files are made that are kept.
+    pub(crate) making: Pool,
+    /// What can be had again.
+    pub(crate) cache: Arc<FileCache>,
+    /// Compressed forms, in the cache.
+    pub(crate) encoded: Arc<Encoded>,
+    /// What bundles record.
+    pub(crate) releases: Releases,
+    /// Which sources are where.
+    pub(crate) source_tables: SourceTables,
+    /// Directories of sources.
+    pub(crate) source_roots: OnceLock<Vec<SourceRoot>>,
+    /// Other debuginfod servers.
+    pub(crate) upstreams: OnceLock<Arc<Upstreams>>,
+    /// Other symbol servers.
+    pub(crate) symbol_upstreams: OnceLock<Arc<Upstreams>>,
     /// The bytes.
     pub(crate) blobs: Arc<BlobDirectory>,
     /// Bytes on their way in.

@@ -35,6 +35,14 @@ pub enum ServerError {
     /// What seals are required for is no repository.
     #[error(transparent)]
     RequireSeal(#[from] crate::seals::NoRepository),
+    /// A place that answers may come from cannot be used.
+    #[error("{origin}: {problem}")]
+    Origin {
+        /// A URL or a directory.
+        origin: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}: choose another address with --listen")]
     Listen {

@@ -17,6 +17,9 @@ pub fn read_requests(bytes: &[u8]) {
         assert!(range.length > 0 && range.start.checked_add(range.length - 1).is_some());
     }
     let _ = Manifest::parse(bytes, None);
+    if let Some(found) = crate::upstream::build_ids_at_start(bytes) {
+        assert!(found.iter().all(|id| id.len() <= bytes.len()));
+    }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _ = (percent_decode(text), query_values(Some(text), "n"));
     let _ = oci::Target::parse(text);

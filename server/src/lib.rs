@@ -23,8 +23,8 @@
 //! index is rebuilt from it at every start, and the database is a record beside it. A GET of a blob, a manifest or a
 //! debug id reads memory and one file, and never the database.
 //!
-//! The crate does not: authenticate anybody but those who write to the log (so listen on loopback), terminate TLS, unpack archives, or talk
-//! to other servers.
+//! The crate does not: authenticate anybody but those who write to the log (so listen on loopback), terminate TLS, or unpack archives. It talks to
+//! other servers only where it is told to ([`Origins`]).
 
 mod access;
 mod alerts;
@@ -33,8 +33,10 @@ mod blobs;
 mod collector;
 mod config;
 mod debug_files;
+mod encoded;
 mod endpoints;
 mod error;
+mod file_cache;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -43,20 +45,25 @@ pub mod ids;
 mod ingest;
 mod log;
 mod metrics;
+mod origins;
 mod pool;
 mod publish;
+mod releases;
 mod repositories;
 mod restore;
 mod routes;
 mod seals;
 mod sections;
 mod serve;
+mod sources;
 mod store;
 pub mod tokens;
 mod traces;
+mod upstream;
 
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{Config, LOG_FOLDER, LogConfig};
 pub use error::ServerError;
+pub use origins::{CACHE_BYTES, Origins, Patience};
 pub use seals::{NoRepository, SealRules};
 pub use serve::Server;

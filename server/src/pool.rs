@@ -11,6 +11,10 @@ const FILE_JOBS: usize = 32;
 /// the while.
 const NAMING_JOBS: usize = 4;
 
+/// Files made at once: compressed forms, generated files, tables of sources. Each takes a processor for a while, and nobody's answer waits for
+/// the compressed ones.
+const MAKING_JOBS: usize = 2;
+
 /// A bounded pool over tokio's blocking threads.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
@@ -26,6 +30,11 @@ impl Pool {
     /// The pool for the naming of addresses, apart from the files, which must not wait for it.
     pub(crate) fn for_naming() -> Self {
         Self::of(NAMING_JOBS)
+    }
+
+    /// The pool for the making of files that are kept, apart from the files that are served.
+    pub(crate) fn for_making() -> Self {
+        Self::of(MAKING_JOBS)
     }
 
     fn of(places: usize) -> Self {

@@ -12,6 +12,7 @@
 //! | `/v2/<name>/tags/list` | [`oci::tags`] |
 //! | `/v2/<name>/referrers/<digest>` | [`oci::referrers`] |
 //! | `/buildid/<id>/…` | [`debuginfod`] |
+//! | `/metadata` | [`debuginfod::metadata`] |
 //! | `/symbols/<name>/<id>/<name>` and its kin | [`symbols`] |
 //! | `/s/<prefix>/buildid/…`, `/s/<prefix>/symbols/…` | the same, out of the repositories below a prefix |
 //! | `/symbolicate/v5` | [`symbolicate`] |
@@ -37,7 +38,9 @@ use crate::app::App;
 use crate::debug_files::Scope;
 use crate::endpoints::oci::{Code, OciError, Target};
 use crate::endpoints::{api, debuginfod, log, metrics, oci, root, symbolicate, symbols};
+use crate::http::Peer;
 use crate::metrics::Face;
+use crate::upstream::Hops;
 
 /// Every route, over the server's state.
 pub(crate) fn routes(app: Arc<App>) -> Router {
@@ -48,6 +51,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/v2/", get(oci::ping::get))
         .route("/v2/{*rest}", any(registry))
         .route("/buildid/{*rest}", any(build_id))
+        .route("/metadata", any(metadata))
         .route("/symbols/{*rest}", any(symbol_server))
         .route("/s/{*rest}", any(scoped))
         .route("/symbolicate/v5", any(symbolicate::answer))
@@ -104,16 +108,16 @@ async fn registry(State(app): State<Arc<App>>, request: Request) -> Response {
 
 async fn build_id(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/buildid/").unwrap_or_default();
-    debuginfod::answer(&app, &Scope::Everywhere, request.method(), path, request.headers()).await
+    debuginfod::answer(&app, &Scope::Everywhere, request.method(), path, request.headers(), &hops(&request)).await
 }
 
 /// What a path below `/s/` asks for: a prefix of repositories, and one of the two APIs.
 async fn scoped(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/s/").unwrap_or_default();
-    let (method, headers) = (request.method(), request.headers());
+    let (method, headers, hops) = (request.method(), request.headers(), hops(&request));
     match scope_of(path) {
-        Some((scope, Face::Debuginfod, rest)) => debuginfod::answer(&app, &scope, method, rest, headers).await,
-        Some((scope, _, rest)) => symbols::answer(&app, &scope, method, rest, headers).await,
+        Some((scope, Face::Debuginfod, rest)) => debuginfod::answer(&app, &scope, method, rest, headers, &hops).await,
+        Some((scope, _, rest)) => symbols::answer(&app, &scope, method, rest, headers, &hops).await,
         None => nothing_here().await,
     }
 }
@@ -130,7 +134,16 @@ fn scope_of(path: &str) -> Option<(Scope, Face, &str)> {
 
 async fn symbol_server(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/symbols/").unwrap_or_default();
-    symbols::answer(&app, &Scope::Everywhere, request.method(), path, request.headers()).await
+    symbols::answer(&app, &Scope::Everywhere, request.method(), path, request.headers(), &hops(&request)).await
+}
+
+async fn metadata(State(app): State<Arc<App>>, request: Request) -> Response {
+    debuginfod::metadata::answer(&app, request.method(), request.uri().query(), request.headers()).await
+}
+
+/// The servers that a request came through.
+fn hops(request: &Request) -> Hops {
+    Hops::of(request.headers(), request.extensions().get::<Peer>().map(|peer| peer.0))
 }
 
 async fn nothing_here() -> Response {
@@ -143,7 +156,7 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let scoped = path.strip_prefix("/s/").and_then(scope_of).map(|(_, face, _)| face);
     let face = match () {
         () if scoped.is_some() => scoped.unwrap_or(Face::Other),
-        () if path.starts_with("/buildid/") => Face::Debuginfod,
+        () if path.starts_with("/buildid/") || path == "/metadata" => Face::Debuginfod,
         () if path == "/v2" || path.starts_with("/v2/") => Face::Oci,
         () if path.starts_with("/symbols/") => Face::Symbols,
         () if path.starts_with("/symbolicate/") => Face::Symbolicate,

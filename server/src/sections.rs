@@ -41,7 +41,8 @@ impl Sections {
     }
 }
 
-fn locate(file: &File, name: &str) -> io::Result<Option<ByteRange>> {
+/// Where a section's stored bytes are in a file of our own store or cache. Blocks.
+pub(crate) fn locate(file: &File, name: &str) -> io::Result<Option<ByteRange>> {
     // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
     #[allow(unsafe_code)]
     let bytes = unsafe { Mmap::map(file) }?;

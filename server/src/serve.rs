@@ -7,7 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -23,19 +23,27 @@ use crate::alerts::Alerts;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::collector::{Collector, Schedule};
-use crate::http::BreakConnection;
+use crate::encoded::Encoded;
+use crate::file_cache::FileCache;
+use crate::http::{BreakConnection, Peer};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
+use crate::releases::Releases;
 use crate::repositories::Repositories;
 use crate::routes::routes;
 use crate::seals::{LOOK_AGAIN, Seals};
+use crate::sources::{SourceRoot, SourceTables};
 use crate::store::{DATABASE_FILE, SqliteStore};
 use crate::traces::Traces;
-use crate::{Config, LOG_FOLDER, LogConfig, SealRules, ServerError, ingest, restore};
+use crate::upstream::Upstreams;
+use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore};
 
 /// How long requests under way may take after the server was asked to stop.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+
+/// The folder of what can be had again, in the data directory.
+const CACHE_FOLDER: &str = "cache";
 
 /// How long a client may take to send a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -108,6 +116,35 @@ impl Server {
         Ok(self)
     }
 
+    /// Answers from these places too.
+    ///
+    /// # Errors
+    /// [`ServerError::Origin`] names the URL or directory.
+    pub fn with_origins(self, origins: &Origins) -> Result<Self, ServerError> {
+        let app = &self.app;
+        app.cache.bound(origins.cache_bytes);
+        let open = |path: &PathBuf| {
+            let failed = |error: io::Error| {
+                let problem = format!("{error}: expected a directory of sources");
+                ServerError::Origin { origin: path.display().to_string(), problem }
+            };
+            SourceRoot::open(path).map_err(failed)
+        };
+        let roots = origins.source_roots.iter().map(open).collect::<Result<_, _>>()?;
+        // A server is told once, before it runs; a second time changes nothing.
+        let _ = app.source_roots.set(roots);
+        for (urls, slot) in [(&origins.upstreams, &app.upstreams), (&origins.symbol_upstreams, &app.symbol_upstreams)] {
+            if urls.is_empty() {
+                continue;
+            }
+            let pools = (app.pool.clone(), app.making.clone());
+            let upstreams = Upstreams::new(urls, origins.patience, Arc::clone(&app.cache), pools)
+                .map_err(|problem| ServerError::Origin { origin: urls.join(", "), problem })?;
+            let _ = slot.set(Arc::new(upstreams));
+        }
+        Ok(self)
+    }
+
     /// Collects at other times too.
     pub fn collector(&self) -> Arc<Collector> {
         Arc::clone(&self.collector)
@@ -136,7 +173,7 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => serve_connection(stream, router.clone(), &graceful),
+                    Ok((stream, peer)) => serve_connection(stream, Peer(peer.ip()), router.clone(), &graceful),
                     Err(error) => {
                         tracing::warn!(%error, "a connection was not accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -172,10 +209,11 @@ async fn judge_again(app: Arc<App>) {
     }
 }
 
-fn serve_connection(stream: TcpStream, router: Router, graceful: &GracefulShutdown) {
+fn serve_connection(stream: TcpStream, peer: Peer, router: Router, graceful: &GracefulShutdown) {
     // Answers are written whole: waiting for more only delays small ones.
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(peer);
         let mut router = router.clone();
         async move { answer_or_break(router.call(request.map(Body::new)).await) }
     });
@@ -225,10 +263,21 @@ async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerErr
         .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
     let store = SqliteStore::open(&database).await.map_err(|error| database_failed(error.to_string()))?;
     let metrics = Arc::<Metrics>::default();
+    let (folder, cache_folder) = (data.join(CACHE_FOLDER), data.join(CACHE_FOLDER));
+    let cache = pool.run(move || FileCache::open(&folder)).await.map_err(io::Error::other).and_then(|opened| opened);
+    let cache = Arc::new(cache.map_err(|source| ServerError::Data { path: cache_folder, source })?);
     let log = log.map(|log| Log::open(data.join(LOG_FOLDER), log, pool.clone(), Arc::clone(&metrics)));
     let app = Arc::new(App {
         pool,
         naming: Pool::for_naming(),
+        making: Pool::for_making(),
+        encoded: Encoded::new(Arc::clone(&cache)),
+        cache,
+        releases: Releases::default(),
+        source_tables: SourceTables::default(),
+        source_roots: OnceLock::new(),
+        upstreams: OnceLock::new(),
+        symbol_upstreams: OnceLock::new(),
         blobs: Arc::new(blobs),
         uploads: Arc::new(Uploads::default()),
         repositories: Arc::new(repositories),

@@ -119,6 +119,22 @@ impl DebugFiles {
         best.to_candidate()
     }
 
+    /// The bundles that offer a file for a key in a scope, the best first.
+    pub(crate) fn bundles_of(&self, scope: &Scope, key: &Key) -> Vec<BlobDigest> {
+        let (shown, key) = (self.shown.load(), key.to_bytes());
+        let mut bundles: Vec<BlobDigest> = Vec::new();
+        for kind in [FileKind::Debuginfo, FileKind::Executable, FileKind::SymbolTable].map(kind_code) {
+            let mut found: Vec<_> = shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope)).collect();
+            found.sort_by(layer::Found::preferred);
+            for candidate in found.iter().filter_map(layer::Found::to_candidate) {
+                if !bundles.contains(&candidate.bundle) {
+                    bundles.push(candidate.bundle);
+                }
+            }
+        }
+        bundles
+    }
+
     /// Debug ids that have a file.
     pub(crate) fn len(&self) -> usize {
         let shown = self.shown.load();

@@ -9,9 +9,11 @@ mod plain;
 pub(crate) mod root;
 pub(crate) mod symbolicate;
 pub(crate) mod symbols;
+mod upstream_file;
 mod whole_file;
 
 pub(crate) use plain::{not_found, plain, refused_method};
+pub(crate) use upstream_file::{unavailable, upstream_file};
 pub(crate) use whole_file::whole_file;
 
 /// `Cache-Control` of what is named by its content: it never changes.

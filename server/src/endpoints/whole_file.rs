@@ -8,13 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use super::IMMUTABLE;
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, break_connection, file_response};
+use crate::http::{FileAnswer, accepted_coding, break_connection, file_response};
 
 /// The digest of the whole file (RFC 9530).
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
 /// GET or HEAD of a blob that is known. One that cannot be read at this moment breaks the connection: debuggers keep an error as
 /// "there is nothing", and try a broken connection again.
+///
+/// A client that takes compressed bytes gets them where they are made already and are worth it.
 pub(crate) async fn whole_file(
     app: &App,
     method: &Method,
@@ -31,8 +33,17 @@ pub(crate) async fn whole_file(
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE)),
+        (header::VARY, HeaderValue::from_static("accept-encoding")),
     ];
     headers.extend(more);
+    if let Some(coding) = accepted_coding(request) {
+        let pools = (&app.pool, &app.making);
+        if let Some(form) = app.encoded.find(pools, &app.blobs, (digest, blob.size), coding).await {
+            headers.push((header::CONTENT_ENCODING, HeaderValue::from_static(coding.name())));
+            let (etag, window) = (format!("\"{digest}-{}\"", coding.name()), Some(form.window()));
+            return file_response(&app.pool, method, request, FileAnswer { blob: form.blob, window, etag, headers });
+        }
+    }
     let repr_digest = format!("sha-256=:{}:", STANDARD.encode(digest.bytes()));
     headers.extend(HeaderValue::try_from(repr_digest).ok().map(|value| (REPR_DIGEST, value)));
     file_response(&app.pool, method, request, FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers })

@@ -3,12 +3,16 @@
 mod body;
 mod broken;
 mod conditional;
+mod encoding;
 mod path;
+mod peer;
 mod range;
 
 pub(crate) use body::{FileAnswer, file_response};
 pub(crate) use broken::{BreakConnection, break_connection};
+pub(crate) use encoding::{Coding, accepted_coding};
 pub(crate) use path::{percent_decode, query_values};
+pub(crate) use peer::Peer;
 pub(crate) use range::{ByteRange, parse_content_range};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use range::{Ranged, parse_range};

@@ -125,7 +125,8 @@ pub(crate) fn open_published(
     Ok(checked(digest, bytes, &index, index_json))
 }
 
-fn read_index(bytes: &[u8], blobs: &BlobDirectory) -> Result<(SymbolIndex, String), RefusedBundle> {
+/// The symbol index of a bundle by its image index, and its text. Blocks.
+pub(crate) fn read_index(bytes: &[u8], blobs: &BlobDirectory) -> Result<(SymbolIndex, String), RefusedBundle> {
     let form = |what, problem: String| RefusedBundle::Form { what, problem };
     let image_index = ImageIndex::parse(bytes).map_err(|error| form("image index", error.to_string()))?;
     let root = image_index.manifests.first().ok_or_else(|| form("image index", "it has no manifests".to_owned()))?;

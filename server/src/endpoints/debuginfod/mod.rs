@@ -1,13 +1,19 @@
-//! The debuginfod API: `/buildid/<id>/debuginfo`, `/executable`, `/section/<name>`, `/source/<path>`.
+//! The debuginfod API: `/buildid/<id>/debuginfo`, `/executable`, `/section/<name>`, `/source/<path>`, and `/metadata`.
 //!
 //! Clients keep any error for ten minutes as "there is nothing", so an error is only said when it is true: a file that
 //! is known and cannot be read at this moment breaks the connection instead, which clients try again.
 
 mod file;
+mod glob;
+pub(crate) mod metadata;
 mod section;
+mod source;
 mod target;
+mod upstream;
 
 pub(crate) use target::{FileTarget, Target};
+
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
@@ -15,30 +21,63 @@ use axum::response::Response;
 use crate::app::App;
 use crate::debug_files::{Candidate, Scope};
 use crate::endpoints::{self, plain, refused_method};
+use crate::upstream::{Hops, Upstreams};
 
 /// The size of the file or section, whatever is sent of it.
-const SIZE: HeaderName = HeaderName::from_static("x-debuginfod-size");
-/// The module's file name.
+pub(crate) const SIZE: HeaderName = HeaderName::from_static("x-debuginfod-size");
+/// The module's file name, or a source's path.
 const FILE: HeaderName = HeaderName::from_static("x-debuginfod-file");
 /// The file's sha256, hex; clients since 0.193 keep it beside the file.
-const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
+pub(crate) const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
 /// The client's bound on the size.
 const MAXSIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
 
-/// Answers a request under `/buildid/` out of the repositories that `scope` covers; `path` is what follows, as it came.
-pub(crate) async fn answer(app: &App, scope: &Scope, method: &Method, path: &str, request: &HeaderMap) -> Response {
+/// A request under `/buildid/`.
+struct Answering<'r> {
+    app: &'r Arc<App>,
+    scope: &'r Scope,
+    method: &'r Method,
+    request: &'r HeaderMap,
+    hops: &'r Hops,
+}
+
+impl<'r> Answering<'r> {
+    /// Other servers, where there are some and every repository is meant.
+    fn upstreams(&self) -> Option<&'r Arc<Upstreams>> {
+        self.app.upstreams.get().filter(|_| *self.scope == Scope::Everywhere)
+    }
+}
+
+/// Answers a request under `/buildid/` out of the repositories that `scope` covers, then, where that is all of them, of other servers;
+/// `path` is what follows, as it came.
+pub(crate) async fn answer(
+    app: &Arc<App>,
+    scope: &Scope,
+    method: &Method,
+    path: &str,
+    request: &HeaderMap,
+    hops: &Hops,
+) -> Response {
     if let Some(refused) = refused_method(method) {
         return refused;
     }
+    let asked = Answering { app, scope, method, request, hops };
     match Target::parse(path) {
         Some(Target { id, file: FileTarget::Whole(kind) }) => {
-            file::answer(app, scope, method, request, &id, kind).await
+            match file::answer(app, scope, method, request, &id, kind).await {
+                Some(answer) => answer,
+                None => upstream::file(&asked, &id, kind).await,
+            }
         }
-        Some(Target { id, file: FileTarget::Section(name) }) => {
-            section::answer(app, scope, method, request, &id, &name).await
-        }
-        // Sources are an artifact of their own, which this version does not serve.
-        Some(Target { file: FileTarget::Source, .. }) | None => not_found(),
+        Some(Target { id, file: FileTarget::Section(name) }) => match section::answer(&asked, &id, &name).await {
+            Some(answer) => answer,
+            None => upstream::section(&asked, &id, &name).await,
+        },
+        Some(Target { id, file: FileTarget::Source(path) }) => match source::answer(&asked, &id, &path).await {
+            Some(answer) => answer,
+            None => upstream::source(&asked, &id, &path).await,
+        },
+        None => not_found(),
     }
 }
 
@@ -48,7 +87,7 @@ fn not_found() -> Response {
 }
 
 /// 406 when the client's bound is below `size`.
-fn too_large(request: &HeaderMap, size: u64) -> Option<Response> {
+pub(crate) fn too_large(request: &HeaderMap, size: u64) -> Option<Response> {
     let limit: u64 = request.get(MAXSIZE)?.to_str().ok()?.trim().parse().ok()?;
     (limit > 0 && size > limit).then(|| plain(StatusCode::NOT_ACCEPTABLE, &format!("File too large, max size={limit}")))
 }

@@ -2,27 +2,23 @@
 
 use std::io;
 
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
-use super::{file_headers, not_found, too_large};
-use crate::app::App;
+use super::{Answering, SIZE, file_headers, not_found, too_large};
 use crate::blobs::OpenBlob;
-use crate::debug_files::{FileKind, Key, Scope};
+use crate::debug_files::{Candidate, FileKind, Key};
 use crate::endpoints::IMMUTABLE;
 use crate::http::{ByteRange, FileAnswer, break_connection, file_response};
 
-/// GET or HEAD. The file with debug information is searched first, then the one with code.
-pub(super) async fn answer(
-    app: &App,
-    scope: &Scope,
-    method: &Method,
-    request: &HeaderMap,
-    id: &Key,
-    name: &str,
-) -> Response {
+/// GET or HEAD. The file with debug information is searched first, then the one with code. None where no bundle here has the id; one
+/// whose files lack the section answers for itself.
+pub(super) async fn answer(asked: &Answering<'_>, id: &Key, name: &str) -> Option<Response> {
+    let app = asked.app;
+    let mut known = false;
     for kind in [FileKind::Debuginfo, FileKind::Executable] {
-        let Some(candidate) = app.debug_files.find_in(scope, id, kind) else { continue };
+        let Some(candidate) = app.debug_files.find_in(asked.scope, id, kind) else { continue };
+        known = true;
         let (blobs, sections) = (app.blobs.clone(), app.sections.clone());
         let (digest, wanted) = (candidate.digest.clone(), name.to_owned());
         let find = move || -> io::Result<Option<(OpenBlob, ByteRange)>> {
@@ -32,25 +28,34 @@ pub(super) async fn answer(
         match app.pool.run(find).await {
             Ok(Ok(None)) => {}
             Ok(Ok(Some((blob, place)))) => {
-                if let Some(refused) = too_large(request, place.length) {
-                    return refused;
-                }
-                let mut headers = vec![
-                    (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-                    (header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE)),
-                ];
-                headers.extend(file_headers(&candidate, place.length));
                 let etag = format!("\"{}-{}-{}\"", candidate.digest, place.start, place.length);
-                return file_response(
-                    &app.pool,
-                    method,
-                    request,
-                    FileAnswer { blob, window: Some(place), etag, headers },
-                );
+                return Some(part(asked, blob, place, etag, Some(&candidate)));
             }
-            Ok(Err(error)) => return break_connection(&format!("{}: {error}", candidate.digest)),
-            Err(error) => return break_connection(&error.to_string()),
+            Ok(Err(error)) => return Some(break_connection(&format!("{}: {error}", candidate.digest))),
+            Err(error) => return Some(break_connection(&error.to_string())),
         }
     }
-    not_found()
+    known.then(not_found)
+}
+
+/// A part of a file.
+pub(super) fn part(
+    asked: &Answering<'_>,
+    blob: OpenBlob,
+    place: ByteRange,
+    etag: String,
+    candidate: Option<&Candidate>,
+) -> Response {
+    if let Some(refused) = too_large(asked.request, place.length) {
+        return refused;
+    }
+    let mut headers = vec![
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE)),
+    ];
+    match candidate {
+        Some(candidate) => headers.extend(file_headers(candidate, place.length)),
+        None => headers.push((SIZE, HeaderValue::from(place.length))),
+    }
+    file_response(&asked.app.pool, asked.method, asked.request, FileAnswer { blob, window: Some(place), etag, headers })
 }

@@ -21,8 +21,8 @@ pub(crate) enum FileTarget {
     Whole(FileKind),
     /// One section's stored bytes.
     Section(String),
-    /// A source file.
-    Source,
+    /// A source file, by its absolute path.
+    Source(String),
 }
 
 impl Target {
@@ -35,7 +35,7 @@ impl Target {
             None if rest == "debuginfo" => FileTarget::Whole(FileKind::Debuginfo),
             None if rest == "executable" => FileTarget::Whole(FileKind::Executable),
             Some(("section", name)) if !name.is_empty() => FileTarget::Section(percent_decode(name)?),
-            Some(("source", _)) => FileTarget::Source,
+            Some(("source", path)) => FileTarget::Source(format!("/{}", percent_decode(path)?)),
             _ => return None,
         };
         Some(Self { id: Key::Id(id), file })
@@ -64,7 +64,9 @@ mod tests {
         check("abcd/section/.debug_line", Some(FileTarget::Section(".debug_line".into())));
         check("abcd/section/%2Etext", Some(FileTarget::Section(".text".into())));
         check("abcd/section/a/../b", Some(FileTarget::Section("a/../b".into())));
-        check("abcd/source//a b/../c", Some(FileTarget::Source));
+        check("abcd/source//a b/../c", Some(FileTarget::Source("//a b/../c".into())));
+        check("abcd/source/a%20b/c%2B%2B/x%23y", Some(FileTarget::Source("/a b/c++/x#y".into())));
+        check("abcd/source/", Some(FileTarget::Source("/".into())));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! answered with 404 at once, and it goes on to the file itself.
 
 mod target;
+mod upstream;
 
 pub(crate) use target::Target;
 
@@ -16,15 +17,27 @@ use symseal_module::DebugId;
 use crate::app::App;
 use crate::debug_files::{Candidate, Key, Scope};
 use crate::endpoints::{not_found, refused_method, whole_file};
+use crate::upstream::Hops;
 
 /// Some symbol servers show by this file that they are there.
 const PING: &str = "pingme.txt";
 
+/// Of a file that is not here.
+const NOT_HERE: &str = "no bundle of this server has a file with this name and id";
+
 /// Bytes to which SSQP fills up a build-id with zeros.
 const PADDED_BUILD_ID: usize = 20;
 
-/// Answers a request below `/symbols/` out of the repositories that `scope` covers; `path` is what follows, as it came.
-pub(crate) async fn answer(app: &App, scope: &Scope, method: &Method, path: &str, request: &HeaderMap) -> Response {
+/// Answers a request below `/symbols/` out of the repositories that `scope` covers, then, where that is all of them, of other servers;
+/// `path` is what follows, as it came.
+pub(crate) async fn answer(
+    app: &App,
+    scope: &Scope,
+    method: &Method,
+    path: &str,
+    request: &HeaderMap,
+    hops: &Hops,
+) -> Response {
     if let Some(refused) = refused_method(method) {
         return refused;
     }
@@ -36,7 +49,11 @@ pub(crate) async fn answer(app: &App, scope: &Scope, method: &Method, path: &str
     };
     match find(app, scope, &target) {
         Some(candidate) => whole_file(app, method, request, &candidate.digest, []).await,
-        None => not_found("no bundle of this server has a file with this name and id"),
+        None if *scope != Scope::Everywhere => not_found(NOT_HERE),
+        None => match upstream::answer(app, method, path, request, &target, hops).await {
+            Some(answer) => answer,
+            None => not_found(NOT_HERE),
+        },
     }
 }
 

@@ -1,0 +1,117 @@
+//! `/metadata?key=file|glob|buildid&value=…`: which files there are, by the names that bundles record.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::json;
+use symseal_module::DebugId;
+
+use super::glob;
+use crate::access::may_read;
+use crate::app::App;
+use crate::debug_files::{FileKind, Key};
+use crate::endpoints::{plain, refused_method};
+use crate::http::{break_connection, query_values};
+use crate::ingest::is_bundle;
+
+/// How long bundles are searched, as in elfutils; what was found by then is the answer.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// Results in one answer.
+const RESULT_LIMIT: usize = 10_000;
+/// The longest value, in bytes: the longest path of an operating system.
+const VALUE_LIMIT: usize = 4096;
+
+/// What is looked for.
+enum Wanted {
+    File(String),
+    Glob(String),
+    BuildId(Option<DebugId>),
+}
+
+/// A file that answers: build-id, kind, name.
+type Found = (String, &'static str, String);
+
+/// GET or HEAD.
+pub(crate) async fn answer(
+    app: &std::sync::Arc<App>,
+    method: &Method,
+    query: Option<&str>,
+    request: &HeaderMap,
+) -> Response {
+    if let Some(refused) = refused_method(method) {
+        return refused;
+    }
+    let value = query_values(query, "value").into_iter().next().filter(|value| value.len() <= VALUE_LIMIT);
+    let key = query_values(query, "key").into_iter().next();
+    let wanted = match (key.as_deref(), value) {
+        (Some("file"), Some(value)) => Wanted::File(value),
+        (Some("glob"), Some(value)) => Wanted::Glob(value),
+        (Some("buildid"), Some(value)) => Wanted::BuildId(value.parse().ok()),
+        // The status of elfutils' server, which its client takes for "nothing".
+        _ => return plain(StatusCode::BAD_REQUEST, "expected key=file, key=glob or key=buildid, and a value"),
+    };
+    let (shared, request) = (app.clone(), request.clone());
+    match app.pool.run(move || search(&shared, &request, &wanted)).await {
+        Ok((found, complete)) => {
+            let results: Vec<_> = found
+                .into_iter()
+                .map(|(id, kind, name)| json!({ "type": kind, "buildid": id, "file": name }))
+                .collect();
+            Json(json!({ "results": results, "complete": complete })).into_response()
+        }
+        Err(error) => break_connection(&error.to_string()),
+    }
+}
+
+fn search(app: &App, request: &HeaderMap, wanted: &Wanted) -> (BTreeSet<Found>, bool) {
+    let mut found = BTreeSet::new();
+    let kinds = [(FileKind::Executable, "executable"), (FileKind::Debuginfo, "debuginfo")];
+    if let Wanted::BuildId(id) = wanted {
+        let id = id.as_ref().filter(|id| id.build_id().is_some());
+        let files = kinds.into_iter().filter_map(|(kind, word)| {
+            let candidate = app.debug_files.find(&Key::Id(id?.clone()), kind)?;
+            Some((id?.to_string(), word, candidate.name))
+        });
+        return (files.collect(), true);
+    }
+    let deadline = Instant::now() + TIME_LIMIT;
+    let mut complete = true;
+    for (name, repository) in app.repositories.list() {
+        if !may_read(request, &name) {
+            continue;
+        }
+        for (digest, _) in repository.manifests().into_iter().filter(|(_, manifest)| is_bundle(manifest)) {
+            if Instant::now() > deadline || found.len() >= RESULT_LIMIT {
+                return (found, false);
+            }
+            if !app.debug_files.is_shown(&digest) {
+                continue;
+            }
+            let Ok(release) = app.releases.get(&app.blobs, &digest) else {
+                complete = false;
+                continue;
+            };
+            for module in &release.modules {
+                let matches = match wanted {
+                    Wanted::File(name) => **name == *module.name,
+                    Wanted::Glob(pattern) => glob::matches(pattern, &module.name),
+                    Wanted::BuildId(_) => false,
+                };
+                if !matches {
+                    continue;
+                }
+                for (kind, word) in kinds {
+                    let has = if kind == FileKind::Executable { module.executable } else { module.debuginfo };
+                    // What bundles record and the index does not offer is not to be seen.
+                    if has && app.debug_files.find(&Key::Id(module.id.clone()), kind).is_some() {
+                        found.insert((module.id.to_string(), word, module.name.to_string()));
+                    }
+                }
+            }
+        }
+    }
+    (found, complete)
+}

@@ -1,0 +1,89 @@
+//! A file of another server as an answer.
+//!
+//! Clients of elfutils keep every error status for ten minutes as "there is nothing". So where it cannot be told whether there is such a
+//! file, they get a connection that ends before an answer, which they try again; others get 502.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+
+use super::{IMMUTABLE, debuginfod, not_found, plain};
+use crate::app::App;
+use crate::file_cache::CachedFile;
+use crate::http::{FileAnswer, break_connection, file_response};
+use crate::upstream::{Expected, Flight, Hops, Outcome, TOO_MANY_HOPS, Upstreams, Wanted};
+
+/// What clients of elfutils are called.
+const ELFUTILS: &str = "elfutils/";
+/// How long what nothing proves may be kept, in seconds.
+const SHORT_CACHE: &str = "public, max-age=3600";
+
+/// GET or HEAD of what no bundle here has.
+pub(crate) async fn upstream_file(
+    app: &App,
+    upstreams: &Arc<Upstreams>,
+    (method, request): (&Method, &HeaderMap),
+    wanted: Wanted,
+    hops: &Hops,
+) -> Response {
+    let cache = if wanted.expected == Expected::Anything { SHORT_CACHE } else { IMMUTABLE };
+    match upstreams.find(wanted, hops).await {
+        Outcome::Cached(found) => cached(app, method, request, found, cache),
+        Outcome::Flying(flight) => streamed(app, method, request, &flight, cache),
+        Outcome::Absent => not_found("not found"),
+        Outcome::TooManyHops => not_found(TOO_MANY_HOPS),
+        Outcome::Unavailable(why) => unavailable(request, &why),
+    }
+}
+
+/// What is said where nothing can be said.
+pub(crate) fn unavailable(request: &HeaderMap, why: &str) -> Response {
+    let agent = request.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
+    if agent.starts_with(ELFUTILS.as_bytes()) {
+        return break_connection(why);
+    }
+    tracing::info!(why, "an upstream could not be asked");
+    let mut response =
+        plain(StatusCode::BAD_GATEWAY, "no bundle here has it, and an upstream could not be asked: try again later");
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn cached(app: &App, method: &Method, request: &HeaderMap, found: CachedFile, cache: &'static str) -> Response {
+    if let Some(refused) = debuginfod::too_large(request, found.size) {
+        return refused;
+    }
+    let mut headers = headers(&found.note.headers, Some(found.size), cache);
+    headers.extend(HeaderValue::try_from(&found.note.sha256).ok().map(|value| (debuginfod::SHA256, value)));
+    let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
+    file_response(&app.pool, method, request, FileAnswer { blob: found.blob, window, etag, headers })
+}
+
+/// The whole, also where a part was asked for, which a server may: the file is not there yet.
+fn streamed(app: &App, method: &Method, request: &HeaderMap, flight: &Arc<Flight>, cache: &'static str) -> Response {
+    if let Some(refused) = flight.length().and_then(|length| debuginfod::too_large(request, length)) {
+        return refused;
+    }
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().extend(headers(flight.headers(), flight.length(), cache));
+    if let Some(length) = flight.length() {
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    if *method != Method::HEAD {
+        *response.body_mut() = flight.body(&app.pool);
+    }
+    response
+}
+
+fn headers(relayed: &[(String, String)], size: Option<u64>, cache: &'static str) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers: Vec<(HeaderName, HeaderValue)> = relayed
+        .iter()
+        .filter_map(|(name, value)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?)))
+        .collect();
+    headers.push((header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")));
+    headers.push((header::CACHE_CONTROL, HeaderValue::from_static(cache)));
+    headers.extend(size.map(|size| (debuginfod::SIZE, HeaderValue::from(size))));
+    headers
+}

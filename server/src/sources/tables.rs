@@ -1,0 +1,179 @@
+//! Files of sources artifacts: by path, out of packs that lie in the store.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::HeaderMap;
+use symseal_bundle::Digest;
+use symseal_bundle::oci::{self, Manifest};
+use symseal_bundle::sources::{self, MAX_TABLE_BYTES, SourceTable, TABLE_MEDIA_TYPE};
+
+use super::canonical;
+use crate::access::may_read;
+use crate::blobs::{BlobDigest, BlobDirectory, OpenBlob};
+use crate::http::ByteRange;
+use crate::repositories::{Reference, Repositories};
+
+/// Bytes of tables, as JSON, that are kept in memory; beyond that the memory starts anew.
+const REMEMBERED: u64 = 64 << 20;
+
+/// A source file in a pack.
+#[derive(Debug)]
+pub(crate) struct FoundSource {
+    /// The pack, and where the file is in it.
+    pub(crate) pack: OpenBlob,
+    pub(crate) place: ByteRange,
+    /// SHA-256 of the file.
+    pub(crate) sha256: Digest,
+}
+
+/// The tables that were read.
+#[derive(Debug, Default)]
+pub(crate) struct SourceTables {
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    known: HashMap<Digest, Arc<Table>>,
+    bytes: u64,
+}
+
+/// A table, and what its own order does not find.
+#[derive(Debug)]
+struct Table {
+    table: SourceTable,
+    /// The places of files whose path is not in its canonical form, by that form.
+    other_forms: HashMap<Box<str>, Vec<u32>>,
+    /// Files whose bytes were compared with their digest.
+    checked: Mutex<HashSet<u32>>,
+}
+
+impl SourceTables {
+    /// The file that `path` names in the sources artifact with this digest, where a repository that the caller may read holds it. Two
+    /// files of one path that differ are none: which one the module was made from is not recorded. Blocks.
+    pub(crate) fn find(
+        &self,
+        repositories: &Repositories,
+        blobs: &BlobDirectory,
+        request: &HeaderMap,
+        sources: &Digest,
+        path: &str,
+    ) -> io::Result<Option<FoundSource>> {
+        let wanted = Reference::Digest(blob_digest(sources));
+        let is_here = repositories
+            .list()
+            .iter()
+            .any(|(name, repository)| may_read(request, name) && repository.manifest(&wanted).is_some());
+        if !is_here {
+            return Ok(None);
+        }
+        let bytes = blobs.read(&blob_digest(sources), oci::MAX_MANIFEST_BYTES)?;
+        let mut found: Option<(Arc<Table>, u32)> = None;
+        for manifest in sources::manifests(sources, &bytes).map_err(invalid)? {
+            let Some(table) = self.open(blobs, &manifest.digest)? else { continue };
+            for at in table.places(path) {
+                let sha256 = |table: &Table, at| table.entry(at).map(|file| file.sha256);
+                match &found {
+                    Some((other, there)) if sha256(other, *there) != sha256(&table, at) => return Ok(None),
+                    Some(_) => {}
+                    None => found = Some((Arc::clone(&table), at)),
+                }
+            }
+        }
+        let Some((table, at)) = found else { return Ok(None) };
+        table.read(blobs, at).map(Some)
+    }
+
+    /// The table of one manifest; none when that is not here.
+    fn open(&self, blobs: &BlobDirectory, manifest: &Digest) -> io::Result<Option<Arc<Table>>> {
+        if let Some(known) = self.tables.lock().unwrap_or_else(PoisonError::into_inner).known.get(manifest) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let bytes = blobs.read(&blob_digest(manifest), oci::MAX_MANIFEST_BYTES)?;
+        let parsed = Manifest::parse(&bytes).map_err(invalid)?;
+        let Some(layer) = parsed.layers.first().filter(|layer| layer.media_type == TABLE_MEDIA_TYPE) else {
+            return Ok(None);
+        };
+        let json = blobs.read(&blob_digest(&layer.digest), MAX_TABLE_BYTES)?;
+        let table = Arc::new(Table::new(SourceTable::parse(&json).map_err(invalid)?));
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if tables.bytes > REMEMBERED {
+            *tables = Tables::default();
+        }
+        tables.bytes = tables.bytes.saturating_add(json.len() as u64);
+        tables.known.insert(*manifest, Arc::clone(&table));
+        Ok(Some(table))
+    }
+}
+
+impl Table {
+    fn new(table: SourceTable) -> Self {
+        let mut other_forms: HashMap<Box<str>, Vec<u32>> = HashMap::new();
+        for (at, file) in (0..).zip(&table.files) {
+            let form = canonical(&file.path);
+            if form != file.path {
+                other_forms.entry(form.into()).or_default().push(at);
+            }
+        }
+        Self { table, other_forms, checked: Mutex::default() }
+    }
+
+    fn entry(&self, at: u32) -> Option<&sources::SourceEntry> {
+        self.table.files.get(usize::try_from(at).ok()?)
+    }
+
+    /// The files that an absolute path names: written so, or in another form of it; else those that are named relative to a directory
+    /// that the debug information tells and the table does not.
+    fn places(&self, path: &str) -> Vec<u32> {
+        let form = canonical(path);
+        let relative = form.trim_start_matches('/');
+        [path, form.as_str(), relative]
+            .into_iter()
+            .map(|name| {
+                let mut places = self.of_name(name);
+                places.extend(self.other_forms.get(name).into_iter().flatten());
+                places
+            })
+            .find(|places| !places.is_empty())
+            .unwrap_or_default()
+    }
+
+    fn of_name(&self, name: &str) -> Vec<u32> {
+        let start = self.table.files.partition_point(|file| file.path.as_str() < name);
+        let found = self.table.find(name).len();
+        let (Ok(start), Ok(found)) = (u32::try_from(start), u32::try_from(found)) else { return Vec::new() };
+        (start..start.saturating_add(found)).collect()
+    }
+
+    /// Opens a file; its bytes are compared with its digest before they are first given away.
+    fn read(&self, blobs: &BlobDirectory, at: u32) -> io::Result<FoundSource> {
+        let missing =
+            || io::Error::new(io::ErrorKind::InvalidData, "the table of sources names a pack that it has not");
+        let file = self.entry(at).ok_or_else(missing)?;
+        let pack = usize::try_from(file.pack).ok().and_then(|pack| self.table.packs.get(pack)).ok_or_else(missing)?;
+        let blob = blobs.open_blob(&blob_digest(&pack.sha256))?;
+        let place = ByteRange { start: file.offset, length: file.size };
+        if !self.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&at) {
+            let mut bytes = vec![0; usize::try_from(file.size).map_err(io::Error::other)?];
+            blob.file.read_exact_at(&mut bytes, file.offset)?;
+            let found = Digest::of(&bytes);
+            if found != file.sha256 {
+                let why = format!("{}: expected {}, found {found} in pack {}", file.path, file.sha256, pack.sha256);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            self.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(at);
+        }
+        Ok(FoundSource { pack: blob, place, sha256: file.sha256 })
+    }
+}
+
+fn blob_digest(digest: &Digest) -> BlobDigest {
+    BlobDigest::from_sha256(*digest.as_bytes())
+}
+
+fn invalid(error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}

@@ -1,0 +1,266 @@
+//! A file on its way from an upstream: stored, and read by everybody who waits for it, while it comes in.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, OnceLock};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, FuturesUnordered};
+use tempfile::NamedTempFile;
+use tokio::sync::watch;
+
+use super::server::{Answer, Incoming};
+use super::{Hops, Upstreams, Wanted};
+use crate::blobs::{Algorithm, Hasher};
+use crate::file_cache::{CacheKey, Note};
+use crate::pool::Pool;
+
+/// Bytes read at once for a client.
+const READ_BLOCK: u64 = 256 << 10;
+
+/// How far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Upstreams are asked.
+    Asking,
+    /// None has it.
+    Absent,
+    /// It went through too many servers.
+    TooManyHops,
+    /// So many bytes are there. The last one is held back until the whole was checked.
+    Streaming {
+        /// From the start.
+        bytes: u64,
+    },
+    /// All are there, checked, and in the cache.
+    Whole {
+        /// Of the file.
+        bytes: u64,
+    },
+    /// It did not come, or not whole, or is something else.
+    Lost(Arc<str>),
+}
+
+/// A file on its way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    progress: watch::Receiver<Progress>,
+    cargo: Arc<OnceLock<Cargo>>,
+}
+
+/// What is known once the first bytes are there.
+#[derive(Debug)]
+struct Cargo {
+    file: Arc<File>,
+    length: Option<u64>,
+    headers: Vec<(String, String)>,
+}
+
+/// What moves a flight.
+pub(super) struct Pilot {
+    progress: watch::Sender<Progress>,
+    cargo: Arc<OnceLock<Cargo>>,
+}
+
+impl Flight {
+    /// A flight, and what moves it.
+    pub(super) fn new() -> (Arc<Self>, Pilot) {
+        let (sender, progress) = watch::channel(Progress::Asking);
+        let cargo = Arc::<OnceLock<Cargo>>::default();
+        (Arc::new(Self { progress, cargo: Arc::clone(&cargo) }), Pilot { progress: sender, cargo })
+    }
+
+    /// Waits until it is known whether there is a file.
+    pub(super) async fn departed(&self) -> Progress {
+        self.wait(|progress| *progress != Progress::Asking).await
+    }
+
+    /// Waits for the end.
+    pub(super) async fn arrived(&self) -> Progress {
+        self.wait(|progress| !matches!(progress, Progress::Asking | Progress::Streaming { .. })).await
+    }
+
+    async fn wait(&self, until: impl FnMut(&Progress) -> bool) -> Progress {
+        let mut progress = self.progress.clone();
+        let reached = progress.wait_for(until).await.map(|progress| progress.clone());
+        reached.unwrap_or_else(|_| Progress::Lost("the work on it was interrupted".into()))
+    }
+
+    /// Why it is lost.
+    pub(super) fn reason(&self) -> String {
+        match &*self.progress.borrow() {
+            Progress::Lost(why) => why.to_string(),
+            _ => "the work on it was interrupted".to_owned(),
+        }
+    }
+
+    /// Bytes of the whole file, where the upstream said so.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.cargo.get()?.length
+    }
+
+    /// The upstream's headers that are passed on.
+    pub(crate) fn headers(&self) -> &[(String, String)] {
+        self.cargo.get().map(|cargo| cargo.headers.as_slice()).unwrap_or_default()
+    }
+
+    /// The file as a body, as it comes in. One that is lost breaks the connection.
+    pub(crate) fn body(self: &Arc<Self>, pool: &Pool) -> Body {
+        let state = (Arc::clone(self), self.progress.clone(), pool.clone(), 0_u64);
+        Body::from_stream(stream::try_unfold(state, async |(flight, mut progress, pool, at)| {
+            let interrupted = || io::Error::other("the work on the file was interrupted");
+            let moved = progress
+                .wait_for(|progress| match progress {
+                    Progress::Streaming { bytes } => *bytes > at,
+                    Progress::Asking => false,
+                    _ => true,
+                })
+                .await
+                .map_err(|_| interrupted())?
+                .clone();
+            let end = match moved {
+                Progress::Streaming { bytes } | Progress::Whole { bytes } => bytes,
+                Progress::Lost(why) => return Err(io::Error::other(why.to_string())),
+                _ => return Err(interrupted()),
+            };
+            let length = end.saturating_sub(at).min(READ_BLOCK);
+            if length == 0 {
+                return Ok(None);
+            }
+            let file = Arc::clone(&flight.cargo.get().ok_or_else(interrupted)?.file);
+            let block = pool.run(move || read_block(&file, at, length)).await.map_err(io::Error::other)??;
+            Ok(Some((block, (flight, progress, pool, at + length))))
+        }))
+    }
+}
+
+fn read_block(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
+    let mut block = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    file.read_exact_at(&mut block, at)?;
+    Ok(block.into())
+}
+
+impl Upstreams {
+    /// Brings a file.
+    pub(super) async fn fly(&self, key: &CacheKey, wanted: &Wanted, hops: &Hops, pilot: Pilot) {
+        let end = match self.choose(wanted, hops).await {
+            Answer::File(incoming) => match self.store(key, wanted, *incoming, &pilot).await {
+                Ok(bytes) => Progress::Whole { bytes },
+                Err(why) => {
+                    tracing::warn!(path = wanted.path, why, "a file of an upstream was not kept");
+                    Progress::Lost(why.into())
+                }
+            },
+            Answer::Absent => {
+                self.note_absence(key);
+                Progress::Absent
+            }
+            Answer::TooManyHops => Progress::TooManyHops,
+            Answer::Failed(why) => Progress::Lost(why.into()),
+        };
+        pilot.progress.send_replace(end);
+    }
+
+    /// Asks all upstreams; the first that has the file brings it. Absence is what all of them say.
+    async fn choose(&self, wanted: &Wanted, hops: &Hops) -> Answer {
+        let asked =
+            self.servers.iter().map(|server| server.clone().ask(self.http.clone(), wanted.clone(), hops.clone()));
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let (mut failed, mut too_many) = (None, false);
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Answer::File(incoming) => return Answer::File(incoming),
+                Answer::Absent => {}
+                Answer::TooManyHops => too_many = true,
+                Answer::Failed(why) => failed = Some(why),
+            }
+        }
+        match failed {
+            Some(why) => Answer::Failed(why),
+            None if too_many => Answer::TooManyHops,
+            None => Answer::Absent,
+        }
+    }
+
+    async fn store(&self, key: &CacheKey, wanted: &Wanted, incoming: Incoming, pilot: &Pilot) -> Result<u64, String> {
+        let Incoming { length, headers, start, mut rest } = incoming;
+        let limit = self.cache.capacity() / 2;
+        let too_large = || format!("it has more than {limit} bytes, half of the cache");
+        if length.is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let cache = Arc::clone(&self.cache);
+        let begun = self.pool.run(move || {
+            let file = cache.begin()?;
+            let reading = Arc::new(file.reopen()?);
+            Ok::<_, io::Error>((Receiving { file, hasher: Hasher::new(Algorithm::Sha256), bytes: 0 }, reading))
+        });
+        let (mut receiving, reading) = begun.await.map_err(text)?.map_err(text)?;
+        receiving = self.append(receiving, start, length).await?;
+        let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone() });
+        pilot.progress.send_replace(Progress::Streaming { bytes: receiving.shown() });
+        while let Some(chunk) = rest.next().await {
+            receiving = self.append(receiving, chunk?, length).await?;
+            if receiving.bytes > limit {
+                return Err(too_large());
+            }
+            pilot.progress.send_replace(Progress::Streaming { bytes: receiving.shown() });
+        }
+        if let Some(length) = length.filter(|length| *length != receiving.bytes) {
+            return Err(format!("expected {length} bytes, found {}", receiving.bytes));
+        }
+        let bytes = receiving.bytes;
+        let (cache, key, expected) = (Arc::clone(&self.cache), key.clone(), wanted.expected.clone());
+        let kept = self.making.run(move || receiving.keep(&cache, &key, &expected, headers));
+        kept.await.map_err(text)?.map_err(text)??;
+        Ok(bytes)
+    }
+
+    async fn append(&self, mut receiving: Receiving, chunk: Bytes, length: Option<u64>) -> Result<Receiving, String> {
+        receiving.bytes = receiving.bytes.saturating_add(chunk.len() as u64);
+        if length.is_some_and(|length| receiving.bytes > length) {
+            return Err("more came than was announced".to_owned());
+        }
+        let written = self.pool.run(move || {
+            receiving.file.write_all(&chunk)?;
+            receiving.hasher.update(&chunk);
+            Ok::<_, io::Error>(receiving)
+        });
+        written.await.map_err(text)?.map_err(text)
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+struct Receiving {
+    file: NamedTempFile,
+    hasher: Hasher,
+    bytes: u64,
+}
+
+impl Receiving {
+    /// What clients may have: all but the last byte.
+    fn shown(&self) -> u64 {
+        self.bytes.saturating_sub(1)
+    }
+
+    fn keep(
+        self,
+        cache: &crate::file_cache::FileCache,
+        key: &CacheKey,
+        expected: &super::Expected,
+        headers: Vec<(String, String)>,
+    ) -> io::Result<Result<(), String>> {
+        if let Some(why) = expected.refuses(self.file.as_file())? {
+            return Ok(Err(why));
+        }
+        let sha256 = self.hasher.finish().hex().to_owned();
+        cache.keep(key, self.file, &Note { sha256, headers })?;
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,184 @@
+//! Other servers, asked for what no bundle here has.
+//!
+//! What they send is streamed through while it is stored, one flight a file for all who wait for it. Their answers are not trusted: a
+//! file is kept, and its last byte sent, only when it is the module that was asked for. A server that is dead costs nothing once that is
+//! known; "there is no such file" is believed for a short time, and nothing else of an error is.
+
+mod breaker;
+mod check;
+mod elf_start;
+mod flight;
+mod hops;
+mod server;
+
+pub(crate) use check::Expected;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use elf_start::build_ids_at_start;
+pub(crate) use flight::{Flight, Progress};
+pub(crate) use hops::{Hops, TOO_MANY as TOO_MANY_HOPS};
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::file_cache::{CacheKey, CachedFile, FileCache};
+use crate::origins::Patience;
+use crate::pool::Pool;
+use server::UpstreamServer;
+
+/// Files that are known to be absent; beyond that the memory starts anew.
+const ABSENCES: usize = 100_000;
+
+/// What is wanted of upstreams.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// What the file is, for the cache: two files differ in it.
+    pub(crate) name: String,
+    /// Path and query below a base URL, as it is sent.
+    pub(crate) path: String,
+    /// What the file must be.
+    pub(crate) expected: Expected,
+}
+
+/// What upstreams have.
+pub(crate) enum Outcome {
+    /// The file, checked.
+    Cached(CachedFile),
+    /// The file, on its way.
+    Flying(Arc<Flight>),
+    /// None of them has it.
+    Absent,
+    /// The request went through too many servers already.
+    TooManyHops,
+    /// It cannot be told: one of them does not answer, or answers with another file.
+    Unavailable(String),
+}
+
+/// Servers of one kind.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    servers: Vec<Arc<UpstreamServer>>,
+    http: reqwest::Client,
+    patience: Patience,
+    cache: Arc<FileCache>,
+    pool: Pool,
+    making: Pool,
+    /// Files on their way, by name and hops: a request that came back to us must not wait for itself.
+    flights: Mutex<HashMap<(CacheKey, usize), Arc<Flight>>>,
+    absences: Mutex<HashMap<CacheKey, Instant>>,
+}
+
+impl Upstreams {
+    /// The servers at these base URLs.
+    ///
+    /// # Errors
+    /// What is wrong with a URL.
+    pub(crate) fn new(
+        urls: &[String],
+        patience: Patience,
+        cache: Arc<FileCache>,
+        (pool, making): (Pool, Pool),
+    ) -> Result<Self, String> {
+        let servers = urls.iter().map(|url| UpstreamServer::new(url, patience).map(Arc::new));
+        Ok(Self {
+            servers: servers.collect::<Result<_, _>>()?,
+            http: server::client(patience)?,
+            patience,
+            cache,
+            pool,
+            making,
+            flights: Mutex::default(),
+            absences: Mutex::default(),
+        })
+    }
+
+    /// Asks for a file, or joins those who did.
+    pub(crate) async fn find(self: &Arc<Self>, wanted: Wanted, hops: &Hops) -> Outcome {
+        let key = CacheKey::of(&wanted.name);
+        loop {
+            if self.cache.has(&key) {
+                let (cache, wanted) = (Arc::clone(&self.cache), key.clone());
+                if let Ok(Some(found)) = self.pool.run(move || cache.find(&wanted)).await {
+                    return Outcome::Cached(found);
+                }
+            }
+            if self.is_absent(&key) {
+                return Outcome::Absent;
+            }
+            if hops.are_too_many() {
+                return Outcome::TooManyHops;
+            }
+            let Some(flight) = self.join(&key, &wanted, hops) else { continue };
+            return match flight.departed().await {
+                Progress::Asking | Progress::Lost(_) => Outcome::Unavailable(flight.reason()),
+                Progress::Absent => Outcome::Absent,
+                Progress::TooManyHops => Outcome::TooManyHops,
+                Progress::Streaming { .. } | Progress::Whole { .. } => Outcome::Flying(flight),
+            };
+        }
+    }
+
+    /// Waits for the whole file.
+    pub(crate) async fn find_whole(self: &Arc<Self>, wanted: Wanted, hops: &Hops) -> Outcome {
+        let key = CacheKey::of(&wanted.name);
+        match self.find(wanted, hops).await {
+            Outcome::Flying(flight) => match flight.arrived().await {
+                Progress::Whole { .. } => {
+                    let cache = Arc::clone(&self.cache);
+                    let found = self.pool.run(move || cache.find(&key)).await.ok().flatten();
+                    found.map_or_else(|| Outcome::Unavailable("the cache lost it".to_owned()), Outcome::Cached)
+                }
+                _ => Outcome::Unavailable(flight.reason()),
+            },
+            other => other,
+        }
+    }
+
+    /// The flight that brings the file; none when it has just arrived.
+    fn join(self: &Arc<Self>, key: &CacheKey, wanted: &Wanted, hops: &Hops) -> Option<Arc<Flight>> {
+        let mut flights = lock(&self.flights);
+        if let Some(flight) = flights.get(&(key.clone(), hops.count())) {
+            return Some(Arc::clone(flight));
+        }
+        // It leaves the flights only after it came into the cache.
+        if self.cache.has(key) {
+            return None;
+        }
+        let (flight, pilot) = Flight::new();
+        flights.insert((key.clone(), hops.count()), Arc::clone(&flight));
+        let (this, key, wanted, hops) = (Arc::clone(self), key.clone(), wanted.clone(), hops.clone());
+        tokio::spawn(async move {
+            // Also when the task ends early: nobody waits for a flight without a pilot.
+            let _landing = Landing { upstreams: &this, place: (key.clone(), hops.count()) };
+            this.fly(&key, &wanted, &hops, pilot).await;
+        });
+        Some(flight)
+    }
+
+    fn is_absent(&self, key: &CacheKey) -> bool {
+        lock(&self.absences).get(key).is_some_and(|until| *until > Instant::now())
+    }
+
+    fn note_absence(&self, key: &CacheKey) {
+        let mut absences = lock(&self.absences);
+        if absences.len() >= ABSENCES {
+            absences.clear();
+        }
+        absences.insert(key.clone(), Instant::now() + self.patience.absence);
+    }
+}
+
+struct Landing<'u> {
+    upstreams: &'u Upstreams,
+    place: (CacheKey, usize),
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        lock(&self.upstreams.flights).remove(&self.place);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
