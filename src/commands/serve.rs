@@ -1,5 +1,7 @@
 //! `symseal serve`: OCI registry and debuginfod from one blob directory.
 
+mod origins;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +11,7 @@ use clap::Args as ClapArgs;
 use symseal_sealer::{LogKey, TileLog};
 use symseal_server::{Config, LOG_FOLDER, LogConfig, Schedule, SealRules, Server};
 
+use self::origins::OriginArgs;
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY};
 use crate::output::outln;
@@ -48,6 +51,8 @@ pub struct Args {
     gc_grace: Duration,
     #[command(flatten)]
     seals: SealArgs,
+    #[command(flatten)]
+    origins: OriginArgs,
 }
 
 /// Whose seals count, and where nothing is shown without one.
@@ -80,6 +85,7 @@ pub fn run(args: &Args) -> Result<Answer> {
             let rules = SealRules { trust: trust.clone(), require: args.seals.require_seal.clone() };
             server = server.judging(rules).await?;
         }
+        server = server.with_origins(&args.origins.origins())?;
         outln!("serving {} on http://{}", data.display(), server.local_addr());
         server.run(shutdown()).await?;
         Ok(Answer::Yes)

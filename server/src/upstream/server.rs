@@ -28,6 +28,11 @@ const HEADER_LIMIT: usize = 4096;
 pub(super) fn client(patience: Patience) -> Result<Client, String> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
+        // Bytes as they come: a coding that was not asked for is refused.
+        .no_gzip()
+        .no_zstd()
+        .no_brotli()
+        .no_deflate()
         .connect_timeout(patience.connect)
         .read_timeout(patience.head.max(patience.stall))
         .redirect(reqwest::redirect::Policy::limited(REDIRECTIONS))

@@ -9,7 +9,7 @@ use std::path::Path;
 use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::{Options, Reference};
-use symseal_server::{Config, Server};
+use symseal_server::{Config, Origins, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -25,12 +25,23 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(data: &Path) -> Self {
-        Self::run(Server::bind(config(data)).await.unwrap())
+        Self::start_with(data, &Origins::default()).await
+    }
+
+    /// One that answers from other places too.
+    pub(crate) async fn start_with(data: &Path, origins: &Origins) -> Self {
+        Self::run(Server::bind(config(data)).await.unwrap().with_origins(origins).unwrap())
     }
 
     /// One that judges seals.
     pub(crate) async fn start_judging(data: &Path, rules: symseal_server::SealRules) -> Self {
         Self::run(Server::bind(config(data)).await.unwrap().judging(rules).await.unwrap())
+    }
+
+    /// One that listens at a known place.
+    pub(crate) async fn start_at(data: &Path, address: SocketAddr, origins: &Origins) -> Self {
+        let server = Server::bind(Config::new(data, address)).await.unwrap();
+        Self::run(server.with_origins(origins).unwrap())
     }
 
     fn run(server: Server) -> Self {

@@ -124,9 +124,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn any_pattern_matches_as_in_the_c_library(pattern in "[ab*?/!\\[\\]-]{0,8}", name in "[ab/!-]{0,8}") {
-            // What a set that is malformed or holds a slash means, POSIX leaves open.
-            prop_assume!(!pattern.contains('['));
+        fn any_pattern_matches_as_in_the_c_library(pattern in "[ab*?/!\\]-]{0,8}", name in "[ab/!-]{0,8}") {
+            // Sets have a test of their own: what one that is malformed or holds a slash means, POSIX leaves open.
             prop_assert_eq!(matches(&pattern, &name), fnmatch(&pattern, &name));
         }
 
