@@ -18,7 +18,7 @@ use support::{Running, http, noise};
 use symseal_bundle::Digest;
 use symseal_server::{Origins, Patience};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 const ID: &str = "abcdef01abcdef01abcdef01abcdef01abcdef01";
 const OTHER_ID: &str = "0123456701234567012345670123456701234567";
@@ -172,7 +172,7 @@ async fn all_who_wait_for_a_file_share_one_flight_and_see_it_come() {
     let (head, go_on) = (200_000, Arc::<tokio::sync::Notify>::default());
     let first = ok(bytes.len(), &bytes[..head]);
     let told = Told::does(Does::SendsInTwo(first, go_on.clone(), bytes[head..].to_vec())).await;
-    let near = Running::start_with(&root.path().join("near"), &asking(&[told.url.clone()])).await;
+    let near = Running::start_with(&root.path().join("near"), &asking(std::slice::from_ref(&told.url))).await;
     let mut answers = Vec::new();
     for _ in 0..8 {
         answers.push(get(&near, &debuginfo(ID)).await.unwrap());
@@ -222,7 +222,7 @@ async fn what_is_no_file_of_the_id_is_neither_sent_whole_nor_kept() {
     for (case, answer) in cases {
         let told = Told::does(Does::Sends(answer)).await;
         let data = root.path().join(case);
-        let near = Running::start_with(&data, &asking(&[told.url.clone()])).await;
+        let near = Running::start_with(&data, &asking(std::slice::from_ref(&told.url))).await;
         // As elfutils' client, which would keep any error status for ten minutes.
         let sent = http().get(near.url(&debuginfo(ID))).header(USER_AGENT, "elfutils/0.188,Linux/x86_64").send().await;
         let whole = match sent {
@@ -292,7 +292,7 @@ async fn a_dead_server_costs_nothing_once_that_is_known_and_is_asked_again_when_
 async fn absence_is_believed_for_a_while_and_only_where_all_say_it() {
     let told = Told::does(Does::Sends(NOT_FOUND.to_vec())).await;
     let root = tempfile::tempdir().unwrap();
-    let near = Running::start_with(&root.path().join("near"), &asking(&[told.url.clone()])).await;
+    let near = Running::start_with(&root.path().join("near"), &asking(std::slice::from_ref(&told.url))).await;
     for _ in 0..5 {
         assert_eq!(get(&near, &debuginfo(ID)).await.unwrap().status(), StatusCode::NOT_FOUND);
     }
@@ -425,7 +425,7 @@ async fn elfutils_server_behind_this_one_answers_elfutils_client_before_it() {
     std::fs::create_dir_all(&folder).unwrap();
     let binary = compile(&folder, "app", ID, 50_000);
     let debuginfod = Debuginfod::start(&folder, &root.path().join("database")).await;
-    let near = Running::start_with(&root.path().join("near"), &asking(&[debuginfod.url.clone()])).await;
+    let near = Running::start_with(&root.path().join("near"), &asking(std::slice::from_ref(&debuginfod.url))).await;
     let find = async |arguments: &[&str], cache: &str| {
         let mut command = Command::new("debuginfod-find");
         command
