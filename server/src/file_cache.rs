@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use tempfile::NamedTempFile;
 use crate::blobs::{BlobDigest, OpenBlob};
 use crate::http::ByteRange;
 use crate::origins::CACHE_BYTES;
+use crate::pool::Pool;
 
 /// The last bytes of a whole file.
 const MARK: [u8; 4] = *b"SSC1";
@@ -70,6 +71,8 @@ pub(crate) struct FileCache {
     folder: PathBuf,
     capacity: AtomicU64,
     state: Mutex<State>,
+    /// Who makes a file, and who waits for it.
+    turns: Mutex<HashMap<CacheKey, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +110,12 @@ impl FileCache {
             state.bytes = state.bytes.saturating_add(bytes);
             state.files.insert(key, Entry { bytes, used: state.clock });
         }
-        Ok(Self { folder: folder.to_owned(), capacity: AtomicU64::new(CACHE_BYTES), state: Mutex::new(state) })
+        Ok(Self {
+            folder: folder.to_owned(),
+            capacity: AtomicU64::new(CACHE_BYTES),
+            state: Mutex::new(state),
+            turns: Mutex::default(),
+        })
     }
 
     /// Bounds the cache anew.
@@ -146,6 +154,43 @@ impl FileCache {
     /// A file to fill, in the cache's directory.
     pub(crate) fn begin(&self) -> io::Result<NamedTempFile> {
         tempfile::Builder::new().prefix(".new").tempfile_in(&self.folder)
+    }
+
+    /// The file of this name; where there is none it is made, once for all who ask. `job` fills it and says what is known of it.
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        (pool, slow): (&Pool, &Pool),
+        key: CacheKey,
+        job: impl FnOnce(&mut NamedTempFile) -> io::Result<Note> + Send + 'static,
+    ) -> io::Result<CachedFile> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those whom nobody waits for any more.
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            match turns.get(&key).and_then(Weak::upgrade) {
+                Some(turn) => turn,
+                None => {
+                    let turn = Arc::<tokio::sync::Mutex<()>>::default();
+                    turns.insert(key.clone(), Arc::downgrade(&turn));
+                    turn
+                }
+            }
+        };
+        let _turn = turn.lock().await;
+        let (this, wanted) = (Arc::clone(self), key.clone());
+        if self.has(&key)
+            && let Some(found) = pool.run(move || this.find(&wanted)).await.map_err(io::Error::other)?
+        {
+            return Ok(found);
+        }
+        let this = Arc::clone(self);
+        let made = slow.run(move || {
+            let mut file = this.begin()?;
+            let note = job(&mut file)?;
+            this.keep(&key, file, &note)?;
+            this.find(&key).ok_or_else(|| io::Error::other("the cache has no room for it"))
+        });
+        made.await.map_err(io::Error::other)?
     }
 
     /// Makes a filled file visible, and takes out what has no room beside it.

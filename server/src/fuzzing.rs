@@ -24,6 +24,7 @@ pub fn read_requests(bytes: &[u8]) {
     let _ = (percent_decode(text), query_values(Some(text), "n"));
     let _ = oci::Target::parse(text);
     let _ = (debuginfod::Target::parse(text), symbols::Target::parse(text));
+    let _ = symbols::WantedSymbolFile::parse(text, Some(text));
     let _ = symbolicate::Request::read(bytes);
     if let Ok(digest) = text.parse::<crate::blobs::BlobDigest>() {
         assert_eq!(digest.to_string(), text);

@@ -30,6 +30,7 @@ mod access;
 mod alerts;
 mod app;
 mod blobs;
+mod breakpad;
 mod collector;
 mod config;
 mod debug_files;

@@ -117,7 +117,9 @@ async fn scoped(State(app): State<Arc<App>>, request: Request) -> Response {
     let (method, headers, hops) = (request.method(), request.headers(), hops(&request));
     match scope_of(path) {
         Some((scope, Face::Debuginfod, rest)) => debuginfod::answer(&app, &scope, method, rest, headers, &hops).await,
-        Some((scope, _, rest)) => symbols::answer(&app, &scope, method, rest, headers, &hops).await,
+        Some((scope, _, rest)) => {
+            symbols::answer(&app, &scope, method, (rest, request.uri().query()), headers, &hops).await
+        }
         None => nothing_here().await,
     }
 }
@@ -134,7 +136,15 @@ fn scope_of(path: &str) -> Option<(Scope, Face, &str)> {
 
 async fn symbol_server(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/symbols/").unwrap_or_default();
-    symbols::answer(&app, &Scope::Everywhere, request.method(), path, request.headers(), &hops(&request)).await
+    symbols::answer(
+        &app,
+        &Scope::Everywhere,
+        request.method(),
+        (path, request.uri().query()),
+        request.headers(),
+        &hops(&request),
+    )
+    .await
 }
 
 async fn metadata(State(app): State<Arc<App>>, request: Request) -> Response {

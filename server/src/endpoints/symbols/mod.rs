@@ -1,12 +1,17 @@
 //! Symbol server paths below `/symbols/`: those of Microsoft's symsrv (WinDbg, Visual Studio), of SSQP (dotnet-symbol) for ELF and
 //! Mach-O, and the UUID folders that lldb and Symbolicator know.
 //!
+//! Breakpad's symbol files are made from tables, under Tecken's paths.
+//!
 //! Upper and lower case mean the same. What a symsrv client tries beside a file (`file.ptr`, `index2.txt`, a compressed `app.pd_`) is
 //! answered with 404 at once, and it goes on to the file itself.
 
+mod breakpad;
 mod target;
 mod upstream;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use breakpad::Wanted as WantedSymbolFile;
 pub(crate) use target::Target;
 
 use axum::http::{HeaderMap, Method};
@@ -34,7 +39,7 @@ pub(crate) async fn answer(
     app: &App,
     scope: &Scope,
     method: &Method,
-    path: &str,
+    (path, query): (&str, Option<&str>),
     request: &HeaderMap,
     hops: &Hops,
 ) -> Response {
@@ -43,6 +48,9 @@ pub(crate) async fn answer(
     }
     if path.eq_ignore_ascii_case(PING) {
         return Response::default();
+    }
+    if let Some(answer) = breakpad::answer(app, scope, (method, request), path, query).await {
+        return answer;
     }
     let Some(target) = Target::parse(path) else {
         return not_found("this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders");

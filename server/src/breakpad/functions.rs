@@ -1,0 +1,150 @@
+//! `FILE`, `INLINE_ORIGIN`, `FUNC` with its lines and `INLINE`, `PUBLIC`.
+//!
+//! The tables are read twice, once for the numbers of files and names, once for the records, so that nothing grows with the module but
+//! these numbers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+
+use symseal_module::Rva;
+use symseal_symx::{Frame, Hit, Table};
+
+use super::plain;
+
+/// Numbers of texts, in the order of their first use.
+#[derive(Default)]
+struct Numbers<'t> {
+    by_text: HashMap<&'t str, usize>,
+    texts: Vec<&'t str>,
+}
+
+impl<'t> Numbers<'t> {
+    fn number(&mut self, text: &'t str) -> usize {
+        let next = self.texts.len();
+        let number = *self.by_text.entry(text).or_insert(next);
+        if number == next {
+            self.texts.push(text);
+        }
+        number
+    }
+}
+
+pub(super) fn write(table: &Table<'_>, out: &mut impl Write) -> io::Result<()> {
+    let (mut files, mut origins) = (Numbers::default(), Numbers::default());
+    // A caller whose file is not known has a number too.
+    let mut originals: HashMap<&str, &str> = HashMap::new();
+    for hit in table.rows() {
+        for frame in hit.frames() {
+            files.number(frame.file);
+            if frame.inlined {
+                originals.entry(key(&frame)).or_insert(frame.function);
+                origins.number(key(&frame));
+            }
+        }
+    }
+    for (number, file) in files.texts.iter().enumerate() {
+        writeln!(out, "FILE {number} {}", plain(if file.is_empty() { "<unknown>" } else { file }))?;
+    }
+    for (number, symbol) in origins.texts.iter().enumerate() {
+        let function = originals.get(symbol).copied().unwrap_or_default();
+        writeln!(out, "INLINE_ORIGIN {number} {}", readable(function, symbol))?;
+    }
+    let mut rows = table.rows().peekable();
+    let mut publics = Vec::new();
+    for function in table.functions() {
+        let (start, end) = (function.start, Rva(function.start.0.saturating_add(function.size)));
+        while rows.next_if(|hit| hit.range().start < start).is_some() {}
+        let mut own = Vec::new();
+        if function.name.is_empty() && function.symbol.is_empty() {
+            continue;
+        }
+        while let Some(hit) = rows.next_if(|hit| hit.range().start < end) {
+            own.push(hit);
+        }
+        let several = if function.flags.folded || function.aliases().next().is_some() { "m " } else { "" };
+        let name = readable(function.name, function.symbol);
+        // A size that only the next symbol gives is none.
+        if function.size == 0 || function.flags.approximate {
+            publics.push((start, several, name));
+            continue;
+        }
+        writeln!(out, "FUNC {several}{:x} {:x} 0 {name}", start.0, function.size)?;
+        inlines(&own, (&mut files, &mut origins), out)?;
+        lines(&own, &mut files, out)?;
+    }
+    for (start, several, name) in publics {
+        writeln!(out, "PUBLIC {several}{:x} 0 {name}", start.0)?;
+    }
+    Ok(())
+}
+
+fn key<'t>(frame: &Frame<'t>) -> &'t str {
+    if frame.symbol.is_empty() { frame.function } else { frame.symbol }
+}
+
+/// The name for people, as our other answers give it.
+fn readable(function: &str, symbol: &str) -> String {
+    let known = if function.is_empty() { symbol } else { function };
+    let name = symseal_resolver::demangle(symbol).map_or_else(|| known.to_owned(), |(readable, _)| readable);
+    plain(&name)
+}
+
+/// A call that was inlined: depth, line and file of the call, name.
+type Call = (usize, u32, usize, usize);
+
+/// `INLINE depth line file origin (address size)+`: where a call that was inlined stands, the outermost first.
+fn inlines<'t>(
+    own: &[Hit<'t>],
+    (files, origins): (&mut Numbers<'t>, &mut Numbers<'t>),
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut calls: BTreeMap<Call, Vec<(u64, u64)>> = BTreeMap::new();
+    for hit in own {
+        let range = hit.range();
+        let frames: Vec<Frame<'t>> = hit.frames().collect();
+        for (at, pair) in frames.windows(2).enumerate() {
+            let [inlined, caller] = pair else { continue };
+            let depth = frames.len().saturating_sub(2 + at);
+            let call = (depth, caller.line.unwrap_or(0), files.number(caller.file), origins.number(key(inlined)));
+            let ranges = calls.entry(call).or_default();
+            match ranges.last_mut() {
+                Some((_, end)) if *end == range.start.0 => *end = range.end.0,
+                _ => ranges.push((range.start.0, range.end.0)),
+            }
+        }
+    }
+    for ((depth, line, file, origin), ranges) in calls {
+        write!(out, "INLINE {depth} {line} {file} {origin}")?;
+        for (start, end) in ranges {
+            write!(out, " {start:x} {:x}", end.saturating_sub(start))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// `address size line file` of the innermost function.
+fn lines<'t>(own: &[Hit<'t>], files: &mut Numbers<'t>, out: &mut impl Write) -> io::Result<()> {
+    let mut last: Option<(u64, u64, u32, usize)> = None;
+    for hit in own {
+        let range = hit.range();
+        let place = hit.frames().next().and_then(|frame| Some((frame.line?, files.number(frame.file))));
+        match (&mut last, place) {
+            (Some((_, end, line, file)), Some(same)) if (*line, *file) == same && *end == range.start.0 => {
+                *end = range.end.0
+            }
+            (last, place) => {
+                line(*last, out)?;
+                *last = place.map(|(line, file)| (range.start.0, range.end.0, line, file));
+            }
+        }
+    }
+    line(last, out)
+}
+
+fn line(row: Option<(u64, u64, u32, usize)>, out: &mut impl Write) -> io::Result<()> {
+    match row {
+        Some((start, end, line, file)) => writeln!(out, "{start:x} {:x} {line} {file}", end.saturating_sub(start)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,237 @@
+//! Breakpad's symbol files under Tecken's paths: `app.pdb/ID/app.sym`, `libapp.so/ID/libapp.so.sym`; by the code id as a redirection.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use memmap2::Mmap;
+use symseal_bundle::{Digest, FileRole, ModuleEntry};
+use symseal_module::DebugId;
+use tempfile::NamedTempFile;
+
+use crate::app::App;
+use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher};
+use crate::breakpad::{self, Head, file_name};
+use crate::debug_files::{Candidate, FileKind, Key, Scope};
+use crate::endpoints::{not_found, unavailable};
+use crate::file_cache::{CacheKey, Note};
+use crate::http::{FileAnswer, file_response, percent_decode, query_values};
+use crate::ingest::{breakpad_ids, parse_breakpad_id};
+use crate::releases::read_symbol_index;
+
+/// Counts the forms that were written so far: files of an older one are made again.
+const FORM: u32 = 1;
+/// How long a file may be kept, in seconds: a later version may say more.
+const CACHE: &str = "public, max-age=3600";
+/// The longest id, in digits.
+const ID_DIGITS: usize = 128;
+
+/// A symbol file that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// GUID and age.
+    debug_id: Option<([u8; 16], u32)>,
+    /// Name of the binary, and its code id.
+    code: Option<(String, String)>,
+}
+
+impl Wanted {
+    /// Reads a path and its query; `None` when it names no symbol file.
+    pub(crate) fn parse(path: &str, query: Option<&str>) -> Option<Self> {
+        let parts: Vec<String> = path.split('/').map(percent_decode).collect::<Option<_>>()?;
+        let [name, id, last] = parts.as_slice() else { return None };
+        let is_symbol_file =
+            last.len() > 4 && last.to_lowercase().ends_with(".sym") && last.to_lowercase() != name.to_lowercase();
+        if !is_symbol_file || name.is_empty() {
+            return None;
+        }
+        let is_own = file_name(name).to_lowercase() == last.to_lowercase();
+        let debug_id = parse_breakpad_id(id).filter(|_| is_own);
+        let value = |key| query_values(query, key).into_iter().find(|value| !value.is_empty());
+        let asked = value("code_file").zip(value("code_id"));
+        let code = asked.unwrap_or_else(|| (name.clone(), id.clone()));
+        let is_id = |id: &str| (1..=ID_DIGITS).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Some(Self { debug_id, code: Some(code).filter(|(_, id)| is_id(id)) })
+    }
+}
+
+/// GET or HEAD. None when the path names no symbol file.
+pub(super) async fn answer(
+    app: &App,
+    scope: &Scope,
+    (method, request): (&Method, &HeaderMap),
+    path: &str,
+    query: Option<&str>,
+) -> Option<Response> {
+    let wanted = Wanted::parse(path, query)?;
+    let by_id = wanted.debug_id.map(|(guid, age)| Key::Breakpad { guid, age });
+    if let (Some((guid, age)), Some(key)) = (wanted.debug_id, by_id)
+        && let Some(table) = app.debug_files.find_in(scope, &key, FileKind::SymbolTable)
+    {
+        return Some(symbol_file(app, method, request, table, id_text(guid, age)).await);
+    }
+    let missing = || not_found("no bundle of this server has a symbol table of this module");
+    let Some((code_file, code_id)) = wanted.code else { return Some(missing()) };
+    Some(redirection(app, scope, &code_file, &code_id).await.unwrap_or_else(missing))
+}
+
+/// GUID in upper case and the age behind it, as Breakpad writes them.
+fn id_text(guid: [u8; 16], age: u32) -> String {
+    format!("{:032X}{age:x}", u128::from_be_bytes(guid))
+}
+
+async fn symbol_file(app: &App, method: &Method, request: &HeaderMap, table: Candidate, id: String) -> Response {
+    let key = CacheKey::of(&format!("sym {FORM} {} {} {id}", table.bundle, table.digest));
+    let (blobs, limit) = (Arc::clone(&app.blobs), app.cache.capacity() / 2);
+    let made = app.cache.make((&app.pool, &app.making), key, move |file| make(&blobs, &table, id, file, limit)).await;
+    match made {
+        Ok(found) => {
+            let headers = vec![
+                (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
+                (header::CACHE_CONTROL, HeaderValue::from_static(CACHE)),
+            ];
+            let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
+            file_response(&app.pool, method, request, FileAnswer { blob: found.blob, window, etag, headers })
+        }
+        Err(error) => unavailable(request, &format!("a symbol file could not be made: {error}")),
+    }
+}
+
+fn make(
+    blobs: &BlobDirectory,
+    table: &Candidate,
+    id: String,
+    file: &mut NamedTempFile,
+    limit: u64,
+) -> io::Result<Note> {
+    let index = read_symbol_index(blobs, &table.bundle)?;
+    let is_table = |module: &ModuleEntry| {
+        let mut files = module.files.iter();
+        files.any(|file| file.role == FileRole::SymbolTable && file.sha256.as_bytes()[..] == *table.digest.bytes())
+    };
+    let found = index.modules().find(|(.., module)| is_table(module));
+    let (platform, debug_id, module) = found.ok_or_else(|| invalid("its bundle does not list it"))?;
+    let is_elf = platform == "linux";
+    let code_id = if is_elf { Some(debug_id.to_owned()) } else { module.code_id.clone() };
+    let head = Head {
+        platform: platform.to_owned(),
+        arch: module.arch.clone(),
+        id,
+        name: debug_file(module).to_owned(),
+        code_id,
+        code_file: (platform == "windows").then(|| module.name.clone()),
+    };
+    let bytes = map(blobs, &table.digest)?;
+    let symbols = symseal_symx::Table::open(&bytes).map_err(invalid)?;
+    let unwind = module.files.iter().find(|file| file.role == FileRole::UnwindTable && file.size > 0);
+    let unwind = unwind.map(|file| map(blobs, &blob_digest(&file.sha256))).transpose()?;
+    let unwind = unwind.as_deref().map(symseal_unwind::Table::open).transpose().map_err(invalid)?;
+    let counted = Counted { file: file.as_file_mut(), hasher: Hasher::new(Algorithm::Sha256), left: limit };
+    let mut out = BufWriter::with_capacity(1 << 20, counted);
+    breakpad::write(&head, &symbols, unwind.as_ref(), &mut out)?;
+    out.flush()?;
+    let counted = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(Note { sha256: counted.hasher.finish().hex().to_owned(), headers: Vec::new() })
+}
+
+struct Counted<'f> {
+    file: &'f mut File,
+    hasher: Hasher,
+    left: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(bytes.get(..written).unwrap_or_default());
+        let left = self.left.checked_sub(written as u64);
+        self.left = left.ok_or_else(|| io::Error::other("it fills more than half of the cache"))?;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The debug file's name: a PE module's is its PDB.
+fn debug_file(module: &ModuleEntry) -> &str {
+    module.pdb.as_ref().map_or(&module.name, |pdb| &pdb.name)
+}
+
+/// 302 to the symbol file of the module with this code id.
+async fn redirection(app: &App, scope: &Scope, code_file: &str, code_id: &str) -> Option<Response> {
+    let key = match code_id.parse::<DebugId>() {
+        Ok(id @ DebugId::BuildId(_)) => Key::Id(id),
+        _ => Key::image(code_file, code_id),
+    };
+    let image = Key::image(code_file, code_id);
+    let mut bundles = app.debug_files.bundles_of(scope, &key);
+    bundles.extend(app.debug_files.bundles_of(scope, &image));
+    let bundle = bundles.into_iter().next()?;
+    let (blobs, code_file, code_id) = (Arc::clone(&app.blobs), code_file.to_lowercase(), code_id.to_lowercase());
+    let find = move || -> io::Result<Option<(String, String)>> {
+        let index = read_symbol_index(&blobs, &bundle)?;
+        let found = index.modules().find(|(platform, id, module)| match *platform {
+            "linux" => **id == code_id,
+            _ => {
+                let same_id = module.code_id.as_ref().is_some_and(|found| found.to_lowercase() == code_id);
+                same_id && module.name.to_lowercase() == code_file
+            }
+        });
+        let Some((_, id, module)) = found else { return Ok(None) };
+        let id = id.parse::<DebugId>().ok().and_then(|id| breakpad_ids(&id, &module.arch).next());
+        Ok(id.map(|(guid, age)| (debug_file(module).to_owned(), id_text(guid, age))))
+    };
+    let (name, id) = app.making.run(find).await.ok()?.ok()??;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::FOUND;
+    // Relative: the server may lie below a prefix.
+    let location = format!("../../{}/{id}/{}", escaped(&name), escaped(&file_name(&name)));
+    response.headers_mut().insert(header::LOCATION, HeaderValue::from_str(&location).ok()?);
+    Some(response)
+}
+
+fn escaped(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn map(blobs: &BlobDirectory, digest: &BlobDigest) -> io::Result<Mmap> {
+    let blob = blobs.open_blob(digest)?;
+    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
+    #[allow(unsafe_code)]
+    unsafe {
+        Mmap::map(&blob.file)
+    }
+}
+
+fn blob_digest(digest: &Digest) -> BlobDigest {
+    BlobDigest::from_sha256(*digest.as_bytes())
+}
+
+fn invalid(error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_file_is_named_by_debug_id_or_by_code_id() {
+        let id = "D6FEA1B2C3D4E5F60718293A4B5C6D7E1a";
+        let wanted = Wanted::parse(&format!("App.pdb/{id}/app.sym"), None).unwrap();
+        assert_eq!(wanted.debug_id, parse_breakpad_id(id));
+        let wanted = Wanted::parse("app.exe/5F3A1B2C1f000/app.sym", None).unwrap();
+        assert_eq!(wanted, Wanted { debug_id: None, code: Some(("app.exe".into(), "5F3A1B2C1f000".into())) });
+        let wanted = Wanted::parse("x/y/x.sym", Some("code_file=app.dll&code_id=AB12")).unwrap();
+        assert_eq!(wanted.code, Some(("app.dll".into(), "AB12".into())));
+        for path in ["a.pdb/ID/a.pdb", "a/b", "a.sym/ID/a.sym", "/ID/a.sym", "a/ID/.sym", "a/b/c/a.sym"] {
+            assert_eq!(Wanted::parse(path, None), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Breakpad's symbol files: rust-minidump's stackwalker walks and names a stack by them alone.
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, RANGE};
+use serde_json::Value;
+use support::programs::{Fixture, has, output, publish, run};
+
+/// Six functions deep, two of them inlined, one with a frame pointer; then it writes its registers, its stack and where it is loaded.
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+static ucontext_t registers;
+
+__attribute__((noinline)) static void capture(const char *path) {
+    getcontext(&registers);
+    FILE *out = fopen(path, "wb"), *maps = fopen("/proc/self/maps", "r");
+    uint64_t start, end, base = 0, sp = registers.uc_mcontext.gregs[REG_RSP], top = 0;
+    char line[4096];
+    while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx", &start, &end) != 2) continue;
+        if (!base) base = start;
+        if (start <= sp && sp < end) top = end;
+    }
+    fwrite(&base, 8, 1, out);
+    fwrite(registers.uc_mcontext.gregs, 8, 17, out);
+    fwrite((void *)sp, 1, top - sp, out);
+    fclose(out);
+}
+
+static inline __attribute__((always_inline)) int inner(const char *path, int x) {
+    capture(path);
+    return x + 1;
+}
+
+static inline __attribute__((always_inline)) int outer(const char *path, int x) {
+    int y = inner(path, x);
+    return y * 2;
+}
+
+__attribute__((noinline)) int deep(const char *path, int x) {
+    volatile char room[x * 100 + 7];
+    room[x] = 1;
+    int y = outer(path, x);
+    return y + room[x];
+}
+
+__attribute__((noinline)) int chain(const char *path, int n) {
+    if (n == 0) return deep(path, 3);
+    int y = chain(path, n - 1);
+    return y + n;
+}
+
+int main(int argc, char **argv) {
+    int y = chain(argv[1], argc + 2);
+    printf("%d\n", y);
+    return 0;
+}
+"#;
+
+const ID: &str = "0102030405060708090a0b0c0d0e0f1011121314";
+const BREAKPAD_ID: &str = "0403020106050807090A0B0C0D0E0F100";
+
+fn compile(folder: &Path) -> PathBuf {
+    let (source, binary) = (folder.join("walked.c"), folder.join("walked"));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let id = format!("-Wl,--build-id=0x{ID}");
+    let (source, path) = (source.to_str().unwrap(), binary.to_str().unwrap());
+    run("cc", &["-O2", "-g", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", source, "-o", path, &id]);
+    binary
+}
+
+#[tokio::test]
+async fn a_stack_is_walked_and_named_by_the_symbol_file_alone() {
+    if !has("cc") || !has("llvm-symbolizer") || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let folder = fixture.root.path();
+    let binary = compile(folder);
+    publish(&fixture.server, folder, "1", &[&binary]).await;
+    let path = format!("/symbols/walked/{BREAKPAD_ID}/walked.sym");
+    let answer = fixture.get(&path).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert!(answer.headers()[CONTENT_TYPE].to_str().unwrap().starts_with("text/plain"));
+    let etag = answer.headers()[ETAG].clone();
+    let text = answer.text().await.unwrap();
+    assert!(
+        text.starts_with(&format!("MODULE Linux x86_64 {BREAKPAD_ID} walked\nINFO CODE_ID {}\n", ID.to_uppercase()))
+    );
+    for record in
+        ["FILE ", "INLINE_ORIGIN ", "FUNC ", "INLINE 0 ", "INLINE 1 ", "PUBLIC ", "STACK CFI INIT ", "STACK CFI "]
+    {
+        assert!(text.lines().any(|line| line.starts_with(record)), "{record}: {text}");
+    }
+    let unchanged = fixture.http.get(fixture.server.url(&path)).header(IF_NONE_MATCH, etag).send().await.unwrap();
+    assert_eq!(unchanged.status(), StatusCode::NOT_MODIFIED);
+    let part = fixture.http.get(fixture.server.url(&path)).header(RANGE, "bytes=0-5").send().await.unwrap();
+    assert_eq!(part.text().await.unwrap(), "MODULE");
+    let head = fixture.http.head(fixture.server.url(&path.to_lowercase())).send().await.unwrap();
+    assert_eq!(head.status(), StatusCode::OK, "case does not count");
+    assert_eq!(head.content_length().unwrap_or(0), 0);
+
+    if !has("minidump-stackwalk") {
+        return;
+    }
+    let captured = folder.join("captured");
+    run(binary.to_str().unwrap(), &[captured.to_str().unwrap()]);
+    let captured = std::fs::read(captured).unwrap();
+    let (dump, symbols) = (folder.join("crash.dmp"), folder.join("symbols"));
+    let (bytes, base) = minidump(&captured, &binary);
+    std::fs::write(&dump, bytes).unwrap();
+    let place = symbols.join("walked").join(BREAKPAD_ID);
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::write(place.join("walked.sym"), &text).unwrap();
+    let arguments = ["--json", "--symbols-path", symbols.to_str().unwrap(), dump.to_str().unwrap()];
+    let walked: Value = serde_json::from_str(&output("minidump-stackwalk", &arguments)).unwrap();
+    let frames = walked["threads"][0]["frames"].as_array().unwrap();
+    let main = frames.iter().position(|frame| frame["function"] == "main").expect("the walk reaches main");
+    assert!(main >= 5, "{main}");
+    for (at, frame) in frames.iter().take(main + 1).enumerate() {
+        assert_eq!(frame["trust"], if at == 0 { "context" } else { "cfi" }, "{frame}");
+        let address = u64::from_str_radix(frame["offset"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+        // A frame's own function last, what was inlined into it before.
+        let found: Vec<(String, u64)> = frame["inlines"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain([frame])
+            .map(|frame| (frame["function"].as_str().unwrap().to_owned(), frame["line"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(found, symbolized(&binary, address - base), "frame {at} of {frames:#?}");
+    }
+}
+
+/// llvm-symbolizer's names and lines, the innermost first.
+fn symbolized(binary: &Path, address: u64) -> Vec<(String, u64)> {
+    let arguments = ["--output-style=JSON", "-e", binary.to_str().unwrap(), &format!("{address:#x}")];
+    let answer: Value = serde_json::from_str(&output("llvm-symbolizer", &arguments)).unwrap();
+    let answer = if answer.is_array() { answer[0].clone() } else { answer };
+    let frames = answer["Symbol"].as_array().unwrap().iter();
+    frames.map(|frame| (frame["FunctionName"].as_str().unwrap().to_owned(), frame["Line"].as_u64().unwrap())).collect()
+}
+
+/// A minidump of one thread and one module, and where that is loaded. (MINIDUMP_HEADER and what follows in Microsoft's minidumpapiset.h.)
+fn minidump(captured: &[u8], binary: &Path) -> (Vec<u8>, u64) {
+    let word = |at: usize| u64::from_le_bytes(captured[at * 8..at * 8 + 8].try_into().unwrap());
+    let base = word(0);
+    // gregs of x86_64: r8–r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+    let order = [
+        "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp",
+        "rip",
+    ];
+    let registers: BTreeMap<&str, u64> = order.iter().enumerate().map(|(at, name)| (*name, word(at + 1))).collect();
+    let stack = &captured[18 * 8..];
+    let mut context = vec![0; 1232];
+    context[0x30..0x34].copy_from_slice(&0x0010_000b_u32.to_le_bytes());
+    let places = [
+        "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+        "rip",
+    ];
+    for (at, name) in places.iter().enumerate() {
+        context[0x78 + at * 8..][..8].copy_from_slice(&registers[name].to_le_bytes());
+    }
+    let mut dump = vec![0; 32 + 3 * 12];
+    let mut put = |bytes: &[u8]| {
+        let at = dump.len() as u32;
+        dump.extend_from_slice(bytes);
+        dump.resize(dump.len().next_multiple_of(16), 0);
+        at
+    };
+    let text = |text: &str| {
+        let units: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        [&(units.len() as u32).to_le_bytes(), &units[..], &[0, 0]].concat()
+    };
+    let (context_size, context) = (context.len() as u32, put(&context));
+    let stack_at = put(stack);
+    let name = put(&text(binary.to_str().unwrap()));
+    let version = put(&text("Linux"));
+    let id: Vec<u8> = (0..ID.len()).step_by(2).map(|at| u8::from_str_radix(&ID[at..at + 2], 16).unwrap()).collect();
+    let identity = [&0x4270_454c_u32.to_le_bytes(), &id[..]].concat();
+    let (identity_size, identity) = (identity.len() as u32, put(&identity));
+    let numbers = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    // Processor 9: AMD64; platform 0x8201: Linux.
+    let system = [&[9, 0, 0, 0, 0, 0, 1, 0][..], &numbers(&[0, 0, 0, 0x8201, version, 0]), &[0; 24]].concat();
+    let (system_size, system) = (system.len() as u32, put(&system));
+    let thread = [
+        numbers(&[1, 1, 0, 0, 0]),
+        vec![0; 8],
+        registers["rsp"].to_le_bytes().to_vec(),
+        numbers(&[stack.len() as u32, stack_at, context_size, context]),
+    ]
+    .concat();
+    let (thread_size, thread) = (thread.len() as u32, put(&thread));
+    let module = [
+        numbers(&[1]),
+        base.to_le_bytes().to_vec(),
+        numbers(&[0x10000, 0, 0, name]),
+        vec![0; 52],
+        numbers(&[identity_size, identity, 0, 0]),
+        vec![0; 16],
+    ]
+    .concat();
+    let (module_size, module) = (module.len() as u32, put(&module));
+    let head = numbers(&[
+        0x504d_444d,
+        0xa793,
+        3,
+        32,
+        0,
+        0,
+        0,
+        0,
+        7,
+        system_size,
+        system,
+        3,
+        thread_size,
+        thread,
+        4,
+        module_size,
+        module,
+    ]);
+    dump[..head.len()].copy_from_slice(&head);
+    (dump, base)
+}
+
+#[tokio::test]
+async fn a_code_id_leads_to_the_symbol_file_of_its_module() {
+    if !has("cc") || !has("clang") || !has("lld-link") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let folder = fixture.root.path();
+    let binary = compile(folder);
+    let (source, object, image) = (folder.join("app.c"), folder.join("app.o"), folder.join("app.exe"));
+    std::fs::write(&source, "int main(void) { return 0; }\nvoid __main(void) {}\n").unwrap();
+    run(
+        "clang",
+        &[
+            "-target",
+            "x86_64-pc-windows-msvc",
+            "-g",
+            "-gcodeview",
+            "-c",
+            source.to_str().unwrap(),
+            "-o",
+            object.to_str().unwrap(),
+        ],
+    );
+    let out = format!("-out:{}", image.display());
+    run("lld-link", &["-debug", "-entry:main", "-subsystem:console", "-nodefaultlib", &out, object.to_str().unwrap()]);
+    publish(&fixture.server, folder, "1", &[&binary, &image, &folder.join("app.pdb")]).await;
+    let no_redirect = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let get = async |path: &str| no_redirect.get(fixture.server.url(path)).send().await.unwrap();
+    let to = format!("../../walked/{BREAKPAD_ID}/walked.sym");
+    for path in [
+        format!("/symbols/walked/{ID}/walked.sym"),
+        format!(
+            "/symbols/x.pdb/000000000000000000000000000000000/x.sym?code_file=walked&code_id={}",
+            ID.to_uppercase()
+        ),
+    ] {
+        let found = get(&path).await;
+        assert_eq!(
+            (found.status(), found.headers()[LOCATION].to_str().unwrap()),
+            (StatusCode::FOUND, to.as_str()),
+            "{path}"
+        );
+        let followed = fixture.get(&path).await;
+        assert!(followed.text().await.unwrap().starts_with("MODULE Linux x86_64 "));
+    }
+    let bytes = std::fs::read(&image).unwrap();
+    let parsed = symseal_artifact::ObjectFile::parse(&bytes).unwrap();
+    let code_id = parsed.code_id().unwrap();
+    let followed = fixture.get(&format!("/symbols/APP.exe/{code_id}/app.sym")).await.text().await.unwrap();
+    let mut lines = followed.lines();
+    let symseal_module::DebugId::Pdb { guid, age } = parsed.debug_id().unwrap() else { panic!("no PDB") };
+    let hex: String = guid.iter().map(|byte| format!("{byte:02X}")).collect();
+    assert_eq!(lines.next().unwrap(), format!("MODULE windows x86_64 {hex}{age:x} app.pdb"));
+    assert_eq!(lines.next().unwrap(), format!("INFO CODE_ID {} app.exe", code_id.to_uppercase()));
+    assert!(followed.contains(" main\n"), "{followed}");
+    for path in ["/symbols/none.exe/5F3A1B2C1f000/none.sym", "/symbols/none/ab/none.sym", "/symbols/none/zz/none.sym"] {
+        assert_eq!(get(path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+}
