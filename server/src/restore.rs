@@ -1,6 +1,7 @@
 //! What a start finds: every published bundle is seen by debuggers again, and the record says what the folders say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::app::App;
@@ -12,9 +13,18 @@ use crate::repositories::{MANIFEST_LIMIT, RepositoryName};
 use crate::seals::Verdict;
 
 /// Makes every published bundle visible to debuggers, and the record what the folders say.
-pub(crate) async fn restore(app: &Arc<App>) -> Result<(), PublishError> {
+pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), PublishError> {
     let shared = Arc::clone(app);
-    let published = app.pool.run(move || published(&shared)).await?;
+    let load = move || {
+        let published = published(&shared);
+        let standing = |digest: &BlobDigest| {
+            let repositories = published.get(digest)?.clone();
+            Some(Standing { repositories, verdict: Verdict::Unjudged })
+        };
+        shared.debug_files.load(&index_file, standing);
+        published
+    };
+    let published = app.pool.run(load).await?;
     let recorded: BTreeMap<String, Option<String>> = app.store.bundles().await?.into_iter().collect();
     for stale in recorded.keys() {
         if !stale.parse().is_ok_and(|digest| published.contains_key(&digest)) {

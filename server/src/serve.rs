@@ -23,6 +23,7 @@ use crate::alerts::Alerts;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::collector::{Collector, Schedule};
+use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
 use crate::http::{BreakConnection, Peer};
@@ -58,6 +59,7 @@ pub struct Server {
     app: Arc<App>,
     collector: Arc<Collector>,
     schedule: Option<Schedule>,
+    index_file: PathBuf,
     /// Held while the server lives; the system releases it when the process ends, however it ends.
     lock: File,
 }
@@ -91,7 +93,7 @@ impl Server {
             Arc::clone(&app.traces),
             Arc::clone(&app.metrics),
         ));
-        Ok(Self { listener, address, app, collector, schedule: None, lock })
+        Ok(Self { listener, address, app, collector, schedule: None, index_file: config.data.join(INDEX_FILE), lock })
     }
 
     /// Collects what nothing names by this schedule while the server runs; without one it is left where it is.
@@ -160,13 +162,14 @@ impl Server {
     /// # Errors
     /// None at present: a failed accept is logged and tried again.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, app, collector, schedule, lock, .. } = self;
+        let Self { listener, app, collector, schedule, index_file, lock, .. } = self;
         let collecting = schedule.map(|schedule| {
             let collector = Arc::clone(&collector);
             tokio::spawn(async move { collector.run_by(schedule).await })
         });
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
-        let router = routes(app);
+        let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
+        let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
         loop {
@@ -183,6 +186,7 @@ impl Server {
         }
         drop(listener);
         judging.abort();
+        saving.abort();
         if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");
         }
@@ -191,8 +195,27 @@ impl Server {
         if let Some(collecting) = collecting {
             let _ = collecting.await;
         }
+        save(&app, index_file).await;
         drop(lock);
         Ok(())
+    }
+}
+
+/// Saves the index of ids where it has changed.
+async fn save_again(app: Arc<App>, index_file: PathBuf) {
+    loop {
+        tokio::time::sleep(SAVE_AFTER).await;
+        save(&app, index_file.clone()).await;
+    }
+}
+
+/// What is not saved is made again at the next start.
+async fn save(app: &Arc<App>, index_file: PathBuf) {
+    let (shared, path) = (Arc::clone(app), index_file.clone());
+    match app.pool.run(move || shared.debug_files.save(&path)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(path = %index_file.display(), %error, "the index of ids was not saved"),
+        Err(error) => tracing::warn!(path = %index_file.display(), %error, "the index of ids was not saved"),
     }
 }
 
@@ -290,7 +313,7 @@ async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerErr
         store: Arc::new(store),
         metrics,
     });
-    restore::restore(&app).await.map_err(|error| database_failed(error.to_string()))?;
+    restore::restore(&app, data.join(INDEX_FILE)).await.map_err(|error| database_failed(error.to_string()))?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
     Ok(app)
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use memmap2::Mmap;
 use symseal_bundle::DebugInfo;
 
 use super::standing::{Rank, Visible};
@@ -16,7 +17,26 @@ use crate::ids::{self, BundleEntry, Ids, IdsBuilder, NewCandidate, TooLarge};
 const FALL: u64 = 2;
 
 /// The bytes of an index.
-type Bytes = Vec<u8>;
+#[derive(Debug)]
+pub(super) enum Bytes {
+    /// In memory.
+    Own(Vec<u8>),
+    /// A map of the index file.
+    Map(Mmap),
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Map(map) => map,
+        }
+    }
+}
+
+/// What the rows of a bundle are made by: raise it with whatever `ingest` gives for a bundle that it did not give before, and
+/// every index file is made again.
+pub(super) const CONTENT: u32 = 1;
 
 /// An index and the standings of its bundles, by their numbers.
 #[derive(Debug, Clone)]
@@ -104,6 +124,11 @@ impl Layer {
         files
     }
 
+    /// The index's bytes.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.ids.as_bytes()
+    }
+
     /// The bundles in it, by number.
     pub(super) fn bundles(&self) -> impl Iterator<Item = BundleEntry> {
         (0..self.ids.bundle_count()).filter_map(|number| self.ids.bundle(number))
@@ -151,7 +176,7 @@ pub(super) struct NewFiles(IdsBuilder);
 impl NewFiles {
     pub(super) fn new() -> Self {
         // Without entropy the seed is zero: the order of buckets is then known, and nothing else changes.
-        Self(IdsBuilder::new(getrandom::u64().unwrap_or_default()))
+        Self(IdsBuilder::new(getrandom::u64().unwrap_or_default(), CONTENT))
     }
 
     pub(super) fn add(&mut self, new: &NewBundle) -> Result<(), TooLarge> {
@@ -193,7 +218,7 @@ impl NewFiles {
     pub(super) fn build(self) -> Result<Layer, TooLarge> {
         let bytes = self.0.build()?;
         // What was just written is read again like any other index.
-        let ids = Ids::open(bytes).map_err(|_| TooLarge { what: "bytes" })?;
+        let ids = Ids::open(Bytes::Own(bytes)).map_err(|_| TooLarge { what: "bytes" })?;
         Ok(Layer::new(ids, |_| None))
     }
 }

@@ -4,6 +4,7 @@
 //! step. The ids lie in [`Ids`](crate::ids::Ids), a few of them of falling size; which bundles may be seen, and where, stands
 //! beside them, so that a seal that arrives moves no id.
 
+mod file;
 mod key;
 mod layer;
 mod rivals;
@@ -19,6 +20,7 @@ use crate::blobs::BlobDigest;
 use crate::ids::{BundleEntry, TooLarge};
 use crate::repositories::RepositoryName;
 use crate::seals::Verdict;
+pub(crate) use file::{INDEX_FILE, SAVE_AFTER};
 pub(crate) use key::Key;
 use layer::{Layer, NewFiles, kind_code};
 pub(crate) use rivals::{Claim, Contested, SecondOwner};
@@ -91,6 +93,8 @@ pub(crate) struct DebugFiles {
 struct Known {
     bundles: HashMap<BlobDigest, Bundle>,
     required: RequiredSeals,
+    /// What the index file says no more.
+    is_unsaved: bool,
 }
 
 /// A bundle as it is known.
@@ -185,6 +189,7 @@ impl DebugFiles {
         }
         let new = files.build()?;
         known.bundles.extend(entries);
+        known.is_unsaved = true;
         let mut layers: Vec<Layer> = self.shown.load().layers.clone();
         layers.push(new.with_standings(|digest| known.standing(digest)));
         layer::settle(&mut layers, |digest| known.knows(digest), |digest| known.standing(digest))?;
@@ -201,6 +206,7 @@ impl DebugFiles {
             if repositories.is_empty() {
                 if known.bundles.remove(&digest).is_some() {
                     changed.insert(digest.to_string());
+                    known.is_unsaved = true;
                 }
             } else if let Some(bundle) = known.bundles.get_mut(&digest)
                 && (bundle.repositories != repositories || bundle.verdict != verdict)

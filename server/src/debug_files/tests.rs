@@ -145,6 +145,41 @@ fn a_second_owner_of_a_sealed_id_needs_the_same_bytes() {
 }
 
 #[test]
+fn the_index_file_holds_everything_and_one_that_is_damaged_holds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ids.index");
+    let files = DebugFiles::default();
+    let (one, two) = (bundle("symbols only", DebugInfo::Symbols, "one"), bundle("full", DebugInfo::Full, "two"));
+    for new in [&one, &two] {
+        files.insert(vec![(new.clone(), standing("r", false))]).unwrap();
+    }
+    files.save(&path).unwrap();
+    assert_eq!(find(&files), Some(file(&two)));
+    let load = |standings: &dyn Fn(&BlobDigest) -> Option<Standing>| {
+        let loaded = DebugFiles::default();
+        let bundles = loaded.load(&path, standings);
+        (bundles, find(&loaded))
+    };
+    assert_eq!(load(&|_| Some(standing("r", false))), (2, Some(file(&two))));
+    // The folders say what there is.
+    let only_one = |digest: &BlobDigest| (*digest == one.digest).then(|| standing("r", false));
+    assert_eq!(load(&only_one), (1, Some(file(&one))));
+    let bytes = std::fs::read(&path).unwrap();
+    for at in [0, 7, 20, 60, bytes.len() / 2, bytes.len() - 1] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, damaged).unwrap();
+        assert_eq!(load(&|_| Some(standing("r", false))), (0, None), "{at}");
+    }
+    for cut in [0, 1, 63, bytes.len() - 1] {
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        assert_eq!(load(&|_| Some(standing("r", false))), (0, None), "{cut}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(load(&|_| Some(standing("r", false))), (0, None));
+}
+
+#[test]
 fn many_bundles_lie_in_few_layers_and_each_is_found() {
     let files = DebugFiles::default();
     let id = |number: u32| Key::Id(symseal_module::DebugId::from_build_id(&(number + 1).to_be_bytes()).unwrap());

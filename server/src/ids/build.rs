@@ -37,6 +37,7 @@ pub struct NewCandidate<'a> {
 #[derive(Debug, Default)]
 pub struct IdsBuilder {
     seed: u64,
+    content: u32,
     bundles: Vec<BundleRow>,
     files: Interned<FileRow>,
     strings: HashMap<Box<str>, u32>,
@@ -92,10 +93,10 @@ fn number(value: usize, what: &'static str) -> Result<u32, TooLarge> {
 }
 
 impl IdsBuilder {
-    /// An empty index; the seed is random where others choose the keys.
+    /// An empty index; the seed is random where others choose the keys, and `content` tells the caller's versions apart.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self { seed, ..Self::default() }
+    pub fn new(seed: u64, content: u32) -> Self {
+        Self { seed, content, ..Self::default() }
     }
 
     /// Adds a bundle; its number.
@@ -199,6 +200,7 @@ impl IdsBuilder {
             bytes.extend_from_slice(&count.to_le_bytes());
         }
         bytes.extend_from_slice(&text.to_le_bytes());
+        bytes.extend_from_slice(&self.content.to_le_bytes());
         bytes.resize(HEADER, 0);
         bytes.resize(layout.directory, 0);
         for (hash, ..) in &keys {

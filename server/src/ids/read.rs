@@ -13,6 +13,7 @@ use super::{
 pub struct Ids<B> {
     bytes: B,
     seed: u64,
+    content: u32,
     counts: Counts,
     layout: Layout,
 }
@@ -89,16 +90,17 @@ impl<B: AsRef<[u8]>> Ids<B> {
             bundles: count(44)?,
             text: u64_at(all, 48).ok_or_else(|| size(format!("at least {HEADER}")))?,
         };
+        let content = count(56)?;
         let layout = counts.layout().ok_or_else(|| size("more than fit in memory".to_owned()))?;
         let expected = layout.checksum.checked_add(CHECKSUM);
         if expected != Some(found) || length != found as u64 || counts.filter_blocks == 0 {
             return Err(size(expected.map_or_else(|| "more than fit in memory".to_owned(), |size| size.to_string())));
         }
-        let (content, checksum) = all.split_at_checked(layout.checksum).ok_or(IdsError::Checksum)?;
-        if Sha256::digest(content).as_slice() != checksum {
+        let (before, checksum) = all.split_at_checked(layout.checksum).ok_or(IdsError::Checksum)?;
+        if Sha256::digest(before).as_slice() != checksum {
             return Err(IdsError::Checksum);
         }
-        Ok(Self { seed, counts, layout, bytes })
+        Ok(Self { seed, content, counts, layout, bytes })
     }
 
     /// The candidates of a key, by kind and then by preference.
@@ -136,6 +138,11 @@ impl<B: AsRef<[u8]>> Ids<B> {
     /// Every key, in the order of the rows.
     pub fn keys(&self) -> impl Iterator<Item = Key<'_, B>> {
         (0..self.counts.keys).filter_map(|number| self.key_row(number).map(|(_, key)| key))
+    }
+
+    /// The version that the writer gave for what it put in.
+    pub fn content(&self) -> u32 {
+        self.content
     }
 
     /// How many keys there are.

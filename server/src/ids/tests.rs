@@ -34,7 +34,7 @@ fn candidate(bundle: u32, kind: u8, content: u8) -> NewCandidate<'static> {
 type Expected = BTreeMap<Vec<u8>, Vec<(u32, u8, u8)>>;
 
 fn build(seed: u64, entries: &Expected) -> Vec<u8> {
-    let mut builder = IdsBuilder::new(seed);
+    let mut builder = IdsBuilder::new(seed, 3);
     for number in 0..4 {
         assert_eq!(builder.bundle(&bundle(number)).unwrap(), u32::from(number));
     }
@@ -119,12 +119,13 @@ fn read_all(bytes: &[u8]) {
 #[test]
 fn an_empty_index_has_nothing() {
     let ids = Ids::open(build(1, &Expected::new())).unwrap();
+    assert_eq!(ids.content(), 3);
     assert_eq!((ids.key_count(), ids.find(b"").count(), ids.find(b"abc").count()), (0, 0, 0));
 }
 
 #[test]
 fn the_filter_passes_few_keys_that_are_not_here() {
-    let mut builder = IdsBuilder::new(42);
+    let mut builder = IdsBuilder::new(42, 3);
     builder.bundle(&bundle(0)).unwrap();
     for number in 0..20_000_u32 {
         builder.add(&number.to_be_bytes(), &candidate(0, 0, 1)).unwrap();
