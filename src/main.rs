@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, index, key, log, publish, serve, setup, store, symbolize, token, trace, trust, verify_bundle, verify_frame,
+    bundle, index, key, log, publish, serve, setup, store, symbolize, token, trace, trust, upload, verify_bundle,
+    verify_frame,
 };
 use symseal::{demo, exit, workload};
 
@@ -34,6 +35,7 @@ enum Command {
     )]
     Bundle(bundle::Command),
     Publish(Box<publish::Args>),
+    Upload(upload::Args),
     /// Look into a bundle's symbol tables.
     #[command(subcommand, after_help = "Example:\n  symseal index dump ./bundle | head")]
     Index(index::Command),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Bundle(command) => bundle::run(&command),
         Command::Publish(args) => publish::run(&args),
+        Command::Upload(args) => upload::run(&args),
         Command::Index(command) => index::run(&command),
         Command::Symbolize(args) => symbolize::run(&args),
         Command::VerifyFrame(args) => verify_frame::run(&args),

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::ServerError;
 use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Uploads, Watch};
-use crate::ingest::is_bundle;
+use crate::ingest::{is_bundle, is_loose};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::repositories::Repositories;
@@ -94,8 +94,8 @@ impl Collector {
             let (shared, blobs) = (Arc::clone(&repository), Arc::clone(&self.blobs));
             collected.manifests += self
                 .run(move || {
-                    // A bundle answers for debug ids until it is deleted by name.
-                    shared.remove_orphans(before, &blobs, is_bundle)
+                    // A bundle or loose file answers for debug ids until it is deleted by name.
+                    shared.remove_orphans(before, &blobs, |manifest| is_bundle(manifest) || is_loose(manifest))
                 })
                 .await? as u64;
             drop(changes);

@@ -14,7 +14,9 @@ use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::debug_files::{Claim, NewBundle, SecondOwner, Standing};
 use crate::ids::TooLarge;
-use crate::ingest::{CheckedBundle, RefusedBundle, check_bundle, is_bundle, is_seal, read_seal};
+use crate::ingest::{
+    CheckedBundle, RefusedBundle, RefusedLoose, check_bundle, check_loose, is_bundle, is_loose, is_seal, read_seal,
+};
 use crate::pool::JobLost;
 use crate::repositories::{MANIFEST_LIMIT, PutManifest, Reference, Removal, Repository, RepositoryName};
 use crate::seals::{Verdict, seal_layers, seals_in};
@@ -39,6 +41,9 @@ pub(crate) enum PublishError {
     /// It is a bundle, and not a sound one.
     #[error(transparent)]
     Bundle(#[from] RefusedBundle),
+    /// It is a loose file, and not a usable one.
+    #[error(transparent)]
+    Loose(#[from] RefusedLoose),
     /// It would put other bytes beside those of somebody else's sealed bundle.
     #[error(
         "debug id {} has the file {} in the sealed bundle {} of {:?}, this one would offer {}: an id stands for one file, so give the module another id (link it again, or another --build-id), offer the same file, push to the repository of the sealed bundle under its name, or have that bundle deleted",
@@ -124,6 +129,8 @@ fn check_and_store(
         // A seal may have come first: its subject need not be here.
         row.seal = seal_of(app, &BTreeSet::new(), Some(repository), &put.digest);
         Arrival::Files { new, row: Some(Box::new(row)) }
+    } else if is_loose(&put.manifest) {
+        Arrival::Files { new: check_loose(&put.digest, bytes, &app.blobs)?, row: None }
     } else if let Some(subject) = put.manifest.subject.clone().filter(|_| is_seal(&put.manifest)) {
         let layers = seal_layers(bytes);
         let read = |layer: &BlobDigest| app.blobs.read(layer, symseal_seal::SEAL_LIMIT as u64).ok();

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::blobs::BlobDigest;
+use crate::debug_files::NewBundle;
 use crate::debug_files::{RequiredSeals, Standing};
-use crate::ingest::{CheckedBundle, RefusedBundle, is_bundle, open_published};
+use crate::ingest::{CheckedBundle, RefusedBundle, RefusedLoose, check_loose, is_bundle, is_loose, open_published};
 use crate::publish::{PublishError, seal_of, seals_of};
 use crate::repositories::{MANIFEST_LIMIT, RepositoryName};
 use crate::seals::Verdict;
@@ -18,7 +19,7 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
     let load = move || {
         let published = published(&shared);
         let standing = |digest: &BlobDigest| {
-            let repositories = published.get(digest)?.clone();
+            let (_, repositories) = published.get(digest)?.clone();
             Some(Standing { repositories, verdict: Verdict::Unjudged })
         };
         shared.debug_files.load(&index_file, standing);
@@ -27,12 +28,16 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
     let published = app.pool.run(load).await?;
     let recorded: BTreeMap<String, Option<String>> = app.store.bundles().await?.into_iter().collect();
     for stale in recorded.keys() {
-        if !stale.parse().is_ok_and(|digest| published.contains_key(&digest)) {
+        if !stale.parse().is_ok_and(|digest| published.get(&digest).is_some_and(|(is_loose, _)| !is_loose)) {
             app.store.remove_bundle(stale).await?;
         }
     }
     let mut new = Vec::new();
-    for (digest, repositories) in published {
+    for (digest, (is_loose, repositories)) in published {
+        if is_loose {
+            new.extend(loose(app, digest, repositories).await?);
+            continue;
+        }
         let (shared, wanted, among) = (Arc::clone(app), digest.clone(), repositories.clone());
         let seal = app.pool.run(move || seal_of(&shared, &among, None, &wanted)).await?;
         let text = digest.to_string();
@@ -61,15 +66,44 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
     Ok(())
 }
 
-/// The digests of all bundles, with the repositories that have them.
-fn published(app: &App) -> BTreeMap<BlobDigest, BTreeSet<RepositoryName>> {
-    let mut found: BTreeMap<BlobDigest, BTreeSet<RepositoryName>> = BTreeMap::new();
+/// By digest: whether it is a loose file, and the repositories that have it.
+type Published = BTreeMap<BlobDigest, (bool, BTreeSet<RepositoryName>)>;
+
+/// All bundles and loose files.
+fn published(app: &App) -> Published {
+    let mut found = Published::new();
     for (name, repository) in app.repositories.list() {
-        for (digest, _) in repository.manifests().into_iter().filter(|(_, manifest)| is_bundle(manifest)) {
-            found.entry(digest).or_default().insert(name.clone());
+        for (digest, manifest) in repository.manifests() {
+            if is_bundle(&manifest) || is_loose(&manifest) {
+                let (_, names) = found.entry(digest).or_insert_with(|| (is_loose(&manifest), BTreeSet::new()));
+                names.insert(name.clone());
+            }
         }
     }
     found
+}
+
+/// A loose file that the index does not know.
+async fn loose(
+    app: &Arc<App>,
+    digest: BlobDigest,
+    repositories: BTreeSet<RepositoryName>,
+) -> Result<Option<(NewBundle, Standing)>, PublishError> {
+    if app.debug_files.bundle(&digest).is_some() {
+        return Ok(None);
+    }
+    let (shared, wanted) = (Arc::clone(app), digest.clone());
+    let read = move || -> Result<NewBundle, RefusedLoose> {
+        let manifest = shared.blobs.read(&wanted, MANIFEST_LIMIT as u64)?;
+        check_loose(&wanted, &manifest, &shared.blobs)
+    };
+    match app.pool.run(read).await? {
+        Ok(new) => Ok(Some((new, Standing { repositories, verdict: Verdict::Unjudged }))),
+        Err(error) => {
+            tracing::error!(%digest, %error, "a loose file is damaged");
+            Ok(None)
+        }
+    }
 }
 
 fn open(app: &App, digest: &BlobDigest) -> Result<CheckedBundle, RefusedBundle> {

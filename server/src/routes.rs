@@ -18,6 +18,7 @@
 //! | `/symbolicate/v5` | [`symbolicate`] |
 //! | `/api/v1/traces/<id>` | [`api::traces`] |
 //! | `/api/v1/bundles/<digest>` | [`api::bundles`] |
+//! | `/api/v1/symbols`, `/api/v1/symbols/<digest>` | [`api::symbols`] |
 //! | `/api/v1/alerts` | [`api::alerts`] |
 //! | `/checkpoint`, `/tile/…`, and both below `/api/v2` | [`log::files`] |
 //! | `/api/v2/log/entries` | [`log::entries`] |
@@ -32,7 +33,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 
 use crate::app::App;
 use crate::debug_files::Scope;
@@ -57,6 +58,8 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/symbolicate/v5", any(symbolicate::answer))
         .route("/api/v1/traces/{id}", get(api::traces::get).put(api::traces::put))
         .route("/api/v1/bundles/{digest}", get(api::bundles::get))
+        .route("/api/v1/symbols", get(api::symbols::list).put(api::symbols::put))
+        .route("/api/v1/symbols/{digest}", delete(api::symbols::delete))
         .route("/api/v1/alerts", get(api::alerts::get))
         .route("/checkpoint", get(log::files::get))
         .route("/tile/{*rest}", get(log::files::get))

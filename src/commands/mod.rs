@@ -14,6 +14,7 @@ pub mod symbolize;
 pub mod token;
 pub mod trace;
 pub mod trust;
+pub mod upload;
 pub mod verify_bundle;
 pub mod verify_frame;
 

@@ -54,7 +54,7 @@ pub(crate) struct Candidate {
     pub(crate) digest: BlobDigest,
     /// The module's file name.
     pub(crate) name: String,
-    /// The file's own name: the last part of its title.
+    /// The file's own name, the last part of its title, where it is asked for by that too (PDB and PE files); else empty.
     pub(crate) file: String,
     /// The bundle that offers it.
     pub(crate) bundle: BlobDigest,

@@ -117,6 +117,22 @@ fn read_all(bytes: &[u8]) {
 }
 
 #[test]
+fn an_index_that_was_made_from_the_page_alone_is_read() {
+    // By a program of a few lines in another language; the checksum is left to the reader of the seed.
+    let mut bytes = include_bytes!("../../../fuzz/corpus/ids_index/three-keys").to_vec();
+    let checksum = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&checksum);
+    let ids = Ids::open(bytes).unwrap();
+    let guid_and_age = [&[2][..], &[7; 16], &[1, 0, 0, 0]].concat();
+    for key in [&b"\x01\xab\xcd\xef\x01"[..], &guid_and_age, b"\x05app.exe/5f3a1b2c1f000"] {
+        let found: Vec<_> = ids.find(key).collect();
+        assert_eq!(found.len(), 1, "{key:?}");
+        assert_eq!((found[0].sha256, found[0].size, found[0].file), (&[0x22; 32], 1000, "app.debug"));
+    }
+    assert_eq!(ids.bundle(0).map(|bundle| (bundle.name, bundle.version)), Some(("app".into(), "1.0".into())));
+}
+
+#[test]
 fn an_empty_index_has_nothing() {
     let ids = Ids::open(build(1, &Expected::new())).unwrap();
     assert_eq!(ids.content(), 3);

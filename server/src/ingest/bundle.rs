@@ -252,6 +252,8 @@ fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Key, 
         let title = title::pe_image(&module.name, code_id);
         (title, Key::image(&module.name, code_id))
     });
+    // Other ids are asked for by themselves.
+    let is_named = matches!(id, DebugId::Pdb { .. });
     let mut candidates = Vec::new();
     for file in &module.files {
         let Some(kind) = kind_of(file) else { continue };
@@ -261,7 +263,7 @@ fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Key, 
             size: file.size,
             digest: BlobDigest::from_sha256(*file.sha256.as_bytes()),
             name: module.name.clone(),
-            file: file.path.rsplit('/').next().unwrap_or_default().to_owned(),
+            file: if is_named { file.path.rsplit('/').next().unwrap_or_default().to_owned() } else { String::new() },
             bundle: bundle.clone(),
         };
         match kind {

@@ -1,8 +1,10 @@
 //! Our own API under `/api/v1/`.
 
 pub(crate) mod alerts;
+mod body;
 pub(crate) mod bundles;
 mod error;
+pub(crate) mod symbols;
 pub(crate) mod traces;
 
 pub(crate) use error::ApiError;

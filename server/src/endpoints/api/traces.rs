@@ -9,22 +9,20 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::StreamExt as _;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::ApiError;
+use super::body::{Bound, spool};
 use crate::app::App;
 use crate::blobs::{BlobDigest, BlobDirectory, Pin, Spool};
 use crate::http::{FileAnswer, file_response};
 use crate::ingest::{RefusedTrace, read_trace};
 use crate::store::TraceRows;
 
-/// The largest body that is taken, in bytes.
-const BODY_LIMIT: u64 = 512 << 20;
-
-/// Bytes gathered before they are written and hashed.
-const WRITE_BLOCK: usize = 256 << 10;
+/// The largest trace that is taken, in bytes.
+const TRACE_BOUND: Bound =
+    Bound { bytes: 512 << 20, code: "trace-too-large", message: "send the trace compressed, or split it" };
 
 /// Bytes compared at once.
 const COMPARE_BLOCK: usize = 1 << 20;
@@ -33,7 +31,7 @@ const COMPARE_BLOCK: usize = 1 << 20;
 /// end, and what was sent before never changes.
 pub(crate) async fn put(State(app): State<Arc<App>>, Path(id): Path<String>, body: Body) -> Result<Response, ApiError> {
     let id = parse_id(&id)?;
-    let spool = receive(&app, body).await?;
+    let spool = spool(&app, body, &TRACE_BOUND).await?;
     let task = tokio::spawn(async move { record(&app, id, spool).await });
     task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?
 }
@@ -61,33 +59,6 @@ fn parse_id(text: &str) -> Result<Uuid, ApiError> {
         let message = format!("{text:?} is no trace id: expected a UUID");
         ApiError::new(StatusCode::BAD_REQUEST, "trace-id-invalid", message)
     })
-}
-
-async fn receive(app: &App, body: Body) -> Result<Spool, ApiError> {
-    let blobs = app.blobs.clone();
-    let mut spool = app.pool.run(move || Spool::new(&blobs)).await??;
-    let mut body = body.into_data_stream();
-    let (mut gathered, mut gathered_bytes) = (Vec::new(), 0);
-    loop {
-        let chunk = body.next().await.transpose().map_err(|error| {
-            ApiError::new(StatusCode::BAD_REQUEST, "body-broken", format!("the body broke off: {error}"))
-        })?;
-        let ended = chunk.is_none();
-        gathered_bytes += chunk.as_ref().map_or(0, bytes::Bytes::len);
-        gathered.extend(chunk);
-        if gathered_bytes >= WRITE_BLOCK || ended {
-            let block = std::mem::take(&mut gathered);
-            gathered_bytes = 0;
-            spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;
-        }
-        if spool.size() > BODY_LIMIT {
-            let message = format!("the trace is larger than {BODY_LIMIT} bytes: send it compressed, or split it");
-            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "trace-too-large", message));
-        }
-        if ended {
-            return Ok(spool);
-        }
-    }
 }
 
 async fn record(app: &Arc<App>, id: Uuid, spool: Spool) -> Result<Response, ApiError> {

@@ -167,6 +167,8 @@ impl From<PublishError> for OciError {
             PublishError::Bundle(crate::ingest::RefusedBundle::File { .. }) => {
                 Self::new(Code::ManifestBlobUnknown, error)
             }
+            PublishError::Loose(crate::ingest::RefusedLoose::Io(error)) => error.into(),
+            PublishError::Loose(_) => Self::new(Code::ManifestInvalid, error),
             PublishError::SecondOwner(_) => Self::new(Code::Conflict, error),
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),

@@ -1,0 +1,50 @@
+//! A body of any length on its way to the disk.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use futures_util::StreamExt as _;
+
+use super::ApiError;
+use crate::app::App;
+use crate::blobs::Spool;
+
+/// Bytes gathered before they are written and hashed.
+const WRITE_BLOCK: usize = 256 << 10;
+
+/// What is too large.
+pub(super) struct Bound {
+    /// Bytes that are taken.
+    pub(super) bytes: u64,
+    /// The code of the error.
+    pub(super) code: &'static str,
+    /// What to call the body, and what to do instead.
+    pub(super) message: &'static str,
+}
+
+/// Takes a body into a file of its own; memory does not grow with it.
+pub(super) async fn spool(app: &App, body: Body, bound: &Bound) -> Result<Spool, ApiError> {
+    let blobs = app.blobs.clone();
+    let mut spool = app.pool.run(move || Spool::new(&blobs)).await??;
+    let mut body = body.into_data_stream();
+    let (mut gathered, mut gathered_bytes) = (Vec::new(), 0);
+    loop {
+        let chunk = body.next().await.transpose().map_err(|error| {
+            ApiError::new(StatusCode::BAD_REQUEST, "body-broken", format!("the body broke off: {error}"))
+        })?;
+        let ended = chunk.is_none();
+        gathered_bytes += chunk.as_ref().map_or(0, bytes::Bytes::len);
+        gathered.extend(chunk);
+        if gathered_bytes >= WRITE_BLOCK || ended {
+            let block = std::mem::take(&mut gathered);
+            gathered_bytes = 0;
+            spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;
+        }
+        if spool.size() > bound.bytes {
+            let message = format!("{} bytes are taken at most: {}", bound.bytes, bound.message);
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, bound.code, message));
+        }
+        if ended {
+            return Ok(spool);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! A file that was uploaded by itself: an artifact of one layer, whose ids are read out of the file.
+//!
+//! It lies in a repository like everything else, so the folder keeps it over a restart, the collector leaves it alone while it
+//! is listed, and deleting its manifest removes it. What it answers for follows from its bytes and its name alone; the
+//! manifest claims nothing that is believed.
+
+use std::fs::File;
+use std::io;
+
+use memmap2::Mmap;
+use symseal_artifact::{DebugInfoKind, ObjectFile, ObjectKind, ReleaseFile};
+use symseal_bundle::oci::{self, Descriptor};
+use symseal_bundle::{DebugInfo, Digest, title};
+use symseal_module::DebugId;
+
+use crate::blobs::{BlobDigest, BlobDirectory};
+use crate::debug_files::{Candidate, FileKind, Key, NewBundle};
+use crate::ids::BundleEntry;
+use crate::repositories::Manifest;
+
+/// `artifactType` of a loose file's manifest.
+pub(crate) const LOOSE: &str = "application/vnd.symseal.loose.v1";
+
+/// Media type of its layer.
+const LOOSE_FILE: &str = "application/octet-stream";
+
+/// The longest name of a file, in bytes: what file systems take.
+const NAME_LIMIT: usize = 255;
+
+/// Why a file is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RefusedLoose {
+    /// No manifest with one layer.
+    #[error("a manifest of type {LOOSE}: expected one layer with a file's name as its title, {0}")]
+    Form(String),
+    /// A name that is none, or one that a debugger would run.
+    #[error(
+        "{name:?}: expected a file name without directories, of at most {NAME_LIMIT} bytes, that no debugger runs as a script"
+    )]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// Not a release file.
+    #[error(
+        "{name}: expected an ELF, PE or Mach-O file or a program database (unpack archives first, or publish a bundle of them): {problem}"
+    )]
+    Kind {
+        /// The file.
+        name: String,
+        /// What was found.
+        problem: String,
+    },
+    /// It answers for nothing.
+    #[error("{name}: {problem}: nobody could ask for it")]
+    NoId {
+        /// The file.
+        name: String,
+        /// What it lacks.
+        problem: &'static str,
+    },
+    /// A file carries text that a debugger would run.
+    #[error(
+        "{name} has a section .debug_gdb_scripts with a script in it, which a debugger would run: remove the section (objcopy --remove-section=.debug_gdb_scripts)"
+    )]
+    DebuggerScript {
+        /// The file.
+        name: String,
+    },
+    /// The disk said no.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Whether a manifest is a loose file's.
+pub(crate) fn is_loose(manifest: &Manifest) -> bool {
+    manifest.media_type == oci::MANIFEST && manifest.artifact_type.as_deref() == Some(LOOSE)
+}
+
+/// The manifest of a file. Its digest follows from the file's and its name.
+pub(crate) fn loose_manifest(name: &str, sha256: [u8; 32], size: u64) -> Result<Vec<u8>, RefusedLoose> {
+    check_name(name)?;
+    let layer = Descriptor::new(LOOSE_FILE, Digest::from_bytes(sha256), size).with(oci::TITLE, name);
+    oci::Manifest::artifact(LOOSE, vec![layer]).to_bytes().map_err(|error| RefusedLoose::Form(error.to_string()))
+}
+
+/// A name is shown, asked for and written by those who pull: one plain component.
+pub(crate) fn check_name(name: &str) -> Result<(), RefusedLoose> {
+    let is_plain = !name.is_empty()
+        && name.len() <= NAME_LIMIT
+        && !matches!(name, "." | "..")
+        && !name.contains(['/', '\\'])
+        && !name.chars().any(char::is_control)
+        && !title::is_debugger_script(name);
+    if is_plain { Ok(()) } else { Err(RefusedLoose::Name { name: name.to_owned() }) }
+}
+
+/// What a loose file answers for. Its blob must be here. Blocks.
+pub(crate) fn check_loose(
+    digest: &BlobDigest,
+    manifest: &[u8],
+    blobs: &BlobDirectory,
+) -> Result<NewBundle, RefusedLoose> {
+    let manifest = oci::Manifest::parse(manifest).map_err(|error| RefusedLoose::Form(error.to_string()))?;
+    let [layer] = manifest.layers.as_slice() else {
+        return Err(RefusedLoose::Form(format!("found {} layers", manifest.layers.len())));
+    };
+    let name = layer.title().unwrap_or_default().to_owned();
+    check_name(&name)?;
+    let blob = BlobDigest::from_sha256(*layer.digest.as_bytes());
+    let kind = |problem: String| RefusedLoose::Kind { name: name.clone(), problem };
+    // An empty file cannot be mapped.
+    if layer.size == 0 {
+        return Err(kind("an empty file".to_owned()));
+    }
+    let bytes = map(&blob, blobs)?;
+    let parsed = ReleaseFile::parse(&bytes).map_err(|error| kind(error.to_string()))?;
+    if parsed.has_inline_debugger_scripts() {
+        return Err(RefusedLoose::DebuggerScript { name });
+    }
+    let offers = offers(&parsed, &name)?;
+    let candidate = |kind: FileKind, debug_info: DebugInfo, is_named: bool| Candidate {
+        kind,
+        debug_info,
+        size: layer.size,
+        digest: blob.clone(),
+        // In front of the name of a debug file stands no module's.
+        name: name.clone(),
+        file: if is_named { title::component(&name) } else { String::new() },
+        bundle: digest.clone(),
+    };
+    let mut files = Vec::new();
+    for Offer { id, kinds, debug_info, code_id } in offers {
+        // Other ids are asked for by themselves.
+        let is_named = matches!(id, DebugId::Pdb { .. });
+        for kind in kinds {
+            files.push((Key::Id(id.clone()), candidate(kind, debug_info, is_named)));
+        }
+        if let Some(code_id) = code_id {
+            files.push((Key::image(&name, &code_id), candidate(FileKind::Executable, debug_info, true)));
+        }
+    }
+    let entry = BundleEntry {
+        digest: digest.to_string(),
+        name,
+        version: String::new(),
+        symbol_index: [0; 32],
+        modules_root: None,
+        is_loose: true,
+    };
+    Ok(NewBundle { entry, digest: digest.clone(), files })
+}
+
+/// What a module of the file is good for.
+struct Offer {
+    id: DebugId,
+    kinds: Vec<FileKind>,
+    debug_info: DebugInfo,
+    code_id: Option<String>,
+}
+
+fn offers(parsed: &ReleaseFile<'_>, name: &str) -> Result<Vec<Offer>, RefusedLoose> {
+    let no_id = |problem| RefusedLoose::NoId { name: name.to_owned(), problem };
+    let database =
+        |id: DebugId| vec![Offer { id, kinds: vec![FileKind::Debuginfo], debug_info: DebugInfo::Full, code_id: None }];
+    let slices = match parsed {
+        ReleaseFile::Object(object) => std::slice::from_ref(object),
+        ReleaseFile::Fat(slices) => slices.as_slice(),
+        ReleaseFile::Pdb(pdb) => return Ok(database(pdb.debug_id())),
+        ReleaseFile::PortablePdb(pdb) => return Ok(database(pdb.debug_id())),
+    };
+    // The memory of a process is nobody's debug file.
+    if slices.iter().any(|object| object.kind() == ObjectKind::Core) {
+        return Err(no_id("a core file"));
+    }
+    let found: Vec<Offer> = slices.iter().filter_map(offer).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let has_id = slices.iter().any(|object| object.debug_id().is_some());
+    Err(no_id(if has_id { "neither code nor debug information nor symbols" } else { "it has no debug id" }))
+}
+
+fn offer(object: &ObjectFile<'_>) -> Option<Offer> {
+    let id = object.debug_id()?.clone();
+    let is_executable = object.is_executable();
+    let is_debug = object.is_debuginfo()
+        || object.kind() == ObjectKind::DebugCompanion
+        // A debug file of a program that was built without debug information has its symbols.
+        || (!is_executable && object.has_symtab());
+    let debug_info = match object.debug_info_kind() {
+        DebugInfoKind::Full => DebugInfo::Full,
+        DebugInfoKind::LineTables => DebugInfo::LineTables,
+        DebugInfoKind::Symbols => DebugInfo::Symbols,
+        DebugInfoKind::None => DebugInfo::None,
+    };
+    let kinds: Vec<FileKind> = [(FileKind::Debuginfo, is_debug), (FileKind::Executable, is_executable)]
+        .into_iter()
+        .filter_map(|(kind, is)| is.then_some(kind))
+        .collect();
+    let code_id = object.code_id().filter(|_| is_executable);
+    (!kinds.is_empty()).then_some(Offer { id, kinds, debug_info, code_id })
+}
+
+fn map(digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<Mmap> {
+    let blob = File::open(blobs.path(digest))?;
+    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
+    #[allow(unsafe_code)]
+    unsafe {
+        Mmap::map(&blob)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_plain_component() {
+        for name in ["app", "libapp.so.debug", "a b.pdb", "é"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        let long = "a".repeat(256);
+        for name in ["", ".", "..", "a/b", "a\\b", "a\nb", "a\0", "app-gdb.py", ".gdbinit", &long] {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_release_file_are_refused_by_name() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        for bytes in [&b""[..], b"text", b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe"] {
+            let digest = BlobDigest::of(bytes);
+            blobs.write(bytes, &digest).unwrap();
+            let manifest = loose_manifest("app", digest.bytes().try_into().unwrap(), bytes.len() as u64).unwrap();
+            let refused = check_loose(&BlobDigest::of(&manifest), &manifest, &blobs).unwrap_err();
+            assert!(matches!(refused, RefusedLoose::Kind { .. }), "{refused}");
+        }
+        assert!(matches!(check_loose(&BlobDigest::of(b"x"), b"{}", &blobs), Err(RefusedLoose::Form(_))));
+    }
+}

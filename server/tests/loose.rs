@@ -1,0 +1,178 @@
+//! Files that are uploaded by themselves, as debuggers and curl see them.
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use serde_json::Value;
+use support::Running;
+use support::programs::{Fixture, has, output, publish, run};
+use symseal_bundle::Digest;
+
+/// A program with a build-id, its debug information, and the two apart: whole, stripped, debug file.
+fn compile(folder: &Path, id: &str) -> [PathBuf; 3] {
+    let [source, whole, stripped, debug] = ["app.c", "app", "app.stripped", "app.debug"].map(|name| folder.join(name));
+    std::fs::write(&source, "int twice(int x) { return 2 * x; } int main(void) { return twice(3) - 6; }\n").unwrap();
+    let text = |path: &PathBuf| path.to_str().unwrap().to_owned();
+    run("cc", &["-g", &text(&source), "-o", &text(&whole), &format!("-Wl,--build-id=0x{id}")]);
+    run("objcopy", &["--only-keep-debug", &text(&whole), &text(&debug)]);
+    run("objcopy", &["--strip-all", &text(&whole), &text(&stripped)]);
+    [whole, stripped, debug]
+}
+
+async fn put(fixture: &Fixture, query: &str, bytes: Vec<u8>) -> (StatusCode, Value) {
+    let url = fixture.server.url(&format!("/api/v1/symbols?{query}"));
+    let answer = fixture.http.put(url).body(bytes).send().await.unwrap();
+    (answer.status(), serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap())
+}
+
+fn code(answer: &Value) -> &str {
+    answer["error"]["code"].as_str().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_loose_file_answers_for_what_is_in_it_until_it_is_removed() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let mut fixture = Fixture::new().await;
+    let [_, stripped, debug] = compile(fixture.root.path(), "abcdef01");
+    let (stripped, debug) = (std::fs::read(stripped).unwrap(), std::fs::read(debug).unwrap());
+    let (status, answer) = put(&fixture, "name=app.debug&repository=loose/team", debug.clone()).await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+    assert_eq!(answer["digest"], Digest::of(&debug).to_string());
+    assert_eq!(answer["ids"], serde_json::json!([{ "id": "abcdef01", "files": ["debuginfo"] }]));
+    let manifest = answer["manifest"].as_str().unwrap().to_owned();
+    assert_eq!(put(&fixture, "name=app", stripped.clone()).await.0, StatusCode::CREATED);
+    assert_eq!(put(&fixture, "name=app", stripped.clone()).await.0, StatusCode::OK);
+    for round in 0..3 {
+        for (kind, bytes) in [("debuginfo", &debug), ("executable", &stripped)] {
+            let answer = fixture.get(&format!("/buildid/abcdef01/{kind}")).await;
+            assert!(answer.bytes().await.unwrap() == *bytes, "{kind}, round {round}");
+        }
+        assert!(fixture.get("/s/loose/team/buildid/abcdef01/debuginfo").await.status().is_success());
+        assert_eq!(fixture.get("/s/loose/team/buildid/abcdef01/executable").await.status(), StatusCode::NOT_FOUND);
+        let list: Value = fixture.get("/api/v1/symbols").await.json().await.unwrap();
+        assert_eq!(list["files"].as_array().unwrap().len(), 2, "{list}");
+        // What is listed is nobody's to collect.
+        assert_eq!(fixture.server.collector.collect(Duration::ZERO).await.unwrap().blobs, 0);
+        let data = fixture.root.path().join("data");
+        if round == 1 {
+            // The ids are read out of the files again where the index is lost.
+            fixture.server.stop().await;
+            std::fs::remove_file(data.join("ids.index")).unwrap();
+            fixture.server = Running::start(&data).await;
+        } else {
+            fixture.server.stop().await;
+            fixture.server = Running::start(&data).await;
+        }
+    }
+    let delete = |path: String| fixture.http.delete(fixture.server.url(&path)).send();
+    let gone = delete(format!("/api/v1/symbols/{manifest}?repository=loose")).await.unwrap();
+    assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+    let gone = delete(format!("/api/v1/symbols/{manifest}?repository=loose/team")).await.unwrap();
+    assert_eq!(gone.status(), StatusCode::NO_CONTENT);
+    assert_eq!(fixture.get("/buildid/abcdef01/debuginfo").await.status(), StatusCode::NOT_FOUND);
+    assert!(fixture.get("/buildid/abcdef01/executable").await.status().is_success());
+    // The file, its manifest; the empty configuration is the other one's too.
+    assert_eq!(fixture.server.collector.collect(Duration::ZERO).await.unwrap().blobs, 2);
+}
+
+#[tokio::test]
+async fn a_bundle_goes_before_a_loose_file_and_differing_bytes_are_told() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let [whole, _, debug] = compile(fixture.root.path(), "abcdef01");
+    assert_eq!(put(&fixture, "name=app.debug", std::fs::read(debug).unwrap()).await.0, StatusCode::CREATED);
+    publish(&fixture.server, fixture.root.path(), "1", &[&whole]).await;
+    let answer = fixture.get("/buildid/abcdef01/debuginfo").await.bytes().await.unwrap();
+    assert!(answer == std::fs::read(whole).unwrap());
+    let alerts: Value = fixture.get("/api/v1/alerts").await.json().await.unwrap();
+    assert_eq!(alerts["alerts"][0]["kind"], "different-bytes", "{alerts}");
+}
+
+#[tokio::test]
+async fn what_nobody_could_ask_for_or_a_debugger_would_run_is_refused() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let [whole, ..] = compile(fixture.root.path(), "abcdef01");
+    let bytes = std::fs::read(&whole).unwrap();
+    for (query, body, expected) in [
+        ("", bytes.clone(), "symbols-name"),
+        ("name=", bytes.clone(), "symbols-invalid"),
+        ("name=..%2Fapp", bytes.clone(), "symbols-invalid"),
+        ("name=app-gdb.py", bytes.clone(), "symbols-invalid"),
+        ("name=app&repository=prod", bytes.clone(), "symbols-repository"),
+        ("name=app&repository=loose/..", bytes.clone(), "symbols-repository"),
+        ("name=app", b"text".to_vec(), "symbols-invalid"),
+        ("name=app", Vec::new(), "symbols-invalid"),
+        ("name=app", bytes[..200].to_vec(), "symbols-invalid"),
+    ] {
+        let (status, answer) = put(&fixture, query, body).await;
+        assert_eq!((status, code(&answer)), (StatusCode::BAD_REQUEST, expected), "{query}: {answer}");
+    }
+    // One byte of kind 4 (an inline Python script), a name, and a script.
+    let section = fixture.root.path().join("scripts");
+    std::fs::write(&section, b"\x04name\nprint(1)\n\0").unwrap();
+    let scripted = fixture.root.path().join("scripted");
+    let add = format!("--add-section=.debug_gdb_scripts={}", section.display());
+    run("objcopy", &[&add, whole.to_str().unwrap(), scripted.to_str().unwrap()]);
+    let (status, answer) = put(&fixture, "name=app", std::fs::read(scripted).unwrap()).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(answer["error"]["message"].as_str().unwrap().contains(".debug_gdb_scripts"), "{answer}");
+    assert_eq!(fixture.get("/buildid/abcdef01/executable").await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn gdb_and_debuginfod_find_get_what_curl_uploads() {
+    if !has("cc") || !has("objcopy") || !has("curl") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let [_, stripped, debug] = compile(fixture.root.path(), "abcdef01");
+    let url = fixture.server.url("/api/v1/symbols?name=app.debug");
+    let (file, upload) = (debug.clone(), move |file: PathBuf| {
+        output("curl", &["-sS", "--fail-with-body", "-T", file.to_str().unwrap(), &url])
+    });
+    let answer = tokio::task::spawn_blocking(move || upload(file)).await.unwrap();
+    assert!(answer.contains("\"abcdef01\""), "{answer}");
+    let client = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("DEBUGINFOD_URLS", fixture.server.url(""))
+            .env("DEBUGINFOD_CACHE_PATH", fixture.root.path().join(program));
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+    };
+    if has("debuginfod-find") {
+        let found = client("debuginfod-find", &["debuginfo", "abcdef01"]).await.unwrap();
+        let path = String::from_utf8(found.stdout).unwrap();
+        assert!(std::fs::read(path.trim()).unwrap() == std::fs::read(&debug).unwrap());
+    }
+    if has("gdb") {
+        let program = stripped.to_str().unwrap().to_owned();
+        let arguments = [
+            "-nx",
+            "-batch",
+            "-iex",
+            "set auto-load no",
+            "-iex",
+            "set debuginfod enabled on",
+            "-ex",
+            "info line twice",
+            &program,
+        ];
+        let said = client("gdb", &arguments).await.unwrap();
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains("app.c") && said.contains("Line 1"), "{said}");
+    }
+}

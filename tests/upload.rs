@@ -1,0 +1,67 @@
+//! `symseal upload` against a server.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use symseal_server::{Config, Server};
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().unwrap()
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn files_and_directories_are_uploaded_and_what_is_refused_is_said() {
+    if !run("cc", &["--version"]).status.success() {
+        println!("SKIP cc: not found");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let tree = at("tree/deep");
+    std::fs::create_dir_all(&tree).unwrap();
+    std::fs::write(at("a.c"), "int main(void) { return 0; }\n").unwrap();
+    let program = tree.join("app");
+    let built = run("cc", &["-g", &text(&at("a.c")), "-o", &text(&program), "-Wl,--build-id=0xabcdef07"]);
+    assert!(built.status.success());
+    std::fs::write(tree.join("notes.txt"), "no release file").unwrap();
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let server = runtime.block_on(Server::bind(Config::new(at("data"), ([127, 0, 0, 1], 0).into()))).unwrap();
+    let url = format!("http://{}", server.local_addr());
+    let _serving = runtime.spawn(server.run(std::future::pending::<()>()));
+
+    let upload = |arguments: &[&str]| {
+        let mut all = vec!["upload", "--to", &url];
+        all.extend(arguments);
+        let output = run(env!("CARGO_BIN_EXE_symseal"), &all);
+        let said = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), said, String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, said, error) = upload(&["--json", "--repository", "loose/team", &text(&at("tree"))]);
+    assert_eq!(status, Some(0), "{error}");
+    let [line] = said.lines().collect::<Vec<_>>().try_into().unwrap();
+    let answer: Value = serde_json::from_str(line).unwrap();
+    assert_eq!((&answer["status"], &answer["repository"]), (&201.into(), &"loose/team".into()), "{answer}");
+    assert_eq!(answer["file"], text(&program));
+    assert_eq!(answer["ids"][0]["id"], "abcdef07");
+
+    let fetch = || async {
+        let answer = reqwest::get(format!("{url}/buildid/abcdef07/debuginfo")).await.unwrap();
+        answer.bytes().await.unwrap()
+    };
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    assert!(runtime.block_on(fetch()) == std::fs::read(&program).unwrap());
+
+    let (status, said, error) = upload(&[&text(&program), &text(&tree.join("notes.txt"))]);
+    assert_eq!(status, Some(1), "{said}{error}");
+    assert!(said.contains("abcdef07 (debuginfo, executable)"), "{said}");
+    assert!(error.contains("notes.txt") && error.contains("expected an ELF, PE or Mach-O file"), "{error}");
+    let (status, ..) = upload(&[&text(&at("nowhere"))]);
+    assert_eq!(status, Some(2));
+}
