@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::debug_files::NewBundle;
-use crate::debug_files::{RequiredSeals, Standing};
+use crate::debug_files::{Bundle, NewBundle, RequiredSeals, Standing};
 use crate::ingest::{CheckedBundle, RefusedBundle, RefusedLoose, check_loose, is_bundle, is_loose, open_published};
 use crate::publish::{PublishError, seal_of, seals_of};
 use crate::repositories::{MANIFEST_LIMIT, RepositoryName};
@@ -116,19 +115,31 @@ pub(crate) async fn judge_all(app: &Arc<App>, required: Option<RequiredSeals>) -
     let _changes = app.debug_files.changes.lock().await;
     let shared = Arc::clone(app);
     let judge = move || {
-        let judged = shared.debug_files.bundles().into_iter().map(|(digest, known)| {
-            let verdict = shared.seals.judge(&known.entry, &seals_of(&shared, &known.repositories, &digest));
-            if let Verdict::Refused(why) = &verdict
-                && verdict != known.verdict
-            {
-                tracing::warn!(%digest, check = why.check, expected = why.expected, found = why.found, "no seal of the bundle holds");
-            }
-            (digest, Standing { repositories: known.repositories, verdict })
+        let bundles = shared.debug_files.bundles();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let each = bundles.len().div_ceil(threads).max(1);
+        let judged: Vec<_> = std::thread::scope(|scope| {
+            let of_part = |part: &[(BlobDigest, Bundle)]| -> Vec<_> {
+                part.iter().map(|(digest, known)| (digest.clone(), judge(&shared, digest, known))).collect()
+            };
+            let parts: Vec<_> = bundles.chunks(each).map(|part| scope.spawn(move || of_part(part))).collect();
+            parts.into_iter().filter_map(|part| part.join().ok()).flatten().collect()
         });
-        shared.debug_files.set(judged.collect::<Vec<_>>());
+        shared.debug_files.set(judged);
         if let Some(required) = required {
             shared.debug_files.require_seals(required);
         }
     };
     Ok(app.pool.run(judge).await?)
+}
+
+/// Where a bundle is, and what its seals are worth now. Blocks.
+fn judge(app: &App, digest: &BlobDigest, known: &Bundle) -> Standing {
+    let verdict = app.seals.judge(&known.entry, &seals_of(app, &known.repositories, digest));
+    if let Verdict::Refused(why) = &verdict
+        && verdict != known.verdict
+    {
+        tracing::warn!(%digest, check = why.check, expected = why.expected, found = why.found, "no seal of the bundle holds");
+    }
+    Standing { repositories: known.repositories.clone(), verdict }
 }

@@ -34,6 +34,7 @@ impl DebugFiles {
                 return 0;
             }
         };
+        let _arranging = self.arranging();
         let mut known = self.known();
         for entry in layer.bundles() {
             let Ok(digest) = entry.digest.parse::<BlobDigest>() else { continue };
@@ -51,17 +52,30 @@ impl DebugFiles {
 
     /// Writes the index file where something has changed since, and goes on with a map of it. Blocks.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        let mut known = self.known();
-        if !known.is_unsaved {
+        // Changes go on meanwhile: what is unsaved then is unsaved again.
+        if !std::mem::take(&mut self.known().is_unsaved) {
             return Ok(());
         }
+        let saved = self.write(path);
+        if saved.is_err() {
+            self.known().is_unsaved = true;
+        }
+        saved
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
         let layers = self.shown.load().layers.clone();
         let all: Vec<&Layer> = layers.iter().collect();
-        let joined = join(&all, |digest| known.knows(digest)).map_err(io::Error::other)?;
+        let joined = join(&all, |digest| self.known().knows(digest)).map_err(io::Error::other)?;
         write_file_atomically(path, joined.as_bytes())?;
         let layer = open(path)?;
-        known.is_unsaved = false;
-        self.show(vec![layer.with_standings(|digest| known.standing(digest))]);
+        let _arranging = self.arranging();
+        let shown = self.shown.load();
+        let is_same =
+            shown.layers.len() == layers.len() && shown.layers.iter().zip(&layers).all(|(a, b)| a.has_ids_of(b));
+        if is_same {
+            self.show(vec![layer.with_standings(|digest| self.known().standing(digest))]);
+        }
         Ok(())
     }
 }

@@ -90,9 +90,14 @@ impl Layer {
         })
     }
 
-    /// Every file for a key, shown or not, with the digest of its bundle.
-    pub(super) fn find_all(&self, key: &[u8]) -> impl Iterator<Item = Candidate> {
-        self.ids.find(key).filter_map(|candidate| self.candidate(&candidate))
+    /// Every file of a kind for a key, shown or not.
+    pub(super) fn find_all(&self, key: &[u8], kind: u8) -> impl Iterator<Item = Candidate> {
+        self.ids.find(key).filter(move |found| found.kind == kind).filter_map(|found| self.candidate(&found))
+    }
+
+    /// Whether there is a file of a kind for a key with other bytes.
+    pub(super) fn has_other(&self, key: &[u8], kind: u8, sha256: &[u8]) -> bool {
+        self.ids.find(key).any(|found| found.kind == kind && found.sha256 != sha256)
     }
 
     /// The bytes of the debug ids for which a file is shown.
@@ -122,6 +127,11 @@ impl Layer {
             }
         }
         files
+    }
+
+    /// Whether the two are over one index.
+    pub(super) fn has_ids_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.ids, &other.ids)
     }
 
     /// The index's bytes.

@@ -82,7 +82,9 @@ struct Shown {
 #[derive(Debug, Default)]
 pub(crate) struct DebugFiles {
     shown: ArcSwap<Shown>,
-    /// Held by those who change; readers never ask for it.
+    /// Held by those who make another [`Shown`], however long that takes; nobody else asks for it.
+    arranging: Mutex<()>,
+    /// Held for a moment; those who look for files never ask for it.
     known: Mutex<Known>,
     /// Held while a bundle is recorded and becomes visible, and while one that is deleted is forgotten.
     pub(crate) changes: tokio::sync::Mutex<()>,
@@ -173,26 +175,32 @@ impl DebugFiles {
     /// # Errors
     /// [`TooLarge`]: nothing has changed.
     pub(crate) fn insert(&self, bundles: Vec<(NewBundle, Standing)>) -> Result<(), TooLarge> {
-        let mut known = self.known();
+        let _arranging = self.arranging();
         let mut files = NewFiles::new();
-        let mut entries = Vec::new();
+        let mut entries: HashMap<BlobDigest, Bundle> = HashMap::new();
         for (new, standing) in bundles {
-            if known.bundles.contains_key(&new.digest) || entries.iter().any(|(digest, _)| *digest == new.digest) {
+            if self.bundle(&new.digest).is_some() || entries.contains_key(&new.digest) {
                 continue;
             }
             files.add(&new)?;
             let Standing { repositories, verdict } = standing;
-            entries.push((new.digest, Bundle { entry: Arc::new(new.entry), repositories, verdict }));
+            entries.insert(new.digest, Bundle { entry: Arc::new(new.entry), repositories, verdict });
         }
         if entries.is_empty() {
             return Ok(());
         }
         let new = files.build()?;
-        known.bundles.extend(entries);
-        known.is_unsaved = true;
+        {
+            let mut known = self.known();
+            known.bundles.extend(entries);
+            known.is_unsaved = true;
+        }
+        let standing = |digest: &str| self.known().standing(digest);
         let mut layers: Vec<Layer> = self.shown.load().layers.clone();
-        layers.push(new.with_standings(|digest| known.standing(digest)));
-        layer::settle(&mut layers, |digest| known.knows(digest), |digest| known.standing(digest))?;
+        layers.push(new.with_standings(standing));
+        if let Err(error) = layer::settle(&mut layers, |digest| self.known().knows(digest), standing) {
+            tracing::warn!(%error, "parts of the index of ids stay apart");
+        }
         self.show(layers);
         Ok(())
     }
@@ -200,6 +208,7 @@ impl DebugFiles {
     /// Says where known bundles are now and whether they are sealed; those without a repository are forgotten. What
     /// follows from it is seen at once. Blocks.
     pub(crate) fn set(&self, standings: impl IntoIterator<Item = (BlobDigest, Standing)>) {
+        let _arranging = self.arranging();
         let mut known = self.known();
         let mut changed = BTreeSet::new();
         for (digest, Standing { repositories, verdict }) in standings {
@@ -224,6 +233,7 @@ impl DebugFiles {
 
     /// Says under which repositories only sealed bundles are shown. Blocks.
     pub(crate) fn require_seals(&self, required: RequiredSeals) {
+        let _arranging = self.arranging();
         let mut known = self.known();
         known.required = required;
         let all = known.bundles.keys().map(ToString::to_string).collect();
@@ -244,6 +254,10 @@ impl DebugFiles {
 
     fn show(&self, layers: Vec<Layer>) {
         self.shown.store(Arc::new(Shown { layers, ids: OnceLock::new() }));
+    }
+
+    fn arranging(&self) -> MutexGuard<'_, ()> {
+        self.arranging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

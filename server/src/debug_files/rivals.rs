@@ -2,7 +2,7 @@
 
 use symseal_module::DebugId;
 
-use super::layer::Layer;
+use super::layer::{Layer, kind_code};
 use super::{Bundle, Candidate, DebugFiles, FileKind, Key, Known, Scope};
 use crate::blobs::BlobDigest;
 use crate::repositories::RepositoryName;
@@ -113,10 +113,15 @@ fn others<'a>(
     offered: &'a Candidate,
     own: &'a BlobDigest,
 ) -> impl Iterator<Item = (Candidate, &'a Bundle)> {
-    let key = key.to_bytes();
-    layers.iter().flat_map(move |layer| layer.find_all(&key).collect::<Vec<_>>()).filter_map(move |candidate| {
+    let (key, kind) = (key.to_bytes(), kind_code(offered.kind));
+    // Mostly all have the same bytes, as of a library that many releases bring along.
+    let sha256 = offered.digest.bytes();
+    let differ = layers.iter().any(|layer| layer.has_other(&key, kind, &sha256));
+    let all =
+        layers.iter().filter(move |_| differ).flat_map(move |layer| layer.find_all(&key, kind).collect::<Vec<_>>());
+    all.filter_map(move |candidate| {
         let bundle = known.bundles.get(&candidate.bundle)?;
-        (candidate.kind == offered.kind && candidate.bundle != *own).then_some((candidate, bundle))
+        (candidate.bundle != *own).then_some((candidate, bundle))
     })
 }
 
