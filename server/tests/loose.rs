@@ -79,6 +79,8 @@ async fn a_loose_file_answers_for_what_is_in_it_until_it_is_removed() {
     assert_eq!(gone.status(), StatusCode::NO_CONTENT);
     assert_eq!(fixture.get("/buildid/abcdef01/debuginfo").await.status(), StatusCode::NOT_FOUND);
     assert!(fixture.get("/buildid/abcdef01/executable").await.status().is_success());
+    // Times of tellings are kept in milliseconds.
+    tokio::time::sleep(Duration::from_millis(20)).await;
     // The file, its manifest; the empty configuration is the other one's too.
     assert_eq!(fixture.server.collector.collect(Duration::ZERO).await.unwrap().blobs, 2);
 }

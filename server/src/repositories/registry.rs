@@ -10,7 +10,7 @@ use super::folder::{self, Folder};
 use super::links::Links;
 use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
 use super::name::{RepositoryName, Tag};
-use crate::blobs::{BlobDigest, BlobDirectory, Uploads};
+use crate::blobs::{BlobDigest, BlobDirectory, BlobNames, Uploads};
 
 /// Every repository of the data directory.
 #[derive(Debug)]
@@ -59,8 +59,9 @@ impl Repositories {
         let root = data.join("repositories");
         std::fs::create_dir_all(&root)?;
         let mut by_name = BTreeMap::new();
+        let present = blobs.names()?;
         for name in folder::names(&root)? {
-            let repository = Repository::load(Folder::new(&root, &name), &name, blobs)?;
+            let repository = Repository::load(Folder::new(&root, &name), &name, blobs, &present)?;
             by_name.insert(name, Arc::new(repository));
         }
         Ok(Self { root, by_name: RwLock::new(by_name) })
@@ -110,17 +111,9 @@ impl Repository {
         Self { folder, content, changes, linking }
     }
 
-    fn load(folder: Folder, name: &RepositoryName, blobs: &BlobDirectory) -> io::Result<Self> {
+    fn load(folder: Folder, name: &RepositoryName, blobs: &BlobDirectory, present: &BlobNames) -> io::Result<Self> {
         Uploads::sweep(&folder.uploads())?;
         let mut content = Content::default();
-        for digest in folder.blobs()? {
-            if blobs.size(&digest)?.is_some() {
-                let told = folder.told_of_blob(&digest)?;
-                content.links.offer(digest, told);
-            } else {
-                tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
-            }
-        }
         for (digest, media_type) in folder.manifests()? {
             let parsed = blobs
                 .read(&digest, MANIFEST_LIMIT as u64)
@@ -132,6 +125,16 @@ impl Repository {
                     tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered; no blob of the repository is collected");
                     content.unreadable.push(digest);
                 }
+            }
+        }
+        for digest in folder.blobs()? {
+            if present.has(&digest) {
+                // While a manifest names a blob nobody asks when a client was told of it, and when none does any more it is told anew.
+                let is_named = content.links.is_named(&digest);
+                let told = if is_named { SystemTime::UNIX_EPOCH } else { folder.told_of_blob(&digest)? };
+                content.links.offer(digest, told);
+            } else {
+                tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
             }
         }
         for (digest, told) in folder.orphans()? {
