@@ -1,6 +1,6 @@
 //! Every reader of outside bytes that no endpoint's type hides behind a parser of another room, for the fuzz target.
 
-use crate::endpoints::{debuginfod, oci, symbolicate, symbols};
+use crate::endpoints::{api, debuginfod, oci, symbolicate, symbols};
 use crate::http::{parse_content_range, percent_decode, query_values};
 use crate::repositories::Manifest;
 
@@ -24,6 +24,7 @@ pub fn read_requests(bytes: &[u8]) {
     let _ = (percent_decode(text), query_values(Some(text), "n"));
     let _ = oci::Target::parse(text);
     let _ = (debuginfod::Target::parse(text), symbols::Target::parse(text));
+    let _ = api::resolve::Request::read(bytes);
     let _ = symbols::WantedSymbolFile::parse(text, Some(text));
     let _ = symbolicate::Request::read(bytes);
     if let Ok(digest) = text.parse::<crate::blobs::BlobDigest>() {

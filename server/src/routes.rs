@@ -18,6 +18,7 @@
 //! | `/symbolicate/v5` | [`symbolicate`] |
 //! | `/api/v1/traces/<id>` | [`api::traces`] |
 //! | `/api/v1/bundles/<digest>` | [`api::bundles`] |
+//! | `/api/v1/resolve` | [`api::resolve`] |
 //! | `/api/v1/symbols`, `/api/v1/symbols/<digest>` | [`api::symbols`] |
 //! | `/api/v1/alerts` | [`api::alerts`] |
 //! | `/checkpoint`, `/tile/…`, and both below `/api/v2` | [`log::files`] |
@@ -58,6 +59,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/symbolicate/v5", any(symbolicate::answer))
         .route("/api/v1/traces/{id}", get(api::traces::get).put(api::traces::put))
         .route("/api/v1/bundles/{digest}", get(api::bundles::get))
+        .route("/api/v1/resolve", post(api::resolve::post))
         .route("/api/v1/symbols", get(api::symbols::list).put(api::symbols::put))
         .route("/api/v1/symbols/{digest}", delete(api::symbols::delete))
         .route("/api/v1/alerts", get(api::alerts::get))

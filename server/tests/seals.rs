@@ -136,6 +136,17 @@ impl Scene {
 
 const ID: &str = "/buildid/abcdef01/debuginfo";
 
+/// What `/api/v1/resolve` says of the program's entry point.
+async fn named(scene: &Scene, server: &Running) -> Value {
+    let path = scene.http.get(server.url("/buildid/abcdef01/executable")).send().await.unwrap().bytes().await.unwrap();
+    // `e_entry` of a 64-bit ELF file; any address will do where there is no file.
+    let entry = path.get(24..32).map_or(1, |bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+    let request =
+        serde_json::json!({"platform": "linux", "debug_id": "abcdef01", "addresses": [format!("{entry:#x}")]});
+    let answer = scene.http.post(server.url("/api/v1/resolve")).json(&request).send().await.unwrap();
+    answer.json::<Value>().await.unwrap()["frames"][0].clone()
+}
+
 #[tokio::test]
 async fn a_bundle_is_hidden_until_its_seal_comes_and_when_it_goes() {
     if !has("cc") {
@@ -157,9 +168,17 @@ async fn a_bundle_is_hidden_until_its_seal_comes_and_when_it_goes() {
     assert_eq!(scene.verification(&server, &built).await["status"], "unsealed");
     assert!(String::from_utf8(scene.get(&server, "/metrics").await.1).unwrap().contains("symseal_build_ids 0\n"));
 
+    assert_eq!(scene.json(&server, "/metadata?key=glob&value=*").await["results"], serde_json::json!([]));
+    assert_eq!(named(&scene, &server).await["reason"], "not-in-bundle");
+
     let seal = scene.seal(&built);
     scene.push(&server, &built, "prod/app").await.unwrap();
     assert!(scene.answer(&server, ID).await.unwrap() == built.file);
+    assert_eq!(scene.json(&server, "/metadata?key=buildid&value=abcdef01").await["results"][0]["buildid"], "abcdef01");
+    let record = scene.json(&server, &format!("/api/v1/bundles/{}", built.digest)).await;
+    let proved = named(&scene, &server).await;
+    assert_eq!((&proved["proof"], &proved["bundle"]), (&"sealed".into(), &built.digest.to_string().into()));
+    assert_eq!(proved["seal"], record["seal"]["dsse_ref"]);
     let verification = scene.verification(&server, &built).await;
     assert_eq!(verification["status"], "sealed", "{verification}");
     assert_eq!(verification["signers"][0], scene.key.key_id().to_string());

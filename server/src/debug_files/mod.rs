@@ -125,7 +125,7 @@ impl DebugFiles {
         best.to_candidate()
     }
 
-    /// The bundles that offer a file for a key in a scope, the best first.
+    /// The bundles that offer a file for a key in a scope, the best first. Loose files are none: they have no index.
     pub(crate) fn bundles_of(&self, scope: &Scope, key: &Key) -> Vec<BlobDigest> {
         let (shown, key) = (self.shown.load(), key.to_bytes());
         let mut bundles: Vec<BlobDigest> = Vec::new();
@@ -138,6 +138,8 @@ impl DebugFiles {
                 }
             }
         }
+        let known = self.known();
+        bundles.retain(|digest| known.bundles.get(digest).is_some_and(|bundle| !bundle.entry.is_loose));
         bundles
     }
 

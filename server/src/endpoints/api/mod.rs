@@ -4,6 +4,7 @@ pub(crate) mod alerts;
 mod body;
 pub(crate) mod bundles;
 mod error;
+pub(crate) mod resolve;
 pub(crate) mod symbols;
 pub(crate) mod traces;
 

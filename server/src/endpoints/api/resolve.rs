@@ -1,0 +1,341 @@
+//! `POST /api/v1/resolve`: names for addresses of one module, with what each name rests on.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use memmap2::Mmap;
+use serde::{Deserialize, Serialize};
+use symseal_module::{DebugId, MissReason, Proof, Quality, ResolverStep, Rva, Svma};
+use symseal_resolver::{SourceFrame, Symbolized};
+use symseal_symx::{OpenError, SparseError, SparseTable};
+
+use super::ApiError;
+use crate::app::App;
+use crate::debug_files::{Candidate, FileKind, Key, Scope};
+use crate::ingest::breakpad_ids;
+use crate::releases::read_symbol_index;
+use crate::seals::Verdict;
+
+/// The largest body that is read, in bytes.
+const BODY_LIMIT: usize = 8 << 20;
+/// Addresses in one request.
+const ADDRESS_LIMIT: usize = 100_000;
+/// The largest answer, in bytes.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+/// What is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    platform: Platform,
+    #[serde(default)]
+    debug_id: Option<String>,
+    #[serde(default)]
+    code_id: Option<String>,
+    /// Name of the PE file that the code id is of.
+    #[serde(default)]
+    code_file: Option<String>,
+    #[serde(default)]
+    address_kind: AddressKind,
+    addresses: Vec<Svma>,
+    #[serde(default)]
+    demangle: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Platform {
+    Linux,
+    Macos,
+    Windows,
+}
+
+/// What addresses count from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AddressKind {
+    /// As the file states them.
+    #[default]
+    Svma,
+    /// From the image base.
+    Rva,
+}
+
+/// The answer, the frames apart.
+#[derive(Serialize)]
+struct Head<'a> {
+    platform: Platform,
+    debug_id: Option<String>,
+    image_base: Option<Svma>,
+    provenance: &'a Provenance,
+    /// Why there is no table.
+    reason: Option<MissReason>,
+}
+
+/// What the names of one module rest on.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Provenance {
+    /// Digest of the bundle.
+    bundle: Option<String>,
+    /// Digest of the symbol table.
+    table: Option<String>,
+    /// Its seal, where this server has judged one to hold: `dsse:` and the sha256 of the envelope.
+    seal: Option<String>,
+    /// Place of that in a log.
+    rekor_tile_ref: Option<String>,
+}
+
+/// One frame: that of `symbolize --json`, and what it rests on.
+#[derive(Serialize)]
+struct Frame<'a> {
+    address: Svma,
+    resolver: ResolverStep,
+    quality: Quality,
+    proof: Proof,
+    approximate: bool,
+    bundle: Option<&'a str>,
+    table: Option<&'a str>,
+    seal: Option<&'a str>,
+    frames: &'a [SourceFrame],
+    reason: Option<MissReason>,
+}
+
+impl Request {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// 400 and 413.
+    pub(crate) fn read(body: &[u8]) -> Result<Self, ApiError> {
+        let form = r#"{"platform":"linux","debug_id":"…","addresses":["0x1000"]}"#;
+        let invalid = |found: String| {
+            let message = format!(
+                "expected {form}, with code_id and code_file in the place of debug_id where that is not known; found {found}"
+            );
+            ApiError::new(StatusCode::BAD_REQUEST, "resolve-invalid", message)
+        };
+        let request: Self = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
+        if request.debug_id.is_none() && request.code_id.is_none() {
+            return Err(invalid("neither debug_id nor code_id".to_owned()));
+        }
+        if request.platform == Platform::Windows && request.debug_id.is_none() && request.code_file.is_none() {
+            return Err(invalid("a code_id of a PE file without its code_file".to_owned()));
+        }
+        if request.addresses.len() > ADDRESS_LIMIT {
+            let found = request.addresses.len();
+            let message = format!("expected at most {ADDRESS_LIMIT} addresses, found {found}: ask in several requests");
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message));
+        }
+        Ok(request)
+    }
+
+    /// The debug id, where it is given and one of the platform.
+    fn id(&self) -> Option<DebugId> {
+        let of_platform = |id: &DebugId| {
+            let platform = match id {
+                DebugId::BuildId(_) => Platform::Linux,
+                DebugId::MachoUuid(_) => Platform::Macos,
+                DebugId::Pdb { .. } => Platform::Windows,
+            };
+            platform == self.platform
+        };
+        let text = self.debug_id.as_ref().or(self.code_id.as_ref())?;
+        // A UUID is 16 bytes of hex, as a build-id can be: the platform tells which.
+        let prefixed = format!("uuid:{text}");
+        [text.as_str(), prefixed.as_str()].into_iter().filter_map(|text| text.parse().ok()).find(of_platform)
+    }
+}
+
+/// POST.
+pub(crate) async fn post(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
+    let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| {
+        let message =
+            format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
+    })?;
+    let shared = Arc::clone(&app);
+    let text = app.naming.run(move || Request::read(&body).and_then(|request| resolve(&shared, &request))).await??;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
+}
+
+/// The table of the module that is asked for.
+fn find(app: &App, request: &Request) -> io::Result<Option<(DebugId, Candidate)>> {
+    let id = match request.id() {
+        Some(id) => Some(id),
+        None => id_of_code(app, request)?,
+    };
+    let Some(id) = id else { return Ok(None) };
+    // Tables are found by Breakpad's form of the id, which is shorter than a build-id.
+    let bundles = app.debug_files.bundles_of(&Scope::Everywhere, &Key::Id(id.clone()));
+    let arches = ["", "arm"];
+    let mut keys: Vec<([u8; 16], u32)> = arches.iter().flat_map(|arch| breakpad_ids(&id, arch)).collect();
+    keys.dedup();
+    let tables = keys
+        .into_iter()
+        .filter_map(|(guid, age)| app.debug_files.find(&Key::Breakpad { guid, age }, FileKind::SymbolTable));
+    let mut tables: Vec<Candidate> = tables.collect();
+    // The bundle whose debug file answers names its frames, where it has a table.
+    tables.sort_by_key(|table| bundles.iter().position(|bundle| *bundle == table.bundle).unwrap_or(usize::MAX));
+    Ok(tables.into_iter().next().map(|table| (id, table)))
+}
+
+/// The debug id of the PE file with a code id.
+fn id_of_code(app: &App, request: &Request) -> io::Result<Option<DebugId>> {
+    let (Some(code_id), Some(code_file)) = (&request.code_id, &request.code_file) else { return Ok(None) };
+    let bundles = app.debug_files.bundles_of(&Scope::Everywhere, &Key::image(code_file, code_id));
+    let Some(bundle) = bundles.first() else { return Ok(None) };
+    let index = read_symbol_index(&app.blobs, bundle)?;
+    let same = |found: Option<&String>, asked: &str| found.is_some_and(|found| found.eq_ignore_ascii_case(asked));
+    let found = index
+        .windows
+        .iter()
+        .find(|(_, module)| same(module.code_id.as_ref(), code_id) && same(Some(&module.name), code_file));
+    Ok(found.and_then(|(id, _)| id.parse().ok()))
+}
+
+fn resolve(app: &App, request: &Request) -> Result<Vec<u8>, ApiError> {
+    let found = find(app, request)?;
+    let Some((id, candidate)) = found else {
+        return write(request, request.id(), None, &Provenance::default(), Some(MissReason::NotInBundle));
+    };
+    let (mut provenance, sealed) = provenance(app, &candidate);
+    let blob = app.blobs.open_blob(&candidate.digest)?;
+    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
+    #[allow(unsafe_code)]
+    let bytes = unsafe { Mmap::map(&blob.file) }?;
+    let mut source: &[u8] = &bytes;
+    let damaged = |error: SparseError<OpenError>| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", format!("{}: {error:?}", candidate.digest))
+    };
+    let table = SparseTable::open(bytes.len() as u64, &mut source).map_err(damaged)?;
+    if table.debug_id() != id {
+        provenance = Provenance::default();
+        return write(request, Some(id), None, &provenance, Some(MissReason::DebugIdMismatch));
+    }
+    let proof = if sealed { Proof::Sealed } else { Proof::DigestKnown };
+    write(request, Some(id), Some((&table, source, proof)), &provenance, None)
+}
+
+/// What the names of a table rest on, and whether its bundle's seal was judged to hold.
+fn provenance(app: &App, table: &Candidate) -> (Provenance, bool) {
+    let sealed = match app.debug_files.bundle(&table.bundle).map(|bundle| bundle.verdict) {
+        Some(Verdict::Sealed(by)) => Some(by),
+        _ => None,
+    };
+    let provenance = Provenance {
+        bundle: Some(table.bundle.to_string()),
+        table: Some(table.digest.to_string()),
+        seal: sealed.as_ref().and_then(|by| by.dsse_ref.clone()),
+        rekor_tile_ref: sealed.as_ref().and_then(|by| by.rekor_tile_ref.clone()),
+    };
+    (provenance, sealed.is_some())
+}
+
+type Opened<'t> = (&'t SparseTable, &'t [u8], Proof);
+
+fn write(
+    request: &Request,
+    id: Option<DebugId>,
+    table: Option<Opened<'_>>,
+    provenance: &Provenance,
+    reason: Option<MissReason>,
+) -> Result<Vec<u8>, ApiError> {
+    let image_base = table.as_ref().map(|(table, ..)| table.image_base());
+    let head =
+        Head { platform: request.platform, debug_id: id.map(|id| id.to_string()), image_base, provenance, reason };
+    let mut answer = json(&head)?;
+    answer.pop();
+    answer.extend_from_slice(br#","frames":["#);
+    for (at, address) in request.addresses.iter().enumerate() {
+        if at > 0 {
+            answer.push(b',');
+        }
+        answer.extend(json_of_frame(request, *address, table, provenance, reason)?);
+        if answer.len() > ANSWER_LIMIT {
+            let message = format!("the answer has more than {ANSWER_LIMIT} bytes: ask in several requests");
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message));
+        }
+    }
+    answer.extend_from_slice(b"]}");
+    Ok(answer)
+}
+
+fn json_of_frame(
+    request: &Request,
+    address: Svma,
+    table: Option<Opened<'_>>,
+    provenance: &Provenance,
+    reason: Option<MissReason>,
+) -> Result<Vec<u8>, ApiError> {
+    let Some((table, mut source, proof)) = table else {
+        return json(&Frame {
+            address,
+            resolver: ResolverStep::ModuleOffset,
+            quality: Quality::ModuleOffset,
+            proof: Proof::None,
+            approximate: false,
+            bundle: None,
+            table: None,
+            seal: None,
+            frames: &[],
+            reason,
+        });
+    };
+    let rva = match request.address_kind {
+        AddressKind::Rva => Some(Rva(address.0)),
+        AddressKind::Svma => address.0.checked_sub(table.image_base().0).map(Rva),
+    };
+    let hit = rva.map(|rva| table.lookup(&mut source, rva)).transpose().ok().flatten().flatten();
+    let named = Symbolized::from_sparse(rva.unwrap_or_default(), hit, proof, request.demangle);
+    let known = named.reason.is_none();
+    json(&Frame {
+        address,
+        resolver: named.resolver,
+        quality: named.quality,
+        proof: named.proof,
+        approximate: named.approximate,
+        bundle: provenance.bundle.as_deref().filter(|_| known),
+        table: provenance.table.as_deref().filter(|_| known),
+        seal: provenance.seal.as_deref().filter(|_| known),
+        frames: &named.frames,
+        reason: named.reason,
+    })
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
+    let failed = |error: serde_json::Error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "interrupted", error);
+    serde_json::to_vec(value).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_one_of_its_platform() {
+        let read = |text: &str| Request::read(text.as_bytes());
+        let linux = read(r#"{"platform":"linux","code_id":"ABCD","addresses":["0x10"]}"#).unwrap();
+        assert_eq!((linux.id().unwrap().to_string().as_str(), linux.addresses), ("abcd", vec![Svma(16)]));
+        let uuid = "D6FEA1B2C3D4E5F60718293A4B5C6D7E";
+        let macos = read(&format!(r#"{{"platform":"macos","debug_id":"{uuid}","addresses":[]}}"#)).unwrap();
+        assert!(matches!(macos.id(), Some(DebugId::MachoUuid(_))));
+        let windows = read(&format!(r#"{{"platform":"windows","debug_id":"{uuid}-1a","addresses":[]}}"#)).unwrap();
+        assert!(matches!(windows.id(), Some(DebugId::Pdb { age: 26, .. })));
+        for text in [
+            "",
+            "[]",
+            "{}",
+            r#"{"platform":"linux","addresses":["0x1"]}"#,
+            r#"{"platform":"windows","code_id":"5f3a1b2c1f000","addresses":["0x1"]}"#,
+            r#"{"platform":"linux","debug_id":"ab","addresses":[1]}"#,
+            r#"{"platform":"linux","debug_id":"ab","addresses":["1"]}"#,
+            r#"{"platform":"os2","debug_id":"ab","addresses":["0x1"]}"#,
+            r#"{"platform":"linux","debug_id":"ab","addresses":["0x1"],"adresses":[]}"#,
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}
