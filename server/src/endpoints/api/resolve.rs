@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use memmap2::Mmap;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use symseal_module::{DebugId, MissReason, Proof, Quality, ResolverStep, Rva, Svma};
 use symseal_resolver::{SourceFrame, Symbolized};
 use symseal_symx::{OpenError, SparseError, SparseTable};
@@ -41,9 +42,20 @@ pub(crate) struct Request {
     code_file: Option<String>,
     #[serde(default)]
     address_kind: AddressKind,
+    #[serde(deserialize_with = "addresses")]
     addresses: Vec<Svma>,
     #[serde(default)]
     demangle: bool,
+}
+
+/// Texts with `0x` alone: without it a number could be meant either way.
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Svma>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let read = |text: &String| match text.starts_with("0x") {
+        true => text.parse().map_err(D::Error::custom),
+        false => Err(D::Error::custom(format!("expected an address such as 0x1000, found {text:?}"))),
+    };
+    texts.iter().map(read).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
