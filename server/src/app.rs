@@ -1,12 +1,17 @@
 //! What every endpoint works with.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use axum::http::{HeaderMap, header};
+
+use crate::access::Access;
 use crate::alerts::Alerts;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::debug_files::DebugFiles;
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
+use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
@@ -64,4 +69,29 @@ pub(crate) struct App {
     pub(crate) store: Arc<dyn Store>,
     /// Counts.
     pub(crate) metrics: Arc<Metrics>,
+    /// Who may do what.
+    pub(crate) access: Access,
+    /// How much one caller may ask for.
+    pub(crate) limits: Option<Limits>,
+    /// Where clients reach the server, if the operator said so.
+    pub(crate) public_url: Option<String>,
+    /// Whether connections are encrypted.
+    pub(crate) is_encrypted: bool,
+    /// Whether the server was asked to stop.
+    pub(crate) stopping: AtomicBool,
+}
+
+impl App {
+    /// The server's URL, without a slash at its end: what the operator said, else the host that the client asked.
+    pub(crate) fn own_url(&self, request: &HeaderMap) -> String {
+        if let Some(url) = &self.public_url {
+            return url.clone();
+        }
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        let is_sound = |host: &&str| {
+            !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte))
+        };
+        let host = request.get(header::HOST).and_then(|host| host.to_str().ok()).filter(is_sound);
+        format!("{scheme}://{}", host.unwrap_or("localhost"))
+    }
 }

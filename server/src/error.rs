@@ -51,4 +51,12 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
+    /// The certificate or its key cannot be used.
+    #[error("{path}: {problem}", path = .path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what was expected.
+        problem: String,
+    },
 }

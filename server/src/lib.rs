@@ -23,12 +23,13 @@
 //! index is rebuilt from it at every start, and the database is a record beside it. A GET of a blob, a manifest or a
 //! debug id reads memory and one file, and never the database.
 //!
-//! The crate does not: authenticate anybody but those who write to the log (so listen on loopback), terminate TLS, or unpack archives. It talks to
+//! Who may do what is decided in one module, `access`; [`AccessConfig`] says whether callers show tokens. The crate does not unpack archives. It talks to
 //! other servers only where it is told to ([`Origins`]).
 
 mod access;
 mod alerts;
 mod app;
+mod arrival;
 mod blobs;
 mod breakpad;
 mod collector;
@@ -44,6 +45,7 @@ pub mod fuzzing;
 mod http;
 pub mod ids;
 mod ingest;
+mod limits;
 mod log;
 mod metrics;
 mod origins;
@@ -58,12 +60,16 @@ mod sections;
 mod serve;
 mod sources;
 mod store;
+mod tls;
 pub mod tokens;
 mod traces;
 mod upstream;
 
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
-pub use config::{Config, LOG_FOLDER, LogConfig};
+pub use config::{
+    AccessConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig, LogSection, OriginsSection,
+    SealsSection, TlsConfig, parse_duration,
+};
 pub use error::ServerError;
 pub use origins::{CACHE_BYTES, Origins, Patience};
 pub use seals::{NoRepository, SealRules};

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 
@@ -34,10 +35,46 @@ const FACES: [(Face, &str); 6] = [
 /// Classes of status: 2xx, 3xx, 4xx, 5xx.
 const CLASSES: [u16; 4] = [2, 3, 4, 5];
 
+/// Upper bounds of the buckets of times, in microseconds: from a lookup in memory to a large extraction.
+const TIMES: [u64; 12] = [50, 100, 250, 500, 1_000, 5_000, 25_000, 100_000, 500_000, 2_500_000, 10_000_000, 60_000_000];
+
+/// Times until an answer's head was there.
+#[derive(Debug, Default)]
+struct Histogram {
+    /// One more than there are bounds: what took longer.
+    buckets: [AtomicU64; TIMES.len() + 1],
+    micros: AtomicU64,
+}
+
+impl Histogram {
+    fn record(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let at = TIMES.iter().position(|bound| micros <= *bound).unwrap_or(TIMES.len());
+        if let Some(bucket) = self.buckets.get(at) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn write(&self, text: &mut String, face: &str) {
+        let name = "symseal_http_response_seconds";
+        let mut count = 0;
+        for (bound, bucket) in TIMES.iter().map(Some).chain([None]).zip(&self.buckets) {
+            count += bucket.load(Ordering::Relaxed);
+            let bound = bound.map_or("+Inf".to_owned(), |micros| (*micros as f64 / 1e6).to_string());
+            let _ = writeln!(text, "{name}_bucket{{face=\"{face}\",le=\"{bound}\"}} {count}");
+        }
+        let sum = self.micros.load(Ordering::Relaxed) as f64 / 1e6;
+        let _ = writeln!(text, "{name}_sum{{face=\"{face}\"}} {sum}\n{name}_count{{face=\"{face}\"}} {count}");
+    }
+}
+
 /// The counters.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     answers: [[AtomicU64; CLASSES.len()]; FACES.len()],
+    times: [Histogram; FACES.len()],
+    limited: AtomicU64,
     blobs_stored: AtomicU64,
     blob_bytes_stored: AtomicU64,
     bundles_published: AtomicU64,
@@ -49,14 +86,22 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// An answer went out.
-    pub(crate) fn answered(&self, face: Face, status: StatusCode) {
+    /// A caller asked for more than it may.
+    pub(crate) fn limited(&self) {
+        self.limited.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An answer's head was there after a time.
+    pub(crate) fn answered(&self, face: Face, status: StatusCode, time: Duration) {
         let row = FACES.iter().position(|(other, _)| *other == face);
         let column = CLASSES.iter().position(|class| *class == status.as_u16() / 100);
         if let (Some(row), Some(column)) = (row, column)
             && let Some(counter) = self.answers.get(row).and_then(|row| row.get(column))
         {
             counter.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(times) = row.and_then(|row| self.times.get(row)) {
+            times.record(time);
         }
     }
 
@@ -96,7 +141,12 @@ impl Metrics {
                 let _ = writeln!(text, "symseal_http_responses_total{{face=\"{face}\",code=\"{class}xx\"}} {count}");
             }
         }
+        text.push_str("# TYPE symseal_http_response_seconds histogram\n");
+        for ((_, face), times) in FACES.iter().zip(&self.times) {
+            times.write(&mut text, face);
+        }
         for (name, kind, value) in [
+            ("symseal_requests_limited_total", "counter", self.limited.load(Ordering::Relaxed)),
             ("symseal_blobs_stored_total", "counter", self.blobs_stored.load(Ordering::Relaxed)),
             ("symseal_blob_bytes_stored_total", "counter", self.blob_bytes_stored.load(Ordering::Relaxed)),
             ("symseal_bundles_published_total", "counter", self.bundles_published.load(Ordering::Relaxed)),
@@ -120,15 +170,22 @@ mod tests {
     #[test]
     fn answers_are_counted_by_face_and_class() {
         let metrics = Metrics::default();
-        metrics.answered(Face::Debuginfod, StatusCode::NOT_FOUND);
-        metrics.answered(Face::Debuginfod, StatusCode::GONE);
-        metrics.answered(Face::Oci, StatusCode::OK);
+        metrics.answered(Face::Debuginfod, StatusCode::NOT_FOUND, Duration::from_micros(40));
+        metrics.answered(Face::Debuginfod, StatusCode::GONE, Duration::from_secs(100));
+        metrics.answered(Face::Oci, StatusCode::OK, Duration::from_millis(1));
         metrics.blob_stored(7);
         let text = metrics.text(3);
         assert!(text.contains("symseal_http_responses_total{face=\"debuginfod\",code=\"4xx\"} 2\n"), "{text}");
         assert!(text.contains("symseal_http_responses_total{face=\"oci\",code=\"2xx\"} 1\n"));
         assert!(text.contains("symseal_blob_bytes_stored_total 7\n"));
         assert!(text.contains("symseal_build_ids 3\n"));
+        assert!(
+            text.contains("symseal_http_response_seconds_bucket{face=\"debuginfod\",le=\"0.00005\"} 1\n"),
+            "{text}"
+        );
+        assert!(text.contains("symseal_http_response_seconds_bucket{face=\"debuginfod\",le=\"60\"} 1\n"));
+        assert!(text.contains("symseal_http_response_seconds_bucket{face=\"debuginfod\",le=\"+Inf\"} 2\n"));
+        assert!(text.contains("symseal_http_response_seconds_count{face=\"oci\"} 1\n"));
         assert!(text.starts_with("ready 1\n"));
     }
 }

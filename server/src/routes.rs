@@ -3,6 +3,7 @@
 //! | path | endpoint |
 //! | --- | --- |
 //! | `/` | [`root`] |
+//! | `/healthz`, `/readyz` | [`health`] |
 //! | `/metrics` | [`metrics`] |
 //! | `/v2/` | [`oci::ping`] |
 //! | `/v2/_catalog` | [`oci::catalog`] |
@@ -21,6 +22,8 @@
 //! | `/api/v1/resolve` | [`api::resolve`] |
 //! | `/api/v1/symbols`, `/api/v1/symbols/<digest>` | [`api::symbols`] |
 //! | `/api/v1/alerts` | [`api::alerts`] |
+//! | `/api/v1/token` | [`api::token`] |
+//! | `/api/v1/audit` | [`api::audit`] |
 //! | `/checkpoint`, `/tile/…`, and both below `/api/v2` | [`log::files`] |
 //! | `/api/v2/log/entries` | [`log::entries`] |
 //!
@@ -29,17 +32,19 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
+use axum::{Extension, Router};
 
+use crate::access::Caller;
 use crate::app::App;
+use crate::arrival;
 use crate::debug_files::Scope;
 use crate::endpoints::oci::{Code, OciError, Target};
-use crate::endpoints::{api, debuginfod, log, metrics, oci, root, symbolicate, symbols};
+use crate::endpoints::{api, debuginfod, health, log, metrics, oci, root, symbolicate, symbols};
 use crate::http::Peer;
 use crate::metrics::Face;
 use crate::upstream::Hops;
@@ -48,6 +53,8 @@ use crate::upstream::Hops;
 pub(crate) fn routes(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(root::get))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics::get))
         .route("/v2", get(oci::ping::get))
         .route("/v2/", get(oci::ping::get))
@@ -63,6 +70,8 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/api/v1/symbols", get(api::symbols::list).put(api::symbols::put))
         .route("/api/v1/symbols/{digest}", delete(api::symbols::delete))
         .route("/api/v1/alerts", get(api::alerts::get))
+        .route("/api/v1/token", get(api::token::get))
+        .route("/api/v1/audit", get(api::audit::get))
         .route("/checkpoint", get(log::files::get))
         .route("/tile/{*rest}", get(log::files::get))
         .route("/api/v2/checkpoint", get(log::files::get))
@@ -71,11 +80,11 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .fallback(nothing_here)
         // Every endpoint that takes a body bounds or streams it itself.
         .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(Arc::clone(&app), count))
+        .layer(from_fn_with_state(Arc::clone(&app), arrival::receive))
         .with_state(app)
 }
 
-async fn registry(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().strip_prefix("/v2/").unwrap_or_default();
     let (method, query, headers) = (&parts.method, parts.uri.query(), &parts.headers);
@@ -87,14 +96,17 @@ async fn registry(State(app): State<Arc<App>>, request: Request) -> Response {
                 .into_response();
         }
     };
+    if let Err(refused) = oci::entry::check(&app, &caller, &target, method, headers) {
+        return refused.into_response();
+    }
     let is_get = method == Method::GET || method == Method::HEAD;
     let answer = match (target, method.as_str()) {
-        (Target::Catalog, _) if is_get => oci::catalog::get(&app, query),
+        (Target::Catalog, _) if is_get => oci::catalog::get(&app, &caller, query),
         (Target::Tags(name), _) if is_get => oci::tags::get(&app, &name, query),
         (Target::Referrers(name, digest), _) if is_get => oci::referrers::get(&app, &name, &digest, query),
         (Target::Blob(name, digest), _) if is_get => oci::blobs::get(&app, method, headers, &name, &digest).await,
         (Target::Blob(name, digest), "DELETE") => oci::blobs::delete(&app, &name, &digest).await,
-        (Target::Uploads(name), "POST") => oci::uploads::post(&app, &name, query, headers, body).await,
+        (Target::Uploads(name), "POST") => oci::uploads::post(&app, &caller, &name, query, headers, body).await,
         (Target::Upload(name, id), _) if is_get => oci::uploads::get(&app, &name, id).await,
         (Target::Upload(name, id), "PATCH") => oci::uploads::patch(&app, &name, id, headers, body).await,
         (Target::Upload(name, id), "PUT") => oci::uploads::put(&app, &name, id, query, headers, body).await,
@@ -111,16 +123,17 @@ async fn registry(State(app): State<Arc<App>>, request: Request) -> Response {
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn build_id(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn build_id(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/buildid/").unwrap_or_default();
-    debuginfod::answer(&app, &Scope::Everywhere, request.method(), path, request.headers(), &hops(&request)).await
+    let scope = Scope::Everywhere.readable_by(&caller);
+    debuginfod::answer(&app, &scope, request.method(), path, request.headers(), &hops(&request)).await
 }
 
 /// What a path below `/s/` asks for: a prefix of repositories, and one of the two APIs.
-async fn scoped(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn scoped(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/s/").unwrap_or_default();
     let (method, headers, hops) = (request.method(), request.headers(), hops(&request));
-    match scope_of(path) {
+    match scope_of(path).map(|(scope, face, rest)| (scope.readable_by(&caller), face, rest)) {
         Some((scope, Face::Debuginfod, rest)) => debuginfod::answer(&app, &scope, method, rest, headers, &hops).await,
         Some((scope, _, rest)) => {
             symbols::answer(&app, &scope, method, (rest, request.uri().query()), headers, &hops).await
@@ -139,21 +152,20 @@ fn scope_of(path: &str) -> Option<(Scope, Face, &str)> {
     Some((Scope::Below(prefix.parse().ok()?), face, rest.strip_prefix(part)?))
 }
 
-async fn symbol_server(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn symbol_server(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Response {
     let path = request.uri().path().strip_prefix("/symbols/").unwrap_or_default();
-    symbols::answer(
-        &app,
-        &Scope::Everywhere,
-        request.method(),
-        (path, request.uri().query()),
-        request.headers(),
-        &hops(&request),
-    )
-    .await
+    let scope = Scope::Everywhere.readable_by(&caller);
+    let query = request.uri().query();
+    symbols::answer(&app, &scope, request.method(), (path, query), request.headers(), &hops(&request)).await
 }
 
-async fn metadata(State(app): State<Arc<App>>, request: Request) -> Response {
-    debuginfod::metadata::answer(&app, request.method(), request.uri().query(), request.headers()).await
+async fn metadata(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
+    let scope = Scope::Everywhere.readable_by(&caller);
+    debuginfod::metadata::answer(&app, request.method(), request.uri().query(), scope).await
 }
 
 /// The servers that a request came through.
@@ -166,10 +178,10 @@ async fn nothing_here() -> Response {
     (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, content_type)], "not found\n").into_response()
 }
 
-async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
+/// The API that a path belongs to.
+pub(crate) fn face_of(path: &str) -> Face {
     let scoped = path.strip_prefix("/s/").and_then(scope_of).map(|(_, face, _)| face);
-    let face = match () {
+    match () {
         () if scoped.is_some() => scoped.unwrap_or(Face::Other),
         () if path.starts_with("/buildid/") || path == "/metadata" => Face::Debuginfod,
         () if path == "/v2" || path.starts_with("/v2/") => Face::Oci,
@@ -177,10 +189,7 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         () if path.starts_with("/symbolicate/") => Face::Symbolicate,
         () if path.starts_with("/api/") => Face::Api,
         () => Face::Other,
-    };
-    let response = next.run(request).await;
-    app.metrics.answered(face, response.status());
-    response
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,10 +16,12 @@ use axum::body::Body;
 use axum::response::Response;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tower_service::Service as _;
 
+use crate::access::{Access, take_path_token};
 use crate::alerts::Alerts;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads};
@@ -27,6 +30,7 @@ use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
 use crate::http::{BreakConnection, Peer};
+use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
@@ -35,7 +39,8 @@ use crate::repositories::Repositories;
 use crate::routes::routes;
 use crate::seals::{LOOK_AGAIN, Seals};
 use crate::sources::{SourceRoot, SourceTables};
-use crate::store::{DATABASE_FILE, SqliteStore};
+use crate::store::{DATABASE_FILE, SqliteStore, Store};
+use crate::tls::{self, Tls};
 use crate::traces::Traces;
 use crate::upstream::Upstreams;
 use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore};
@@ -60,6 +65,7 @@ pub struct Server {
     collector: Arc<Collector>,
     schedule: Option<Schedule>,
     index_file: PathBuf,
+    tls: Option<Arc<Tls>>,
     /// Held while the server lives; the system releases it when the process ends, however it ends.
     lock: File,
 }
@@ -84,7 +90,8 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let lock = lock_data(&config.data)?;
-        let app = open(&config.data, log).await?;
+        let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
+        let app = open(&config, log).await?;
         let collector = Arc::new(Collector::new(
             app.pool.clone(),
             Arc::clone(&app.blobs),
@@ -93,7 +100,8 @@ impl Server {
             Arc::clone(&app.traces),
             Arc::clone(&app.metrics),
         ));
-        Ok(Self { listener, address, app, collector, schedule: None, index_file: config.data.join(INDEX_FILE), lock })
+        let index_file = config.data.join(INDEX_FILE);
+        Ok(Self { listener, address, app, collector, schedule: None, index_file, tls, lock })
     }
 
     /// Collects what nothing names by this schedule while the server runs; without one it is left where it is.
@@ -162,13 +170,14 @@ impl Server {
     /// # Errors
     /// None at present: a failed accept is logged and tried again.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, app, collector, schedule, index_file, lock, .. } = self;
+        let Self { listener, app, collector, schedule, index_file, tls, lock, .. } = self;
         let collecting = schedule.map(|schedule| {
             let collector = Arc::clone(&collector);
             tokio::spawn(async move { collector.run_by(schedule).await })
         });
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
+        let renewing = tls.clone().map(|tls| tokio::spawn(renew(tls, app.pool.clone())));
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -176,7 +185,7 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => serve_connection(stream, Peer(peer.ip()), router.clone(), &graceful),
+                    Ok((stream, peer)) => accept(stream, Peer(peer.ip()), tls.as_deref(), router.clone(), graceful.watcher()),
                     Err(error) => {
                         tracing::warn!(%error, "a connection was not accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -184,7 +193,11 @@ impl Server {
                 }
             }
         }
+        app.stopping.store(true, Ordering::Relaxed);
         drop(listener);
+        if let Some(renewing) = renewing {
+            renewing.abort();
+        }
         judging.abort();
         saving.abort();
         if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
@@ -232,22 +245,51 @@ async fn judge_again(app: Arc<App>) {
     }
 }
 
-fn serve_connection(stream: TcpStream, peer: Peer, router: Router, graceful: &GracefulShutdown) {
+/// Reads a renewed certificate.
+async fn renew(tls: Arc<Tls>, pool: Pool) {
+    loop {
+        tokio::time::sleep(tls::LOOK_AGAIN).await;
+        let shared = Arc::clone(&tls);
+        if pool.run(move || shared.look_again()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watcher: Watcher) {
     // Answers are written whole: waiting for more only delays small ones.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else {
+        tokio::spawn(serve_connection(stream, peer, router, watcher));
+        return;
+    };
+    let acceptor = tls.acceptor();
+    tokio::spawn(async move {
+        match tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => serve_connection(stream, peer, router, watcher).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a connection was not encrypted"),
+            Err(_) => tracing::debug!("a connection was not encrypted in time"),
+        }
+    });
+}
+
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    router: Router,
+    watcher: Watcher,
+) {
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        take_path_token(&mut request);
         request.extensions_mut().insert(peer);
         let mut router = router.clone();
         async move { answer_or_break(router.call(request.map(Body::new)).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection ended early");
-        }
-    });
+    if let Err(error) = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
 }
 
 /// An error here makes hyper close the connection without a byte.
@@ -275,7 +317,8 @@ pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     }
 }
 
-async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
+async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
+    let data = config.data.as_path();
     let database = data.join(DATABASE_FILE);
     let database_failed = |detail: String| ServerError::Database { path: database.clone(), detail };
     let pool = Pool::new();
@@ -285,6 +328,9 @@ async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerErr
         .await
         .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
     let store = SqliteStore::open(&database).await.map_err(|error| database_failed(error.to_string()))?;
+    let store: Arc<dyn Store> = Arc::new(store);
+    let access = Access::new(&config.access, Arc::clone(&store)).await;
+    let access = access.map_err(|error| database_failed(error.to_string()))?;
     let metrics = Arc::<Metrics>::default();
     let (folder, cache_folder) = (data.join(CACHE_FOLDER), data.join(CACHE_FOLDER));
     let cache = pool.run(move || FileCache::open(&folder)).await.map_err(io::Error::other).and_then(|opened| opened);
@@ -310,8 +356,13 @@ async fn open(data: &Path, log: Option<LogConfig>) -> Result<Arc<App>, ServerErr
         sections: Arc::default(),
         traces: Arc::new(traces),
         log,
-        store: Arc::new(store),
+        store,
         metrics,
+        access,
+        limits: Limits::new(&config.limits),
+        public_url: config.public_url.clone(),
+        is_encrypted: config.tls.is_some(),
+        stopping: AtomicBool::new(false),
     });
     restore::restore(&app, data.join(INDEX_FILE)).await.map_err(|error| database_failed(error.to_string()))?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;

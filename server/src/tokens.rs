@@ -1,17 +1,17 @@
-//! Tokens: who may write to the server's log, and with which keys.
+//! Tokens: who may read and write which repositories, and log the signatures of which keys.
 //!
 //! A token is 32 random bytes, shown once. The database keeps its SHA-256 alone, which is enough to find it
 //! and not to use it. Tokens are made and revoked beside a running server, through the same database.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use symseal_seal::encoding::{sha256, to_hex};
 use symseal_seal::{KeyId, UtcSeconds};
 
 use crate::store::{SqliteStore, Store as _, StoreError};
 
-/// The scope of a token that may write to the log.
-pub const LOG_WRITE: &str = "log:write";
+pub use crate::access::{Grant, ParseGrantError, Prefix};
 
 /// What every token begins with, so that scanners of leaked secrets know it.
 const PREFIX: &str = "symseal_";
@@ -59,8 +59,8 @@ pub struct TokenInfo {
     pub id: String,
     /// Whose it is, in the operator's words.
     pub name: String,
-    /// What it may do.
-    pub scope: String,
+    /// What it may do, in order.
+    pub grants: Vec<Grant>,
     /// When it was made.
     pub created: UtcSeconds,
     /// From when on it no longer holds.
@@ -88,6 +88,8 @@ pub struct NewToken {
     pub created: UtcSeconds,
     /// From when on it no longer holds.
     pub expires: Option<UtcSeconds>,
+    /// What it may do.
+    pub grants: Vec<Grant>,
     /// The artifact keys whose signatures it may log.
     pub keys: Vec<KeyId>,
 }
@@ -141,10 +143,13 @@ impl Tokens {
         let mut keys: Vec<String> = new.keys.iter().map(ToString::to_string).collect();
         keys.sort_unstable();
         keys.dedup();
+        let mut grants = new.grants;
+        grants.sort_unstable();
+        grants.dedup();
         let token = TokenInfo {
             id: id_of(&hash),
             name: new.name,
-            scope: LOG_WRITE.to_owned(),
+            grants,
             created: new.created,
             expires: new.expires,
             revoked: None,
@@ -173,6 +178,12 @@ impl Tokens {
     fn failed(&self, error: &StoreError) -> TokenError {
         TokenError::Database { path: self.path.clone(), detail: error.to_string() }
     }
+}
+
+/// The time by this machine's clock.
+pub(crate) fn now() -> UtcSeconds {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UtcSeconds(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// The id of the token with this hash.
@@ -204,10 +215,12 @@ mod tests {
             name: "ci".into(),
             created: UtcSeconds(1_000),
             expires: Some(UtcSeconds(2_000)),
+            grants: vec![Grant::WriteLog, "read:team".parse().unwrap(), Grant::WriteLog],
             keys: vec![key, key],
         };
         let (secret, token) = tokens.create(new).await.unwrap();
         assert_eq!(token.keys, [key.to_string()]);
+        assert_eq!(token.grants, ["read:team".parse().unwrap(), Grant::WriteLog]);
         let found = tokens.store.token(&secret.hash()).await.unwrap().unwrap();
         assert_eq!(found, token);
         assert!(found.holds(UtcSeconds(1_999)) && !found.holds(UtcSeconds(2_000)));

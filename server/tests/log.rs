@@ -16,7 +16,7 @@ use symseal_seal::tiles::{TILE_WIDTH, parse_entries, parse_hashes};
 use symseal_seal::tlog::{leaf_hash, verify_inclusion};
 use symseal_seal::{LogEntry, LogIdentity, SignedCheckpoint, UtcSeconds};
 use symseal_sealer::{ArtifactKey, LogKey, TileLog};
-use symseal_server::tokens::{NewToken, Tokens};
+use symseal_server::tokens::{Grant, NewToken, Tokens};
 use symseal_server::{Config, LOG_FOLDER, LogConfig, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -63,7 +63,8 @@ impl Scene {
 
     async fn token_until(&self, expires: Option<UtcSeconds>) -> (String, String) {
         let keys = vec![self.key.public().key_id()];
-        let new = NewToken { name: "test".into(), created: UtcSeconds(0), expires, keys };
+        let new =
+            NewToken { name: "test".into(), created: UtcSeconds(0), expires, grants: vec![Grant::WriteLog], keys };
         let (secret, token) = self.tokens().await.create(new).await.unwrap();
         (secret.expose().to_owned(), token.id)
     }

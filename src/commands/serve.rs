@@ -2,14 +2,18 @@
 
 mod origins;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use symseal_sealer::{LogKey, TileLog};
-use symseal_server::{Config, LOG_FOLDER, LogConfig, Schedule, SealRules, Server};
+use symseal_server::tokens::Prefix;
+use symseal_server::{
+    AccessConfig, Config, ConfigFile, LOG_FOLDER, LogConfig, LogSection, Schedule, SealRules, SealsSection, Server,
+    parse_duration,
+};
 
 use self::origins::OriginArgs;
 use crate::exit::Answer;
@@ -17,24 +21,51 @@ use crate::keyring::{self, LOG_KEY};
 use crate::output::outln;
 use crate::places;
 
-/// Serve bundles to OCI clients, and their files to debuginfod clients.
+/// Serve bundles to OCI clients, and their files to debuggers and profilers.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal serve --data ./data --listen 127.0.0.1:8790
   symseal serve --data ./data --log --log-key /safe/log.key.pem
   symseal serve --data ./data --trust ./trust --require-seal prod team/app
+  symseal serve --data ./data --listen 0.0.0.0:443 --access tokens --anonymous-read public \\
+                --tls-certificate chain.pem --tls-key key.pem
+  symseal serve --config /etc/symseal/server.toml --check-config
   DEBUGINFOD_URLS=http://127.0.0.1:8790 gdb -iex 'set auto-load no' ./app
 
 The first line on standard output names the address. Ctrl-C or SIGTERM ends the server after the requests under way.
-Writing to the log takes a token (symseal token create). Nothing else is authenticated in this version: listen on loopback,
-or behind a proxy that asks for it.")]
+Every setting can stand in the file that --config names, and in the environment: SYMSEAL_SERVER_ACCESS__MODE=tokens is
+mode in [access]. Options go before the environment, the environment before the file. docs/operating.md lists them.
+On loopback everybody may do everything but write to the log; on another address say who may (--access).")]
 pub struct Args {
+    /// The server's configuration (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read the configuration, say what is wrong with it, and end.
+    #[arg(long)]
+    check_config: bool,
     /// Where the server keeps blobs and its database.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Address and port; port 0 takes a free one.
-    #[arg(long, default_value = "127.0.0.1:8790")]
-    listen: SocketAddr,
+    /// Address and port; port 0 takes a free one; default: 127.0.0.1:8790.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Ask callers for tokens (symseal token create), or let whoever reaches the server read, push and delete; default: open
+    /// on loopback.
+    #[arg(long, value_name = "open|tokens", value_parser = ["open", "tokens"])]
+    access: Option<String>,
+    /// With tokens: let strangers read this repository and those below it, and the symbols in them; *: all. Repeat for more.
+    #[arg(long, value_name = "PREFIX")]
+    anonymous_read: Vec<Prefix>,
+    /// Encrypt connections with this chain of certificates (PEM). It is read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// And its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// How the server's log is written to standard error; what is in it: SYMSEAL_LOG=warn, info (a line for each request) or
+    /// debug.
+    #[arg(long, value_name = "text|json", value_parser = ["text", "json"], default_value = "text")]
+    log_format: String,
     /// Keep a transparency log too: it is made in DATA/log where there is none. A log that is there is served anyhow.
     #[arg(long)]
     log: bool,
@@ -42,18 +73,27 @@ pub struct Args {
     /// beside it, so keep it on another disk than the data; default: log.key.pem in the data directory.
     #[arg(long)]
     log_key: Option<PathBuf>,
-    /// How often blobs that nothing names are collected while the server runs (s, m, h or d); 0s: never.
-    #[arg(long, default_value = "1h", value_parser = super::store::duration)]
-    gc_interval: Duration,
-    /// How long a blob stays that nothing names. It must be longer than a client's slowest push: from the first blob that
-    /// it sends or asks for to the manifest.
-    #[arg(long, default_value = "24h", value_parser = super::store::duration)]
-    gc_grace: Duration,
+    /// How often blobs that nothing names are collected while the server runs (s, m, h or d); 0s: never; default: 1h.
+    #[arg(long, value_parser = parse_duration)]
+    gc_interval: Option<Duration>,
+    /// How long a blob stays that nothing names; default: 24h. It must be longer than a client's slowest push: from the first
+    /// blob that it sends or asks for to the manifest.
+    #[arg(long, value_parser = parse_duration)]
+    gc_grace: Option<Duration>,
     #[command(flatten)]
     seals: SealArgs,
     #[command(flatten)]
     origins: OriginArgs,
 }
+
+/// Where the server listens by default.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8790);
+
+/// How often blobs that nothing names are collected by default.
+const GC_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// How long a blob stays by default that nothing names.
+const GC_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Whose seals count, and where nothing is shown without one.
 #[derive(ClapArgs)]
@@ -63,41 +103,98 @@ struct SealArgs {
     #[arg(long, value_name = "DIR")]
     trust: Option<PathBuf>,
     /// Show bundles of this repository, and of those below it, from a valid seal on; all: of every repository. Repeat for more.
-    #[arg(long, value_name = "PREFIX|all", requires = "trust", num_args = 1..)]
+    #[arg(long, value_name = "PREFIX|all", num_args = 1..)]
     require_seal: Vec<String>,
 }
 
+impl SealArgs {
+    /// The rules, if there is a trust directory to judge by.
+    fn rules(&self, file: &SealsSection) -> Option<SealRules> {
+        let trust = self.trust.clone().or_else(|| file.trust.clone())?;
+        let require = if self.require_seal.is_empty() { &file.require_seal } else { &self.require_seal };
+        Some(SealRules { trust, require: require.clone() })
+    }
+}
+
 pub fn run(args: &Args) -> Result<Answer> {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("SYMSEAL_LOG").unwrap_or_else(|_| "warn".into()))
-        .with_writer(std::io::stderr)
-        .init();
-    let data = places::server_data(args.data.as_ref())?;
-    let log = log(args, &data)?;
+    let file = file(args)?;
+    let data = places::server_data(args.data.as_ref().or(file.data.as_ref()))?;
+    let config = file.config(data.clone(), args.listen.or(file.listen).unwrap_or(LISTEN))?;
+    let origins = args.origins.origins(&file.origins);
+    if args.check_config {
+        outln!("{}", said(&config));
+        return Ok(Answer::Yes);
+    }
+    start_logging(&args.log_format);
+    let log = log(args, &file.log, &data)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     runtime.block_on(async {
-        let mut server = Server::bind_with_log(Config::new(data.clone(), args.listen), log).await?;
-        if !args.gc_interval.is_zero() {
-            server = server.collecting(Schedule { interval: args.gc_interval, grace: args.gc_grace });
+        let scheme = if config.tls.is_some() { "https" } else { "http" };
+        let mut server = Server::bind_with_log(config, log).await?;
+        let interval = args.gc_interval.or(file.gc_interval()).unwrap_or(GC_INTERVAL);
+        let grace = args.gc_grace.or(file.gc_grace()).unwrap_or(GC_GRACE);
+        if !interval.is_zero() {
+            server = server.collecting(Schedule { interval, grace });
         }
-        if let Some(trust) = &args.seals.trust {
-            let rules = SealRules { trust: trust.clone(), require: args.seals.require_seal.clone() };
+        if let Some(rules) = args.seals.rules(&file.seals) {
             server = server.judging(rules).await?;
         }
-        server = server.with_origins(&args.origins.origins())?;
-        outln!("serving {} on http://{}", data.display(), server.local_addr());
+        server = server.with_origins(&origins)?;
+        outln!("serving {} on {scheme}://{}", data.display(), server.local_addr());
         server.run(shutdown()).await?;
         Ok(Answer::Yes)
     })
 }
 
+/// The configuration's file and environment, with the options that stand for settings of it.
+fn file(args: &Args) -> Result<ConfigFile> {
+    // Names and values that are no text are nobody's settings.
+    let environment =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let mut file = ConfigFile::load(args.config.as_deref(), environment)?;
+    if let Some(access) = &args.access {
+        file.set_tokens(access == "tokens");
+    }
+    if !args.anonymous_read.is_empty() {
+        file.set_anonymous_read(args.anonymous_read.clone());
+    }
+    if let (Some(certificate), Some(key)) = (&args.tls_certificate, &args.tls_key) {
+        file.set_tls(certificate.clone(), key.clone());
+    }
+    Ok(file)
+}
+
+/// What a sound configuration comes to.
+fn said(config: &Config) -> String {
+    let access = match &config.access {
+        AccessConfig::Open => "everybody who reaches it may do everything".to_owned(),
+        AccessConfig::Tokens { anonymous_read } if anonymous_read.is_empty() => "tokens are asked for".to_owned(),
+        AccessConfig::Tokens { anonymous_read } => {
+            let prefixes: Vec<String> = anonymous_read.iter().map(ToString::to_string).collect();
+            format!("tokens are asked for, but to read {}", prefixes.join(", "))
+        }
+    };
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    format!("sound: {} on {scheme}://{}; {access}", config.data.display(), config.listen)
+}
+
+fn start_logging(format: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SYMSEAL_LOG").unwrap_or_else(|_| "warn".into());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if format == "json" {
+        log.json().flatten_event(true).init();
+    } else {
+        log.init();
+    }
+}
+
 /// The log in the data directory: with `--log` it is made where there is none, with a key of its own.
-fn log(args: &Args, data: &Path) -> Result<Option<LogConfig>> {
+fn log(args: &Args, file: &LogSection, data: &Path) -> Result<Option<LogConfig>> {
     let dir = data.join(LOG_FOLDER);
-    let key_file = args.log_key.clone().unwrap_or_else(|| data.join(LOG_KEY));
+    let key_file = args.log_key.clone().or_else(|| file.key.clone()).unwrap_or_else(|| data.join(LOG_KEY));
     if !TileLog::exists(&dir) {
-        if !args.log {
+        if !(args.log || file.enabled == Some(true)) {
             return Ok(None);
         }
         let key = if key_file.exists() {

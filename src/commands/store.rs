@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use symseal_server::ServerError;
+use symseal_server::{ServerError, parse_duration};
 
 use crate::exit::Answer;
 use crate::output::outln;
@@ -31,7 +31,7 @@ pub struct GcArgs {
     #[arg(long)]
     data: Option<PathBuf>,
     /// How long a blob stays that nothing names: s, m, h or d.
-    #[arg(long, default_value = "24h", value_parser = duration)]
+    #[arg(long, default_value = "24h", value_parser = parse_duration)]
     grace: Duration,
     /// Print the counts as JSON.
     #[arg(long)]
@@ -79,39 +79,4 @@ fn collect(args: &GcArgs) -> Result<Answer> {
         );
     }
     Ok(Answer::Yes)
-}
-
-/// A number with its unit: `500ms`, `90s`, `30m`, `24h`, `7d`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let refused = || format!("{text:?}: expected a whole number with its unit, such as 90s, 30m, 24h or 7d");
-    let unit_at = text.find(|character: char| !character.is_ascii_digit()).ok_or_else(refused)?;
-    let (number, unit) = text.split_at(unit_at);
-    let milliseconds: u64 = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60 * 1000,
-        "h" => 60 * 60 * 1000,
-        "d" => 24 * 60 * 60 * 1000,
-        _ => return Err(refused()),
-    };
-    let number: u64 = number.parse().map_err(|_| refused())?;
-    // Beyond a hundred years nothing is a period.
-    let bounded = number.checked_mul(milliseconds).filter(|found| *found <= 100 * 366 * 24 * 60 * 60 * 1000);
-    bounded.map(Duration::from_millis).ok_or_else(refused)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_duration_has_a_number_and_a_unit() {
-        for (text, seconds) in [("0s", 0), ("90s", 90), ("30m", 1800), ("24h", 86400), ("7d", 604_800)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
-        }
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for wrong in ["", "5", "h", "-1h", "1.5h", "1h30m", "5 h", "99999999999d", "18446744073709551616s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! `symseal token`: who may write to a server's log.
+//! `symseal token`: who may read from a server, write to it, and log signatures.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use symseal_seal::{ArtifactPublicKey, KeyId, UtcSeconds};
-use symseal_server::tokens::{NewToken, TokenInfo, Tokens};
+use symseal_server::tokens::{Grant, NewToken, Prefix, TokenInfo, Tokens};
 
 use crate::commands::bundle::verify::now;
 use crate::exit::{Answer, NotFound};
@@ -21,13 +21,20 @@ pub enum Command {
     Revoke(RevokeArgs),
 }
 
-/// Make a token for one who may log the signatures of these keys. It is shown once.
+/// Make a token. It is shown once.
 #[derive(Args)]
-#[command(after_help = "Example:
-  symseal token create --data ./data --name 'release pipeline' --key ./keys/artifact.pub.pem --expires 2027-01-01T00:00:00Z
+#[command(after_help = "Examples:
+  symseal token create --data ./data --name 'release pipeline' --write team --key ./keys/artifact.pub.pem --expires 2027-01-01T00:00:00Z
+  symseal token create --data ./data --name 'debuggers of the team' --read team --read vendor
 
-The token is the only line on standard output. Give it to symseal bundle seal --log URL in the variable SYMSEAL_LOG_TOKEN,
-or in a file with --log-token-file. The server may run meanwhile; a new token holds at once.")]
+The token is the only line on standard output. Who holds it shows it as:
+  the password of any user's name      docker login, oras login, skopeo login, cosign login
+  Authorization: Bearer TOKEN          debuginfod clients, by a line of the file that DEBUGINFOD_HEADERS_FILE names; curl
+  http://SERVER/t/TOKEN/…              clients that can send no header, such as WinDbg
+  SYMSEAL_LOG_TOKEN=TOKEN              symseal bundle seal --log URL (or --log-token-file)
+
+The server may run meanwhile; a new token holds at once. Where the server asks nobody for tokens (access.mode = \"open\"),
+the log and the audit log still do.")]
 pub struct CreateArgs {
     /// The server's data directory.
     #[arg(long)]
@@ -35,8 +42,17 @@ pub struct CreateArgs {
     /// Whose token it is, in your words.
     #[arg(long)]
     name: String,
-    /// The public half (PEM) of an artifact key whose signatures the token may log. Repeat for more.
-    #[arg(long = "key", required = true)]
+    /// It may read this repository and those below it, and the symbols in them; *: all. Repeat for more.
+    #[arg(long, value_name = "PREFIX")]
+    read: Vec<Prefix>,
+    /// It may push to them and delete from them, too. Repeat for more.
+    #[arg(long, value_name = "PREFIX")]
+    write: Vec<Prefix>,
+    /// More that it may do: traces:read, traces:write, audit:read. Repeat for more.
+    #[arg(long, value_name = "GRANT")]
+    grant: Vec<Grant>,
+    /// It may log signatures of this artifact key: the key's public half (PEM). Repeat for more.
+    #[arg(long = "key")]
     keys: Vec<PathBuf>,
     /// From when on it no longer holds, such as 2027-01-01T00:00:00Z; default: never.
     #[arg(long)]
@@ -87,7 +103,7 @@ async fn create(args: &CreateArgs) -> Result<Answer> {
     }
     let keys = args.keys.iter().map(key_id).collect::<Result<Vec<KeyId>>>()?;
     let tokens = Tokens::open(&places::server_data(args.data.as_ref())?).await?;
-    let new = NewToken { name: args.name.clone(), created: now(), expires: args.expires, keys };
+    let new = NewToken { name: args.name.clone(), created: now(), expires: args.expires, grants: grants(args)?, keys };
     let (secret, token) = tokens.create(new).await?;
     if args.json {
         let mut value = as_json(&token);
@@ -100,6 +116,21 @@ async fn create(args: &CreateArgs) -> Result<Answer> {
         outln!("{}", secret.expose());
     }
     Ok(Answer::Yes)
+}
+
+/// What the options say together. To log is granted with a key.
+fn grants(args: &CreateArgs) -> Result<Vec<Grant>> {
+    let read = args.read.iter().cloned().map(Grant::Read);
+    let write = args.write.iter().cloned().map(Grant::Write);
+    let log = (!args.keys.is_empty()).then_some(Grant::WriteLog);
+    let grants: Vec<Grant> = read.chain(write).chain(args.grant.iter().cloned()).chain(log).collect();
+    if grants.is_empty() {
+        bail!("expected what the token may do: --read PREFIX, --write PREFIX, --grant GRANT or --key FILE");
+    }
+    if grants.contains(&Grant::WriteLog) && args.keys.is_empty() {
+        bail!("--grant {}: expected --key FILE with the key whose signatures it may log", Grant::WriteLog);
+    }
+    Ok(grants)
 }
 
 fn key_id(file: &PathBuf) -> Result<KeyId> {
@@ -123,7 +154,7 @@ async fn list(args: &ListArgs) -> Result<Answer> {
         outln!("{}", serde_json::to_string_pretty(&tokens.iter().map(as_json).collect::<Vec<_>>())?);
         return Ok(Answer::Yes);
     }
-    let mut table = Table::new(&["token", "name", "scope", "made", "state", "keys"]);
+    let mut table = Table::new(&["token", "name", "may", "made", "state", "keys"]);
     for token in &tokens {
         let state = match (token.revoked, token.expires) {
             (Some(at), _) => format!("revoked {at}"),
@@ -132,7 +163,7 @@ async fn list(args: &ListArgs) -> Result<Answer> {
             (None, None) => "holds".to_owned(),
         };
         let keys = token.keys.join(", ");
-        table.row([token.id.clone(), token.name.clone(), token.scope.clone(), token.created.to_string(), state, keys]);
+        table.row([token.id.clone(), token.name.clone(), scope(token), token.created.to_string(), state, keys]);
     }
     crate::output::out!("{table}");
     Ok(Answer::Yes)
@@ -150,11 +181,16 @@ async fn revoke(args: &RevokeArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+fn scope(token: &TokenInfo) -> String {
+    token.grants.iter().map(Grant::to_string).collect::<Vec<_>>().join(" ")
+}
+
 fn as_json(token: &TokenInfo) -> serde_json::Value {
     json!({
         "id": token.id,
         "name": token.name,
-        "scope": token.scope,
+        "scope": scope(token),
+        "grants": token.grants.iter().map(Grant::to_string).collect::<Vec<_>>(),
         "created": token.created.to_string(),
         "expires": token.expires.map(|time| time.to_string()),
         "revoked": token.revoked.map(|time| time.to_string()),

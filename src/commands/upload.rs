@@ -54,6 +54,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     if !matches!(args.to.scheme(), "http" | "https") {
         bail!("--to {}: expected http://HOST or https://HOST", args.to);
     }
+    if args.to.scheme() == "http" && std::env::var_os(TOKEN).is_some() && !is_this_machine(&args.to) {
+        bail!("--to {}: expected https, as {TOKEN} would go over the network in plain text", args.to);
+    }
     let mut files = Vec::new();
     for path in &args.files {
         let metadata = std::fs::metadata(path).with_context(|| format!("{}", path.display()))?;
@@ -85,6 +88,12 @@ pub fn run(args: &Args) -> Result<Answer> {
     })??;
     bar.finish_and_clear();
     Ok(all.into())
+}
+
+/// Whether a URL leads no further than this machine.
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The release files below a directory.

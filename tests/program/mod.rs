@@ -156,7 +156,7 @@ impl RunningServer {
             .expect("server starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
-        let address = line.rsplit("http://").next().expect("an address").trim().trim_end_matches('/').to_owned();
+        let address = line.rsplit("://").next().expect("an address").trim().trim_end_matches('/').to_owned();
         assert!(address.starts_with("127.0.0.1:"), "unexpected first line {line:?}");
         Self { child, address }
     }

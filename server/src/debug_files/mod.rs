@@ -112,6 +112,7 @@ pub(crate) struct Bundle {
 
 impl DebugFiles {
     /// The file that answers for a key.
+    #[cfg(test)]
     pub(crate) fn find(&self, key: &Key, kind: FileKind) -> Option<Candidate> {
         self.find_in(&Scope::Everywhere, key, kind)
     }

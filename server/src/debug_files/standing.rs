@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Bundle;
+use crate::access::{Caller, Prefix};
 use crate::repositories::RepositoryName;
 use crate::seals::Verdict;
 
@@ -47,6 +48,13 @@ pub(crate) enum Scope {
     Everywhere,
     /// The one of this name, and those below it.
     Below(RepositoryName),
+    /// Of these the ones below any of some prefixes: what a caller may read.
+    Readable {
+        /// What is asked for.
+        asked: Box<Scope>,
+        /// What may be read.
+        prefixes: Arc<[Prefix]>,
+    },
 }
 
 impl Scope {
@@ -55,6 +63,34 @@ impl Scope {
         match self {
             Self::Everywhere => true,
             Self::Below(prefix) => repository.is_at_or_below(prefix),
+            Self::Readable { asked, prefixes } => {
+                asked.covers(repository) && prefixes.iter().any(|prefix| prefix.holds(repository.as_str()))
+            }
+        }
+    }
+
+    /// Whether all that this server has is meant, as far as the caller may read it: then other servers are asked too.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::Below(_) => false,
+            Self::Readable { asked, .. } => asked.is_everywhere(),
+        }
+    }
+
+    /// Whether the caller may read a repository, meant or not.
+    pub(crate) fn may_read(&self, repository: &RepositoryName) -> bool {
+        match self {
+            Self::Everywhere | Self::Below(_) => true,
+            Self::Readable { prefixes, .. } => prefixes.iter().any(|prefix| prefix.holds(repository.as_str())),
+        }
+    }
+
+    /// What of it a caller may read.
+    pub(crate) fn readable_by(self, caller: &Caller) -> Self {
+        match caller.readable() {
+            None => self,
+            Some(prefixes) => Self::Readable { asked: Box::new(self), prefixes },
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod api;
 pub(crate) mod debuginfod;
+pub(crate) mod health;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod oci;

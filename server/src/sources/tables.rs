@@ -5,14 +5,13 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::http::HeaderMap;
 use symseal_bundle::Digest;
 use symseal_bundle::oci::{self, Manifest};
 use symseal_bundle::sources::{self, MAX_TABLE_BYTES, SourceTable, TABLE_MEDIA_TYPE};
 
 use super::canonical;
-use crate::access::may_read;
 use crate::blobs::{BlobDigest, BlobDirectory, OpenBlob};
+use crate::debug_files::Scope;
 use crate::http::ByteRange;
 use crate::repositories::{Reference, Repositories};
 
@@ -58,7 +57,7 @@ impl SourceTables {
         &self,
         repositories: &Repositories,
         blobs: &BlobDirectory,
-        request: &HeaderMap,
+        asking: &Scope,
         sources: &Digest,
         path: &str,
     ) -> io::Result<Option<FoundSource>> {
@@ -66,7 +65,7 @@ impl SourceTables {
         let is_here = repositories
             .list()
             .iter()
-            .any(|(name, repository)| may_read(request, name) && repository.manifest(&wanted).is_some());
+            .any(|(name, repository)| asking.may_read(name) && repository.manifest(&wanted).is_some());
         if !is_here {
             return Ok(None);
         }

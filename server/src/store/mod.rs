@@ -5,6 +5,7 @@
 
 mod rows;
 mod sqlite;
+mod sqlite_audit;
 mod sqlite_tokens;
 
 use futures_util::future::BoxFuture;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 
 use crate::tokens::TokenInfo;
 
-pub(crate) use rows::{BundleRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
+pub(crate) use rows::{AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
 pub(crate) use sqlite::SqliteStore;
 
 /// File name of the embedded database in the data directory.
@@ -56,6 +57,18 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
 
     /// Revokes the token with this id; whether there is one. A token that is revoked keeps its time.
     fn revoke_token<'a>(&'a self, id: &'a str, at: UtcSeconds) -> Answer<'a, bool>;
+
+    /// The secret of this name: `fresh` where there was none, which is then kept.
+    fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>>;
+
+    /// Adds a line to the audit log.
+    fn put_audit<'a>(&'a self, entry: &'a AuditRow) -> Answer<'a, ()>;
+
+    /// The lines of the audit log after a number, at most `limit` of them, the oldest first, with their numbers.
+    fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>>;
+
+    /// Whether the database answers.
+    fn ping(&self) -> Answer<'_, ()>;
 }
 
 /// An answer that takes its time.

@@ -1,6 +1,7 @@
 //! What is recorded, in the types of the domain.
 
 use serde_json::Value;
+use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
 /// A published bundle.
@@ -111,4 +112,25 @@ pub(crate) struct ReplayRow {
     pub(crate) notes: Value,
     pub(crate) symbol_coverage_pct: f64,
     pub(crate) proved_coverage_pct: Option<f64>,
+}
+
+/// A line of the audit log: somebody changed something, or tried to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditRow {
+    /// When, in UTC.
+    pub(crate) at: UtcSeconds,
+    /// The request's id, as in the server's log.
+    pub(crate) request_id: String,
+    /// The id of the token; `None` for one who showed none.
+    pub(crate) token: Option<String>,
+    /// Where the request came from.
+    pub(crate) address: Option<String>,
+    /// The HTTP method.
+    pub(crate) method: String,
+    /// What was to be changed: the request's path, without a token.
+    pub(crate) path: String,
+    /// The digest of what was stored, where there is one.
+    pub(crate) digest: Option<String>,
+    /// The status of the answer.
+    pub(crate) status: u16,
 }

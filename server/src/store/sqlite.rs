@@ -15,7 +15,10 @@ use uuid::Uuid;
 
 use symseal_seal::UtcSeconds;
 
-use super::{Answer, BundleRow, FrameRow, ReplayRow, SealRow, Store, StoreError, TraceRows, sqlite_tokens};
+use super::{
+    Answer, AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, Store, StoreError, TraceRows, sqlite_audit,
+    sqlite_tokens,
+};
 use crate::tokens::TokenInfo;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
@@ -148,6 +151,25 @@ impl Store for SqliteStore {
 
     fn revoke_token<'a>(&'a self, id: &'a str, at: UtcSeconds) -> Answer<'a, bool> {
         Box::pin(async move { Ok(sqlite_tokens::revoke(&self.pool, id, at).await?) })
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>> {
+        Box::pin(async move { Ok(sqlite_tokens::secret(&self.pool, name, fresh).await?) })
+    }
+
+    fn put_audit<'a>(&'a self, entry: &'a AuditRow) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(sqlite_audit::put(&self.pool, entry).await?) })
+    }
+
+    fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>> {
+        Box::pin(async move { Ok(sqlite_audit::after(&self.pool, after, limit).await?) })
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            sqlx::query("SELECT 1").execute(&self.pool).await?;
+            Ok(())
+        })
     }
 }
 

@@ -4,21 +4,25 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use symseal_seal::UtcSeconds;
 
-use crate::tokens::{TokenInfo, id_of};
+use crate::tokens::{Grant, TokenInfo, id_of};
 
 pub(super) async fn put(pool: &SqlitePool, hash: &str, token: &TokenInfo) -> sqlx::Result<()> {
     let mut transaction = pool.begin().await?;
-    sqlx::query(
-        "INSERT INTO tokens (token_sha256, name, scope, created_at, expires_at, revoked_at) VALUES (?, ?, ?, ?, ?, ?)",
-    )
-    .bind(hash)
-    .bind(&token.name)
-    .bind(&token.scope)
-    .bind(token.created.to_string())
-    .bind(token.expires.map(|time| time.to_string()))
-    .bind(token.revoked.map(|time| time.to_string()))
-    .execute(&mut *transaction)
-    .await?;
+    sqlx::query("INSERT INTO tokens (token_sha256, name, created_at, expires_at, revoked_at) VALUES (?, ?, ?, ?, ?)")
+        .bind(hash)
+        .bind(&token.name)
+        .bind(token.created.to_string())
+        .bind(token.expires.map(|time| time.to_string()))
+        .bind(token.revoked.map(|time| time.to_string()))
+        .execute(&mut *transaction)
+        .await?;
+    for grant in &token.grants {
+        sqlx::query("INSERT INTO token_grants (token_sha256, grant_text) VALUES (?, ?)")
+            .bind(hash)
+            .bind(grant.to_string())
+            .execute(&mut *transaction)
+            .await?;
+    }
     for key in &token.keys {
         sqlx::query("INSERT INTO token_keys (token_sha256, key_id) VALUES (?, ?)")
             .bind(hash)
@@ -54,18 +58,34 @@ pub(super) async fn revoke(pool: &SqlitePool, id: &str, at: UtcSeconds) -> sqlx:
     Ok(done.rows_affected() > 0)
 }
 
+pub(super) async fn secret(pool: &SqlitePool, name: &str, fresh: &[u8]) -> sqlx::Result<Vec<u8>> {
+    sqlx::query("INSERT INTO secrets (name, secret) VALUES (?, ?) ON CONFLICT (name) DO NOTHING")
+        .bind(name)
+        .bind(fresh)
+        .execute(pool)
+        .await?;
+    sqlx::query_scalar("SELECT secret FROM secrets WHERE name = ?").bind(name).fetch_one(pool).await
+}
+
 async fn with_keys(pool: &SqlitePool, row: &SqliteRow) -> sqlx::Result<TokenInfo> {
     let hash: String = row.try_get("token_sha256")?;
     let keys = sqlx::query_scalar("SELECT key_id FROM token_keys WHERE token_sha256 = ? ORDER BY key_id")
         .bind(&hash)
         .fetch_all(pool)
         .await?;
+    let grants: Vec<String> = sqlx::query_scalar("SELECT grant_text FROM token_grants WHERE token_sha256 = ?")
+        .bind(&hash)
+        .fetch_all(pool)
+        .await?;
+    // A grant that this version does not know lets its holder do nothing.
+    let mut grants: Vec<Grant> = grants.iter().filter_map(|grant| grant.parse().ok()).collect();
+    grants.sort_unstable();
     let expires: Option<String> = row.try_get("expires_at")?;
     let revoked: Option<String> = row.try_get("revoked_at")?;
     Ok(TokenInfo {
         id: id_of(&hash),
         name: row.try_get("name")?,
-        scope: row.try_get("scope")?,
+        grants,
         created: time(&row.try_get::<String, _>("created_at")?)?,
         expires: expires.as_deref().map(time).transpose()?,
         revoked: revoked.as_deref().map(time).transpose()?,
@@ -73,6 +93,6 @@ async fn with_keys(pool: &SqlitePool, row: &SqliteRow) -> sqlx::Result<TokenInfo
     })
 }
 
-fn time(text: &str) -> sqlx::Result<UtcSeconds> {
+pub(super) fn time(text: &str) -> sqlx::Result<UtcSeconds> {
     text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }

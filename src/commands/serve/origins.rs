@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use symseal_server::{CACHE_BYTES, Origins};
+use symseal_server::{CACHE_BYTES, Origins, OriginsSection};
 
 /// Other servers, directories of sources, and the cache.
 #[derive(ClapArgs)]
@@ -17,19 +17,24 @@ pub(super) struct OriginArgs {
     /// Let clients read source files below this directory, as if it were the root directory. Repeat for more.
     #[arg(long, value_name = "DIR")]
     source_root: Vec<PathBuf>,
-    /// MiB that DATA/cache may fill: files of other servers, compressed and generated files.
-    #[arg(long, value_name = "MIB", default_value_t = CACHE_BYTES >> 20)]
-    cache_size: u64,
+    /// MiB that DATA/cache may fill: files of other servers, compressed and generated files; default: 4096.
+    #[arg(long, value_name = "MIB")]
+    cache_size: Option<u64>,
 }
 
 impl OriginArgs {
-    pub(super) fn origins(&self) -> Origins {
+    pub(super) fn origins(&self, file: &OriginsSection) -> Origins {
+        let cache_mib = self.cache_size.or(file.cache_mib);
         Origins {
-            upstreams: self.upstream.clone(),
-            symbol_upstreams: self.symbol_upstream.clone(),
-            source_roots: self.source_root.clone(),
-            cache_bytes: self.cache_size.saturating_mul(1 << 20),
+            upstreams: chosen(&self.upstream, &file.upstreams),
+            symbol_upstreams: chosen(&self.symbol_upstream, &file.symbol_upstreams),
+            source_roots: chosen(&self.source_root, &file.source_roots),
+            cache_bytes: cache_mib.map_or(CACHE_BYTES, |mib| mib.saturating_mul(1 << 20)),
             ..Origins::default()
         }
     }
+}
+
+fn chosen<T: Clone>(options: &[T], file: &[T]) -> Vec<T> {
+    if options.is_empty() { file.to_vec() } else { options.to_vec() }
 }

@@ -2,14 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde_json::json;
 
+use super::ApiError;
+use crate::access::{Caller, Grant};
 use crate::app::App;
 
-/// The newest first.
-pub(crate) async fn get(State(app): State<Arc<App>>) -> Response {
-    Json(json!({ "alerts": app.alerts.list() })).into_response()
+/// The newest first. They name repositories, so where tokens are asked for the one who reads them is an auditor.
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, ApiError> {
+    if app.access.asks_for_tokens() && !caller.may_read_audit() {
+        return Err(ApiError::forbidden(&Grant::ReadAudit));
+    }
+    Ok(Json(json!({ "alerts": app.alerts.list() })).into_response())
 }

@@ -2,19 +2,25 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::ApiError;
+use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::Bundle;
 use crate::repositories::RepositoryName;
 use crate::store::BundleRow;
 
 /// Name, version, seal and the symbol index.
-pub(crate) async fn get(State(app): State<Arc<App>>, Path(digest): Path<String>) -> Result<Response, ApiError> {
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(digest): Path<String>,
+) -> Result<Response, ApiError> {
     let unknown = || {
         ApiError::new(
             StatusCode::NOT_FOUND,
@@ -24,11 +30,16 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Path(digest): Path<String>)
     };
     let bundle = app.store.bundle(&digest).await?.ok_or_else(unknown)?;
     let content_type = HeaderValue::from_static("application/json");
-    let known = digest.parse().ok().and_then(|digest| {
+    let known: Option<Known> = digest.parse().ok().and_then(|digest| {
         let known = app.debug_files.bundle(&digest)?;
         Some(Known { is_shown: app.debug_files.is_shown(&digest), bundle: known })
     });
-    Ok(([(header::CONTENT_TYPE, content_type)], body(bundle, known)).into_response())
+    let repositories = known.iter().flat_map(|known| &known.bundle.repositories);
+    let readable: Vec<&str> = repositories.filter(|name| caller.may_read(name)).map(RepositoryName::as_str).collect();
+    if readable.is_empty() && !caller.may_read_all() {
+        return Err(unknown());
+    }
+    Ok(([(header::CONTENT_TYPE, content_type)], body(bundle, known.as_ref(), &readable)).into_response())
 }
 
 /// What is known beside the database.
@@ -37,9 +48,7 @@ struct Known {
     is_shown: bool,
 }
 
-fn body(bundle: BundleRow, known: Option<Known>) -> String {
-    let repositories: Vec<&str> =
-        known.iter().flat_map(|known| &known.bundle.repositories).map(RepositoryName::as_str).collect();
+fn body(bundle: BundleRow, known: Option<&Known>, repositories: &[&str]) -> String {
     let seal = bundle.seal.map(|seal| {
         json!({
             "signer": seal.signer,
@@ -54,8 +63,8 @@ fn body(bundle: BundleRow, known: Option<Known>) -> String {
         "name": bundle.name,
         "version": bundle.version,
         "seal": seal,
-        "verification": known.as_ref().map(|known| known.bundle.verdict.to_json()),
-        "shown": known.as_ref().is_some_and(|known| known.is_shown),
+        "verification": known.map(|known| known.bundle.verdict.to_json()),
+        "shown": known.is_some_and(|known| known.is_shown),
         "repositories": repositories,
     });
     // The index is JSON already, and may be large: it is put in as it is.
@@ -82,7 +91,7 @@ mod tests {
             index_json: r#"{"linux":{}}"#.into(),
             seal: None,
         };
-        let value: serde_json::Value = serde_json::from_str(&body(bundle, None)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&body(bundle, None, &[])).unwrap();
         assert_eq!(value["name"], "app");
         assert!(value["seal"].is_null());
         assert!(value["index"]["linux"].is_object());

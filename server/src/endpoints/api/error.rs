@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use crate::access::Grant;
 use crate::pool::JobLost;
 use crate::store::StoreError;
 
@@ -22,6 +23,12 @@ impl ApiError {
     /// An error with a stable code and a message for people.
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl ToString) -> Self {
         Self { status, code, message: message.to_string() }
+    }
+
+    /// The caller lacks a grant.
+    pub(crate) fn forbidden(grant: &Grant) -> Self {
+        let message = format!("expected a token with the grant {grant} (Authorization: Bearer …)");
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -15,6 +16,7 @@ use symseal_resolver::{SourceFrame, Symbolized};
 use symseal_symx::{OpenError, SparseError, SparseTable};
 
 use super::ApiError;
+use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::ingest::breakpad_ids;
@@ -162,32 +164,37 @@ impl Request {
 }
 
 /// POST.
-pub(crate) async fn post(State(app): State<Arc<App>>, body: Body) -> Result<Response, ApiError> {
+pub(crate) async fn post(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Result<Response, ApiError> {
     let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| {
         let message =
             format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
     })?;
-    let shared = Arc::clone(&app);
-    let text = app.naming.run(move || Request::read(&body).and_then(|request| resolve(&shared, &request))).await??;
+    let (shared, scope) = (Arc::clone(&app), Scope::Everywhere.readable_by(&caller));
+    let work = move || Request::read(&body).and_then(|request| resolve(&shared, &scope, &request));
+    let text = app.naming.run(work).await??;
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
 }
 
 /// The table of the module that is asked for.
-fn find(app: &App, request: &Request) -> io::Result<Option<(DebugId, Candidate)>> {
+fn find(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<(DebugId, Candidate)>> {
     let id = match request.id() {
         Some(id) => Some(id),
-        None => id_of_code(app, request)?,
+        None => id_of_code(app, scope, request)?,
     };
     let Some(id) = id else { return Ok(None) };
     // Tables are found by Breakpad's form of the id, which is shorter than a build-id.
-    let bundles = app.debug_files.bundles_of(&Scope::Everywhere, &Key::Id(id.clone()));
+    let bundles = app.debug_files.bundles_of(scope, &Key::Id(id.clone()));
     let arches = ["", "arm"];
     let mut keys: Vec<([u8; 16], u32)> = arches.iter().flat_map(|arch| breakpad_ids(&id, arch)).collect();
     keys.dedup();
     let tables = keys
         .into_iter()
-        .filter_map(|(guid, age)| app.debug_files.find(&Key::Breakpad { guid, age }, FileKind::SymbolTable));
+        .filter_map(|(guid, age)| app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable));
     let mut tables: Vec<Candidate> = tables.collect();
     // The bundle whose debug file answers names its frames, where it has a table.
     tables.sort_by_key(|table| bundles.iter().position(|bundle| *bundle == table.bundle).unwrap_or(usize::MAX));
@@ -195,9 +202,9 @@ fn find(app: &App, request: &Request) -> io::Result<Option<(DebugId, Candidate)>
 }
 
 /// The debug id of the PE file with a code id.
-fn id_of_code(app: &App, request: &Request) -> io::Result<Option<DebugId>> {
+fn id_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<DebugId>> {
     let (Some(code_id), Some(code_file)) = (&request.code_id, &request.code_file) else { return Ok(None) };
-    let bundles = app.debug_files.bundles_of(&Scope::Everywhere, &Key::image(code_file, code_id));
+    let bundles = app.debug_files.bundles_of(scope, &Key::image(code_file, code_id));
     let Some(bundle) = bundles.first() else { return Ok(None) };
     let index = read_symbol_index(&app.blobs, bundle)?;
     let same = |found: Option<&String>, asked: &str| found.is_some_and(|found| found.eq_ignore_ascii_case(asked));
@@ -208,8 +215,8 @@ fn id_of_code(app: &App, request: &Request) -> io::Result<Option<DebugId>> {
     Ok(found.and_then(|(id, _)| id.parse().ok()))
 }
 
-fn resolve(app: &App, request: &Request) -> Result<Vec<u8>, ApiError> {
-    let found = find(app, request)?;
+fn resolve(app: &App, scope: &Scope, request: &Request) -> Result<Vec<u8>, ApiError> {
+    let found = find(app, scope, request)?;
     let Some((id, candidate)) = found else {
         return write(request, request.id(), None, &Provenance::default(), Some(MissReason::NotInBundle));
     };

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use symseal_bundle::oci;
 
 use super::ApiError;
 use super::body::{Bound, spool};
+use crate::access::{Caller, Grant};
 use crate::app::App;
 use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
@@ -33,6 +34,7 @@ const REPOSITORY: &str = "loose";
 /// PUT `?name=FILE[&repository=loose/…]`: the file's bytes. What it is and which ids it has is read out of it.
 pub(crate) async fn put(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -41,6 +43,7 @@ pub(crate) async fn put(
         ApiError::new(StatusCode::BAD_REQUEST, "symbols-name", "expected the file's name: ?name=libapp.so.debug")
     })?;
     let repository = repository(query)?;
+    check_writer(&caller, &repository)?;
     if app.debug_files.requires_seal(&repository) {
         let message = format!("{repository}: this server shows sealed bundles alone there: publish a sealed bundle");
         return Err(ApiError::new(StatusCode::FORBIDDEN, "seal-required", message));
@@ -51,29 +54,43 @@ pub(crate) async fn put(
     task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?
 }
 
-/// GET: the loose files.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
+/// GET: the loose files that the caller may read.
+pub(crate) async fn list(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>) -> Response {
     let mut files: Vec<Value> = app
         .debug_files
         .bundles()
         .into_iter()
         .filter(|(_, known)| known.entry.is_loose)
-        .map(|(digest, known)| {
-            let repositories: Vec<&str> = known.repositories.iter().map(RepositoryName::as_str).collect();
-            json!({ "manifest": digest.to_string(), "name": known.entry.name, "repositories": repositories })
+        .filter_map(|(digest, known)| {
+            let readable = known.repositories.iter().filter(|name| caller.may_read(name));
+            let repositories: Vec<&str> = readable.map(RepositoryName::as_str).collect();
+            let file =
+                json!({ "manifest": digest.to_string(), "name": known.entry.name, "repositories": repositories });
+            (!repositories.is_empty()).then_some(file)
         })
         .collect();
     files.sort_by_key(|file| (file["name"].to_string(), file["manifest"].to_string()));
     Json(json!({ "files": files })).into_response()
 }
 
+fn check_writer(caller: &Caller, repository: &RepositoryName) -> Result<(), ApiError> {
+    if caller.may_write(repository) {
+        return Ok(());
+    }
+    // Every repository's name is a prefix.
+    let grant = repository.as_str().parse().map_or(Grant::WriteTraces, Grant::Write);
+    Err(ApiError::forbidden(&grant))
+}
+
 /// DELETE `/api/v1/symbols/<manifest>[?repository=loose/…]`.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     Path(digest): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let repository = repository(query.as_deref())?;
+    check_writer(&caller, &repository)?;
     let unknown = || {
         let message = format!("{digest}: {repository} has no such loose file: expected the digest of its manifest");
         ApiError::new(StatusCode::NOT_FOUND, "symbols-unknown", message)

@@ -4,16 +4,17 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::ApiError;
 use super::body::{Bound, spool};
+use crate::access::{Caller, Grant};
 use crate::app::App;
 use crate::blobs::{BlobDigest, BlobDirectory, Pin, Spool};
 use crate::http::{FileAnswer, file_response};
@@ -29,7 +30,15 @@ const COMPARE_BLOCK: usize = 1 << 20;
 
 /// PUT: JSON Lines of events, plain, gzip or zstd. Sending the same again changes nothing; events may be added at the
 /// end, and what was sent before never changes.
-pub(crate) async fn put(State(app): State<Arc<App>>, Path(id): Path<String>, body: Body) -> Result<Response, ApiError> {
+pub(crate) async fn put(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    if !caller.may_write_traces() {
+        return Err(ApiError::forbidden(&Grant::WriteTraces));
+    }
     let id = parse_id(&id)?;
     let spool = spool(&app, body, &TRACE_BOUND).await?;
     let task = tokio::spawn(async move { record(&app, id, spool).await });
@@ -39,12 +48,14 @@ pub(crate) async fn put(State(app): State<Arc<App>>, Path(id): Path<String>, bod
 /// GET or HEAD: the events as they were sent.
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     method: Method,
     request: HeaderMap,
 ) -> Result<Response, ApiError> {
     let id = parse_id(&id)?;
-    let digest = app.traces.get(id).ok_or_else(|| {
+    // What a caller may not read is not there.
+    let digest = app.traces.get(id).filter(|_| caller.may_read_traces()).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "trace-unknown", format!("{id}: no such trace was sent to this server"))
     })?;
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());

@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 use symseal_module::DebugId;
 
 use super::glob;
-use crate::access::may_read;
 use crate::app::App;
-use crate::debug_files::{FileKind, Key};
+use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::{plain, refused_method};
 use crate::http::{break_connection, query_values};
 use crate::ingest::is_bundle;
@@ -35,12 +34,7 @@ enum Wanted {
 type Found = (String, &'static str, String);
 
 /// GET or HEAD.
-pub(crate) async fn answer(
-    app: &std::sync::Arc<App>,
-    method: &Method,
-    query: Option<&str>,
-    request: &HeaderMap,
-) -> Response {
+pub(crate) async fn answer(app: &std::sync::Arc<App>, method: &Method, query: Option<&str>, scope: Scope) -> Response {
     if let Some(refused) = refused_method(method) {
         return refused;
     }
@@ -53,8 +47,8 @@ pub(crate) async fn answer(
         // The status of elfutils' server, which its client takes for "nothing".
         _ => return plain(StatusCode::BAD_REQUEST, "expected key=file, key=glob or key=buildid, and a value"),
     };
-    let (shared, request) = (app.clone(), request.clone());
-    match app.pool.run(move || search(&shared, &request, &wanted)).await {
+    let shared = app.clone();
+    match app.pool.run(move || search(&shared, &scope, &wanted)).await {
         Ok((found, complete)) => {
             let results: Vec<_> = found
                 .into_iter()
@@ -66,13 +60,13 @@ pub(crate) async fn answer(
     }
 }
 
-fn search(app: &App, request: &HeaderMap, wanted: &Wanted) -> (BTreeSet<Found>, bool) {
+fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) {
     let mut found = BTreeSet::new();
     let kinds = [(FileKind::Executable, "executable"), (FileKind::Debuginfo, "debuginfo")];
     if let Wanted::BuildId(id) = wanted {
         let id = id.as_ref().filter(|id| id.build_id().is_some());
         let files = kinds.into_iter().filter_map(|(kind, word)| {
-            let candidate = app.debug_files.find(&Key::Id(id?.clone()), kind)?;
+            let candidate = app.debug_files.find_in(scope, &Key::Id(id?.clone()), kind)?;
             Some((id?.to_string(), word, candidate.name))
         });
         return (files.collect(), true);
@@ -80,7 +74,7 @@ fn search(app: &App, request: &HeaderMap, wanted: &Wanted) -> (BTreeSet<Found>, 
     let deadline = Instant::now() + TIME_LIMIT;
     let mut complete = true;
     for (name, repository) in app.repositories.list() {
-        if !may_read(request, &name) {
+        if !scope.covers(&name) {
             continue;
         }
         for (digest, _) in repository.manifests().into_iter().filter(|(_, manifest)| is_bundle(manifest)) {
@@ -106,7 +100,7 @@ fn search(app: &App, request: &HeaderMap, wanted: &Wanted) -> (BTreeSet<Found>, 
                 for (kind, word) in kinds {
                     let has = if kind == FileKind::Executable { module.executable } else { module.debuginfo };
                     // What bundles record and the index does not offer is not to be seen.
-                    if has && app.debug_files.find(&Key::Id(module.id.clone()), kind).is_some() {
+                    if has && app.debug_files.find_in(scope, &Key::Id(module.id.clone()), kind).is_some() {
                         found.insert((module.id.to_string(), word, module.name.to_string()));
                     }
                 }

@@ -44,7 +44,7 @@ struct Answering<'r> {
 impl<'r> Answering<'r> {
     /// Other servers, where there are some and every repository is meant.
     fn upstreams(&self) -> Option<&'r Arc<Upstreams>> {
-        self.app.upstreams.get().filter(|_| *self.scope == Scope::Everywhere)
+        self.app.upstreams.get().filter(|_| self.scope.is_everywhere())
     }
 }
 

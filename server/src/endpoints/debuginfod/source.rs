@@ -30,7 +30,7 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
     if bundles.is_empty() {
         return None;
     }
-    let (shared, asking, wanted) = (Arc::clone(app), request.clone(), path.to_owned());
+    let (shared, asking, wanted) = (Arc::clone(app), scope.clone(), path.to_owned());
     let find = move || -> io::Result<Option<Found>> {
         for bundle in &bundles {
             let Some(sources) = shared.releases.get(&shared.blobs, bundle)?.sources else { continue };

@@ -1,20 +1,18 @@
 //! `POST /api/v2/log/entries`: a token holder logs a signature of a key that is registered with the token.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
-use symseal_seal::UtcSeconds;
 use symseal_seal::entry::{ENTRY_REQUEST_LIMIT, EntryRequestError, HashedRekordRequest};
 
 use super::LogApiError;
 use super::files::no_log;
 use crate::app::App;
-use crate::tokens::{LOG_WRITE, TokenInfo, TokenSecret};
+use crate::tokens::{Grant, TokenInfo, TokenSecret, now};
 
 /// 201 with the entry and its proof, once it is durable; 409 with its index where it stands already.
 pub(crate) async fn post(State(app): State<Arc<App>>, request: Request) -> Result<Response, LogApiError> {
@@ -46,18 +44,13 @@ async fn holder(app: &App, headers: &HeaderMap) -> Result<TokenInfo, LogApiError
     let refused = || LogApiError::unauthenticated(format!("{wanted}; found one that does not hold"));
     let secret = TokenSecret::parse(secret.trim()).ok_or_else(refused)?;
     let token = app.store.token(&secret.hash()).await?.filter(|token| token.holds(now())).ok_or_else(refused)?;
-    if token.scope != LOG_WRITE {
+    if !token.grants.contains(&Grant::WriteLog) {
         return Err(LogApiError::new(
             StatusCode::FORBIDDEN,
-            format!("the token {} has not the scope {LOG_WRITE}", token.id),
+            format!("the token {} may not write to the log ({})", token.id, Grant::WriteLog),
         ));
     }
     Ok(token)
-}
-
-fn now() -> UtcSeconds {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UtcSeconds(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
 }
 
 async fn receive(body: Body) -> Result<Vec<u8>, LogApiError> {

@@ -19,6 +19,7 @@ pub(crate) enum Code {
     BlobUploadUnknown,
     Conflict,
     Denied,
+    DeniedToCaller,
     DigestInvalid,
     InsufficientStorage,
     ManifestBlobUnknown,
@@ -30,6 +31,8 @@ pub(crate) enum Code {
     PaginationNumberInvalid,
     SizeInvalid,
     TagInvalid,
+    TooManyRequests,
+    Unauthorized,
     Unknown,
     Unsupported,
 }
@@ -43,6 +46,7 @@ impl Code {
             Self::BlobUploadUnknown => (StatusCode::NOT_FOUND, "BLOB_UPLOAD_UNKNOWN"),
             Self::Conflict => (StatusCode::CONFLICT, "DENIED"),
             Self::Denied => (StatusCode::METHOD_NOT_ALLOWED, "DENIED"),
+            Self::DeniedToCaller => (StatusCode::FORBIDDEN, "DENIED"),
             Self::DigestInvalid => (StatusCode::BAD_REQUEST, "DIGEST_INVALID"),
             Self::InsufficientStorage => (StatusCode::INSUFFICIENT_STORAGE, "INSUFFICIENT_STORAGE"),
             Self::ManifestBlobUnknown => (StatusCode::NOT_FOUND, "MANIFEST_BLOB_UNKNOWN"),
@@ -54,6 +58,8 @@ impl Code {
             Self::PaginationNumberInvalid => (StatusCode::BAD_REQUEST, "PAGINATION_NUMBER_INVALID"),
             Self::SizeInvalid => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
             Self::TagInvalid => (StatusCode::BAD_REQUEST, "TAG_INVALID"),
+            Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "UNAUTHORIZED"),
             Self::Unknown => (StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN"),
             Self::Unsupported => (StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED"),
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod blobs;
 pub(crate) mod catalog;
+pub(crate) mod entry;
 mod error;
 pub(crate) mod manifests;
 pub(crate) mod ping;

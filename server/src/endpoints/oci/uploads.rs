@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use uuid::Uuid;
 
 use super::{Code, OciError, headers, stored};
-use crate::access::may_read;
+use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, Upload, Writer};
 use crate::http::{parse_content_range, query_values};
@@ -24,6 +24,7 @@ const UPLOAD_ID: HeaderName = HeaderName::from_static("docker-upload-uuid");
 /// POST: starts a session, takes a whole blob (`?digest=`) or mounts one (`?mount=`).
 pub(crate) async fn post(
     app: &App,
+    caller: &Caller,
     name: &RepositoryName,
     query: Option<&str>,
     request: &HeaderMap,
@@ -33,7 +34,7 @@ pub(crate) async fn post(
     if let Some(digest) = query_values(query, "mount").pop() {
         let digest: BlobDigest = digest.parse()?;
         let from = query_values(query, "from").pop();
-        if mount(app, &repository, request, &digest, from.as_deref()).await? {
+        if mount(app, &repository, caller, &digest, from.as_deref()).await? {
             return Ok(created(name, &digest));
         }
     }
@@ -118,16 +119,16 @@ async fn find(app: &App, name: &RepositoryName, id: Uuid) -> Result<(Arc<Reposit
 async fn mount(
     app: &App,
     repository: &Arc<Repository>,
-    request: &HeaderMap,
+    caller: &Caller,
     digest: &BlobDigest,
     from: Option<&str>,
 ) -> Result<bool, OciError> {
     let pin = app.blobs.pin(digest);
     let has_it = match from {
         Some(from) => from.parse().is_ok_and(|from: RepositoryName| {
-            may_read(request, &from) && app.repositories.get(&from).is_some_and(|source| source.has_blob(digest))
+            caller.may_read(&from) && app.repositories.get(&from).is_some_and(|source| source.has_blob(digest))
         }),
-        None => app.repositories.any_has_blob(digest, |name| may_read(request, name)),
+        None => app.repositories.any_has_blob(digest, |name| caller.may_read(name)),
     };
     if !has_it {
         return Ok(false);

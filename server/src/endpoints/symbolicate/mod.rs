@@ -8,13 +8,16 @@ mod request;
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
 
+use crate::access::Caller;
 use crate::app::App;
+use crate::debug_files::Scope;
 
 pub(crate) use request::Request;
 
@@ -40,10 +43,16 @@ pub(crate) enum Refused {
 }
 
 /// POST, or OPTIONS before it.
-pub(crate) async fn answer(State(app): State<Arc<App>>, method: Method, headers: HeaderMap, body: Body) -> Response {
+pub(crate) async fn answer(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    method: Method,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let mut response = match method {
         Method::OPTIONS => preflight(&headers),
-        Method::POST => post(app, body).await,
+        Method::POST => post(app, Scope::Everywhere.readable_by(&caller), body).await,
         _ => {
             let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "expected POST with a JSON body");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));
@@ -69,15 +78,17 @@ fn preflight(asked: &HeaderMap) -> Response {
     response
 }
 
-async fn post(app: Arc<App>, body: Body) -> Response {
+async fn post(app: Arc<App>, scope: Scope, body: Body) -> Response {
     let Ok(body) = to_bytes(body, BODY_LIMIT).await else {
         let why =
             format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
         return error(StatusCode::PAYLOAD_TOO_LARGE, &why);
     };
     let shared = Arc::clone(&app);
-    let named =
-        app.naming.run(move || Request::read(&body).and_then(|request| naming::name_all(&shared, &request))).await;
+    let named = app
+        .naming
+        .run(move || Request::read(&body).and_then(|request| naming::name_all(&shared, &scope, &request)))
+        .await;
     match named {
         Ok(Ok(text)) => json_response(StatusCode::OK, text),
         Ok(Err(refused @ Refused::Malformed(_))) => error(StatusCode::BAD_REQUEST, &refused.to_string()),

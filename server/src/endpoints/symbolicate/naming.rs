@@ -11,31 +11,31 @@ use symseal_symx::Table;
 use super::Refused;
 use super::request::{Job, Request};
 use crate::app::App;
-use crate::debug_files::{FileKind, Key};
+use crate::debug_files::{FileKind, Key, Scope};
 use crate::ingest::parse_breakpad_id;
 
 /// The largest answer, in bytes. A short request may name one long function a million times.
 const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Names the frames of every job; the answer's JSON. Blocks.
-pub(super) fn name_all(app: &App, request: &Request) -> Result<Vec<u8>, Refused> {
+pub(super) fn name_all(app: &App, scope: &Scope, request: &Request) -> Result<Vec<u8>, Refused> {
     let mut answer = br#"{"results":["#.to_vec();
     for (at, job) in request.jobs.iter().enumerate() {
         if at > 0 {
             answer.push(b',');
         }
-        name_job(app, job, &mut answer)?;
+        name_job(app, scope, job, &mut answer)?;
     }
     answer.extend_from_slice(b"]}");
     Ok(answer)
 }
 
 /// One job's answer, written stack by stack, so that a long one ends before it fills the memory.
-fn name_job(app: &App, job: &Job, answer: &mut Vec<u8>) -> Result<(), Refused> {
+fn name_job(app: &App, scope: &Scope, job: &Job, answer: &mut Vec<u8>) -> Result<(), Refused> {
     let mut modules: Vec<Module> = job.modules.iter().map(|(name, id)| Module { name, id, table: None }).collect();
     for (index, _) in job.stacks.iter().flatten() {
         if let Some(module) = usize::try_from(*index).ok().and_then(|index| modules.get_mut(index)) {
-            module.table.get_or_insert_with(|| find_table(app, module.id));
+            module.table.get_or_insert_with(|| find_table(app, scope, module.id));
         }
     }
     let opened: Vec<Option<Table<'_>>> = modules.iter().map(Module::open).collect();
@@ -133,9 +133,10 @@ impl Module<'_> {
     }
 }
 
-fn find_table(app: &App, id: &str) -> Result<Mmap, Missing> {
+fn find_table(app: &App, scope: &Scope, id: &str) -> Result<Mmap, Missing> {
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
-    let found = app.debug_files.find(&Key::Breakpad { guid, age }, FileKind::SymbolTable).ok_or(Missing::Unknown)?;
+    let found =
+        app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable).ok_or(Missing::Unknown)?;
     let map = || -> io::Result<Mmap> {
         let blob = app.blobs.open_blob(&found.digest)?;
         // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.

@@ -57,7 +57,7 @@ pub(crate) async fn answer(
     };
     match find(app, scope, &target) {
         Some(candidate) => whole_file(app, method, request, &candidate.digest, []).await,
-        None if *scope != Scope::Everywhere => not_found(NOT_HERE),
+        None if !scope.is_everywhere() => not_found(NOT_HERE),
         None => match upstream::answer(app, method, path, request, &target, hops).await {
             Some(answer) => answer,
             None => not_found(NOT_HERE),

@@ -1,0 +1,105 @@
+//! What a request shows to say who sends it.
+
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, Request, Uri, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// The longest header that is looked at, in bytes: a session token of a caller with many grants.
+const SHOWN_LIMIT: usize = 8 << 10;
+
+/// What was shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Credentials {
+    /// Nothing.
+    None,
+    /// Something that holds no token.
+    Unreadable,
+    /// What may be a token.
+    Token(String),
+}
+
+/// Reads `Authorization`. Of `Basic` the password counts, as registry clients insist on a user's name; who gives an empty
+/// password may give the token as the name.
+pub(super) fn credentials(headers: &HeaderMap) -> Credentials {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Credentials::None };
+    let Some((scheme, shown)) = value.to_str().ok().filter(|text| text.len() <= SHOWN_LIMIT).and_then(split) else {
+        return Credentials::Unreadable;
+    };
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Credentials::Token(shown.to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return Credentials::Unreadable;
+    }
+    let decoded = STANDARD.decode(shown).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    match decoded.as_deref().and_then(|pair| pair.split_once(':')) {
+        Some((name, "")) => Credentials::Token(name.to_owned()),
+        Some((_, password)) => Credentials::Token(password.to_owned()),
+        None => Credentials::Unreadable,
+    }
+}
+
+fn split(text: &str) -> Option<(&str, &str)> {
+    let (scheme, shown) = text.trim().split_once(' ')?;
+    Some((scheme, shown.trim()))
+}
+
+/// The token that a request's path began with.
+#[derive(Clone)]
+pub(crate) struct PathToken(String);
+
+impl PathToken {
+    pub(super) fn secret(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Takes `/t/<token>` off the path and keeps it beside the request, so that no log shows it.
+pub(crate) fn take_path_token<B>(request: &mut Request<B>) {
+    let Some(text) = request.uri().path_and_query().map(PathAndQuery::as_str) else { return };
+    let Some((token, rest)) = text.strip_prefix("/t/").and_then(|rest| rest.split_once('/')) else { return };
+    let token = PathToken(token.to_owned());
+    let Ok(uri) = format!("/{rest}").parse::<Uri>() else { return };
+    *request.uri_mut() = uri;
+    request.extensions_mut().insert(token);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(value: &str) -> Credentials {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        credentials(&headers)
+    }
+
+    #[test]
+    fn bearer_and_basic_hold_a_token() {
+        let token = |text: &str| Credentials::Token(text.to_owned());
+        assert_eq!(credentials(&HeaderMap::new()), Credentials::None);
+        assert_eq!(shown("Bearer abc"), token("abc"));
+        assert_eq!(shown("bearer  abc "), token("abc"));
+        // ci:abc, abc:
+        assert_eq!(shown("Basic Y2k6YWJj"), token("abc"));
+        assert_eq!(shown("Basic YWJjOg=="), token("abc"));
+        for bad in ["Bearer", "Basic !", "Basic YWJj", "Digest abc", ""] {
+            assert_eq!(shown(bad), Credentials::Unreadable, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_token_is_taken_off_the_path() {
+        let mut request = Request::new(());
+        *request.uri_mut() = "/t/secret/buildid/ab/source//a%20b?x=1".parse().unwrap();
+        take_path_token(&mut request);
+        assert_eq!(request.uri(), "/buildid/ab/source//a%20b?x=1");
+        assert_eq!(request.extensions().get::<PathToken>().unwrap().secret(), "secret");
+        for other in ["/t/secret", "/tt/a/b", "/"] {
+            *request.uri_mut() = other.parse().unwrap();
+            take_path_token(&mut request);
+            assert_eq!(request.uri(), other);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What happens to every request before its endpoint sees it, and to every answer after.
+//!
+//! A request gets an id (the client's own, if it sent one), its caller is found out, and it waits or is sent away where the
+//! caller asks for too much. An answer is counted and timed, and told to the logs.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tracing::Instrument as _;
+
+use crate::access::{Caller, CallerError, PathToken};
+use crate::app::App;
+use crate::endpoints::api::ApiError;
+use crate::endpoints::oci::{Code, OciError};
+use crate::endpoints::plain;
+use crate::http::{BreakConnection, Peer};
+use crate::limits::Turn;
+use crate::metrics::Face;
+use crate::store::AuditRow;
+use crate::tokens::now;
+
+/// Of requests and answers.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest id that is taken from a client, in bytes.
+const REQUEST_ID_LIMIT: usize = 128;
+
+/// How long a debugger is kept waiting that asks for more than it may, before its connection ends.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Does all that, and calls the endpoint in between.
+pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let face = crate::routes::face_of(request.uri().path());
+    let id = request_id(request.headers());
+    let span = tracing::info_span!("request", %id, method = %request.method(), path = request.uri().path());
+    let mut response = async {
+        let address = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let path_token = request.extensions_mut().remove::<PathToken>();
+        let caller = match app.access.caller(request.headers(), path_token.as_ref()).await {
+            Ok(caller) => caller,
+            Err(error) => return refuse(face, &error),
+        };
+        if let Some(refusal) = wait_for_turn(&app, face, &caller, address).await {
+            return refusal;
+        }
+        let change = is_change(face, request.method(), request.uri().path());
+        let change = change.then(|| (request.method().to_string(), request.uri().path().to_owned()));
+        request.extensions_mut().insert(caller.clone());
+        let mut response = next.run(request).await;
+        if let Some(entry) = change.and_then(|change| audit_entry(&id, &caller, address, change, &response))
+            && let Err(error) = app.store.put_audit(&entry).await
+        {
+            tracing::error!(%error, ?entry, "a change is not in the audit log");
+        }
+        let token = caller.token_id();
+        if app.access.asks_for_tokens() {
+            keep_private(response.headers_mut(), token.is_some());
+        }
+        tracing::info!(status = response.status().as_u16(), ms = millis(started), token, address = ?address, "answered");
+        response
+    }
+    .instrument(span)
+    .await;
+    app.metrics.answered(face, response.status(), started.elapsed());
+    if let Ok(id) = HeaderValue::try_from(id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// What one caller is answered no proxy may give to another.
+fn keep_private(headers: &mut HeaderMap, by_token: bool) {
+    headers.append(header::VARY, HeaderValue::from_static("Authorization"));
+    if !by_token {
+        return;
+    }
+    let said = headers.get(header::CACHE_CONTROL).and_then(|value| value.to_str().ok());
+    let private = said.map(|said| said.replacen("public", "private", 1));
+    if let Some(private) = private.and_then(|private| HeaderValue::try_from(private).ok()) {
+        headers.insert(header::CACHE_CONTROL, private);
+    }
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1000.0
+}
+
+/// The client's id for its request if it is short and printable, else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    /// The first is of this process alone, in all likelihood.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static START: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let is_sound =
+        |id: &&str| !id.is_empty() && id.len() <= REQUEST_ID_LIMIT && id.bytes().all(|byte| byte.is_ascii_graphic());
+    if let Some(id) = sent.filter(is_sound) {
+        return id.to_owned();
+    }
+    let start = START.get_or_init(|| getrandom::u64().unwrap_or_default());
+    format!("{start:016x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// What was shown does not hold: in the form of the API that was asked.
+fn refuse(face: Face, error: &CallerError) -> Response {
+    let status = match error {
+        CallerError::Refused => StatusCode::UNAUTHORIZED,
+        CallerError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let mut response = match face {
+        Face::Oci if status == StatusCode::UNAUTHORIZED => OciError::new(Code::Unauthorized, error).into_response(),
+        Face::Oci => OciError::new(Code::Unknown, error).into_response(),
+        Face::Api => ApiError::new(status, "unauthenticated", error).into_response(),
+        _ => plain(status, &error.to_string()),
+    };
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));
+    }
+    response
+}
+
+/// Waits until the caller may ask again, or says when it may. Debuggers take a refusal for "there is no such file" and
+/// remember it for ten minutes, so they wait; who would wait too long finds its connection closed, which they try again.
+async fn wait_for_turn(app: &App, face: Face, caller: &Caller, address: Option<IpAddr>) -> Option<Response> {
+    let limits = app.limits.as_ref()?;
+    let is_debugger = matches!(face, Face::Debuginfod | Face::Symbols);
+    let patience = if is_debugger { LONGEST_WAIT } else { Duration::ZERO };
+    match limits.take(caller.token_id(), address, patience) {
+        Turn::Now => None,
+        Turn::In(wait) if is_debugger => {
+            tokio::time::sleep(wait).await;
+            None
+        }
+        Turn::In(wait) | Turn::TooLate(wait) => {
+            app.metrics.limited();
+            if is_debugger {
+                let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+                response.extensions_mut().insert(BreakConnection);
+                return Some(response);
+            }
+            let message = "expected fewer requests from one caller: come again as Retry-After says";
+            let mut response = match face {
+                Face::Oci => OciError::new(Code::TooManyRequests, message).into_response(),
+                _ => ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", message).into_response(),
+            };
+            let seconds = wait.as_secs().saturating_add(1);
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            Some(response)
+        }
+    }
+}
+
+/// Whether a request changes what others see. A blob becomes visible with a manifest that names it, so manifests count.
+fn is_change(face: Face, method: &Method, path: &str) -> bool {
+    let is_write = matches!(*method, Method::PUT | Method::POST | Method::DELETE);
+    match face {
+        Face::Oci => is_write && (*method == Method::DELETE || path.contains("/manifests/")),
+        Face::Api => is_write && (*method != Method::POST || path == "/api/v2/log/entries"),
+        _ => false,
+    }
+}
+
+/// The line of the audit log; none for strangers who are sent away: they could fill the disk.
+fn audit_entry(
+    id: &str,
+    caller: &Caller,
+    address: Option<IpAddr>,
+    (method, path): (String, String),
+    response: &Response,
+) -> Option<AuditRow> {
+    let status = response.status();
+    if caller.token_id().is_none() && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return None;
+    }
+    let digest = response.headers().get("docker-content-digest").and_then(|digest| digest.to_str().ok());
+    Some(AuditRow {
+        at: now(),
+        request_id: id.to_owned(),
+        token: caller.token_id().map(str::to_owned),
+        address: address.map(|address| address.to_string()),
+        method,
+        path,
+        digest: digest.map(str::to_owned),
+        status: status.as_u16(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_the_clients_id_or_one_of_its_own() {
+        let mut headers = HeaderMap::new();
+        let (first, second) = (request_id(&headers), request_id(&headers));
+        assert_ne!(first, second);
+        headers.insert(REQUEST_ID, HeaderValue::from_static("from-client"));
+        assert_eq!(request_id(&headers), "from-client");
+        for bad in [String::new(), "a b".into(), "x".repeat(129)] {
+            headers.insert(REQUEST_ID, HeaderValue::try_from(&bad).unwrap());
+            assert_ne!(request_id(&headers), bad);
+        }
+    }
+
+    #[test]
+    fn changes_are_told_from_questions_and_from_bytes_on_their_way() {
+        for (face, method, path, expected) in [
+            (Face::Oci, Method::PUT, "/v2/a/manifests/1", true),
+            (Face::Oci, Method::DELETE, "/v2/a/blobs/sha256:00", true),
+            (Face::Oci, Method::PUT, "/v2/a/blobs/uploads/1", false),
+            (Face::Oci, Method::GET, "/v2/a/manifests/1", false),
+            (Face::Api, Method::PUT, "/api/v1/traces/1", true),
+            (Face::Api, Method::POST, "/api/v1/resolve", false),
+            (Face::Api, Method::POST, "/api/v2/log/entries", true),
+            (Face::Symbolicate, Method::POST, "/symbolicate/v5", false),
+        ] {
+            assert_eq!(is_change(face, &method, path), expected, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The configuration file: TOML, with single settings taken from the environment.
+//!
+//! `SYMSEAL_SERVER_` and the setting's path in capitals, its parts joined by two underscores, stands for a setting:
+//! `SYMSEAL_SERVER_ACCESS__MODE=tokens`, `SYMSEAL_SERVER_TLS__KEY=/run/secrets/key.pem`. A value is TOML where it can be
+//! read as such (`true`, `10`, `["public"]`), else text. What the command line says goes before both.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
+
+use super::{AccessConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration};
+use crate::access::Prefix;
+
+/// What every variable begins with.
+const PREFIX: &str = "SYMSEAL_SERVER_";
+
+/// A configuration as it is written down: what is not said is `None`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConfigFile {
+    /// The data directory.
+    pub data: Option<PathBuf>,
+    /// The address to listen on.
+    pub listen: Option<SocketAddr>,
+    /// See [`Config::public_url`].
+    pub public_url: Option<String>,
+    access: AccessSection,
+    tls: Option<TlsSection>,
+    limits: LimitsSection,
+    /// The transparency log.
+    pub log: LogSection,
+    gc: GcSection,
+    /// Whose seals count.
+    pub seals: SealsSection,
+    /// Where answers come from beside the bundles that were pushed here.
+    pub origins: OriginsSection,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AccessSection {
+    mode: Option<Mode>,
+    #[serde(deserialize_with = "prefixes")]
+    anonymous_read: Vec<Prefix>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Open,
+    Tokens,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsSection {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsSection {
+    requests_per_second: Option<f64>,
+    burst: Option<u32>,
+}
+
+/// The transparency log, as it is written down.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSection {
+    /// Whether it is made where there is none.
+    pub enabled: Option<bool>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct GcSection {
+    #[serde(deserialize_with = "duration")]
+    interval: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    grace: Option<Duration>,
+}
+
+/// Whose seals count, as it is written down: see [`SealRules`](crate::SealRules).
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SealsSection {
+    /// The trust directory.
+    pub trust: Option<PathBuf>,
+    /// Repositories whose bundles are shown with a seal alone.
+    pub require_seal: Vec<String>,
+}
+
+/// Other places, as they are written down: see [`Origins`](crate::Origins).
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OriginsSection {
+    /// Base URLs of debuginfod servers.
+    pub upstreams: Vec<String>,
+    /// Base URLs of symbol servers.
+    pub symbol_upstreams: Vec<String>,
+    /// Directories of sources.
+    pub source_roots: Vec<PathBuf>,
+    /// MiB that the cache may fill.
+    pub cache_mib: Option<u64>,
+}
+
+impl ConfigFile {
+    /// Reads a file, if there is one, and what the environment says on top of it.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the file with line and column, or the variable.
+    pub fn load(
+        path: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut table = Table::new();
+        if let Some(path) = path {
+            let path = path.to_owned();
+            let text =
+                std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+            // Once as it stands, so that what is wrong in it is told with its line.
+            let problem = |error: toml::de::Error| ConfigError::Form { path: path.clone(), problem: error.to_string() };
+            toml::from_str::<Self>(&text).map_err(problem)?;
+            table = toml::from_str(&text).map_err(problem)?;
+        }
+        for (name, value) in environment {
+            let Some(setting) = name.strip_prefix(PREFIX) else { continue };
+            let setting = setting.to_ascii_lowercase();
+            let parts: Vec<&str> = setting.split("__").collect();
+            let with_it = set(&table, &parts, &value).and_then(|table| {
+                table.clone().try_into::<Self>().map(|_| table).map_err(|error| error.message().to_owned())
+            });
+            table = with_it.map_err(|problem| ConfigError::Variable { name, problem })?;
+        }
+        let path = path.map(Path::to_owned).unwrap_or_default();
+        table.try_into().map_err(|error: toml::de::Error| ConfigError::Form { path, problem: error.to_string() })
+    }
+
+    /// The configuration, for a server with this data directory and address.
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] when settings contradict each other.
+    pub fn config(&self, data: PathBuf, listen: SocketAddr) -> Result<Config, ConfigError> {
+        let access = match self.access.mode {
+            Some(Mode::Tokens) => AccessConfig::Tokens { anonymous_read: self.access.anonymous_read.clone() },
+            Some(Mode::Open) | None if !self.access.anonymous_read.is_empty() => {
+                return Err(ConfigError::Setting {
+                    setting: "access.anonymous_read",
+                    problem: "expected access.mode = \"tokens\" with it: an open server lets everybody read".into(),
+                });
+            }
+            None if !listen.ip().is_loopback() => {
+                return Err(ConfigError::Setting {
+                    setting: "access.mode",
+                    problem: format!(
+                        "{listen} is reached from other machines: say \"tokens\" (symseal token create makes them), or \"open\" to let whoever reaches it read, push and delete"
+                    ),
+                });
+            }
+            Some(Mode::Open) | None => AccessConfig::Open,
+        };
+        if self.limits.requests_per_second.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+            return Err(ConfigError::Setting {
+                setting: "limits.requests_per_second",
+                problem: "expected a number above 0; leave it out for no limit".into(),
+            });
+        }
+        let public_url = self.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
+        if public_url.as_ref().is_some_and(|url| !(url.starts_with("https://") || url.starts_with("http://"))) {
+            return Err(ConfigError::Setting {
+                setting: "public_url",
+                problem: "expected a URL such as https://symbols.example.org".into(),
+            });
+        }
+        let tls = self.tls.as_ref();
+        Ok(Config {
+            access,
+            public_url,
+            tls: tls.map(|tls| TlsConfig { certificate: tls.certificate.clone(), key: tls.key.clone() }),
+            limits: LimitsConfig { requests_per_second: self.limits.requests_per_second, burst: self.limits.burst },
+            ..Config::new(data, listen)
+        })
+    }
+
+    /// Asks for tokens, or lets everybody in, in place of what the file says.
+    pub fn set_tokens(&mut self, tokens: bool) {
+        self.access.mode = Some(if tokens { Mode::Tokens } else { Mode::Open });
+    }
+
+    /// Lets strangers read some repositories, in place of what the file says.
+    pub fn set_anonymous_read(&mut self, prefixes: Vec<Prefix>) {
+        self.access.anonymous_read = prefixes;
+    }
+
+    /// Encrypts connections, in place of what the file says.
+    pub fn set_tls(&mut self, certificate: PathBuf, key: PathBuf) {
+        self.tls = Some(TlsSection { certificate, key });
+    }
+
+    /// How often blobs that nothing names are collected.
+    #[must_use]
+    pub fn gc_interval(&self) -> Option<Duration> {
+        self.gc.interval
+    }
+
+    /// How long a blob stays that nothing names.
+    #[must_use]
+    pub fn gc_grace(&self) -> Option<Duration> {
+        self.gc.grace
+    }
+}
+
+/// The table with one setting more.
+fn set(table: &Table, path: &[&str], text: &str) -> Result<Table, String> {
+    let mut table = table.clone();
+    match path {
+        [] | [""] => return Err("expected the path of a setting".to_owned()),
+        [name] => {
+            table.insert((*name).to_owned(), value(text));
+        }
+        [name, rest @ ..] => {
+            let inner = match table.get(*name) {
+                Some(Value::Table(inner)) => inner.clone(),
+                _ => Table::new(),
+            };
+            table.insert((*name).to_owned(), Value::Table(set(&inner, rest, text)?));
+        }
+    }
+    Ok(table)
+}
+
+fn value(text: &str) -> Value {
+    let as_toml = toml::from_str::<Table>(&format!("value = {text}")).ok();
+    as_toml.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn prefixes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    const LOOPBACK: &str = "127.0.0.1:8790";
+
+    fn load(text: &str, environment: &[(&str, &str)]) -> Result<ConfigFile, ConfigError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        ConfigFile::load(Some(file.path()), environment)
+    }
+
+    fn config(file: &ConfigFile, listen: &str) -> Result<Config, ConfigError> {
+        file.config("data".into(), listen.parse().unwrap())
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let text = r#"
+            data = "/var/lib/symseal"
+            listen = "0.0.0.0:443"
+            public_url = "https://symbols.example.org/"
+            [access]
+            mode = "tokens"
+            anonymous_read = ["public", "team/open"]
+            [tls]
+            certificate = "/etc/c.pem"
+            key = "/etc/k.pem"
+            [limits]
+            requests_per_second = 50
+            burst = 200
+            [log]
+            enabled = true
+            key = "/safe/log.pem"
+            [gc]
+            interval = "30m"
+            grace = "2d"
+            [seals]
+            trust = "/etc/trust"
+            require_seal = ["prod"]
+            [origins]
+            upstreams = ["https://debuginfod.debian.net"]
+            cache_mib = 512
+        "#;
+        let file = load(text, &[]).unwrap();
+        assert_eq!(file.gc_interval(), Some(Duration::from_secs(1800)));
+        assert_eq!(file.gc_grace(), Some(Duration::from_secs(172_800)));
+        assert_eq!(file.log.enabled, Some(true));
+        let config = config(&file, "0.0.0.0:443").unwrap();
+        assert_eq!(config.public_url.as_deref(), Some("https://symbols.example.org"));
+        let AccessConfig::Tokens { anonymous_read } = config.access else { panic!("open") };
+        assert_eq!(anonymous_read.len(), 2);
+        assert_eq!(config.limits.burst, Some(200));
+        assert_eq!(config.tls.unwrap().key, PathBuf::from("/etc/k.pem"));
+    }
+
+    #[test]
+    fn the_environment_says_more_than_the_file() {
+        let environment = [
+            ("SYMSEAL_SERVER_ACCESS__MODE", "tokens"),
+            ("SYMSEAL_SERVER_ACCESS__ANONYMOUS_READ", r#"["public"]"#),
+            ("SYMSEAL_SERVER_LIMITS__REQUESTS_PER_SECOND", "5.5"),
+            ("SYMSEAL_SERVER_DATA", "/data"),
+            ("SYMSEAL_LOG", "debug"),
+        ];
+        let file = load("data = '/other'\n[access]\nmode = 'open'", &environment).unwrap();
+        assert_eq!(file.data, Some(PathBuf::from("/data")));
+        let config = config(&file, "0.0.0.0:1").unwrap();
+        assert!(matches!(config.access, AccessConfig::Tokens { .. }));
+        assert_eq!(config.limits.requests_per_second, Some(5.5));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for (text, wanted) in [
+            ("listen = 'here'", "line 1"),
+            ("\n[acces]\n", "line 2"),
+            ("[access]\nmode = 'closed'", "line 2"),
+            ("[access]\nanonymous_read = ['../etc']", "expected"),
+            ("[gc]\ngrace = '24'", "24h"),
+            ("[gc]\ngrace = '99999999999999999d'", "24h"),
+            ("=", "line 1"),
+        ] {
+            let error = load(text, &[]).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+        for (name, value, wanted) in [
+            ("SYMSEAL_SERVER_ACCESS__MODE", "closed", "SYMSEAL_SERVER_ACCESS__MODE"),
+            ("SYMSEAL_SERVER_NOTHING", "1", "nothing"),
+            ("SYMSEAL_SERVER_", "1", "path"),
+        ] {
+            let error = load("", &[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_open_server_that_others_reach_is_open_by_choice_alone() {
+        let said_nothing = load("", &[]).unwrap();
+        assert_eq!(config(&said_nothing, LOOPBACK).unwrap().access, AccessConfig::Open);
+        assert!(config(&said_nothing, "0.0.0.0:1").is_err());
+        let open = load("[access]\nmode = 'open'", &[]).unwrap();
+        assert_eq!(config(&open, "0.0.0.0:1").unwrap().access, AccessConfig::Open);
+        let contradiction = load("[access]\nanonymous_read = ['*']", &[]).unwrap();
+        assert!(config(&contradiction, LOOPBACK).is_err());
+        assert!(config(&load("[limits]\nrequests_per_second = 0", &[]).unwrap(), LOOPBACK).is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! What the operator decides.
+
+mod duration;
+mod file;
+mod problem;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use symseal_sealer::LogKey;
+
+use crate::access::Prefix;
+pub use duration::parse_duration;
+pub use file::{ConfigFile, LogSection, OriginsSection, SealsSection};
+pub use problem::ConfigError;
+
+/// Where the server keeps its data, where it listens, and what else the operator decides.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// The data directory: created when it does not exist; one server at a time.
+    pub data: PathBuf,
+    /// The address to listen on; port 0 picks a free one, see [`Server::local_addr`](crate::Server::local_addr).
+    pub listen: SocketAddr,
+    /// Who may do what.
+    pub access: AccessConfig,
+    /// Where clients reach the server, such as `https://symbols.example.org`, when that is not where it listens: what
+    /// registry clients are told to get their session tokens from.
+    pub public_url: Option<String>,
+    /// Encrypts connections; without it they are plain, for loopback or behind a proxy.
+    pub tls: Option<TlsConfig>,
+    /// How much one caller may ask for.
+    pub limits: LimitsConfig,
+}
+
+impl Config {
+    /// A server with everything else as it is by default.
+    #[must_use]
+    pub fn new(data: impl Into<PathBuf>, listen: SocketAddr) -> Self {
+        Self {
+            data: data.into(),
+            listen,
+            access: AccessConfig::default(),
+            public_url: None,
+            tls: None,
+            limits: LimitsConfig::default(),
+        }
+    }
+}
+
+/// Who may do what.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum AccessConfig {
+    /// Whoever reaches the server may do everything but write to its log.
+    #[default]
+    Open,
+    /// Callers show tokens.
+    Tokens {
+        /// What may be read without one.
+        anonymous_read: Vec<Prefix>,
+    },
+}
+
+/// The server's certificate. Both files are looked at again while the server runs, so that a renewed one is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The chain in PEM, the server's own first.
+    pub certificate: PathBuf,
+    /// The private key in PEM.
+    pub key: PathBuf,
+}
+
+/// How much one caller, which is a token or else an address, may ask for. Debuggers that ask for more wait, as they would
+/// take a refusal for "there is no such file"; others are told when to come again.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LimitsConfig {
+    /// Requests a second on the average; `None` for any number.
+    pub requests_per_second: Option<f64>,
+    /// Requests at once after a pause; by default what ten seconds allow.
+    pub burst: Option<u32>,
+}
+
+/// The folder of a server's transparency log, in its data directory.
+pub const LOG_FOLDER: &str = "log";
+
+/// The transparency log that a server keeps in [`LOG_FOLDER`] of its data directory.
+#[derive(Debug, Clone)]
+pub struct LogConfig {
+    /// Signs its checkpoints.
+    pub key: LogKey,
+    /// Where its last checkpoint is remembered, best on another disk than the log: a log that was put back
+    /// from a backup is noticed by it.
+    pub last_seen: PathBuf,
+}

@@ -1,0 +1,41 @@
+//! `/healthz` and `/readyz`: what those ask who start servers and send them requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::plain;
+use crate::app::App;
+
+/// How long the database and the disk may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The process answers. It says nothing about what it stands on: a server should not be killed because a disk is full.
+pub(crate) async fn healthz() -> Response {
+    plain(StatusCode::OK, "ok")
+}
+
+/// Requests can be served: the database answers, something can be written beside the blobs, and the server is not about to
+/// stop.
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
+    match tokio::time::timeout(PATIENCE, check(&app)).await {
+        Ok(Ok(())) => plain(StatusCode::OK, "ready"),
+        Ok(Err(problem)) => plain(StatusCode::SERVICE_UNAVAILABLE, &problem),
+        Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("not within {} s", PATIENCE.as_secs())),
+    }
+}
+
+async fn check(app: &App) -> Result<(), String> {
+    if app.stopping.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err("the server is about to stop".to_owned());
+    }
+    app.store.ping().await.map_err(|error| error.to_string())?;
+    let blobs = Arc::clone(&app.blobs);
+    let writable = app.pool.run(move || crate::blobs::Spool::new(&blobs).map(drop)).await;
+    writable
+        .map_err(|error| error.to_string())?
+        .map_err(|error| format!("nothing can be written to the data directory: {error}"))
+}

@@ -1,0 +1,72 @@
+//! Who comes in: whether a caller may do to a target what it asks for, and what it is told when it may not.
+
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+
+use super::{Code, OciError, Target};
+use crate::access::Caller;
+use crate::app::App;
+use crate::repositories::RepositoryName;
+
+/// Lets a request through, or says why not.
+///
+/// Whoever may be able to show more is told (401) where to get a session that does; the answer is the same whether the
+/// repository exists or not. To the holder of a token what it may not read does not exist.
+pub(crate) fn check(
+    app: &App,
+    caller: &Caller,
+    target: &Target,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<(), OciError> {
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    let name = match target {
+        // It shows what the caller may read.
+        Target::Catalog => {
+            let scope = "registry:catalog:*";
+            return if caller.showed_nothing() { Err(challenge(app, headers, scope, false)) } else { Ok(()) };
+        }
+        // The state of an upload is its writer's.
+        Target::Upload(name, _) | Target::Uploads(name) => return check_write(app, caller, name, headers),
+        Target::Blob(name, _) | Target::Manifest(name, _) | Target::Tags(name) | Target::Referrers(name, _) => name,
+    };
+    if !reads {
+        return check_write(app, caller, name, headers);
+    }
+    if caller.may_read(name) {
+        return Ok(());
+    }
+    if caller.may_show_more() {
+        return Err(challenge(app, headers, &format!("repository:{name}:pull"), !caller.showed_nothing()));
+    }
+    Err(OciError::new(Code::NameUnknown, format!("there is no repository {name} that this token may read")))
+}
+
+fn check_write(app: &App, caller: &Caller, name: &RepositoryName, headers: &HeaderMap) -> Result<(), OciError> {
+    if caller.may_write(name) {
+        return Ok(());
+    }
+    if caller.may_show_more() {
+        return Err(challenge(app, headers, &format!("repository:{name}:pull,push"), !caller.showed_nothing()));
+    }
+    let message = format!("this token may not write to {name}: expected one with the grant write:{name}");
+    Err(OciError::new(Code::DeniedToCaller, message))
+}
+
+/// 401 with the place where a session is to be had, as registry clients look for it.
+pub(crate) fn challenge(app: &App, headers: &HeaderMap, scope: &str, insufficient: bool) -> OciError {
+    let realm = app.own_url(headers);
+    let service = realm.split_once("://").map_or(realm.as_str(), |(_, rest)| rest);
+    let mut text = format!("Bearer realm=\"{realm}/api/v1/token\",service=\"{service}\"");
+    if !scope.is_empty() {
+        text.push_str(&format!(",scope=\"{scope}\""));
+    }
+    if insufficient {
+        text.push_str(",error=\"insufficient_scope\"");
+    }
+    let mut answer = HeaderMap::new();
+    if let Ok(text) = HeaderValue::try_from(text) {
+        answer.insert(header::WWW_AUTHENTICATE, text);
+    }
+    let message = "expected a token (a user's name with the token as its password, or Authorization: Bearer)";
+    OciError::new(Code::Unauthorized, message).with_headers(answer)
+}

@@ -1,0 +1,98 @@
+//! Who asks for too much waits, or is told when to come again.
+
+use std::time::{Duration, Instant};
+
+use crate::program::{RunningServer, symseal};
+
+#[test]
+fn debuggers_wait_where_others_are_told_when_to_come_again() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("server.toml");
+    std::fs::write(&file, "[limits]\nrequests_per_second = 4\nburst = 2\n").unwrap();
+    let data = root.path().join("data");
+    let server = RunningServer::start_with(&data, &["--config", file.to_str().unwrap()]);
+    let get = |path: &str| crate::curl::curl([format!("http://{}{path}", server.address).as_str()]);
+    let Some(first) = get("/v2/a/tags/list") else { return };
+    assert_eq!(first.status, 404);
+    let mut refused = 0;
+    for _ in 0..10 {
+        let answer = get("/v2/a/tags/list").unwrap();
+        if answer.status == 429 {
+            assert_eq!(answer.header("retry-after"), ["1"]);
+            assert_eq!(answer.json()["errors"][0]["code"], "TOOMANYREQUESTS");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0);
+    let began = Instant::now();
+    for _ in 0..6 {
+        assert_eq!(get("/buildid/abcd/debuginfo").unwrap().status, 404);
+    }
+    // Six at four a second, two of them at once.
+    assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
+    let metrics = get("/metrics");
+    let text = String::from_utf8(metrics.unwrap().body).unwrap();
+    if let Some(line) = text.lines().find(|line| line.starts_with("symseal_requests_limited_total ")) {
+        assert_eq!(line, format!("symseal_requests_limited_total {refused}"));
+    }
+}
+
+#[test]
+fn a_configuration_is_checked_without_starting_a_server() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("server.toml");
+    let data = root.path().join("data");
+    let check = |text: &str, more: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let fixed = ["serve", "--check-config", "--data", data.to_str().unwrap(), "--config", file.to_str().unwrap()];
+        symseal(fixed.iter().chain(more))
+    };
+    let sound = check("listen = '0.0.0.0:1'\n[access]\nmode = 'tokens'\nanonymous_read = ['public']\n", &[]).ok();
+    assert!(sound.stdout.contains("tokens are asked for, but to read public"), "{}", sound.stdout);
+    assert!(!data.exists(), "nothing was made");
+    check("", &["--listen", "0.0.0.0:1"]).refused(2, &["access.mode", "0.0.0.0:1", "tokens", "open"]);
+    check("[access]\nmood = 'open'\n", &[]).refused(2, &["server.toml", "line 2", "mood"]);
+    check("", &["--access", "open", "--listen", "0.0.0.0:1"]).ok();
+    check("", &["--access", "shut"]).refused(2, &["shut"]);
+    symseal(["serve", "--check-config", "--config", "/nonexistent.toml"]).refused(2, &["/nonexistent.toml"]);
+}
+
+#[test]
+fn a_request_has_an_id_and_no_log_has_a_token() {
+    use std::process::Stdio;
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let token = crate::scene::token(&data, &["--read", "*"]);
+    let log = root.path().join("log");
+    let mut child = crate::program::command("symseal")
+        .args(["serve", "--listen", "127.0.0.1:0", "--access", "tokens", "--log-format", "json", "--data"])
+        .arg(&data)
+        .env("SYMSEAL_LOG", "trace")
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    let base = line.rsplit("http://").next().unwrap().trim();
+    let bearer = format!("Authorization: Bearer {token}");
+    let (path, ready) = (format!("http://{base}/t/{token}/buildid/ab/debuginfo"), format!("http://{base}/readyz"));
+    let asked = crate::curl::curl(["--header", "X-Request-Id: mine-1", "--header", &bearer, &path]);
+    let readiness = crate::curl::curl([ready.as_str()]);
+    let _ = child.kill();
+    let _ = child.wait();
+    let (Some(asked), Some(readiness)) = (asked, readiness) else { return };
+    assert_eq!((asked.status, asked.header("x-request-id")), (404, vec!["mine-1"]));
+    assert_eq!((readiness.status, readiness.header("x-request-id").len()), (200, 1));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let secret = token.strip_prefix("symseal_").unwrap();
+    assert!(!text.contains(secret), "a token is in the log");
+    let lines = text.lines().filter(|line| line.contains("mine-1") && line.contains("answered"));
+    let lines: Vec<serde_json::Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert_eq!(lines[0]["status"], 404);
+    assert_eq!(lines[0]["span"]["path"], "/buildid/ab/debuginfo");
+    assert!(lines[0]["token"].as_str().is_some_and(|id| id.len() == 12));
+}
