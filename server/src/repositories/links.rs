@@ -87,13 +87,20 @@ impl Links {
         Some(now)
     }
 
+    /// Whether a manifest is an orphan.
+    pub(super) fn is_orphan(&self, digest: &BlobDigest) -> bool {
+        self.orphans.contains_key(digest)
+    }
+
     /// The orphans that no manifest names and no client was told of since `before`.
     pub(super) fn idle_orphans(&self, before: SystemTime) -> Vec<BlobDigest> {
-        let before = milliseconds(before);
-        let idle = |(digest, told): &(&BlobDigest, &AtomicU64)| {
-            told.load(Ordering::Acquire) < before && !self.is_named(digest)
-        };
-        self.orphans.iter().filter(idle).map(|(digest, _)| digest.clone()).collect()
+        self.orphans.keys().filter(|digest| self.is_idle_orphan(digest, before)).cloned().collect()
+    }
+
+    /// Whether a manifest is one of [`Self::idle_orphans`].
+    pub(super) fn is_idle_orphan(&self, digest: &BlobDigest, before: SystemTime) -> bool {
+        let told = self.orphans.get(digest).map(|told| told.load(Ordering::Acquire));
+        told.is_some_and(|told| told < milliseconds(before)) && !self.is_named(digest)
     }
 
     /// Whether a manifest names a digest.

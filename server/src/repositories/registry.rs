@@ -180,10 +180,28 @@ impl Repository {
         Ok(true)
     }
 
-    /// Tells a client of a manifest that it may rely on. Blocks.
-    pub(crate) fn tell_of_manifest(&self, digest: &BlobDigest) -> io::Result<()> {
-        let told = self.read().links.tell_of_orphan(digest);
-        told.map_or(Ok(()), |now| self.folder.tell_of_orphan(digest, now))
+    /// Tells a client of a manifest that it may rely on, if it is here. Blocks.
+    pub(crate) fn tell_of_manifest(&self, digest: &BlobDigest) -> io::Result<bool> {
+        let told = |content: &Content| {
+            let is_here = content.manifests.contains_key(digest);
+            is_here.then(|| content.links.is_orphan(digest))
+        };
+        match told(&self.read()) {
+            None => return Ok(false),
+            Some(false) => return Ok(true),
+            Some(true) => {}
+        }
+        // The collector may be about to take it: then it was here a moment ago, and is not told of.
+        let _linking = self.linking.read().unwrap_or_else(PoisonError::into_inner);
+        let now = {
+            let content = self.read();
+            if told(&content).is_none() {
+                return Ok(false);
+            }
+            content.links.tell_of_orphan(digest)
+        };
+        now.map_or(Ok(()), |now| self.folder.tell_of_orphan(digest, now))?;
+        Ok(true)
     }
 
     /// Removes the manifests whose index or subject was deleted, that nothing else names, by tag or digest, and that no
@@ -195,22 +213,33 @@ impl Repository {
         blobs: &BlobDirectory,
         keep: impl Fn(&Manifest) -> bool,
     ) -> io::Result<usize> {
+        let is_garbage = |content: &Content, digest: &BlobDigest| {
+            let manifest = content.manifests.get(digest);
+            !content.has_tag_or_subject(digest) && manifest.is_some_and(|manifest| !keep(manifest))
+        };
         let idle = {
             let content = self.read();
             if !content.unreadable.is_empty() {
                 return Ok(0);
             }
             let mut idle = content.links.idle_orphans(before);
-            idle.retain(|digest| {
-                let manifest = content.manifests.get(digest);
-                !content.has_tag_or_subject(digest) && manifest.is_some_and(|manifest| !keep(manifest))
-            });
+            idle.retain(|digest| is_garbage(&content, digest));
             idle
         };
+        let mut removed = 0;
         for digest in &idle {
-            self.remove(&Reference::Digest(digest.clone()), blobs)?;
+            // A client may have been told of it since.
+            let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
+            let is_idle = {
+                let content = self.read();
+                content.links.is_idle_orphan(digest, before) && is_garbage(&content, digest)
+            };
+            if is_idle {
+                self.remove(&Reference::Digest(digest.clone()), blobs)?;
+                removed += 1;
+            }
         }
-        Ok(idle.len())
+        Ok(removed)
     }
 
     /// Everything whose bytes this repository needs.

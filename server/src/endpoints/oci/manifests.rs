@@ -43,7 +43,10 @@ pub(crate) async fn get(
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     let open = move || {
         // Whoever is told that it is here may rely on it for the grace period.
-        repository.map_or(Ok(()), |repository| repository.tell_of_manifest(&wanted))?;
+        let is_here = repository.map_or(Ok(false), |repository| repository.tell_of_manifest(&wanted))?;
+        if !is_here {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
         blobs.open_blob(&wanted)
     };
     let blob = match app.pool.run(open).await? {
