@@ -65,7 +65,7 @@ fn lists_show_what_the_caller_may_read() {
         ids.dedup();
         ids
     };
-    assert_eq!(ids(None), [scene.public.build_id.clone()]);
+    assert_eq!(ids(None), std::slice::from_ref(&scene.public.build_id));
     assert_eq!(ids(Some(&scene.reader)), [scene.public.build_id.clone(), scene.private.build_id.clone()]);
     // The Firefox Profiler's way: ids of Breakpad.
     let breakpad = |id: &str| {

@@ -14,11 +14,14 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// Answers kept at once; beyond, all are forgotten. Whoever tries many tokens fills it with what does not exist.
 const ANSWERS: usize = 4096;
 
+/// When the database was asked, and what it said.
+type Heard = (Instant, Option<Arc<KnownToken>>);
+
 /// What the database said of tokens.
 #[derive(Debug)]
 pub(super) struct KnownTokens {
     store: Arc<dyn Store>,
-    answers: Mutex<HashMap<String, (Instant, Option<Arc<KnownToken>>)>>,
+    answers: Mutex<HashMap<String, Heard>>,
 }
 
 impl KnownTokens {
@@ -46,7 +49,7 @@ impl KnownTokens {
         Ok(token.filter(|token| token.info.holds(now())))
     }
 
-    fn answers(&self) -> MutexGuard<'_, HashMap<String, (Instant, Option<Arc<KnownToken>>)>> {
+    fn answers(&self) -> MutexGuard<'_, HashMap<String, Heard>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
