@@ -58,6 +58,13 @@ fn a_configuration_is_checked_without_starting_a_server() {
 }
 
 #[test]
+fn the_configuration_to_begin_with_is_sound() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/release-jobs/deploy/server.toml");
+    let sound = symseal(["serve", "--check-config", "--config", file]).ok();
+    assert!(sound.stdout.contains("/var/lib/symseal on http://0.0.0.0:8790; tokens are asked for"), "{}", sound.stdout);
+}
+
+#[test]
 fn a_request_has_an_id_and_no_log_has_a_token() {
     use std::process::Stdio;
     let root = tempfile::tempdir().unwrap();
