@@ -6,7 +6,7 @@ mod program;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use program::{RunningServer, compile_c, macho_linker, symseal, tool};
+use program::{RunningServer, compile_c, macho_linker, peer, symseal, tool};
 use serde_json::Value;
 
 const SOURCE: &str = "\
@@ -42,7 +42,7 @@ impl Pulled {
         let server = RunningServer::start(&dir.path().join("data"));
         let reference = format!("{}/team/app:1.0", server.address);
         symseal(["bundle", "push", &text("bundle"), &reference]).ok();
-        let oras = oras()?;
+        let oras = peer("oras")?;
         let output = text("pulled");
         run(Command::new(oras).args(["pull", "--plain-http", &reference, "--output", &output]));
         let index = std::fs::read(dir.path().join("pulled/symbol_index.json")).expect("an index");
@@ -123,12 +123,6 @@ fn run(command: &mut Command) -> String {
     let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}\n{out}\n{errors}");
     out.into_owned()
-}
-
-/// oras from the cache of peers, or from PATH.
-fn oras() -> Option<PathBuf> {
-    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin/oras"));
-    cached.filter(|path| path.is_file()).or_else(|| tool("oras"))
 }
 
 /// The address of a function, from the module's own index.

@@ -108,15 +108,9 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// oras from the cache of peers, or from PATH.
-fn oras() -> Option<PathBuf> {
-    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin/oras"));
-    cached.filter(|path| path.is_file()).or_else(|| program::tool("oras"))
-}
-
 #[test]
 fn oras_pulls_every_file_to_its_title() {
-    let Some(oras) = oras() else { return };
+    let Some(oras) = program::peer("oras") else { return };
     let Some(release) = Release::publish() else { return };
     let target = release.folder("pulled");
     run(Command::new(oras).args(["pull", "--plain-http", &release.reference(), "--output"]).arg(&target));
@@ -135,7 +129,7 @@ fn oras_pulls_every_file_to_its_title() {
 
 #[test]
 fn oras_copies_the_bundle_with_its_seal_to_a_layout_and_back() {
-    let Some(oras) = oras() else { return };
+    let Some(oras) = program::peer("oras") else { return };
     let Some(release) = Release::publish() else { return };
     let mirror = release.folder("mirror");
     let mirror_reference = format!("{}:1.0", mirror.display());
@@ -158,7 +152,7 @@ fn oras_copies_the_bundle_with_its_seal_to_a_layout_and_back() {
 
 #[test]
 fn oras_discovers_the_seal() {
-    let Some(oras) = oras() else { return };
+    let Some(oras) = program::peer("oras") else { return };
     let Some(release) = Release::publish() else { return };
     let arguments = ["discover", "--plain-http", "--format", "json", &release.reference()];
     let found = String::from_utf8(run(Command::new(oras).args(arguments)).stdout).expect("text");

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
+use crate::clock::now;
 use crate::debug_files::{Contested, FileKind, SecondOwner};
 use crate::repositories::RepositoryName;
-use crate::seals::now;
 
 /// Alerts that are kept; the oldest go first.
 const KEPT: usize = 1000;

@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 
 use crate::access::{Caller, CallerError, PathToken};
 use crate::app::App;
+use crate::clock::now;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError};
 use crate::endpoints::plain;
@@ -23,7 +24,6 @@ use crate::http::{BreakConnection, Peer};
 use crate::limits::Turn;
 use crate::metrics::Face;
 use crate::store::AuditRow;
-use crate::tokens::now;
 
 /// Of requests and answers.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -32,6 +32,7 @@ mod app;
 mod arrival;
 mod blobs;
 mod breakpad;
+mod clock;
 mod collector;
 mod config;
 mod debug_files;

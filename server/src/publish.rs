@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::debug_files::{Claim, NewBundle, SecondOwner, Standing};
+use crate::debug_files::{Bundle, Claim, NewBundle, SecondOwner, Standing};
 use crate::ids::TooLarge;
 use crate::ingest::{
     CheckedBundle, RefusedBundle, RefusedLoose, check_bundle, check_loose, is_bundle, is_loose, is_seal, read_seal,
@@ -162,9 +162,10 @@ fn admit(app: &App, name: &RepositoryName, arrival: &Arrival) -> Result<Option<S
     let mut seals = seals_of(app, &repositories, &bundle);
     seals.extend(more.iter().cloned());
     let verdict = app.seals.judge(&entry, &seals);
-    let known = app.debug_files.bundle(&bundle);
-    let is_new_claim = known.is_none_or(|known| !known.repositories.contains(name))
-        || (verdict.is_sealed() && !app.debug_files.bundle(&bundle).is_some_and(|known| known.verdict.is_sealed()));
+    let is_new_claim = app
+        .debug_files
+        .bundle(&bundle)
+        .is_none_or(|known| !known.repositories.contains(name) || (verdict.is_sealed() && !known.verdict.is_sealed()));
     if is_new_claim && app.seals.are_judged() {
         let own;
         let files = match arrival {
@@ -194,7 +195,7 @@ fn holders(app: &App, digest: &BlobDigest) -> BTreeSet<RepositoryName> {
 }
 
 /// The seals of a bundle in these repositories. Blocks.
-pub(crate) fn seals_of(app: &App, repositories: &BTreeSet<RepositoryName>, bundle: &BlobDigest) -> Vec<Vec<u8>> {
+fn seals_of(app: &App, repositories: &BTreeSet<RepositoryName>, bundle: &BlobDigest) -> Vec<Vec<u8>> {
     let found: Vec<Arc<Repository>> = repositories.iter().filter_map(|name| app.repositories.get(name)).collect();
     seals_in(found.iter().map(AsRef::as_ref), bundle, &app.blobs)
 }
@@ -293,12 +294,22 @@ pub(crate) async fn withdraw(
 /// Judges a bundle anew and says where it is; whether it is gone. Call it with the lock of changes. Blocks.
 fn reconsider(app: &App, bundle: &BlobDigest) -> bool {
     let Some(known) = app.debug_files.bundle(bundle) else { return false };
-    let repositories = holders(app, bundle);
-    let is_gone = repositories.is_empty();
+    let standing = judge(app, bundle, &known, holders(app, bundle));
+    let is_gone = standing.repositories.is_empty();
+    app.debug_files.set([(bundle.clone(), standing)]);
+    is_gone
+}
+
+/// What the seals of a known bundle are worth now, in the repositories that have it. Blocks.
+pub(crate) fn judge(
+    app: &App,
+    bundle: &BlobDigest,
+    known: &Bundle,
+    repositories: BTreeSet<RepositoryName>,
+) -> Standing {
     let verdict = app.seals.judge(&known.entry, &seals_of(app, &repositories, bundle));
     if verdict != known.verdict {
         tell_of_verdict(bundle, &verdict);
     }
-    app.debug_files.set([(bundle.clone(), Standing { repositories, verdict })]);
-    is_gone
+    Standing { repositories, verdict }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::debug_files::{Bundle, NewBundle, RequiredSeals, Standing};
+use crate::debug_files::{Bundle, NewBundle, Standing};
 use crate::ingest::{CheckedBundle, RefusedBundle, RefusedLoose, check_loose, is_bundle, is_loose, open_published};
-use crate::publish::{PublishError, seal_of, seals_of};
-use crate::repositories::{MANIFEST_LIMIT, RepositoryName};
+use crate::publish::{PublishError, judge, seal_of};
+use crate::repositories::{MANIFEST_LIMIT, Prefix, RepositoryName};
 use crate::seals::Verdict;
 
 /// Makes every published bundle visible to debuggers, and the record what the folders say.
@@ -111,16 +111,17 @@ fn open(app: &App, digest: &BlobDigest) -> Result<CheckedBundle, RefusedBundle> 
 }
 
 /// Judges every bundle by what the trust directory says now, and shows what follows in one step.
-pub(crate) async fn judge_all(app: &Arc<App>, required: Option<RequiredSeals>) -> Result<(), PublishError> {
+pub(crate) async fn judge_all(app: &Arc<App>, required: Option<Vec<Prefix>>) -> Result<(), PublishError> {
     let _changes = app.debug_files.changes.lock().await;
     let shared = Arc::clone(app);
-    let judge = move || {
+    let judge_them = move || {
         let bundles = shared.debug_files.bundles();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let each = bundles.len().div_ceil(threads).max(1);
         let judged: Vec<_> = std::thread::scope(|scope| {
             let of_part = |part: &[(BlobDigest, Bundle)]| -> Vec<_> {
-                part.iter().map(|(digest, known)| (digest.clone(), judge(&shared, digest, known))).collect()
+                let of = |known: &Bundle, digest| judge(&shared, digest, known, known.repositories.clone());
+                part.iter().map(|(digest, known)| (digest.clone(), of(known, digest))).collect()
             };
             let parts: Vec<_> = bundles.chunks(each).map(|part| scope.spawn(move || of_part(part))).collect();
             parts.into_iter().filter_map(|part| part.join().ok()).flatten().collect()
@@ -130,16 +131,5 @@ pub(crate) async fn judge_all(app: &Arc<App>, required: Option<RequiredSeals>) -
             shared.debug_files.require_seals(required);
         }
     };
-    Ok(app.pool.run(judge).await?)
-}
-
-/// Where a bundle is, and what its seals are worth now. Blocks.
-fn judge(app: &App, digest: &BlobDigest, known: &Bundle) -> Standing {
-    let verdict = app.seals.judge(&known.entry, &seals_of(app, &known.repositories, digest));
-    if let Verdict::Refused(why) = &verdict
-        && verdict != known.verdict
-    {
-        tracing::warn!(%digest, check = why.check, expected = why.expected, found = why.found, "no seal of the bundle holds");
-    }
-    Standing { repositories: known.repositories.clone(), verdict }
+    Ok(app.pool.run(judge_them).await?)
 }

@@ -47,6 +47,7 @@ use crate::endpoints::oci::{Code, OciError, Target};
 use crate::endpoints::{api, debuginfod, health, log, metrics, oci, root, symbolicate, symbols};
 use crate::http::Peer;
 use crate::metrics::Face;
+use crate::repositories::RepositoryName;
 use crate::upstream::Hops;
 
 /// Every route, over the server's state.
@@ -125,7 +126,7 @@ async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Call
 
 async fn build_id(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/buildid/").unwrap_or_default();
-    let scope = Scope::Everywhere.readable_by(&caller);
+    let scope = Scope::default().readable_by(&caller);
     debuginfod::answer(&app, &scope, request.method(), path, request.headers(), &hops(&request)).await
 }
 
@@ -149,7 +150,7 @@ fn scope_of(path: &str) -> Option<(Scope, Face, &str)> {
     let found = faces.iter().filter_map(|(part, face)| Some((path.find(part)?, *part, *face)));
     let (at, part, face) = found.min_by_key(|(at, ..)| *at)?;
     let (prefix, rest) = path.split_at_checked(at)?;
-    Some((Scope::Below(prefix.parse().ok()?), face, rest.strip_prefix(part)?))
+    Some((Scope::of(prefix.parse::<RepositoryName>().ok()?.into()), face, rest.strip_prefix(part)?))
 }
 
 async fn symbol_server(
@@ -158,13 +159,13 @@ async fn symbol_server(
     request: Request,
 ) -> Response {
     let path = request.uri().path().strip_prefix("/symbols/").unwrap_or_default();
-    let scope = Scope::Everywhere.readable_by(&caller);
+    let scope = Scope::default().readable_by(&caller);
     let query = request.uri().query();
     symbols::answer(&app, &scope, request.method(), (path, query), request.headers(), &hops(&request)).await
 }
 
 async fn metadata(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
-    let scope = Scope::Everywhere.readable_by(&caller);
+    let scope = Scope::default().readable_by(&caller);
     debuginfod::metadata::answer(&app, request.method(), request.uri().query(), scope).await
 }
 
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_prefix_ends_at_the_first_name_of_an_api() {
-        let below = |prefix: &str| Scope::Below(prefix.parse().unwrap());
+        let below = |prefix: &str| Scope::of(prefix.parse().unwrap());
         for (path, expected) in [
             ("a/buildid/ab/debuginfo", Some((below("a"), Face::Debuginfod, "ab/debuginfo"))),
             ("a/b/symbols/x/y/x", Some((below("a/b"), Face::Symbols, "x/y/x"))),

@@ -4,14 +4,14 @@
 //! and not to use it. Tokens are made and revoked beside a running server, through the same database.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use symseal_seal::encoding::{sha256, to_hex};
 use symseal_seal::{KeyId, UtcSeconds};
 
 use crate::store::{SqliteStore, Store as _, StoreError};
 
-pub use crate::access::{Grant, ParseGrantError, Prefix};
+pub use crate::access::{Grant, ParseGrantError};
+pub use crate::repositories::{ParsePrefixError, Prefix};
 
 /// What every token begins with, so that scanners of leaked secrets know it.
 const PREFIX: &str = "symseal_";
@@ -178,12 +178,6 @@ impl Tokens {
     fn failed(&self, error: &StoreError) -> TokenError {
         TokenError::Database { path: self.path.clone(), detail: error.to_string() }
     }
-}
-
-/// The time by this machine's clock.
-pub(crate) fn now() -> UtcSeconds {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UtcSeconds(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// The id of the token with this hash.

@@ -1,19 +1,12 @@
 //! Programs of others, with their own ways to show a token.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::curl::curl;
-use crate::program::{self, symseal};
+use crate::program::{self, peer, symseal};
 use crate::scene::Scene;
-
-/// A tool from the cache of peers, or from PATH.
-#[track_caller]
-fn peer(name: &str) -> Option<PathBuf> {
-    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin").join(name));
-    cached.filter(|path| path.is_file()).or_else(|| program::tool(name))
-}
 
 fn run(scene: &Scene, docker_config: &Path, program: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
@@ -139,6 +132,8 @@ fn a_token_is_a_password_a_bearer_or_a_part_of_the_path_and_no_longer_when_revok
     assert_eq!(session.header("cache-control"), ["no-store"]);
     let session = session.json()["token"].as_str().unwrap().to_owned();
     assert_eq!(scene.get(&path, Some(&session)).unwrap().status, 200);
+    // It opens no other, or it would never end.
+    assert_eq!(scene.get("/api/v1/token", Some(&session)).unwrap().status, 403);
     // It lets its holder do what was asked for and is the token's: not more.
     let other = scene.get("/v2/public/app/tags/list", Some(&session)).unwrap();
     assert_eq!(other.status, 200, "anybody may");

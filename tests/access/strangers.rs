@@ -119,6 +119,9 @@ fn traces_alerts_and_the_audit_log_have_readers_of_their_own() {
         assert_eq!(scene.get(path, Some(&scene.reader)).unwrap().status, 403, "{path}");
         assert_eq!(scene.get(path, Some(&scene.writer)).unwrap().status, 200, "{path}");
     }
+    // A session may do what it was opened for.
+    let narrow = scene.get("/api/v1/token?scope=repository:team/app:pull", Some(&scene.writer)).unwrap().json();
+    assert_eq!(scene.get("/api/v1/audit", narrow["token"].as_str()).unwrap().status, 403);
     // A refused writer with a token is in the log, a stranger is not.
     let denied = scene.url("/v2/public/app/manifests/1");
     assert_eq!(curl(["--request", "DELETE", &denied]).unwrap().status, 401);

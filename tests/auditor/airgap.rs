@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::program::{self, Ran, RunningServer, symseal};
-use crate::scene::{Scene, failed, peer, run, status};
+use crate::program::{self, Ran, RunningServer, peer, symseal};
+use crate::scene::{Scene, failed, run, status};
 
 impl Scene {
     fn export(&self, to: &str, more: &[&str]) -> Ran {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::program::{RunningServer, symseal};
-use crate::scene::{Scene, peer, run};
+use crate::program::{RunningServer, peer, symseal};
+use crate::scene::{Scene, run};
 
 struct Cosign<'s> {
     program: PathBuf,

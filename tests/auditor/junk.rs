@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use symseal_bundle::{Bundle, Digest, FileRole, LayoutDir};
 
-use crate::program::{self, RunningServer, symseal};
-use crate::scene::{Scene, peer, run};
+use crate::program::{self, RunningServer, peer, symseal};
+use crate::scene::{Scene, run};
 
 const SEAL: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

@@ -109,10 +109,3 @@ pub(crate) fn run(command: &mut Command) {
     let output = command.output().expect("the program starts");
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
-
-/// A tool from the cache of peers, or from PATH.
-#[track_caller]
-pub(crate) fn peer(name: &str) -> Option<PathBuf> {
-    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin").join(name));
-    cached.filter(|path| path.is_file()).or_else(|| program::tool(name))
-}

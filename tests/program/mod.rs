@@ -93,6 +93,13 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// A tool from the cache of peers ($SYMSEAL_PEERS), or from PATH.
+#[track_caller]
+pub fn peer(name: &str) -> Option<PathBuf> {
+    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin").join(name));
+    cached.filter(|path| path.is_file()).or_else(|| tool(name))
+}
+
 /// The first of several names under which Debian has a tool.
 #[track_caller]
 pub fn any_tool(names: &[&str]) -> Option<PathBuf> {

@@ -7,8 +7,8 @@ use symseal_bundle::oci::{self, ImageIndex};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 
 use crate::front::Manners;
-use crate::program::{RunningServer, symseal};
-use crate::scene::{Scene, digest, moved, oras, run};
+use crate::program::{RunningServer, peer, symseal};
+use crate::scene::{Scene, digest, moved, run};
 
 /// Three parts in three repositories, as three jobs would publish them; the inputs of all.
 fn three_parts(scene: &Scene) -> Option<(Vec<String>, Vec<String>)> {
@@ -136,7 +136,7 @@ fn a_bundle_with_a_subject_is_found_from_the_image_with_its_seal_and_copied_alon
     ]);
     assert_eq!(digest(&again.ok().json()["digest"]), bundle);
 
-    let Some(oras) = oras() else { return };
+    let Some(oras) = peer("oras") else { return };
     let discovered = run(Command::new(&oras).args(["discover", "--plain-http", "--format", "tree", &subject]));
     let tree = String::from_utf8(discovered.stdout).expect("text");
     let line = |part: &str| {
@@ -192,7 +192,7 @@ fn a_registry_without_referrers_lists_the_bundle_under_the_tag_of_the_image() {
     assert_eq!((of_bundle.len(), of_bundle[0].digest), (1, digest(&told["seal"])));
     scene.verified(&to, "pulled");
 
-    let Some(oras) = oras() else { return };
+    let Some(oras) = peer("oras") else { return };
     let discovered = run(Command::new(&oras).args(["discover", "--plain-http", "--format", "tree", &subject]));
     let tree = String::from_utf8(discovered.stdout).expect("text");
     assert!(tree.contains(&bundle.to_string()) && tree.contains(told["seal"].as_str().unwrap()), "{tree}");

@@ -7,8 +7,8 @@ use serde_json::Value;
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 
 use crate::front::Manners;
-use crate::program::{self, symseal};
-use crate::scene::{Scene, digest, moved, oras, run};
+use crate::program::{self, peer, symseal};
+use crate::scene::{Scene, digest, moved, run};
 
 #[test]
 fn one_command_builds_seals_and_pushes_what_three_would() {
@@ -100,7 +100,7 @@ fn a_second_release_with_a_tenth_changed_pushes_the_changed_blobs_alone() {
     assert_eq!((told["push"]["bytes_sent"].as_u64(), sent), (Some(new_bytes), new_bytes), "{told}");
     println!("first release: {} bytes sent; second: {sent}, in {} blobs", all["push"]["bytes_sent"], new.len());
 
-    let Some(oras) = oras() else { return };
+    let Some(oras) = peer("oras") else { return };
     let copy = |layout: &str, version: &str| {
         let to = scene.place(&format!("mirror/app:{version}"));
         run(Command::new(&oras).args([

@@ -1,6 +1,6 @@
 //! What the tests of publishing share: a server, a front before it that counts, keys, and modules to publish.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -139,12 +139,6 @@ pub(crate) fn moved(seen: &[Seen]) -> (u64, u64) {
 
 pub(crate) fn digest(text: &Value) -> Digest {
     text.as_str().expect("a digest").parse().expect("a digest")
-}
-
-/// oras from the cache of peers, or from PATH.
-pub(crate) fn oras() -> Option<PathBuf> {
-    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin/oras"));
-    cached.filter(|path| path.is_file()).or_else(|| program::tool("oras"))
 }
 
 #[track_caller]

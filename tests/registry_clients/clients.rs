@@ -1,6 +1,7 @@
 //! oras, skopeo, regctl and cosign, unmodified: what they push, copy and pull keeps its bytes and its referrers.
 
-use crate::scene::{Scene, peer};
+use crate::program::peer;
+use crate::scene::Scene;
 
 #[test]
 fn oras_pushes_and_pulls_files_byte_by_byte() {

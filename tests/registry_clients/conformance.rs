@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::program::RunningServer;
-use crate::scene::peer;
+use crate::program::peer;
 
 /// What the suite leaves out by itself, and why that is right here.
 const CHOSEN: [(&str, &str); 5] = [

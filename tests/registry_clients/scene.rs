@@ -3,14 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::program::{self, RunningServer};
-
-/// A tool from the cache of peers, or from PATH.
-#[track_caller]
-pub(crate) fn peer(name: &str) -> Option<PathBuf> {
-    let cached = std::env::var_os("SYMSEAL_PEERS").map(|cache| PathBuf::from(cache).join("bin").join(name));
-    cached.filter(|path| path.is_file()).or_else(|| program::tool(name))
-}
+use crate::program::{RunningServer, peer};
 
 /// A folder, a server on it, and what was pushed: `team/app:v1` with the layers of [`Scene::FILES`] and one note as its
 /// referrer.

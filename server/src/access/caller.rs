@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Grant, Prefix};
-use crate::repositories::RepositoryName;
+use super::Grant;
+use crate::repositories::{Prefix, RepositoryName};
 use crate::tokens::TokenInfo;
 
 /// Who sends a request.
@@ -51,13 +51,18 @@ impl Caller {
         matches!(self.0, Who::Stranger { in_session: false, .. })
     }
 
-    /// Whether it may have more grants than it showed: then it is told to open another session.
-    pub(crate) fn may_show_more(&self) -> bool {
+    /// Whether it showed a session in the place of a token.
+    pub(crate) fn is_in_session(&self) -> bool {
         match &self.0 {
             Who::Anyone { .. } => false,
-            Who::Stranger { .. } => true,
+            Who::Stranger { in_session, .. } => *in_session,
             Who::Holder { narrowed, .. } => narrowed.is_some(),
         }
+    }
+
+    /// Whether it may have more grants than it showed: then it is told to open another session.
+    pub(crate) fn may_show_more(&self) -> bool {
+        matches!(self.0, Who::Stranger { .. }) || self.is_in_session()
     }
 
     fn token(&self) -> Option<&KnownToken> {
@@ -95,12 +100,12 @@ impl Caller {
 
     /// Whether it may read a repository, and so have its blobs mounted elsewhere.
     pub(crate) fn may_read(&self, repository: &RepositoryName) -> bool {
-        self.may(|grant| grant.reads(repository.as_str()))
+        self.may(|grant| grant.reads(repository))
     }
 
     /// Whether it may push to a repository and delete from it.
     pub(crate) fn may_write(&self, repository: &RepositoryName) -> bool {
-        self.may(|grant| grant.writes(repository.as_str()))
+        self.may(|grant| grant.writes(repository))
     }
 
     /// The repositories that it may read; `None` for all.
@@ -112,7 +117,7 @@ impl Caller {
                 _ => None,
             })
             .collect();
-        (!prefixes.contains(&Prefix::default())).then(|| prefixes.into())
+        (!prefixes.iter().any(Prefix::holds_all)).then(|| prefixes.into())
     }
 
     /// Whether it may read every repository.
@@ -132,7 +137,10 @@ impl Caller {
 
     /// Whether it may read the audit log: on an open server too, by a token alone.
     pub(crate) fn may_read_audit(&self) -> bool {
-        self.token().is_some_and(|token| token.info.grants.contains(&Grant::ReadAudit))
+        match &self.0 {
+            Who::Anyone { token } => token.as_ref().is_some_and(|token| token.info.grants.contains(&Grant::ReadAudit)),
+            Who::Stranger { .. } | Who::Holder { .. } => self.may(|grant| *grant == Grant::ReadAudit),
+        }
     }
 
     /// Everything that it may do in the registry.

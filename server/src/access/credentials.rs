@@ -40,6 +40,14 @@ pub(super) fn credentials(headers: &HeaderMap) -> Credentials {
     }
 }
 
+/// What may be a token in `Authorization`.
+pub(crate) fn shown_token(headers: &HeaderMap) -> Option<String> {
+    match credentials(headers) {
+        Credentials::Token(text) => Some(text),
+        Credentials::None | Credentials::Unreadable => None,
+    }
+}
+
 fn split(text: &str) -> Option<(&str, &str)> {
     let (scheme, shown) = text.trim().split_once(' ')?;
     Some((scheme, shown.trim()))

@@ -3,43 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::repositories::RepositoryName;
-
-/// The repositories below a path: `team` holds `team` and `team/app`, and not `teams`. The empty path holds all.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Prefix(String);
-
-impl Prefix {
-    /// Whether a repository lies below it.
-    #[must_use]
-    pub fn holds(&self, repository: &str) -> bool {
-        match repository.strip_prefix(self.0.as_str()) {
-            Some(rest) => self.0.is_empty() || rest.is_empty() || rest.starts_with('/'),
-            None => false,
-        }
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "*" } else { &self.0 })
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = ParseGrantError;
-
-    fn from_str(text: &str) -> Result<Self, ParseGrantError> {
-        if text == "*" {
-            return Ok(Self::default());
-        }
-        let path = text.strip_suffix('/').unwrap_or(text);
-        match path.parse::<RepositoryName>() {
-            Ok(_) => Ok(Self(path.to_owned())),
-            Err(error) => Err(ParseGrantError { text: text.to_owned(), reason: error.to_string() }),
-        }
-    }
-}
+use crate::repositories::{ParsePrefixError, Prefix, RepositoryName};
 
 /// One thing that a token may do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,14 +24,12 @@ pub enum Grant {
 
 impl Grant {
     /// Whether it lets its holder read a repository.
-    #[must_use]
-    pub fn reads(&self, repository: &str) -> bool {
+    pub(crate) fn reads(&self, repository: &RepositoryName) -> bool {
         matches!(self, Self::Read(prefix) | Self::Write(prefix) if prefix.holds(repository))
     }
 
     /// Whether it lets its holder write to a repository.
-    #[must_use]
-    pub fn writes(&self, repository: &str) -> bool {
+    pub(crate) fn writes(&self, repository: &RepositoryName) -> bool {
         matches!(self, Self::Write(prefix) if prefix.holds(repository))
     }
 }
@@ -99,33 +61,25 @@ impl FromStr for Grant {
         match text.split_once(':') {
             Some(("read", prefix)) => Ok(Self::Read(prefix.parse()?)),
             Some(("write", prefix)) => Ok(Self::Write(prefix.parse()?)),
-            _ => {
-                let reason = "expected read:PREFIX, write:PREFIX, traces:read, traces:write, log:write or audit:read";
-                Err(ParseGrantError { text: text.to_owned(), reason: reason.to_owned() })
-            }
+            _ => Err(ParseGrantError::Unknown(text.to_owned())),
         }
     }
 }
 
 /// A text is no grant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?}: {reason}")]
-pub struct ParseGrantError {
-    text: String,
-    reason: String,
+pub enum ParseGrantError {
+    /// Nothing of this name can be granted.
+    #[error("{0:?}: expected read:PREFIX, write:PREFIX, traces:read, traces:write, log:write or audit:read")]
+    Unknown(String),
+    /// The repositories are not named as such.
+    #[error(transparent)]
+    Prefix(#[from] ParsePrefixError),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_prefix_ends_at_a_slash() {
-        let team: Prefix = "team/".parse().unwrap();
-        assert!(team.holds("team") && team.holds("team/app"));
-        assert!(!team.holds("teams") && !team.holds("tea") && !team.holds("other/team"));
-        assert!("*".parse::<Prefix>().unwrap().holds("anything/at/all"));
-    }
 
     #[test]
     fn grants_are_read_as_they_are_written() {
@@ -140,7 +94,8 @@ mod tests {
     #[test]
     fn who_may_write_may_read() {
         let grant: Grant = "write:team".parse().unwrap();
-        assert!(grant.reads("team/app") && grant.writes("team/app"));
-        assert!(!"read:team".parse::<Grant>().unwrap().writes("team/app"));
+        let app: RepositoryName = "team/app".parse().unwrap();
+        assert!(grant.reads(&app) && grant.writes(&app));
+        assert!(!"read:team".parse::<Grant>().unwrap().writes(&app));
     }
 }

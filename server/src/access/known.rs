@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::caller::KnownToken;
+use crate::clock::now;
 use crate::store::{Store, StoreError};
-use crate::tokens::now;
 
 /// How long an answer of the database is believed: a token that is revoked holds for this long at most.
 const BELIEVED: Duration = Duration::from_secs(2);

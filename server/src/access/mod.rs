@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 
+use crate::clock::now;
 use crate::config::AccessConfig;
 use crate::store::{Store, StoreError};
-use crate::tokens::{TokenSecret, now};
+use crate::tokens::TokenSecret;
 
 pub(crate) use caller::Caller;
-pub(crate) use credentials::{PathToken, take_path_token};
-pub use grant::{Grant, ParseGrantError, Prefix};
+pub(crate) use credentials::{PathToken, shown_token, take_path_token};
+pub use grant::{Grant, ParseGrantError};
 pub(crate) use session::{Session, SessionKey};
 
 use caller::KnownToken;

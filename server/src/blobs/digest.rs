@@ -85,6 +85,12 @@ impl BlobDigest {
     }
 }
 
+impl From<symseal_bundle::Digest> for BlobDigest {
+    fn from(digest: symseal_bundle::Digest) -> Self {
+        Self::from_sha256(*digest.as_bytes())
+    }
+}
+
 impl fmt::Display for BlobDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.algorithm.name(), self.hex)

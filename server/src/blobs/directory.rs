@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use memmap2::Mmap;
+
 use super::pins::{Pin, Pins};
 use super::{Algorithm, BlobDigest};
 
@@ -148,6 +150,16 @@ impl BlobDirectory {
         let file = File::open(self.path(digest))?;
         let metadata = file.metadata()?;
         Ok(OpenBlob { file, size: metadata.len(), modified: metadata.modified().ok() })
+    }
+
+    /// Maps a blob. An empty one cannot be mapped.
+    pub(crate) fn map(&self, digest: &BlobDigest) -> io::Result<Mmap> {
+        let file = File::open(self.path(digest))?;
+        // SAFETY: in this directory nothing is rewritten or shortened after its rename.
+        #[allow(unsafe_code)]
+        unsafe {
+            Mmap::map(&file)
+        }
     }
 
     /// A whole blob of at most `limit` bytes.

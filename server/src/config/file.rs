@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::{AccessConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration};
-use crate::access::Prefix;
+use crate::repositories::Prefix;
 
 /// What every variable begins with.
 const PREFIX: &str = "SYMSEAL_SERVER_";
@@ -28,8 +28,8 @@ pub struct ConfigFile {
     /// See [`Config::public_url`].
     pub public_url: Option<String>,
     access: AccessSection,
-    tls: Option<TlsSection>,
-    limits: LimitsSection,
+    tls: Option<TlsConfig>,
+    limits: LimitsConfig,
     /// The transparency log.
     pub log: LogSection,
     gc: GcSection,
@@ -52,20 +52,6 @@ struct AccessSection {
 enum Mode {
     Open,
     Tokens,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TlsSection {
-    certificate: PathBuf,
-    key: PathBuf,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct LimitsSection {
-    requests_per_second: Option<f64>,
-    burst: Option<u32>,
 }
 
 /// The transparency log, as it is written down.
@@ -179,14 +165,8 @@ impl ConfigFile {
                 problem: "expected a URL such as https://symbols.example.org".into(),
             });
         }
-        let tls = self.tls.as_ref();
-        Ok(Config {
-            access,
-            public_url,
-            tls: tls.map(|tls| TlsConfig { certificate: tls.certificate.clone(), key: tls.key.clone() }),
-            limits: LimitsConfig { requests_per_second: self.limits.requests_per_second, burst: self.limits.burst },
-            ..Config::new(data, listen)
-        })
+        let (tls, limits) = (self.tls.clone(), self.limits);
+        Ok(Config { access, public_url, tls, limits, ..Config::new(data, listen) })
     }
 
     /// Asks for tokens, or lets everybody in, in place of what the file says.
@@ -201,7 +181,7 @@ impl ConfigFile {
 
     /// Encrypts connections, in place of what the file says.
     pub fn set_tls(&mut self, certificate: PathBuf, key: PathBuf) {
-        self.tls = Some(TlsSection { certificate, key });
+        self.tls = Some(TlsConfig { certificate, key });
     }
 
     /// How often blobs that nothing names are collected.

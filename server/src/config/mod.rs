@@ -7,9 +7,10 @@ mod problem;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use serde::Deserialize;
 use symseal_sealer::LogKey;
 
-use crate::access::Prefix;
+use crate::repositories::Prefix;
 pub use duration::parse_duration;
 pub use file::{ConfigFile, LogSection, OriginsSection, SealsSection};
 pub use problem::ConfigError;
@@ -62,7 +63,8 @@ pub enum AccessConfig {
 }
 
 /// The server's certificate. Both files are looked at again while the server runs, so that a renewed one is used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TlsConfig {
     /// The chain in PEM, the server's own first.
     pub certificate: PathBuf,
@@ -72,7 +74,8 @@ pub struct TlsConfig {
 
 /// How much one caller, which is a token or else an address, may ask for. Debuggers that ask for more wait, as they would
 /// take a refusal for "there is no such file"; others are told when to come again.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// Requests a second on the average; `None` for any number.
     pub requests_per_second: Option<f64>,

@@ -18,13 +18,13 @@ use symseal_bundle::DebugInfo;
 
 use crate::blobs::BlobDigest;
 use crate::ids::{BundleEntry, TooLarge};
-use crate::repositories::RepositoryName;
+use crate::repositories::{Prefix, RepositoryName};
 use crate::seals::Verdict;
 pub(crate) use file::{INDEX_FILE, SAVE_AFTER};
 pub(crate) use key::Key;
 use layer::{Layer, NewFiles, kind_code};
 pub(crate) use rivals::{Claim, Contested, SecondOwner};
-pub(crate) use standing::{RequiredSeals, Scope, Standing};
+pub(crate) use standing::{Scope, Standing};
 
 /// What a client asks an id for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +94,8 @@ pub(crate) struct DebugFiles {
 #[derive(Debug, Default)]
 struct Known {
     bundles: HashMap<BlobDigest, Bundle>,
-    required: RequiredSeals,
+    /// Where bundles without a seal are not shown.
+    required: Vec<Prefix>,
     /// What the index file says no more.
     is_unsaved: bool,
 }
@@ -111,12 +112,6 @@ pub(crate) struct Bundle {
 }
 
 impl DebugFiles {
-    /// The file that answers for a key.
-    #[cfg(test)]
-    pub(crate) fn find(&self, key: &Key, kind: FileKind) -> Option<Candidate> {
-        self.find_in(&Scope::Everywhere, key, kind)
-    }
-
     /// The file that answers for a key out of the repositories that a scope covers.
     pub(crate) fn find_in(&self, scope: &Scope, key: &Key, kind: FileKind) -> Option<Candidate> {
         let key = key.to_bytes();
@@ -235,7 +230,7 @@ impl DebugFiles {
     }
 
     /// Says under which repositories only sealed bundles are shown. Blocks.
-    pub(crate) fn require_seals(&self, required: RequiredSeals) {
+    pub(crate) fn require_seals(&self, required: Vec<Prefix>) {
         let _arranging = self.arranging();
         let mut known = self.known();
         known.required = required;
@@ -246,7 +241,7 @@ impl DebugFiles {
 
     /// Whether a repository's bundles are shown only with a seal.
     pub(crate) fn requires_seal(&self, repository: &RepositoryName) -> bool {
-        self.known().required.covers(repository)
+        self.known().required.iter().any(|prefix| prefix.holds(repository))
     }
 
     /// The ids of a bundle with their files. Reads every id: not for requests. Blocks.

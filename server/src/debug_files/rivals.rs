@@ -83,7 +83,7 @@ impl DebugFiles {
     pub(crate) fn contested(&self, files: &[(Key, Candidate)], limit: usize) -> Vec<Contested> {
         let contested = files.iter().filter_map(|(key, offered)| {
             let id = contestable(key, offered)?.clone();
-            let answers = self.find_in(&Scope::Everywhere, key, offered.kind)?;
+            let answers = self.find_in(&Scope::default(), key, offered.kind)?;
             let shown = self.shown.load();
             let known = self.known();
             let is_shown = |bundle: &Bundle| super::standing::of(bundle, &known.required).is_some();

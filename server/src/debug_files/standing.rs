@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Bundle;
-use crate::access::{Caller, Prefix};
-use crate::repositories::RepositoryName;
+use crate::access::Caller;
+use crate::repositories::{Prefix, RepositoryName};
 use crate::seals::Verdict;
 
 /// Where a bundle is, and whether it is sealed.
@@ -17,81 +17,38 @@ pub(crate) struct Standing {
     pub(crate) verdict: Verdict,
 }
 
-/// The repositories in which bundles without a seal are not shown.
+/// The repositories whose files a request asks for, as far as its caller may read them. The default is all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum RequiredSeals {
-    /// None.
-    #[default]
-    Nowhere,
-    /// Those of these names, and those below them.
-    Below(Vec<RepositoryName>),
-    /// All.
-    Everywhere,
-}
-
-impl RequiredSeals {
-    /// Whether a repository's bundles need a seal.
-    pub(crate) fn covers(&self, repository: &RepositoryName) -> bool {
-        match self {
-            Self::Nowhere => false,
-            Self::Below(prefixes) => prefixes.iter().any(|prefix| repository.is_at_or_below(prefix)),
-            Self::Everywhere => true,
-        }
-    }
-}
-
-/// The repositories whose files a request asks for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Scope {
-    /// Every one.
-    #[default]
-    Everywhere,
-    /// The one of this name, and those below it.
-    Below(RepositoryName),
-    /// Of these the ones below any of some prefixes: what a caller may read.
-    Readable {
-        /// What is asked for.
-        asked: Box<Scope>,
-        /// What may be read.
-        prefixes: Arc<[Prefix]>,
-    },
+pub(crate) struct Scope {
+    asked: Prefix,
+    /// `None`: every one.
+    readable: Option<Arc<[Prefix]>>,
 }
 
 impl Scope {
-    /// Whether a repository is meant.
-    pub(crate) fn covers(&self, repository: &RepositoryName) -> bool {
-        match self {
-            Self::Everywhere => true,
-            Self::Below(prefix) => repository.is_at_or_below(prefix),
-            Self::Readable { asked, prefixes } => {
-                asked.covers(repository) && prefixes.iter().any(|prefix| prefix.holds(repository.as_str()))
-            }
-        }
-    }
-
-    /// Whether all that this server has is meant, as far as the caller may read it: then other servers are asked too.
-    pub(crate) fn is_everywhere(&self) -> bool {
-        match self {
-            Self::Everywhere => true,
-            Self::Below(_) => false,
-            Self::Readable { asked, .. } => asked.is_everywhere(),
-        }
-    }
-
-    /// Whether the caller may read a repository, meant or not.
-    pub(crate) fn may_read(&self, repository: &RepositoryName) -> bool {
-        match self {
-            Self::Everywhere | Self::Below(_) => true,
-            Self::Readable { prefixes, .. } => prefixes.iter().any(|prefix| prefix.holds(repository.as_str())),
-        }
+    /// What is asked for, by one who may read everything.
+    pub(crate) fn of(asked: Prefix) -> Self {
+        Self { asked, readable: None }
     }
 
     /// What of it a caller may read.
     pub(crate) fn readable_by(self, caller: &Caller) -> Self {
-        match caller.readable() {
-            None => self,
-            Some(prefixes) => Self::Readable { asked: Box::new(self), prefixes },
-        }
+        Self { readable: caller.readable(), ..self }
+    }
+
+    /// Whether a repository is meant.
+    pub(crate) fn covers(&self, repository: &RepositoryName) -> bool {
+        self.asked.holds(repository) && self.may_read(repository)
+    }
+
+    /// Whether all that this server has is meant, as far as the caller may read it: then other servers are asked too.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        self.asked.holds_all()
+    }
+
+    /// Whether the caller may read a repository, meant or not.
+    pub(crate) fn may_read(&self, repository: &RepositoryName) -> bool {
+        self.readable.as_ref().is_none_or(|prefixes| prefixes.iter().any(|prefix| prefix.holds(repository)))
     }
 }
 
@@ -115,9 +72,10 @@ pub(super) struct Visible {
     pub(super) repositories: Arc<[RepositoryName]>,
 }
 
-/// How a bundle is shown; `None` where none of its repositories shows it.
-pub(super) fn of(bundle: &Bundle, required: &RequiredSeals) -> Option<Visible> {
-    let shows = |name: &&RepositoryName| bundle.verdict.is_sealed() || !required.covers(name);
+/// How a bundle is shown, where those below `required` show sealed ones alone; `None` where none of its repositories shows it.
+pub(super) fn of(bundle: &Bundle, required: &[Prefix]) -> Option<Visible> {
+    let shows =
+        |name: &&RepositoryName| bundle.verdict.is_sealed() || !required.iter().any(|prefix| prefix.holds(name));
     let repositories: Arc<[RepositoryName]> = bundle.repositories.iter().filter(shows).cloned().collect();
     let rank = match (bundle.verdict.is_sealed(), bundle.entry.is_loose) {
         (true, _) => Rank::Sealed,

@@ -43,7 +43,7 @@ fn file(bundle: &NewBundle) -> Candidate {
 }
 
 fn find(files: &DebugFiles) -> Option<Candidate> {
-    files.find(&key(), FileKind::Debuginfo)
+    files.find_in(&Scope::default(), &key(), FileKind::Debuginfo)
 }
 
 fn claim<'a>(bundle: &'a NewBundle, repository: &'a RepositoryName, is_sealed: bool) -> Claim<'a> {
@@ -62,7 +62,7 @@ fn the_better_file_answers_whatever_came_first() {
         let [contested] = files.contested(&order[1].files, 9).try_into().unwrap();
         assert_eq!((&contested.answers, &contested.passed_over), (&file(&rich), &file(&poor)));
         assert_eq!(find(&files), Some(file(&rich)));
-        assert_eq!(files.find(&key(), FileKind::Executable), None);
+        assert_eq!(files.find_in(&Scope::default(), &key(), FileKind::Executable), None);
         assert_eq!(files.len(), 1);
     }
 }
@@ -103,7 +103,7 @@ fn the_same_bytes_in_two_bundles_are_no_conflict_and_outlive_one_of_them() {
 #[test]
 fn where_seals_are_required_a_bundle_is_seen_from_its_seal_on() {
     let files = DebugFiles::default();
-    files.require_seals(RequiredSeals::Below(vec![name("prod")]));
+    files.require_seals(vec![name("prod").into()]);
     let new = bundle("full", DebugInfo::Full, "app");
     files.insert(vec![(new.clone(), standing("prod/app", false))]).unwrap();
     assert_eq!((find(&files), files.len(), files.is_shown(&new.digest)), (None, 0, false));
@@ -114,10 +114,10 @@ fn where_seals_are_required_a_bundle_is_seen_from_its_seal_on() {
     // A repository that asks for none shows it, and only to those who ask there or everywhere.
     let both = Standing { repositories: [name("prod/app"), name("product")].into(), verdict: Verdict::Unsealed };
     files.set([(new.digest.clone(), both)]);
-    let find_in = |prefix: &str| files.find_in(&Scope::Below(name(prefix)), &key(), FileKind::Debuginfo);
+    let find_in = |prefix: &str| files.find_in(&Scope::of(name(prefix).into()), &key(), FileKind::Debuginfo);
     assert!(find(&files).is_some() && find_in("product").is_some());
     assert!(find_in("prod").is_none() && find_in("prod/app").is_none() && find_in("produc").is_none());
-    files.require_seals(RequiredSeals::Everywhere);
+    files.require_seals(vec![Prefix::default()]);
     assert_eq!(find(&files), None);
 }
 
@@ -191,7 +191,7 @@ fn many_bundles_lie_in_few_layers_and_each_is_found() {
     assert!(files.shown.load().layers.len() < 8);
     assert_eq!(files.len(), 100);
     for number in 0..100 {
-        let found = files.find(&id(number), FileKind::Debuginfo).unwrap();
+        let found = files.find_in(&Scope::default(), &id(number), FileKind::Debuginfo).unwrap();
         assert_eq!(found.digest, BlobDigest::of(format!("file {number}").as_bytes()));
         assert_eq!(files.files_of(&found.bundle).len(), 1);
     }

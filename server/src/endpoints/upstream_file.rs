@@ -44,9 +44,9 @@ pub(crate) fn unavailable(request: &HeaderMap, why: &str) -> Response {
     if agent.starts_with(ELFUTILS.as_bytes()) {
         return break_connection(why);
     }
-    tracing::info!(why, "an upstream could not be asked");
+    tracing::info!(why, "whether there is a file cannot be told");
     let mut response =
-        plain(StatusCode::BAD_GATEWAY, "no bundle here has it, and an upstream could not be asked: try again later");
+        plain(StatusCode::BAD_GATEWAY, "whether there is such a file cannot be told at this moment: try again later");
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -11,7 +11,7 @@ mod range;
 pub(crate) use body::{FileAnswer, file_response};
 pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use encoding::{Coding, accepted_coding};
-pub(crate) use path::{percent_decode, query_values};
+pub(crate) use path::{percent_decode, percent_encode, query_values};
 pub(crate) use peer::Peer;
 pub(crate) use range::{ByteRange, parse_content_range};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -1,10 +1,8 @@
 //! A bundle is whole and says the truth about its files before any of it is visible.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 
-use memmap2::Mmap;
 use symseal_artifact::{IdKind, ReleaseFile};
 use symseal_bundle::index::MAX_INDEX_BYTES;
 use symseal_bundle::oci::{self, ImageIndex};
@@ -94,7 +92,7 @@ pub(crate) fn check_bundle(
             let problem = format!("expected a layer {} in one of its manifests for {}", file.sha256, file.path);
             return Err(RefusedBundle::Form { what: "image index", problem });
         }
-        let wanted = BlobDigest::from_sha256(*file.sha256.as_bytes());
+        let wanted = BlobDigest::from(file.sha256);
         let found = if repository.has_blob(&wanted) { blobs.size(&wanted)? } else { None };
         if found != Some(file.size) {
             let found = found.map_or_else(|| "nothing".to_owned(), |bytes| format!("{bytes} bytes"));
@@ -157,7 +155,7 @@ fn layers(bytes: &[u8], blobs: &BlobDirectory) -> Result<HashSet<Digest>, Refuse
 }
 
 fn read(blobs: &BlobDirectory, digest: &Digest, limit: u64, what: &'static str) -> Result<Vec<u8>, RefusedBundle> {
-    match blobs.read(&BlobDigest::from_sha256(*digest.as_bytes()), limit) {
+    match blobs.read(&(*digest).into(), limit) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::FileTooLarge) => {
             Err(RefusedBundle::Form { what, problem: format!("{digest}: {error}") })
         }
@@ -169,7 +167,7 @@ fn read(blobs: &BlobDirectory, digest: &Digest, limit: u64, what: &'static str) 
 /// of a binary without an id has none.
 fn check_file(id: &str, module: &ModuleEntry, file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBundle> {
     let identity = |found: String| RefusedBundle::Identity { path: file.path.clone(), expected: id.to_owned(), found };
-    let bytes = map(file, blobs)?;
+    let bytes = blobs.map(&file.sha256.into())?;
     let parsed = ReleaseFile::parse(&bytes).map_err(|error| identity(error.to_string()))?;
     let found: Vec<String> = parsed.debug_ids().iter().map(DebugId::to_string).collect();
     let may_have_none = module.id_kind == IdKind::TextHash.code() && file.role == FileRole::Debuginfo;
@@ -191,7 +189,7 @@ fn check_member(file: &FileEntry, blobs: &BlobDirectory) -> Result<(), RefusedBu
     if file.size == 0 {
         return Ok(());
     }
-    match ReleaseFile::parse(&map(file, blobs)?) {
+    match ReleaseFile::parse(&blobs.map(&file.sha256.into())?) {
         Ok(parsed) if parsed.has_inline_debugger_scripts() => {
             Err(RefusedBundle::DebuggerScript { path: file.path.clone() })
         }
@@ -206,19 +204,10 @@ fn check_table(id: &str, file: &FileEntry, blobs: &BlobDirectory) -> Result<(), 
     if file.size == 0 {
         return Err(identity("an empty file".to_owned()));
     }
-    let bytes = map(file, blobs)?;
+    let bytes = blobs.map(&file.sha256.into())?;
     let table = symseal_symx::Table::open(&bytes).map_err(|error| identity(error.to_string()))?;
     let found = table.debug_id().to_string();
     if found == id { Ok(()) } else { Err(identity(found)) }
-}
-
-fn map(file: &FileEntry, blobs: &BlobDirectory) -> io::Result<Mmap> {
-    let blob = File::open(blobs.path(&BlobDigest::from_sha256(*file.sha256.as_bytes())))?;
-    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
-    #[allow(unsafe_code)]
-    unsafe {
-        Mmap::map(&blob)
-    }
 }
 
 fn checked(digest: &BlobDigest, bytes: &[u8], index: &SymbolIndex, index_json: String) -> CheckedBundle {
@@ -261,7 +250,7 @@ fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Key, 
             kind,
             debug_info: module.debug_info,
             size: file.size,
-            digest: BlobDigest::from_sha256(*file.sha256.as_bytes()),
+            digest: file.sha256.into(),
             name: module.name.clone(),
             file: if is_named { file.path.rsplit('/').next().unwrap_or_default().to_owned() } else { String::new() },
             bundle: bundle.clone(),

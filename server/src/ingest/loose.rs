@@ -4,10 +4,8 @@
 //! is listed, and deleting its manifest removes it. What it answers for follows from its bytes and its name alone; the
 //! manifest claims nothing that is believed.
 
-use std::fs::File;
 use std::io;
 
-use memmap2::Mmap;
 use symseal_artifact::{DebugInfoKind, ObjectFile, ObjectKind, ReleaseFile};
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::{DebugInfo, Digest, title};
@@ -107,13 +105,13 @@ pub(crate) fn check_loose(
     };
     let name = layer.title().unwrap_or_default().to_owned();
     check_name(&name)?;
-    let blob = BlobDigest::from_sha256(*layer.digest.as_bytes());
+    let blob = BlobDigest::from(layer.digest);
     let kind = |problem: String| RefusedLoose::Kind { name: name.clone(), problem };
     // An empty file cannot be mapped.
     if layer.size == 0 {
         return Err(kind("an empty file".to_owned()));
     }
-    let bytes = map(&blob, blobs)?;
+    let bytes = blobs.map(&blob)?;
     let parsed = ReleaseFile::parse(&bytes).map_err(|error| kind(error.to_string()))?;
     if parsed.has_inline_debugger_scripts() {
         return Err(RefusedLoose::DebuggerScript { name });
@@ -200,15 +198,6 @@ fn offer(object: &ObjectFile<'_>) -> Option<Offer> {
         .collect();
     let code_id = object.code_id().filter(|_| is_executable);
     (!kinds.is_empty()).then_some(Offer { id, kinds, debug_info, code_id })
-}
-
-fn map(digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<Mmap> {
-    let blob = File::open(blobs.path(digest))?;
-    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
-    #[allow(unsafe_code)]
-    unsafe {
-        Mmap::map(&blob)
-    }
 }
 
 #[cfg(test)]

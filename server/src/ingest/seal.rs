@@ -21,7 +21,7 @@ pub(crate) fn is_seal(manifest: &Manifest) -> bool {
 pub(crate) fn read_seal(manifest_bytes: &[u8], blobs: &BlobDirectory) -> Option<SealRow> {
     let manifest = symseal_bundle::oci::Manifest::parse(manifest_bytes).ok()?;
     let [layer] = manifest.layers.as_slice() else { return None };
-    let digest = crate::blobs::BlobDigest::from_sha256(*layer.digest.as_bytes());
+    let digest = crate::blobs::BlobDigest::from(layer.digest);
     let bytes = blobs.read(&digest, SEAL_LIMIT as u64).ok()?;
     match SigstoreBundle::parse(&bytes) {
         Ok(seal) => Some(row(&seal, digest.to_string())),

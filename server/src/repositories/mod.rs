@@ -7,8 +7,10 @@ mod folder;
 mod links;
 mod manifest;
 mod name;
+mod prefix;
 mod registry;
 
 pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
-pub(crate) use name::{RepositoryName, Tag};
+pub(crate) use name::{ParseNameError, RepositoryName, Tag};
+pub use prefix::{ParsePrefixError, Prefix};
 pub(crate) use registry::{PutManifest, Removal, Repositories, Repository};

@@ -6,16 +6,16 @@ mod verdict;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use symseal_seal::{Expectation, SEAL_LIMIT, SubjectDigests, Trust, UtcSeconds, examine_seals};
+use symseal_seal::{Expectation, SEAL_LIMIT, SubjectDigests, Trust, examine_seals};
 use symseal_sealer::{LoadTrustError, TrustFiles};
 
 use crate::blobs::{BlobDigest, BlobDirectory};
-use crate::debug_files::RequiredSeals;
+use crate::clock::now;
 use crate::ids::BundleEntry;
 use crate::ingest::is_seal;
-use crate::repositories::{MANIFEST_LIMIT, Repository};
+use crate::repositories::{MANIFEST_LIMIT, Prefix, Repository};
 pub(crate) use verdict::Verdict;
 
 /// Referrers of one bundle that are read as its seals. More are not seals but a flood.
@@ -46,15 +46,12 @@ pub struct NoRepository(String);
 
 impl SealRules {
     /// Where seals are required.
-    pub(crate) fn required(&self) -> Result<RequiredSeals, NoRepository> {
-        if self.require.iter().any(|text| text == EVERYWHERE) {
-            return Ok(RequiredSeals::Everywhere);
-        }
-        if self.require.is_empty() {
-            return Ok(RequiredSeals::Nowhere);
-        }
-        let name = |text: &String| text.parse().map_err(|_| NoRepository(text.clone()));
-        self.require.iter().map(name).collect::<Result<_, _>>().map(RequiredSeals::Below)
+    pub(crate) fn required(&self) -> Result<Vec<Prefix>, NoRepository> {
+        let prefix = |text: &String| match text.as_str() {
+            EVERYWHERE => Ok(Prefix::default()),
+            name => name.parse().map_err(|_| NoRepository(text.clone())),
+        };
+        self.require.iter().map(prefix).collect()
     }
 }
 
@@ -139,12 +136,6 @@ fn load(directory: &std::path::Path) -> Result<(TrustFiles, Trust), LoadTrustErr
     Ok((files, trust))
 }
 
-/// This moment.
-pub(crate) fn now() -> UtcSeconds {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UtcSeconds(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
-}
-
 /// The bytes of a bundle's seals in these repositories, each once. What cannot be read is none. Blocks.
 pub(crate) fn seals_in<'r>(
     repositories: impl IntoIterator<Item = &'r Repository>,
@@ -169,5 +160,5 @@ pub(crate) fn seals_in<'r>(
 pub(crate) fn seal_layers(manifest: &[u8]) -> Vec<BlobDigest> {
     let Ok(manifest) = symseal_bundle::oci::Manifest::parse(manifest) else { return Vec::new() };
     let layers = manifest.layers.iter().filter(|layer| layer.size <= SEAL_LIMIT as u64);
-    layers.map(|layer| BlobDigest::from_sha256(*layer.digest.as_bytes())).take(SEALS_LIMIT).collect()
+    layers.map(|layer| layer.digest.into()).take(SEALS_LIMIT).collect()
 }

@@ -10,7 +10,7 @@ use symseal_bundle::oci::{self, Manifest};
 use symseal_bundle::sources::{self, MAX_TABLE_BYTES, SourceTable, TABLE_MEDIA_TYPE};
 
 use super::canonical;
-use crate::blobs::{BlobDigest, BlobDirectory, OpenBlob};
+use crate::blobs::{BlobDirectory, OpenBlob};
 use crate::debug_files::Scope;
 use crate::http::ByteRange;
 use crate::repositories::{Reference, Repositories};
@@ -61,7 +61,7 @@ impl SourceTables {
         sources: &Digest,
         path: &str,
     ) -> io::Result<Option<FoundSource>> {
-        let wanted = Reference::Digest(blob_digest(sources));
+        let wanted = Reference::Digest((*sources).into());
         let is_here = repositories
             .list()
             .iter()
@@ -69,7 +69,7 @@ impl SourceTables {
         if !is_here {
             return Ok(None);
         }
-        let bytes = blobs.read(&blob_digest(sources), oci::MAX_MANIFEST_BYTES)?;
+        let bytes = blobs.read(&(*sources).into(), oci::MAX_MANIFEST_BYTES)?;
         let mut found: Option<(Arc<Table>, u32)> = None;
         for manifest in sources::manifests(sources, &bytes).map_err(invalid)? {
             let Some(table) = self.open(blobs, &manifest.digest)? else { continue };
@@ -91,12 +91,12 @@ impl SourceTables {
         if let Some(known) = self.tables.lock().unwrap_or_else(PoisonError::into_inner).known.get(manifest) {
             return Ok(Some(Arc::clone(known)));
         }
-        let bytes = blobs.read(&blob_digest(manifest), oci::MAX_MANIFEST_BYTES)?;
+        let bytes = blobs.read(&(*manifest).into(), oci::MAX_MANIFEST_BYTES)?;
         let parsed = Manifest::parse(&bytes).map_err(invalid)?;
         let Some(layer) = parsed.layers.first().filter(|layer| layer.media_type == TABLE_MEDIA_TYPE) else {
             return Ok(None);
         };
-        let json = blobs.read(&blob_digest(&layer.digest), MAX_TABLE_BYTES)?;
+        let json = blobs.read(&layer.digest.into(), MAX_TABLE_BYTES)?;
         let table = Arc::new(Table::new(SourceTable::parse(&json).map_err(invalid)?));
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if tables.bytes > REMEMBERED {
@@ -153,7 +153,7 @@ impl Table {
             || io::Error::new(io::ErrorKind::InvalidData, "the table of sources names a pack that it has not");
         let file = self.entry(at).ok_or_else(missing)?;
         let pack = usize::try_from(file.pack).ok().and_then(|pack| self.table.packs.get(pack)).ok_or_else(missing)?;
-        let blob = blobs.open_blob(&blob_digest(&pack.sha256))?;
+        let blob = blobs.open_blob(&pack.sha256.into())?;
         let place = ByteRange { start: file.offset, length: file.size };
         if !self.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&at) {
             let mut bytes = vec![0; usize::try_from(file.size).map_err(io::Error::other)?];
@@ -167,10 +167,6 @@ impl Table {
         }
         Ok(FoundSource { pack: blob, place, sha256: file.sha256 })
     }
-}
-
-fn blob_digest(digest: &Digest) -> BlobDigest {
-    BlobDigest::from_sha256(*digest.as_bytes())
 }
 
 fn invalid(error: impl std::fmt::Display) -> io::Error {

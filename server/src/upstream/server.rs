@@ -21,6 +21,8 @@ const REDIRECTIONS: usize = 3;
 const PROBE: Duration = Duration::from_secs(10);
 /// Headers that are passed on begin so.
 const RELAYED: &str = "x-debuginfod-";
+/// Those that this server finds out by itself.
+const OWN: [&str; 2] = ["x-debuginfod-size", "x-debuginfod-sha256"];
 /// Bytes of a header that is passed on.
 const HEADER_LIMIT: usize = 4096;
 
@@ -127,7 +129,7 @@ impl UpstreamServer {
         }
         let length = response.content_length();
         let relayed = response.headers().iter().filter(|(name, value)| {
-            name.as_str().starts_with(RELAYED) && name.as_str() != "x-debuginfod-size" && value.len() <= HEADER_LIMIT
+            name.as_str().starts_with(RELAYED) && !OWN.contains(&name.as_str()) && value.len() <= HEADER_LIMIT
         });
         let headers = relayed
             .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))

@@ -8,7 +8,6 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use memmap2::Mmap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use symseal_module::{DebugId, MissReason, Proof, Quality, ResolverStep, Rva, Svma};
@@ -174,7 +173,7 @@ pub(crate) async fn post(
             format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
     })?;
-    let (shared, scope) = (Arc::clone(&app), Scope::Everywhere.readable_by(&caller));
+    let (shared, scope) = (Arc::clone(&app), Scope::default().readable_by(&caller));
     let work = move || Request::read(&body).and_then(|request| resolve(&shared, &scope, &request));
     let text = app.naming.run(work).await??;
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
@@ -221,10 +220,7 @@ fn resolve(app: &App, scope: &Scope, request: &Request) -> Result<Vec<u8>, ApiEr
         return write(request, request.id(), None, &Provenance::default(), Some(MissReason::NotInBundle));
     };
     let (mut provenance, sealed) = provenance(app, &candidate);
-    let blob = app.blobs.open_blob(&candidate.digest)?;
-    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
-    #[allow(unsafe_code)]
-    let bytes = unsafe { Mmap::map(&blob.file) }?;
+    let bytes = app.blobs.map(&candidate.digest)?;
     let mut source: &[u8] = &bytes;
     let damaged = |error: SparseError<OpenError>| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", format!("{}: {error:?}", candidate.digest))

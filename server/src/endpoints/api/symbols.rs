@@ -77,9 +77,7 @@ fn check_writer(caller: &Caller, repository: &RepositoryName) -> Result<(), ApiE
     if caller.may_write(repository) {
         return Ok(());
     }
-    // Every repository's name is a prefix.
-    let grant = repository.as_str().parse().map_or(Grant::WriteTraces, Grant::Write);
-    Err(ApiError::forbidden(&grant))
+    Err(ApiError::forbidden(&Grant::Write(repository.clone().into())))
 }
 
 /// DELETE `/api/v1/symbols/<manifest>[?repository=loose/…]`.

@@ -12,9 +12,9 @@ use serde_json::json;
 use super::ApiError;
 use crate::access::{Caller, Grant, SESSION_SECONDS};
 use crate::app::App;
+use crate::clock::now;
 use crate::http::query_values;
 use crate::repositories::RepositoryName;
-use crate::tokens::now;
 
 /// The session, with what of the asked scopes the caller may do; for those who show nothing, with what anybody may.
 pub(crate) async fn get(
@@ -22,6 +22,11 @@ pub(crate) async fn get(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
+    // A session that opened others would never end.
+    if caller.is_in_session() {
+        let message = "expected a token, found a session: it opens no other";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
+    }
     let scopes = query_values(query.as_deref(), "scope");
     let grants = granted(&caller, &scopes);
     let session = app.access.open_session(&caller, grants).ok_or_else(|| {
@@ -57,12 +62,11 @@ fn granted(caller: &Caller, scopes: &[String]) -> Vec<Grant> {
         };
         // Some clients put the registry before the name.
         let Ok(name) = name.parse::<RepositoryName>() else { continue };
-        let Ok(prefix) = name.as_str().parse() else { continue };
         let writes = actions.split(',').any(|action| matches!(action, "push" | "delete" | "*"));
         if writes && caller.may_write(&name) {
-            grants.push(Grant::Write(prefix));
+            grants.push(Grant::Write(name.into()));
         } else if caller.may_read(&name) {
-            grants.push(Grant::Read(prefix));
+            grants.push(Grant::Read(name.into()));
         }
     }
     grants.sort_unstable();

@@ -11,7 +11,7 @@ use super::{Answering, not_found, section};
 use crate::debug_files::{FileKind, Key};
 use crate::endpoints::{not_found as not_found_line, unavailable, upstream_file};
 use crate::file_cache::CachedFile;
-use crate::http::{ByteRange, break_connection};
+use crate::http::{ByteRange, break_connection, percent_encode};
 use crate::sections::locate;
 use crate::sources::canonical;
 use crate::upstream::{Expected, Outcome, TOO_MANY_HOPS, Upstreams, Wanted};
@@ -28,7 +28,8 @@ pub(super) async fn file(asked: &Answering<'_>, id: &Key, kind: FileKind) -> Res
 pub(super) async fn source(asked: &Answering<'_>, id: &Key, path: &str) -> Response {
     let (Some(upstreams), Key::Id(id)) = (asked.upstreams(), id) else { return not_found() };
     // Without dots: a URL with them would be another.
-    let path = format!("buildid/{id}/source{}", escaped(&canonical(path)));
+    // As elfutils' client writes paths.
+    let path = format!("buildid/{id}/source{}", percent_encode(&canonical(path), b"/"));
     answer(asked, upstreams, Wanted { name: format!("debuginfod:{path}"), path, expected: Expected::Anything }).await
 }
 
@@ -72,18 +73,4 @@ fn wanted(id: &Key, kind: FileKind) -> Option<Wanted> {
     let kind = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
     let path = format!("buildid/{id}/{kind}");
     Some(Wanted { name: format!("debuginfod:{path}"), path, expected: Expected::Id(id.clone()) })
-}
-
-/// As elfutils' client writes paths: everything but letters, digits, `-._~` and slashes is escaped.
-fn escaped(path: &str) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                escaped.push(char::from(byte))
-            }
-            other => escaped.push_str(&format!("%{other:02X}")),
-        }
-    }
-    escaped
 }

@@ -11,8 +11,10 @@ use symseal_seal::entry::{ENTRY_REQUEST_LIMIT, EntryRequestError, HashedRekordRe
 
 use super::LogApiError;
 use super::files::no_log;
+use crate::access::shown_token;
 use crate::app::App;
-use crate::tokens::{Grant, TokenInfo, TokenSecret, now};
+use crate::clock::now;
+use crate::tokens::{Grant, TokenInfo, TokenSecret};
 
 /// 201 with the entry and its proof, once it is durable; 409 with its index where it stands already.
 pub(crate) async fn post(State(app): State<Arc<App>>, request: Request) -> Result<Response, LogApiError> {
@@ -35,14 +37,10 @@ pub(crate) async fn post(State(app): State<Arc<App>>, request: Request) -> Resul
 async fn holder(app: &App, headers: &HeaderMap) -> Result<TokenInfo, LogApiError> {
     let wanted =
         "expected a token that may write to the log (Authorization: Bearer …), as `symseal token create` makes it";
-    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (scheme, secret) = value.split_once(' ').unwrap_or_default();
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(LogApiError::unauthenticated(format!("{wanted}; found none")));
-    }
+    let shown = shown_token(headers).ok_or_else(|| LogApiError::unauthenticated(format!("{wanted}; found none")))?;
     // One answer for a token that is wrong, revoked or expired: nobody learns which it was.
     let refused = || LogApiError::unauthenticated(format!("{wanted}; found one that does not hold"));
-    let secret = TokenSecret::parse(secret.trim()).ok_or_else(refused)?;
+    let secret = TokenSecret::parse(&shown).ok_or_else(refused)?;
     let token = app.store.token(&secret.hash()).await?.filter(|token| token.holds(now())).ok_or_else(refused)?;
     if !token.grants.contains(&Grant::WriteLog) {
         return Err(LogApiError::new(

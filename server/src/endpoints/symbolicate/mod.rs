@@ -52,7 +52,7 @@ pub(crate) async fn answer(
 ) -> Response {
     let mut response = match method {
         Method::OPTIONS => preflight(&headers),
-        Method::POST => post(app, Scope::Everywhere.readable_by(&caller), body).await,
+        Method::POST => post(app, Scope::default().readable_by(&caller), body).await,
         _ => {
             let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "expected POST with a JSON body");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));

@@ -1,7 +1,6 @@
 //! Names for frames, out of the symbol tables of bundles.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 
 use memmap2::Mmap;
 use serde::Serialize;
@@ -137,15 +136,7 @@ fn find_table(app: &App, scope: &Scope, id: &str) -> Result<Mmap, Missing> {
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
     let found =
         app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable).ok_or(Missing::Unknown)?;
-    let map = || -> io::Result<Mmap> {
-        let blob = app.blobs.open_blob(&found.digest)?;
-        // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
-        #[allow(unsafe_code)]
-        unsafe {
-            Mmap::map(&blob.file)
-        }
-    };
-    map().map_err(|error| Missing::Unreadable(format!("{}: {error}", found.digest)))
+    app.blobs.map(&found.digest).map_err(|error| Missing::Unreadable(format!("{}: {error}", found.digest)))
 }
 
 /// A frame of the answer. Of inlined calls the frame is the outermost function, and the others are in `inlines`.

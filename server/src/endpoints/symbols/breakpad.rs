@@ -7,18 +7,17 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use memmap2::Mmap;
-use symseal_bundle::{Digest, FileRole, ModuleEntry};
+use symseal_bundle::{FileRole, ModuleEntry};
 use symseal_module::DebugId;
 use tempfile::NamedTempFile;
 
 use crate::app::App;
-use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher};
+use crate::blobs::{Algorithm, BlobDirectory, Hasher};
 use crate::breakpad::{self, Head, file_name};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::endpoints::{not_found, unavailable};
 use crate::file_cache::{CacheKey, Note};
-use crate::http::{FileAnswer, file_response, percent_decode, query_values};
+use crate::http::{FileAnswer, file_response, percent_decode, percent_encode, query_values};
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
 use crate::releases::read_symbol_index;
 
@@ -124,10 +123,10 @@ fn make(
         code_id,
         code_file: (platform == "windows").then(|| module.name.clone()),
     };
-    let bytes = map(blobs, &table.digest)?;
+    let bytes = blobs.map(&table.digest)?;
     let symbols = symseal_symx::Table::open(&bytes).map_err(invalid)?;
     let unwind = module.files.iter().find(|file| file.role == FileRole::UnwindTable && file.size > 0);
-    let unwind = unwind.map(|file| map(blobs, &blob_digest(&file.sha256))).transpose()?;
+    let unwind = unwind.map(|file| blobs.map(&file.sha256.into())).transpose()?;
     let unwind = unwind.as_deref().map(symseal_unwind::Table::open).transpose().map_err(invalid)?;
     let counted = Counted { file: file.as_file_mut(), hasher: Hasher::new(Algorithm::Sha256), left: limit };
     let mut out = BufWriter::with_capacity(1 << 20, counted);
@@ -190,27 +189,9 @@ async fn redirection(app: &App, scope: &Scope, code_file: &str, code_id: &str) -
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::FOUND;
     // Relative: the server may lie below a prefix.
-    let location = format!("../../{}/{id}/{}", escaped(&name), escaped(&file_name(&name)));
+    let location = format!("../../{}/{id}/{}", percent_encode(&name, b""), percent_encode(&file_name(&name), b""));
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_str(&location).ok()?);
     Some(response)
-}
-
-fn escaped(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-fn map(blobs: &BlobDirectory, digest: &BlobDigest) -> io::Result<Mmap> {
-    let blob = blobs.open_blob(digest)?;
-    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
-    #[allow(unsafe_code)]
-    unsafe {
-        Mmap::map(&blob.file)
-    }
-}
-
-fn blob_digest(digest: &Digest) -> BlobDigest {
-    BlobDigest::from_sha256(*digest.as_bytes())
 }
 
 fn invalid(error: impl std::fmt::Display) -> io::Error {
