@@ -5,7 +5,7 @@ use ids::Ids;
 use sha2::{Digest as _, Sha256};
 
 // The module itself and not its crate, which brings the HTTP stack.
-#[allow(dead_code, unreachable_pub, unused_imports)]
+#[allow(dead_code, unused_imports, reason = "the server uses all of it")]
 #[path = "../../server/src/ids/mod.rs"]
 mod ids;
 

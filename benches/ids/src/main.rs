@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ids::{BundleEntry, Ids, IdsBuilder, NewCandidate};
 
 // The module itself and not its crate: the server brings a database and a web server, which nothing here uses.
-#[allow(dead_code, unreachable_pub, unused_imports)]
+#[allow(dead_code, unused_imports, reason = "the server uses all of it")]
 #[path = "../../../server/src/ids/mod.rs"]
 mod ids;
 
