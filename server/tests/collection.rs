@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+#[path = "http/support/mod.rs"]
 mod support;
 
 use std::collections::BTreeSet;

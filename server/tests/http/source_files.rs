@@ -2,18 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::support::programs::{Fixture, has, publish, run};
+use crate::support::{Running, http, options};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, ETAG, IF_NONE_MATCH, RANGE, VARY};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
-use support::programs::{Fixture, has, publish, run};
-use support::{Running, http, options};
 use symseal_builder::{Options, SourceOptions, SymbolBundleBuilder};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::push;

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::programs::{has, publish, run};
+use crate::support::{Running, http, noise};
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_RANGES, CONTENT_LENGTH, ETAG, RANGE, USER_AGENT};
-use support::programs::{has, publish, run};
-use support::{Running, http, noise};
 use symseal_bundle::Digest;
 use symseal_server::{Origins, Patience};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::support::programs::{Fixture, has, output, publish, run};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, RANGE};
 use serde_json::Value;
-use support::programs::{Fixture, has, output, publish, run};
 
 /// Six functions deep, two of them inlined, one with a frame pointer; then it writes its registers, its stack and where it is loaded.
 const PROGRAM: &str = r#"

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
+use crate::support::{Running, http};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, LINK, RANGE};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
-use support::{Running, http};
 use symseal_bundle::Digest;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
+use crate::support::{Running, http, noise};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE};
 use reqwest::{Client, Response, StatusCode};
-use support::{Running, http, noise};
 use symseal_bundle::Digest;
 use tokio::io::AsyncWriteExt;
 

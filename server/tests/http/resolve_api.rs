@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::path::PathBuf;
 
+use crate::support::programs::{Fixture, has, output, publish, run};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use support::programs::{Fixture, has, output, publish, run};
 
 const PROGRAM: &str = "static inline __attribute__((always_inline)) int twice(int x) { return 2 * x + (x >> 3); }\n\
 __attribute__((noinline)) int four(int x) {\n    int y = twice(x);\n    return twice(y) ^ 5;\n}\n\

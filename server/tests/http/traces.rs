@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
+use crate::support::{Running, http};
 use reqwest::{Client, Response, StatusCode};
-use support::{Running, http};
 use symseal_trace::{Event, ReplayResult, TraceCapture, TraceResolved, Uuid};
 
 const ID: Uuid = Uuid::from_u128(0x0123_4567_89ab_4def_8123_4567_89ab_cdef);

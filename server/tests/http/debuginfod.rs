@@ -2,17 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::programs::{Fixture, has, publish, run};
+use crate::support::{Running, http, options};
 use reqwest::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 use reqwest::{Method, StatusCode};
-use support::programs::{Fixture, has, publish, run};
-use support::{Running, http, options};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::push;
 

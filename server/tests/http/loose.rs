@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::support::Running;
+use crate::support::programs::{Fixture, has, output, publish, run};
 use reqwest::StatusCode;
 use serde_json::Value;
-use support::Running;
-use support::programs::{Fixture, has, output, publish, run};
 use symseal_bundle::Digest;
 
 /// A program with a build-id, its debug information, and the two apart: whole, stripped, debug file.

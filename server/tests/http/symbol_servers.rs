@@ -3,17 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::path::{Path, PathBuf};
 
+use crate::support::programs::{Fixture, has, output, publish, run};
 use reqwest::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CONTENT_LENGTH,
     CONTENT_RANGE, ETAG, RANGE,
 };
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::programs::{Fixture, has, output, publish, run};
 
 const SOURCE: &str = "\
 static inline __attribute__((always_inline)) int add(int a, int b) {

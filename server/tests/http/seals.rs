@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::path::{Path, PathBuf};
 
+use crate::support::programs::{has, run};
+use crate::support::{Running, http, options};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
-use support::programs::{has, run};
-use support::{Running, http, options};
 use symseal_builder::{Options, SealOptions, SymbolBundleBuilder, seal_bundle};
 use symseal_bundle::oci;
 use symseal_bundle::{Digest, LayoutDir};

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use support::{BreakingNetwork, Direction, Running, artifact, noise, options, reference, referrer};
+use crate::support::{BreakingNetwork, Direction, Running, artifact, noise, options, reference, referrer};
 use symseal_bundle::LayoutDir;
 use symseal_registry::{Options, Progress, RegistryError, pull, push};
 

@@ -1,0 +1,16 @@
+//! The server over HTTP, face by face. One program: linking the server's libraries takes longer than most of these tests.
+
+mod breakpad;
+mod debuginfod;
+mod federation;
+mod log;
+mod loose;
+mod registry;
+mod resolve_api;
+mod round_trip;
+mod seals;
+mod source_files;
+mod support;
+mod symbol_servers;
+mod traces;
+mod uploads;
