@@ -1,7 +1,5 @@
 //! Breakpad's symbol files: rust-minidump's stackwalker walks and names a stack by them alone.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! A bundle of compiled programs, as debuginfod clients see it.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

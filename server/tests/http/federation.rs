@@ -1,7 +1,5 @@
 //! Servers that ask other servers: streamed through, checked, kept; and what becomes of those that are dead, slow or lie.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,5 @@
 //! Files that are uploaded by themselves, as debuggers and curl see them.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! The server over HTTP, face by face. One program: linking the server's libraries takes longer than most of these tests.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod breakpad;
 mod debuginfod;

@@ -1,7 +1,5 @@
 //! What the registry answers beside what the conformance suite asks: bounds, pages, filters, mounts, deletion.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use crate::support::{Running, http};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, LINK, RANGE};
 use reqwest::{Client, Response, StatusCode};

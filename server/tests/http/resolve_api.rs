@@ -1,7 +1,5 @@
 //! Names over `/api/v1/resolve`, held to llvm-symbolizer and to the published schema.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::path::PathBuf;
 
 use crate::support::programs::{Fixture, has, output, publish, run};

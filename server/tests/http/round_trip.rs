@@ -1,7 +1,5 @@
 //! Our client against our server: what goes out comes back, whatever happens on the way.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,5 @@
 //! Seals at ingest: what is hidden until one holds, whose files answer, and who may not offer others.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::path::{Path, PathBuf};
 
 use crate::support::programs::{has, run};

@@ -1,7 +1,5 @@
 //! Source files, names and compressed forms, as debuginfod clients ask for them.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! What WinDbg, dotnet-symbol, Symbolicator, the Firefox Profiler and samply ask for, by the requests that they send. Ids and names are those
 //! that other tools read in the files.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use std::path::{Path, PathBuf};
 
 use crate::support::programs::{Fixture, has, output, publish, run};

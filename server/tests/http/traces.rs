@@ -1,7 +1,5 @@
 //! Traces are taken once, continued, and recorded in rows.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use crate::support::{Running, http};
 use reqwest::{Client, Response, StatusCode};
 use symseal_trace::{Event, ReplayResult, TraceCapture, TraceResolved, Uuid};

@@ -1,7 +1,5 @@
 //! The upload protocol, request by request, as foreign clients speak it.
 
-#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
-
 use crate::support::{Running, http, noise};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE};
 use reqwest::{Client, Response, StatusCode};
