@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, index, key, log, publish, serve, setup, store, symbolize, token, trace, trust, upload, verify_bundle,
+    bundle, gateway, index, key, log, publish, serve, setup, store, symbolize, token, trace, trust, upload, verify_bundle,
     verify_frame,
 };
 use symseal::{demo, exit, workload};
@@ -28,6 +28,7 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Serve(serve::Args),
+    Gateway(gateway::Args),
     /// Build, seal, push, pull, inspect and verify bundles.
     #[command(
         subcommand,
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     exit::run(|| match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Gateway(args) => gateway::run(&args),
         Command::Bundle(command) => bundle::run(&command),
         Command::Publish(args) => publish::run(&args),
         Command::Upload(args) => upload::run(&args),

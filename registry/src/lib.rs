@@ -13,6 +13,7 @@
 //! The crate does not: verify seals (`symseal-bundle` does, offline), build manifests, or store credentials.
 #![forbid(unsafe_code)]
 
+mod blob_stream;
 mod challenge;
 pub mod credentials;
 mod elsewhere;
@@ -27,9 +28,11 @@ mod referrers;
 mod repository;
 mod resume;
 mod session;
+mod tags;
 mod transfer;
 mod upload;
 
+pub use blob_stream::BlobStream;
 pub use elsewhere::Elsewhere;
 pub use error::RegistryError;
 pub use oci_client::secrets::RegistryAuth;

@@ -116,7 +116,7 @@ fn fallback_tag(subject: &Digest) -> String {
 }
 
 /// The URL in `Link: <…>; rel="next"`, on the same host.
-fn next_page(at: &Url, headers: &HeaderMap) -> Option<Url> {
+pub(crate) fn next_page(at: &Url, headers: &HeaderMap) -> Option<Url> {
     let links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
     links
         .flat_map(|line| line.split(','))

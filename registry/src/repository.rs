@@ -9,9 +9,10 @@ use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
 use symseal_bundle::seal::SubjectDigests;
 use symseal_bundle::{MAX_SEAL_BYTES, title};
 
+use crate::blob_stream::{self, BlobStream};
 use crate::session::Session;
 use crate::transfer::small;
-use crate::{Options, Reference, RegistryError, Target, manifests, part, referrers};
+use crate::{Options, Reference, RegistryError, Target, manifests, part, referrers, tags};
 
 /// Seals of one bundle that are looked at: a registry must not keep us for ever.
 const SEALS_LIMIT: usize = 1024;
@@ -147,6 +148,24 @@ impl Repository {
     pub async fn part(&self, digest: &Digest, range: Range<u64>) -> Result<Vec<u8>, RegistryError> {
         let url = self.session.url(&format!("blobs/{digest}"))?;
         part::fetch(&self.session, &url, range).await
+    }
+
+    /// A blob's bytes from `offset` on as they come, unchecked, for a reader who checks each page before it uses it. A stream that breaks off is
+    /// taken up by another one from where it ended.
+    ///
+    /// # Errors
+    /// [`RegistryError`], also where the registry sends another part than was asked for.
+    pub async fn stream(&self, digest: &Digest, offset: u64) -> Result<BlobStream, RegistryError> {
+        let url = self.session.url(&format!("blobs/{digest}"))?;
+        blob_stream::open(&self.session, &url, offset).await
+    }
+
+    /// The repository's tags, in the registry's order; none where the registry does not know the repository.
+    ///
+    /// # Errors
+    /// [`RegistryError`] where the registry does not answer, or has more tags than anybody reads.
+    pub async fn tags(&self) -> Result<Vec<String>, RegistryError> {
+        tags::list(&self.session).await
     }
 
     /// A blob's bytes, in memory: for indexes and page hashes, not for debug files. Size and digest are checked.

@@ -218,7 +218,8 @@ impl FileCache {
         Ok(())
     }
 
-    fn forget(&self, key: &CacheKey) {
+    /// Takes a file out.
+    pub(crate) fn forget(&self, key: &CacheKey) {
         let mut state = self.lock();
         if let Some(entry) = state.files.remove(key) {
             state.bytes = state.bytes.saturating_sub(entry.bytes);

@@ -24,7 +24,8 @@
 //! debug id reads memory and one file, and never the database.
 //!
 //! Who may do what is decided in one module, `access`; [`AccessConfig`] says whether callers show tokens. The crate does not unpack archives. It talks to
-//! other servers only where it is told to ([`Origins`]).
+//! other servers only where it is told to ([`Origins`]). [`Gateway`] is another program of the same paths: it keeps nothing and believes nobody but a
+//! trust directory.
 
 mod access;
 mod alerts;
@@ -40,6 +41,7 @@ mod encoded;
 mod endpoints;
 mod error;
 mod file_cache;
+mod gateway;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -72,6 +74,7 @@ pub use config::{
     SealsSection, TlsConfig, parse_duration,
 };
 pub use error::ServerError;
+pub use gateway::{Gateway, GatewayConfig};
 pub use origins::{CACHE_BYTES, Origins, Patience};
 pub use seals::{NoRepository, SealRules};
 pub use serve::Server;

@@ -18,7 +18,7 @@
 //! | `/s/<prefix>/buildid/…`, `/s/<prefix>/symbols/…` | the same, out of the repositories below a prefix |
 //! | `/symbolicate/v5` | [`symbolicate`] |
 //! | `/api/v1/traces/<id>` | [`api::traces`] |
-//! | `/api/v1/bundles/<digest>` | [`api::bundles`] |
+//! | `/api/v1/bundles`, `/api/v1/bundles/<digest>` | [`api::bundles`] |
 //! | `/api/v1/resolve` | [`api::resolve`] |
 //! | `/api/v1/symbols`, `/api/v1/symbols/<digest>` | [`api::symbols`] |
 //! | `/api/v1/alerts` | [`api::alerts`] |
@@ -66,6 +66,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/s/{*rest}", any(scoped))
         .route("/symbolicate/v5", any(symbolicate::answer))
         .route("/api/v1/traces/{id}", get(api::traces::get).put(api::traces::put))
+        .route("/api/v1/bundles", get(api::bundles::list))
         .route("/api/v1/bundles/{digest}", get(api::bundles::get))
         .route("/api/v1/resolve", post(api::resolve::post))
         .route("/api/v1/symbols", get(api::symbols::list).put(api::symbols::put))

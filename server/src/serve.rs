@@ -46,7 +46,7 @@ use crate::upstream::Upstreams;
 use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore};
 
 /// How long requests under way may take after the server was asked to stop.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 
 /// The folder of what can be had again, in the data directory.
 const CACHE_FOLDER: &str = "cache";
@@ -55,7 +55,7 @@ const CACHE_FOLDER: &str = "cache";
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A server that holds its data directory and listens, but does not answer before [`Server::run`].
 pub struct Server {
@@ -273,7 +273,8 @@ fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watc
     });
 }
 
-async fn serve_connection(
+/// Answers what comes over one connection.
+pub(crate) async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
     router: Router,

@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "what a command is for stands in its help text, which clap takes from its arguments")]
 
 pub mod bundle;
+pub mod gateway;
 pub mod index;
 pub mod key;
 pub mod log;

@@ -179,7 +179,7 @@ fn said(config: &Config) -> String {
     format!("sound: {} on {scheme}://{}; {access}", config.data.display(), config.listen)
 }
 
-fn start_logging(format: &str) {
+pub(crate) fn start_logging(format: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("SYMSEAL_LOG").unwrap_or_else(|_| "warn".into());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if format == "json" {
@@ -213,7 +213,7 @@ fn log(args: &Args, file: &LogSection, data: &Path) -> Result<Option<LogConfig>>
 }
 
 /// Ends when the process is asked to.
-async fn shutdown() {
+pub(crate) async fn shutdown() {
     let interrupted = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {

@@ -235,7 +235,8 @@ fn checked(digest: &BlobDigest, bytes: &[u8], index: &SymbolIndex, index_json: S
     CheckedBundle { row, new: NewBundle { entry, digest: digest.clone(), files } }
 }
 
-fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Key, Candidate)> {
+/// The files of a module by what they are asked for.
+pub(crate) fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) -> Vec<(Key, Candidate)> {
     let Ok(id) = id.parse::<DebugId>() else { return Vec::new() };
     let image = module.code_id.as_deref().map(|code_id| {
         let title = title::pe_image(&module.name, code_id);

@@ -16,7 +16,7 @@ use crate::clock::now;
 use crate::ids::BundleEntry;
 use crate::ingest::is_seal;
 use crate::repositories::{MANIFEST_LIMIT, Prefix, Repository};
-pub(crate) use verdict::Verdict;
+pub(crate) use verdict::{RefusedSeal, SealedBy, Verdict};
 
 /// Referrers of one bundle that are read as its seals. More are not seals but a flood.
 const SEALS_LIMIT: usize = 256;

@@ -42,7 +42,8 @@ pub(crate) struct RefusedSeal {
 }
 
 impl Verdict {
-    pub(super) fn of(verification: &SealVerification) -> Self {
+    /// What an examination came to.
+    pub(crate) fn of(verification: &SealVerification) -> Self {
         let facts = &verification.facts;
         match verification.first_failure() {
             None => Self::Sealed(SealedBy {

@@ -6,4 +6,4 @@ mod tables;
 
 pub(crate) use path::canonical;
 pub(crate) use roots::SourceRoot;
-pub(crate) use tables::{FoundSource, SourceTables};
+pub(crate) use tables::{FoundSource, SourceTables, Table};

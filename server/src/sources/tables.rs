@@ -42,7 +42,7 @@ struct Tables {
 
 /// A table, and what its own order does not find.
 #[derive(Debug)]
-struct Table {
+pub(crate) struct Table {
     table: SourceTable,
     /// The places of files whose path is not in its canonical form, by that form.
     other_forms: HashMap<Box<str>, Vec<u32>>,
@@ -109,7 +109,8 @@ impl SourceTables {
 }
 
 impl Table {
-    fn new(table: SourceTable) -> Self {
+    /// A table that was parsed.
+    pub(crate) fn new(table: SourceTable) -> Self {
         let mut other_forms: HashMap<Box<str>, Vec<u32>> = HashMap::new();
         for (at, file) in (0..).zip(&table.files) {
             let form = canonical(&file.path);
@@ -120,13 +121,14 @@ impl Table {
         Self { table, other_forms, checked: Mutex::default() }
     }
 
-    fn entry(&self, at: u32) -> Option<&sources::SourceEntry> {
+    /// The file at a place.
+    pub(crate) fn entry(&self, at: u32) -> Option<&sources::SourceEntry> {
         self.table.files.get(usize::try_from(at).ok()?)
     }
 
     /// The files that an absolute path names: written so, or in another form of it; else those that are named relative to a directory
     /// that the debug information tells and the table does not.
-    fn places(&self, path: &str) -> Vec<u32> {
+    pub(crate) fn places(&self, path: &str) -> Vec<u32> {
         let form = canonical(path);
         let relative = form.trim_start_matches('/');
         [path, form.as_str(), relative]
@@ -138,6 +140,11 @@ impl Table {
             })
             .find(|places| !places.is_empty())
             .unwrap_or_default()
+    }
+
+    /// The pack that holds a file.
+    pub(crate) fn pack(&self, file: &sources::SourceEntry) -> Option<&sources::PackEntry> {
+        self.table.packs.get(usize::try_from(file.pack).ok()?)
     }
 
     fn of_name(&self, name: &str) -> Vec<u32> {
@@ -152,7 +159,7 @@ impl Table {
         let missing =
             || io::Error::new(io::ErrorKind::InvalidData, "the table of sources names a pack that it has not");
         let file = self.entry(at).ok_or_else(missing)?;
-        let pack = usize::try_from(file.pack).ok().and_then(|pack| self.table.packs.get(pack)).ok_or_else(missing)?;
+        let pack = self.pack(file).ok_or_else(missing)?;
         let blob = blobs.open_blob(&pack.sha256.into())?;
         let place = ByteRange { start: file.offset, length: file.size };
         if !self.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&at) {

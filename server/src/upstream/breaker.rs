@@ -10,7 +10,7 @@ const DOUBLINGS: u32 = 4;
 
 /// What a request may do with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(crate) enum Admission {
     /// Ask it.
     Ask,
     /// Leave it alone.
@@ -21,7 +21,7 @@ pub(super) enum Admission {
 
 /// The state of one server.
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(crate) struct Breaker {
     pause: Duration,
     state: Mutex<State>,
 }
@@ -35,12 +35,12 @@ enum State {
 
 impl Breaker {
     /// A server that is alive; `pause`: see [`Patience::pause`](crate::Patience::pause).
-    pub(super) fn new(pause: Duration) -> Self {
+    pub(crate) fn new(pause: Duration) -> Self {
         Self { pause, state: Mutex::new(State::Alive { failures: 0 }) }
     }
 
     /// What a request may do now. After `Probe` one of the two below must be called.
-    pub(super) fn admit(&self, now: Instant) -> Admission {
+    pub(crate) fn admit(&self, now: Instant) -> Admission {
         let mut state = self.lock();
         match *state {
             State::Alive { .. } => Admission::Ask,
@@ -53,12 +53,12 @@ impl Breaker {
     }
 
     /// It answered, whatever it said.
-    pub(super) fn lives(&self) {
+    pub(crate) fn lives(&self) {
         *self.lock() = State::Alive { failures: 0 };
     }
 
     /// It did not answer; `connected`: it did as far as the connection. Whether it is dead from now on.
-    pub(super) fn failed(&self, connected: bool, now: Instant) -> bool {
+    pub(crate) fn failed(&self, connected: bool, now: Instant) -> bool {
         let mut state = self.lock();
         let doublings = match *state {
             State::Alive { failures } if connected && failures + 1 < FAILURES => {

@@ -60,26 +60,26 @@ struct Cargo {
 }
 
 /// What moves a flight.
-pub(super) struct Pilot {
+pub(crate) struct Pilot {
     progress: watch::Sender<Progress>,
     cargo: Arc<OnceLock<Cargo>>,
 }
 
 impl Flight {
     /// A flight, and what moves it.
-    pub(super) fn new() -> (Arc<Self>, Pilot) {
+    pub(crate) fn new() -> (Arc<Self>, Pilot) {
         let (sender, progress) = watch::channel(Progress::Asking);
         let cargo = Arc::<OnceLock<Cargo>>::default();
         (Arc::new(Self { progress, cargo: Arc::clone(&cargo) }), Pilot { progress: sender, cargo })
     }
 
     /// Waits until it is known whether there is a file.
-    pub(super) async fn departed(&self) -> Progress {
+    pub(crate) async fn departed(&self) -> Progress {
         self.wait(|progress| *progress != Progress::Asking).await
     }
 
     /// Waits for the end.
-    pub(super) async fn arrived(&self) -> Progress {
+    pub(crate) async fn arrived(&self) -> Progress {
         self.wait(|progress| !matches!(progress, Progress::Asking | Progress::Streaming { .. })).await
     }
 
@@ -134,6 +134,18 @@ impl Flight {
             let block = pool.run(move || read_block(&file, at, length)).await.map_err(io::Error::other)??;
             Ok(Some((block, (flight, progress, pool, at + length))))
         }))
+    }
+}
+
+impl Pilot {
+    /// The file that is being filled, and how long it will be.
+    pub(crate) fn load(&self, file: File, length: u64) {
+        let _ = self.cargo.set(Cargo { file: Arc::new(file), length: Some(length), headers: Vec::new() });
+    }
+
+    /// How far it is.
+    pub(crate) fn tell(&self, progress: Progress) {
+        self.progress.send_replace(progress);
     }
 }
 

@@ -1,17 +1,19 @@
-//! `GET /api/v1/bundles/<digest>`: what the server knows of a bundle.
+//! `GET /api/v1/bundles/<digest>`: what the server knows of a bundle; `GET /api/v1/bundles?debug_id=ID`: which bundles have a module.
 
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde_json::json;
+use symseal_module::DebugId;
 
 use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
-use crate::debug_files::Bundle;
+use crate::debug_files::{Bundle, Key, Scope};
+use crate::http::query_values;
 use crate::repositories::RepositoryName;
 use crate::store::BundleRow;
 
@@ -40,6 +42,42 @@ pub(crate) async fn get(
         return Err(unknown());
     }
     Ok(([(header::CONTENT_TYPE, content_type)], body(bundle, known.as_ref(), &readable)).into_response())
+}
+
+/// Bundles that are told of at once.
+const TOLD: usize = 64;
+
+/// The bundles that have a module, the best first: of these the caller's repositories. Who asks verifies their seals.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let value = |name| query_values(query.as_deref(), name).into_iter().next();
+    let key = match (value("debug_id"), value("code_file"), value("code_id")) {
+        (Some(id), None, None) => id.parse::<DebugId>().ok().map(Key::Id),
+        (None, Some(name), Some(code_id)) if !name.contains('/') => Some(Key::image(&name, &code_id)),
+        _ => None,
+    };
+    let malformed = "expected ?debug_id=ID, a build-id, GUID-age or uuid:UUID, or ?code_file=NAME&code_id=ID";
+    let key = key.ok_or_else(|| ApiError::new(StatusCode::BAD_REQUEST, "query-invalid", malformed))?;
+    let scope = Scope::default().readable_by(&caller);
+    let found = app.debug_files.bundles_of(&scope, &key);
+    let told = found.iter().filter_map(|digest| {
+        let bundle = app.debug_files.bundle(digest)?;
+        let repositories: Vec<&str> =
+            bundle.repositories.iter().filter(|name| caller.may_read(name)).map(RepositoryName::as_str).collect();
+        (!repositories.is_empty()).then(|| {
+            json!({
+                "sha256": digest.to_string(),
+                "name": bundle.entry.name,
+                "version": bundle.entry.version,
+                "repositories": repositories,
+                "verification": bundle.verdict.to_json(),
+            })
+        })
+    });
+    Ok(Json(json!({ "bundles": told.take(TOLD).collect::<Vec<_>>() })).into_response())
 }
 
 /// What is known beside the database.

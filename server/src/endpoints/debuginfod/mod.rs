@@ -26,7 +26,7 @@ use crate::upstream::{Hops, Upstreams};
 /// The size of the file or section, whatever is sent of it.
 pub(crate) const SIZE: HeaderName = HeaderName::from_static("x-debuginfod-size");
 /// The module's file name, or a source's path.
-const FILE: HeaderName = HeaderName::from_static("x-debuginfod-file");
+pub(crate) const FILE: HeaderName = HeaderName::from_static("x-debuginfod-file");
 /// The file's sha256, hex; clients since 0.193 keep it beside the file.
 pub(crate) const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
 /// The client's bound on the size.

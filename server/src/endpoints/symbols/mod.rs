@@ -16,11 +16,9 @@ pub(crate) use target::Target;
 
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
-use symseal_bundle::title;
-use symseal_module::DebugId;
 
 use crate::app::App;
-use crate::debug_files::{Candidate, Key, Scope};
+use crate::debug_files::{Candidate, Scope};
 use crate::endpoints::{not_found, refused_method, whole_file};
 use crate::upstream::Hops;
 
@@ -29,9 +27,6 @@ const PING: &str = "pingme.txt";
 
 /// Of a file that is not here.
 const NOT_HERE: &str = "no bundle of this server has a file with this name and id";
-
-/// Bytes to which SSQP fills up a build-id with zeros.
-const PADDED_BUILD_ID: usize = 20;
 
 /// Answers a request below `/symbols/` out of the repositories that `scope` covers, then, where that is all of them, of other servers;
 /// `path` is what follows, as it came.
@@ -66,26 +61,6 @@ pub(crate) async fn answer(
 }
 
 fn find(app: &App, scope: &Scope, target: &Target) -> Option<Candidate> {
-    let find = |key: &Key| app.debug_files.find_in(scope, key, target.kind);
-    let found = find(&target.key).or_else(|| match &target.key {
-        Key::Id(DebugId::BuildId(id)) if id.as_bytes().len() == PADDED_BUILD_ID => without_padding(id.as_bytes(), find),
-        _ => None,
-    });
-    // A GUID and age are also those of a PE file with its own debug information, which is no PDB.
-    found.filter(|candidate| target.name.as_ref().is_none_or(|name| same_name(name, &candidate.file)))
-}
-
-/// Ids shorter than SSQP's, the longest first.
-fn without_padding(mut id: &[u8], find: impl Fn(&Key) -> Option<Candidate>) -> Option<Candidate> {
-    while let [rest @ .., 0] = id {
-        id = rest;
-        if let Some(found) = DebugId::from_build_id(id).ok().and_then(|id| find(&Key::Id(id))) {
-            return Some(found);
-        }
-    }
-    None
-}
-
-fn same_name(asked: &str, file: &str) -> bool {
-    title::component(asked).to_lowercase() == file.to_lowercase()
+    let found = target.keys().find_map(|key| app.debug_files.find_in(scope, &key, target.kind));
+    found.filter(|candidate| target.is_called(&candidate.file))
 }

@@ -1,0 +1,358 @@
+//! A sealed file is brought here: page by page checked, from one source after the other, once for all who wait for it.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use symseal_bundle::pages::{self, Hash};
+use symseal_bundle::{Digest, page_hashes};
+
+use super::catalogue::Offer;
+use super::checked::{CheckedFile, Mismatch};
+use super::home::{Home, Incoming, Trouble};
+use super::http_upstream::HttpUpstream;
+use super::refusals::{Code, Refusal};
+use super::{Gate, lock};
+use crate::file_cache::{CacheKey, CachedFile, Note};
+use crate::upstream::{Flight, Pilot, Progress};
+
+/// Fetched at once with the header of a file of page hashes: in most bundles the whole list of files is in it.
+const DIRECTORY_BYTES: u64 = 16 << 10;
+/// The longest list of files that is fetched.
+const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
+/// The most hashes of one file, in bytes: of a file of 64 GiB.
+const MAX_HASHES_BYTES: u64 = 32 << 20;
+/// How long one page may take. A server that sends a byte now and then must not keep us for ever.
+const PAGE_TIME: Duration = Duration::from_secs(60);
+/// How long an answer waits for the whole file before it begins, once its first page is there: so a wrong page of most files
+/// is a refusal with its reason, and not a body that breaks off.
+const WHOLE_TIME: Duration = Duration::from_millis(1500);
+
+/// A file on its way.
+pub(super) struct FileFlight {
+    flight: Arc<Flight>,
+    /// Why it did not arrive.
+    lost: OnceLock<Lost>,
+}
+
+/// Why a file did not arrive.
+#[derive(Debug, Clone)]
+pub(super) enum Lost {
+    /// What came, or did not come, is known.
+    Refused(Refusal),
+    /// It cannot be told at this moment.
+    Down(String),
+}
+
+/// A sealed file.
+pub(super) enum Brought {
+    /// All of it, checked, in the cache.
+    Whole(CachedFile),
+    /// Its first pages are here and checked.
+    Flying(Arc<Flight>),
+}
+
+/// Where a file may come from.
+enum Source {
+    Home(Home),
+    /// A server, by a path below its base.
+    Server(Arc<HttpUpstream>, String),
+}
+
+impl Source {
+    fn name(&self) -> String {
+        match self {
+            Self::Home(home) => home.name(),
+            Self::Server(server, _) => server.name(),
+        }
+    }
+}
+
+impl Gate {
+    /// Brings a file that a sealed bundle covers; `path`: how other servers are asked for it.
+    pub(super) async fn bring(self: &Arc<Self>, offer: &Offer, path: Option<&str>) -> Result<Brought, Lost> {
+        if let Some(found) = self.cached(&offer.file.sha256).await {
+            return Ok(Brought::Whole(found));
+        }
+        let flying = self.join(offer, path);
+        let end = match flying.flight.departed().await {
+            Progress::Streaming { .. } => match tokio::time::timeout(WHOLE_TIME, flying.flight.arrived()).await {
+                Ok(end) => end,
+                Err(_) => return Ok(Brought::Flying(Arc::clone(&flying.flight))),
+            },
+            end => end,
+        };
+        self.landed(&flying, &offer.file.sha256, end).await
+    }
+
+    /// The same, and waits for the whole.
+    pub(super) async fn bring_whole(self: &Arc<Self>, offer: &Offer, path: Option<&str>) -> Result<CachedFile, Lost> {
+        if let Some(found) = self.cached(&offer.file.sha256).await {
+            return Ok(found);
+        }
+        let flying = self.join(offer, path);
+        let end = flying.flight.arrived().await;
+        match self.landed(&flying, &offer.file.sha256, end).await? {
+            Brought::Whole(found) => Ok(found),
+            Brought::Flying(_) => Err(Lost::Down("the work on the file was interrupted".to_owned())),
+        }
+    }
+
+    async fn landed(&self, flying: &FileFlight, sha256: &Digest, end: Progress) -> Result<Brought, Lost> {
+        if matches!(end, Progress::Whole { .. }) {
+            let found = self.cached(sha256).await;
+            return found.map(Brought::Whole).ok_or_else(|| Lost::Down("the cache has no room for the file".to_owned()));
+        }
+        let interrupted = || Lost::Down("the work on the file was interrupted".to_owned());
+        Err(flying.lost.get().cloned().unwrap_or_else(interrupted))
+    }
+
+    /// The file out of the cache. One that lay there when the gateway started is read through once before it counts.
+    async fn cached(&self, sha256: &Digest) -> Option<CachedFile> {
+        let key = key(sha256);
+        if !self.cache.has(&key) {
+            return None;
+        }
+        let (cache, wanted) = (Arc::clone(&self.cache), *sha256);
+        let is_compared = lock(&self.compared).contains(sha256);
+        let found = self.pool.run(move || {
+            let found = cache.find(&key)?;
+            if is_compared {
+                return Some(found);
+            }
+            let reader = io::Read::take(&found.blob.file, found.size);
+            let read = Digest::of_reader(reader).ok().is_some_and(|(digest, _)| digest == wanted);
+            if !read {
+                tracing::warn!(sha256 = %wanted, "a file of the cache has other bytes: it is fetched again");
+                cache.forget(&key);
+            }
+            read.then_some(found)
+        });
+        let found = found.await.ok().flatten()?;
+        lock(&self.compared).insert(*sha256);
+        Some(found)
+    }
+
+    fn join(self: &Arc<Self>, offer: &Offer, path: Option<&str>) -> Arc<FileFlight> {
+        let mut flights = lock(&self.flights);
+        if let Some(flying) = flights.get(&offer.file.sha256) {
+            return Arc::clone(flying);
+        }
+        let (flight, pilot) = Flight::new();
+        let flying = Arc::new(FileFlight { flight, lost: OnceLock::new() });
+        flights.insert(offer.file.sha256, Arc::clone(&flying));
+        let (this, offer, told) = (Arc::clone(self), offer.clone(), Arc::clone(&flying));
+        let path = path.map(str::to_owned);
+        tokio::spawn(async move {
+            let _landing = Landing { gate: &this, file: offer.file.sha256 };
+            let end = match this.fly(&offer, path.as_deref(), &pilot).await {
+                Ok(()) => Progress::Whole { bytes: offer.file.size },
+                Err(lost) => {
+                    let why = match &lost {
+                        Lost::Refused(refusal) => refusal.reason.clone(),
+                        Lost::Down(why) => why.clone(),
+                    };
+                    let _ = told.lost.set(lost);
+                    Progress::Lost(why.into())
+                }
+            };
+            pilot.tell(end);
+        });
+        flying
+    }
+
+    async fn fly(self: &Arc<Self>, offer: &Offer, path: Option<&str>, pilot: &Pilot) -> Result<(), Lost> {
+        let down = |error: &dyn std::fmt::Display| Lost::Down(error.to_string());
+        let _place = self.flying.acquire().await.map_err(|error| down(&error))?;
+        let limit = self.cache.capacity() / 2;
+        if offer.file.size > limit {
+            let reason = format!("it has {} bytes, more than half of the cache ({limit} bytes): give --cache-bytes", offer.file.size);
+            return Err(Lost::Refused(Refusal::of(offer, Code::TooLarge, reason)));
+        }
+        let leaves = self.leaves(offer).await;
+        let has_pages = leaves.is_some();
+        let (cache, entry) = (Arc::clone(&self.cache), offer.file.clone());
+        let begun = self.pool.run(move || cache.begin().map(|file| CheckedFile::new(entry, leaves, file))).await;
+        let mut file = begun.map_err(|error| down(&error))?.map_err(|error| down(&error))?;
+        let reader = file.reader().map_err(|error| down(&error))?;
+        pilot.load(reader, offer.file.size);
+        let (mut wrong, mut absent, mut unavailable): (Option<Refusal>, Vec<String>, Option<String>) = (None, Vec::new(), None);
+        for source in self.sources(offer, path) {
+            let name = source.name();
+            let opened = self.open_source(&source, offer, file.written()).await;
+            let came;
+            (file, came) = match opened {
+                Ok(incoming) => self.receive(file, incoming, pilot).await.map_err(|error| down(&error))?,
+                Err(trouble) => (file, Err(Came::Trouble(trouble))),
+            };
+            let came = match came {
+                Ok(()) => match file.finish() {
+                    Ok(whole) => return self.keep(&offer.file.sha256, whole).await.map_err(|error| down(&error)),
+                    // With page hashes only an index that contradicts itself leads here.
+                    Err(mismatch) if has_pages => return Err(Lost::Refused(Refusal::wrong_bytes(offer, &name, mismatch))),
+                    Err(mismatch) => {
+                        let (cache, entry) = (Arc::clone(&self.cache), offer.file.clone());
+                        let begun = self.pool.run(move || cache.begin().map(|file| CheckedFile::new(entry, None, file))).await;
+                        file = begun.map_err(|error| down(&error))?.map_err(|error| down(&error))?;
+                        Came::Mismatch(mismatch)
+                    }
+                },
+                Err(came) => {
+                    file.break_off().map_err(|error| down(&error))?;
+                    came
+                }
+            };
+            match came {
+                Came::Mismatch(mismatch) => {
+                    let refusal = Refusal::wrong_bytes(offer, &name, mismatch);
+                    tracing::warn!(upstream = name, sha256 = %offer.file.sha256, found = refusal.found, "an upstream gives other bytes than the sealed ones");
+                    wrong.get_or_insert(refusal);
+                }
+                Came::Trouble(Trouble::Wrong(why)) => {
+                    let expected = format!("{} of {} bytes", offer.file.sha256, offer.file.size);
+                    let refusal = Refusal::wrong_bytes(offer, &name, Mismatch { expected, found: why });
+                    wrong.get_or_insert(refusal);
+                }
+                Came::Trouble(Trouble::Absent(why)) => absent.push(format!("{name}: {why}")),
+                Came::Trouble(Trouble::Down(why)) => unavailable = Some(format!("{name}: {why}")),
+            }
+        }
+        match (unavailable, wrong) {
+            // Another time it may come from there.
+            (Some(why), wrong) => {
+                if let Some(refusal) = wrong {
+                    self.refusals.note(refusal);
+                }
+                Err(Lost::Down(why))
+            }
+            (None, Some(refusal)) => Err(Lost::Refused(refusal)),
+            (None, None) => {
+                let reason = format!("a sealed bundle names the file, and no upstream has it: {}", absent.join("; "));
+                Err(Lost::Refused(Refusal::of(offer, Code::NotThere, reason)))
+            }
+        }
+    }
+
+    /// Where a file may come from: where its bundle is, then every server that may have it.
+    fn sources(&self, offer: &Offer, path: Option<&str>) -> Vec<Source> {
+        let homes = offer.bundle.homes().into_iter().map(Source::Home);
+        let servers = path.into_iter().flat_map(|path| {
+            self.servers.iter().map(|server| Source::Server(Arc::clone(server), path.to_owned()))
+        });
+        homes.chain(servers).collect()
+    }
+
+    async fn open_source(&self, source: &Source, offer: &Offer, at: u64) -> Result<Incoming, Trouble> {
+        match source {
+            Source::Home(home) => home.stream(&self.pool, &offer.file.sha256, at).await,
+            Source::Server(server, path) => server.stream(path, (at, offer.file.size)).await,
+        }
+    }
+
+    /// Takes what one source sends, as far as it is right.
+    async fn receive(
+        &self,
+        mut file: CheckedFile,
+        mut incoming: Incoming,
+        pilot: &Pilot,
+    ) -> io::Result<(CheckedFile, Result<(), Came>)> {
+        let mut deadline = tokio::time::Instant::now() + PAGE_TIME;
+        while !file.is_full() {
+            let late = || Trouble::Down(format!("a page did not come within {} s", PAGE_TIME.as_secs()));
+            let piece = match tokio::time::timeout_at(deadline, incoming.next()).await {
+                Err(_) => return Ok((file, Err(Came::Trouble(late())))),
+                Ok(None) => {
+                    let why = "it ended before the file's end".to_owned();
+                    return Ok((file, Err(Came::Trouble(Trouble::Wrong(why)))));
+                }
+                Ok(Some(Err(trouble))) => return Ok((file, Err(Came::Trouble(trouble)))),
+                Ok(Some(Ok(piece))) => piece,
+            };
+            let before = file.written();
+            let job = move || {
+                let taken = file.take(&piece);
+                (file, taken)
+            };
+            let (returned, taken) = self.pool.run(job).await.map_err(io::Error::other)?;
+            file = returned;
+            if let Err(mismatch) = taken? {
+                return Ok((file, Err(Came::Mismatch(mismatch))));
+            }
+            if file.written() > before {
+                deadline = tokio::time::Instant::now() + PAGE_TIME;
+                if file.shown() > 0 {
+                    pilot.tell(Progress::Streaming { bytes: file.shown() });
+                }
+            }
+        }
+        Ok((file, Ok(())))
+    }
+
+    async fn keep(&self, sha256: &Digest, whole: tempfile::NamedTempFile) -> io::Result<()> {
+        let (cache, key, note) = (Arc::clone(&self.cache), key(sha256), Note { sha256: sha256.hex(), headers: Vec::new() });
+        self.making.run(move || cache.keep(&key, whole, &note)).await.map_err(io::Error::other)??;
+        lock(&self.compared).insert(*sha256);
+        Ok(())
+    }
+
+    /// The hashes of a file's pages, whose root is the sealed index's; none where nobody has them.
+    async fn leaves(&self, offer: &Offer) -> Option<Vec<Hash>> {
+        for home in offer.bundle.homes() {
+            match self.leaves_of(&home, offer).await {
+                Ok(leaves) => return Some(leaves),
+                Err(why) => tracing::info!(home = home.name(), why, "the page hashes of a file cannot be had there"),
+            }
+        }
+        None
+    }
+
+    async fn leaves_of(&self, home: &Home, offer: &Offer) -> Result<Vec<Hash>, String> {
+        let list = &offer.shard().ok_or("no shard of its bundle holds the module")?.page_hashes;
+        let text = |trouble: Trouble| trouble.text().to_owned();
+        let first = 0..list.size.min(DIRECTORY_BYTES);
+        let mut directory = home.part(&self.pool, &list.sha256, first).await.map_err(text)?;
+        let end = page_hashes::directory_end(&directory).map_err(|error| error.to_string())?;
+        if end > list.size.min(MAX_DIRECTORY_BYTES) {
+            return Err(format!("{}: expected a list of files within it, found one of {end} bytes", list.path));
+        }
+        let there = directory.len() as u64;
+        if end > there {
+            directory.extend(home.part(&self.pool, &list.sha256, there..end).await.map_err(text)?);
+        }
+        directory.truncate(usize::try_from(end).map_err(|error| error.to_string())?);
+        let file = &offer.file;
+        let range = page_hashes::locate(&directory, &file.sha256, file.page_size);
+        let is_sound = |range: &std::ops::Range<u64>| {
+            range.end <= list.size && range.end.saturating_sub(range.start) <= MAX_HASHES_BYTES
+        };
+        let range = range.filter(is_sound).ok_or_else(|| format!("{}: no hashes of {}", list.path, file.path))?;
+        let bytes = home.part(&self.pool, &list.sha256, range).await.map_err(text)?;
+        let leaves: Vec<Hash> = bytes.as_chunks::<32>().0.iter().copied().map(Hash).collect();
+        if pages::root(&leaves) != file.page_root || leaves.len() as u64 != pages::page_count(file.size, file.page_size) {
+            return Err(format!("{}: the hashes of {} have another root than the index says", list.path, file.path));
+        }
+        Ok(leaves)
+    }
+}
+
+/// How a source failed.
+enum Came {
+    Mismatch(Mismatch),
+    Trouble(Trouble),
+}
+
+fn key(sha256: &Digest) -> CacheKey {
+    CacheKey::of(&format!("sealed:{sha256}"))
+}
+
+struct Landing<'g> {
+    gate: &'g Gate,
+    file: Digest,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        lock(&self.gate.flights).remove(&self.file);
+    }
+}

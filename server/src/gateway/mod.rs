@@ -1,0 +1,227 @@
+//! A gateway on loopback: debuggers ask it as they ask any server, and get what a trusted seal covers and nothing else.
+//!
+//! Stock gdb, lldb and WinDbg believe whoever answers. The gateway stands between: for an id it finds the sealed bundles that cover it
+//! ([`catalogue`], [`learn`]), lets the trust directory decide about their seals ([`judge`]), and passes on bytes that it compared with the
+//! sealed digests ([`fetch`], [`checked`]). Upstreams may be registries, servers of ours and any other debuginfod or symbol server: what
+//! they are decides how the gateway learns of bundles, and nothing about whom it believes.
+//!
+//! To be followed from top to bottom: [`answers`] → [`learn`] → [`fetch`] → [`home`] or [`http_upstream`].
+
+mod answers;
+mod catalogue;
+mod checked;
+mod fetch;
+mod home;
+mod http_upstream;
+mod judge;
+mod learn;
+mod refusals;
+mod registry;
+mod sources;
+mod status;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use hyper_util::server::graceful::GracefulShutdown;
+use symseal_bundle::verify::subject_digests;
+use symseal_bundle::{Bundle, Digest, LayoutDir};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::file_cache::FileCache;
+use crate::http::Peer;
+use crate::pool::Pool;
+use crate::{Patience, ServerError, serve};
+use catalogue::Catalogue;
+use fetch::FileFlight;
+use home::Home;
+use http_upstream::HttpUpstream;
+use judge::Judge;
+use refusals::Refusals;
+use registry::RegistryUpstream;
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS: usize = 256;
+/// Files on their way at once; more wait.
+const FLIGHTS: usize = 16;
+/// Upstreams that a gateway has at most: each miss asks them all.
+const UPSTREAMS: usize = 32;
+/// What begins the URL of a registry's repository.
+const OCI: &str = "oci://";
+/// The folder of checked files, in the state directory.
+const CACHE_FOLDER: &str = "files";
+/// The folder of what was seen of logs and policies.
+const SEEN_FOLDER: &str = "seen";
+
+/// What a gateway is told.
+#[derive(Debug, Clone)]
+pub struct GatewayConfig {
+    /// Where it listens: a loopback address.
+    pub listen: SocketAddr,
+    /// `http://HOST[:PORT][/PATH]`, `https://…` or `oci://HOST[:PORT]/REPOSITORY[:TAG|@DIGEST]`.
+    pub upstreams: Vec<String>,
+    /// Bundles in layouts on this machine, which cover ids too.
+    pub bundles: Vec<(LayoutDir, Digest)>,
+    /// The trust directory.
+    pub trust: PathBuf,
+    /// Where checked files and what was seen of logs and policies are kept.
+    pub state: PathBuf,
+    /// Bytes that checked files may fill.
+    pub cache_bytes: u64,
+    /// How long upstreams are waited for.
+    pub patience: Patience,
+}
+
+/// A gateway that listens, but does not answer before [`Gateway::run`].
+pub struct Gateway {
+    listener: TcpListener,
+    address: SocketAddr,
+    gate: Arc<Gate>,
+    /// Held while the gateway lives.
+    lock: std::fs::File,
+}
+
+/// What requests share.
+pub(crate) struct Gate {
+    pool: Pool,
+    making: Pool,
+    judge: Judge,
+    catalogue: Catalogue,
+    registries: Vec<RegistryUpstream>,
+    servers: Vec<Arc<HttpUpstream>>,
+    cache: Arc<FileCache>,
+    /// Files of the cache whose bytes were compared since the start.
+    compared: Mutex<HashSet<Digest>>,
+    flights: Mutex<HashMap<Digest, Arc<FileFlight>>>,
+    flying: Semaphore,
+    tables: sources::Tables,
+    refusals: Refusals,
+    served: AtomicU64,
+    began: Instant,
+}
+
+impl Gateway {
+    /// Reads the trust directory, opens the state directory and listens.
+    ///
+    /// # Errors
+    /// [`ServerError`] names the file, URL or address.
+    pub async fn bind(config: GatewayConfig) -> Result<Self, ServerError> {
+        if !config.listen.ip().is_loopback() {
+            let problem = "a gateway answers everybody who reaches it, so it listens on loopback alone: expected 127.0.0.1 or ::1";
+            return Err(ServerError::Origin { origin: format!("--listen {}", config.listen), problem: problem.to_owned() });
+        }
+        let failed = |source| ServerError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let lock = serve::lock_data(&config.state)?;
+        let gate = Arc::new(Gate::open(&config)?);
+        Ok(Self { listener, address, gate, lock })
+    }
+
+    /// The address that is listened on, with the port that was picked.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `shutdown` completes, then lets what is under way finish for a bounded time.
+    ///
+    /// # Errors
+    /// None at present: a failed accept is logged and tried again.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let Self { listener, gate, lock, .. } = self;
+        let router = answers::routes(Arc::clone(&gate));
+        let first = Arc::clone(&gate);
+        // Registries are read before anybody asks; a request that misses something waits for it.
+        tokio::spawn(async move { first.read_registries().await });
+        let graceful = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let accepted = async {
+                let place = Arc::clone(&places).acquire_owned().await;
+                (listener.accept().await, place)
+            };
+            tokio::select! {
+                () = &mut shutdown => break,
+                accepted = accepted => match accepted {
+                    (Ok((stream, peer)), place) => {
+                        let connection = serve::serve_connection(stream, Peer(peer.ip()), router.clone(), graceful.watcher());
+                        tokio::spawn(async move {
+                            connection.await;
+                            drop(place);
+                        });
+                    }
+                    (Err(error), _) => {
+                        tracing::warn!(%error, "a connection was not accepted");
+                        tokio::time::sleep(serve::ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        }
+        drop(listener);
+        if tokio::time::timeout(serve::SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+            tracing::warn!("requests that were still under way are cut off");
+        }
+        drop(lock);
+        Ok(())
+    }
+}
+
+impl Gate {
+    fn open(config: &GatewayConfig) -> Result<Self, ServerError> {
+        let data = |path: PathBuf| move |source: io::Error| ServerError::Data { path, source };
+        let (mut registries, mut servers) = (Vec::new(), Vec::new());
+        if config.upstreams.len() > UPSTREAMS {
+            let problem = format!("more than {UPSTREAMS} upstreams");
+            return Err(ServerError::Origin { origin: "--upstream".to_owned(), problem });
+        }
+        for url in &config.upstreams {
+            let refused = |problem: String| ServerError::Origin { origin: format!("--upstream {url}"), problem };
+            match url.strip_prefix(OCI) {
+                Some(place) => registries.push(RegistryUpstream::parse(place).map_err(refused)?),
+                None => servers.push(HttpUpstream::parse(url, config.patience).map_err(refused)?),
+            }
+        }
+        let seen = config.state.join(SEEN_FOLDER);
+        std::fs::create_dir_all(&seen).map_err(data(seen.clone()))?;
+        let judge = Judge::open(&config.trust, Some(&seen))?;
+        let folder = config.state.join(CACHE_FOLDER);
+        let cache = FileCache::open(&folder).map_err(data(folder))?;
+        cache.bound(config.cache_bytes);
+        let gate = Self {
+            pool: Pool::new(),
+            making: Pool::for_making(),
+            judge,
+            catalogue: Catalogue::default(),
+            registries,
+            servers,
+            cache: Arc::new(cache),
+            compared: Mutex::default(),
+            flights: Mutex::default(),
+            flying: Semaphore::new(FLIGHTS),
+            tables: sources::Tables::default(),
+            refusals: Refusals::default(),
+            served: AtomicU64::new(0),
+            began: Instant::now(),
+        };
+        for (layout, digest) in &config.bundles {
+            let refused = |problem: String| ServerError::Origin { origin: format!("--bundle {digest}"), problem };
+            let bundle = Bundle::open(layout.clone(), Some(digest)).map_err(|error| refused(error.to_string()))?;
+            let subjects = subject_digests(Some(digest), bundle.index_bytes());
+            let (index, bytes) = (bundle.index().clone(), bundle.index_bytes().len() as u64);
+            gate.catalogue.add((*digest, subjects), (index, bytes), bundle.seals(), Home::Layout(layout.clone()));
+        }
+        Ok(gate)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
