@@ -41,10 +41,10 @@ mod encoded;
 mod endpoints;
 mod error;
 mod file_cache;
-mod gateway;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod gateway;
 mod http;
 pub mod ids;
 mod ingest;

@@ -29,7 +29,7 @@ use crate::collector::{Collector, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
-use crate::http::{BreakConnection, Peer};
+use crate::http::{BreakConnection, Breakable, Peer};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -259,6 +259,7 @@ async fn renew(tls: Arc<Tls>, pool: Pool) {
 fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watcher: Watcher) {
     // Answers are written whole: waiting for more only delays small ones.
     let _ = stream.set_nodelay(true);
+    let stream = Breakable::new(stream);
     let Some(tls) = tls else {
         tokio::spawn(serve_connection(stream, peer, router, watcher));
         return;

@@ -48,7 +48,11 @@ fn gdb_names_functions_through_the_gateway_whatever_the_upstream_is() {
         assert!(text.contains("app.c") && text.contains("a_function_with_a_long_name_17"), "{what}: {text}");
         let got = gateway.get(&scene.debuginfo_path(), &[]);
         assert!(got.status == 200 && got.body == std::fs::read(&scene.debug).unwrap(), "{what}: {}", got.head);
-        assert!(got.head.contains("x-symseal-bundle: sha256:") && got.head.contains("x-symseal-seal: dsse:"), "{}", got.head);
+        assert!(
+            got.head.contains("x-symseal-bundle: sha256:") && got.head.contains("x-symseal-seal: dsse:"),
+            "{}",
+            got.head
+        );
         assert_eq!(gateway.status()["refused"], serde_json::json!([]), "{what}");
     }
     assert_eq!(plain.asked(), 1, "a checked file is not asked for again");
@@ -61,7 +65,8 @@ fn a_swapped_debug_file_reaches_no_debugger_and_the_status_page_says_why() {
     scene.swap(&scene.debug, length - 100);
     let gateway = Gateway::start(&scene, "state", &[&scene.url()], &[]);
     // The server itself gives the swapped file to everybody.
-    let direct = Command::new("curl").args(["-sf", &format!("{}{}", scene.url(), scene.debuginfo_path())]).output().unwrap();
+    let direct =
+        Command::new("curl").args(["-sf", &format!("{}{}", scene.url(), scene.debuginfo_path())]).output().unwrap();
     assert!(direct.status.success() && direct.stdout.len() == length);
     let Some(text) = scene.gdb(&gateway.url, "cache") else { return };
     assert!(!text.contains("app.c"), "{text}");
@@ -69,7 +74,7 @@ fn a_swapped_debug_file_reaches_no_debugger_and_the_status_page_says_why() {
     gateway.get(&scene.debuginfo_path(), &[]).is_refused("wrong-bytes");
     let refused = gateway.refused("wrong-bytes");
     assert_eq!(refused["asked"], scene.debuginfo_path());
-    assert!(refused["upstream"].as_str().unwrap().ends_with("/team/app"), "{refused}");
+    assert!(refused["upstream"].as_str().unwrap().contains(&scene.server.address), "{refused}");
     let sealed = symseal_bundle::Digest::of(&std::fs::read(&scene.debug).unwrap()).to_string();
     assert!(refused["expected"].as_str().unwrap().contains(&sealed), "{refused}");
     assert_eq!(refused["found"].as_str().unwrap().len(), 64, "{refused}");
@@ -88,16 +93,20 @@ fn a_wrong_page_of_a_slow_file_breaks_the_body_off_before_it() {
     let bytes = std::fs::read(&scene.debug).unwrap();
     let mut wrong = bytes.clone();
     wrong[2 * PAGE + 5] ^= 1;
-    let slow = |bytes: &[u8]| Does::Pauses(bytes[..2 * PAGE].to_vec(), Duration::from_secs(4), bytes[2 * PAGE..].to_vec());
+    let slow =
+        |bytes: &[u8]| Does::Pauses(bytes[..2 * PAGE].to_vec(), Duration::from_secs(4), bytes[2 * PAGE..].to_vec());
     let upstream = Upstream::start();
     upstream.does(&scene.debuginfo_path(), slow(&wrong));
     let bare = without_files(&scene);
     let gateway = Gateway::start(&scene, "state", &[&upstream.url], &["--bundle", &bare]);
     let got = gateway.get(&scene.debuginfo_path(), &[]);
-    assert_eq!((got.status, got.exit), (200, 18), "curl is told that the body is not whole");
+    assert_eq!((got.status, got.exit), (200, 56), "the connection is reset before the end");
     assert!(got.body.len() < bytes.len() && got.body == bytes[..got.body.len()], "{} bytes", got.body.len());
     assert!(got.body.len() >= PAGE, "{} bytes", got.body.len());
     assert!(gateway.refused("wrong-bytes")["expected"].as_str().unwrap().starts_with("page 2 of sha256:"));
+
+    let left = scene.gdb(&gateway.url, "cache-slow").expect("gdb was there");
+    assert!(!left.contains("app.c"), "{left}");
 
     // Where another upstream has the right bytes, it goes on there behind the last good page.
     let good = Upstream::start();
@@ -140,8 +149,19 @@ fn what_no_trusted_key_sealed_is_refused_by_its_reason_and_a_revocation_holds_at
     let shown = symseal(["trust", "show", "--trust", &scene.at("trust"), "--json"]).ok().json();
     let key = shown["keys"][0]["key_id"].as_str().unwrap_or_else(|| panic!("{shown}")).to_owned();
     let root = scene.at("keys/root.key.pem");
-    symseal(["trust", "revoke", "--trust", &scene.at("trust"), "--root-key", &root, "--key-id", &key, "--reason", "stolen"])
-        .ok();
+    symseal([
+        "trust",
+        "revoke",
+        "--trust",
+        &scene.at("trust"),
+        "--root-key",
+        &root,
+        "--key-id",
+        &key,
+        "--reason",
+        "stolen",
+    ])
+    .ok();
     std::thread::sleep(Duration::from_millis(1100));
     running.get(&scene.debuginfo_path(), &[]).is_refused("seal-refused");
     assert!(running.refused("seal-refused")["expected"].as_str().unwrap().starts_with("trust.revocation: "));
@@ -175,7 +195,8 @@ fn hostile_upstreams_end_in_a_refusal_and_never_in_a_file() {
         upstream.does(&scene.debuginfo_path(), does);
         let gateway = Gateway::start(&scene, &format!("state-{at}"), &[&upstream.url], &["--bundle", &bare]);
         let got = gateway.get(&scene.debuginfo_path(), &[]);
-        assert!(got.status == 404 && got.head.contains("x-symseal-refused: wrong-bytes"), "{at}: {}", got.head);
+        let is_told = got.status == 404 && got.head.contains("x-symseal-refused: wrong-bytes");
+        assert!(is_told || (at == 7 && got.status == 502), "{at}: {}", got.head);
         assert_eq!(elsewhere.asked(), 0, "it was led elsewhere");
     }
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
@@ -196,7 +217,7 @@ fn a_dead_upstream_is_no_absence_for_debuginfod_clients() {
     let gateway = Gateway::start(&scene, "state", &[&dead], &[]);
     let elfutils = ["--user-agent", "elfutils/0.188,Linux/x86_64,debian/12"];
     let got = gateway.get(&scene.debuginfo_path(), &elfutils);
-    assert_eq!((got.status, got.exit), (0, 52), "an answer of no byte");
+    assert_eq!((got.status, got.exit), (0, 56), "the connection is reset, which the client does not keep");
     assert_eq!(gateway.get(&scene.debuginfo_path(), &[]).status, 502);
     let ask = |url: &str| {
         let mut command = Command::new(&find);
@@ -208,9 +229,16 @@ fn a_dead_upstream_is_no_absence_for_debuginfod_clients() {
     let living = Gateway::start(&scene, "state-living", &[&dead, &scene.url()], &[]);
     let found = ask(&living.url);
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
-    assert!(std::fs::read(String::from_utf8(found.stdout).unwrap().trim()).unwrap() == std::fs::read(&scene.debug).unwrap());
-    let problems: Vec<_> =
-        living.status()["upstreams"].as_array().unwrap().iter().filter(|one| one["problem"].is_string()).cloned().collect();
+    assert!(
+        std::fs::read(String::from_utf8(found.stdout).unwrap().trim()).unwrap() == std::fs::read(&scene.debug).unwrap()
+    );
+    let problems: Vec<_> = living.status()["upstreams"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["problem"].is_string())
+        .cloned()
+        .collect();
     assert_eq!(problems.len(), 1, "{problems:?}");
 }
 

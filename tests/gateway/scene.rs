@@ -49,8 +49,19 @@ impl Scene {
         let mut scene = Self { server, root, build_id: String::new(), stripped, debug };
         symseal(["key", "generate", "--output", &scene.at("keys")]).ok();
         let key = scene.at("keys/artifact.pub.pem");
-        symseal(["trust", "init", "--trust", &scene.at("trust"), "--key", &key, "--name", "app*", "--log", &scene.at("log")])
-            .ok();
+        symseal([
+            "trust",
+            "init",
+            "--trust",
+            &scene.at("trust"),
+            "--key",
+            &key,
+            "--name",
+            "app*",
+            "--log",
+            &scene.at("log"),
+        ])
+        .ok();
         let inputs = [scene.stripped.display().to_string(), scene.debug.display().to_string()];
         scene.build("layout", &inputs, &["--sources", &scene.at("inputs")]);
         let index: Value = symseal(["bundle", "inspect", &scene.at("layout"), "--json"]).ok().json();
@@ -76,8 +87,15 @@ impl Scene {
     pub(crate) fn build(&self, layout: &str, inputs: &[String], more: &[&str]) {
         let (name, layout) = (["--name", "app", "--version", "1.0", "--output"], self.at(layout));
         let inputs = inputs.iter().map(String::as_str);
-        symseal(["bundle", "build"].into_iter().chain(inputs).chain(name).chain([layout.as_str()]).chain(more.iter().copied()))
-            .ok();
+        symseal(
+            ["bundle", "build"]
+                .into_iter()
+                .chain(inputs)
+                .chain(name)
+                .chain([layout.as_str()])
+                .chain(more.iter().copied()),
+        )
+        .ok();
     }
 
     pub(crate) fn seal(&self, layout: &str, keys: &str) -> Ran {
@@ -90,7 +108,7 @@ impl Scene {
     pub(crate) fn swap(&self, file: &Path, at: usize) {
         let mut bytes = std::fs::read(file).unwrap();
         let digest = symseal_bundle::Digest::of(&bytes).hex();
-        let stored = find(&self.root.path().join("data"), &digest).expect("the server has it");
+        let stored = find(&self.root.path().join("data/blobs"), &digest).expect("the server has it");
         bytes[at] ^= 1;
         std::fs::write(stored, bytes).unwrap();
     }
@@ -132,15 +150,25 @@ impl Gateway {
     /// In front of `upstreams`, by the scene's trust directory; `state` is a folder of the scene.
     pub(crate) fn start(scene: &Scene, state: &str, upstreams: &[&str], more: &[&str]) -> Self {
         let mut command = program::command("symseal");
-        command.args(["gateway", "--listen", "127.0.0.1:0", "--trust", &scene.at("trust"), "--state", &scene.at(state)]);
+        command.args([
+            "gateway",
+            "--listen",
+            "127.0.0.1:0",
+            "--trust",
+            &scene.at("trust"),
+            "--state",
+            &scene.at(state),
+        ]);
         for upstream in upstreams {
             command.args(["--upstream", upstream]);
         }
         let mut child = command.args(more).env("SYMSEAL_LOG", "error").stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let url = lines.next().and_then(|line| Some(line.strip_prefix("gateway on ")?.to_owned())).expect("its address");
+        let url =
+            lines.next().and_then(|line| Some(line.strip_prefix("gateway on ")?.to_owned())).expect("its address");
         assert_eq!(lines.next(), Some(format!("gdb, lldb:  DEBUGINFOD_URLS={url}")));
         assert_eq!(lines.next(), Some(format!("WinDbg:     _NT_SYMBOL_PATH=srv*C:\\symbols*{url}/symbols")));
+        assert_eq!(lines.next(), Some(format!("status:     {url}/")));
         Self { child, url }
     }
 

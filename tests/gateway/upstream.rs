@@ -93,7 +93,8 @@ fn answer(mut stream: TcpStream, paths: &Mutex<HashMap<String, Does>>, asked: &A
             stream.write_all(&[ok(bytes.len(), "Content-Encoding: gzip\r\n"), bytes].concat()).ok()
         }
         Some(Does::Redirects(to)) => {
-            let text = format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let text =
+                format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
             stream.write_all(text.as_bytes()).ok()
         }
         Some(Does::Sleeps) => {

@@ -8,13 +8,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::{any, get};
-use axum::Router;
 use symseal_module::DebugId;
 
 use super::catalogue::Offer;
@@ -92,7 +92,8 @@ async fn build_id(State(gate): State<Arc<Gate>>, request: Request) -> Response {
     if let Some(refused) = refused_method(asked.method) {
         return refused;
     }
-    let Some(BuildIdTarget { id, file }) = BuildIdTarget::parse(asked.path.strip_prefix("/buildid/").unwrap_or_default())
+    let Some(BuildIdTarget { id, file }) =
+        BuildIdTarget::parse(asked.path.strip_prefix("/buildid/").unwrap_or_default())
     else {
         return plain(StatusCode::NOT_FOUND, "not found");
     };
@@ -113,7 +114,10 @@ async fn symbols(State(gate): State<Arc<Gate>>, request: Request) -> Response {
         return Response::default();
     }
     let Some(target) = SymbolTarget::parse(path) else {
-        return plain(StatusCode::NOT_FOUND, "this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders");
+        return plain(
+            StatusCode::NOT_FOUND,
+            "this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders",
+        );
     };
     let keys: Vec<Key> = target.keys().collect();
     gate.whole(&asked, (&keys, target.kind), |name| target.is_called(name), plain_path(path)).await
@@ -147,7 +151,7 @@ impl Gate {
                 return head(offer, by);
             }
             let path = server_path(offer, kind).or_else(|| symbol_path.map(str::to_owned));
-            match self.bring(offer, path.as_deref()).await {
+            match self.bring(offer, (asked.path, path.as_deref())).await {
                 Ok(Brought::Whole(found)) => return self.cached_answer(asked, (offer, by), found),
                 Ok(Brought::Flying(flight)) => return self.flying_answer((offer, by), &flight),
                 Err(Lost::Refused(refusal)) => refused.push(refusal),
@@ -176,7 +180,7 @@ impl Gate {
                 Covered::Unknown(why) => return unavailable(asked.headers, &why),
             };
             let Some((offer, by)) = offers.first() else { continue };
-            let found = match self.bring_whole(offer, server_path(offer, kind).as_deref()).await {
+            let found = match self.bring_whole(offer, (asked.path, server_path(offer, kind).as_deref())).await {
                 Ok(found) => found,
                 Err(Lost::Refused(refusal)) => {
                     refused.push(refusal);
@@ -333,7 +337,9 @@ mod tests {
         for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8791", "127.1.2.3", "[::1]:80", "[::1]"] {
             assert!(is_this_machine(host), "{host}");
         }
-        for host in ["evil.example", "evil.example:8791", "127.0.0.1.evil.example", "10.0.0.1", "", "localhost.evil", "[::2]:1"] {
+        for host in
+            ["evil.example", "evil.example:8791", "127.0.0.1.evil.example", "10.0.0.1", "", "localhost.evil", "[::2]:1"]
+        {
             assert!(!is_this_machine(host), "{host}");
         }
     }

@@ -127,9 +127,7 @@ impl Offer {
             DebugId::MachoUuid(_) => "macos",
         };
         let holds = |shard: &&ShardEntry| {
-            shard.platform == platform
-                && shard.arch == self.arch
-                && (&shard.first..=&shard.last).contains(&&self.id)
+            shard.platform == platform && shard.arch == self.arch && (&shard.first..=&shard.last).contains(&&self.id)
         };
         self.bundle.index.shards.iter().find(holds)
     }
@@ -211,7 +209,9 @@ impl Catalogue {
             });
         }
         drop(state);
-        let order = |offer: &Offer| (offer.debug_info, std::cmp::Reverse(offer.file.size), offer.file.sha256, offer.bundle.digest);
+        let order = |offer: &Offer| {
+            (offer.debug_info, std::cmp::Reverse(offer.file.size), offer.file.sha256, offer.bundle.digest)
+        };
         offers.sort_by_key(order);
         offers
     }

@@ -70,12 +70,16 @@ impl Source {
 }
 
 impl Gate {
-    /// Brings a file that a sealed bundle covers; `path`: how other servers are asked for it.
-    pub(super) async fn bring(self: &Arc<Self>, offer: &Offer, path: Option<&str>) -> Result<Brought, Lost> {
+    /// Brings a file that a sealed bundle covers and a client `asked` for; `path`: how other servers are asked for it.
+    pub(super) async fn bring(
+        self: &Arc<Self>,
+        offer: &Offer,
+        (asked, path): (&str, Option<&str>),
+    ) -> Result<Brought, Lost> {
         if let Some(found) = self.cached(&offer.file.sha256).await {
             return Ok(Brought::Whole(found));
         }
-        let flying = self.join(offer, path);
+        let flying = self.join(offer, (asked, path));
         let end = match flying.flight.departed().await {
             Progress::Streaming { .. } => match tokio::time::timeout(WHOLE_TIME, flying.flight.arrived()).await {
                 Ok(end) => end,
@@ -87,11 +91,15 @@ impl Gate {
     }
 
     /// The same, and waits for the whole.
-    pub(super) async fn bring_whole(self: &Arc<Self>, offer: &Offer, path: Option<&str>) -> Result<CachedFile, Lost> {
+    pub(super) async fn bring_whole(
+        self: &Arc<Self>,
+        offer: &Offer,
+        (asked, path): (&str, Option<&str>),
+    ) -> Result<CachedFile, Lost> {
         if let Some(found) = self.cached(&offer.file.sha256).await {
             return Ok(found);
         }
-        let flying = self.join(offer, path);
+        let flying = self.join(offer, (asked, path));
         let end = flying.flight.arrived().await;
         match self.landed(&flying, &offer.file.sha256, end).await? {
             Brought::Whole(found) => Ok(found),
@@ -102,7 +110,9 @@ impl Gate {
     async fn landed(&self, flying: &FileFlight, sha256: &Digest, end: Progress) -> Result<Brought, Lost> {
         if matches!(end, Progress::Whole { .. }) {
             let found = self.cached(sha256).await;
-            return found.map(Brought::Whole).ok_or_else(|| Lost::Down("the cache has no room for the file".to_owned()));
+            return found
+                .map(Brought::Whole)
+                .ok_or_else(|| Lost::Down("the cache has no room for the file".to_owned()));
         }
         let interrupted = || Lost::Down("the work on the file was interrupted".to_owned());
         Err(flying.lost.get().cloned().unwrap_or_else(interrupted))
@@ -134,7 +144,7 @@ impl Gate {
         Some(found)
     }
 
-    fn join(self: &Arc<Self>, offer: &Offer, path: Option<&str>) -> Arc<FileFlight> {
+    fn join(self: &Arc<Self>, offer: &Offer, (asked, path): (&str, Option<&str>)) -> Arc<FileFlight> {
         let mut flights = lock(&self.flights);
         if let Some(flying) = flights.get(&offer.file.sha256) {
             return Arc::clone(flying);
@@ -143,10 +153,10 @@ impl Gate {
         let flying = Arc::new(FileFlight { flight, lost: OnceLock::new() });
         flights.insert(offer.file.sha256, Arc::clone(&flying));
         let (this, offer, told) = (Arc::clone(self), offer.clone(), Arc::clone(&flying));
-        let path = path.map(str::to_owned);
+        let (asked, path) = (asked.to_owned(), path.map(str::to_owned));
         tokio::spawn(async move {
             let _landing = Landing { gate: &this, file: offer.file.sha256 };
-            let end = match this.fly(&offer, path.as_deref(), &pilot).await {
+            let end = match this.fly(&offer, (&asked, path.as_deref()), &pilot).await {
                 Ok(()) => Progress::Whole { bytes: offer.file.size },
                 Err(lost) => {
                     let why = match &lost {
@@ -162,12 +172,20 @@ impl Gate {
         flying
     }
 
-    async fn fly(self: &Arc<Self>, offer: &Offer, path: Option<&str>, pilot: &Pilot) -> Result<(), Lost> {
+    async fn fly(
+        self: &Arc<Self>,
+        offer: &Offer,
+        (asked, path): (&str, Option<&str>),
+        pilot: &Pilot,
+    ) -> Result<(), Lost> {
         let down = |error: &dyn std::fmt::Display| Lost::Down(error.to_string());
         let _place = self.flying.acquire().await.map_err(|error| down(&error))?;
         let limit = self.cache.capacity() / 2;
         if offer.file.size > limit {
-            let reason = format!("it has {} bytes, more than half of the cache ({limit} bytes): give --cache-bytes", offer.file.size);
+            let reason = format!(
+                "it has {} bytes, more than half of the cache ({limit} bytes): give --cache-bytes",
+                offer.file.size
+            );
             return Err(Lost::Refused(Refusal::of(offer, Code::TooLarge, reason)));
         }
         let leaves = self.leaves(offer).await;
@@ -177,7 +195,8 @@ impl Gate {
         let mut file = begun.map_err(|error| down(&error))?.map_err(|error| down(&error))?;
         let reader = file.reader().map_err(|error| down(&error))?;
         pilot.load(reader, offer.file.size);
-        let (mut wrong, mut absent, mut unavailable): (Option<Refusal>, Vec<String>, Option<String>) = (None, Vec::new(), None);
+        let (mut wrong, mut absent, mut unavailable): (Option<Refusal>, Vec<String>, Option<String>) =
+            (None, Vec::new(), None);
         for source in self.sources(offer, path) {
             let name = source.name();
             let opened = self.open_source(&source, offer, file.written()).await;
@@ -190,10 +209,13 @@ impl Gate {
                 Ok(()) => match file.finish() {
                     Ok(whole) => return self.keep(&offer.file.sha256, whole).await.map_err(|error| down(&error)),
                     // With page hashes only an index that contradicts itself leads here.
-                    Err(mismatch) if has_pages => return Err(Lost::Refused(Refusal::wrong_bytes(offer, &name, mismatch))),
+                    Err(mismatch) if has_pages => {
+                        return Err(Lost::Refused(Refusal::wrong_bytes(offer, &name, mismatch)));
+                    }
                     Err(mismatch) => {
                         let (cache, entry) = (Arc::clone(&self.cache), offer.file.clone());
-                        let begun = self.pool.run(move || cache.begin().map(|file| CheckedFile::new(entry, None, file))).await;
+                        let begun =
+                            self.pool.run(move || cache.begin().map(|file| CheckedFile::new(entry, None, file))).await;
                         file = begun.map_err(|error| down(&error))?.map_err(|error| down(&error))?;
                         Came::Mismatch(mismatch)
                     }
@@ -206,13 +228,12 @@ impl Gate {
             match came {
                 Came::Mismatch(mismatch) => {
                     let refusal = Refusal::wrong_bytes(offer, &name, mismatch);
-                    tracing::warn!(upstream = name, sha256 = %offer.file.sha256, found = refusal.found, "an upstream gives other bytes than the sealed ones");
-                    wrong.get_or_insert(refusal);
+                    self.note_wrong(&mut wrong, refusal.asked(asked));
                 }
                 Came::Trouble(Trouble::Wrong(why)) => {
                     let expected = format!("{} of {} bytes", offer.file.sha256, offer.file.size);
                     let refusal = Refusal::wrong_bytes(offer, &name, Mismatch { expected, found: why });
-                    wrong.get_or_insert(refusal);
+                    self.note_wrong(&mut wrong, refusal.asked(asked));
                 }
                 Came::Trouble(Trouble::Absent(why)) => absent.push(format!("{name}: {why}")),
                 Came::Trouble(Trouble::Down(why)) => unavailable = Some(format!("{name}: {why}")),
@@ -220,12 +241,7 @@ impl Gate {
         }
         match (unavailable, wrong) {
             // Another time it may come from there.
-            (Some(why), wrong) => {
-                if let Some(refusal) = wrong {
-                    self.refusals.note(refusal);
-                }
-                Err(Lost::Down(why))
-            }
+            (Some(why), _) => Err(Lost::Down(why)),
             (None, Some(refusal)) => Err(Lost::Refused(refusal)),
             (None, None) => {
                 let reason = format!("a sealed bundle names the file, and no upstream has it: {}", absent.join("; "));
@@ -234,12 +250,18 @@ impl Gate {
         }
     }
 
+    /// Notes wrong bytes when they come: a client that has a part of the file already is told nothing more.
+    fn note_wrong(&self, wrong: &mut Option<Refusal>, refusal: Refusal) {
+        self.refusals.note(refusal.clone());
+        wrong.get_or_insert(refusal.noted());
+    }
+
     /// Where a file may come from: where its bundle is, then every server that may have it.
     fn sources(&self, offer: &Offer, path: Option<&str>) -> Vec<Source> {
         let homes = offer.bundle.homes().into_iter().map(Source::Home);
-        let servers = path.into_iter().flat_map(|path| {
-            self.servers.iter().map(|server| Source::Server(Arc::clone(server), path.to_owned()))
-        });
+        let servers = path
+            .into_iter()
+            .flat_map(|path| self.servers.iter().map(|server| Source::Server(Arc::clone(server), path.to_owned())));
         homes.chain(servers).collect()
     }
 
@@ -290,7 +312,8 @@ impl Gate {
     }
 
     async fn keep(&self, sha256: &Digest, whole: tempfile::NamedTempFile) -> io::Result<()> {
-        let (cache, key, note) = (Arc::clone(&self.cache), key(sha256), Note { sha256: sha256.hex(), headers: Vec::new() });
+        let (cache, key, note) =
+            (Arc::clone(&self.cache), key(sha256), Note { sha256: sha256.hex(), headers: Vec::new() });
         self.making.run(move || cache.keep(&key, whole, &note)).await.map_err(io::Error::other)??;
         lock(&self.compared).insert(*sha256);
         Ok(())
@@ -329,7 +352,8 @@ impl Gate {
         let range = range.filter(is_sound).ok_or_else(|| format!("{}: no hashes of {}", list.path, file.path))?;
         let bytes = home.part(&self.pool, &list.sha256, range).await.map_err(text)?;
         let leaves: Vec<Hash> = bytes.as_chunks::<32>().0.iter().copied().map(Hash).collect();
-        if pages::root(&leaves) != file.page_root || leaves.len() as u64 != pages::page_count(file.size, file.page_size) {
+        if pages::root(&leaves) != file.page_root || leaves.len() as u64 != pages::page_count(file.size, file.page_size)
+        {
             return Err(format!("{}: the hashes of {} have another root than the index says", list.path, file.path));
         }
         Ok(leaves)

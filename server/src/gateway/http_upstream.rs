@@ -86,7 +86,9 @@ impl HttpUpstream {
         let mut base = Url::parse(text).map_err(|error| error.to_string())?;
         let is_plain = base.query().is_none() && base.fragment().is_none() && base.password().is_none();
         if !matches!(base.scheme(), "http" | "https") || !is_plain || base.host_str().is_none() {
-            return Err("expected http://HOST[:PORT][/PATH], https://… or oci://HOST[:PORT]/REPOSITORY[:TAG]".to_owned());
+            return Err(
+                "expected http://HOST[:PORT][/PATH], https://… or oci://HOST[:PORT]/REPOSITORY[:TAG]".to_owned()
+            );
         }
         if !base.path().ends_with('/') {
             let path = format!("{}/", base.path());
@@ -104,7 +106,8 @@ impl HttpUpstream {
             .redirect(reqwest::redirect::Policy::custom(|attempt| {
                 let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
                 // What comes from elsewhere is checked as well; but an upstream must not make us ask machines that it cannot reach itself.
-                let is_far = attempt.url().scheme() == "https" && attempt.url().domain().is_some_and(|name| name.contains('.'));
+                let is_far =
+                    attempt.url().scheme() == "https" && attempt.url().domain().is_some_and(|name| name.contains('.'));
                 match attempt.previous().len() {
                     hops if hops > REDIRECTIONS => attempt.error("too many redirections"),
                     _ if is_same || is_far => attempt.follow(),
@@ -164,7 +167,12 @@ impl HttpUpstream {
             match self.take(catalogue, &told).await {
                 Ok(()) => self.lock().bundles += 1,
                 Err(trouble) => {
-                    let why = format!("{}: bundle {}: {}", self.name(), told.sha256.chars().take(80).collect::<String>(), trouble.text());
+                    let why = format!(
+                        "{}: bundle {}: {}",
+                        self.name(),
+                        told.sha256.chars().take(80).collect::<String>(),
+                        trouble.text()
+                    );
                     tracing::warn!(why, "a bundle that was told of cannot be had");
                     if matches!(trouble, Trouble::Down(_)) {
                         problem = Some(why.clone());
@@ -196,7 +204,8 @@ impl HttpUpstream {
 
     async fn take(&self, catalogue: &Catalogue, told: &Told) -> Result<(), Trouble> {
         let digest: Digest = told.sha256.parse().map_err(|error| Trouble::Wrong(format!("{error}")))?;
-        let repository = told.repositories.first().ok_or_else(|| Trouble::Absent("it is in no repository".to_owned()))?;
+        let repository =
+            told.repositories.first().ok_or_else(|| Trouble::Absent("it is in no repository".to_owned()))?;
         let host = self.base.host_str().unwrap_or_default();
         let place = match self.base.port() {
             Some(port) => format!("{host}:{port}"),
@@ -215,9 +224,9 @@ impl HttpUpstream {
         let body = body.map_err(|_| Trouble::Down("its answer did not come in time".to_owned()))??;
         match status {
             StatusCode::OK => Ok(serde_json::from_slice::<Answer>(&body).ok().map(|answer| answer.bundles)),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(Trouble::Down(format!("it answered {status} when asked for bundles: it wants a token (https://HOST/t/TOKEN)")))
-            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Trouble::Down(format!(
+                "it answered {status} when asked for bundles: it wants a token (https://HOST/t/TOKEN)"
+            ))),
             StatusCode::SERVICE_UNAVAILABLE if String::from_utf8_lossy(&body).contains(UNRECOGNIZED) => Ok(None),
             status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
                 Err(Trouble::Down(format!("it answered {status} when asked for bundles")))
@@ -285,7 +294,9 @@ impl HttpUpstream {
                 self.breaker.lives();
                 return Ok(response);
             }
-            Ok(Err(error)) if error.is_redirect() => return Err(Trouble::Wrong(told(&error.without_url()))),
+            Ok(Err(error)) if error.is_redirect() || error.is_builder() => {
+                return Err(Trouble::Wrong(told(&error.without_url())));
+            }
             Ok(Err(error)) => (!error.is_connect(), told(&error.without_url())),
             Err(late) => (true, late.to_string()),
         };
@@ -361,6 +372,9 @@ mod tests {
     #[test]
     fn a_key_is_asked_for_in_the_words_of_the_api() {
         assert_eq!(question(&Key::Id("abcd".parse().unwrap())).as_deref(), Some("debug_id=abcd"));
-        assert_eq!(question(&Key::image("a b.exe", "5F3A1B2C1f000")).as_deref(), Some("code_file=a%20b.exe&code_id=5f3a1b2c1f000"));
+        assert_eq!(
+            question(&Key::image("a b.exe", "5F3A1B2C1f000")).as_deref(),
+            Some("code_file=a%20b.exe&code_id=5f3a1b2c1f000")
+        );
     }
 }

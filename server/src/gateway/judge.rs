@@ -54,13 +54,8 @@ impl Judge {
     /// Reads the trust directory, which must be sound at the start. What was seen is remembered in `memory`. Blocks.
     pub(super) fn open(directory: &Path, memory: Option<&Path>) -> Result<Self, LoadTrustError> {
         let (files, trust) = load(directory)?;
-        let current =
-            Current { files: Some(files), trust: Ok(Arc::new(trust)), generation: 0, looked: Instant::now() };
-        Ok(Self {
-            directory: directory.to_owned(),
-            memory: memory.map(StateDir::new),
-            current: Mutex::new(current),
-        })
+        let current = Current { files: Some(files), trust: Ok(Arc::new(trust)), generation: 0, looked: Instant::now() };
+        Ok(Self { directory: directory.to_owned(), memory: memory.map(StateDir::new), current: Mutex::new(current) })
     }
 
     /// What comes out for a bundle. Blocks.
@@ -85,7 +80,8 @@ impl Judge {
                 found,
             }),
         };
-        *lock(&bundle.judged) = Some(Judged { verdict: verdict.clone(), generation, seals: seals.len(), at: Instant::now() });
+        *lock(&bundle.judged) =
+            Some(Judged { verdict: verdict.clone(), generation, seals: seals.len(), at: Instant::now() });
         verdict
     }
 
@@ -133,7 +129,10 @@ impl Judge {
             match load(&self.directory) {
                 Ok((files, _)) if current.files.as_ref() == Some(&files) => {}
                 Ok((files, trust)) => {
-                    tracing::info!(policy = trust.policy.version, "the trust directory has changed: seals are judged again");
+                    tracing::info!(
+                        policy = trust.policy.version,
+                        "the trust directory has changed: seals are judged again"
+                    );
                     current.files = Some(files);
                     current.trust = Ok(Arc::new(trust));
                     current.generation += 1;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::Gate;
-use super::http_upstream::HttpUpstream;
 use super::catalogue::{KnownBundle, Offer};
+use super::http_upstream::HttpUpstream;
 use super::refusals::{Code, Refusal};
 use crate::debug_files::{FileKind, Key};
 use crate::seals::{SealedBy, Verdict};
@@ -31,7 +31,8 @@ impl Gate {
     ) -> Covered<Offer> {
         let find = |gate: &Self| {
             let offers = keys.iter().map(|key| gate.catalogue.offers(key, kind));
-            let mut named = offers.map(|offers| offers.into_iter().filter(|offer| is_called(&offer.name)).collect::<Vec<_>>());
+            let mut named =
+                offers.map(|offers| offers.into_iter().filter(|offer| is_called(&offer.name)).collect::<Vec<_>>());
             named.find(|offers| !offers.is_empty()).unwrap_or_default()
         };
         self.covered(keys, find, |offer| Arc::clone(&offer.bundle)).await
@@ -70,10 +71,15 @@ impl Gate {
         }
     }
 
-    async fn judged<T: Send + 'static>(self: &Arc<Self>, found: Vec<T>, bundle: fn(&T) -> Arc<KnownBundle>) -> Covered<T> {
+    async fn judged<T: Send + 'static>(
+        self: &Arc<Self>,
+        found: Vec<T>,
+        bundle: fn(&T) -> Arc<KnownBundle>,
+    ) -> Covered<T> {
         let bundles: Vec<Arc<KnownBundle>> = found.iter().map(bundle).collect();
         let gate = Arc::clone(self);
-        let judge = move || bundles.iter().map(|bundle| (gate.judge.judge(bundle), Arc::clone(bundle))).collect::<Vec<_>>();
+        let judge =
+            move || bundles.iter().map(|bundle| (gate.judge.judge(bundle), Arc::clone(bundle))).collect::<Vec<_>>();
         let verdicts = match self.pool.run(judge).await {
             Ok(verdicts) => verdicts,
             Err(error) => return Covered::Unknown(error.to_string()),

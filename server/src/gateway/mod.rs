@@ -36,7 +36,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::file_cache::FileCache;
-use crate::http::Peer;
+use crate::http::{Breakable, Peer};
 use crate::pool::Pool;
 use crate::{Patience, ServerError, serve};
 use catalogue::Catalogue;
@@ -115,7 +115,10 @@ impl Gateway {
     pub async fn bind(config: GatewayConfig) -> Result<Self, ServerError> {
         if !config.listen.ip().is_loopback() {
             let problem = "a gateway answers everybody who reaches it, so it listens on loopback alone: expected 127.0.0.1 or ::1";
-            return Err(ServerError::Origin { origin: format!("--listen {}", config.listen), problem: problem.to_owned() });
+            return Err(ServerError::Origin {
+                origin: format!("--listen {}", config.listen),
+                problem: problem.to_owned(),
+            });
         }
         let failed = |source| ServerError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
@@ -152,6 +155,8 @@ impl Gateway {
                 () = &mut shutdown => break,
                 accepted = accepted => match accepted {
                     (Ok((stream, peer)), place) => {
+                        let _ = stream.set_nodelay(true);
+                        let stream = Breakable::new(stream);
                         let connection = serve::serve_connection(stream, Peer(peer.ip()), router.clone(), graceful.watcher());
                         tokio::spawn(async move {
                             connection.await;

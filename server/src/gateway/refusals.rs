@@ -79,6 +79,9 @@ pub(super) struct Refusal {
     pub(super) found: Option<String>,
     /// How often in a row.
     pub(super) times: u64,
+    /// Whether it is noted already.
+    #[serde(skip)]
+    is_noted: bool,
 }
 
 impl Refusal {
@@ -94,6 +97,7 @@ impl Refusal {
             expected: None,
             found: None,
             times: 1,
+            is_noted: false,
         }
     }
 
@@ -131,7 +135,10 @@ impl Refusal {
     /// An upstream sent something else.
     pub(super) fn wrong_bytes(offer: &Offer, upstream: &str, mismatch: Mismatch) -> Self {
         let Mismatch { expected, found } = mismatch;
-        let reason = format!("{upstream} gives other bytes than the sealed bundle {} has: expected {expected}, found {found}", name(&offer.bundle));
+        let reason = format!(
+            "{upstream} gives other bytes than the sealed bundle {} has: expected {expected}, found {found}",
+            name(&offer.bundle)
+        );
         Self {
             upstream: Some(upstream.to_owned()),
             bundle: Some(name(&offer.bundle)),
@@ -139,6 +146,11 @@ impl Refusal {
             found: Some(short(&found)),
             ..Self::new(Code::WrongBytes, reason)
         }
+    }
+
+    /// The same, where it was noted when it was found.
+    pub(super) fn noted(self) -> Self {
+        Self { is_noted: true, ..self }
     }
 
     /// The same, for a path.
@@ -157,6 +169,9 @@ pub(super) struct Refusals {
 impl Refusals {
     /// Notes one, in the log too.
     pub(super) fn note(&self, refusal: Refusal) {
+        if refusal.is_noted {
+            return;
+        }
         let Refusal { asked, reason, upstream, expected, found, .. } = &refusal;
         let code = refusal.code.text();
         let slot = if refusal.code.is_alarming() {

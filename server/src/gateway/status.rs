@@ -17,7 +17,8 @@ use crate::seals::Verdict;
 /// Bundles that are shown.
 const BUNDLES: usize = 200;
 /// Nothing but what stands in the page itself.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:1rem;color:#1a1a1a;background:#fff}\
 h1{font-size:1.4rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .5rem}p{margin:.3rem 0}\
@@ -95,7 +96,9 @@ impl Gate {
 }
 
 fn html(standing: &Value) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned);
+    let text = |value: &Value| {
+        value.as_str().map_or_else(|| if value.is_null() { String::new() } else { value.to_string() }, str::to_owned)
+    };
     let list = |name: &str| standing.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let field = |value: &Value, name: &str| value.get(name).map(text).unwrap_or_default();
     let mut page = format!(
@@ -125,7 +128,12 @@ fn html(standing: &Value) -> String {
     for upstream in list("upstreams") {
         let problem = field(&upstream, "problem");
         let class = if problem.is_empty() { "good" } else { "bad" };
-        let _ = write!(page, "<article class={class}><code>{}</code> <small>{}</small>", escape(&field(&upstream, "url")), escape(&field(&upstream, "kind")));
+        let _ = write!(
+            page,
+            "<article class={class}><code>{}</code> <small>{}</small>",
+            escape(&field(&upstream, "url")),
+            escape(&field(&upstream, "kind"))
+        );
         if !problem.is_empty() {
             let _ = write!(page, "<p>{}", escape(&problem));
         }
@@ -145,7 +153,8 @@ fn html(standing: &Value) -> String {
             escape(&field(&bundle, "digest"))
         );
         if status == "refused" {
-            let [check, expected, found] = ["check", "expected", "found"].map(|name| escape(&field(&verification, name)));
+            let [check, expected, found] =
+                ["check", "expected", "found"].map(|name| escape(&field(&verification, name)));
             let _ = write!(page, "<p>{check}: expected {expected}, found {found}");
         }
         page.push_str("</article>");
@@ -162,7 +171,12 @@ fn refusals(page: &mut String, title: &str, what: &str, list: &[Value]) {
     for refusal in list.iter().filter_map(|value| serde_json::from_value::<Shown>(value.clone()).ok()) {
         let class = if title == "Refused" { " class=bad" } else { "" };
         let Shown { at, asked, code, reason, upstream, bundle, expected, found, times } = refusal;
-        let _ = write!(page, "<article{class}><code>{}</code> <small>{code}, {at}, {times}×</small><p>{}<dl>", escape(&asked), escape(&reason));
+        let _ = write!(
+            page,
+            "<article{class}><code>{}</code> <small>{code}, {at}, {times}×</small><p>{}<dl>",
+            escape(&asked),
+            escape(&reason)
+        );
         for (name, value) in [("upstream", upstream), ("bundle", bundle), ("expected", expected), ("found", found)] {
             if let Some(value) = value {
                 let _ = write!(page, "<dt>{name}<dd><code>{}</code>", escape(&value));
@@ -211,8 +225,13 @@ mod tests {
     #[test]
     fn what_comes_from_outside_is_shown_and_does_nothing() {
         let refusal = Refusal::new(Code::WrongBytes, "<script>alert(1)</script>").asked("/buildid/\"><img src=x>");
-        let page = html(&json!({ "refused": [refusal], "bundles": [{ "name": "<b>", "verification": { "status": "sealed" } }] }));
-        assert!(page.contains("&lt;script&gt;") && page.contains("wrong-bytes") && page.contains("&lt;b&gt;"), "{page}");
+        let page = html(
+            &json!({ "refused": [refusal], "bundles": [{ "name": "<b>", "verification": { "status": "sealed" } }] }),
+        );
+        assert!(
+            page.contains("&lt;script&gt;") && page.contains("wrong-bytes") && page.contains("&lt;b&gt;"),
+            "{page}"
+        );
         assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
     }
 }

@@ -8,10 +8,10 @@ use axum::response::Response;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakConnection;
 
-/// Closes the connection without an answer. For clients that keep every error status for minutes, and try a broken
+/// Resets the connection without an answer. For clients that keep every error status for minutes, and try a broken
 /// connection again.
 pub(crate) fn break_connection(reason: &str) -> Response {
-    tracing::error!(reason, "the file is known and cannot be read: the connection is closed");
+    tracing::warn!(reason, "what is asked for cannot be told: the connection is reset");
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response.extensions_mut().insert(BreakConnection);

@@ -1,6 +1,7 @@
 //! The parts of HTTP that more than one endpoint speaks.
 
 mod body;
+mod breakable;
 mod broken;
 mod conditional;
 mod encoding;
@@ -9,6 +10,7 @@ mod peer;
 mod range;
 
 pub(crate) use body::{FileAnswer, file_response};
+pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use encoding::{Coding, accepted_coding};
 pub(crate) use path::{percent_decode, percent_encode, query_values};

@@ -11,10 +11,10 @@ mod flight;
 mod hops;
 mod server;
 
+pub(crate) use breaker::{Admission, Breaker};
 pub(crate) use check::Expected;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use elf_start::build_ids_at_start;
-pub(crate) use breaker::{Admission, Breaker};
 pub(crate) use flight::{Flight, Pilot, Progress};
 pub(crate) use hops::{Hops, TOO_MANY as TOO_MANY_HOPS};
 

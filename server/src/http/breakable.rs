@@ -1,0 +1,67 @@
+//! A connection that ends in order, or with a reset.
+//!
+//! elfutils' client keeps "there is no such file" for ten minutes also where a connection is closed in order before an answer, or before an
+//! answer's end; a reset it does not keep (measured with 0.188). So whatever does not come to an orderly end is reset.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// The connection. Dropped before it was shut down, it is reset.
+#[derive(Debug)]
+pub(crate) struct Breakable {
+    stream: TcpStream,
+    is_shut_down: bool,
+}
+
+impl Breakable {
+    /// Of an accepted stream.
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self { stream, is_shut_down: false }
+    }
+}
+
+impl Drop for Breakable {
+    fn drop(&mut self) {
+        if !self.is_shut_down {
+            // One that the client has closed cannot be reset any more.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
+impl AsyncRead for Breakable {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Breakable {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_shut_down = true;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
