@@ -5,6 +5,7 @@ pub mod build_report;
 mod chain;
 mod disclosure;
 pub mod excluding;
+pub mod export;
 pub mod inspect;
 pub mod kit;
 pub mod limits;
@@ -27,6 +28,7 @@ pub enum Command {
     Pull(transfer::PullArgs),
     Inspect(inspect::Args),
     Verify(verify::BundleVerifyArgs),
+    Export(export::Args),
     /// Carry a bundle to a site without a network: pack a kit, and take one in.
     #[command(
         subcommand,
@@ -43,6 +45,7 @@ pub fn run(command: &Command) -> Result<Answer> {
         Command::Pull(args) => transfer::pull(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run_bundle_verify(args),
+        Command::Export(args) => export::run(args),
         Command::Kit(command) => kit::run(command),
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 
 use symseal_bundle::pages::{self, Hash};
-use symseal_bundle::{Digest, FileEntry, Hasher};
+use symseal_bundle::{FileEntry, Hasher};
 use tempfile::NamedTempFile;
 
 /// What was found in the place of what the seal says.
@@ -111,11 +111,6 @@ impl CheckedFile {
             found: format!("{found} of {size} bytes"),
         })
     }
-
-    /// The digest of what came so far, where the whole alone is compared.
-    pub(super) fn so_far(&self) -> Option<Digest> {
-        self.leaves.is_none().then(|| self.hasher.clone().finish().0)
-    }
 }
 
 #[cfg(test)]
@@ -186,7 +181,6 @@ mod tests {
         bytes[7] ^= 1;
         file.take(&bytes).unwrap().unwrap();
         assert_eq!((file.shown(), file.is_full()), (0, true));
-        assert_eq!(file.so_far(), Some(Digest::of(&bytes)));
         file.break_off().unwrap();
         bytes[7] ^= 1;
         assert_eq!(file.written(), 0);

@@ -1,0 +1,241 @@
+//! Trees that `symseal bundle export` writes, read by the debuggers that they are for, and through a web server that knows nothing of them.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod program;
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use program::symseal;
+
+const SOURCE: &str = "int innermost_of_the_test(int x) { return x * 3; }
+int main(int argc, char **argv) { (void)argv; return innermost_of_the_test(argc); }
+";
+
+/// A bundle of a stripped program and its debug file.
+struct Release {
+    root: tempfile::TempDir,
+    stripped: PathBuf,
+    debug: PathBuf,
+    build_id: String,
+}
+
+impl Release {
+    fn build() -> Option<Self> {
+        let root = tempfile::tempdir().unwrap();
+        let objcopy = program::tool("objcopy")?;
+        let inputs = root.path().join("inputs");
+        std::fs::create_dir_all(inputs.join("stripped")).unwrap();
+        let whole = program::compile_c(&inputs, "app", SOURCE, &["-g", "-O0", "-Wl,--build-id"])?;
+        let (stripped, debug) = (inputs.join("stripped/app"), inputs.join("app.debug"));
+        for (option, to) in [("--only-keep-debug", &debug), ("--strip-all", &stripped)] {
+            assert!(Command::new(&objcopy).arg(option).arg(&whole).arg(to).status().unwrap().success());
+        }
+        std::fs::remove_file(whole).unwrap();
+        let mut release = Self { root, stripped, debug, build_id: String::new() };
+        let (stripped, debug) = (release.stripped.display().to_string(), release.debug.display().to_string());
+        release.bundle("layout", &[&stripped, &debug]);
+        let index = symseal(["bundle", "inspect", &release.at("layout"), "--json"]).ok().json();
+        release.build_id = index["linux"].as_object().unwrap().keys().next().unwrap().clone();
+        Some(release)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.root.path().join(name).display().to_string()
+    }
+
+    fn bundle(&self, layout: &str, inputs: &[&str]) {
+        let layout = self.at(layout);
+        let named = ["--name", "app", "--version", "1", "--output", layout.as_str()];
+        symseal(["bundle", "build"].iter().chain(inputs).chain(&named)).ok();
+    }
+
+    fn export(&self, layout: &str, more: &[&str]) -> program::Ran {
+        let layout = self.at(layout);
+        symseal(["bundle", "export", layout.as_str()].iter().chain(more))
+    }
+}
+
+/// nginx on a free loopback port, with a configuration of its own, ended with the value.
+struct Nginx {
+    child: Child,
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Nginx {
+    fn serve(root: &str) -> Option<Self> {
+        let known = Path::new("/usr/sbin/nginx");
+        let nginx = if known.is_file() { known.to_owned() } else { program::tool("nginx")? };
+        let folder = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let at = folder.path().display();
+        let user = if std::fs::metadata(folder.path()).unwrap().uid() == 0 { "user root;" } else { "" };
+        let configuration = format!(
+            "{user} daemon off; pid {at}/pid; error_log {at}/error.log; worker_processes 1; events {{}}
+             http {{ access_log off; client_body_temp_path {at}/1; proxy_temp_path {at}/2; fastcgi_temp_path {at}/3;
+                     uwsgi_temp_path {at}/4; scgi_temp_path {at}/5;
+                     server {{ listen 127.0.0.1:{port}; root {root}; default_type application/octet-stream; }} }}"
+        );
+        let file = folder.path().join("nginx.conf");
+        std::fs::write(&file, configuration).unwrap();
+        let child = Command::new(nginx)
+            .arg("-e")
+            .arg(folder.path().join("error.log"))
+            .arg("-c")
+            .arg(&file)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "nginx does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Self { child, url: format!("http://127.0.0.1:{port}"), _folder: folder })
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // The master ends its workers when it is asked to; killed, it could not.
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(path: impl AsRef<Path>) -> Vec<u8> {
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
+}
+
+#[test]
+fn debuginfod_clients_find_files_in_a_tree_behind_nginx() {
+    let Some(find) = program::tool("debuginfod-find") else { return };
+    let Some(release) = Release::build() else { return };
+    let tree = release.at("www");
+    release.export("layout", &["--debuginfod", &tree]).ok();
+    let Some(nginx) = Nginx::serve(&tree) else { return };
+    for (kind, file) in [("debuginfo", &release.debug), ("executable", &release.stripped)] {
+        let mut command = Command::new(&find);
+        command.env("DEBUGINFOD_URLS", &nginx.url).env("DEBUGINFOD_CACHE_PATH", release.at("cache"));
+        let found = command.args([kind, &release.build_id]).output().unwrap();
+        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        assert!(read(String::from_utf8(found.stdout).unwrap().trim()) == read(file), "{kind}");
+    }
+    // gdb too.
+    let Some(gdb) = program::tool("gdb") else { return };
+    let output = Command::new(gdb)
+        .env("DEBUGINFOD_URLS", &nginx.url)
+        .env("DEBUGINFOD_CACHE_PATH", release.at("cache-gdb"))
+        .env("HOME", release.root.path())
+        .args(["-nx", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled on"])
+        .args(["-ex", "info line innermost_of_the_test"])
+        .arg(&release.stripped)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("app.c"), "{text}");
+}
+
+#[test]
+fn gdb_and_lldb_find_files_below_build_id() {
+    let Some(release) = Release::build() else { return };
+    let (gdb_tree, lldb_tree) = (release.at("debug"), release.at("debug-lldb"));
+    release.export("layout", &["--build-id", &gdb_tree, "--lldb", &lldb_tree]).ok();
+    let (first, rest) = release.build_id.split_at(2);
+    for tree in [&gdb_tree, &lldb_tree] {
+        assert!(read(format!("{tree}/.build-id/{first}/{rest}.debug")) == read(&release.debug));
+        assert!(read(format!("{tree}/.build-id/{first}/{rest}")) == read(&release.stripped));
+    }
+    if let Some(gdb) = program::tool("gdb") {
+        let output = Command::new(gdb)
+            .env_remove("DEBUGINFOD_URLS")
+            .args(["-nx", "-batch", "-iex", "set auto-load no"])
+            .args(["-iex", &format!("set debug-file-directory {gdb_tree}")])
+            .args(["-ex", "info line innermost_of_the_test"])
+            .arg(&release.stripped)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("app.c"), "{text}");
+    }
+    if let Some(lldb) = program::tool("lldb") {
+        let look = |settings: &[&str]| {
+            let mut command = Command::new(&lldb);
+            command.env("HOME", release.root.path()).args(["--no-lldbinit", "--batch"]);
+            settings.iter().for_each(|setting| drop(command.args(["-o", setting])));
+            let create = format!("target create {}", release.stripped.display());
+            let output =
+                command.args(["-o", &create, "-o", "image lookup -v -n innermost_of_the_test"]).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let found = look(&[&format!("settings append target.debug-file-search-paths {lldb_tree}")]);
+        assert!(found.contains("app.c"), "{found}");
+        assert!(!look(&[]).contains("app.c"), "without the tree there is nothing");
+    }
+}
+
+#[test]
+fn symbol_stores_have_each_file_under_both_cases() {
+    let Some(release) = Release::build() else { return };
+    let tree = release.at("symbols");
+    release.export("layout", &["--symstore", &tree]).ok();
+    let padded = format!("{:0<40}", release.build_id);
+    assert!(read(format!("{tree}/app/elf-buildid-{padded}/app")) == read(&release.stripped));
+    assert!(read(format!("{tree}/_.debug/elf-buildid-sym-{padded}/_.debug")) == read(&release.debug));
+    let Some(compiler) = program::tool("x86_64-w64-mingw32-gcc") else { return };
+    let (source, app) = (release.at("win.c"), release.at("App.exe"));
+    std::fs::write(&source, "int main(void) { return 7; }\n").unwrap();
+    assert!(Command::new(compiler).args(["-g", "-Wl,--build-id", "-o", &app, &source]).status().unwrap().success());
+    release.bundle("windows", &[&app]);
+    release.export("windows", &["--symstore", &tree]).ok();
+    let index = symseal(["bundle", "inspect", &release.at("windows"), "--json"]).ok().json();
+    let code_id =
+        index["windows"].as_object().unwrap().values().next().unwrap()["code_id"].as_str().unwrap().to_owned();
+    // As WinDbg asks, and as SSQP does; a static server takes them for two.
+    for path in [format!("App.exe/{code_id}/App.exe"), format!("app.exe/{}/app.exe", code_id.to_lowercase())] {
+        assert!(read(format!("{tree}/{path}")) == read(&app), "{path}");
+    }
+}
+
+#[test]
+fn files_are_links_or_copies_and_what_is_in_the_way_stays() {
+    let Some(release) = Release::build() else { return };
+    let (tree, (first, rest)) = (release.at("tree"), release.build_id.split_at(2));
+    let debug = format!("{tree}/.build-id/{first}/{rest}.debug");
+    let told = release.export("layout", &["--build-id", &tree, "--json"]).ok().json();
+    assert_eq!((&told["linked"], &told["copied"], &told["existing"]), (&2.into(), &0.into(), &0.into()));
+    assert_eq!(std::fs::metadata(&debug).unwrap().nlink(), 2, "a link to the bundle's file");
+    let again = release.export("layout", &["--build-id", &tree, "--json"]).ok().json();
+    assert_eq!((&again["linked"], &again["existing"]), (&0.into(), &2.into()));
+
+    let copies = release.at("copies");
+    let told = release.export("layout", &["--build-id", &copies, "--copy", "--json"]).ok().json();
+    assert_eq!((&told["linked"], &told["copied"]), (&0.into(), &2.into()));
+    assert_eq!(std::fs::metadata(format!("{copies}/.build-id/{first}/{rest}.debug")).unwrap().nlink(), 1);
+    let left: Vec<_> = std::fs::read_dir(&copies).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [".build-id"], "nothing half-made is left");
+
+    // A file of somebody else is not replaced, and nothing is written beside it.
+    let other = release.at("other");
+    let theirs = format!("{other}/.build-id/{first}/{rest}.debug");
+    std::fs::create_dir_all(Path::new(&theirs).parent().unwrap()).unwrap();
+    std::fs::write(&theirs, "theirs").unwrap();
+    release.export("layout", &["--build-id", &other]).refused(1, &["in the way", rest]);
+    assert_eq!(read(&theirs), b"theirs");
+    assert!(!Path::new(&format!("{other}/.build-id/{first}/{rest}")).exists());
+
+    // A damaged bundle gives nothing.
+    let digest = symseal_bundle::Digest::of(&read(&release.debug)).hex();
+    let blob = Path::new(&release.at("layout")).join("blobs/sha256").join(digest);
+    std::fs::remove_file(&blob).unwrap();
+    std::fs::write(&blob, "something else").unwrap();
+    let damaged = release.at("damaged");
+    release.export("layout", &["--build-id", &damaged]).refused(2, &["expected sha256:", "found sha256:"]);
+    release.export("layout", &["--build-id", &damaged, "--copy"]).refused(2, &["expected sha256:"]);
+    assert!(!Path::new(&format!("{damaged}/.build-id/{first}/{rest}.debug")).exists());
+    release.export("layout", &[]).refused(2, &["--debuginfod", "--lldb"]);
+}
