@@ -104,6 +104,14 @@ impl Repository {
         Ok(found.map(|fetched| fetched.bytes))
     }
 
+    /// What refers to this manifest, as the registry lists it.
+    ///
+    /// # Errors
+    /// [`RegistryError`] where the registry does not answer, or not as one.
+    pub async fn referrers(&self, subject: &Digest) -> Result<Vec<Descriptor>, RegistryError> {
+        referrers::list(&self.session, subject).await
+    }
+
     /// The Sigstore bundles that refer to this manifest, as they are: nothing in them is checked here. A referrer that is none,
     /// or not whole, is passed over where there is another.
     ///

@@ -7,6 +7,7 @@ pub mod gateway;
 pub mod index;
 pub mod key;
 pub mod log;
+pub mod mirror;
 pub mod publish;
 pub mod serve;
 pub mod setup;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
 
 use crate::exit::Answer;
@@ -18,12 +18,12 @@ pub enum Command {
 /// Print the settings of this debugger.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  symseal setup gdb --server http://127.0.0.1:8790 >> ~/.gdbinit
+  symseal setup gdb --server http://127.0.0.1:8791 --write ~/.gdbinit      a gateway (symseal gateway)
   symseal setup lldb --directory ./symbols >> ~/.lldbinit
   symseal setup windbg --server http://symbols.example:8790
 
-Debuggers believe whoever answers: what a server sends is verified by nobody. Verify a pulled bundle with trace-verify, and give
-the debugger its directory.")]
+Debuggers believe whoever answers: what a server sends is verified by nobody, unless the server is a gateway on this machine
+(symseal gateway). Or verify a pulled bundle with trace-verify, and give the debugger its directory.")]
 pub struct SetupArgs {
     /// The server, as http://HOST:PORT.
     #[arg(long, required_unless_present = "directory")]
@@ -31,7 +31,14 @@ pub struct SetupArgs {
     /// A directory that `oras pull` or `symseal bundle pull` left, in place of a server or beside it.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Write the settings into this file, such as ~/.gdbinit, between two marks; what else is in it stays.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
 }
+
+/// The lines around what was written.
+const BEGIN: &str = "# >>> symseal setup";
+const END: &str = "# <<< symseal setup";
 
 /// The lines for one debugger.
 type Settings = fn(Option<&str>, Option<&Path>) -> Vec<String>;
@@ -44,10 +51,53 @@ pub fn run(command: &Command) -> Result<Answer> {
     };
     let server = args.server.as_deref().map(base_url).transpose()?;
     let directory = args.directory.as_deref().map(std::path::absolute).transpose()?;
-    for line in settings(server, directory.as_deref()) {
-        outln!("{line}");
-    }
+    let lines = settings(server, directory.as_deref());
+    let Some(file) = &args.write else {
+        lines.iter().for_each(|line| outln!("{line}"));
+        return Ok(Answer::Yes);
+    };
+    ensure!(
+        !matches!(command, Command::Windbg(_)),
+        "--write: WinDbg has no such file: enter the lines in its command window"
+    );
+    write(file, &lines).with_context(|| format!("{}", file.display()))?;
+    outln!("{}", file.display());
     Ok(Answer::Yes)
+}
+
+/// Puts the settings into a file, in the place of those that were written before. The file changes in one step.
+fn write(file: &Path, lines: &[String]) -> Result<()> {
+    use std::io::Write as _;
+    // A link stays one, and its file is changed.
+    let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let before = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let after = with_settings(&before, lines)?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(after.as_bytes())?;
+    if let Ok(metadata) = std::fs::metadata(&file) {
+        new.as_file().set_permissions(metadata.permissions())?;
+    }
+    new.as_file().sync_all()?;
+    new.persist(&file)?;
+    Ok(())
+}
+
+/// A file's text with the settings between the marks; at its end where there are no marks.
+fn with_settings(before: &str, lines: &[String]) -> Result<String> {
+    let block = format!("{BEGIN}\n{}\n{END}\n", lines.join("\n"));
+    let Some((head, rest)) = before.split_once(BEGIN) else {
+        let gap = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
+        return Ok(format!("{before}{gap}{block}"));
+    };
+    let Some((_, tail)) = rest.split_once(END) else {
+        bail!("expected the line {END:?} behind {BEGIN:?}, found none: remove that part by hand");
+    };
+    Ok(format!("{head}{block}{}", tail.strip_prefix('\n').unwrap_or(tail)))
 }
 
 /// The URL without a slash at its end. Debuggers split lists of servers at blanks and asterisks.
@@ -105,6 +155,17 @@ mod tests {
         assert_eq!(windbg(server, directory)[0], r".sympath+ /s;srv*C:\symbols*http://h:1/symbols");
         assert_eq!(windbg(server, None)[0], r".sympath+ srv*C:\symbols*http://h:1/symbols");
         assert!(lldb(None, directory).contains(&"settings append target.debug-file-search-paths \"/s\"".to_owned()));
+    }
+
+    #[test]
+    fn settings_are_written_once_and_what_was_there_stays() {
+        let (one, two) = (["a".to_owned()], ["b".to_owned(), "c".to_owned()]);
+        let first = with_settings("mine", &one).unwrap();
+        assert_eq!(first, format!("mine\n{BEGIN}\na\n{END}\n"));
+        let second = with_settings(&format!("{first}more\n"), &two).unwrap();
+        assert_eq!(second, format!("mine\n{BEGIN}\nb\nc\n{END}\nmore\n"));
+        assert!(with_settings(&format!("{BEGIN}\na\n"), &one).is_err());
+        assert_eq!(with_settings("", &one).unwrap(), format!("{BEGIN}\na\n{END}\n"));
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! What a mirror did.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use symseal_bundle::Digest;
+use symseal_registry::PushReport;
+
+/// What became of one tag.
+pub(super) enum Outcome {
+    /// It is there now.
+    Mirrored,
+    /// It was there.
+    Unchanged,
+    /// It was left where it is.
+    Refused(String),
+}
+
+/// One tag.
+pub(super) struct Mirrored {
+    pub(super) tag: Option<String>,
+    pub(super) digest: Digest,
+    pub(super) outcome: Outcome,
+    pub(super) sent: PushReport,
+}
+
+/// All of them.
+#[derive(Default, Serialize)]
+pub(super) struct Report {
+    /// How many were brought.
+    pub(super) mirrored: u64,
+    /// How many were there.
+    pub(super) unchanged: u64,
+    /// How many were refused.
+    pub(super) refused: u64,
+    tags: Vec<Mirrored>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, mirrored: Mirrored) {
+        match mirrored.outcome {
+            Outcome::Mirrored => self.mirrored += 1,
+            Outcome::Unchanged => self.unchanged += 1,
+            Outcome::Refused(_) => self.refused += 1,
+        }
+        self.tags.push(mirrored);
+    }
+}
+
+impl Serialize for Mirrored {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("tag", &self.tag)?;
+        map.serialize_entry("digest", &self.digest)?;
+        let (outcome, reason) = match &self.outcome {
+            Outcome::Mirrored => ("mirrored", None),
+            Outcome::Unchanged => ("unchanged", None),
+            Outcome::Refused(reason) => ("refused", Some(reason)),
+        };
+        map.serialize_entry("outcome", outcome)?;
+        map.serialize_entry("reason", &reason)?;
+        let PushReport { blobs_sent, blobs_existing, blobs_mounted, bytes_sent, referrers, .. } = &self.sent;
+        map.serialize_entry("blobs_sent", blobs_sent)?;
+        map.serialize_entry("blobs_existing", blobs_existing)?;
+        map.serialize_entry("blobs_mounted", blobs_mounted)?;
+        map.serialize_entry("bytes_sent", bytes_sent)?;
+        map.serialize_entry("referrers", referrers)?;
+        map.end()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Mirrored { tag, digest, outcome, .. } in &self.tags {
+            let tag = tag.as_deref().unwrap_or("-");
+            match outcome {
+                Outcome::Mirrored => writeln!(f, "mirrored   {tag} {digest}")?,
+                Outcome::Unchanged => writeln!(f, "unchanged  {tag} {digest}")?,
+                Outcome::Refused(why) => writeln!(f, "refused    {tag} {digest}: {}", crate::output::visible(why))?,
+            }
+        }
+        write!(f, "{} mirrored, {} unchanged, {} refused", self.mirrored, self.unchanged, self.refused)
+    }
+}

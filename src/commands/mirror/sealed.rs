@@ -1,0 +1,74 @@
+//! Whether something may be mirrored by a trust directory.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use anyhow::Result;
+use symseal_bundle::verify::{Verdict, subject_digests};
+use symseal_bundle::{Bundle, Digest, SymbolIndex, seal};
+use symseal_registry::Repository;
+use symseal_seal::{Expectation, Trust};
+use symseal_sealer::load_trust;
+
+use super::place::Place;
+use crate::commands::bundle::verify::now;
+use crate::memory::{Memory, StateArgs};
+use crate::registry_client;
+
+/// Who may pass.
+pub(super) struct Sealed {
+    trust: Trust,
+    memory: Memory,
+    /// What sealed bundles name as their sources.
+    sources: HashSet<Digest>,
+}
+
+impl Sealed {
+    /// Reads the trust directory.
+    pub(super) fn open(trust: &Path, state: &StateArgs) -> Result<Self> {
+        Ok(Self { trust: load_trust(trust)?, memory: Memory::open(state)?, sources: HashSet::new() })
+    }
+
+    /// Whether what has this digest may pass; else why not.
+    pub(super) async fn check(&mut self, place: &Place, digest: &Digest) -> Result<Result<(), String>> {
+        if self.sources.contains(digest) {
+            return Ok(Ok(()));
+        }
+        let (symbol_index, seals) = match place {
+            Place::Layout(layout) => match Bundle::open(layout.clone(), Some(digest)) {
+                Ok(bundle) => (bundle.index_bytes().to_vec(), bundle.read_seals()?),
+                Err(error) => return Ok(Err(format!("neither a sealed bundle nor the sources of one: {error}"))),
+            },
+            Place::Registry { reference, options, .. } => {
+                let repository = Repository::open(&reference.with_digest(*digest), options)?;
+                match repository.bundle_indexes().await {
+                    Ok(indexes) => {
+                        (indexes.symbol_index, repository.seals(digest).await.map_err(registry_client::told)?)
+                    }
+                    Err(symseal_registry::RegistryError::Manifest { problem, .. }) => {
+                        return Ok(Err(format!("neither a sealed bundle nor the sources of one: {problem}")));
+                    }
+                    Err(error) => return Err(registry_client::told(error)),
+                }
+            }
+        };
+        let index = SymbolIndex::parse(&symbol_index)?;
+        if seals.is_empty() {
+            return Ok(Err("it has no seal".to_owned()));
+        }
+        let expectation = Expectation {
+            name: Some(&index.name),
+            version: Some(&index.version),
+            seen: self.memory.seen(),
+            ..Expectation::default()
+        };
+        let subjects = subject_digests(Some(digest), &symbol_index);
+        let examined = seal::examine_seals(&seals, &subjects, &self.trust, &expectation, now());
+        if let Some(check) = examined.first_failure() {
+            return Ok(Err(format!("its seal does not hold: {check}")));
+        }
+        let _ = self.memory.record(Verdict::Verified, &self.trust, &examined.checkpoints);
+        self.sources.extend(index.sources);
+        Ok(Ok(()))
+    }
+}
