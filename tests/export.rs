@@ -166,7 +166,9 @@ fn gdb_and_lldb_find_files_below_build_id() {
         let look = |settings: &[&str]| {
             let mut command = Command::new(&lldb);
             command.env("HOME", release.root.path()).args(["--no-lldbinit", "--batch"]);
-            settings.iter().for_each(|setting| drop(command.args(["-o", setting])));
+            for setting in settings {
+                command.args(["-o", setting]);
+            }
             let create = format!("target create {}", release.stripped.display());
             let output =
                 command.args(["-o", &create, "-o", "image lookup -v -n innermost_of_the_test"]).output().unwrap();

@@ -22,8 +22,6 @@ pub(crate) enum Does {
     Encodes(Vec<u8>),
     /// 302.
     Redirects(String),
-    /// Nothing at all.
-    Sleeps,
 }
 
 /// Ends with the process: connections are threads of it.
@@ -96,10 +94,6 @@ fn answer(mut stream: TcpStream, paths: &Mutex<HashMap<String, Does>>, asked: &A
             let text =
                 format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
             stream.write_all(text.as_bytes()).ok()
-        }
-        Some(Does::Sleeps) => {
-            std::thread::sleep(Duration::from_secs(600));
-            None
         }
     }
 }
