@@ -113,10 +113,19 @@ fn refuse(face: Face, error: &CallerError) -> Response {
         CallerError::Refused => StatusCode::UNAUTHORIZED,
         CallerError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
+    // The elfutils clients would keep any answer for ten minutes as "there is no such file".
+    if matches!(face, Face::Debuginfod | Face::Symbols) && status == StatusCode::SERVICE_UNAVAILABLE {
+        let mut response = plain(status, &error.to_string());
+        response.extensions_mut().insert(BreakConnection);
+        return response;
+    }
     let mut response = match face {
         Face::Oci if status == StatusCode::UNAUTHORIZED => OciError::new(Code::Unauthorized, error).into_response(),
-        Face::Oci => OciError::new(Code::Unknown, error).into_response(),
-        Face::Api => ApiError::new(status, "unauthenticated", error).into_response(),
+        Face::Oci => OciError::away(error).into_response(),
+        Face::Api if status == StatusCode::UNAUTHORIZED => {
+            ApiError::new(status, "unauthenticated", error).into_response()
+        }
+        Face::Api => ApiError::away("database-away", error).into_response(),
         _ => plain(status, &error.to_string()),
     };
     if status == StatusCode::UNAUTHORIZED {

@@ -4,6 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+impl From<crate::store::NotOpened> for ServerError {
+    fn from(error: crate::store::NotOpened) -> Self {
+        Self::Database { place: error.place, detail: error.detail }
+    }
+}
+
 /// Why a server does not start, or stopped serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -22,10 +28,10 @@ pub enum ServerError {
         path: PathBuf,
     },
     /// The database cannot be opened or migrated.
-    #[error("{path}: {detail}: the file must be a symseal database of this version or older", path = .path.display())]
+    #[error("database {place}: {detail}: expected a symseal database of this version or older that answers")]
     Database {
-        /// The database file.
-        path: PathBuf,
+        /// The database file, or a URL without its password.
+        place: String,
         /// What the database said.
         detail: String,
     },

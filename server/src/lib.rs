@@ -78,3 +78,4 @@ pub use gateway::{Gateway, GatewayConfig};
 pub use origins::{CACHE_BYTES, Origins, Patience};
 pub use seals::{NoRepository, SealRules};
 pub use serve::Server;
+pub use store::{DatabaseUrl, ParseDatabaseUrlError};

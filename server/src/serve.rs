@@ -39,11 +39,10 @@ use crate::repositories::Repositories;
 use crate::routes::routes;
 use crate::seals::{LOOK_AGAIN, Seals};
 use crate::sources::{SourceRoot, SourceTables};
-use crate::store::{DATABASE_FILE, SqliteStore, Store};
 use crate::tls::{self, Tls};
 use crate::traces::Traces;
 use crate::upstream::Upstreams;
-use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore};
+use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore, store};
 
 /// How long requests under way may take after the server was asked to stop.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
@@ -321,16 +320,15 @@ pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
 
 async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
     let data = config.data.as_path();
-    let database = data.join(DATABASE_FILE);
-    let database_failed = |detail: String| ServerError::Database { path: database.clone(), detail };
+    let place = config.database.as_ref().map_or_else(|| data.display().to_string(), ToString::to_string);
+    let database_failed = |detail: String| ServerError::Database { place: place.clone(), detail };
     let pool = Pool::new();
     let folder = data.to_owned();
     let (blobs, repositories, traces) = pool
         .run(move || load(&folder))
         .await
         .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
-    let store = SqliteStore::open(&database).await.map_err(|error| database_failed(error.to_string()))?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store = store::open(data, config.database.as_ref()).await?;
     let access = Access::new(&config.access, Arc::clone(&store)).await;
     let access = access.map_err(|error| database_failed(error.to_string()))?;
     let metrics = Arc::<Metrics>::default();

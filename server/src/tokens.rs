@@ -3,12 +3,13 @@
 //! A token is 32 random bytes, shown once. The database keeps its SHA-256 alone, which is enough to find it
 //! and not to use it. Tokens are made and revoked beside a running server, through the same database.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use symseal_seal::encoding::{sha256, to_hex};
 use symseal_seal::{KeyId, UtcSeconds};
 
-use crate::store::{SqliteStore, Store as _, StoreError};
+use crate::store::{self, DatabaseUrl, NotOpened, Store, StoreError};
 
 pub use crate::access::{Grant, ParseGrantError};
 pub use crate::repositories::{ParsePrefixError, Prefix};
@@ -98,10 +99,10 @@ pub struct NewToken {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The database.
-    #[error("{path}: {detail}: expected the database of a server's data directory", path = .path.display())]
+    #[error("database {place}: {detail}: expected the database of a server")]
     Database {
-        /// Its file.
-        path: PathBuf,
+        /// Its file, or its URL without the password.
+        place: String,
         /// What it said.
         detail: String,
     },
@@ -113,24 +114,28 @@ pub enum TokenError {
     },
 }
 
-/// The tokens in a data directory's database.
+/// The tokens in a server's database.
 #[derive(Debug)]
 pub struct Tokens {
-    path: PathBuf,
-    store: SqliteStore,
+    place: String,
+    store: Arc<dyn Store>,
 }
 
 impl Tokens {
-    /// Opens the database of a data directory, which is made where there is none. A server may run beside.
+    /// Opens the database of a URL, or that of a data directory, which is made where there is none. Servers may run
+    /// beside.
     ///
     /// # Errors
     /// [`TokenError::Database`].
-    pub async fn open(data: &Path) -> Result<Self, TokenError> {
-        let path = data.join(crate::store::DATABASE_FILE);
-        let failed = |detail: String| TokenError::Database { path: path.clone(), detail };
-        std::fs::create_dir_all(data).map_err(|error| failed(error.to_string()))?;
-        let store = SqliteStore::open(&path).await.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { path, store })
+    pub async fn open(data: &Path, database: Option<&DatabaseUrl>) -> Result<Self, TokenError> {
+        let place = database.map_or_else(|| data.display().to_string(), ToString::to_string);
+        let failed = |detail: String| TokenError::Database { place: place.clone(), detail };
+        if database.is_none() {
+            std::fs::create_dir_all(data).map_err(|error| failed(error.to_string()))?;
+        }
+        let refused = |NotOpened { place, detail }| TokenError::Database { place, detail };
+        let store = store::open(data, database).await.map_err(refused)?;
+        Ok(Self { place, store })
     }
 
     /// Makes a token. Its secret is nowhere but in the answer.
@@ -175,8 +180,14 @@ impl Tokens {
         self.store.revoke_token(id, at).await.map_err(|error| self.failed(&error))
     }
 
+    /// Where they are kept: a data directory, or a URL without its password.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     fn failed(&self, error: &StoreError) -> TokenError {
-        TokenError::Database { path: self.path.clone(), detail: error.to_string() }
+        TokenError::Database { place: self.place.clone(), detail: error.to_string() }
     }
 }
 
@@ -203,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_is_found_by_its_hash_until_it_is_revoked_or_expires() {
         let data = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(data.path()).await.unwrap();
+        let tokens = Tokens::open(data.path(), None).await.unwrap();
         let key = symseal_seal::key_id(b"a key");
         let new = NewToken {
             name: "ci".into(),

@@ -46,6 +46,10 @@ pub struct Args {
     /// Where the server keeps blobs and its database.
     #[arg(long)]
     data: Option<PathBuf>,
+    /// Record in this PostgreSQL (postgres://USER@HOST/DATABASE) instead of SQLite in the data directory. Where others see the
+    /// arguments of processes, put a password into SYMSEAL_SERVER_DATABASE, PGPASSWORD or ~/.pgpass.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
     /// Address and port; port 0 takes a free one; default: 127.0.0.1:8790.
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -147,14 +151,22 @@ pub fn run(args: &Args) -> Result<Answer> {
     })
 }
 
-/// The configuration's file and environment, with the options that stand for settings of it.
-fn file(args: &Args) -> Result<ConfigFile> {
+/// The configuration's file and environment.
+pub(crate) fn load_config(path: Option<&Path>) -> Result<ConfigFile> {
     // Names and values that are no text are nobody's settings.
     let environment =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let mut file = ConfigFile::load(args.config.as_deref(), environment)?;
+    Ok(ConfigFile::load(path, environment)?)
+}
+
+/// The configuration's file and environment, with the options that stand for settings of it.
+fn file(args: &Args) -> Result<ConfigFile> {
+    let mut file = load_config(args.config.as_deref())?;
     if let Some(access) = &args.access {
         file.set_tokens(access == "tokens");
+    }
+    if let Some(database) = &args.database {
+        file.set_database(database.clone());
     }
     if !args.anonymous_read.is_empty() {
         file.set_anonymous_read(args.anonymous_read.clone());
@@ -176,7 +188,8 @@ fn said(config: &Config) -> String {
         }
     };
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    format!("sound: {} on {scheme}://{}; {access}", config.data.display(), config.listen)
+    let database = config.database.as_ref().map_or_else(String::new, |database| format!(" with {database}"));
+    format!("sound: {}{database} on {scheme}://{}; {access}", config.data.display(), config.listen)
 }
 
 pub(crate) fn start_logging(format: &str) {

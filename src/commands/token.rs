@@ -9,6 +9,7 @@ use symseal_seal::{ArtifactPublicKey, KeyId, UtcSeconds};
 use symseal_server::tokens::{Grant, NewToken, Prefix, TokenInfo, Tokens};
 
 use crate::commands::bundle::verify::now;
+use crate::commands::serve::load_config;
 use crate::exit::{Answer, NotFound};
 use crate::output::outln;
 use crate::places;
@@ -19,6 +20,36 @@ pub enum Command {
     Create(CreateArgs),
     List(ListArgs),
     Revoke(RevokeArgs),
+}
+
+/// Where tokens are kept.
+#[derive(Args)]
+struct Place {
+    /// The server's data directory.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// The server's configuration, which may name both.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The servers' PostgreSQL, where they have one (postgres://USER@HOST/DATABASE); also from SYMSEAL_SERVER_DATABASE.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+}
+
+impl Place {
+    /// `may_make`: a data directory that is not there is made; else a mistyped name must not make one.
+    async fn open(&self, may_make: bool) -> Result<Tokens> {
+        let mut file = load_config(self.config.as_deref())?;
+        if let Some(database) = &self.database {
+            file.set_database(database.clone());
+        }
+        let database = file.database()?;
+        let data = places::server_data(self.data.as_ref().or(file.data.as_ref()))?;
+        if !may_make && database.is_none() && !data.is_dir() {
+            bail!("--data {}: expected a server's data directory, found none", data.display());
+        }
+        Ok(Tokens::open(&data, database.as_ref()).await?)
+    }
 }
 
 /// Make a token. It is shown once.
@@ -36,9 +67,8 @@ The token is the only line on standard output. Who holds it shows it as:
 The server may run meanwhile; a new token holds at once. Where the server asks nobody for tokens (access.mode = \"open\"),
 the log and the audit log still do.")]
 pub struct CreateArgs {
-    /// The server's data directory.
-    #[arg(long)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// Whose token it is, in your words.
     #[arg(long)]
     name: String,
@@ -66,9 +96,8 @@ pub struct CreateArgs {
 #[derive(Args)]
 #[command(after_help = "Example:\n  symseal token list --data ./data")]
 pub struct ListArgs {
-    /// The server's data directory.
-    #[arg(long)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// Print them as JSON.
     #[arg(long)]
     json: bool,
@@ -78,9 +107,8 @@ pub struct ListArgs {
 #[derive(Args)]
 #[command(after_help = "Example:\n  symseal token revoke --data ./data 93ac61ec7a55")]
 pub struct RevokeArgs {
-    /// The server's data directory.
-    #[arg(long)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// Its id, as `symseal token list` shows it.
     id: String,
 }
@@ -102,7 +130,7 @@ async fn create(args: &CreateArgs) -> Result<Answer> {
         bail!("--expires {}: expected a time to come", args.expires.map(|time| time.to_string()).unwrap_or_default());
     }
     let keys = args.keys.iter().map(key_id).collect::<Result<Vec<KeyId>>>()?;
-    let tokens = Tokens::open(&places::server_data(args.data.as_ref())?).await?;
+    let tokens = args.place.open(true).await?;
     let new = NewToken { name: args.name.clone(), created: now(), expires: args.expires, grants: grants(args)?, keys };
     let (secret, token) = tokens.create(new).await?;
     if args.json {
@@ -139,17 +167,8 @@ fn key_id(file: &PathBuf) -> Result<KeyId> {
     Ok(ArtifactPublicKey::from_pem(&pem).with_context(named)?.key_id())
 }
 
-/// The tokens of a data directory that is there: a mistyped name must not make one.
-async fn open_existing(data: Option<&PathBuf>) -> Result<Tokens> {
-    let data = places::server_data(data)?;
-    if !data.is_dir() {
-        bail!("--data {}: expected a server's data directory, found none", data.display());
-    }
-    Ok(Tokens::open(&data).await?)
-}
-
 async fn list(args: &ListArgs) -> Result<Answer> {
-    let tokens = open_existing(args.data.as_ref()).await?.list().await?;
+    let tokens = args.place.open(false).await?.list().await?;
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&tokens.iter().map(as_json).collect::<Vec<_>>())?);
         return Ok(Answer::Yes);
@@ -170,12 +189,14 @@ async fn list(args: &ListArgs) -> Result<Answer> {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<Answer> {
-    if !open_existing(args.data.as_ref()).await?.revoke(&args.id, now()).await? {
-        let data = places::server_data(args.data.as_ref())?;
-        let data = data.display();
-        return Err(
-            NotFound(format!("token {}: there is none of this id in {data}; see symseal token list", args.id)).into()
-        );
+    let tokens = args.place.open(false).await?;
+    if !tokens.revoke(&args.id, now()).await? {
+        let place = tokens.place();
+        return Err(NotFound(format!(
+            "token {}: there is none of this id in {place}; see symseal token list",
+            args.id
+        ))
+        .into());
     }
     outln!("token {} is revoked", args.id);
     Ok(Answer::Yes)

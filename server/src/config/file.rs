@@ -13,6 +13,7 @@ use toml::{Table, Value};
 
 use super::{AccessConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration};
 use crate::repositories::Prefix;
+use crate::store::{DatabaseUrl, ParseDatabaseUrlError};
 
 /// What every variable begins with.
 const PREFIX: &str = "SYMSEAL_SERVER_";
@@ -23,6 +24,8 @@ const PREFIX: &str = "SYMSEAL_SERVER_";
 pub struct ConfigFile {
     /// The data directory.
     pub data: Option<PathBuf>,
+    /// The database's URL, which may hold a password: judged by [`Self::config`].
+    database: Option<DatabaseSetting>,
     /// The address to listen on.
     pub listen: Option<SocketAddr>,
     /// See [`Config::public_url`].
@@ -52,6 +55,18 @@ struct AccessSection {
 enum Mode {
     Open,
     Tokens,
+}
+
+/// Not shown, as it may hold a password; whether it is a URL of a database is found out by [`ConfigFile::config`], so that
+/// no error repeats it.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+struct DatabaseSetting(String);
+
+impl std::fmt::Debug for DatabaseSetting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DatabaseSetting(…)")
+    }
 }
 
 /// The transparency log, as it is written down.
@@ -112,7 +127,10 @@ impl ConfigFile {
             let text =
                 std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
             // Once as it stands, so that what is wrong in it is told with its line.
-            let problem = |error: toml::de::Error| ConfigError::Form { path: path.clone(), problem: error.to_string() };
+            let problem = |error: toml::de::Error| ConfigError::Form {
+                path: path.clone(),
+                problem: redacted(&error.to_string()),
+            };
             toml::from_str::<Self>(&text).map_err(problem)?;
             table = toml::from_str(&text).map_err(problem)?;
         }
@@ -126,7 +144,9 @@ impl ConfigFile {
             table = with_it.map_err(|problem| ConfigError::Variable { name, problem })?;
         }
         let path = path.map(Path::to_owned).unwrap_or_default();
-        table.try_into().map_err(|error: toml::de::Error| ConfigError::Form { path, problem: error.to_string() })
+        table
+            .try_into()
+            .map_err(|error: toml::de::Error| ConfigError::Form { path, problem: redacted(&error.to_string()) })
     }
 
     /// The configuration, for a server with this data directory and address.
@@ -165,8 +185,26 @@ impl ConfigFile {
                 problem: "expected a URL such as https://symbols.example.org".into(),
             });
         }
-        let (tls, limits) = (self.tls.clone(), self.limits);
-        Ok(Config { access, public_url, tls, limits, ..Config::new(data, listen) })
+        let (tls, limits, database) = (self.tls.clone(), self.limits, self.database()?);
+        Ok(Config { access, public_url, tls, limits, database, ..Config::new(data, listen) })
+    }
+
+    /// The database; `None` for SQLite in the data directory.
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] where it is no URL of a database.
+    pub fn database(&self) -> Result<Option<DatabaseUrl>, ConfigError> {
+        let parse = |said: &DatabaseSetting| {
+            let wrong =
+                |error: ParseDatabaseUrlError| ConfigError::Setting { setting: "database", problem: error.to_string() };
+            said.0.parse().map_err(wrong)
+        };
+        self.database.as_ref().map(parse).transpose()
+    }
+
+    /// Takes another database than the file says.
+    pub fn set_database(&mut self, url: String) {
+        self.database = Some(DatabaseSetting(url));
     }
 
     /// Asks for tokens, or lets everybody in, in place of what the file says.
@@ -195,6 +233,15 @@ impl ConfigFile {
     pub fn gc_grace(&self) -> Option<Duration> {
         self.gc.grace
     }
+}
+
+/// What the parser says, which shows the line, without what may be a password in a URL: all before the last @.
+fn redacted(problem: &str) -> String {
+    let clean = |line: &str| match line.split_once("://").map(|(before, url)| (before, url.rsplit_once('@'))) {
+        Some((before, Some((_, place)))) => format!("{before}://…@{place}"),
+        _ => line.to_owned(),
+    };
+    problem.lines().map(clean).collect::<Vec<String>>().join("\n")
 }
 
 /// The table with one setting more.
@@ -328,6 +375,28 @@ mod tests {
             let error = load("", &[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(wanted), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn no_error_and_no_debug_output_shows_the_password_of_a_database() {
+        for text in [
+            "database = 'postgres://symseal:hunter2@db/symbols",
+            "database = ['postgres://symseal:hunter2@db/symbols']",
+            "databas = 'postgres://symseal:hunter2@db/symbols'",
+            "database = 'postgres://symseal:hun@ter\\\"hunter2@db/symbols",
+        ] {
+            let error = load(text, &[]).unwrap_err().to_string();
+            assert!(error.contains("line 1") && !error.contains("hunter2"), "{error}");
+        }
+        for wrong in ["mysql://symseal:hunter2@db/symbols", "postgres://symseal:hunter2@db:x/symbols"] {
+            let file = load("", &[("SYMSEAL_SERVER_DATABASE", wrong)]).unwrap();
+            let error = config(&file, LOOPBACK).unwrap_err().to_string();
+            assert!(error.starts_with("database: expected postgres://") && !error.contains("hunter2"), "{error}");
+        }
+        let file = load("database = 'postgres://symseal:hunter2@db/symbols'", &[]).unwrap();
+        let config = config(&file, LOOPBACK).unwrap();
+        assert!(!format!("{file:?} {config:?}").contains("hunter2"));
+        assert_eq!(config.database.unwrap().to_string(), "postgres://symseal@db:5432/symbols");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use symseal_sealer::LogKey;
 
 use crate::repositories::Prefix;
+use crate::store::DatabaseUrl;
 pub use duration::parse_duration;
 pub use file::{ConfigFile, LogSection, OriginsSection, SealsSection};
 pub use problem::ConfigError;
@@ -21,6 +22,8 @@ pub use problem::ConfigError;
 pub struct Config {
     /// The data directory: created when it does not exist; one server at a time.
     pub data: PathBuf,
+    /// The database; `None` for SQLite in the data directory.
+    pub database: Option<DatabaseUrl>,
     /// The address to listen on; port 0 picks a free one, see [`Server::local_addr`](crate::Server::local_addr).
     pub listen: SocketAddr,
     /// Who may do what.
@@ -40,6 +43,7 @@ impl Config {
     pub fn new(data: impl Into<PathBuf>, listen: SocketAddr) -> Self {
         Self {
             data: data.into(),
+            database: None,
             listen,
             access: AccessConfig::default(),
             public_url: None,

@@ -19,3 +19,6 @@ pub(crate) use whole_file::whole_file;
 
 /// `Cache-Control` of what is named by its content: it never changes.
 pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+/// Seconds after which a client may try again what could not be done because a database or an object store was away.
+pub(crate) const RETRY_AFTER: &str = "5";

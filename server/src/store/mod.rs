@@ -3,10 +3,21 @@
 //! [`Store`] says what is recorded, in rows that no backend's types leak into. A backend is one file: its SQL, its form
 //! of ids, numbers and times, and its migrations. No GET of a blob, a manifest or a debug id comes here.
 
+mod address;
+mod error;
+mod postgres;
+mod postgres_access;
+mod postgres_audit;
+mod postgres_traces;
 mod rows;
 mod sqlite;
 mod sqlite_audit;
 mod sqlite_tokens;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use symseal_seal::UtcSeconds;
@@ -14,11 +25,14 @@ use uuid::Uuid;
 
 use crate::tokens::TokenInfo;
 
+pub use address::{DatabaseUrl, ParseDatabaseUrlError};
+pub(crate) use error::StoreError;
+use postgres::PostgresStore;
 pub(crate) use rows::{AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
-pub(crate) use sqlite::SqliteStore;
+use sqlite::SqliteStore;
 
 /// File name of the embedded database in the data directory.
-pub(crate) const DATABASE_FILE: &str = "symseal.sqlite";
+const DATABASE_FILE: &str = "symseal.sqlite";
 
 /// What a database must do for the server.
 pub(crate) trait Store: std::fmt::Debug + Send + Sync {
@@ -74,13 +88,28 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
 /// An answer that takes its time.
 pub(crate) type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// The database did not do what was asked. Nothing of the request is recorded.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreError {
-    /// No room left.
-    #[error("the database has no room left: free space on the server's disk ({0})")]
-    Full(String),
-    /// Anything else.
-    #[error("the database failed: {0}")]
-    Failed(String),
+/// A database that cannot be opened or brought up to date.
+#[derive(Debug)]
+pub(crate) struct NotOpened {
+    /// The file, or the URL without its password.
+    pub(crate) place: String,
+    /// What the database said.
+    pub(crate) detail: String,
+}
+
+/// Opens the database: that of the URL, or the file in the data directory.
+pub(crate) async fn open(data: &Path, url: Option<&DatabaseUrl>) -> Result<Arc<dyn Store>, NotOpened> {
+    match url {
+        Some(url) => match PostgresStore::open(url).await {
+            Ok(store) => Ok(Arc::new(store)),
+            Err(error) => Err(NotOpened { place: url.to_string(), detail: error.to_string() }),
+        },
+        None => {
+            let file = data.join(DATABASE_FILE);
+            match SqliteStore::open(&file).await {
+                Ok(store) => Ok(Arc::new(store)),
+                Err(error) => Err(NotOpened { place: file.display().to_string(), detail: error.to_string() }),
+            }
+        }
+    }
 }

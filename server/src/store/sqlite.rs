@@ -15,10 +15,7 @@ use uuid::Uuid;
 
 use symseal_seal::UtcSeconds;
 
-use super::{
-    Answer, AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, Store, StoreError, TraceRows, sqlite_audit,
-    sqlite_tokens,
-};
+use super::{Answer, AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, Store, TraceRows, sqlite_audit, sqlite_tokens};
 use crate::tokens::TokenInfo;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
@@ -31,13 +28,13 @@ const CONNECTIONS: u32 = 4;
 
 /// The database file.
 #[derive(Debug)]
-pub(crate) struct SqliteStore {
+pub(super) struct SqliteStore {
     pool: SqlitePool,
 }
 
 impl SqliteStore {
     /// Opens or creates the file and brings its tables up to date.
-    pub(crate) async fn open(path: &Path) -> Result<Self, sqlx::Error> {
+    pub(super) async fn open(path: &Path) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -286,128 +283,4 @@ fn bundle_of_row(row: &SqliteRow) -> sqlx::Result<BundleRow> {
 /// The signed number with the same bits: SQL has no unsigned 64-bit type.
 fn signed(value: u64) -> i64 {
     value.cast_signed()
-}
-
-impl From<sqlx::Error> for StoreError {
-    fn from(error: sqlx::Error) -> Self {
-        // SQLITE_FULL; the extended code of a full disk under the journal is SQLITE_IOERR's.
-        let full = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "13");
-        if full { Self::Full(error.to_string()) } else { Self::Failed(error.to_string()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::TraceRow;
-    use super::*;
-
-    async fn open(data: &Path) -> SqliteStore {
-        SqliteStore::open(&data.join("symseal.sqlite")).await.unwrap()
-    }
-
-    fn seal() -> SealRow {
-        SealRow {
-            signer: "key".into(),
-            rekor_tile_ref: "log.example/tile/entries/000#1".into(),
-            seal_digest: "sha256:22".into(),
-            dsse_ref: "dsse:33".into(),
-        }
-    }
-
-    fn bundle() -> BundleRow {
-        BundleRow {
-            sha256: "sha256:11".into(),
-            os: "linux".into(),
-            name: "app".into(),
-            version: "1".into(),
-            bundle_blob: b"{}".to_vec(),
-            index_json: "{}".into(),
-            seal: None,
-        }
-    }
-
-    fn trace() -> TraceRows {
-        let frame = FrameRow {
-            frame_index: 0,
-            ip: 0xffff_ffff_8100_0000,
-            module_path: None,
-            module_build_id: None,
-            resolved_symbol: Some("main".into()),
-            linkage_name: None,
-            symbol_offset: Some(u64::MAX),
-            resolver: "bundle".into(),
-            thread: 1,
-            sample: 0,
-            depth: 0,
-            inline_depth: 0,
-            inlined: false,
-            file: None,
-            line: Some(7),
-            column: None,
-            unwind: "cfi".into(),
-            quality: "full".into(),
-            proof: "sealed".into(),
-            reason: None,
-        };
-        TraceRows {
-            trace: TraceRow {
-                trace_id: Uuid::from_u128(5),
-                platform: "linux".into(),
-                captured_at: Some("2026-01-01T00:00:00Z".into()),
-                build_id: None,
-                symbol_bundle_sha256: None,
-                dsse_ref: None,
-                blob_sha256: "sha256:44".into(),
-                arch: None,
-                method: None,
-                pid: Some(1),
-            },
-            frames: vec![frame],
-            replays: Vec::new(),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_bundle_keeps_its_seal_when_it_is_recorded_again() {
-        let data = tempfile::tempdir().unwrap();
-        let store = open(data.path()).await;
-        store.put_seal("sha256:11", Some(&seal())).await.unwrap();
-        assert_eq!(store.bundle("sha256:11").await.unwrap(), None);
-        store.put_bundle(&bundle()).await.unwrap();
-        store.put_seal("sha256:11", Some(&seal())).await.unwrap();
-        store.put_bundle(&bundle()).await.unwrap();
-        drop(store);
-        let store = open(data.path()).await;
-        assert_eq!(store.bundle("sha256:11").await.unwrap(), Some(BundleRow { seal: Some(seal()), ..bundle() }));
-        assert_eq!(store.bundles().await.unwrap(), [("sha256:11".to_owned(), Some(seal().seal_digest))]);
-        store.remove_bundle("sha256:11").await.unwrap();
-        assert!(store.bundles().await.unwrap().is_empty());
-    }
-
-    #[tokio::test]
-    async fn unsigned_values_keep_their_bits_and_a_trace_replaces_itself() {
-        let data = tempfile::tempdir().unwrap();
-        let store = open(data.path()).await;
-        store.put_trace(&trace()).await.unwrap();
-        store.put_trace(&trace()).await.unwrap();
-        let rows: Vec<(Vec<u8>, i64, i64)> =
-            sqlx::query_as("SELECT trace_id, ip, symbol_offset FROM frames").fetch_all(&store.pool).await.unwrap();
-        let id = Uuid::from_u128(5);
-        assert_eq!(rows, [(id.as_bytes().to_vec(), 0xffff_ffff_8100_0000_u64.cast_signed(), -1)]);
-        assert_eq!(store.traces().await.unwrap(), [(id, "sha256:44".to_owned())]);
-        store.remove_trace(id).await.unwrap();
-        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM frames").fetch_one(&store.pool).await.unwrap();
-        assert_eq!(left, 0);
-    }
-
-    #[tokio::test]
-    async fn a_trace_that_contradicts_itself_is_recorded_not_at_all() {
-        let data = tempfile::tempdir().unwrap();
-        let store = open(data.path()).await;
-        let mut rows = trace();
-        let twice = rows.frames[0].clone();
-        rows.frames.push(twice);
-        assert!(store.put_trace(&rows).await.is_err());
-        assert!(store.traces().await.unwrap().is_empty());
-    }
 }

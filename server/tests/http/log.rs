@@ -58,7 +58,7 @@ impl Scene {
     }
 
     async fn tokens(&self) -> Tokens {
-        Tokens::open(&self.data()).await.unwrap()
+        Tokens::open(&self.data(), None).await.unwrap()
     }
 
     async fn token_until(&self, expires: Option<UtcSeconds>) -> (String, String) {

@@ -3,11 +3,12 @@
 use std::io;
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::access::Grant;
+use crate::endpoints::RETRY_AFTER;
 use crate::pool::JobLost;
 use crate::store::StoreError;
 
@@ -17,12 +18,19 @@ pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
+    /// Whether it may go better soon.
+    is_passing: bool,
 }
 
 impl ApiError {
     /// An error with a stable code and a message for people.
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl ToString) -> Self {
-        Self { status, code, message: message.to_string() }
+        Self { status, code, message: message.to_string(), is_passing: false }
+    }
+
+    /// Something that the server stands on does not answer now.
+    pub(crate) fn away(code: &'static str, message: impl ToString) -> Self {
+        Self { is_passing: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message) }
     }
 
     /// The caller lacks a grant.
@@ -37,7 +45,12 @@ impl IntoResponse for ApiError {
         if self.status.is_server_error() {
             tracing::error!(code = self.code, message = self.message);
         }
-        (self.status, Json(json!({ "error": { "code": self.code, "message": self.message } }))).into_response()
+        let body = Json(json!({ "error": { "code": self.code, "message": self.message } }));
+        let mut response = (self.status, body).into_response();
+        if self.is_passing {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        }
+        response
     }
 }
 
@@ -62,6 +75,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Full(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", error),
+            StoreError::Away(_) => Self::away("database-away", error),
             StoreError::Failed(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "database-failed", error),
         }
     }

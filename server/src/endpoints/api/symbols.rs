@@ -22,7 +22,6 @@ use crate::http::query_values;
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::repositories::{Manifest, PutManifest, Reference, Removal, RepositoryName};
-use crate::store::StoreError;
 
 /// The largest file that is taken, in bytes.
 const FILE_BOUND: Bound =
@@ -192,7 +191,7 @@ impl From<PublishError> for ApiError {
             PublishError::SecondOwner(_) => Self::new(StatusCode::CONFLICT, "second-owner", error),
             PublishError::Loose(refused) => refused.into(),
             PublishError::TooLarge(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", error),
-            PublishError::Store(error @ StoreError::Full(_)) => error.into(),
+            PublishError::Store(error) => error.into(),
             PublishError::Io(error) => error.into(),
             PublishError::Job(error) => error.into(),
             other => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", other),

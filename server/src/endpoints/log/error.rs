@@ -83,7 +83,10 @@ impl From<AppendError> for LogApiError {
 
 impl From<StoreError> for LogApiError {
     fn from(error: StoreError) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+        match error {
+            StoreError::Away(_) => Self::busy(error),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
+        }
     }
 }
 

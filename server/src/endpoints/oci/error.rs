@@ -3,11 +3,12 @@
 use std::io;
 
 use axum::Json;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::blobs::{ParseDigestError, UploadError};
+use crate::endpoints::RETRY_AFTER;
 use crate::pool::JobLost;
 
 /// The specification's error codes, and those that it leaves to the registry.
@@ -33,6 +34,7 @@ pub(crate) enum Code {
     TagInvalid,
     TooManyRequests,
     Unauthorized,
+    Unavailable,
     Unknown,
     Unsupported,
 }
@@ -60,6 +62,7 @@ impl Code {
             Self::TagInvalid => (StatusCode::BAD_REQUEST, "TAG_INVALID"),
             Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "UNAUTHORIZED"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
             Self::Unknown => (StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN"),
             Self::Unsupported => (StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED"),
         }
@@ -79,6 +82,12 @@ impl OciError {
     /// An error with a message that names the object, what was expected and what was found.
     pub(crate) fn new(code: Code, message: impl ToString) -> Self {
         Self { code, message: message.to_string(), headers: None }
+    }
+
+    /// Something that the server stands on does not answer now.
+    pub(crate) fn away(message: impl ToString) -> Self {
+        let retry = HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER))]);
+        Self::new(Code::Unavailable, message).with_headers(retry)
     }
 
     /// Adds headers to the answer.

@@ -176,6 +176,7 @@ impl From<PublishError> for OciError {
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),
             PublishError::Store(crate::store::StoreError::Full(_)) => Self::new(Code::InsufficientStorage, error),
+            PublishError::Store(crate::store::StoreError::Away(_)) => Self::away(error),
             PublishError::Store(_) => Self::new(Code::Unknown, error),
             PublishError::Job(error) => error.into(),
         }

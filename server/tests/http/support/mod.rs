@@ -1,6 +1,7 @@
 //! A server in this process, layouts to push, and a network that breaks.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub(crate) mod postgres;
 pub(crate) mod programs;
 
 use std::net::SocketAddr;
@@ -26,6 +27,11 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) async fn start(data: &Path) -> Self {
         Self::start_with(data, &Origins::default()).await
+    }
+
+    /// One as it is configured.
+    pub(crate) async fn start_as(config: Config) -> Self {
+        Self::run(Server::bind(config).await.unwrap())
     }
 
     /// One that answers from other places too.

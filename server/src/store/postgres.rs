@@ -1,0 +1,241 @@
+//! PostgreSQL, for servers that share what they record.
+//!
+//! Its forms: UUID, JSONB, TIMESTAMPTZ and BYTEA, and for an unsigned 64-bit value the BIGINT with the same bits. Times go in
+//! and out as RFC 3339 text, which PostgreSQL reads and writes itself. TEXT and JSONB take no NUL, so one is recorded as
+//! U+FFFD; the blobs keep it.
+
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgPool, PgPoolOptions, PgRow};
+use sqlx::{Postgres, Row as _, Transaction};
+use symseal_seal::UtcSeconds;
+use uuid::Uuid;
+
+use super::{
+    Answer, AuditRow, BundleRow, DatabaseUrl, SealRow, Store, TraceRows, postgres_access, postgres_audit,
+    postgres_traces,
+};
+use crate::tokens::TokenInfo;
+
+/// They run under a lock of the database, so that servers can start at the same time.
+static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
+
+/// Connections of one server: no hot path reads here.
+const CONNECTIONS: u32 = 8;
+
+/// How long a request waits for a database that does not answer before it is told so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The database server.
+#[derive(Debug)]
+pub(super) struct PostgresStore {
+    pool: PgPool,
+}
+
+impl PostgresStore {
+    /// Connects, and brings the tables up to date.
+    pub(super) async fn open(url: &DatabaseUrl) -> Result<Self, sqlx::Error> {
+        let options = url.options().application_name("symseal");
+        // A connection that broke while nobody used it is noticed before it is given away, and replaced.
+        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE);
+        let pool = pool.connect_with(options).await?;
+        MIGRATIONS.run(&pool).await.map_err(|error| sqlx::Error::Migrate(Box::new(error)))?;
+        Ok(Self { pool })
+    }
+}
+
+impl Store for PostgresStore {
+    fn put_bundle<'a>(&'a self, bundle: &'a BundleRow) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let mut transaction = self.pool.begin().await?;
+            sqlx::query(
+                "INSERT INTO symbol_bundles (sha256, os, bundle_blob, index_json, name, version)
+                 VALUES ($1, $2, $3, $4::text::jsonb, $5, $6) ON CONFLICT (sha256) DO NOTHING",
+            )
+            .bind(&bundle.sha256)
+            .bind(&bundle.os)
+            .bind(&bundle.bundle_blob)
+            .bind(json(&bundle.index_json))
+            .bind(text(&bundle.name))
+            .bind(text(&bundle.version))
+            .execute(&mut *transaction)
+            .await?;
+            if let Some(seal) = &bundle.seal {
+                put_seal(&mut transaction, &bundle.sha256, Some(seal)).await?;
+            }
+            Ok(transaction.commit().await?)
+        })
+    }
+
+    fn put_seal<'a>(&'a self, sha256: &'a str, seal: Option<&'a SealRow>) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let mut transaction = self.pool.begin().await?;
+            put_seal(&mut transaction, sha256, seal).await?;
+            Ok(transaction.commit().await?)
+        })
+    }
+
+    fn bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, Option<BundleRow>> {
+        Box::pin(async move {
+            let row = sqlx::query("SELECT *, index_json::text AS index_text FROM symbol_bundles WHERE sha256 = $1")
+                .bind(sha256)
+                .fetch_optional(&self.pool)
+                .await?;
+            Ok(row.as_ref().map(bundle_of_row).transpose()?)
+        })
+    }
+
+    fn bundles(&self) -> Answer<'_, Vec<(String, Option<String>)>> {
+        let all = "SELECT sha256, seal_digest FROM symbol_bundles";
+        Box::pin(async move { Ok(sqlx::query_as(all).fetch_all(&self.pool).await?) })
+    }
+
+    fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            sqlx::query("DELETE FROM symbol_bundles WHERE sha256 = $1").bind(sha256).execute(&self.pool).await?;
+            Ok(())
+        })
+    }
+
+    fn put_trace<'a>(&'a self, rows: &'a TraceRows) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_traces::put(&self.pool, rows).await?) })
+    }
+
+    fn traces(&self) -> Answer<'_, Vec<(Uuid, String)>> {
+        Box::pin(
+            async move { Ok(sqlx::query_as("SELECT trace_id, blob_sha256 FROM traces").fetch_all(&self.pool).await?) },
+        )
+    }
+
+    fn remove_trace(&self, id: Uuid) -> Answer<'_, ()> {
+        Box::pin(async move {
+            sqlx::query("DELETE FROM traces WHERE trace_id = $1").bind(id).execute(&self.pool).await?;
+            Ok(())
+        })
+    }
+
+    fn put_token<'a>(&'a self, hash: &'a str, token: &'a TokenInfo) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_access::put(&self.pool, hash, token).await?) })
+    }
+
+    fn token<'a>(&'a self, hash: &'a str) -> Answer<'a, Option<TokenInfo>> {
+        Box::pin(async move { Ok(postgres_access::find(&self.pool, hash).await?) })
+    }
+
+    fn tokens(&self) -> Answer<'_, Vec<TokenInfo>> {
+        Box::pin(async move { Ok(postgres_access::all(&self.pool).await?) })
+    }
+
+    fn revoke_token<'a>(&'a self, id: &'a str, at: UtcSeconds) -> Answer<'a, bool> {
+        Box::pin(async move { Ok(postgres_access::revoke(&self.pool, id, at).await?) })
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>> {
+        Box::pin(async move { Ok(postgres_access::secret(&self.pool, name, fresh).await?) })
+    }
+
+    fn put_audit<'a>(&'a self, entry: &'a AuditRow) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_audit::put(&self.pool, entry).await?) })
+    }
+
+    fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>> {
+        Box::pin(async move { Ok(postgres_audit::after(&self.pool, after, limit).await?) })
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            sqlx::query("SELECT 1").execute(&self.pool).await?;
+            Ok(())
+        })
+    }
+}
+
+async fn put_seal(
+    transaction: &mut Transaction<'_, Postgres>,
+    sha256: &str,
+    seal: Option<&SealRow>,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE symbol_bundles SET signer = $1, rekor_tile_ref = $2, seal_digest = $3, dsse_ref = $4 WHERE sha256 = $5",
+    )
+    .bind(seal.map(|seal| text(&seal.signer)))
+    .bind(seal.map(|seal| text(&seal.rekor_tile_ref)))
+    .bind(seal.map(|seal| &seal.seal_digest))
+    .bind(seal.map(|seal| &seal.dsse_ref))
+    .bind(sha256)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+fn bundle_of_row(row: &PgRow) -> sqlx::Result<BundleRow> {
+    let seal = match (row.try_get("signer")?, row.try_get("rekor_tile_ref")?) {
+        (Some(signer), Some(rekor_tile_ref)) => Some(SealRow {
+            signer,
+            rekor_tile_ref,
+            seal_digest: row.try_get::<Option<_>, _>("seal_digest")?.unwrap_or_default(),
+            dsse_ref: row.try_get::<Option<_>, _>("dsse_ref")?.unwrap_or_default(),
+        }),
+        _ => None,
+    };
+    Ok(BundleRow {
+        sha256: row.try_get("sha256")?,
+        os: row.try_get("os")?,
+        name: row.try_get("name")?,
+        version: row.try_get("version")?,
+        bundle_blob: row.try_get("bundle_blob")?,
+        index_json: row.try_get("index_text")?,
+        seal,
+    })
+}
+
+/// A text without NUL.
+pub(super) fn text(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+/// JSON whose strings hold no NUL.
+pub(super) fn json(json: &str) -> String {
+    if !json.contains("\\u0000") {
+        return json.to_owned();
+    }
+    let mut clean = String::with_capacity(json.len());
+    let mut rest = json;
+    // By pairs, as the second of two backslashes begins nothing.
+    while let Some((before, escape)) = rest.split_once('\\') {
+        clean.push_str(before);
+        let mut after = escape.chars();
+        match escape.strip_prefix("u0000") {
+            Some(behind) => {
+                clean.push('\u{fffd}');
+                rest = behind;
+            }
+            None => {
+                clean.push('\\');
+                clean.extend(after.next());
+                rest = after.as_str();
+            }
+        }
+    }
+    clean.push_str(rest);
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::json;
+
+    #[test]
+    fn a_nul_leaves_json_and_nothing_else_changes() {
+        for (before, after) in [
+            (r#"{"a":"\u0000"}"#, "{\"a\":\"\u{fffd}\"}"),
+            (r#"["\\u0000"]"#, r#"["\\u0000"]"#),
+            (r#"["\\\u0000\n"]"#, "[\"\\\\\u{fffd}\\n\"]"),
+            (r#"["\u0001"]"#, r#"["\u0001"]"#),
+        ] {
+            assert_eq!(json(before), after);
+            assert!(serde_json::from_str::<serde_json::Value>(&json(before)).is_ok());
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! One suite over both databases: what [`Store`] promises, on SQLite in a file and on a real PostgreSQL.
+
+#[path = "../../tests/http/support/postgres.rs"]
+mod server;
+
+use std::sync::Arc;
+
+use symseal_seal::UtcSeconds;
+use uuid::Uuid;
+
+use super::*;
+use crate::tokens::{Grant, TokenInfo};
+use server::Postgres;
+
+/// One of the two databases; opening it again finds what was recorded.
+struct Opener<'a> {
+    data: &'a Path,
+    url: Option<DatabaseUrl>,
+}
+
+impl Opener<'_> {
+    async fn open(&self) -> Arc<dyn Store> {
+        open(self.data, self.url.as_ref()).await.unwrap()
+    }
+
+    /// The one value of a query, as text.
+    async fn ask(&self, query: &'static str) -> String {
+        match &self.url {
+            Some(url) => {
+                let pool = sqlx::postgres::PgPool::connect_with(url.options()).await.unwrap();
+                sqlx::query_scalar(query).fetch_one(&pool).await.unwrap()
+            }
+            None => {
+                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.data.join(DATABASE_FILE));
+                let pool = sqlx::sqlite::SqlitePool::connect_with(options).await.unwrap();
+                sqlx::query_scalar(query).fetch_one(&pool).await.unwrap()
+            }
+        }
+    }
+}
+
+fn seal() -> SealRow {
+    SealRow {
+        signer: "key".into(),
+        rekor_tile_ref: "log.example/tile/entries/000#1".into(),
+        seal_digest: "sha256:22".into(),
+        dsse_ref: "dsse:33".into(),
+    }
+}
+
+fn bundle() -> BundleRow {
+    BundleRow {
+        sha256: "sha256:11".into(),
+        os: "linux".into(),
+        name: "app".into(),
+        version: "1".into(),
+        bundle_blob: b"{}".to_vec(),
+        index_json: "{}".into(),
+        seal: None,
+    }
+}
+
+fn trace() -> TraceRows {
+    let frame = FrameRow {
+        frame_index: 0,
+        ip: 0xffff_ffff_8100_0000,
+        module_path: None,
+        module_build_id: None,
+        resolved_symbol: Some("main".into()),
+        linkage_name: None,
+        symbol_offset: Some(u64::MAX),
+        resolver: "bundle".into(),
+        thread: 1,
+        sample: 0,
+        depth: 0,
+        inline_depth: 0,
+        inlined: false,
+        file: None,
+        line: Some(7),
+        column: None,
+        unwind: "cfi".into(),
+        quality: "full".into(),
+        proof: "sealed".into(),
+        reason: None,
+    };
+    TraceRows {
+        trace: TraceRow {
+            trace_id: Uuid::from_u128(5),
+            platform: "linux".into(),
+            captured_at: Some("2026-01-01T00:00:00Z".into()),
+            build_id: None,
+            symbol_bundle_sha256: None,
+            dsse_ref: None,
+            blob_sha256: "sha256:44".into(),
+            arch: None,
+            method: None,
+            pid: Some(1),
+        },
+        frames: vec![frame],
+        replays: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn sqlite_keeps_what_a_store_promises() {
+    let data = tempfile::tempdir().unwrap();
+    keeps_what_a_store_promises(&Opener { data: data.path(), url: None }).await;
+}
+
+#[tokio::test]
+async fn postgresql_keeps_what_a_store_promises() {
+    let Some(postgres) = Postgres::start() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let url = Some(postgres.url(&postgres.create_database()).parse().unwrap());
+    keeps_what_a_store_promises(&Opener { data: data.path(), url }).await;
+}
+
+async fn keeps_what_a_store_promises(database: &Opener<'_>) {
+    a_bundle_keeps_its_seal_when_it_is_recorded_again(database).await;
+    unsigned_values_keep_their_bits_and_a_trace_replaces_itself(database).await;
+    a_trace_that_contradicts_itself_is_recorded_not_at_all(database).await;
+    what_sql_has_no_form_for_is_recorded_nevertheless(database).await;
+    tokens_are_found_listed_and_revoked_once(database).await;
+    the_first_secret_of_a_name_stays(database).await;
+    the_audit_log_is_read_in_order_and_in_parts(database).await;
+    many_writers_lose_nothing(database).await;
+}
+
+async fn a_bundle_keeps_its_seal_when_it_is_recorded_again(database: &Opener<'_>) {
+    let store = database.open().await;
+    store.put_seal("sha256:11", Some(&seal())).await.unwrap();
+    assert_eq!(store.bundle("sha256:11").await.unwrap(), None);
+    store.put_bundle(&bundle()).await.unwrap();
+    store.put_seal("sha256:11", Some(&seal())).await.unwrap();
+    store.put_bundle(&bundle()).await.unwrap();
+    drop(store);
+    let store = database.open().await;
+    assert_eq!(store.bundle("sha256:11").await.unwrap(), Some(BundleRow { seal: Some(seal()), ..bundle() }));
+    assert_eq!(store.bundles().await.unwrap(), [("sha256:11".to_owned(), Some(seal().seal_digest))]);
+    store.put_seal("sha256:11", None).await.unwrap();
+    assert_eq!(store.bundle("sha256:11").await.unwrap(), Some(bundle()));
+    store.remove_bundle("sha256:11").await.unwrap();
+    assert!(store.bundles().await.unwrap().is_empty());
+    store.ping().await.unwrap();
+}
+
+async fn unsigned_values_keep_their_bits_and_a_trace_replaces_itself(database: &Opener<'_>) {
+    let store = database.open().await;
+    store.put_trace(&trace()).await.unwrap();
+    store.put_trace(&trace()).await.unwrap();
+    let bits = database.ask("SELECT CAST(ip AS TEXT) || ' ' || CAST(symbol_offset AS TEXT) FROM frames").await;
+    assert_eq!(bits, format!("{} -1", 0xffff_ffff_8100_0000_u64.cast_signed()));
+    let id = Uuid::from_u128(5);
+    assert_eq!(store.traces().await.unwrap(), [(id, "sha256:44".to_owned())]);
+    store.remove_trace(id).await.unwrap();
+    assert_eq!(database.ask("SELECT CAST(count(*) AS TEXT) FROM frames").await, "0");
+}
+
+async fn a_trace_that_contradicts_itself_is_recorded_not_at_all(database: &Opener<'_>) {
+    let store = database.open().await;
+    let mut rows = trace();
+    let twice = rows.frames[0].clone();
+    rows.frames.push(twice);
+    assert!(store.put_trace(&rows).await.is_err());
+    assert!(store.traces().await.unwrap().is_empty());
+}
+
+/// NUL, times that are none, numbers beyond the columns' types.
+async fn what_sql_has_no_form_for_is_recorded_nevertheless(database: &Opener<'_>) {
+    let store = database.open().await;
+    let mut rows = trace();
+    rows.frames[0].resolved_symbol = Some("a\0b".into());
+    rows.frames[0].thread = u32::MAX;
+    for time in ["", "yesterday", "0000-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "2026-02-30T00:00:00Z"] {
+        rows.trace.captured_at = Some(time.into());
+        rows.replays = vec![ReplayRow {
+            replay_id: Uuid::from_u128(6),
+            seed: u64::MAX,
+            started_at: Some(time.into()),
+            finished_at: None,
+            replay_success_ratio: 0.98,
+            verify_time_ms: u64::MAX >> 1,
+            verifier_version: None,
+            notes: serde_json::json!({ "a": "\0", "b\0": ["\\u0000"] }),
+            symbol_coverage_pct: 93.0,
+            proved_coverage_pct: None,
+        }];
+        store.put_trace(&rows).await.unwrap_or_else(|error| panic!("{time}: {error}"));
+    }
+    assert_eq!(database.ask("SELECT CAST(seed AS TEXT) FROM replays").await, "-1");
+    store.remove_trace(rows.trace.trace_id).await.unwrap();
+    let odd = BundleRow { name: "a\0".into(), index_json: r#"{"a":"\u0000"}"#.into(), ..bundle() };
+    store.put_bundle(&odd).await.unwrap();
+    let recorded = store.bundle("sha256:11").await.unwrap().unwrap();
+    let index: serde_json::Value = serde_json::from_str(&recorded.index_json).unwrap();
+    assert!(index["a"].is_string());
+    store.remove_bundle("sha256:11").await.unwrap();
+}
+
+async fn tokens_are_found_listed_and_revoked_once(database: &Opener<'_>) {
+    let store = database.open().await;
+    let token = |hash: &str, created| TokenInfo {
+        id: crate::tokens::id_of(hash),
+        name: "release pipeline".into(),
+        grants: vec!["read:team".parse().unwrap(), Grant::WriteLog],
+        created: UtcSeconds(created),
+        expires: Some(UtcSeconds(4_000_000_000)),
+        revoked: None,
+        keys: vec!["B".into(), "a".into()],
+    };
+    let [one, two] = ["1".repeat(64), "2".repeat(64)];
+    store.put_token(&two, &token(&two, 2_000)).await.unwrap();
+    store.put_token(&one, &token(&one, 1_000)).await.unwrap();
+    assert!(store.put_token(&one, &token(&one, 1_000)).await.is_err());
+    assert_eq!(store.token(&one).await.unwrap(), Some(token(&one, 1_000)));
+    assert_eq!(store.token("").await.unwrap(), None);
+    assert_eq!(store.tokens().await.unwrap(), [token(&one, 1_000), token(&two, 2_000)]);
+    assert!(!store.revoke_token("000000000000", UtcSeconds(3_000)).await.unwrap());
+    assert!(store.revoke_token(&one[..12], UtcSeconds(3_000)).await.unwrap());
+    assert!(store.revoke_token(&one[..12], UtcSeconds(5_000)).await.unwrap());
+    let revoked = TokenInfo { revoked: Some(UtcSeconds(3_000)), ..token(&one, 1_000) };
+    assert_eq!(store.token(&one).await.unwrap(), Some(revoked));
+}
+
+async fn the_first_secret_of_a_name_stays(database: &Opener<'_>) {
+    let store = database.open().await;
+    assert_eq!(store.secret("key", b"first").await.unwrap(), b"first");
+    assert_eq!(database.open().await.secret("key", b"second").await.unwrap(), b"first");
+}
+
+fn line(path: String) -> AuditRow {
+    AuditRow {
+        at: UtcSeconds(1_800_000_000),
+        request_id: "id".into(),
+        token: None,
+        address: Some("::1".into()),
+        method: "PUT".into(),
+        path,
+        digest: None,
+        status: 201,
+    }
+}
+
+async fn the_audit_log_is_read_in_order_and_in_parts(database: &Opener<'_>) {
+    let store = database.open().await;
+    let lines: Vec<AuditRow> = (0..5).map(|number| line(format!("/{number}"))).collect();
+    for line in &lines {
+        store.put_audit(line).await.unwrap();
+    }
+    let first = store.audit(0, 2).await.unwrap();
+    let rest = store.audit(first[1].0, 9).await.unwrap();
+    let read: Vec<AuditRow> = first.into_iter().chain(rest).map(|(_, line)| line).collect();
+    assert_eq!(read, lines);
+    assert!(store.audit(i64::MAX.cast_unsigned(), 9).await.unwrap().is_empty());
+}
+
+async fn many_writers_lose_nothing(database: &Opener<'_>) {
+    let (one, two) = (database.open().await, database.open().await);
+    let before = one.audit(0, 1000).await.unwrap().len();
+    let write = |number: u32| {
+        let store = Arc::clone(if number.is_multiple_of(2) { &one } else { &two });
+        tokio::spawn(async move {
+            let row = BundleRow { sha256: format!("sha256:{number}"), ..bundle() };
+            store.put_bundle(&row).await.unwrap();
+            store.put_audit(&line(format!("/many/{number}"))).await.unwrap();
+        })
+    };
+    for written in (0..40).map(write).collect::<Vec<_>>() {
+        written.await.unwrap();
+    }
+    assert_eq!(one.bundles().await.unwrap().len(), 40);
+    assert_eq!(two.audit(0, 1000).await.unwrap().len(), before + 40);
+}
+
+#[tokio::test]
+async fn servers_that_start_at_once_bring_a_database_up_to_date_once() {
+    let Some(postgres) = Postgres::start() else { return };
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let opened = futures_util::future::join_all((0..6).map(|_| open(data.path(), Some(&url)))).await;
+    for store in opened {
+        store.unwrap().ping().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_is_restarted_is_away_for_a_while() {
+    let Some(mut postgres) = Postgres::start() else { return };
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let store = open(data.path(), Some(&url)).await.unwrap();
+    store.put_bundle(&bundle()).await.unwrap();
+    postgres.stop();
+    let error = store.put_bundle(&bundle()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Away(_)), "{error}");
+    assert!(!format!("{error} {error:?}").contains(server::PASSWORD));
+    postgres.start_again();
+    assert_eq!(store.bundles().await.unwrap().len(), 1);
+    let wrong: DatabaseUrl = postgres.url("postgres").replace(server::PASSWORD, "wrong-one").parse().unwrap();
+    let refused = open(data.path(), Some(&wrong)).await.unwrap_err();
+    assert!(refused.detail.contains("password") && !format!("{refused:?}").contains("wrong-one"), "{refused:?}");
+}

@@ -1,0 +1,147 @@
+//! A server on PostgreSQL: it answers what it answered on SQLite, and outlives its database.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::support::postgres::{PASSWORD, Postgres};
+use crate::support::programs::{has, publish, run};
+use crate::support::{self, Running, http};
+use reqwest::StatusCode;
+use symseal_bundle::LayoutDir;
+use symseal_registry::push;
+use symseal_seal::UtcSeconds;
+use symseal_server::tokens::{NewToken, Tokens};
+use symseal_server::{AccessConfig, Config, DatabaseUrl};
+
+const ID: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa01";
+
+fn config(data: &Path, database: &DatabaseUrl) -> Config {
+    let mut config = Config::new(data, ([127, 0, 0, 1], 0).into());
+    config.database = Some(database.clone());
+    config
+}
+
+fn program(root: &Path) -> std::path::PathBuf {
+    let (source, binary) = (root.join("app.c"), root.join("app"));
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let [from, to] = [&source, &binary].map(|path| path.to_str().unwrap());
+    run("gcc", &["-g", "-o", to, from, &format!("-Wl,--build-id=0x{ID}")]);
+    binary
+}
+
+async fn status(url: String) -> (StatusCode, Option<String>) {
+    let answer = http().get(url).send().await.unwrap();
+    let retry = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+    (answer.status(), retry)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_restarted_stops_no_reader_and_the_server_recovers() {
+    let Some(mut postgres) = Postgres::start() else { return };
+    if !has("gcc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let data = root.path().join("data");
+    let server = Running::start_as(config(&data, &database)).await;
+    let binary = program(root.path());
+    let digest = publish(&server, root.path(), "1", &[&binary]).await;
+    assert!(!data.join("symseal.sqlite").exists());
+    let readers = [
+        format!("/buildid/{ID}/debuginfo"),
+        format!("/v2/app/manifests/{digest}"),
+        "/v2/app/manifests/1".to_owned(),
+        "/v2/app/tags/list".to_owned(),
+    ];
+    let bundle = server.url(&format!("/api/v1/bundles/{digest}"));
+    assert_eq!(status(server.url("/readyz")).await.0, StatusCode::OK);
+    let known: serde_json::Value = http().get(&bundle).send().await.unwrap().json().await.unwrap();
+    assert_eq!(known["index"]["release"]["version"], "1", "{known}");
+
+    postgres.stop();
+    for path in &readers {
+        assert_eq!(status(server.url(path)).await.0, StatusCode::OK, "{path}");
+    }
+    let body = http().get(server.url("/readyz")).send().await.unwrap();
+    assert_eq!(body.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(!body.text().await.unwrap().contains(PASSWORD));
+    assert_eq!(status(server.url("/healthz")).await.0, StatusCode::OK);
+    assert_eq!(status(bundle.clone()).await, (StatusCode::SERVICE_UNAVAILABLE, Some("5".to_owned())));
+
+    postgres.start_again();
+    let started = Instant::now();
+    while status(server.url("/readyz")).await.0 != StatusCode::OK {
+        assert!(started.elapsed() < Duration::from_secs(30), "the server does not recover");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(status(bundle).await.0, StatusCode::OK);
+    let second = publish(&server, root.path(), "2", &[&binary]).await;
+    assert_ne!(second, digest);
+    server.stop().await;
+
+    // What one server recorded another finds; what it lacks is made again out of the blobs.
+    let fresh: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    for database in [&database, &fresh] {
+        let server = Running::start_as(config(&data, database)).await;
+        assert_eq!(status(server.url(&format!("/api/v1/bundles/{second}"))).await.0, StatusCode::OK);
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_that_the_database_cannot_record_is_told_to_come_again() {
+    let Some(mut postgres) = Postgres::start() else { return };
+    if !has("gcc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let server = Running::start_as(config(&root.path().join("data"), &database)).await;
+    let binary = program(root.path());
+    let layout = LayoutDir::create(root.path().join("layout")).unwrap();
+    let release = symseal_builder::Options { name: "app".into(), version: "1".into(), ..Default::default() };
+    let digest = symseal_builder::SymbolBundleBuilder::new(release).add_path(&binary).build(&layout).unwrap().digest;
+    postgres.stop();
+    let options = symseal_registry::Options { tries: 1, ..support::options() };
+    let refused = push(&layout, &digest, &server.reference("app:1"), &options).await.unwrap_err().to_string();
+    assert!(refused.contains("database") && !refused.contains(PASSWORD), "{refused}");
+    // Nothing of it is seen.
+    assert_eq!(status(server.url(&format!("/buildid/{ID}/debuginfo"))).await.0, StatusCode::NOT_FOUND);
+    postgres.start_again();
+    push(&layout, &digest, &server.reference("app:1"), &support::options()).await.unwrap();
+    assert_eq!(status(server.url(&format!("/buildid/{ID}/debuginfo"))).await.0, StatusCode::OK);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_was_seen_holds_while_the_database_is_away() {
+    let Some(mut postgres) = Postgres::start() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let tokens = Tokens::open(root.path(), Some(&database)).await.unwrap();
+    let token = async |name: &str| {
+        let grants = vec!["read:*".parse().unwrap()];
+        let new = NewToken { name: name.into(), created: UtcSeconds(1), expires: None, grants, keys: Vec::new() };
+        tokens.create(new).await.unwrap().0.expose().to_owned()
+    };
+    let (seen, unseen) = (token("seen").await, token("unseen").await);
+    let mut config = config(&root.path().join("data"), &database);
+    config.access = AccessConfig::Tokens { anonymous_read: Vec::new() };
+    let server = Running::start_as(config).await;
+    let ask = async |token: &str, path: &str| http().get(server.url(path)).bearer_auth(token).send().await;
+    assert_eq!(ask(&seen, "/v2/_catalog").await.unwrap().status(), StatusCode::OK);
+    postgres.stop();
+    // Beyond the time for which an answer is believed in any case.
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    assert_eq!(ask(&seen, "/v2/_catalog").await.unwrap().status(), StatusCode::OK);
+    let asked = Instant::now();
+    assert_eq!(ask(&seen, "/v2/_catalog").await.unwrap().status(), StatusCode::OK);
+    assert!(asked.elapsed() < Duration::from_secs(1), "a known token waits for a database that is away");
+    assert_eq!(ask(&unseen, "/v2/_catalog").await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    // To debuggers any answer would be "there is no such file".
+    assert!(ask(&unseen, &format!("/buildid/{ID}/debuginfo")).await.is_err());
+    postgres.start_again();
+    assert_eq!(ask(&unseen, "/v2/_catalog").await.unwrap().status(), StatusCode::OK);
+    server.stop().await;
+}

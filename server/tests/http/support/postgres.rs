@@ -1,0 +1,129 @@
+//! A PostgreSQL of the test's own, on a temporary directory and a Unix socket.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+#![allow(dead_code, reason = "each test file uses its own part of this")]
+
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The password of its user, which no output may show.
+pub(crate) const PASSWORD: &str = "hunter2-of-the-database";
+
+const USER: &str = "symseal";
+
+/// PostgreSQL refuses to run as root: then it runs as `nobody`.
+const NOBODY: u32 = 65_534;
+
+/// A running server. It ends with this.
+pub(crate) struct Postgres {
+    folder: tempfile::TempDir,
+    binaries: PathBuf,
+    server: Option<Child>,
+    databases: AtomicU32,
+}
+
+impl Postgres {
+    /// Starts one; `None`, out loud, where there is no PostgreSQL, unless it is required.
+    pub(crate) fn start() -> Option<Self> {
+        let Some(binaries) = binaries() else {
+            let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+            let is_required = required.split(',').any(|name| name == "postgres" || name == "all");
+            assert!(!is_required, "postgres is required and was not found");
+            println!("SKIP postgres: initdb was not found");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("password");
+        std::fs::write(&secret, PASSWORD).unwrap();
+        if is_root() {
+            for path in [folder.path(), &secret] {
+                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        let mut started = Self { folder, binaries, server: None, databases: AtomicU32::new(0) };
+        let mut initdb = started.command("initdb");
+        initdb.args(["--no-sync", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", "--username", USER]);
+        let output = initdb.arg("--pwfile").arg(&secret).arg(started.data()).output().unwrap();
+        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        started.start_again();
+        Some(started)
+    }
+
+    /// Starts it after [`Self::stop`].
+    pub(crate) fn start_again(&mut self) {
+        let mut server = self.command("postgres");
+        server.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
+        for setting in ["listen_addresses=", "fsync=off", "shared_buffers=16MB", "max_connections=60"] {
+            server.args(["-c", setting]);
+        }
+        self.server = Some(server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let started = Instant::now();
+        while !self.command("pg_isready").arg("-q").status().unwrap().success() {
+            assert!(started.elapsed() < Duration::from_secs(30), "PostgreSQL did not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it, with every connection.
+    pub(crate) fn stop(&mut self) {
+        let mut stop = self.command("pg_ctl");
+        stop.arg("-D").arg(self.data()).args(["-m", "immediate", "-w", "stop"]);
+        assert!(stop.output().unwrap().status.success());
+        if let Some(mut server) = self.server.take() {
+            server.wait().unwrap();
+        }
+    }
+
+    /// A new database.
+    pub(crate) fn create_database(&self) -> String {
+        let name = format!("symbols{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        assert!(self.command("createdb").arg(&name).status().unwrap().success());
+        name
+    }
+
+    /// What `symseal serve --database` takes.
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!("postgres://{USER}:{PASSWORD}@localhost/{database}?host={}", self.folder.path().display())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.binaries.join(program));
+        command.env("PGHOST", self.folder.path()).env("PGUSER", USER).env("PGPASSWORD", PASSWORD);
+        command.current_dir(self.folder.path());
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            self.stop();
+        }
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// Debian keeps them out of PATH, in a folder of the version.
+fn binaries() -> Option<PathBuf> {
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
+    folders.extend(std::env::split_paths(&on_path));
+    let has_all = |folder: &PathBuf| {
+        let programs = ["initdb", "postgres", "pg_ctl", "pg_isready", "createdb"];
+        programs.into_iter().all(|program| folder.join(program).exists())
+    };
+    folders.into_iter().find(has_all)
+}
