@@ -1,5 +1,6 @@
 //! What every endpoint works with.
 
+use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -19,6 +20,7 @@ use crate::releases::Releases;
 use crate::repositories::Repositories;
 use crate::seals::Seals;
 use crate::sections::Sections;
+use crate::shared::{Follower, Parts};
 use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
 use crate::traces::Traces;
@@ -67,6 +69,10 @@ pub(crate) struct App {
     pub(crate) log: Option<Log>,
     /// The database.
     pub(crate) store: Arc<dyn Store>,
+    /// What other servers did, where there are others.
+    pub(crate) follower: Option<Follower>,
+    /// Unfinished uploads, where their requests may come to other servers.
+    pub(crate) parts: Option<Arc<Parts>>,
     /// Counts.
     pub(crate) metrics: Arc<Metrics>,
     /// Who may do what.
@@ -82,6 +88,22 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Takes over what other servers acknowledged before this call.
+    ///
+    /// # Errors
+    /// Nothing can be learned of them now.
+    pub(crate) async fn catch_up(self: &Arc<Self>) -> io::Result<()> {
+        match &self.follower {
+            Some(follower) => follower.catch_up(self).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The number of the last change that was taken over.
+    pub(crate) fn learned(&self) -> u64 {
+        self.follower.as_ref().map_or(0, Follower::learned)
+    }
+
     /// The server's URL, without a slash at its end: what the operator said, else the host that the client asked.
     pub(crate) fn own_url(&self, request: &HeaderMap) -> String {
         if let Some(url) = &self.public_url {

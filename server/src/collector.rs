@@ -83,6 +83,10 @@ impl Collector {
     /// # Errors
     /// What the disk says; the next round goes on.
     pub async fn collect(&self, grace: Duration) -> io::Result<Collected> {
+        if self.blobs.objects().is_some() {
+            let problem = "blobs in an object store are not collected: another server may have told a client of one";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        }
         let _turn = self.turn.lock().await;
         let mut collected = Collected::default();
         // Before the clock began nothing was told to anybody.
@@ -191,7 +195,8 @@ pub async fn collect_stopped(data: &Path, grace: Duration) -> Result<Collected, 
     let failed = |source| ServerError::Data { path: data.to_owned(), source };
     let _lock = crate::serve::lock_data(data)?;
     let (pool, folder) = (Pool::new(), data.to_owned());
-    let loaded = pool.run(move || crate::serve::load(&folder)).await;
+    let store = crate::store::open(data, None).await?;
+    let loaded = pool.run(move || crate::serve::load(&folder, None, store)).await;
     let (blobs, repositories, traces) = loaded.map_err(|error| failed(io::Error::other(error)))??;
     let (blobs, repositories, traces) = (Arc::new(blobs), Arc::new(repositories), Arc::new(traces));
     let collector = Collector::new(pool, blobs, Arc::default(), repositories, traces, Arc::default());

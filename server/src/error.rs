@@ -35,6 +35,19 @@ pub enum ServerError {
         /// What the database said.
         detail: String,
     },
+    /// The object store cannot be used.
+    #[error(
+        "{place}: {problem}: expected a bucket that this server may read and write (credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+    )]
+    Objects {
+        /// Its URL.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// What another server is to do was asked of this one.
+    #[error("{0}")]
+    Shared(&'static str),
     /// The trust directory cannot be used.
     #[error(transparent)]
     Trust(#[from] symseal_sealer::LoadTrustError),

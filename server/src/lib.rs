@@ -51,16 +51,20 @@ mod ingest;
 mod limits;
 mod log;
 mod metrics;
+mod objects;
 mod origins;
 mod pool;
 mod publish;
+mod rebuild;
 mod releases;
 mod repositories;
 mod restore;
 mod routes;
+mod scrub;
 mod seals;
 mod sections;
 mod serve;
+mod shared;
 mod sources;
 mod store;
 mod tls;
@@ -70,12 +74,15 @@ mod upstream;
 
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
-    AccessConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig, LogSection, OriginsSection,
-    SealsSection, TlsConfig, parse_duration,
+    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
+    LogSection, OriginsSection, SealsSection, TlsConfig, parse_duration,
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
+pub use objects::{BlobsUrl, ParseBlobsUrlError};
 pub use origins::{CACHE_BYTES, Origins, Patience};
+pub use rebuild::{Rebuilt, rebuild};
+pub use scrub::{Damaged, Missing, Scrubbed, scrub};
 pub use seals::{NoRepository, SealRules};
 pub use serve::Server;
 pub use store::{DatabaseUrl, ParseDatabaseUrlError};

@@ -7,6 +7,9 @@ use tokio::sync::Semaphore;
 /// File work under way at once; more waits in line. Enough to keep a disk busy, too little to exhaust threads.
 const FILE_JOBS: usize = 32;
 
+/// File work under way at once where some of it waits for an object store, so that what is local need not wait with it.
+const OBJECT_JOBS: usize = 128;
+
 /// Requests for names under way at once. Each may hold its body, its answer and the tables' pages, and takes a processor all
 /// the while.
 const NAMING_JOBS: usize = 4;
@@ -25,6 +28,11 @@ impl Pool {
     /// The pool for work on files.
     pub(crate) fn new() -> Self {
         Self::of(FILE_JOBS)
+    }
+
+    /// [`Self::new`], where files may have to come from an object store.
+    pub(crate) fn for_objects() -> Self {
+        Self::of(OBJECT_JOBS)
     }
 
     /// The pool for the naming of addresses, apart from the files, which must not wait for it.

@@ -15,10 +15,11 @@ use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, Claim, NewBundle, SecondOwner, Standing};
 use crate::ids::TooLarge;
 use crate::ingest::{
-    CheckedBundle, RefusedBundle, RefusedLoose, check_bundle, check_loose, is_bundle, is_loose, is_seal, read_seal,
+    CheckedBundle, RefusedBundle, RefusedLoose, check_bundle, check_loose, is_bundle, is_loose, is_seal,
+    open_published, read_seal,
 };
 use crate::pool::JobLost;
-use crate::repositories::{MANIFEST_LIMIT, PutManifest, Reference, Removal, Repository, RepositoryName};
+use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName};
 use crate::seals::{Verdict, seal_layers, seals_in};
 use crate::store::{BundleRow, SealRow, StoreError};
 
@@ -81,6 +82,8 @@ pub(crate) async fn publish(
     put: PutManifest,
     bytes: Bytes,
 ) -> Result<(), PublishError> {
+    // What it names may have come to another server.
+    app.catch_up().await?;
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
     let digest = put.digest.clone();
@@ -289,6 +292,57 @@ pub(crate) async fn withdraw(
         }
     }
     Ok(removed)
+}
+
+/// Makes what another server published visible to debuggers.
+pub(crate) async fn learn(app: &Arc<App>, digest: &BlobDigest, manifest: &Manifest) -> io::Result<()> {
+    let _bundle_changes = app.debug_files.changes.lock().await;
+    let (shared, wanted, manifest) = (Arc::clone(app), digest.clone(), manifest.clone());
+    let learn = move || -> io::Result<()> {
+        let bundle = if is_bundle(&manifest) || is_loose(&manifest) {
+            if shared.debug_files.bundle(&wanted).is_none() {
+                let new = read_published(&shared, &wanted, is_loose(&manifest))?;
+                let repositories = holders(&shared, &wanted);
+                // In one step with its seals.
+                let verdict = shared.seals.judge(&new.entry, &seals_of(&shared, &repositories, &wanted));
+                let standing = Standing { repositories, verdict };
+                return shared.debug_files.insert(vec![(new, standing)]).map_err(io::Error::other);
+            }
+            wanted
+        } else {
+            let Some(subject) = manifest.subject.clone().filter(|_| is_seal(&manifest)) else { return Ok(()) };
+            subject
+        };
+        reconsider(&shared, &bundle);
+        Ok(())
+    };
+    app.pool.run(learn).await.map_err(io::Error::other)?
+}
+
+fn read_published(app: &App, digest: &BlobDigest, is_loose: bool) -> io::Result<NewBundle> {
+    let bytes = app.blobs.read(digest, MANIFEST_LIMIT as u64)?;
+    if is_loose {
+        check_loose(digest, &bytes, &app.blobs).map_err(|error| match error {
+            RefusedLoose::Io(error) => error,
+            error => io::Error::other(error),
+        })
+    } else {
+        let opened = open_published(digest, &bytes, &app.blobs).map_err(|error| match error {
+            RefusedBundle::Io(error) => error,
+            error => io::Error::other(error),
+        });
+        Ok(opened?.new)
+    }
+}
+
+/// Takes what another server deleted from debuggers' sight.
+pub(crate) async fn unlearn(app: &Arc<App>, digest: &BlobDigest, manifest: &Manifest) -> io::Result<()> {
+    let subject = manifest.subject.clone().filter(|_| is_seal(manifest));
+    let Some(concerned) = app.debug_files.bundle(digest).map(|_| digest.clone()).or(subject) else { return Ok(()) };
+    let _bundle_changes = app.debug_files.changes.lock().await;
+    let shared = Arc::clone(app);
+    app.pool.run(move || reconsider(&shared, &concerned)).await.map_err(io::Error::other)?;
+    Ok(())
 }
 
 /// Judges a bundle anew and says where it is; whether it is gone. Call it with the lock of changes. Blocks.

@@ -27,7 +27,10 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
     let published = app.pool.run(load).await?;
     let recorded: BTreeMap<String, Option<String>> = app.store.bundles().await?.into_iter().collect();
     for stale in recorded.keys() {
-        if !stale.parse().is_ok_and(|digest| published.get(&digest).is_some_and(|(is_loose, _)| !is_loose)) {
+        // Another server may be about to publish it.
+        if app.follower.is_none()
+            && !stale.parse().is_ok_and(|digest| published.get(&digest).is_some_and(|(is_loose, _)| !is_loose))
+        {
             app.store.remove_bundle(stale).await?;
         }
     }

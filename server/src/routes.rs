@@ -48,11 +48,12 @@ use crate::endpoints::{api, debuginfod, health, log, metrics, oci, root, symboli
 use crate::http::Peer;
 use crate::metrics::Face;
 use crate::repositories::RepositoryName;
+use crate::shared::look_elsewhere;
 use crate::upstream::Hops;
 
 /// Every route, over the server's state.
 pub(crate) fn routes(app: Arc<App>) -> Router {
-    Router::new()
+    let mut router = Router::new()
         .route("/", get(root::get))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
@@ -81,9 +82,11 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/api/v2/log/entries", post(log::entries::post))
         .fallback(nothing_here)
         // Every endpoint that takes a body bounds or streams it itself.
-        .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(Arc::clone(&app), arrival::receive))
-        .with_state(app)
+        .layer(DefaultBodyLimit::disable());
+    if app.follower.is_some() {
+        router = router.layer(from_fn_with_state(Arc::clone(&app), look_elsewhere));
+    }
+    router.layer(from_fn_with_state(Arc::clone(&app), arrival::receive)).with_state(app)
 }
 
 async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {

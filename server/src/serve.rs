@@ -33,22 +33,28 @@ use crate::http::{BreakConnection, Breakable, Peer};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
+use crate::objects::{Objects, Reach};
 use crate::pool::Pool;
 use crate::releases::Releases;
 use crate::repositories::Repositories;
 use crate::routes::routes;
 use crate::seals::{LOOK_AGAIN, Seals};
+use crate::shared::{Facts, Follower, Parts, follow};
 use crate::sources::{SourceRoot, SourceTables};
+use crate::store::Store;
 use crate::tls::{self, Tls};
 use crate::traces::Traces;
 use crate::upstream::Upstreams;
-use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore, store};
+use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore, store};
 
 /// How long requests under way may take after the server was asked to stop.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 
 /// The folder of what can be had again, in the data directory.
 const CACHE_FOLDER: &str = "cache";
+
+/// Written to an object store at each start.
+const MARK: &str = "symseal.txt";
 
 /// How long a client may take to send a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -106,6 +112,12 @@ impl Server {
     /// Collects what nothing names by this schedule while the server runs; without one it is left where it is.
     #[must_use]
     pub fn collecting(self, schedule: Schedule) -> Self {
+        if self.app.blobs.objects().is_some() {
+            tracing::warn!(
+                "blobs that nothing names are NOT collected: they are in an object store, where another server may have told a client of one a moment ago"
+            );
+            return self;
+        }
         Self { schedule: Some(schedule), ..self }
     }
 
@@ -176,6 +188,7 @@ impl Server {
         });
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
+        let following = app.follower.is_some().then(|| tokio::spawn(follow(Arc::clone(&app))));
         let renewing = tls.clone().map(|tls| tokio::spawn(renew(tls, app.pool.clone())));
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
@@ -199,6 +212,9 @@ impl Server {
         }
         judging.abort();
         saving.abort();
+        if let Some(following) = following {
+            following.abort();
+        }
         if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");
         }
@@ -222,7 +238,7 @@ async fn save_again(app: Arc<App>, index_file: PathBuf) {
 }
 
 /// What is not saved is made again at the next start.
-async fn save(app: &Arc<App>, index_file: PathBuf) {
+pub(crate) async fn save(app: &Arc<App>, index_file: PathBuf) {
     let (shared, path) = (Arc::clone(app), index_file.clone());
     match app.pool.run(move || shared.debug_files.save(&path)).await {
         Ok(Ok(())) => {}
@@ -318,17 +334,29 @@ pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     }
 }
 
-async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
+pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
     let data = config.data.as_path();
+    let pool = if config.blobs.is_some() { Pool::for_objects() } else { Pool::new() };
     let place = config.database.as_ref().map_or_else(|| data.display().to_string(), ToString::to_string);
     let database_failed = |detail: String| ServerError::Database { place: place.clone(), detail };
-    let pool = Pool::new();
-    let folder = data.to_owned();
+    let store = store::open(data, config.database.as_ref()).await?;
+    let objects = config.blobs.as_ref().map(objects_of).transpose()?;
+    // Before the facts are read, so that nothing that comes meanwhile is missed.
+    let last = store.last_change().await.map_err(|error| database_failed(error.to_string()))?;
+    let (folder, behind) = (data.to_owned(), objects.clone().zip(config.blobs.as_ref().map(|blobs| blobs.cache_bytes)));
+    let recorder = Arc::clone(&store);
     let (blobs, repositories, traces) = pool
-        .run(move || load(&folder))
+        .run(move || load(&folder, behind, recorder))
         .await
         .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
-    let store = store::open(data, config.database.as_ref()).await?;
+    // Other servers can share both, or none.
+    let is_shared = objects.is_some() && config.database.is_some();
+    let parts = match objects.filter(|_| is_shared) {
+        Some(objects) => Some(Arc::new(
+            Parts::new(objects, store.as_ref()).await.map_err(|error| database_failed(error.to_string()))?,
+        )),
+        None => None,
+    };
     let access = Access::new(&config.access, Arc::clone(&store)).await;
     let access = access.map_err(|error| database_failed(error.to_string()))?;
     let metrics = Arc::<Metrics>::default();
@@ -356,6 +384,8 @@ async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, Serve
         sections: Arc::default(),
         traces: Arc::new(traces),
         log,
+        follower: is_shared.then(|| Follower::new(last)),
+        parts,
         store,
         metrics,
         access,
@@ -369,10 +399,31 @@ async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, Serve
     Ok(app)
 }
 
-pub(crate) fn load(data: &Path) -> Result<(BlobDirectory, Repositories, Traces), ServerError> {
+pub(crate) fn objects_of(config: &BlobsConfig) -> Result<Arc<Objects>, ServerError> {
+    let reach = Reach { endpoint: config.endpoint.clone(), region: config.region.clone() };
+    let failed = |problem| ServerError::Objects { place: config.url.to_string(), problem };
+    Objects::new(&config.url, &reach).map(Arc::new).map_err(failed)
+}
+
+/// What a data directory, or the object store that it is a cache of, has. Blocks.
+pub(crate) fn load(
+    data: &Path,
+    behind: Option<(Arc<Objects>, u64)>,
+    store: Arc<dyn Store>,
+) -> Result<(BlobDirectory, Repositories, Traces), ServerError> {
     let failed = |source| ServerError::Data { path: PathBuf::from(data), source };
-    let blobs = BlobDirectory::open(data).map_err(failed)?;
-    let repositories = Repositories::load(data, &blobs).map_err(failed)?;
-    let traces = Traces::load(data, &blobs).map_err(failed)?;
+    let mut blobs = BlobDirectory::open(data).map_err(failed)?;
+    let Some((objects, cache_bytes)) = behind else {
+        let repositories = Repositories::load(data, &blobs, None).map_err(failed)?;
+        let traces = Traces::load(data, &blobs, None).map_err(failed)?;
+        return Ok((blobs, repositories, traces));
+    };
+    let away = |error: io::Error| ServerError::Objects { place: objects.url().to_string(), problem: error.to_string() };
+    // A bucket that is missing, or that may not be written to, is told of before anything relies on it.
+    objects.put(MARK, format!("symseal {}\n", env!("CARGO_PKG_VERSION")).into_bytes()).map_err(away)?;
+    let facts = Arc::new(Facts::new(Arc::clone(&objects), store));
+    blobs = blobs.behind(Arc::clone(&objects), cache_bytes).map_err(failed)?;
+    let repositories = Repositories::load(data, &blobs, Some(Arc::clone(&facts))).map_err(away)?;
+    let traces = Traces::load(data, &blobs, Some(facts)).map_err(away)?;
     Ok((blobs, repositories, traces))
 }

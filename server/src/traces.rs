@@ -4,16 +4,22 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use uuid::Uuid;
 
 use crate::blobs::{BlobDigest, BlobDirectory, write_file_atomically};
+use crate::repositories::digest_of;
+use crate::shared::Facts;
+
+/// Of the data directory; keys of the facts begin with it too.
+const FOLDER: &str = "traces";
 
 /// The traces of the data directory.
 #[derive(Debug)]
 pub(crate) struct Traces {
     folder: PathBuf,
+    facts: Option<Arc<Facts>>,
     by_id: RwLock<HashMap<Uuid, BlobDigest>>,
     incomplete: bool,
     /// Held while a trace is compared, recorded and made visible.
@@ -21,9 +27,18 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Reads what there is.
-    pub(crate) fn load(data: &Path, blobs: &BlobDirectory) -> io::Result<Self> {
-        let folder = data.join("traces");
+    /// Reads what there is, in the data directory or in the object store.
+    pub(crate) fn load(data: &Path, blobs: &BlobDirectory, facts: Option<Arc<Facts>>) -> io::Result<Self> {
+        let folder = data.join(FOLDER);
+        if let Some(facts) = facts {
+            let mut by_id = HashMap::new();
+            for (key, content) in facts.read_all(facts.keys(FOLDER)?)? {
+                let id = key.strip_prefix(FOLDER).and_then(|rest| Uuid::try_parse(rest.strip_prefix('/')?).ok());
+                by_id.extend(id.and_then(|id| Some((id, digest_of(&content).ok()?))));
+            }
+            let (by_id, changes) = (RwLock::new(by_id), tokio::sync::Mutex::default());
+            return Ok(Self { folder, facts: Some(facts), by_id, incomplete: false, changes });
+        }
         fs::create_dir_all(&folder)?;
         let (mut by_id, mut incomplete) = (HashMap::new(), false);
         for entry in fs::read_dir(&folder)? {
@@ -37,7 +52,7 @@ impl Traces {
                 _ => tracing::warn!(trace_id = %id, "the trace's events are missing and no longer offered"),
             }
         }
-        Ok(Self { folder, by_id: RwLock::new(by_id), incomplete, changes: tokio::sync::Mutex::default() })
+        Ok(Self { folder, facts: None, by_id: RwLock::new(by_id), incomplete, changes: tokio::sync::Mutex::default() })
     }
 
     /// A file names no blob that can be read: which one it was is not known.
@@ -58,8 +73,16 @@ impl Traces {
 
     /// Makes a stored blob the events of a trace. Blocks.
     pub(crate) fn set(&self, id: Uuid, digest: BlobDigest) -> io::Result<()> {
-        write_file_atomically(&self.folder.join(id.to_string()), digest.to_string().as_bytes())?;
-        self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(id, digest);
+        match &self.facts {
+            Some(facts) => facts.write(&format!("{FOLDER}/{id}"), &digest.to_string())?,
+            None => write_file_atomically(&self.folder.join(id.to_string()), digest.to_string().as_bytes())?,
+        }
+        self.learn(id, digest);
         Ok(())
+    }
+
+    /// Takes over a trace that another server stored.
+    pub(crate) fn learn(&self, id: Uuid, digest: BlobDigest) {
+        self.by_id.write().unwrap_or_else(PoisonError::into_inner).insert(id, digest);
     }
 }

@@ -50,6 +50,11 @@ pub struct Args {
     /// arguments of processes, put a password into SYMSEAL_SERVER_DATABASE, PGPASSWORD or ~/.pgpass.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
+    /// Keep blobs in this bucket of an S3-compatible object store (s3://BUCKET/PREFIX); the data directory is then a cache.
+    /// Endpoint, region and credentials come from AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+    /// their kin, or from [s3] in the file. With a PostgreSQL too, any number of servers share both.
+    #[arg(long, value_name = "URL")]
+    blobs: Option<String>,
     /// Address and port; port 0 takes a free one; default: 127.0.0.1:8790.
     #[arg(long)]
     listen: Option<SocketAddr>,
@@ -168,6 +173,9 @@ fn file(args: &Args) -> Result<ConfigFile> {
     if let Some(database) = &args.database {
         file.set_database(database.clone());
     }
+    if let Some(blobs) = &args.blobs {
+        file.set_blobs(blobs.clone());
+    }
     if !args.anonymous_read.is_empty() {
         file.set_anonymous_read(args.anonymous_read.clone());
     }
@@ -189,7 +197,8 @@ fn said(config: &Config) -> String {
     };
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let database = config.database.as_ref().map_or_else(String::new, |database| format!(" with {database}"));
-    format!("sound: {}{database} on {scheme}://{}; {access}", config.data.display(), config.listen)
+    let blobs = config.blobs.as_ref().map_or_else(String::new, |blobs| format!(" as a cache of {}", blobs.url));
+    format!("sound: {}{blobs}{database} on {scheme}://{}; {access}", config.data.display(), config.listen)
 }
 
 pub(crate) fn start_logging(format: &str) {

@@ -1,4 +1,4 @@
-//! `symseal store`: the data directory of a server that is stopped.
+//! `symseal store`: what a server keeps, looked after.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,15 +6,87 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use symseal_server::{ServerError, parse_duration};
+use symseal_server::{Config, ServerError, parse_duration};
 
+use crate::commands::serve::load_config;
 use crate::exit::Answer;
 use crate::output::outln;
 use crate::places;
 
 #[derive(Subcommand)]
 pub enum Command {
+    Rebuild(RebuildArgs),
+    Scrub(ScrubArgs),
     Gc(GcArgs),
+}
+
+/// Make the database's record and the index of ids again from the blobs.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  symseal store rebuild --data ./data
+  symseal store rebuild --config /etc/symseal/server.toml
+
+For a server that is stopped; the others of a shared store may run. What the database records of bundles and traces is forgotten and made again; tokens and
+the audit log, which no blob holds, stay. A server that starts makes what is missing by itself: this is for a record that is wrong.")]
+pub struct RebuildArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Print the counts as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Hash every blob again, and move aside what is not what its name says.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  symseal store scrub --data ./data
+  symseal store scrub --config /etc/symseal/server.toml --json
+
+Beside running servers, too. Damaged bytes go to damaged/ in the data directory or the bucket, and the blob is gone until somebody pushes it again; what
+repositories offer and nobody has is named. Exit status 1 when something was found.")]
+pub struct ScrubArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a server keeps what it has.
+#[derive(Args)]
+struct Place {
+    /// The server's data directory.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// The server's configuration.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The servers' PostgreSQL, where they have one; also from SYMSEAL_SERVER_DATABASE.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// The object store, where there is one (s3://BUCKET/PREFIX); also from SYMSEAL_SERVER_BLOBS.
+    #[arg(long, value_name = "URL")]
+    blobs: Option<String>,
+}
+
+impl Place {
+    fn config(&self) -> Result<Config> {
+        let mut file = load_config(self.config.as_deref())?;
+        if let Some(database) = &self.database {
+            file.set_database(database.clone());
+        }
+        if let Some(blobs) = &self.blobs {
+            file.set_blobs(blobs.clone());
+        }
+        let data = places::server_data(self.data.as_ref().or(file.data.as_ref()))?;
+        let mut config = Config::new(data, ([127, 0, 0, 1], 0).into());
+        (config.database, config.blobs) = (file.database()?, file.blobs()?);
+        // A mistyped name must not make one; behind an object store an empty one is as good as any.
+        if config.blobs.is_none() && !config.data.is_dir() {
+            bail!("--data {}: expected a server's data directory, found none", config.data.display());
+        }
+        Ok(config)
+    }
 }
 
 /// Remove blobs that nothing names.
@@ -40,8 +112,60 @@ pub struct GcArgs {
 
 pub fn run(command: &Command) -> Result<Answer> {
     match command {
+        Command::Rebuild(args) => rebuild(args),
+        Command::Scrub(args) => scrub(args),
         Command::Gc(args) => collect(args),
     }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")
+}
+
+fn rebuild(args: &RebuildArgs) -> Result<Answer> {
+    let config = args.place.config()?;
+    let rebuilt = runtime()?.block_on(symseal_server::rebuild(&config))?;
+    if args.json {
+        let (bundles, ids) = (rebuilt.bundles, rebuilt.ids);
+        outln!("{}", json!({ "bundles": bundles, "ids": ids, "traces": rebuilt.traces, "stale": rebuilt.stale }));
+    } else {
+        outln!(
+            "{} bundles and loose files with {} ids, and {} traces, are recorded again; {} rows had no blobs any more",
+            rebuilt.bundles,
+            rebuilt.ids,
+            rebuilt.traces,
+            rebuilt.stale
+        );
+    }
+    Ok(Answer::Yes)
+}
+
+fn scrub(args: &ScrubArgs) -> Result<Answer> {
+    let config = args.place.config()?;
+    let scrubbed = runtime()?.block_on(async move {
+        tokio::task::spawn_blocking(move || symseal_server::scrub(&config.data, config.blobs.as_ref())).await
+    })??;
+    if args.json {
+        let damaged: Vec<_> = scrubbed
+            .damaged
+            .iter()
+            .map(|it| json!({ "digest": it.digest, "found": it.found, "size": it.size, "moved_to": it.moved_to }))
+            .collect();
+        let missing: Vec<_> =
+            scrubbed.missing.iter().map(|it| json!({ "repository": it.repository, "digest": it.digest })).collect();
+        let (blobs, bytes) = (scrubbed.blobs, scrubbed.bytes);
+        outln!("{}", json!({ "blobs": blobs, "bytes": bytes, "damaged": damaged, "missing": missing }));
+    } else {
+        for it in &scrubbed.damaged {
+            outln!("damaged {}: {} bytes with the digest {}, moved to {}", it.digest, it.size, it.found, it.moved_to);
+        }
+        for it in &scrubbed.missing {
+            outln!("missing {}: {} offers it: push it again", it.digest, it.repository);
+        }
+        let (damaged, missing) = (scrubbed.damaged.len(), scrubbed.missing.len());
+        outln!("{} blobs with {} bytes; {damaged} damaged, {missing} missing", scrubbed.blobs, scrubbed.bytes);
+    }
+    Ok(if scrubbed.is_sound() { Answer::Yes } else { Answer::No })
 }
 
 fn collect(args: &GcArgs) -> Result<Answer> {

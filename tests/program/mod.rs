@@ -153,11 +153,22 @@ impl RunningServer {
 
     /// With further arguments of `symseal serve`.
     pub fn start_with(data: &Path, more: &[&str]) -> Self {
+        Self::start_in(data, more, &[])
+    }
+
+    /// With further variables of the environment.
+    pub fn start_in(data: &Path, more: &[&str], environment: &[(&str, String)]) -> Self {
+        Self::start_on("127.0.0.1:0", data, more, environment)
+    }
+
+    /// At a place that is known before.
+    pub fn start_on(listen: &str, data: &Path, more: &[&str], environment: &[(&str, String)]) -> Self {
         use std::io::{BufRead, BufReader};
         let mut child = command("symseal")
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", listen, "--data"])
             .arg(data)
             .args(more)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .spawn()
             .expect("server starts");

@@ -1,4 +1,7 @@
 //! `blobs/<algorithm>/<two digits>/<hex>`: nothing in it is rewritten after its rename.
+//!
+//! Where an object store is the truth ([`Remote`]), the directory is a cache of it: what is adopted is put there before it
+//! counts, and what is not here is fetched from there.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +13,9 @@ use std::time::SystemTime;
 use memmap2::Mmap;
 
 use super::pins::{Pin, Pins};
+use super::remote::Remote;
 use super::{Algorithm, BlobDigest};
+use crate::objects::Objects;
 
 /// The blobs of a data directory. Every method blocks: call it in the pool.
 #[derive(Debug)]
@@ -18,6 +23,7 @@ pub(crate) struct BlobDirectory {
     root: PathBuf,
     temporary: PathBuf,
     pins: Arc<Pins>,
+    remote: Option<Remote>,
 }
 
 /// A blob as a walk of the directory finds it.
@@ -32,13 +38,21 @@ pub(crate) struct StoredBlob {
 }
 
 /// The names of blobs, each by its first half of a sha256: nobody has two digests that begin alike.
-#[derive(Debug, Default)]
-pub(crate) struct BlobNames(HashSet<u128>);
+#[derive(Debug)]
+pub(crate) enum BlobNames {
+    /// These are here.
+    These(HashSet<u128>),
+    /// The object store has what its repositories name, as it is put there first.
+    All,
+}
 
 impl BlobNames {
     /// Whether a blob was here when the names were read.
     pub(crate) fn has(&self, digest: &BlobDigest) -> bool {
-        beginning(digest.hex()).is_some_and(|beginning| self.0.contains(&beginning))
+        match self {
+            Self::These(names) => beginning(digest.hex()).is_some_and(|beginning| names.contains(&beginning)),
+            Self::All => true,
+        }
     }
 }
 
@@ -68,7 +82,60 @@ impl BlobDirectory {
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
         }
-        Ok(Self { root, temporary, pins: Arc::default() })
+        Ok(Self { root, temporary, pins: Arc::default(), remote: None })
+    }
+
+    /// The blobs of a directory that another process may use: nothing is created or removed.
+    pub(crate) fn existing(data: &Path) -> Self {
+        Self { root: data.join("blobs"), temporary: data.join("temporary"), pins: Arc::default(), remote: None }
+    }
+
+    /// Makes the directory a cache of an object store, of at most so many bytes.
+    pub(crate) fn behind(mut self, objects: Arc<Objects>, cache_bytes: u64) -> io::Result<Self> {
+        let mut found = Vec::new();
+        for algorithm in Algorithm::ALL {
+            for shard in 0..=u8::MAX {
+                found.extend(self.shard(algorithm, shard)?);
+            }
+        }
+        self.remote = Some(Remote::new(objects, cache_bytes, found));
+        Ok(self)
+    }
+
+    /// The object store, where there is one.
+    pub(crate) fn objects(&self) -> Option<&Arc<Objects>> {
+        self.remote.as_ref().map(Remote::objects)
+    }
+
+    /// Does something with a blob's file, which is fetched first where it is in the object store alone.
+    fn with_file<T>(&self, digest: &BlobDigest, act: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+        let path = self.path(digest);
+        let Some(remote) = &self.remote else { return act(&path) };
+        let mut tries = 0;
+        loop {
+            match act(&path) {
+                // It may be evicted as soon as it is here.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tries < FETCHES => {
+                    tries += 1;
+                    remote.fetch(self, digest)?;
+                }
+                Err(error) => return Err(error),
+                Ok(done) => {
+                    remote.used(digest);
+                    return Ok(done);
+                }
+            }
+        }
+    }
+
+    /// Removes a cached file that nobody relies on and the object store has; open ones go on being read.
+    pub(super) fn evict(&self, digest: &BlobDigest) -> io::Result<bool> {
+        let evicted = self.pins.unless_pinned_now(digest, || fs::remove_file(self.path(digest)));
+        match evicted {
+            None => Ok(false),
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Some(_) => Ok(true),
+        }
     }
 
     /// Where a blob is, or would be.
@@ -93,6 +160,9 @@ impl BlobDirectory {
 
     /// Which blobs are here: the names alone, in one walk, where asking for each would take a start most of its time.
     pub(crate) fn names(&self) -> io::Result<BlobNames> {
+        if self.remote.is_some() {
+            return Ok(BlobNames::All);
+        }
         let mut names = HashSet::new();
         for algorithm in Algorithm::ALL {
             for shard in 0..=u8::MAX {
@@ -105,7 +175,7 @@ impl BlobDirectory {
                 }
             }
         }
-        Ok(BlobNames(names))
+        Ok(BlobNames::These(names))
     }
 
     /// The blobs whose hex begins with these two digits.
@@ -140,21 +210,23 @@ impl BlobDirectory {
     pub(crate) fn size(&self, digest: &BlobDigest) -> io::Result<Option<u64>> {
         match fs::metadata(self.path(digest)) {
             Ok(metadata) => Ok(Some(metadata.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.remote.as_ref().map_or(Ok(None), |remote| remote.size(digest))
+            }
             Err(error) => Err(error),
         }
     }
 
     /// Opens a blob for reading.
     pub(crate) fn open_blob(&self, digest: &BlobDigest) -> io::Result<OpenBlob> {
-        let file = File::open(self.path(digest))?;
+        let file = self.with_file(digest, |path| File::open(path))?;
         let metadata = file.metadata()?;
         Ok(OpenBlob { file, size: metadata.len(), modified: metadata.modified().ok() })
     }
 
     /// Maps a blob. An empty one cannot be mapped.
     pub(crate) fn map(&self, digest: &BlobDigest) -> io::Result<Mmap> {
-        let file = File::open(self.path(digest))?;
+        let file = self.with_file(digest, |path| File::open(path))?;
         // SAFETY: in this directory nothing is rewritten or shortened after its rename.
         #[allow(unsafe_code)]
         unsafe {
@@ -171,11 +243,19 @@ impl BlobDirectory {
                 format!("{digest} has {size} bytes, expected at most {limit}"),
             ));
         }
-        fs::read(self.path(digest))
+        self.with_file(digest, |path| fs::read(path))
     }
 
     /// Makes a closed and synced file the blob of its digest. The caller has computed the digest from these bytes.
     pub(crate) fn adopt(&self, file: &Path, digest: &BlobDigest) -> io::Result<()> {
+        // Pinned until the object store has it, as a cached file may be evicted.
+        let _pin = self.pin(digest);
+        self.place(file, digest)?;
+        self.remote.as_ref().map_or(Ok(()), |remote| remote.keep(self, digest))
+    }
+
+    /// [`Self::adopt`] for what the object store has.
+    pub(super) fn place(&self, file: &Path, digest: &BlobDigest) -> io::Result<()> {
         let path = self.path(digest);
         if path.try_exists()? {
             // Same digest, same bytes: the first copy stays, so that open maps of it stay valid.
@@ -189,7 +269,7 @@ impl BlobDirectory {
 
     /// Stores bytes that are in memory under the digest that the caller computed from them.
     pub(crate) fn write(&self, bytes: &[u8], digest: &BlobDigest) -> io::Result<()> {
-        if self.size(digest)?.is_some() {
+        if self.remote.is_none() && self.size(digest)?.is_some() {
             return Ok(());
         }
         let mut file = tempfile::NamedTempFile::new_in(&self.temporary)?;
@@ -202,6 +282,9 @@ impl BlobDirectory {
         Ok(())
     }
 }
+
+/// A file that is evicted between being fetched and being opened is fetched so often.
+const FETCHES: u32 = 3;
 
 /// Makes a rename or a new entry in a folder survive a power cut.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {

@@ -3,6 +3,7 @@
 mod digest;
 mod directory;
 mod pins;
+mod remote;
 mod spool;
 mod upload;
 

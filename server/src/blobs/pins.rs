@@ -51,6 +51,12 @@ impl Pins {
         Watch { pins: Arc::clone(self) }
     }
 
+    /// Runs `take` while nobody can pin, unless the blob is pinned now. It must be quick.
+    pub(super) fn unless_pinned_now<T>(&self, digest: &BlobDigest, take: impl FnOnce() -> T) -> Option<T> {
+        let held = self.lock();
+        (!held.now.contains_key(digest)).then(take)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -192,6 +192,11 @@ impl Upload {
         self.id
     }
 
+    /// Where its bytes are.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Bytes taken so far.
     pub(crate) fn offset(&self) -> u64 {
         self.offset.load(Ordering::Acquire)

@@ -11,7 +11,10 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
-use super::{AccessConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration};
+use super::{
+    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration,
+};
+use crate::objects::ParseBlobsUrlError;
 use crate::repositories::Prefix;
 use crate::store::{DatabaseUrl, ParseDatabaseUrlError};
 
@@ -30,6 +33,9 @@ pub struct ConfigFile {
     pub listen: Option<SocketAddr>,
     /// See [`Config::public_url`].
     pub public_url: Option<String>,
+    /// The object store's URL.
+    blobs: Option<String>,
+    s3: S3Section,
     access: AccessSection,
     tls: Option<TlsConfig>,
     limits: LimitsConfig,
@@ -40,6 +46,14 @@ pub struct ConfigFile {
     pub seals: SealsSection,
     /// Where answers come from beside the bundles that were pushed here.
     pub origins: OriginsSection,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct S3Section {
+    endpoint: Option<String>,
+    region: Option<String>,
+    cache_mib: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -186,7 +200,8 @@ impl ConfigFile {
             });
         }
         let (tls, limits, database) = (self.tls.clone(), self.limits, self.database()?);
-        Ok(Config { access, public_url, tls, limits, database, ..Config::new(data, listen) })
+        let blobs = self.blobs()?;
+        Ok(Config { access, public_url, tls, limits, database, blobs, ..Config::new(data, listen) })
     }
 
     /// The database; `None` for SQLite in the data directory.
@@ -200,6 +215,32 @@ impl ConfigFile {
             said.0.parse().map_err(wrong)
         };
         self.database.as_ref().map(parse).transpose()
+    }
+
+    /// The object store; `None` where blobs are in the data directory alone.
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] where it is no URL of one, or where there is none to be reached.
+    pub fn blobs(&self) -> Result<Option<BlobsConfig>, ConfigError> {
+        let S3Section { endpoint, region, cache_mib } = self.s3.clone();
+        let wrong = |setting, problem: String| ConfigError::Setting { setting, problem };
+        let Some(url) = &self.blobs else {
+            if endpoint.is_some() || region.is_some() || cache_mib.is_some() {
+                return Err(wrong("s3", "expected blobs = \"s3://BUCKET/PREFIX\" with it".into()));
+            }
+            return Ok(None);
+        };
+        let url = url.parse().map_err(|error: ParseBlobsUrlError| wrong("blobs", error.to_string()))?;
+        if endpoint.as_ref().is_some_and(|url| !(url.starts_with("https://") || url.starts_with("http://"))) {
+            return Err(wrong("s3.endpoint", "expected a URL such as https://minio.internal:9000".into()));
+        }
+        let cache_bytes = cache_mib.map_or(BLOB_CACHE_BYTES, |mib| mib.saturating_mul(1 << 20));
+        Ok(Some(BlobsConfig { url, endpoint, region, cache_bytes }))
+    }
+
+    /// Takes another object store than the file says.
+    pub fn set_blobs(&mut self, url: String) {
+        self.blobs = Some(url);
     }
 
     /// Takes another database than the file says.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use symseal_sealer::LogKey;
 
+use crate::objects::BlobsUrl;
 use crate::repositories::Prefix;
 use crate::store::DatabaseUrl;
 pub use duration::parse_duration;
@@ -24,6 +25,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The database; `None` for SQLite in the data directory.
     pub database: Option<DatabaseUrl>,
+    /// The object store behind the data directory; `None` where the directory is all there is.
+    pub blobs: Option<BlobsConfig>,
     /// The address to listen on; port 0 picks a free one, see [`Server::local_addr`](crate::Server::local_addr).
     pub listen: SocketAddr,
     /// Who may do what.
@@ -44,6 +47,7 @@ impl Config {
         Self {
             data: data.into(),
             database: None,
+            blobs: None,
             listen,
             access: AccessConfig::default(),
             public_url: None,
@@ -52,6 +56,22 @@ impl Config {
         }
     }
 }
+
+/// An object store, of which the data directory is a cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlobsConfig {
+    /// The bucket, and where in it.
+    pub url: BlobsUrl,
+    /// The URL of a store other than Amazon's; by default what `AWS_ENDPOINT_URL` says.
+    pub endpoint: Option<String>,
+    /// Its region; by default what `AWS_REGION` says.
+    pub region: Option<String>,
+    /// Bytes that cached blobs may fill.
+    pub cache_bytes: u64,
+}
+
+/// What cached blobs fill by default, in bytes.
+pub const BLOB_CACHE_BYTES: u64 = 16 << 30;
 
 /// Who may do what.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

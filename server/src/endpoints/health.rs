@@ -18,7 +18,7 @@ pub(crate) async fn healthz() -> Response {
     plain(StatusCode::OK, "ok")
 }
 
-/// Requests can be served: the database answers, something can be written beside the blobs, and the server is not about to
+/// Requests can be served: the database and the object store answer, something can be written beside the blobs, and the server is not about to
 /// stop.
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     match tokio::time::timeout(PATIENCE, check(&app)).await {
@@ -34,6 +34,11 @@ async fn check(app: &App) -> Result<(), String> {
     }
     app.store.ping().await.map_err(|error| error.to_string())?;
     let blobs = Arc::clone(&app.blobs);
+    if let Some(objects) = app.blobs.objects() {
+        let objects = Arc::clone(objects);
+        let answers = app.pool.run(move || objects.ping()).await;
+        answers.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    }
     let writable = app.pool.run(move || crate::blobs::Spool::new(&blobs).map(drop)).await;
     writable
         .map_err(|error| error.to_string())?

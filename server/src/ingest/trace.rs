@@ -181,7 +181,9 @@ fn replay_row(event: ReplayResult) -> ReplayRow {
 /// At the start: makes the record of traces what the folder says.
 pub(crate) async fn restore_traces(app: &Arc<App>) -> Result<(), StoreError> {
     let (visible, recorded) = (app.traces.list(), app.store.traces().await?);
-    for (id, _) in recorded.iter().filter(|(id, _)| !visible.iter().any(|(other, _)| other == id)) {
+    // Another server may be about to store one.
+    let is_alone = app.follower.is_none();
+    for (id, _) in recorded.iter().filter(|(id, _)| is_alone && !visible.iter().any(|(other, _)| other == id)) {
         app.store.remove_trace(*id).await?;
     }
     let is_recorded: HashSet<(Uuid, String)> = recorded.into_iter().collect();

@@ -1,48 +1,82 @@
-//! A repository's folder: small files whose presence is the fact.
+//! What a repository says: small facts whose presence is the fact, as files of the data directory or as objects.
 //!
 //! ```text
 //! repositories/<name>/_blobs/<algorithm>/<hex>      empty: the blob may be fetched here
 //! repositories/<name>/_manifests/<algorithm>/<hex>  the media type
 //! repositories/<name>/_orphans/<algorithm>/<hex>    empty: this manifest's index or subject was deleted
 //! repositories/<name>/_tags/<tag>                   the digest
-//! repositories/<name>/_uploads/<id>                 bytes of an upload session
+//! repositories/<name>/_uploads/<id>                 bytes of an upload session, always a file
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::name::{RepositoryName, Tag};
 use crate::blobs::{Algorithm, BlobDigest, mark, sync_directory, write_file_atomically};
+use crate::shared::Facts;
+
+/// The folder of all repositories in the data directory, and what the keys of their facts begin with.
+pub(super) const FOLDER: &str = "repositories";
 
 /// One repository's folder. Every method blocks.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder {
+    path: PathBuf,
+    key: String,
+    /// Where facts are objects.
+    facts: Option<Arc<Facts>>,
+}
+
+/// Everything that a repository says.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) blobs: Vec<BlobDigest>,
+    /// With their media types.
+    pub(super) manifests: Vec<(BlobDigest, String)>,
+    /// With the time at which a client was last told of each.
+    pub(super) orphans: Vec<(BlobDigest, SystemTime)>,
+    pub(super) tags: Vec<(Tag, BlobDigest)>,
+}
 
 impl Folder {
     /// The folder of a name under the data directory's `repositories/`.
-    pub(crate) fn new(root: &Path, name: &RepositoryName) -> Self {
-        Self(root.join(name.as_str()))
+    pub(crate) fn new(root: &Path, name: &RepositoryName, facts: Option<&Arc<Facts>>) -> Self {
+        Self { path: root.join(name.as_str()), key: format!("{FOLDER}/{name}"), facts: facts.cloned() }
+    }
+
+    /// What the files say.
+    pub(super) fn said(&self) -> io::Result<Said> {
+        let (blobs, manifests) = (self.digests("_blobs")?, self.manifests()?);
+        Ok(Said { blobs, manifests, orphans: self.orphans()?, tags: self.tags()? })
     }
 
     /// Where the upload sessions are.
     pub(crate) fn uploads(&self) -> PathBuf {
-        self.0.join("_uploads")
+        self.path.join("_uploads")
     }
 
     pub(super) fn link_blob(&self, digest: &BlobDigest) -> io::Result<()> {
-        mark(&self.digest_path("_blobs", digest))
+        match &self.facts {
+            Some(facts) => facts.write(&self.digest_key("_blobs", digest), ""),
+            None => mark(&self.digest_path("_blobs", digest)),
+        }
     }
 
     /// Takes blobs out; the folder is synced once, before anybody may take their bytes.
     pub(super) fn unlink_blobs(&self, digests: &[BlobDigest]) -> io::Result<()> {
+        if let Some(facts) = &self.facts {
+            return digests.iter().try_for_each(|digest| facts.remove(&self.digest_key("_blobs", digest)));
+        }
         for digest in digests {
             unlink(&self.digest_path("_blobs", digest))?;
         }
         for algorithm in Algorithm::ALL {
             if digests.iter().any(|digest| digest.algorithm() == algorithm) {
-                sync_directory(&self.0.join("_blobs").join(algorithm.name()))?;
+                sync_directory(&self.path.join("_blobs").join(algorithm.name()))?;
             }
         }
         Ok(())
@@ -50,6 +84,9 @@ impl Folder {
 
     /// Since when a blob is offered, or when a client was last told so.
     pub(super) fn told_of_blob(&self, digest: &BlobDigest) -> io::Result<SystemTime> {
+        if self.facts.is_some() {
+            return Ok(SystemTime::now());
+        }
         fs::metadata(self.digest_path("_blobs", digest))?.modified()
     }
 
@@ -60,15 +97,21 @@ impl Folder {
 
     /// Marks a manifest whose index or subject is deleted, as of now.
     pub(super) fn mark_orphan(&self, digest: &BlobDigest, now: SystemTime) -> io::Result<()> {
+        if let Some(facts) = &self.facts {
+            return facts.write(&self.digest_key("_orphans", digest), "");
+        }
         mark(&self.digest_path("_orphans", digest))?;
         self.tell_of_orphan(digest, now)
     }
 
     pub(super) fn unmark_orphan(&self, digest: &BlobDigest) -> io::Result<()> {
-        remove(&self.digest_path("_orphans", digest))
+        match &self.facts {
+            Some(facts) => facts.remove(&self.digest_key("_orphans", digest)),
+            None => remove(&self.digest_path("_orphans", digest)),
+        }
     }
 
-    pub(super) fn orphans(&self) -> io::Result<Vec<(BlobDigest, SystemTime)>> {
+    fn orphans(&self) -> io::Result<Vec<(BlobDigest, SystemTime)>> {
         let with_time = |digest: BlobDigest| {
             let told = fs::metadata(self.digest_path("_orphans", &digest))?.modified()?;
             Ok((digest, told))
@@ -82,26 +125,34 @@ impl Folder {
     }
 
     pub(super) fn put_manifest(&self, digest: &BlobDigest, media_type: &str) -> io::Result<()> {
-        write_file_atomically(&self.digest_path("_manifests", digest), media_type.as_bytes())
+        match &self.facts {
+            Some(facts) => facts.write(&self.digest_key("_manifests", digest), media_type),
+            None => write_file_atomically(&self.digest_path("_manifests", digest), media_type.as_bytes()),
+        }
     }
 
     pub(super) fn remove_manifest(&self, digest: &BlobDigest) -> io::Result<()> {
-        remove(&self.digest_path("_manifests", digest))
+        match &self.facts {
+            Some(facts) => facts.remove(&self.digest_key("_manifests", digest)),
+            None => remove(&self.digest_path("_manifests", digest)),
+        }
     }
 
     pub(super) fn put_tag(&self, tag: &Tag, digest: &BlobDigest) -> io::Result<()> {
-        write_file_atomically(&self.0.join("_tags").join(tag.as_str()), digest.to_string().as_bytes())
+        match &self.facts {
+            Some(facts) => facts.write(&self.tag_key(tag), &digest.to_string()),
+            None => write_file_atomically(&self.tag_path(tag), digest.to_string().as_bytes()),
+        }
     }
 
     pub(super) fn remove_tag(&self, tag: &Tag) -> io::Result<()> {
-        remove(&self.0.join("_tags").join(tag.as_str()))
+        match &self.facts {
+            Some(facts) => facts.remove(&self.tag_key(tag)),
+            None => remove(&self.tag_path(tag)),
+        }
     }
 
-    pub(super) fn blobs(&self) -> io::Result<Vec<BlobDigest>> {
-        self.digests("_blobs")
-    }
-
-    pub(super) fn manifests(&self) -> io::Result<Vec<(BlobDigest, String)>> {
+    fn manifests(&self) -> io::Result<Vec<(BlobDigest, String)>> {
         let with_type = |digest: BlobDigest| {
             let media_type = fs::read_to_string(self.digest_path("_manifests", &digest))?;
             Ok((digest, media_type))
@@ -109,12 +160,11 @@ impl Folder {
         self.digests("_manifests")?.into_iter().map(with_type).collect()
     }
 
-    pub(super) fn tags(&self) -> io::Result<Vec<(Tag, BlobDigest)>> {
+    fn tags(&self) -> io::Result<Vec<(Tag, BlobDigest)>> {
         let mut tags = Vec::new();
-        for name in file_names(&self.0.join("_tags"))? {
+        for name in file_names(&self.path.join("_tags"))? {
             let Ok(tag) = name.parse::<Tag>() else { continue };
-            let text = fs::read_to_string(self.0.join("_tags").join(&name))?;
-            let digest = text.trim().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let digest = digest_of(&fs::read_to_string(self.tag_path(&tag))?)?;
             tags.push((tag, digest));
         }
         Ok(tags)
@@ -123,7 +173,7 @@ impl Folder {
     fn digests(&self, kind: &str) -> io::Result<Vec<BlobDigest>> {
         let mut digests = Vec::new();
         for algorithm in Algorithm::ALL {
-            let names = file_names(&self.0.join(kind).join(algorithm.name()))?;
+            let names = file_names(&self.path.join(kind).join(algorithm.name()))?;
             // Other names are what a crash left before its rename.
             digests.extend(names.iter().filter_map(|hex| format!("{}:{hex}", algorithm.name()).parse().ok()));
         }
@@ -131,8 +181,96 @@ impl Folder {
     }
 
     fn digest_path(&self, kind: &str, digest: &BlobDigest) -> PathBuf {
-        self.0.join(kind).join(digest.algorithm().name()).join(digest.hex())
+        self.path.join(kind).join(digest.algorithm().name()).join(digest.hex())
     }
+
+    fn digest_key(&self, kind: &str, digest: &BlobDigest) -> String {
+        format!("{}/{kind}/{}/{}", self.key, digest.algorithm().name(), digest.hex())
+    }
+
+    fn tag_path(&self, tag: &Tag) -> PathBuf {
+        self.path.join("_tags").join(tag.as_str())
+    }
+
+    fn tag_key(&self, tag: &Tag) -> String {
+        format!("{}/_tags/{tag}", self.key)
+    }
+}
+
+/// A fact as its key names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FactKey {
+    /// A blob is offered.
+    Blob(BlobDigest),
+    /// A manifest is here.
+    Manifest(BlobDigest),
+    /// A manifest is an orphan.
+    Orphan(BlobDigest),
+    /// Where a tag leads.
+    Tag(Tag),
+}
+
+impl FactKey {
+    /// The repository and the fact of a key; `None` for a key of another form.
+    pub(crate) fn parse(key: &str) -> Option<(RepositoryName, Self)> {
+        // No part of a name begins with an underscore.
+        let (name, rest) = key.strip_prefix(FOLDER)?.strip_prefix('/')?.split_once("/_")?;
+        let (kind, rest) = rest.split_once('/')?;
+        let digest = || rest.replacen('/', ":", 1).parse::<BlobDigest>().ok();
+        let fact = match kind {
+            "blobs" => Self::Blob(digest()?),
+            "manifests" => Self::Manifest(digest()?),
+            "orphans" => Self::Orphan(digest()?),
+            "tags" => Self::Tag(rest.parse().ok()?),
+            _ => return None,
+        };
+        Some((name.parse().ok()?, fact))
+    }
+}
+
+/// Everything that the objects say, by repository.
+pub(super) fn said_by_objects(facts: &Facts) -> io::Result<BTreeMap<RepositoryName, Said>> {
+    let mut said = BTreeMap::<RepositoryName, Said>::new();
+    let mut with_content = Vec::new();
+    for key in facts.keys(FOLDER)? {
+        let Some((name, fact)) = FactKey::parse(&key) else { continue };
+        let said = said.entry(name).or_default();
+        match fact {
+            FactKey::Blob(digest) => said.blobs.push(digest),
+            FactKey::Orphan(digest) => said.orphans.push((digest, SystemTime::now())),
+            FactKey::Manifest(_) | FactKey::Tag(_) => with_content.push(key),
+        }
+    }
+    for (key, content) in facts.read_all(with_content)? {
+        let Some((name, fact)) = FactKey::parse(&key) else { continue };
+        let said = said.entry(name).or_default();
+        match fact {
+            FactKey::Manifest(digest) => said.manifests.push((digest, content)),
+            FactKey::Tag(tag) => said.tags.push((tag, digest_of(&content)?)),
+            FactKey::Blob(_) | FactKey::Orphan(_) => {}
+        }
+    }
+    Ok(said)
+}
+
+/// The digest that a tag's fact holds.
+pub(crate) fn digest_of(content: &str) -> io::Result<BlobDigest> {
+    content.trim().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// The blobs that the files of a data directory offer, and the manifests.
+pub(crate) fn fact_files(data: &Path) -> io::Result<Vec<(RepositoryName, FactKey)>> {
+    let root = data.join(FOLDER);
+    let mut found = Vec::new();
+    if !root.is_dir() {
+        return Ok(found);
+    }
+    for name in names(&root)? {
+        let folder = Folder::new(&root, &name, None);
+        found.extend(folder.digests("_blobs")?.into_iter().map(|digest| (name.clone(), FactKey::Blob(digest))));
+        found.extend(folder.digests("_manifests")?.into_iter().map(|digest| (name.clone(), FactKey::Manifest(digest))));
+    }
+    Ok(found)
 }
 
 /// Every repository that has a folder.
@@ -182,5 +320,54 @@ fn unlink(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
         Ok(()) => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_key_names_its_repository_and_its_fact() {
+        let digest = BlobDigest::of(b"x");
+        let name: RepositoryName = "team/app".parse().unwrap();
+        let tag: Tag = "v1_a.b-c".parse().unwrap();
+        let folder = Folder::new(Path::new("unused"), &name, None);
+        for (key, fact) in [
+            (folder.digest_key("_blobs", &digest), FactKey::Blob(digest.clone())),
+            (folder.digest_key("_manifests", &digest), FactKey::Manifest(digest.clone())),
+            (folder.digest_key("_orphans", &digest), FactKey::Orphan(digest.clone())),
+            (folder.tag_key(&tag), FactKey::Tag(tag)),
+        ] {
+            assert_eq!(FactKey::parse(&key), Some((name.clone(), fact)), "{key}");
+        }
+        for key in [
+            "",
+            "repositories",
+            "repositories/",
+            "repositories/app",
+            "repositories/app/_tags/",
+            "repositories/app/_tags/a/b",
+            "repositories/app/_tags/../x",
+            "repositories/../app/_tags/v1",
+            "repositories//_tags/v1",
+            "repositories/app/_blobs/sha256",
+            "repositories/app/_blobs/sha256/../../x",
+            "repositories/app/_blobs/md5/00",
+            "repositories/app/_uploads/1",
+            "blobs/sha256/aa",
+        ] {
+            assert_eq!(FactKey::parse(key), None, "{key}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_key_breaks_the_reader(key in ".{0,40}", rest in "[a-z_/.:0-9]{0,80}") {
+            let _ = FactKey::parse(&key);
+            let _ = FactKey::parse(&format!("repositories/{rest}"));
+        }
     }
 }

@@ -10,6 +10,7 @@ mod name;
 mod prefix;
 mod registry;
 
+pub(crate) use folder::{FactKey, digest_of, fact_files};
 pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
 pub(crate) use name::{ParseNameError, RepositoryName, Tag};
 pub use prefix::{ParsePrefixError, Prefix};

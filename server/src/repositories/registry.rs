@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
-use super::folder::{self, Folder};
+use super::folder::{self, FOLDER, Folder, Said};
 use super::links::Links;
 use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
 use super::name::{RepositoryName, Tag};
 use crate::blobs::{BlobDigest, BlobDirectory, BlobNames, Uploads};
+use crate::shared::Facts;
 
 /// Every repository of the data directory.
 #[derive(Debug)]
 pub(crate) struct Repositories {
     root: PathBuf,
+    facts: Option<Arc<Facts>>,
     by_name: RwLock<BTreeMap<RepositoryName, Arc<Repository>>>,
 }
 
@@ -54,17 +56,39 @@ pub(crate) struct PutManifest {
 }
 
 impl Repositories {
-    /// Reads what there is. What a folder names and the blob directory lacks is left out and logged.
-    pub(crate) fn load(data: &Path, blobs: &BlobDirectory) -> io::Result<Self> {
-        let root = data.join("repositories");
+    /// Reads what there is, in the data directory or in the object store. What a folder names and the blob directory lacks is
+    /// left out and logged.
+    pub(crate) fn load(data: &Path, blobs: &BlobDirectory, facts: Option<Arc<Facts>>) -> io::Result<Self> {
+        let root = data.join(FOLDER);
         std::fs::create_dir_all(&root)?;
         let mut by_name = BTreeMap::new();
         let present = blobs.names()?;
-        for name in folder::names(&root)? {
-            let repository = Repository::load(Folder::new(&root, &name), &name, blobs, &present)?;
+        let mut add = |name: RepositoryName, folder: Folder, said: Said| -> io::Result<()> {
+            let repository = Repository::load(folder, &name, said, blobs, &present)?;
             by_name.insert(name, Arc::new(repository));
+            Ok(())
+        };
+        match &facts {
+            Some(facts) => {
+                for (name, said) in folder::said_by_objects(facts)? {
+                    let folder = Folder::new(&root, &name, Some(facts));
+                    add(name, folder, said)?;
+                }
+            }
+            None => {
+                for name in folder::names(&root)? {
+                    let folder = Folder::new(&root, &name, None);
+                    let said = folder.said()?;
+                    add(name, folder, said)?;
+                }
+            }
         }
-        Ok(Self { root, by_name: RwLock::new(by_name) })
+        Ok(Self { root, facts, by_name: RwLock::new(by_name) })
+    }
+
+    /// Where facts are objects.
+    pub(crate) fn facts(&self) -> Option<&Arc<Facts>> {
+        self.facts.as_ref()
     }
 
     /// The repository of a name that something was pushed to.
@@ -78,7 +102,7 @@ impl Repositories {
             return repository;
         }
         let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Repository::new(Folder::new(&self.root, name)));
+        let new = || Arc::new(Repository::new(Folder::new(&self.root, name, self.facts.as_ref())));
         Arc::clone(by_name.entry(name.clone()).or_insert_with(new))
     }
 
@@ -111,10 +135,16 @@ impl Repository {
         Self { folder, content, changes, linking }
     }
 
-    fn load(folder: Folder, name: &RepositoryName, blobs: &BlobDirectory, present: &BlobNames) -> io::Result<Self> {
+    fn load(
+        folder: Folder,
+        name: &RepositoryName,
+        said: Said,
+        blobs: &BlobDirectory,
+        present: &BlobNames,
+    ) -> io::Result<Self> {
         Uploads::sweep(&folder.uploads())?;
         let mut content = Content::default();
-        for (digest, media_type) in folder.manifests()? {
+        for (digest, media_type) in said.manifests {
             let parsed = blobs
                 .read(&digest, MANIFEST_LIMIT as u64)
                 .map_err(|error| error.to_string())
@@ -127,7 +157,7 @@ impl Repository {
                 }
             }
         }
-        for digest in folder.blobs()? {
+        for digest in said.blobs {
             if present.has(&digest) {
                 // While a manifest names a blob nobody asks when a client was told of it, and when none does any more it is told anew.
                 let is_named = content.links.is_named(&digest);
@@ -137,12 +167,12 @@ impl Repository {
                 tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
             }
         }
-        for (digest, told) in folder.orphans()? {
+        for (digest, told) in said.orphans {
             if content.manifests.contains_key(&digest) {
                 content.links.orphan(digest, told);
             }
         }
-        for (tag, digest) in folder.tags()? {
+        for (tag, digest) in said.tags {
             if content.manifests.contains_key(&digest) {
                 content.tags.insert(tag, digest);
             }
@@ -302,7 +332,11 @@ impl Repository {
                 return Ok(Removal::Missing);
             }
         }
-        self.folder.unlink_blobs(std::slice::from_ref(digest))?;
+        if let Err(error) = self.folder.unlink_blobs(std::slice::from_ref(digest)) {
+            // It is there again after the next start: so it is there now, and can be deleted once more.
+            self.write().links.offer(digest.clone(), SystemTime::now());
+            return Err(error);
+        }
         Ok(Removal::Removed)
     }
 
@@ -417,6 +451,41 @@ impl Repository {
         }
     }
 
+    /// Takes over that another server offers a blob here, or no longer. Blocks.
+    pub(crate) fn learn_blob(&self, digest: &BlobDigest, is_offered: bool) {
+        let mut content = self.write();
+        if is_offered {
+            content.links.offer(digest.clone(), SystemTime::now());
+        } else {
+            content.links.withdraw(digest);
+        }
+    }
+
+    /// Takes over a manifest that another server published. Blocks.
+    pub(crate) fn learn_manifest(&self, digest: BlobDigest, manifest: Manifest) {
+        self.write().insert_manifest(digest, manifest);
+    }
+
+    /// Takes over that another server deleted a manifest. Blocks.
+    pub(crate) fn learn_deletion(&self, digest: &BlobDigest, blobs: &BlobDirectory) {
+        let bytes = blobs.read(digest, MANIFEST_LIMIT as u64).ok();
+        let manifest = bytes.and_then(|bytes| Manifest::parse(&bytes, None).ok());
+        let mut content = self.write();
+        if content.manifests.contains_key(digest) {
+            content.remove_manifest(digest);
+            manifest.map(|manifest| content.links.forget(manifest.children()));
+        }
+    }
+
+    /// Takes over where a tag leads. Blocks.
+    pub(crate) fn learn_tag(&self, tag: Tag, digest: Option<BlobDigest>) {
+        let mut content = self.write();
+        match digest.filter(|digest| content.manifests.contains_key(digest)) {
+            Some(digest) => drop(content.tags.insert(tag, digest)),
+            None => drop(content.tags.remove(&tag)),
+        }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Content> {
         self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -511,7 +580,7 @@ mod tests {
         );
         let digest = BlobDigest::of(bytes.as_bytes());
         {
-            let repositories = Repositories::load(data.path(), &blobs).unwrap();
+            let repositories = Repositories::load(data.path(), &blobs, None).unwrap();
             let repository = repositories.get_or_create(&name);
             assert!(repository.is_empty());
             blobs.write(b"subject", &subject).unwrap();
@@ -519,7 +588,7 @@ mod tests {
             blobs.write(bytes.as_bytes(), &digest).unwrap();
             repository.publish(put(&digest, bytes.as_bytes(), &["v1", "v2"])).unwrap();
         }
-        let repositories = Repositories::load(data.path(), &blobs).unwrap();
+        let repositories = Repositories::load(data.path(), &blobs, None).unwrap();
         assert_eq!(repositories.list().len(), 1);
         let repository = repositories.get(&name).unwrap();
         assert!(repository.has_blob(&subject));
@@ -531,7 +600,7 @@ mod tests {
         let gone = repository.remove(&Reference::Digest(digest.clone()), &blobs).unwrap();
         assert_eq!(gone, Removal::Removed);
         assert!(repository.referrers(&subject).is_empty());
-        let repositories = Repositories::load(data.path(), &blobs).unwrap();
+        let repositories = Repositories::load(data.path(), &blobs, None).unwrap();
         assert!(repositories.get(&name).unwrap().manifest(&Reference::Digest(digest)).is_none());
     }
 
@@ -541,8 +610,8 @@ mod tests {
         let blobs = BlobDirectory::open(data.path()).unwrap();
         let name: RepositoryName = "r".parse().unwrap();
         let digest = BlobDigest::of(b"gone");
-        Repositories::load(data.path(), &blobs).unwrap().get_or_create(&name).link_blob(&digest).unwrap();
-        let repositories = Repositories::load(data.path(), &blobs).unwrap();
+        Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&name).link_blob(&digest).unwrap();
+        let repositories = Repositories::load(data.path(), &blobs, None).unwrap();
         assert!(!repositories.get(&name).unwrap().has_blob(&digest));
     }
 
@@ -550,7 +619,7 @@ mod tests {
     fn a_child_that_is_missing_or_of_another_size_is_named() {
         let data = tempfile::tempdir().unwrap();
         let blobs = BlobDirectory::open(data.path()).unwrap();
-        let repository = Repositories::load(data.path(), &blobs).unwrap().get_or_create(&"r".parse().unwrap());
+        let repository = Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&"r".parse().unwrap());
         let config = BlobDigest::of(b"{}");
         let of_size = |size: u64| {
             let text = format!(r#"{{"schemaVersion":2,"config":{{"digest":"{config}","size":{size}}}}}"#);

@@ -8,6 +8,7 @@ mod error;
 mod postgres;
 mod postgres_access;
 mod postgres_audit;
+mod postgres_changes;
 mod postgres_traces;
 mod rows;
 mod sqlite;
@@ -28,7 +29,8 @@ use crate::tokens::TokenInfo;
 pub use address::{DatabaseUrl, ParseDatabaseUrlError};
 pub(crate) use error::StoreError;
 use postgres::PostgresStore;
-pub(crate) use rows::{AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
+pub(crate) use postgres_changes::ChangeSignal;
+pub(crate) use rows::{AuditRow, BundleRow, ChangeRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
 use sqlite::SqliteStore;
 
 /// File name of the embedded database in the data directory.
@@ -80,6 +82,27 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
 
     /// The lines of the audit log after a number, at most `limit` of them, the oldest first, with their numbers.
     fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>>;
+
+    /// Tells the servers of this database that the fact of a key has changed. A database of one server forgets it.
+    fn put_change<'a>(&'a self, _change: &'a ChangeRow) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The changes after a number, at most `limit` of them, in order, with their numbers. Who has seen a number has seen all
+    /// below it.
+    fn changes(&self, _after: u64, _limit: u32) -> Answer<'_, Vec<(u64, ChangeRow)>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// The number of the last change.
+    fn last_change(&self) -> Answer<'_, u64> {
+        Box::pin(async { Ok(0) })
+    }
+
+    /// Completes when a change may have been added; `None` where no other server adds any.
+    fn change_signal(&self) -> Answer<'_, Option<ChangeSignal>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Whether the database answers.
     fn ping(&self) -> Answer<'_, ()>;

@@ -13,8 +13,8 @@ use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
 use super::{
-    Answer, AuditRow, BundleRow, DatabaseUrl, SealRow, Store, TraceRows, postgres_access, postgres_audit,
-    postgres_traces,
+    Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, DatabaseUrl, SealRow, Store, TraceRows, postgres_access,
+    postgres_audit, postgres_changes, postgres_traces,
 };
 use crate::tokens::TokenInfo;
 
@@ -141,6 +141,22 @@ impl Store for PostgresStore {
 
     fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>> {
         Box::pin(async move { Ok(postgres_audit::after(&self.pool, after, limit).await?) })
+    }
+
+    fn put_change<'a>(&'a self, change: &'a ChangeRow) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_changes::put(&self.pool, change).await?) })
+    }
+
+    fn changes(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, ChangeRow)>> {
+        Box::pin(async move { Ok(postgres_changes::after(&self.pool, after, limit).await?) })
+    }
+
+    fn last_change(&self) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(postgres_changes::last(&self.pool).await?) })
+    }
+
+    fn change_signal(&self) -> Answer<'_, Option<ChangeSignal>> {
+        Box::pin(async move { Ok(Some(ChangeSignal::listen(&self.pool).await?)) })
     }
 
     fn ping(&self) -> Answer<'_, ()> {

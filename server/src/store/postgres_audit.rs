@@ -8,7 +8,7 @@ use super::postgres_access::{as_text, time};
 use super::rows::AuditRow;
 
 /// The lock under which lines get their numbers, so that who has read one has seen all with lower numbers.
-const NUMBERING: i64 = 0x73_79_6d_00_61_75_64;
+const NUMBERING: i64 = 0x0073_796d_0061_7564;
 
 pub(super) async fn put(pool: &PgPool, entry: &AuditRow) -> sqlx::Result<()> {
     sqlx::query(

@@ -114,6 +114,15 @@ pub(crate) struct ReplayRow {
     pub(crate) proved_coverage_pct: Option<f64>,
 }
 
+/// A fact of the object store that was written or removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChangeRow {
+    /// Its key.
+    pub(crate) key: String,
+    /// Whether it was removed.
+    pub(crate) is_removed: bool,
+}
+
 /// A line of the audit log: somebody changed something, or tried to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditRow {

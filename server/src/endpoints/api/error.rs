@@ -62,6 +62,7 @@ impl From<io::Error> for ApiError {
                 "storage-full",
                 format!("the server's disk is full, nothing was stored: free space or use another server ({error})"),
             ),
+            io::ErrorKind::HostUnreachable => Self::away("storage-away", error),
             _ => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "storage-failed",

@@ -27,7 +27,17 @@ pub(crate) async fn get(
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     let open = move || -> std::io::Result<_> {
         // Whoever is told that the blob is here may rely on it for the grace period.
-        if repository.tell_of_blob(&wanted)? { blobs.open_blob(&wanted).map(Some) } else { Ok(None) }
+        if !repository.tell_of_blob(&wanted)? {
+            return Ok(None);
+        }
+        match blobs.open_blob(&wanted) {
+            // Lost, or moved aside because it was damaged: whoever has it may push it again.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                tracing::error!(digest = %wanted, %error, "a blob that is offered is gone");
+                Ok(None)
+            }
+            opened => opened.map(Some),
+        }
     };
     let blob = app.pool.run(open).await??.ok_or_else(|| unknown(name, digest))?;
     let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };

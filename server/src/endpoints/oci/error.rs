@@ -115,6 +115,7 @@ impl From<io::Error> for OciError {
                 Code::InsufficientStorage,
                 format!("the server's disk is full, nothing was stored: free space or use another server ({error})"),
             ),
+            io::ErrorKind::HostUnreachable => Self::away(error),
             _ => Self::new(Code::Unknown, format!("the server cannot use its data directory: {error}")),
         }
     }

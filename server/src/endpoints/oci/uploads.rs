@@ -1,5 +1,7 @@
 //! `/v2/<name>/blobs/uploads/…`: a blob arrives in one piece, in a stream or in chunks.
 
+mod parts;
+
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -45,6 +47,9 @@ pub(crate) async fn post(
             OciError::new(Code::DigestInvalid, format!("digest-algorithm={name}: expected sha256 or sha512"))
         })?,
     };
+    if let (Some(parts), None) = (&app.parts, &digest) {
+        return Ok((StatusCode::ACCEPTED, progress_at(name, parts.session(name), 0)).into_response());
+    }
     let (uploads, folder) = (app.uploads.clone(), repository.uploads_folder());
     let upload = app.pool.run(move || uploads.create(&folder, algorithm)).await??;
     match digest {
@@ -69,6 +74,9 @@ pub(crate) async fn patch(
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
+    if let Some(parts) = &app.parts {
+        return parts::patch(app, parts, name, id, request, body).await;
+    }
     let (_, upload) = find(app, name, id).await?;
     let (writer, tail) = receive(app, name, &upload, request, body).await?;
     let shared = Arc::clone(&upload);
@@ -89,18 +97,27 @@ pub(crate) async fn put(
         OciError::new(Code::DigestInvalid, "the request that ends an upload must name the blob: ?digest=sha256:…")
     })?;
     let digest = digest.parse()?;
+    if let Some(parts) = &app.parts {
+        return parts::put(app, parts, name, id, &digest, request, body).await;
+    }
     let (repository, upload) = find(app, name, id).await?;
     finish(app, name, repository, upload, &digest, request, body).await
 }
 
 /// GET: how far the session has come.
 pub(crate) async fn get(app: &App, name: &RepositoryName, id: Uuid) -> Result<Response, OciError> {
+    if let Some(parts) = &app.parts {
+        return parts::get(app, parts, name, id).await;
+    }
     let (_, upload) = find(app, name, id).await?;
     Ok((StatusCode::NO_CONTENT, progress(name, &upload)).into_response())
 }
 
 /// DELETE: cancels the session.
 pub(crate) async fn delete(app: &App, name: &RepositoryName, id: Uuid) -> Result<Response, OciError> {
+    if let Some(parts) = &app.parts {
+        return parts::delete(app, parts, name, id).await;
+    }
     let (_, upload) = find(app, name, id).await?;
     let uploads = app.uploads.clone();
     app.pool.run(move || uploads.cancel(&upload)).await??;
@@ -225,9 +242,13 @@ fn created(name: &RepositoryName, digest: &BlobDigest) -> Response {
 
 /// Where to go on. An empty session is `0-0`, as other registries say it.
 fn progress(name: &RepositoryName, upload: &Upload) -> HeaderMap {
+    progress_at(name, upload.id(), upload.offset())
+}
+
+fn progress_at(name: &RepositoryName, id: Uuid, offset: u64) -> HeaderMap {
     headers([
-        (header::LOCATION, format!("/v2/{name}/blobs/uploads/{}", upload.id())),
-        (header::RANGE, format!("0-{}", upload.offset().saturating_sub(1))),
-        (UPLOAD_ID, upload.id().to_string()),
+        (header::LOCATION, format!("/v2/{name}/blobs/uploads/{id}")),
+        (header::RANGE, format!("0-{}", offset.saturating_sub(1))),
+        (UPLOAD_ID, id.to_string()),
     ])
 }

@@ -1,0 +1,195 @@
+//! Blobs in the object store, and the directory as a bounded cache of them.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::directory::StoredBlob;
+use super::{BlobDigest, BlobDirectory, Hasher};
+use crate::objects::Objects;
+
+/// What is evicted beyond the bound, as a share of it, so that not every new file evicts one.
+const SLACK: u64 = 16;
+
+/// The object store behind a directory.
+#[derive(Debug)]
+pub(super) struct Remote {
+    objects: Arc<Objects>,
+    cache_bytes: u64,
+    cached: Mutex<Cached>,
+    /// Blobs that are fetched now, each once.
+    flights: Mutex<HashMap<BlobDigest, Arc<Mutex<()>>>>,
+}
+
+/// The files of the directory.
+#[derive(Debug, Default)]
+struct Cached {
+    /// Bytes, and when it was last used.
+    files: HashMap<BlobDigest, (u64, u64)>,
+    bytes: u64,
+    clock: u64,
+}
+
+impl Cached {
+    fn used(&mut self, digest: &BlobDigest) {
+        self.clock += 1;
+        if let Some((_, used)) = self.files.get_mut(digest) {
+            *used = self.clock;
+        }
+    }
+
+    fn insert(&mut self, digest: &BlobDigest, size: u64) {
+        self.clock += 1;
+        let before = self.files.insert(digest.clone(), (size, self.clock));
+        self.bytes = self.bytes.saturating_add(size).saturating_sub(before.map_or(0, |(size, _)| size));
+    }
+
+    fn remove(&mut self, digest: &BlobDigest) {
+        if let Some((size, _)) = self.files.remove(digest) {
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+    }
+
+    /// What was not used for the longest, down to so many bytes.
+    fn oldest(&self, down_to: u64) -> Vec<BlobDigest> {
+        let mut by_use: Vec<_> = self.files.iter().map(|(digest, (size, used))| (*used, *size, digest)).collect();
+        by_use.sort_unstable_by_key(|(used, ..)| *used);
+        let mut left = self.bytes;
+        let surplus = by_use.into_iter().take_while(|(_, size, _)| {
+            let is_surplus = left > down_to;
+            left = left.saturating_sub(*size);
+            is_surplus
+        });
+        surplus.map(|(.., digest)| digest.clone()).collect()
+    }
+}
+
+impl Remote {
+    pub(super) fn new(objects: Arc<Objects>, cache_bytes: u64, mut found: Vec<StoredBlob>) -> Self {
+        found.sort_by_key(|blob| blob.modified);
+        let mut cached = Cached::default();
+        found.iter().for_each(|blob| cached.insert(&blob.digest, blob.size));
+        Self { objects, cache_bytes, cached: Mutex::new(cached), flights: Mutex::default() }
+    }
+
+    pub(super) fn objects(&self) -> &Arc<Objects> {
+        &self.objects
+    }
+
+    /// Bytes of a blob in the object store.
+    pub(super) fn size(&self, digest: &BlobDigest) -> io::Result<Option<u64>> {
+        self.objects.size(&key(digest))
+    }
+
+    /// A cached file was read.
+    pub(super) fn used(&self, digest: &BlobDigest) {
+        self.cached().used(digest);
+    }
+
+    /// Puts a file of the directory into the object store, unless it is there.
+    pub(super) fn keep(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
+        let (path, key) = (directory.path(digest), key(digest));
+        let size = std::fs::metadata(&path)?.len();
+        // Of a known one another part of the system may rely on the bytes: they are not written again.
+        if self.objects.size(&key)? != Some(size) {
+            self.objects.put_file(&key, &path)?;
+        }
+        self.cached().insert(digest, size);
+        self.make_room(directory);
+        Ok(())
+    }
+
+    /// Brings a blob into the directory; those who want the same one wait for it.
+    pub(super) fn fetch(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
+        let flight = Arc::clone(self.flights().entry(digest.clone()).or_default());
+        let _turn = flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let fetched = if directory.path(digest).try_exists()? { Ok(()) } else { self.download(directory, digest) };
+        self.flights().remove(digest);
+        fetched
+    }
+
+    fn download(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(directory.temporary())?;
+        let (mut hasher, mut size) = (Hasher::new(digest.algorithm()), 0_u64);
+        let found = self.objects.read(&key(digest), |chunk| {
+            hasher.update(chunk);
+            size += chunk.len() as u64;
+            file.write_all(chunk)
+        })?;
+        if !found {
+            let problem = format!("the object store {} has no {}", self.objects.url(), key(digest));
+            return Err(io::Error::new(io::ErrorKind::NotFound, problem));
+        }
+        let computed = hasher.finish();
+        if computed != *digest {
+            let problem = format!(
+                "the object store {} holds bytes with the digest {computed} under {}: nothing of them is used; symseal store scrub moves them aside",
+                self.objects.url(),
+                key(digest)
+            );
+            tracing::error!(problem);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        // As the cache outlives a power cut, what is in it must too.
+        file.as_file().sync_all()?;
+        let path = file.into_temp_path();
+        directory.place(&path, digest)?;
+        // `place` has moved or removed the file.
+        let _ = path.keep();
+        self.cached().insert(digest, size);
+        self.make_room(directory);
+        Ok(())
+    }
+
+    /// Evicts what was not used for the longest where there is more than the bound allows.
+    fn make_room(&self, directory: &BlobDirectory) {
+        let surplus = {
+            let cached = self.cached();
+            if cached.bytes <= self.cache_bytes {
+                return;
+            }
+            cached.oldest(self.cache_bytes.saturating_sub(self.cache_bytes.div_ceil(SLACK)))
+        };
+        for digest in surplus {
+            match directory.evict(&digest) {
+                Ok(true) => self.cached().remove(&digest),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%digest, %error, "a cached blob could not be evicted"),
+            }
+        }
+    }
+
+    fn cached(&self) -> MutexGuard<'_, Cached> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<BlobDigest, Arc<Mutex<()>>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The object of a blob.
+fn key(digest: &BlobDigest) -> String {
+    format!("blobs/{}/{}/{}", digest.algorithm().name(), digest.shard(), digest.hex())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_used_for_the_longest_goes_first() {
+        let mut cached = Cached::default();
+        let [one, two, three] = [b"1", b"2", b"3"].map(|bytes| BlobDigest::of(bytes));
+        for digest in [&one, &two, &three] {
+            cached.insert(digest, 10);
+        }
+        cached.used(&one);
+        assert_eq!(cached.oldest(30), []);
+        assert_eq!(cached.oldest(20), std::slice::from_ref(&two));
+        assert_eq!(cached.oldest(5), [two.clone(), three, one]);
+        cached.insert(&two, 4);
+        cached.remove(&two);
+        assert_eq!(cached.bytes, 20);
+    }
+}

@@ -1,0 +1,284 @@
+//! The object store: where blobs, and what repositories say of them, are kept when one machine is outgrown.
+//!
+//! A key is the path that the same file has in a data directory: `blobs/sha256/ab/…`, `repositories/NAME/_tags/TAG`,
+//! `traces/ID`; below `uploads/` are the parts of uploads that are not finished. Every method blocks: call it in the pool.
+
+mod place;
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read as _};
+use std::path::Path as FilePath;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::aws::AmazonS3Builder;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt as _, PutPayload, RetryConfig};
+use tokio::runtime::Handle;
+
+pub use place::{BlobsUrl, ParseBlobsUrlError};
+
+/// A file up to this many bytes goes in one request; a larger one in parts of this size or more.
+const PART: u64 = 8 << 20;
+
+/// S3 takes so many parts of one object.
+const PARTS: u64 = 9_000;
+
+/// Parts on their way at once.
+const PARTS_AT_ONCE: usize = 4;
+
+/// Small objects that are read at once when a server starts.
+const READS_AT_ONCE: usize = 32;
+
+/// How long the object store may keep silent within a request.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// No further try is begun after this long.
+const TRIES_FOR: Duration = Duration::from_secs(4);
+
+/// After a failure nobody asks again for so long, so that requests do not queue for what does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How to reach it, where the environment does not say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reach {
+    /// The server's URL, for other stores than Amazon's.
+    pub(crate) endpoint: Option<String>,
+    /// Its region.
+    pub(crate) region: Option<String>,
+}
+
+/// A part of a bucket.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    store: Arc<dyn ObjectStore>,
+    url: BlobsUrl,
+    runtime: Handle,
+    /// When it last did not answer, and what was said.
+    failed: Mutex<Option<(Instant, String)>>,
+}
+
+impl Objects {
+    /// Takes settings and environment; asks for nothing yet. Call it in a runtime.
+    ///
+    /// # Errors
+    /// What is wrong with the settings.
+    pub(crate) fn new(url: &BlobsUrl, reach: &Reach) -> Result<Self, String> {
+        // Another part of the program may have said so already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = ClientOptions::new()
+            .with_allow_http(true)
+            .with_http1_only()
+            .with_timeout_disabled()
+            .with_read_timeout(SILENCE)
+            .with_connect_timeout(CONNECT);
+        let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
+        let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: TRIES_FOR };
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&url.bucket).with_client_options(client);
+        if let Some(endpoint) = &reach.endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        if let Some(region) = &reach.region {
+            builder = builder.with_region(region);
+        }
+        let store = builder.with_retry(retry).build().map_err(|error| error.to_string())?;
+        Ok(Self { store: Arc::new(store), url: url.clone(), runtime: Handle::current(), failed: Mutex::default() })
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> &BlobsUrl {
+        &self.url
+    }
+
+    /// Where its requests run.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Whether it answers.
+    pub(crate) fn ping(&self) -> io::Result<()> {
+        self.size("ping").map(drop)
+    }
+
+    /// Stores bytes under a key, in place of what was there.
+    pub(crate) fn put(&self, key: &str, bytes: impl Into<Bytes>) -> io::Result<()> {
+        let payload = PutPayload::from(bytes.into());
+        self.ask("put", key, self.store.put(&self.path(key), payload))?.map(drop).ok_or_else(|| self.odd("put", key))
+    }
+
+    /// Stores a file under a key. It is seen whole or not at all.
+    pub(crate) fn put_file(&self, key: &str, path: &FilePath) -> io::Result<()> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        if size <= PART {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            return self.put(key, bytes);
+        }
+        let part = PART.max(size.div_ceil(PARTS));
+        let mut upload = self.some("begin", key, self.store.put_multipart(&self.path(key)))?;
+        let mut running = tokio::task::JoinSet::new();
+        let sent = loop {
+            let mut bytes = Vec::new();
+            match (&mut file).take(part).read_to_end(&mut bytes) {
+                Err(error) => break Err(error),
+                Ok(0) => break Ok(()),
+                Ok(_) => {}
+            }
+            running.spawn_on(upload.put_part(bytes.into()), &self.runtime);
+            if running.len() >= PARTS_AT_ONCE
+                && let Some(done) = self.runtime.block_on(running.join_next())
+                && let Err(error) = self.part_sent(key, done)
+            {
+                break Err(error);
+            }
+        };
+        let sent = sent.and_then(|()| {
+            while let Some(done) = self.runtime.block_on(running.join_next()) {
+                self.part_sent(key, done)?;
+            }
+            self.some("finish", key, upload.complete()).map(drop)
+        });
+        if sent.is_err() {
+            running.abort_all();
+            // What remains costs its owner room until the bucket's own rule for unfinished uploads takes it.
+            let _ = self.runtime.block_on(upload.abort());
+        }
+        sent
+    }
+
+    fn part_sent(&self, key: &str, done: Result<object_store::Result<()>, tokio::task::JoinError>) -> io::Result<()> {
+        match done {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.failed("put a part of", key, &error)),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// A small object; `None` where there is none.
+    pub(crate) fn get(&self, key: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let found = self.read(key, |chunk| {
+            if bytes.len() as u64 + chunk.len() as u64 > limit {
+                return Err(io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    format!("{key}: expected at most {limit} bytes"),
+                ));
+            }
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        })?;
+        Ok(found.then_some(bytes))
+    }
+
+    /// Gives an object's bytes to `take` as they come; whether there is one.
+    pub(crate) fn read(&self, key: &str, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
+        let Some(found) = self.ask("get", key, self.store.get(&self.path(key)))? else { return Ok(false) };
+        let mut chunks = found.into_stream();
+        while let Some(chunk) = self.runtime.block_on(chunks.next()) {
+            take(&chunk.map_err(|error| self.failed("get", key, &error))?)?;
+        }
+        Ok(true)
+    }
+
+    /// Small objects, as many at once as are good for a start. What is gone is left out.
+    pub(crate) fn get_all(&self, keys: Vec<String>, limit: u64) -> io::Result<Vec<(String, Vec<u8>)>> {
+        let get = |key: String| async move {
+            let found = self.store.get(&self.path(&key)).await;
+            let bytes = match found {
+                Ok(found) if found.meta.size <= limit => found.bytes().await,
+                Ok(found) => {
+                    let problem = format!("{key} has {} bytes, expected at most {limit}", found.meta.size);
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+                }
+                Err(error) => Err(error),
+            };
+            match bytes {
+                Ok(bytes) => Ok(Some((key, bytes.to_vec()))),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(self.failed("get", &key, &error)),
+            }
+        };
+        let found = futures_util::stream::iter(keys).map(get).buffer_unordered(READS_AT_ONCE);
+        self.runtime.block_on(found.try_filter_map(|found| async { Ok(found) }).try_collect())
+    }
+
+    /// Bytes of an object; `None` where there is none.
+    pub(crate) fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        Ok(self.ask("find", key, self.store.head(&self.path(key)))?.map(|meta| meta.size))
+    }
+
+    /// Removes an object, which may be gone already.
+    pub(crate) fn delete(&self, key: &str) -> io::Result<()> {
+        self.ask("delete", key, self.store.delete(&self.path(key))).map(drop)
+    }
+
+    /// Gives an object another key.
+    pub(crate) fn rename(&self, key: &str, to: &str) -> io::Result<()> {
+        self.some("copy", key, self.store.copy(&self.path(key), &self.path(to)))?;
+        self.delete(key)
+    }
+
+    /// The keys below a prefix with their sizes.
+    pub(crate) fn list(&self, below: &str) -> io::Result<Vec<(String, u64)>> {
+        let all = self.store.list(Some(&self.path(below)));
+        let named = all.map_ok(|meta| (self.key(&meta.location), meta.size));
+        self.runtime.block_on(named.try_collect()).map_err(|error| self.failed("list", below, &error))
+    }
+
+    fn path(&self, key: &str) -> Path {
+        if self.url.prefix.is_empty() { Path::from(key) } else { Path::from(format!("{}/{key}", self.url.prefix)) }
+    }
+
+    fn key(&self, path: &Path) -> String {
+        let path = path.as_ref();
+        let below = path.strip_prefix(self.url.prefix.as_str()).unwrap_or(path);
+        below.strip_prefix('/').unwrap_or(below).to_owned()
+    }
+
+    /// `None` where there is no such object.
+    fn ask<T>(
+        &self,
+        doing: &str,
+        key: &str,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> io::Result<Option<T>> {
+        {
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((at, problem)) = failed.as_ref()
+                && at.elapsed() < PAUSE
+            {
+                return Err(io::Error::new(io::ErrorKind::HostUnreachable, problem.clone()));
+            }
+        }
+        match self.runtime.block_on(request) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(doing, key, &error)),
+        }
+    }
+
+    fn some<T>(&self, doing: &str, key: &str, request: impl Future<Output = object_store::Result<T>>) -> io::Result<T> {
+        self.ask(doing, key, request)?.ok_or_else(|| self.odd(doing, key))
+    }
+
+    fn odd(&self, doing: &str, key: &str) -> io::Error {
+        let problem =
+            format!("the object store {} could not {doing} {key}: there is no such bucket or upload", self.url);
+        io::Error::new(io::ErrorKind::HostUnreachable, problem)
+    }
+
+    fn failed(&self, doing: &str, key: &str, error: &object_store::Error) -> io::Error {
+        let problem = format!("the object store {} does not answer (to {doing} {key}): {error}", self.url);
+        tracing::warn!(problem);
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = Some((Instant::now(), problem.clone()));
+        io::Error::new(io::ErrorKind::HostUnreachable, problem)
+    }
+}

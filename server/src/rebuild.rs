@@ -1,0 +1,55 @@
+//! `symseal store rebuild`: the database's record and the index of ids, made again from the blobs.
+
+use std::io;
+
+use crate::config::Config;
+use crate::debug_files::INDEX_FILE;
+use crate::{ServerError, serve, store};
+
+/// What was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Bundles and loose files that debuggers find.
+    pub bundles: usize,
+    /// Debug ids that have a file.
+    pub ids: usize,
+    /// Traces.
+    pub traces: usize,
+    /// Rows of the database that no blob stands behind any more.
+    pub stale: usize,
+}
+
+/// Forgets what the database records of bundles and traces, and the index of ids, and makes both again from the blobs. Tokens and
+/// the audit log stay as they are. No server may use the data directory meanwhile; others of a shared store may run.
+///
+/// # Errors
+/// [`ServerError`]: a server uses the directory, or something cannot be read or written.
+pub async fn rebuild(config: &Config) -> Result<Rebuilt, ServerError> {
+    let _lock = serve::lock_data(&config.data)?;
+    let database = store::open(&config.data, config.database.as_ref()).await?;
+    let place = config.database.as_ref().map_or_else(|| config.data.display().to_string(), ToString::to_string);
+    let failed = |error: store::StoreError| ServerError::Database { place: place.clone(), detail: error.to_string() };
+    let (mut bundles, mut events) = (0_usize, 0_usize);
+    for (digest, _) in database.bundles().await.map_err(failed)? {
+        database.remove_bundle(&digest).await.map_err(failed)?;
+        bundles += 1;
+    }
+    for (id, _) in database.traces().await.map_err(failed)? {
+        database.remove_trace(id).await.map_err(failed)?;
+        events += 1;
+    }
+    let index = config.data.join(INDEX_FILE);
+    match std::fs::remove_file(&index) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(ServerError::Data { path: index, source });
+        }
+        _ => {}
+    }
+    drop(database);
+    let app = serve::open(config, None).await?;
+    serve::save(&app, index).await;
+    let recorded = app.store.bundles().await.map_err(failed)?.len();
+    let traces = app.store.traces().await.map_err(failed)?.len();
+    let stale = bundles.saturating_sub(recorded) + events.saturating_sub(traces);
+    Ok(Rebuilt { bundles: app.debug_files.bundles().len(), ids: app.debug_files.len(), traces, stale })
+}

@@ -1,0 +1,191 @@
+//! `symseal store scrub`: every blob is hashed again, and what is not what its name says is moved aside.
+//!
+//! In the directory and in the object store alike, and beside running servers: a blob is never rewritten, and moving one aside is
+//! what a deletion would be to its readers. Damaged bytes are kept, below `damaged/`, for whoever wants to know what happened.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher};
+use crate::config::BlobsConfig;
+use crate::objects::Objects;
+use crate::repositories::{FactKey, fact_files};
+use crate::{ServerError, serve};
+
+/// The folder, and the beginning of keys, of what is not what its name says.
+const DAMAGED: &str = "damaged";
+
+/// Bytes read at once.
+const BLOCK: usize = 1 << 20;
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Blobs that were hashed, in the directory and in the object store.
+    pub blobs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What was moved aside.
+    pub damaged: Vec<Damaged>,
+    /// What repositories offer and nobody has.
+    pub missing: Vec<Missing>,
+}
+
+impl Scrubbed {
+    /// Whether every blob is what its name says, and is there.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damaged.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// A blob that is not what its name says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its name.
+    pub digest: String,
+    /// The digest of its bytes.
+    pub found: String,
+    /// How many there are.
+    pub size: u64,
+    /// Where they are now: a file, or an object's URL.
+    pub moved_to: String,
+}
+
+/// A blob that a repository offers and that is not there, or no longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The repository.
+    pub repository: String,
+    /// The blob's or the manifest's digest.
+    pub digest: String,
+}
+
+/// Scrubs a data directory, and the object store that it is a cache of. Blocks; call it in a runtime's blocking thread.
+///
+/// # Errors
+/// [`ServerError`]: something cannot be read or moved.
+pub fn scrub(data: &Path, blobs: Option<&BlobsConfig>) -> Result<Scrubbed, ServerError> {
+    let failed = |source| ServerError::Data { path: data.to_owned(), source };
+    let mut scrubbed = Scrubbed::default();
+    let directory = BlobDirectory::existing(data);
+    directory_of(data, &directory, &mut scrubbed).map_err(failed)?;
+    let offered = match blobs {
+        Some(config) => {
+            let objects = serve::objects_of(config)?;
+            let away =
+                |error: io::Error| ServerError::Objects { place: config.url.to_string(), problem: error.to_string() };
+            let present = objects_of(&objects, &mut scrubbed).map_err(away)?;
+            let keys = objects.list("repositories").map_err(away)?;
+            let facts = keys.iter().filter_map(|(key, _)| FactKey::parse(key)).collect();
+            missing(facts, |digest| Ok(present.contains(digest))).map_err(away)?
+        }
+        None => {
+            let facts = fact_files(data).map_err(failed)?;
+            missing(facts, |digest| Ok(directory.size(digest)?.is_some())).map_err(failed)?
+        }
+    };
+    scrubbed.missing = offered;
+    Ok(scrubbed)
+}
+
+fn directory_of(data: &Path, directory: &BlobDirectory, scrubbed: &mut Scrubbed) -> io::Result<()> {
+    for algorithm in Algorithm::ALL {
+        for shard in 0..=u8::MAX {
+            for stored in directory.shard(algorithm, shard)? {
+                let path = directory.path(&stored.digest);
+                let (found, size) = match hash_file(&path, algorithm) {
+                    // Collected, or evicted, meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    hashed => hashed?,
+                };
+                scrubbed.blobs += 1;
+                scrubbed.bytes += size;
+                if found != stored.digest {
+                    let aside = aside(data, &stored.digest)?;
+                    fs::rename(&path, &aside)?;
+                    let moved_to = aside.display().to_string();
+                    scrubbed.damaged.push(damaged(&stored.digest, &found, size, moved_to));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn aside(data: &Path, digest: &BlobDigest) -> io::Result<PathBuf> {
+    let folder = data.join(DAMAGED);
+    fs::create_dir_all(&folder)?;
+    Ok(folder.join(format!("{}-{}", digest.algorithm().name(), digest.hex())))
+}
+
+fn hash_file(path: &Path, algorithm: Algorithm) -> io::Result<(BlobDigest, u64)> {
+    use std::io::Read as _;
+    let mut file = fs::File::open(path)?;
+    let (mut hasher, mut size, mut block) = (Hasher::new(algorithm), 0, vec![0; BLOCK]);
+    loop {
+        let read = file.read(&mut block)?;
+        let Some(bytes) = block.get(..read).filter(|bytes| !bytes.is_empty()) else {
+            return Ok((hasher.finish(), size));
+        };
+        hasher.update(bytes);
+        size += bytes.len() as u64;
+    }
+}
+
+/// The blobs that are sound.
+fn objects_of(objects: &Arc<Objects>, scrubbed: &mut Scrubbed) -> io::Result<BTreeSet<BlobDigest>> {
+    let mut present = BTreeSet::new();
+    for (key, _) in objects.list("blobs")? {
+        let Some(digest) = digest_of_key(&key) else { continue };
+        let (mut hasher, mut size) = (Hasher::new(digest.algorithm()), 0);
+        let is_there = objects.read(&key, |chunk| {
+            hasher.update(chunk);
+            size += chunk.len() as u64;
+            Ok(())
+        })?;
+        if !is_there {
+            continue;
+        }
+        scrubbed.blobs += 1;
+        scrubbed.bytes += size;
+        let found = hasher.finish();
+        if found == digest {
+            present.insert(digest);
+            continue;
+        }
+        let to = format!("{DAMAGED}/{}-{}", digest.algorithm().name(), digest.hex());
+        objects.rename(&key, &to)?;
+        scrubbed.damaged.push(damaged(&digest, &found, size, format!("{}/{to}", objects.url())));
+    }
+    Ok(present)
+}
+
+fn digest_of_key(key: &str) -> Option<BlobDigest> {
+    let mut parts = key.strip_prefix("blobs/")?.split('/');
+    let (algorithm, _, hex) = (parts.next()?, parts.next()?, parts.next()?);
+    format!("{algorithm}:{hex}").parse().ok()
+}
+
+fn damaged(digest: &BlobDigest, found: &BlobDigest, size: u64, moved_to: String) -> Damaged {
+    Damaged { digest: digest.to_string(), found: found.to_string(), size, moved_to }
+}
+
+fn missing(
+    facts: Vec<(crate::repositories::RepositoryName, FactKey)>,
+    has: impl Fn(&BlobDigest) -> io::Result<bool>,
+) -> io::Result<Vec<Missing>> {
+    let mut missing = Vec::new();
+    for (repository, fact) in facts {
+        let (FactKey::Blob(digest) | FactKey::Manifest(digest)) = fact else { continue };
+        if !has(&digest)? {
+            missing.push(Missing { repository: repository.to_string(), digest: digest.to_string() });
+        }
+    }
+    missing.sort_by(|one, other| (&one.repository, &one.digest).cmp(&(&other.repository, &other.digest)));
+    missing.dedup();
+    Ok(missing)
+}

@@ -1,0 +1,77 @@
+//! Facts: small objects whose presence or content says what a repository offers, and which traces there are.
+//!
+//! A fact is written to the object store, then told to the other servers through the database, and counts only then: where the
+//! second step fails the client is told to try again, and trying again does both.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::objects::Objects;
+use crate::store::{ChangeRow, Store, StoreError};
+
+/// The largest fact, in bytes: media types and digests are far smaller.
+const FACT_LIMIT: u64 = 4096;
+
+/// The facts of an object store. Every method blocks.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    objects: Arc<Objects>,
+    store: Arc<dyn Store>,
+}
+
+impl Facts {
+    pub(crate) fn new(objects: Arc<Objects>, store: Arc<dyn Store>) -> Self {
+        Self { objects, store }
+    }
+
+    /// Writes a fact in place of what its key said before.
+    pub(crate) fn write(&self, key: &str, content: &str) -> io::Result<()> {
+        self.objects.put(key, content.as_bytes().to_vec())?;
+        self.tell(key, false)
+    }
+
+    /// Removes a fact, which may be gone already.
+    pub(crate) fn remove(&self, key: &str) -> io::Result<()> {
+        self.objects.delete(key)?;
+        self.tell(key, true)
+    }
+
+    fn tell(&self, key: &str, is_removed: bool) -> io::Result<()> {
+        let change = ChangeRow { key: key.to_owned(), is_removed };
+        self.objects.runtime().block_on(self.store.put_change(&change)).map_err(unreachable)
+    }
+
+    /// What a key says now; `None` where it says nothing.
+    pub(crate) fn read(&self, key: &str) -> io::Result<Option<String>> {
+        self.objects.get(key, FACT_LIMIT)?.map(text).transpose()
+    }
+
+    /// Whether there is a fact of this key.
+    pub(crate) fn has(&self, key: &str) -> io::Result<bool> {
+        Ok(self.objects.size(key)?.is_some())
+    }
+
+    /// The keys of all facts below a folder.
+    pub(crate) fn keys(&self, folder: &str) -> io::Result<Vec<String>> {
+        Ok(self.objects.list(folder)?.into_iter().map(|(key, _)| key).collect())
+    }
+
+    /// What many keys say. Those that say nothing are left out.
+    pub(crate) fn read_all(&self, keys: Vec<String>) -> io::Result<Vec<(String, String)>> {
+        let found = self.objects.get_all(keys, FACT_LIMIT)?;
+        found.into_iter().map(|(key, bytes)| Ok((key, text(bytes)?))).collect()
+    }
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// A database that is away is answered as an object store that is.
+pub(crate) fn unreachable(error: StoreError) -> io::Error {
+    match error {
+        StoreError::Full(_) => io::Error::new(io::ErrorKind::StorageFull, error),
+        StoreError::Away(_) => io::Error::new(io::ErrorKind::HostUnreachable, error),
+        StoreError::Failed(_) => io::Error::other(error),
+    }
+}

@@ -1,0 +1,12 @@
+//! What servers share: facts in an object store, the sequence of changes by which they follow each other, and uploads whose
+//! requests come to different servers.
+
+mod facts;
+mod follow;
+mod not_here;
+mod parts;
+
+pub(crate) use facts::Facts;
+pub(crate) use follow::{Follower, follow};
+pub(crate) use not_here::look_elsewhere;
+pub(crate) use parts::{Part, Parts, end};

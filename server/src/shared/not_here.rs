@@ -1,0 +1,46 @@
+//! Before a server says that something is not here it looks at what other servers did.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::app::App;
+use crate::endpoints::api::ApiError;
+use crate::endpoints::oci::OciError;
+use crate::http::break_connection;
+use crate::metrics::Face;
+use crate::routes::face_of;
+
+/// Answers a request without a body a second time where the first answer was 404 and other servers have changed something
+/// since. Where nothing can be learned the client is not told that there is no such thing.
+pub(crate) async fn look_elsewhere(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    if !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE) {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let again = Request::from_parts(parts.clone(), Body::empty());
+    let before = app.learned();
+    let answer = next.clone().run(Request::from_parts(parts, body)).await;
+    if answer.status() != StatusCode::NOT_FOUND {
+        return answer;
+    }
+    let face = face_of(again.uri().path());
+    if let Err(error) = app.catch_up().await {
+        return cannot_tell(face, &error);
+    }
+    if app.learned() == before { answer } else { next.run(again).await }
+}
+
+/// The elfutils clients keep every answer for ten minutes as "there is no such file"; a connection that ends they try again.
+fn cannot_tell(face: Face, error: &io::Error) -> Response {
+    match face {
+        Face::Debuginfod | Face::Symbols => break_connection(&error.to_string()),
+        Face::Oci => OciError::away(error).into_response(),
+        _ => ApiError::away("servers-apart", error).into_response(),
+    }
+}

@@ -1,0 +1,16 @@
+//! Servers on PostgreSQL and an S3-compatible object store, both real, with the programs that people use: curl, oras, skopeo,
+//! debuginfod-find, nginx.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+#[path = "../access/curl.rs"]
+mod curl;
+#[path = "../../server/tests/http/support/postgres.rs"]
+mod postgres;
+#[path = "../program/mod.rs"]
+mod program;
+
+mod looked_after;
+mod object_store;
+mod objects;
+mod replicas;
+mod scene;

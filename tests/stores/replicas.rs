@@ -1,0 +1,257 @@
+//! Two servers on one PostgreSQL and one object store, behind nginx, which sends each request to the next of them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::objects::{ObjectServer, free_port, wait_for_port};
+use crate::postgres::Postgres;
+use crate::program::{RunningServer, tool};
+use crate::scene::{Oras, ask, breaks, get, id, noise, publish, sha256, wait_until};
+
+/// The balancer. It ends with this.
+struct Nginx {
+    server: Child,
+    address: String,
+}
+
+impl Nginx {
+    /// `None`, with a word about it, where there is none.
+    fn start(folder: &Path, servers: &[u16]) -> Option<Self> {
+        // Debian keeps it out of the PATH of those who are no root.
+        let program = Some(PathBuf::from("/usr/sbin/nginx")).filter(|path| path.exists()).or_else(|| tool("nginx"))?;
+        let port = free_port();
+        let servers: String =
+            servers.iter().map(|port| format!("server 127.0.0.1:{port} max_fails=1 fail_timeout=1s;\n")).collect();
+        let here = folder.display();
+        let config = format!(
+            "daemon off;\npid {here}/nginx.pid;\nerror_log {here}/nginx.log;\nuser root;\nworker_processes 1;\n\
+             events {{ worker_connections 256; }}\n\
+             http {{\naccess_log off;\nclient_body_temp_path {here}/b;\nproxy_temp_path {here}/p;\nfastcgi_temp_path {here}/f;\n\
+             uwsgi_temp_path {here}/u;\nscgi_temp_path {here}/s;\nclient_max_body_size 0;\n\
+             upstream symseal {{\n{servers}}}\n\
+             server {{\nlisten 127.0.0.1:{port};\nlocation / {{\nproxy_pass http://symseal;\nproxy_http_version 1.1;\n\
+             proxy_set_header Connection \"\";\nproxy_set_header Host $http_host;\nproxy_request_buffering off;\n}}\n}}\n}}\n"
+        );
+        let file = folder.join("nginx.conf");
+        std::fs::write(&file, config).unwrap();
+        let mut nginx = Command::new(program);
+        nginx
+            .arg("-c")
+            .arg(&file)
+            .arg("-p")
+            .arg(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let server = nginx.spawn().unwrap();
+        wait_for_port(port);
+        Some(Self { server, address: format!("127.0.0.1:{port}") })
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // SIGTERM, so that its workers end too.
+        let _ = Command::new("kill").arg(self.server.id().to_string()).status();
+        let _ = self.server.wait();
+    }
+}
+
+struct Scene {
+    root: tempfile::TempDir,
+    postgres: Postgres,
+    objects: ObjectServer,
+    database: String,
+    ports: [u16; 2],
+    servers: Vec<Option<RunningServer>>,
+}
+
+impl Scene {
+    fn new() -> Option<Self> {
+        let (objects, _) = (ObjectServer::start()?, tool("curl")?);
+        let postgres = Postgres::start()?;
+        let database = postgres.url(&postgres.create_database());
+        let root = tempfile::tempdir().unwrap();
+        let ports = [free_port(), free_port()];
+        let mut scene = Self { root, postgres, objects, database, ports, servers: vec![None, None] };
+        scene.start(0);
+        scene.start(1);
+        Some(scene)
+    }
+
+    fn start(&mut self, which: usize) {
+        let listen = format!("127.0.0.1:{}", self.ports[which]);
+        let data = self.root.path().join(format!("data-{which}"));
+        let blobs = self.objects.url();
+        let mut environment = self.objects.environment();
+        environment.push(("SYMSEAL_SERVER_DATABASE", self.database.clone()));
+        self.servers[which] = Some(RunningServer::start_on(&listen, &data, &["--blobs", &blobs], &environment));
+    }
+
+    /// With SIGKILL.
+    fn kill(&mut self, which: usize) {
+        self.servers[which] = None;
+    }
+
+    fn address(&self, which: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[which])
+    }
+}
+
+#[test]
+fn what_one_server_acknowledged_the_other_serves_at_once() {
+    let Some(scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    for release in 1..6 {
+        let (to, from) = if release % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        let digest = publish(scene.root.path(), to, "team/app", release);
+        let found = get(from, &format!("/buildid/{}/debuginfo", id(release)));
+        assert_eq!(found.status, 200, "release {release}");
+        assert_eq!(get(from, &format!("/v2/team/app/manifests/{digest}")).status, 200);
+        assert_eq!(get(from, &format!("/v2/team/app/manifests/{release}")).status, 200);
+        assert_eq!(get(from, &format!("/v2/team/app/blobs/{}", sha256(&found.body))).status, 200);
+        assert_eq!(get(from, &format!("/api/v1/bundles/{digest}")).status, 200);
+    }
+    // A tag that moves, and one that goes.
+    for (tag, expected) in [("4", "2"), ("5", "3")] {
+        let digest = |address: &str, tag: &str| {
+            let head = ask(address, &format!("/v2/team/app/manifests/{tag}"), &["--head"]);
+            head.header("docker-content-digest")[0].to_owned()
+        };
+        let manifest = scene.root.path().join("manifest");
+        let source = get(&one, &format!("/v2/team/app/manifests/{expected}"));
+        std::fs::write(&manifest, &source.body).unwrap();
+        let body = format!("@{}", manifest.display());
+        let content_type = format!("Content-Type: {}", source.header("content-type")[0]);
+        let put = ["--request", "PUT", "--header", &content_type, "--data-binary", &body];
+        assert_eq!(ask(&one, &format!("/v2/team/app/manifests/{tag}"), &put).status, 201);
+        wait_until("the tag moves", || digest(&two, tag) == digest(&one, expected));
+    }
+    assert_eq!(ask(&two, "/v2/team/app/manifests/5", &["--request", "DELETE"]).status, 202);
+    wait_until("the tag goes", || get(&one, "/v2/team/app/manifests/5").status == 404);
+    let last = format!("/buildid/{}/debuginfo", id(1));
+    let digest = ask(&one, "/v2/team/app/manifests/1", &["--head"]).header("docker-content-digest")[0].to_owned();
+    assert_eq!(ask(&two, &format!("/v2/team/app/manifests/{digest}"), &["--request", "DELETE"]).status, 202);
+    wait_until("the bundle goes", || get(&one, &last).status == 404);
+    assert_eq!(get(&two, &last).status, 404);
+}
+
+#[test]
+fn one_clients_push_and_anothers_pull_go_through_both_servers_at_once() {
+    let Some(mut scene) = Scene::new() else { return };
+    let inputs = scene.root.path().join("inputs");
+    std::fs::create_dir(&inputs).unwrap();
+    let Some(nginx) = Nginx::start(&inputs, &scene.ports) else { return };
+    let Some(oras) = Oras::new(&inputs) else { return };
+    let files: Vec<(String, Vec<u8>)> = (1..7).map(|seed| (format!("file-{seed}"), noise(300_000, seed))).collect();
+    for (name, bytes) in &files {
+        std::fs::write(inputs.join(name), bytes).unwrap();
+    }
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let address = nginx.address.clone();
+    let debug = publish(scene.root.path(), &address, "app", 1);
+    assert!(debug.starts_with("sha256:"));
+    std::thread::scope(|scope| {
+        let pushing = scope.spawn(|| {
+            for turn in 0..4 {
+                oras.push(&format!("{address}/team/app:{turn}"), &names[turn..turn + 3]);
+            }
+        });
+        let pulling = scope.spawn(|| {
+            for turn in 0..4_usize {
+                let reference = format!("{address}/team/app:{turn}");
+                wait_until("a tag is there", || oras.run(&["resolve", "--plain-http", &reference]).is_ok());
+                let folder = scene.root.path().join(format!("pulled-{turn}"));
+                let output = folder.to_str().unwrap();
+                oras.run(&["pull", "--plain-http", "--output", output, &reference]).unwrap();
+                for (name, bytes) in &files[turn..turn + 3] {
+                    assert!(std::fs::read(folder.join(name)).unwrap() == *bytes);
+                }
+            }
+        });
+        let debugging = scope.spawn(|| {
+            for turn in 0..20 {
+                let found = get(&address, &format!("/buildid/{}/debuginfo", id(1)));
+                assert_eq!(found.status, 200, "turn {turn}");
+            }
+        });
+        for task in [pushing, pulling, debugging] {
+            task.join().unwrap();
+        }
+    });
+    if let Some(skopeo) = tool("skopeo") {
+        let target = format!("dir:{}", scene.root.path().join("copied").display());
+        let source = format!("docker://{address}/team/app:3");
+        let mut copy = Command::new(skopeo);
+        copy.args(["copy", "--quiet", "--src-tls-verify=false", &source, &target]);
+        assert!(copy.status().unwrap().success());
+    }
+    if let Some(find) = tool("debuginfod-find") {
+        let cache = scene.root.path().join("cache");
+        let found = Command::new(find)
+            .args(["debuginfo", &id(1)])
+            .env("DEBUGINFOD_URLS", format!("http://{address}"))
+            .env("DEBUGINFOD_CACHE_PATH", &cache)
+            .output();
+        assert!(found.unwrap().status.success());
+    }
+
+    // A chunk each, to the server whose turn it is; and the same again with one server dead in the middle.
+    for (round, kill) in [(1, None), (2, Some(0))] {
+        let bytes = noise(2_000_000 + round, 99 + round as u64);
+        let begun = ask(&address, "/v2/chunks/blobs/uploads/", &["--request", "POST", "--data", ""]);
+        assert_eq!(begun.status, 202, "{begun:?}");
+        let location = begun.header("location")[0].to_owned();
+        let mut offset = 0;
+        for (at, chunk) in bytes.chunks(700_000).enumerate() {
+            if let (1, Some(which)) = (at, kill) {
+                scene.kill(which);
+            }
+            let file = inputs.join("chunk");
+            std::fs::write(&file, chunk).unwrap();
+            let range = format!("Content-Range: {offset}-{}", offset + chunk.len() - 1);
+            let body = format!("@{}", file.display());
+            let patch = ["--request", "PATCH", "--header", &range, "--data-binary", &body];
+            let mut answer = ask(&address, &location, &patch);
+            if answer.status != 202 {
+                // As a client does whose connection broke.
+                answer = ask(&address, &location, &patch);
+            }
+            assert_eq!(answer.status, 202, "{answer:?}");
+            offset += chunk.len();
+            assert_eq!(answer.header("range"), [format!("0-{}", offset - 1)]);
+        }
+        let far = get(&address, &location);
+        assert_eq!((far.status, far.header("range")), (204, vec![format!("0-{}", offset - 1).as_str()]));
+        let late = ["--request", "PATCH", "--header", "Content-Range: 5-9", "--data-binary", "12345"];
+        assert_eq!(ask(&address, &location, &late).status, 416);
+        let end = ask(&address, &format!("{location}?digest={}", sha256(&bytes)), &["--request", "PUT", "--data", ""]);
+        assert_eq!(end.status, 201, "{end:?}");
+        let blob = format!("/v2/chunks/blobs/{}", sha256(&bytes));
+        assert!(get(&address, &blob).body == bytes);
+        let elsewhere = location.replace("/chunks/", "/others/");
+        assert_eq!(get(&address, &elsewhere).status, 404, "a session is one of its repository");
+        if let Some(which) = kill {
+            // What went on without it is there when it comes again.
+            scene.start(which);
+            assert!(get(&scene.address(which), &blob).body == bytes);
+            assert_eq!(get(&scene.address(which), &format!("/buildid/{}/debuginfo", id(1))).status, 200);
+        }
+    }
+}
+
+#[test]
+fn no_server_says_that_something_is_not_there_while_it_cannot_know() {
+    let Some(mut scene) = Scene::new() else { return };
+    let address = scene.address(0);
+    publish(scene.root.path(), &address, "app", 1);
+    scene.postgres.stop();
+    let unknown = format!("/buildid/{}/debuginfo", id(9));
+    assert_eq!(get(&address, &format!("/buildid/{}/debuginfo", id(1))).status, 200);
+    assert!(breaks(&address, &unknown));
+    assert_eq!(get(&address, "/v2/app/manifests/nothing").status, 503);
+    scene.postgres.start_again();
+    wait_until("the server recovers", || get(&address, &unknown).status == 404);
+    publish(scene.root.path(), &scene.address(1), "app", 2);
+    assert_eq!(get(&address, &format!("/buildid/{}/debuginfo", id(2))).status, 200);
+}
