@@ -3,12 +3,12 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 
 use crate::access::Access;
 use crate::alerts::Alerts;
 use crate::blobs::{BlobDirectory, Uploads};
-use crate::debug_files::DebugFiles;
+use crate::debug_files::{DebugFiles, Key};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
 use crate::limits::Limits;
@@ -23,6 +23,7 @@ use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
 use crate::traces::Traces;
 use crate::upstream::Upstreams;
+use crate::wanted::WantedIds;
 
 /// The server's state. Nothing in it is per request.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub(crate) struct App {
     pub(crate) alerts: Alerts,
     /// Where sections are in files that were asked for before.
     pub(crate) sections: Arc<Sections>,
+    /// Ids that are asked for in vain.
+    pub(crate) wanted: WantedIds,
     /// Which traces are here.
     pub(crate) traces: Arc<Traces>,
     /// The transparency log, if this server keeps one.
@@ -82,6 +85,13 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Counts an id that a client asked for and nobody has. What the client may not read is no such id.
+    pub(crate) fn asked_for(&self, key: &Key, name: Option<&str>, answer: StatusCode) {
+        if answer == StatusCode::NOT_FOUND && !self.debug_files.has(key) {
+            self.wanted.count(key, name);
+        }
+    }
+
     /// The server's URL, without a slash at its end: what the operator said, else the host that the client asked.
     pub(crate) fn own_url(&self, request: &HeaderMap) -> String {
         if let Some(url) = &self.public_url {

@@ -7,7 +7,8 @@
 //! * our own API under `/api/v1/`: traces and bundles;
 //! * a transparency log, if it is given one: `/checkpoint` and `/tile/` for everybody, `POST /api/v2/log/entries` for
 //!   holders of a token;
-//! * `/metrics` and `/`.
+//! * pages for people: `/`, `/search`, `/releases`, `/bundles/`, `/wanted`;
+//! * `/metrics`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), symseal_server::ServerError> {
@@ -59,6 +60,7 @@ mod repositories;
 mod restore;
 mod routes;
 mod seals;
+mod search;
 mod sections;
 mod serve;
 mod sources;
@@ -67,6 +69,7 @@ mod tls;
 pub mod tokens;
 mod traces;
 mod upstream;
+mod wanted;
 
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{

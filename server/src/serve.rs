@@ -43,6 +43,7 @@ use crate::store::{DATABASE_FILE, SqliteStore, Store};
 use crate::tls::{self, Tls};
 use crate::traces::Traces;
 use crate::upstream::Upstreams;
+use crate::wanted::WantedIds;
 use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore};
 
 /// How long requests under way may take after the server was asked to stop.
@@ -356,6 +357,7 @@ async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, Serve
         seals: Seals::default(),
         alerts: Alerts::default(),
         sections: Arc::default(),
+        wanted: WantedIds::default(),
         traces: Arc::new(traces),
         log,
         store,

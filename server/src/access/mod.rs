@@ -78,6 +78,12 @@ impl Access {
         self.rules.is_some()
     }
 
+    /// Whether a caller may see what an operator watches: alerts, and which ids are asked for in vain. They name repositories and tell what
+    /// people debug, so where tokens are asked for the one who sees them is an auditor.
+    pub(crate) fn may_watch(&self, caller: &Caller) -> bool {
+        !self.asks_for_tokens() || caller.may_read_audit()
+    }
+
     /// Who sends a request. An open server takes everybody, whatever is shown.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use memmap2::Mmap;
 
+use super::mapped::MappedBlobs;
 use super::pins::{Pin, Pins};
 use super::{Algorithm, BlobDigest};
 
@@ -18,6 +19,7 @@ pub(crate) struct BlobDirectory {
     root: PathBuf,
     temporary: PathBuf,
     pins: Arc<Pins>,
+    maps: MappedBlobs,
 }
 
 /// A blob as a walk of the directory finds it.
@@ -68,12 +70,17 @@ impl BlobDirectory {
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
         }
-        Ok(Self { root, temporary, pins: Arc::default() })
+        Ok(Self { root, temporary, pins: Arc::default(), maps: MappedBlobs::default() })
     }
 
     /// Where a blob is, or would be.
     pub(crate) fn path(&self, digest: &BlobDigest) -> PathBuf {
         self.root.join(digest.algorithm().name()).join(digest.shard()).join(digest.hex())
+    }
+
+    /// The blobs that stay mapped.
+    pub(super) fn maps(&self) -> &MappedBlobs {
+        &self.maps
     }
 
     /// A folder for files that are not whole yet, on the same file system.
@@ -133,6 +140,7 @@ impl BlobDirectory {
     pub(crate) fn take_away(&self, digest: &BlobDigest) -> io::Result<PathBuf> {
         let to = self.temporary.join(uuid::Uuid::new_v4().to_string());
         fs::rename(self.path(digest), &to)?;
+        self.maps.forget(digest);
         Ok(to)
     }
 

@@ -90,6 +90,23 @@ impl Layer {
         })
     }
 
+    /// The files in a scope of the debug ids that `wanted` lets pass by their keys and names. Reads every id.
+    pub(super) fn shown_modules<'l>(
+        &'l self,
+        scope: &'l Scope,
+        wanted: impl Fn(&Key, &str) -> bool + 'l,
+    ) -> impl Iterator<Item = (Key, Vec<Candidate>)> + 'l {
+        let is_shown = |bundle: u32| {
+            self.visible(bundle).is_some_and(|visible| visible.repositories.iter().any(|name| scope.covers(name)))
+        };
+        self.ids.keys().filter(|key| Key::is_id(key.bytes)).filter_map(move |row| {
+            let key = Key::from_bytes(row.bytes)?;
+            let candidates = row.candidates().filter(|found| wanted(&key, found.name) && is_shown(found.bundle));
+            let files: Vec<Candidate> = candidates.filter_map(|found| self.candidate(&found)).collect();
+            (!files.is_empty()).then_some((key, files))
+        })
+    }
+
     /// Every file of a kind for a key, shown or not.
     pub(super) fn find_all(&self, key: &[u8], kind: u8) -> impl Iterator<Item = Candidate> {
         self.ids.find(key).filter(move |found| found.kind == kind).filter_map(|found| self.candidate(&found))

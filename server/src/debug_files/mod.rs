@@ -8,6 +8,7 @@ mod file;
 mod key;
 mod layer;
 mod rivals;
+mod search;
 mod standing;
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,6 +25,7 @@ pub(crate) use file::{INDEX_FILE, SAVE_AFTER};
 pub(crate) use key::Key;
 use layer::{Layer, NewFiles, kind_code};
 pub(crate) use rivals::{Claim, Contested, SecondOwner};
+pub(crate) use search::{FoundModule, Pattern};
 pub(crate) use standing::{Scope, Standing};
 
 /// What a client asks an id for.

@@ -9,7 +9,7 @@ mod path;
 mod peer;
 mod range;
 
-pub(crate) use body::{FileAnswer, file_response};
+pub(crate) use body::{FileAnswer, Source, file_response};
 pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use encoding::{Coding, accepted_coding};

@@ -64,10 +64,12 @@ pub(crate) async fn answer(
     let asked = Answering { app, scope, method, request, hops };
     match Target::parse(path) {
         Some(Target { id, file: FileTarget::Whole(kind) }) => {
-            match file::answer(app, scope, method, request, &id, kind).await {
+            let answer = match file::answer(app, scope, method, request, &id, kind).await {
                 Some(answer) => answer,
                 None => upstream::file(&asked, &id, kind).await,
-            }
+            };
+            app.asked_for(&id, None, answer.status());
+            answer
         }
         Some(Target { id, file: FileTarget::Section(name) }) => match section::answer(&asked, &id, &name).await {
             Some(answer) => answer,

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError};
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, file_response};
+use crate::http::{FileAnswer, Source, file_response};
 use crate::repositories::{Removal, RepositoryName};
 
 /// GET or HEAD: the blob, or a part of it.
@@ -27,10 +27,10 @@ pub(crate) async fn get(
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     let open = move || -> std::io::Result<_> {
         // Whoever is told that the blob is here may rely on it for the grace period.
-        if repository.tell_of_blob(&wanted)? { blobs.open_blob(&wanted).map(Some) } else { Ok(None) }
+        if repository.tell_of_blob(&wanted)? { Source::of(&blobs, &wanted).map(Some) } else { Ok(None) }
     };
-    let blob = app.pool.run(open).await??.ok_or_else(|| unknown(name, digest))?;
-    let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };
+    let source = app.pool.run(open).await??.ok_or_else(|| unknown(name, digest))?;
+    let answer = FileAnswer { source, window: None, etag: format!("\"{digest}\""), headers };
     Ok(file_response(&app.pool, method, request, answer))
 }
 

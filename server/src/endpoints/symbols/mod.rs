@@ -50,14 +50,16 @@ pub(crate) async fn answer(
     let Some(target) = Target::parse(path) else {
         return not_found("this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders");
     };
-    match find(app, scope, &target) {
+    let answer = match find(app, scope, &target) {
         Some(candidate) => whole_file(app, method, request, &candidate.digest, []).await,
         None if !scope.is_everywhere() => not_found(NOT_HERE),
         None => match upstream::answer(app, method, path, request, &target, hops).await {
             Some(answer) => answer,
             None => not_found(NOT_HERE),
         },
-    }
+    };
+    app.asked_for(&target.key, target.name.as_deref(), answer.status());
+    answer
 }
 
 fn find(app: &App, scope: &Scope, target: &Target) -> Option<Candidate> {

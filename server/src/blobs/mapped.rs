@@ -1,0 +1,202 @@
+//! Blobs that are asked for again and again stay mapped, so that a request opens, reads and copies nothing: its answer is the map itself.
+//!
+//! A page of a map that is not in memory is read by whoever touches it, and a disk that fails then ends the process. So nobody touches a page
+//! without asking first ([`MappedBlob::is_resident`]), and what is not in memory is brought there by a call that fails like a read
+//! ([`MappedBlob::bring`]).
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use memmap2::{Advice, Mmap, MmapMut};
+
+use super::{BlobDigest, BlobDirectory};
+
+/// Blobs that stay mapped.
+const MAPPED: usize = 512;
+
+/// Bytes of the machine's pages. A wrong guess costs nothing but a longer list.
+const PAGE: usize = 4096;
+
+/// A blob in the address space.
+#[derive(Debug)]
+pub(crate) struct MappedBlob {
+    map: Mmap,
+    /// When the blob was stored.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// The blobs that were asked for last.
+#[derive(Debug, Default)]
+pub(super) struct MappedBlobs {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    blobs: HashMap<BlobDigest, (Arc<MappedBlob>, u64)>,
+    /// Grows with each use.
+    uses: u64,
+}
+
+impl BlobDirectory {
+    /// A blob that is mapped already. Blocks nobody.
+    pub(crate) fn mapped(&self, digest: &BlobDigest) -> Option<Arc<MappedBlob>> {
+        self.maps().get(digest)
+    }
+
+    /// Maps a blob, for this request and those after it; `None` where that cannot be: an empty blob, or a system that cannot bring pages into
+    /// memory without risk. Blocks.
+    pub(crate) fn map_for_requests(&self, digest: &BlobDigest) -> io::Result<Option<Arc<MappedBlob>>> {
+        if let Some(known) = self.mapped(digest) {
+            return Ok(Some(known));
+        }
+        let blob = self.open_blob(digest)?;
+        if blob.size == 0 || !can_bring() {
+            return Ok(None);
+        }
+        let mapped = Arc::new(MappedBlob { map: self.map(digest)?, modified: blob.modified });
+        self.maps().keep(digest, &mapped);
+        Ok(Some(mapped))
+    }
+}
+
+impl MappedBlobs {
+    fn get(&self, digest: &BlobDigest) -> Option<Arc<MappedBlob>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.uses = kept.uses.wrapping_add(1);
+        let now = kept.uses;
+        let (blob, used) = kept.blobs.get_mut(digest)?;
+        *used = now;
+        Some(Arc::clone(blob))
+    }
+
+    fn keep(&self, digest: &BlobDigest, blob: &Arc<MappedBlob>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.blobs.len() >= MAPPED
+            && let Some(oldest) = kept.blobs.iter().min_by_key(|(_, (_, used))| *used).map(|(digest, _)| digest.clone())
+        {
+            kept.blobs.remove(&oldest);
+        }
+        let now = kept.uses;
+        kept.blobs.insert(digest.clone(), (Arc::clone(blob), now));
+    }
+
+    /// A blob that is taken away frees its place on the disk once the last answer has ended.
+    pub(super) fn forget(&self, digest: &BlobDigest) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).blobs.remove(digest);
+    }
+}
+
+impl MappedBlob {
+    /// Bytes in the blob.
+    pub(crate) fn size(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// Whether every page of a part is in memory.
+    pub(crate) fn is_resident(&self, part: &Range<usize>) -> bool {
+        let Some(bytes) = self.map.get(part.clone()) else { return false };
+        let start = part.start & !(PAGE - 1);
+        let Some(length) = part.end.checked_sub(start) else { return false };
+        if bytes.is_empty() {
+            return true;
+        }
+        let mut pages = vec![0_u8; length.div_ceil(PAGE)];
+        // SAFETY: `start..start + length` lies in the map, which begins at a page and outlives the call; `pages` has a byte for each page of it.
+        #[allow(unsafe_code)]
+        let status =
+            unsafe { libc::mincore(self.map.as_ptr().add(start).cast_mut().cast(), length, pages.as_mut_ptr().cast()) };
+        status == 0 && pages.iter().all(|page| page & 1 == 1)
+    }
+
+    /// Brings a part into memory. Blocks.
+    ///
+    /// # Errors
+    /// What reading it would give.
+    pub(crate) fn bring(&self, part: &Range<usize>) -> io::Result<()> {
+        let length = part.end.saturating_sub(part.start);
+        self.map.advise_range(Advice::PopulateRead, part.start, length)
+    }
+
+    /// A part of the map as bytes, which keep it.
+    pub(crate) fn bytes(self: &Arc<Self>, part: Range<usize>) -> Bytes {
+        Bytes::from_owner(Part { blob: Arc::clone(self), part })
+    }
+}
+
+struct Part {
+    blob: Arc<MappedBlob>,
+    part: Range<usize>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        self.blob.map.get(self.part.clone()).unwrap_or_default()
+    }
+}
+
+/// Whether the system can bring pages of a map into memory with an error for an answer (Linux 5.14, `MADV_POPULATE_READ`).
+fn can_bring() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| MmapMut::map_anon(PAGE).is_ok_and(|map| map.advise(Advice::PopulateRead).is_ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_has_the_blobs_bytes_and_ends_with_the_blob() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let bytes: Vec<u8> = (0..PAGE * 3 + 7).map(|at| at as u8).collect();
+        let digest = BlobDigest::of(&bytes);
+        blobs.write(&bytes, &digest).unwrap();
+        assert!(blobs.mapped(&digest).is_none());
+        let Some(mapped) = blobs.map_for_requests(&digest).unwrap() else {
+            println!("SKIP maps: this system has no MADV_POPULATE_READ");
+            return;
+        };
+        assert_eq!(mapped.size(), bytes.len() as u64);
+        for part in [0..bytes.len(), PAGE - 1..PAGE + 1, PAGE * 3..PAGE * 3 + 7, 5..5] {
+            mapped.bring(&part).unwrap();
+            assert!(mapped.is_resident(&part));
+            assert_eq!(mapped.bytes(part.clone()), bytes[part]);
+        }
+        assert!(!mapped.is_resident(&(0..bytes.len() + 1)));
+        assert!(blobs.mapped(&digest).is_some());
+        let moved = blobs.take_away(&digest).unwrap();
+        assert!(blobs.mapped(&digest).is_none() && moved.exists());
+        assert_eq!(mapped.bytes(0..7), bytes[..7], "an answer that is under way goes on");
+    }
+
+    #[test]
+    fn the_blob_that_was_used_longest_ago_goes_first_and_empty_ones_are_not_mapped() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let digests: Vec<BlobDigest> = (0..=MAPPED)
+            .map(|number| {
+                let bytes = format!("blob {number}");
+                let digest = BlobDigest::of(bytes.as_bytes());
+                blobs.write(bytes.as_bytes(), &digest).unwrap();
+                digest
+            })
+            .collect();
+        if !can_bring() {
+            return;
+        }
+        for digest in &digests {
+            blobs.map_for_requests(digest).unwrap().unwrap();
+            // Used all the time.
+            assert!(blobs.mapped(&digests[0]).is_some());
+        }
+        assert!(blobs.mapped(&digests[1]).is_none() && blobs.mapped(&digests[2]).is_some());
+        let empty = BlobDigest::of(b"");
+        blobs.write(b"", &empty).unwrap();
+        assert!(blobs.map_for_requests(&empty).unwrap().is_none());
+    }
+}
