@@ -22,6 +22,7 @@ use crate::sections::Sections;
 use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
 use crate::traces::Traces;
+use crate::trees::Trees;
 use crate::upstream::Upstreams;
 use crate::wanted::WantedIds;
 
@@ -44,6 +45,8 @@ pub(crate) struct App {
     pub(crate) source_tables: SourceTables,
     /// Directories of sources.
     pub(crate) source_roots: OnceLock<Vec<SourceRoot>>,
+    /// Directories whose files are served where they lie.
+    pub(crate) trees: OnceLock<Arc<Trees>>,
     /// Other debuginfod servers.
     pub(crate) upstreams: OnceLock<Arc<Upstreams>>,
     /// Other symbol servers.
@@ -85,9 +88,14 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Whether nobody finds anything for a key here.
+    pub(crate) fn is_missing(&self, key: &Key) -> bool {
+        !self.debug_files.has(key) && !self.trees.get().is_some_and(|trees| trees.has(key))
+    }
+
     /// Counts an id that a client asked for and nobody has. What the client may not read is no such id.
     pub(crate) fn asked_for(&self, key: &Key, name: Option<&str>, answer: StatusCode) {
-        if answer == StatusCode::NOT_FOUND && !self.debug_files.has(key) {
+        if answer == StatusCode::NOT_FOUND && self.is_missing(key) {
             self.wanted.count(key, name);
         }
     }

@@ -68,6 +68,7 @@ mod store;
 mod tls;
 pub mod tokens;
 mod traces;
+mod trees;
 mod upstream;
 mod wanted;
 
@@ -78,6 +79,6 @@ pub use config::{
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
-pub use origins::{CACHE_BYTES, Origins, Patience};
+pub use origins::{CACHE_BYTES, Origins, Patience, TREE_INTERVAL};
 pub use seals::{NoRepository, SealRules};
 pub use serve::Server;

@@ -42,6 +42,7 @@ use crate::sources::{SourceRoot, SourceTables};
 use crate::store::{DATABASE_FILE, SqliteStore, Store};
 use crate::tls::{self, Tls};
 use crate::traces::Traces;
+use crate::trees::{Trees, scan_again};
 use crate::upstream::Upstreams;
 use crate::wanted::WantedIds;
 use crate::{Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore};
@@ -57,6 +58,12 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the data directory's lock is tried.
+const LOCK_TRIES: usize = 20;
+
+/// And how long after one try the next one is made.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server that holds its data directory and listens, but does not answer before [`Server::run`].
 pub struct Server {
@@ -141,6 +148,16 @@ impl Server {
             };
             SourceRoot::open(path).map_err(failed)
         };
+        if !origins.trees.is_empty() {
+            let failed = |(path, error): (PathBuf, io::Error)| {
+                let problem = format!("{error}: expected a directory of debug files or packages");
+                ServerError::Origin { origin: path.display().to_string(), problem }
+            };
+            let data = self.index_file.parent().unwrap_or(Path::new(""));
+            let trees =
+                Trees::open(&origins.trees, data, Arc::clone(&app.cache), origins.tree_interval).map_err(failed)?;
+            let _ = app.trees.set(Arc::new(trees));
+        }
         let roots = origins.source_roots.iter().map(open).collect::<Result<_, _>>()?;
         // A server is told once, before it runs; a second time changes nothing.
         let _ = app.source_roots.set(roots);
@@ -179,6 +196,7 @@ impl Server {
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
         let renewing = tls.clone().map(|tls| tokio::spawn(renew(tls, app.pool.clone())));
+        let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -198,6 +216,9 @@ impl Server {
         drop(listener);
         if let Some(renewing) = renewing {
             renewing.abort();
+        }
+        if let Some(scanning) = scanning {
+            scanning.abort();
         }
         judging.abort();
         saving.abort();
@@ -313,11 +334,15 @@ pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     std::fs::create_dir_all(data).map_err(failed(data))?;
     let path = data.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ServerError::Locked { path }),
-        Err(TryLockError::Error(source)) => Err(ServerError::Data { path, source }),
+    // A server that ends at this moment, or a program that its process is just starting, lets go of it soon.
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(source)) => return Err(ServerError::Data { path, source }),
+        }
     }
+    Err(ServerError::Locked { path })
 }
 
 async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
@@ -358,6 +383,7 @@ async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, Serve
         alerts: Alerts::default(),
         sections: Arc::default(),
         wanted: WantedIds::default(),
+        trees: OnceLock::new(),
         traces: Arc::new(traces),
         log,
         store,

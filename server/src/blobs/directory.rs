@@ -162,12 +162,7 @@ impl BlobDirectory {
 
     /// Maps a blob. An empty one cannot be mapped.
     pub(crate) fn map(&self, digest: &BlobDigest) -> io::Result<Mmap> {
-        let file = File::open(self.path(digest))?;
-        // SAFETY: in this directory nothing is rewritten or shortened after its rename.
-        #[allow(unsafe_code)]
-        unsafe {
-            Mmap::map(&file)
-        }
+        map_own(&File::open(self.path(digest))?)
     }
 
     /// A whole blob of at most `limit` bytes.
@@ -208,6 +203,15 @@ impl BlobDirectory {
         // `adopt` has moved or removed the file.
         let _ = path.keep();
         Ok(())
+    }
+}
+
+/// Maps a file of the data directory: nothing in it is rewritten or shortened once it is whole. An empty one cannot be mapped.
+pub(crate) fn map_own(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the file is our own; what it holds is replaced by rename, and never changed in place.
+    #[allow(unsafe_code)]
+    unsafe {
+        Mmap::map(file)
     }
 }
 

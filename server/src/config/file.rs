@@ -93,6 +93,11 @@ pub struct OriginsSection {
     pub symbol_upstreams: Vec<String>,
     /// Directories of sources.
     pub source_roots: Vec<PathBuf>,
+    /// Directories that are served where they lie.
+    pub index: Vec<PathBuf>,
+    /// How long after a look at them the next one begins.
+    #[serde(deserialize_with = "duration")]
+    pub index_interval: Option<Duration>,
     /// MiB that the cache may fill.
     pub cache_mib: Option<u64>,
 }

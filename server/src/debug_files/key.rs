@@ -34,7 +34,7 @@ impl Key {
     }
 
     /// The key in the index of ids.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let of = |tag: u8, parts: [&[u8]; 2]| {
             let mut bytes = vec![tag];
             parts.iter().for_each(|part| bytes.extend_from_slice(part));

@@ -276,7 +276,7 @@ pub(super) fn join(layers: &[&Layer], is_known: impl Fn(&str) -> bool) -> Result
 }
 
 /// The number of a kind in the index of ids.
-pub(super) fn kind_code(kind: FileKind) -> u8 {
+pub(crate) fn kind_code(kind: FileKind) -> u8 {
     match kind {
         FileKind::Debuginfo => 0,
         FileKind::Executable => 1,
@@ -288,7 +288,8 @@ fn kind(code: u8) -> Option<FileKind> {
     [FileKind::Debuginfo, FileKind::Executable, FileKind::SymbolTable].into_iter().find(|kind| kind_code(*kind) == code)
 }
 
-fn debug_info_code(debug_info: DebugInfo) -> u8 {
+/// The number of a kind of debug information in the index of ids: less is better.
+pub(crate) fn debug_info_code(debug_info: DebugInfo) -> u8 {
     match debug_info {
         DebugInfo::Full => 0,
         DebugInfo::LineTables => 1,

@@ -10,10 +10,12 @@ pub(crate) mod pages;
 mod plain;
 pub(crate) mod symbolicate;
 pub(crate) mod symbols;
+mod tree_file;
 mod upstream_file;
 mod whole_file;
 
 pub(crate) use plain::{not_found, plain, refused_method};
+pub(crate) use tree_file::{tree_copy, tree_file, tree_part};
 pub(crate) use upstream_file::{unavailable, upstream_file};
 pub(crate) use whole_file::whole_file;
 

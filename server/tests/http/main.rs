@@ -14,4 +14,5 @@ mod source_files;
 mod support;
 mod symbol_servers;
 mod traces;
+mod trees;
 mod uploads;

@@ -53,7 +53,7 @@ pub(crate) async fn wanted(
     if !app.access.may_watch(&caller) {
         return Err(ApiError::forbidden(&Grant::ReadAudit));
     }
-    let wanted = app.wanted.list(|key| !app.debug_files.has(key)).into_iter().map(|wanted| {
+    let wanted = app.wanted.list(|key| app.is_missing(key)).into_iter().map(|wanted| {
         json!({
             "id": wanted.key.to_string(),
             "name": wanted.name,

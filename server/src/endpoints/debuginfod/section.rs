@@ -7,8 +7,9 @@ use axum::response::Response;
 
 use super::{Answering, SIZE, file_headers, not_found, too_large};
 use crate::debug_files::{Candidate, FileKind, Key};
-use crate::endpoints::IMMUTABLE;
+use crate::endpoints::{IMMUTABLE, tree_copy, tree_part};
 use crate::http::{ByteRange, FileAnswer, Source, break_connection, file_response};
+use crate::sections::locate;
 
 /// GET or HEAD. The file with debug information is searched first, then the one with code. None where no bundle here has the id; one
 /// whose files lack the section answers for itself.
@@ -31,6 +32,33 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, name: &str) -> Optio
                 return Some(part(asked, source, place, etag, Some(&candidate)));
             }
             Ok(Err(error)) => return Some(break_connection(&format!("{}: {error}", candidate.digest))),
+            Err(error) => return Some(break_connection(&error.to_string())),
+        }
+    }
+    if known {
+        return Some(not_found());
+    }
+    in_tree(asked, id, name).await
+}
+
+/// Out of a file of a tree.
+async fn in_tree(asked: &Answering<'_>, id: &Key, name: &str) -> Option<Response> {
+    let app = asked.app;
+    let mut known = false;
+    for kind in [FileKind::Debuginfo, FileKind::Executable] {
+        let (copy, place) = match tree_copy(app, asked.scope, id, kind).await {
+            Some(Ok(found)) => found,
+            Some(Err(broken)) => return Some(broken),
+            None => continue,
+        };
+        known = true;
+        let wanted = name.to_owned();
+        match app.pool.run(move || locate(&copy.blob.file, &wanted).map(|part| (copy, part))).await {
+            Ok(Ok((copy, Some(part)))) => {
+                return Some(tree_part(app, (asked.method, asked.request), (copy, &place), part));
+            }
+            Ok(Ok((_, None))) => {}
+            Ok(Err(error)) => return Some(break_connection(&error.to_string())),
             Err(error) => return Some(break_connection(&error.to_string())),
         }
     }

@@ -53,7 +53,7 @@ fn content(app: &App, caller: &Caller, url: &str) -> Markup {
         }
         @if app.access.may_watch(caller) {
             (alerts(app))
-            @let wanted = app.wanted.list(|key| !app.debug_files.has(key));
+            @let wanted = app.wanted.list(|key| app.is_missing(key));
             @if !wanted.is_empty() {
                 section {
                     h2 { "Asked for, and not here" }

@@ -18,7 +18,7 @@ pub(super) fn page(app: &App, caller: &Caller) -> Result<Markup, Problem> {
         let text = "What people ask for tells what they debug: a token with the grant audit:read shows this page.";
         return Err(problem(StatusCode::FORBIDDEN, "", title, text));
     }
-    let wanted = app.wanted.list(|key| !app.debug_files.has(key));
+    let wanted = app.wanted.list(|key| app.is_missing(key));
     let content = html! {
         h1 { (title) }
         p { "Debug ids that clients asked for since the server started, and that no bundle has. Publish the release that they belong to, and they leave this list." }
