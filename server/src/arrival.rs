@@ -111,7 +111,7 @@ fn request_id(headers: &HeaderMap) -> String {
 fn refuse(face: Face, error: &CallerError) -> Response {
     let status = match error {
         CallerError::Refused => StatusCode::UNAUTHORIZED,
-        CallerError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        CallerError::Store(_) | CallerError::Issuer(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let mut response = match face {
         Face::Oci if status == StatusCode::UNAUTHORIZED => OciError::new(Code::Unauthorized, error).into_response(),

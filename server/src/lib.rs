@@ -72,6 +72,7 @@ mod trees;
 mod upstream;
 mod wanted;
 
+pub use access::{OidcIssuer, OidcRule};
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig, LogSection, OriginsSection,

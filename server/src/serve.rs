@@ -357,7 +357,7 @@ async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, Serve
         .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
     let store = SqliteStore::open(&database).await.map_err(|error| database_failed(error.to_string()))?;
     let store: Arc<dyn Store> = Arc::new(store);
-    let access = Access::new(&config.access, Arc::clone(&store)).await;
+    let access = Access::new(config, Arc::clone(&store)).await;
     let access = access.map_err(|error| database_failed(error.to_string()))?;
     let metrics = Arc::<Metrics>::default();
     let (folder, cache_folder) = (data.join(CACHE_FOLDER), data.join(CACHE_FOLDER));

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::{AccessConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration};
+use crate::access::OidcIssuer;
 use crate::repositories::Prefix;
 
 /// What every variable begins with.
@@ -45,6 +46,7 @@ struct AccessSection {
     mode: Option<Mode>,
     #[serde(deserialize_with = "prefixes")]
     anonymous_read: Vec<Prefix>,
+    oidc: Vec<OidcIssuer>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -157,6 +159,16 @@ impl ConfigFile {
             }
             Some(Mode::Open) | None => AccessConfig::Open,
         };
+        let oidc = self.access.oidc.clone();
+        let problem = match access {
+            AccessConfig::Open if !oidc.is_empty() => {
+                Some("expected access.mode = \"tokens\" with it: an open server asks nobody who it is".to_owned())
+            }
+            _ => oidc.iter().find_map(OidcIssuer::problem),
+        };
+        if let Some(problem) = problem {
+            return Err(ConfigError::Setting { setting: "access.oidc", problem });
+        }
         if self.limits.requests_per_second.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
             return Err(ConfigError::Setting {
                 setting: "limits.requests_per_second",
@@ -171,7 +183,7 @@ impl ConfigFile {
             });
         }
         let (tls, limits) = (self.tls.clone(), self.limits);
-        Ok(Config { access, public_url, tls, limits, ..Config::new(data, listen) })
+        Ok(Config { access, oidc, public_url, tls, limits, ..Config::new(data, listen) })
     }
 
     /// Asks for tokens, or lets everybody in, in place of what the file says.

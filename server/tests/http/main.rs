@@ -6,6 +6,7 @@ mod debuginfod;
 mod federation;
 mod log;
 mod loose;
+mod oidc;
 mod registry;
 mod resolve_api;
 mod round_trip;

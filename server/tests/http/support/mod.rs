@@ -44,6 +44,11 @@ impl Running {
         Self::run(server.with_origins(origins).unwrap())
     }
 
+    /// One that is told everything.
+    pub(crate) async fn start_as(config: Config) -> Self {
+        Self::run(Server::bind(config).await.unwrap())
+    }
+
     fn run(server: Server) -> Self {
         let (address, collector) = (server.local_addr(), server.collector());
         let (stop, stopped) = oneshot::channel();
