@@ -29,7 +29,7 @@ use crate::collector::{Collector, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
-use crate::http::{BreakConnection, Breakable, Peer};
+use crate::http::{BreakConnection, Breakable, MapSender, Peer};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -283,7 +283,7 @@ fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watc
     let _ = stream.set_nodelay(true);
     let stream = Breakable::new(stream);
     let Some(tls) = tls else {
-        tokio::spawn(serve_connection(stream, peer, router, watcher));
+        tokio::spawn(serve_connection(MapSender::new(stream), peer, router, watcher));
         return;
     };
     let acceptor = tls.acceptor();

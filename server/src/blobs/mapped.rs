@@ -4,19 +4,20 @@
 //! without asking first ([`MappedBlob::is_resident`]), and what is not in memory is brought there by a call that fails like a read
 //! ([`MappedBlob::bring`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use memmap2::{Advice, Mmap, MmapMut};
 
-use super::{BlobDigest, BlobDirectory};
+use super::{BlobDigest, BlobDirectory, OpenBlob, map_own};
 
 /// Blobs that stay mapped.
-const MAPPED: usize = 512;
+const MAPPED: usize = 256;
 
 /// Bytes of the machine's pages. A wrong guess costs nothing but a longer list.
 const PAGE: usize = 4096;
@@ -25,6 +26,7 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct MappedBlob {
     map: Mmap,
+    file: File,
     /// When the blob was stored.
     pub(crate) modified: Option<SystemTime>,
 }
@@ -58,7 +60,7 @@ impl BlobDirectory {
         if blob.size == 0 || !can_bring() {
             return Ok(None);
         }
-        let mapped = Arc::new(MappedBlob { map: self.map(digest)?, modified: blob.modified });
+        let mapped = MappedBlob::new(blob)?;
         self.maps().keep(digest, &mapped);
         Ok(Some(mapped))
     }
@@ -91,7 +93,42 @@ impl MappedBlobs {
     }
 }
 
+/// Where the maps are, by their first address: so that a slice of one is known again.
+static PLACES: RwLock<BTreeMap<usize, Weak<MappedBlob>>> = RwLock::new(BTreeMap::new());
+
+/// The blob in whose map some bytes lie, and where in its file.
+pub(crate) fn mapped_blob_of(bytes: &[u8]) -> Option<(Arc<MappedBlob>, u64)> {
+    let address = bytes.as_ptr() as usize;
+    // Let go before the blob is held: whoever drops it last asks for the places.
+    let (start, blob) = {
+        let places = PLACES.read().unwrap_or_else(PoisonError::into_inner);
+        let (start, blob) = places.range(..=address).next_back()?;
+        (*start, Weak::clone(blob))
+    };
+    let (at, blob) = (address.checked_sub(start)?, blob.upgrade()?);
+    (at.checked_add(bytes.len())? <= blob.map.len()).then_some((blob, at as u64))
+}
+
+impl Drop for MappedBlob {
+    /// Before the map goes: its address may be another one's right after.
+    fn drop(&mut self) {
+        PLACES.write().unwrap_or_else(PoisonError::into_inner).remove(&(self.map.as_ptr() as usize));
+    }
+}
+
 impl MappedBlob {
+    fn new(blob: OpenBlob) -> io::Result<Arc<Self>> {
+        let mapped = Arc::new(Self { map: map_own(&blob.file)?, file: blob.file, modified: blob.modified });
+        let mut places = PLACES.write().unwrap_or_else(PoisonError::into_inner);
+        places.insert(mapped.map.as_ptr() as usize, Arc::downgrade(&mapped));
+        Ok(mapped)
+    }
+
+    /// The blob's file, which the map is of.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Bytes in the blob.
     pub(crate) fn size(&self) -> u64 {
         self.map.len() as u64
@@ -171,6 +208,9 @@ mod tests {
         assert!(blobs.mapped(&digest).is_some());
         let moved = blobs.take_away(&digest).unwrap();
         assert!(blobs.mapped(&digest).is_none() && moved.exists());
+        let (found, at) = mapped_blob_of(&mapped.bytes(9..PAGE)).unwrap();
+        assert!(Arc::ptr_eq(&found, &mapped) && at == 9);
+        assert!(mapped_blob_of(&bytes).is_none());
         assert_eq!(mapped.bytes(0..7), bytes[..7], "an answer that is under way goes on");
     }
 

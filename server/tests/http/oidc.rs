@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::support::programs::{has, run};
+use crate::support::programs::run;
 use crate::support::{Running, http};
 use axum::Json;
 use axum::extract::State;
@@ -211,7 +211,9 @@ async fn an_issuer_that_does_not_answer_is_no_reason_to_refuse_or_to_believe() {
 /// OpenSSL as the signer, as most CI systems sign: RSA with SHA-256.
 #[tokio::test]
 async fn a_token_that_openssl_signed_holds() {
-    if !has("openssl") {
+    // It knows no `--version`.
+    if Command::new("openssl").arg("version").output().is_err() {
+        println!("SKIP openssl: not found");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

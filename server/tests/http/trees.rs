@@ -195,11 +195,11 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     server.stop().await;
 
     // What was read is known after a restart, before anything is read again; what lies elsewhere now is gone.
+    std::fs::remove_dir_all(data.join("cache")).unwrap();
     let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
     let server = Running::start_with(&data, &hour).await;
     assert_eq!(get(&http, &server, "/buildid/aaaa0004/debuginfo").await.0, StatusCode::OK);
     std::fs::rename(tree.join("a.tar.gz"), folder.path().join("a.tar.gz")).unwrap();
-    std::fs::remove_dir_all(data.join("cache")).unwrap();
     assert_eq!(get(&http, &server, "/buildid/aaaa0005/debuginfo").await.0, StatusCode::NOT_FOUND);
     server.stop().await;
 }
