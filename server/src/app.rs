@@ -4,12 +4,12 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 
 use crate::access::Access;
 use crate::alerts::Alerts;
 use crate::blobs::{BlobDirectory, Uploads};
-use crate::debug_files::DebugFiles;
+use crate::debug_files::{DebugFiles, Key};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
 use crate::limits::Limits;
@@ -24,7 +24,9 @@ use crate::shared::{Follower, Parts};
 use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
 use crate::traces::Traces;
+use crate::trees::Trees;
 use crate::upstream::Upstreams;
+use crate::wanted::WantedIds;
 
 /// The server's state. Nothing in it is per request.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub(crate) struct App {
     pub(crate) source_tables: SourceTables,
     /// Directories of sources.
     pub(crate) source_roots: OnceLock<Vec<SourceRoot>>,
+    /// Directories whose files are served where they lie.
+    pub(crate) trees: OnceLock<Arc<Trees>>,
     /// Other debuginfod servers.
     pub(crate) upstreams: OnceLock<Arc<Upstreams>>,
     /// Other symbol servers.
@@ -63,6 +67,8 @@ pub(crate) struct App {
     pub(crate) alerts: Alerts,
     /// Where sections are in files that were asked for before.
     pub(crate) sections: Arc<Sections>,
+    /// Ids that are asked for in vain.
+    pub(crate) wanted: WantedIds,
     /// Which traces are here.
     pub(crate) traces: Arc<Traces>,
     /// The transparency log, if this server keeps one.
@@ -88,6 +94,18 @@ pub(crate) struct App {
 }
 
 impl App {
+    /// Whether nobody finds anything for a key here.
+    pub(crate) fn is_missing(&self, key: &Key) -> bool {
+        !self.debug_files.has(key) && !self.trees.get().is_some_and(|trees| trees.has(key))
+    }
+
+    /// Counts an id that a client asked for and nobody has. What the client may not read is no such id.
+    pub(crate) fn asked_for(&self, key: &Key, name: Option<&str>, answer: StatusCode) {
+        if answer == StatusCode::NOT_FOUND && self.is_missing(key) {
+            self.wanted.count(key, name);
+        }
+    }
+
     /// Takes over what other servers acknowledged before this call.
     ///
     /// # Errors

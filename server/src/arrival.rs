@@ -111,7 +111,7 @@ fn request_id(headers: &HeaderMap) -> String {
 fn refuse(face: Face, error: &CallerError) -> Response {
     let status = match error {
         CallerError::Refused => StatusCode::UNAUTHORIZED,
-        CallerError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        CallerError::Store(_) | CallerError::Issuer(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     // The elfutils clients would keep any answer for ten minutes as "there is no such file".
     if matches!(face, Face::Debuginfod | Face::Symbols) && status == StatusCode::SERVICE_UNAVAILABLE {

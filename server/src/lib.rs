@@ -7,7 +7,8 @@
 //! * our own API under `/api/v1/`: traces and bundles;
 //! * a transparency log, if it is given one: `/checkpoint` and `/tile/` for everybody, `POST /api/v2/log/entries` for
 //!   holders of a token;
-//! * `/metrics` and `/`.
+//! * pages for people: `/`, `/search`, `/releases`, `/bundles/`, `/wanted`;
+//! * `/metrics`.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), symseal_server::ServerError> {
@@ -62,6 +63,7 @@ mod restore;
 mod routes;
 mod scrub;
 mod seals;
+mod search;
 mod sections;
 mod serve;
 mod shared;
@@ -70,8 +72,11 @@ mod store;
 mod tls;
 pub mod tokens;
 mod traces;
+mod trees;
 mod upstream;
+mod wanted;
 
+pub use access::{OidcIssuer, OidcRule};
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
@@ -80,7 +85,7 @@ pub use config::{
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
 pub use objects::{BlobsUrl, ParseBlobsUrlError};
-pub use origins::{CACHE_BYTES, Origins, Patience};
+pub use origins::{CACHE_BYTES, Origins, Patience, TREE_INTERVAL};
 pub use rebuild::{Rebuilt, rebuild};
 pub use scrub::{Damaged, Missing, Scrubbed, scrub};
 pub use seals::{NoRepository, SealRules};

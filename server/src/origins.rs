@@ -12,6 +12,10 @@ pub struct Origins {
     pub symbol_upstreams: Vec<String>,
     /// Directories whose files may be read as sources.
     pub source_roots: Vec<PathBuf>,
+    /// Directories of debug files, archives and packages that are served where they lie.
+    pub trees: Vec<PathBuf>,
+    /// How long after a look at them the next one begins.
+    pub tree_interval: Duration,
     /// Bytes that the cache of upstreams' files, compressed forms and generated files may fill.
     pub cache_bytes: u64,
     /// How long upstreams are waited for.
@@ -36,12 +40,17 @@ pub struct Patience {
 /// The default of [`Origins::cache_bytes`]: 4 GiB.
 pub const CACHE_BYTES: u64 = 4 << 30;
 
+/// The default of [`Origins::tree_interval`]: five minutes, as debuginfod's.
+pub const TREE_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
 impl Default for Origins {
     fn default() -> Self {
         Self {
             upstreams: Vec::new(),
             symbol_upstreams: Vec::new(),
             source_roots: Vec::new(),
+            trees: Vec::new(),
+            tree_interval: TREE_INTERVAL,
             cache_bytes: CACHE_BYTES,
             patience: Patience::default(),
         }

@@ -2,7 +2,7 @@
 //!
 //! | path | endpoint |
 //! | --- | --- |
-//! | `/` | [`root`] |
+//! | `/`, `/search`, `/releases`, `/bundles/<digest>`, `/wanted`, `/login`, `/style.css` | [`pages`] |
 //! | `/healthz`, `/readyz` | [`health`] |
 //! | `/metrics` | [`metrics`] |
 //! | `/v2/` | [`oci::ping`] |
@@ -21,6 +21,8 @@
 //! | `/api/v1/bundles`, `/api/v1/bundles/<digest>` | [`api::bundles`] |
 //! | `/api/v1/resolve` | [`api::resolve`] |
 //! | `/api/v1/symbols`, `/api/v1/symbols/<digest>` | [`api::symbols`] |
+//! | `/api/v1/openapi.json` | [`api::openapi`] |
+//! | `/api/v1/search`, `/api/v1/wanted` | [`api::search`] |
 //! | `/api/v1/alerts` | [`api::alerts`] |
 //! | `/api/v1/token` | [`api::token`] |
 //! | `/api/v1/audit` | [`api::audit`] |
@@ -44,7 +46,7 @@ use crate::app::App;
 use crate::arrival;
 use crate::debug_files::Scope;
 use crate::endpoints::oci::{Code, OciError, Target};
-use crate::endpoints::{api, debuginfod, health, log, metrics, oci, root, symbolicate, symbols};
+use crate::endpoints::{api, debuginfod, health, log, metrics, oci, pages, symbolicate, symbols};
 use crate::http::Peer;
 use crate::metrics::Face;
 use crate::repositories::RepositoryName;
@@ -54,7 +56,13 @@ use crate::upstream::Hops;
 /// Every route, over the server's state.
 pub(crate) fn routes(app: Arc<App>) -> Router {
     let mut router = Router::new()
-        .route("/", get(root::get))
+        .route("/", get(pages::home))
+        .route("/search", get(pages::search))
+        .route("/releases", get(pages::releases))
+        .route("/bundles/{digest}", get(pages::bundle))
+        .route("/wanted", get(pages::wanted))
+        .route("/login", get(pages::login))
+        .route("/style.css", get(pages::style))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics::get))
@@ -72,6 +80,9 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/api/v1/resolve", post(api::resolve::post))
         .route("/api/v1/symbols", get(api::symbols::list).put(api::symbols::put))
         .route("/api/v1/symbols/{digest}", delete(api::symbols::delete))
+        .route("/api/v1/openapi.json", get(api::openapi::get))
+        .route("/api/v1/search", get(api::search::find))
+        .route("/api/v1/wanted", get(api::search::wanted))
         .route("/api/v1/alerts", get(api::alerts::get))
         .route("/api/v1/token", get(api::token::get))
         .route("/api/v1/audit", get(api::audit::get))

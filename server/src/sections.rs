@@ -5,10 +5,9 @@ use std::fs::File;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use memmap2::Mmap;
 use symseal_artifact::ObjectFile;
 
-use crate::blobs::{BlobDigest, BlobDirectory};
+use crate::blobs::{BlobDigest, BlobDirectory, map_own};
 use crate::http::ByteRange;
 
 /// Answers remembered; beyond that the memory starts anew.
@@ -43,9 +42,7 @@ impl Sections {
 
 /// Where a section's stored bytes are in a file of our own store or cache. Blocks.
 pub(crate) fn locate(file: &File, name: &str) -> io::Result<Option<ByteRange>> {
-    // SAFETY: the file is in our own store, where nothing is rewritten or shortened after its rename.
-    #[allow(unsafe_code)]
-    let bytes = unsafe { Mmap::map(file) }?;
+    let bytes = map_own(file)?;
     let Ok(object) = ObjectFile::parse(&bytes) else { return Ok(None) };
     let Some((_, section)) = object.section(name).filter(|(_, section)| !section.is_empty()) else { return Ok(None) };
     // The section is a part of the map, so its place in the file is the distance of the two starts.

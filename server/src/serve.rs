@@ -29,7 +29,7 @@ use crate::collector::{Collector, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
-use crate::http::{BreakConnection, Breakable, Peer};
+use crate::http::{BreakConnection, Breakable, MapSender, Peer};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -44,7 +44,9 @@ use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
 use crate::tls::{self, Tls};
 use crate::traces::Traces;
+use crate::trees::{Trees, scan_again};
 use crate::upstream::Upstreams;
+use crate::wanted::WantedIds;
 use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore, store};
 
 /// How long requests under way may take after the server was asked to stop.
@@ -61,6 +63,12 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the data directory's lock is tried.
+const LOCK_TRIES: usize = 20;
+
+/// And how long after one try the next one is made.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server that holds its data directory and listens, but does not answer before [`Server::run`].
 pub struct Server {
@@ -151,6 +159,16 @@ impl Server {
             };
             SourceRoot::open(path).map_err(failed)
         };
+        if !origins.trees.is_empty() {
+            let failed = |(path, error): (PathBuf, io::Error)| {
+                let problem = format!("{error}: expected a directory of debug files or packages");
+                ServerError::Origin { origin: path.display().to_string(), problem }
+            };
+            let data = self.index_file.parent().unwrap_or(Path::new(""));
+            let trees =
+                Trees::open(&origins.trees, data, Arc::clone(&app.cache), origins.tree_interval).map_err(failed)?;
+            let _ = app.trees.set(Arc::new(trees));
+        }
         let roots = origins.source_roots.iter().map(open).collect::<Result<_, _>>()?;
         // A server is told once, before it runs; a second time changes nothing.
         let _ = app.source_roots.set(roots);
@@ -190,6 +208,7 @@ impl Server {
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
         let following = app.follower.is_some().then(|| tokio::spawn(follow(Arc::clone(&app))));
         let renewing = tls.clone().map(|tls| tokio::spawn(renew(tls, app.pool.clone())));
+        let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
         let mut shutdown = pin!(shutdown);
@@ -209,6 +228,9 @@ impl Server {
         drop(listener);
         if let Some(renewing) = renewing {
             renewing.abort();
+        }
+        if let Some(scanning) = scanning {
+            scanning.abort();
         }
         judging.abort();
         saving.abort();
@@ -276,7 +298,7 @@ fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watc
     let _ = stream.set_nodelay(true);
     let stream = Breakable::new(stream);
     let Some(tls) = tls else {
-        tokio::spawn(serve_connection(stream, peer, router, watcher));
+        tokio::spawn(serve_connection(MapSender::new(stream), peer, router, watcher));
         return;
     };
     let acceptor = tls.acceptor();
@@ -327,11 +349,15 @@ pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     std::fs::create_dir_all(data).map_err(failed(data))?;
     let path = data.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ServerError::Locked { path }),
-        Err(TryLockError::Error(source)) => Err(ServerError::Data { path, source }),
+    // A server that ends at this moment, or a program that its process is just starting, lets go of it soon.
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(source)) => return Err(ServerError::Data { path, source }),
+        }
     }
+    Err(ServerError::Locked { path })
 }
 
 pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
@@ -357,7 +383,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         )),
         None => None,
     };
-    let access = Access::new(&config.access, Arc::clone(&store)).await;
+    let access = Access::new(config, Arc::clone(&store)).await;
     let access = access.map_err(|error| database_failed(error.to_string()))?;
     let metrics = Arc::<Metrics>::default();
     let (folder, cache_folder) = (data.join(CACHE_FOLDER), data.join(CACHE_FOLDER));
@@ -382,6 +408,8 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         seals: Seals::default(),
         alerts: Alerts::default(),
         sections: Arc::default(),
+        wanted: WantedIds::default(),
+        trees: OnceLock::new(),
         traces: Arc::new(traces),
         log,
         follower: is_shared.then(|| Follower::new(last)),

@@ -1,5 +1,6 @@
 //! `symseal serve`: OCI registry and debuginfod from one blob directory.
 
+mod descriptors;
 mod origins;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -135,6 +136,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     start_logging(&args.log_format);
+    descriptors::allow_many();
     let log = log(args, &file.log, &data)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use symseal_seal::UtcSeconds;
+
 use super::Grant;
 use crate::repositories::{Prefix, RepositoryName};
 use crate::tokens::TokenInfo;
@@ -76,6 +78,11 @@ impl Caller {
     /// The id of its token, for the logs.
     pub(crate) fn token_id(&self) -> Option<&str> {
         Some(&self.token()?.info.id)
+    }
+
+    /// From when on its token no longer holds.
+    pub(super) fn token_expires(&self) -> Option<UtcSeconds> {
+        self.token()?.info.expires
     }
 
     pub(super) fn token_hash(&self) -> Option<&str> {

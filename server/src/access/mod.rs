@@ -2,13 +2,15 @@
 //!
 //! A server is *open* (whoever reaches it may do everything but write to the log; the default, for loopback), or it asks
 //! for *tokens*. A request names its caller by a token: `Authorization: Bearer`, the password of `Authorization: Basic`, or
-//! for clients that can send no header the first part of the path, `/t/<token>/…`. What a caller may not read does not
+//! for clients that can send no header the first part of the path, `/t/<token>/…`. A token is one of this server's, a session that was opened with one, or an
+//! identity token of a CI system that the operator named (`oidc`). What a caller may not read does not
 //! exist for it.
 
 mod caller;
 mod credentials;
 mod grant;
 mod known;
+mod oidc;
 mod session;
 
 use std::sync::Arc;
@@ -16,18 +18,20 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 
 use crate::clock::now;
-use crate::config::AccessConfig;
+use crate::config::{AccessConfig, Config};
 use crate::store::{Store, StoreError};
 use crate::tokens::TokenSecret;
 
 pub(crate) use caller::Caller;
 pub(crate) use credentials::{PathToken, shown_token, take_path_token};
 pub use grant::{Grant, ParseGrantError};
+pub use oidc::{OidcIssuer, OidcRule};
 pub(crate) use session::{Session, SessionKey};
 
 use caller::KnownToken;
 use credentials::{Credentials, credentials};
 use known::KnownTokens;
+use oidc::{Issuers, OidcError};
 
 /// How long a session token holds, in seconds: as long as most registries' do.
 pub(crate) const SESSION_SECONDS: u32 = 300;
@@ -43,6 +47,7 @@ pub(crate) struct Access {
 struct Rules {
     anonymous: Arc<[Grant]>,
     key: SessionKey,
+    issuers: Issuers,
 }
 
 /// Credentials came with the request, and they do not hold. Nobody learns why: wrong, revoked or expired look the same.
@@ -54,6 +59,9 @@ pub(crate) enum CallerError {
     /// The database did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The keys of the issuer of an identity token cannot be had.
+    #[error("{0}: try again later")]
+    Issuer(String),
 }
 
 impl Access {
@@ -61,13 +69,13 @@ impl Access {
     ///
     /// # Errors
     /// The database that keeps the key of sessions fails.
-    pub(crate) async fn new(config: &AccessConfig, store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let rules = match config {
+    pub(crate) async fn new(config: &Config, store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let rules = match &config.access {
             AccessConfig::Open => None,
             AccessConfig::Tokens { anonymous_read } => {
                 let key = SessionKey::of_server(store.as_ref()).await?;
                 let anonymous = anonymous_read.iter().cloned().map(Grant::Read).collect();
-                Some(Rules { anonymous, key })
+                Some(Rules { anonymous, key, issuers: Issuers::new(&config.oidc) })
             }
         };
         Ok(Self { rules, known: KnownTokens::new(store) })
@@ -76,6 +84,12 @@ impl Access {
     /// Whether callers have to show tokens.
     pub(crate) fn asks_for_tokens(&self) -> bool {
         self.rules.is_some()
+    }
+
+    /// Whether a caller may see what an operator watches: alerts, and which ids are asked for in vain. They name repositories and tell what
+    /// people debug, so where tokens are asked for the one who sees them is an auditor.
+    pub(crate) fn may_watch(&self, caller: &Caller) -> bool {
+        !self.asks_for_tokens() || caller.may_read_audit()
     }
 
     /// Who sends a request. An open server takes everybody, whatever is shown.
@@ -100,6 +114,7 @@ impl Access {
             Credentials::Unreadable => Err(CallerError::Refused),
             Credentials::Token(text) => match Session::open(&text, &rules.key, now()) {
                 Some(session) => self.of_session(rules, session).await,
+                None if rules.issuers.may_know(&text) => of_pipeline(rules, &text).await,
                 None => {
                     let token = self.find(&text).await?.ok_or(CallerError::Refused)?;
                     Ok(Caller::holder(&rules.anonymous, token))
@@ -118,7 +133,10 @@ impl Access {
     /// A session holds while the token that it was opened with does.
     async fn of_session(&self, rules: &Rules, session: Session) -> Result<Caller, CallerError> {
         let Some(hash) = &session.token else { return Ok(Caller::stranger(&rules.anonymous, true)) };
-        let token = self.known.find(hash).await?.ok_or(CallerError::Refused)?;
+        let token = match oidc::of_session(hash, &session.grants, session.expires) {
+            Some(pipeline) => pipeline,
+            None => self.known.find(hash).await?.ok_or(CallerError::Refused)?,
+        };
         Ok(Caller::session(&rules.anonymous, token, session.grants))
     }
 
@@ -126,6 +144,19 @@ impl Access {
     pub(crate) fn open_session(&self, caller: &Caller, grants: Vec<Grant>) -> Option<String> {
         let rules = self.rules.as_ref()?;
         let expires = now().0.saturating_add(i64::from(SESSION_SECONDS));
+        let expires = caller.token_expires().map_or(expires, |of_token| expires.min(of_token.0));
         Some(Session { token: caller.token_hash().map(str::to_owned), grants, expires }.seal(&rules.key))
+    }
+}
+
+/// Who shows an identity token of a CI system.
+async fn of_pipeline(rules: &Rules, text: &str) -> Result<Caller, CallerError> {
+    match rules.issuers.caller(text).await {
+        Ok(pipeline) => Ok(Caller::holder(&rules.anonymous, pipeline)),
+        Err(OidcError::Refused(why)) => {
+            tracing::info!(why, "an identity token was refused");
+            Err(CallerError::Refused)
+        }
+        Err(error @ OidcError::Away { .. }) => Err(CallerError::Issuer(error.to_string())),
     }
 }

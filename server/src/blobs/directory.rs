@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use memmap2::Mmap;
 
+use super::mapped::MappedBlobs;
 use super::pins::{Pin, Pins};
 use super::remote::Remote;
 use super::{Algorithm, BlobDigest};
@@ -23,6 +24,7 @@ pub(crate) struct BlobDirectory {
     root: PathBuf,
     temporary: PathBuf,
     pins: Arc<Pins>,
+    maps: MappedBlobs,
     remote: Option<Remote>,
 }
 
@@ -82,12 +84,13 @@ impl BlobDirectory {
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
         }
-        Ok(Self { root, temporary, pins: Arc::default(), remote: None })
+        Ok(Self { root, temporary, pins: Arc::default(), maps: MappedBlobs::default(), remote: None })
     }
 
     /// The blobs of a directory that another process may use: nothing is created or removed.
     pub(crate) fn existing(data: &Path) -> Self {
-        Self { root: data.join("blobs"), temporary: data.join("temporary"), pins: Arc::default(), remote: None }
+        let (root, temporary) = (data.join("blobs"), data.join("temporary"));
+        Self { root, temporary, pins: Arc::default(), maps: MappedBlobs::default(), remote: None }
     }
 
     /// Makes the directory a cache of an object store, of at most so many bytes.
@@ -131,6 +134,7 @@ impl BlobDirectory {
     /// Removes a cached file that nobody relies on and the object store has; open ones go on being read.
     pub(super) fn evict(&self, digest: &BlobDigest) -> io::Result<bool> {
         let evicted = self.pins.unless_pinned_now(digest, || fs::remove_file(self.path(digest)));
+        self.maps.forget(digest);
         match evicted {
             None => Ok(false),
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -141,6 +145,11 @@ impl BlobDirectory {
     /// Where a blob is, or would be.
     pub(crate) fn path(&self, digest: &BlobDigest) -> PathBuf {
         self.root.join(digest.algorithm().name()).join(digest.shard()).join(digest.hex())
+    }
+
+    /// The blobs that stay mapped.
+    pub(super) fn maps(&self) -> &MappedBlobs {
+        &self.maps
     }
 
     /// A folder for files that are not whole yet, on the same file system.
@@ -203,6 +212,7 @@ impl BlobDirectory {
     pub(crate) fn take_away(&self, digest: &BlobDigest) -> io::Result<PathBuf> {
         let to = self.temporary.join(uuid::Uuid::new_v4().to_string());
         fs::rename(self.path(digest), &to)?;
+        self.maps.forget(digest);
         Ok(to)
     }
 
@@ -226,12 +236,7 @@ impl BlobDirectory {
 
     /// Maps a blob. An empty one cannot be mapped.
     pub(crate) fn map(&self, digest: &BlobDigest) -> io::Result<Mmap> {
-        let file = self.with_file(digest, |path| File::open(path))?;
-        // SAFETY: in this directory nothing is rewritten or shortened after its rename.
-        #[allow(unsafe_code)]
-        unsafe {
-            Mmap::map(&file)
-        }
+        map_own(&self.with_file(digest, |path| File::open(path))?)
     }
 
     /// A whole blob of at most `limit` bytes.
@@ -280,6 +285,15 @@ impl BlobDirectory {
         // `adopt` has moved or removed the file.
         let _ = path.keep();
         Ok(())
+    }
+}
+
+/// Maps a file of the data directory: nothing in it is rewritten or shortened once it is whole. An empty one cannot be mapped.
+pub(crate) fn map_own(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the file is our own; what it holds is replaced by rename, and never changed in place.
+    #[allow(unsafe_code)]
+    unsafe {
+        Mmap::map(file)
     }
 }
 

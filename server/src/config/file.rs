@@ -14,6 +14,7 @@ use toml::{Table, Value};
 use super::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration,
 };
+use crate::access::OidcIssuer;
 use crate::objects::ParseBlobsUrlError;
 use crate::repositories::Prefix;
 use crate::store::{DatabaseUrl, ParseDatabaseUrlError};
@@ -62,6 +63,7 @@ struct AccessSection {
     mode: Option<Mode>,
     #[serde(deserialize_with = "prefixes")]
     anonymous_read: Vec<Prefix>,
+    oidc: Vec<OidcIssuer>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -122,6 +124,11 @@ pub struct OriginsSection {
     pub symbol_upstreams: Vec<String>,
     /// Directories of sources.
     pub source_roots: Vec<PathBuf>,
+    /// Directories that are served where they lie.
+    pub index: Vec<PathBuf>,
+    /// How long after a look at them the next one begins.
+    #[serde(deserialize_with = "duration")]
+    pub index_interval: Option<Duration>,
     /// MiB that the cache may fill.
     pub cache_mib: Option<u64>,
 }
@@ -186,6 +193,16 @@ impl ConfigFile {
             }
             Some(Mode::Open) | None => AccessConfig::Open,
         };
+        let oidc = self.access.oidc.clone();
+        let problem = match access {
+            AccessConfig::Open if !oidc.is_empty() => {
+                Some("expected access.mode = \"tokens\" with it: an open server asks nobody who it is".to_owned())
+            }
+            _ => oidc.iter().find_map(OidcIssuer::problem),
+        };
+        if let Some(problem) = problem {
+            return Err(ConfigError::Setting { setting: "access.oidc", problem });
+        }
         if self.limits.requests_per_second.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
             return Err(ConfigError::Setting {
                 setting: "limits.requests_per_second",
@@ -201,7 +218,7 @@ impl ConfigFile {
         }
         let (tls, limits, database) = (self.tls.clone(), self.limits, self.database()?);
         let blobs = self.blobs()?;
-        Ok(Config { access, public_url, tls, limits, database, blobs, ..Config::new(data, listen) })
+        Ok(Config { access, oidc, public_url, tls, limits, database, blobs, ..Config::new(data, listen) })
     }
 
     /// The database; `None` for SQLite in the data directory.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use symseal_sealer::LogKey;
 
+use crate::access::OidcIssuer;
 use crate::objects::BlobsUrl;
 use crate::repositories::Prefix;
 use crate::store::DatabaseUrl;
@@ -31,6 +32,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Who may do what.
     pub access: AccessConfig,
+    /// CI systems whose identity tokens are taken, where callers show tokens.
+    pub oidc: Vec<OidcIssuer>,
     /// Where clients reach the server, such as `https://symbols.example.org`, when that is not where it listens: what
     /// registry clients are told to get their session tokens from.
     pub public_url: Option<String>,
@@ -50,6 +53,7 @@ impl Config {
             blobs: None,
             listen,
             access: AccessConfig::default(),
+            oidc: Vec::new(),
             public_url: None,
             tls: None,
             limits: LimitsConfig::default(),

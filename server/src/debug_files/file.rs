@@ -9,11 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memmap2::Mmap;
-
 use super::layer::{Bytes, CONTENT, Layer, join};
 use super::{Bundle, DebugFiles, Standing};
-use crate::blobs::{BlobDigest, write_file_atomically};
+use crate::blobs::{BlobDigest, map_own, write_file_atomically};
 use crate::ids::Ids;
 
 /// Its name in the data directory.
@@ -82,9 +80,7 @@ impl DebugFiles {
 
 fn open(path: &Path) -> io::Result<Layer> {
     let file = File::open(path)?;
-    // SAFETY: the file is in our own data directory, where it is replaced by rename and never rewritten or shortened.
-    #[allow(unsafe_code)]
-    let map = unsafe { Mmap::map(&file)? };
+    let map = map_own(&file)?;
     let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let ids = Ids::open(Bytes::Map(map)).map_err(damaged)?;
     if ids.content() != CONTENT {

@@ -1,5 +1,7 @@
 //! What a file is asked for by.
 
+use std::fmt;
+
 use symseal_module::DebugId;
 
 /// What a file is asked for by.
@@ -32,7 +34,7 @@ impl Key {
     }
 
     /// The key in the index of ids.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let of = |tag: u8, parts: [&[u8]; 2]| {
             let mut bytes = vec![tag];
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
@@ -67,6 +69,19 @@ impl Key {
     /// Whether the bytes of a key are those of a platform's identity.
     pub(super) fn is_id(bytes: &[u8]) -> bool {
         matches!(bytes.first(), Some(&(BUILD_ID | PDB | MACHO_UUID)))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(f, "{id}"),
+            Self::Breakpad { guid, age } => {
+                guid.iter().try_for_each(|byte| write!(f, "{byte:02X}"))?;
+                write!(f, "{age:x}")
+            }
+            Self::Image(text) => f.write_str(text),
+        }
     }
 }
 

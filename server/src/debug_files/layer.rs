@@ -90,6 +90,23 @@ impl Layer {
         })
     }
 
+    /// The files in a scope of the debug ids that `wanted` lets pass by their keys and names. Reads every id.
+    pub(super) fn shown_modules<'l>(
+        &'l self,
+        scope: &'l Scope,
+        wanted: impl Fn(&Key, &str) -> bool + 'l,
+    ) -> impl Iterator<Item = (Key, Vec<Candidate>)> + 'l {
+        let is_shown = |bundle: u32| {
+            self.visible(bundle).is_some_and(|visible| visible.repositories.iter().any(|name| scope.covers(name)))
+        };
+        self.ids.keys().filter(|key| Key::is_id(key.bytes)).filter_map(move |row| {
+            let key = Key::from_bytes(row.bytes)?;
+            let candidates = row.candidates().filter(|found| wanted(&key, found.name) && is_shown(found.bundle));
+            let files: Vec<Candidate> = candidates.filter_map(|found| self.candidate(&found)).collect();
+            (!files.is_empty()).then_some((key, files))
+        })
+    }
+
     /// Every file of a kind for a key, shown or not.
     pub(super) fn find_all(&self, key: &[u8], kind: u8) -> impl Iterator<Item = Candidate> {
         self.ids.find(key).filter(move |found| found.kind == kind).filter_map(|found| self.candidate(&found))
@@ -259,7 +276,7 @@ pub(super) fn join(layers: &[&Layer], is_known: impl Fn(&str) -> bool) -> Result
 }
 
 /// The number of a kind in the index of ids.
-pub(super) fn kind_code(kind: FileKind) -> u8 {
+pub(crate) fn kind_code(kind: FileKind) -> u8 {
     match kind {
         FileKind::Debuginfo => 0,
         FileKind::Executable => 1,
@@ -271,7 +288,8 @@ fn kind(code: u8) -> Option<FileKind> {
     [FileKind::Debuginfo, FileKind::Executable, FileKind::SymbolTable].into_iter().find(|kind| kind_code(*kind) == code)
 }
 
-fn debug_info_code(debug_info: DebugInfo) -> u8 {
+/// The number of a kind of debug information in the index of ids: less is better.
+pub(crate) fn debug_info_code(debug_info: DebugInfo) -> u8 {
     match debug_info {
         DebugInfo::Full => 0,
         DebugInfo::LineTables => 1,

@@ -8,6 +8,7 @@ mod file;
 mod key;
 mod layer;
 mod rivals;
+mod search;
 mod standing;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,8 +23,10 @@ use crate::repositories::{Prefix, RepositoryName};
 use crate::seals::Verdict;
 pub(crate) use file::{INDEX_FILE, SAVE_AFTER};
 pub(crate) use key::Key;
-use layer::{Layer, NewFiles, kind_code};
+use layer::{Layer, NewFiles};
+pub(crate) use layer::{debug_info_code, kind_code};
 pub(crate) use rivals::{Claim, Contested, SecondOwner};
+pub(crate) use search::{FoundModule, Pattern};
 pub(crate) use standing::{Scope, Standing};
 
 /// What a client asks an id for.

@@ -46,6 +46,11 @@ impl Scope {
         self.asked.holds_all()
     }
 
+    /// Whether every repository is meant, and the caller may read it.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.is_everywhere() && self.readable.is_none()
+    }
+
     /// Whether the caller may read a repository, meant or not.
     pub(crate) fn may_read(&self, repository: &RepositoryName) -> bool {
         self.readable.as_ref().is_none_or(|prefixes| prefixes.iter().any(|prefix| prefix.holds(repository)))

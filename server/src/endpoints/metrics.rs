@@ -7,10 +7,17 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::app::App;
+use crate::trees::TreeCounts;
 
 /// The counts.
 pub(crate) async fn get(State(app): State<Arc<App>>) -> Response {
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4");
-    let text = app.metrics.text(app.debug_files.len()) + &app.alerts.metrics();
+    let mut text = app.metrics.text(app.debug_files.len()) + &app.alerts.metrics();
+    if let Some(trees) = app.trees.get() {
+        let TreeCounts { files, keys } = trees.counts();
+        text.push_str(&format!(
+            "# TYPE symseal_tree_files gauge\nsymseal_tree_files {files}\n# TYPE symseal_tree_keys gauge\nsymseal_tree_keys {keys}\n"
+        ));
+    }
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

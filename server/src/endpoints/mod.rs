@@ -6,14 +6,16 @@ pub(crate) mod health;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod oci;
+pub(crate) mod pages;
 mod plain;
-pub(crate) mod root;
 pub(crate) mod symbolicate;
 pub(crate) mod symbols;
+mod tree_file;
 mod upstream_file;
 mod whole_file;
 
 pub(crate) use plain::{not_found, plain, refused_method};
+pub(crate) use tree_file::{tree_copy, tree_file, tree_part};
 pub(crate) use upstream_file::{unavailable, upstream_file};
 pub(crate) use whole_file::whole_file;
 

@@ -58,7 +58,7 @@ fn cached(app: &App, method: &Method, request: &HeaderMap, found: CachedFile, ca
     let mut headers = headers(&found.note.headers, Some(found.size), cache);
     headers.extend(HeaderValue::try_from(&found.note.sha256).ok().map(|value| (debuginfod::SHA256, value)));
     let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
-    file_response(&app.pool, method, request, FileAnswer { blob: found.blob, window, etag, headers })
+    file_response(&app.pool, method, request, FileAnswer { source: found.blob.into(), window, etag, headers })
 }
 
 /// The whole, also where a part was asked for, which a server may: the file is not there yet.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::IMMUTABLE;
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, accepted_coding, break_connection, file_response};
+use crate::http::{FileAnswer, Source, accepted_coding, break_connection, file_response};
 
 /// The digest of the whole file (RFC 9530).
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
@@ -24,11 +24,16 @@ pub(crate) async fn whole_file(
     digest: &BlobDigest,
     more: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
 ) -> Response {
-    let (blobs, wanted) = (app.blobs.clone(), digest.clone());
-    let blob = match app.pool.run(move || blobs.open_blob(&wanted)).await {
-        Ok(Ok(blob)) => blob,
-        Ok(Err(error)) => return break_connection(&format!("{digest}: {error}")),
-        Err(error) => return break_connection(&error.to_string()),
+    let source = match app.blobs.mapped(digest) {
+        Some(mapped) => Source::Map(mapped),
+        None => {
+            let (blobs, wanted) = (app.blobs.clone(), digest.clone());
+            match app.pool.run(move || Source::of(&blobs, &wanted)).await {
+                Ok(Ok(source)) => source,
+                Ok(Err(error)) => return break_connection(&format!("{digest}: {error}")),
+                Err(error) => return break_connection(&error.to_string()),
+            }
+        }
     };
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
@@ -38,13 +43,23 @@ pub(crate) async fn whole_file(
     headers.extend(more);
     if let Some(coding) = accepted_coding(request) {
         let pools = (&app.pool, &app.making);
-        if let Some(form) = app.encoded.find(pools, &app.blobs, (digest, blob.size), coding).await {
+        if let Some(form) = app.encoded.find(pools, &app.blobs, (digest, source.size()), coding).await {
             headers.push((header::CONTENT_ENCODING, HeaderValue::from_static(coding.name())));
             let (etag, window) = (format!("\"{digest}-{}\"", coding.name()), Some(form.window()));
-            return file_response(&app.pool, method, request, FileAnswer { blob: form.blob, window, etag, headers });
+            return file_response(
+                &app.pool,
+                method,
+                request,
+                FileAnswer { source: form.blob.into(), window, etag, headers },
+            );
         }
     }
     let repr_digest = format!("sha-256=:{}:", STANDARD.encode(digest.bytes()));
     headers.extend(HeaderValue::try_from(repr_digest).ok().map(|value| (REPR_DIGEST, value)));
-    file_response(&app.pool, method, request, FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers })
+    file_response(
+        &app.pool,
+        method,
+        request,
+        FileAnswer { source, window: None, etag: format!("\"{digest}\""), headers },
+    )
 }

@@ -281,7 +281,12 @@ impl Gate {
         headers: Vec<(HeaderName, HeaderValue)>,
     ) -> Response {
         self.served.fetch_add(1, Ordering::Relaxed);
-        file_response(&self.pool, asked.method, asked.headers, FileAnswer { blob, window: Some(window), etag, headers })
+        file_response(
+            &self.pool,
+            asked.method,
+            asked.headers,
+            FileAnswer { source: blob.into(), window: Some(window), etag, headers },
+        )
     }
 
     /// The whole as it comes in, also where a part was asked for, which a server may.

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -13,16 +15,58 @@ use futures_util::stream;
 
 use super::conditional::Validators;
 use super::range::{ByteRange, Ranged, parse_range};
-use crate::blobs::OpenBlob;
+use crate::blobs::{BlobDigest, BlobDirectory, MappedBlob, OpenBlob};
 use crate::pool::Pool;
 
 /// Bytes read at once: large enough that a hop to the pool costs little, small enough for many slow clients.
 const READ_BLOCK: u64 = 256 << 10;
 
+/// Bytes of a map that are looked at, and sent, at once: a client that is slow holds nothing, so more than of a file.
+const MAP_BLOCK: u64 = 4 << 20;
+
+/// Where the bytes of an answer are.
+pub(crate) enum Source {
+    /// In a file that is read as the client takes it.
+    File(OpenBlob),
+    /// In a map.
+    Map(Arc<MappedBlob>),
+}
+
+impl Source {
+    /// Of a blob of the store. Blocks.
+    pub(crate) fn of(blobs: &BlobDirectory, digest: &BlobDigest) -> io::Result<Self> {
+        match blobs.map_for_requests(digest)? {
+            Some(mapped) => Ok(Self::Map(mapped)),
+            None => blobs.open_blob(digest).map(Self::File),
+        }
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Self::File(blob) => blob.size,
+            Self::Map(blob) => blob.size(),
+        }
+    }
+
+    fn modified(&self) -> Option<SystemTime> {
+        match self {
+            Self::File(blob) => blob.modified,
+            Self::Map(blob) => blob.modified,
+        }
+    }
+}
+
+impl From<OpenBlob> for Source {
+    fn from(blob: OpenBlob) -> Self {
+        Self::File(blob)
+    }
+}
+
 /// A file that answers a request.
 pub(crate) struct FileAnswer {
-    /// The open file.
-    pub(crate) blob: OpenBlob,
+    /// The file.
+    pub(crate) source: Source,
     /// The part of the file that is the representation; `None`: all of it.
     pub(crate) window: Option<ByteRange>,
     /// The strong entity tag, with its quotes.
@@ -33,8 +77,9 @@ pub(crate) struct FileAnswer {
 
 /// Answers GET or HEAD with a file: 200, 206, 304 or 416.
 pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, answer: FileAnswer) -> Response {
-    let window = answer.window.unwrap_or(ByteRange { start: 0, length: answer.blob.size });
-    let validators = Validators { etag: &answer.etag, modified: answer.blob.modified };
+    let window = answer.window.unwrap_or(ByteRange { start: 0, length: answer.source.size() });
+    let modified = answer.source.modified();
+    let validators = Validators { etag: &answer.etag, modified };
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
     headers.extend(answer.headers);
@@ -42,7 +87,7 @@ pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, a
     if let Ok(etag) = HeaderValue::from_str(&answer.etag) {
         headers.insert(header::ETAG, etag);
     }
-    if let Some(modified) = answer.blob.modified
+    if let Some(modified) = modified
         && let Ok(modified) = HeaderValue::from_str(&httpdate::fmt_http_date(modified))
     {
         headers.insert(header::LAST_MODIFIED, modified);
@@ -73,7 +118,10 @@ pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, a
     };
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
     if *method != Method::HEAD {
-        *response.body_mut() = file_body(pool.clone(), answer.blob.file, part);
+        *response.body_mut() = match answer.source {
+            Source::File(blob) => file_body(pool.clone(), blob.file, part),
+            Source::Map(blob) => map_body(pool.clone(), blob, part),
+        };
     }
     response
 }
@@ -96,6 +144,33 @@ fn file_body(pool: Pool, file: File, part: ByteRange) -> Body {
         let block = pool.run(move || read_block(&shared, at, length)).await.map_err(io::Error::other)??;
         Ok::<_, io::Error>(Some((block, (pool, file, at + length, left - length))))
     }))
+}
+
+/// A part of a map as a body: what is in memory goes out as it is, the rest is brought there in the pool.
+fn map_body(pool: Pool, blob: Arc<MappedBlob>, part: ByteRange) -> Body {
+    let first = block(part.start, part.length);
+    if part.length <= MAP_BLOCK && blob.is_resident(&first) {
+        return Body::from(blob.bytes(first));
+    }
+    let state = (pool, blob, part.start, part.length);
+    Body::from_stream(stream::try_unfold(state, async |(pool, blob, at, left)| {
+        if left == 0 {
+            return Ok(None);
+        }
+        let block = block(at, left);
+        if !blob.is_resident(&block) {
+            let (shared, wanted) = (Arc::clone(&blob), block.clone());
+            pool.run(move || shared.bring(&wanted)).await.map_err(io::Error::other)??;
+        }
+        let sent = block.len() as u64;
+        Ok::<_, io::Error>(Some((blob.bytes(block), (pool, blob, at.saturating_add(sent), left.saturating_sub(sent)))))
+    }))
+}
+
+/// The next bytes of a map, which are in the address space.
+fn block(at: u64, left: u64) -> Range<usize> {
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    at..at.saturating_add(usize::try_from(left.min(MAP_BLOCK)).unwrap_or(usize::MAX))
 }
 
 fn read_block(file: &File, at: u64, length: u64) -> io::Result<Bytes> {

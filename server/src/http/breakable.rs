@@ -22,6 +22,11 @@ impl Breakable {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, is_shut_down: false }
     }
+
+    /// The stream itself.
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
 }
 
 impl Drop for Breakable {

@@ -5,14 +5,16 @@ mod breakable;
 mod broken;
 mod conditional;
 mod encoding;
+mod map_sender;
 mod path;
 mod peer;
 mod range;
 
-pub(crate) use body::{FileAnswer, file_response};
+pub(crate) use body::{FileAnswer, Source, file_response};
 pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use encoding::{Coding, accepted_coding};
+pub(crate) use map_sender::MapSender;
 pub(crate) use path::{percent_decode, percent_encode, query_values};
 pub(crate) use peer::Peer;
 pub(crate) use range::{ByteRange, parse_content_range};

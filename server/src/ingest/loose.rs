@@ -112,32 +112,20 @@ pub(crate) fn check_loose(
         return Err(kind("an empty file".to_owned()));
     }
     let bytes = blobs.map(&blob)?;
-    let parsed = ReleaseFile::parse(&bytes).map_err(|error| kind(error.to_string()))?;
-    if parsed.has_inline_debugger_scripts() {
-        return Err(RefusedLoose::DebuggerScript { name });
-    }
-    let offers = offers(&parsed, &name)?;
-    let candidate = |kind: FileKind, debug_info: DebugInfo, is_named: bool| Candidate {
-        kind,
-        debug_info,
-        size: layer.size,
-        digest: blob.clone(),
-        // In front of the name of a debug file stands no module's.
-        name: name.clone(),
-        file: if is_named { title::component(&name) } else { String::new() },
-        bundle: digest.clone(),
+    let candidate = |answer: Answer| {
+        let candidate = Candidate {
+            kind: answer.kind,
+            debug_info: answer.debug_info,
+            size: layer.size,
+            digest: blob.clone(),
+            // In front of the name of a debug file stands no module's.
+            name: name.clone(),
+            file: if answer.is_named { title::component(&name) } else { String::new() },
+            bundle: digest.clone(),
+        };
+        (answer.key, candidate)
     };
-    let mut files = Vec::new();
-    for Offer { id, kinds, debug_info, code_id } in offers {
-        // Other ids are asked for by themselves.
-        let is_named = matches!(id, DebugId::Pdb { .. });
-        for kind in kinds {
-            files.push((Key::Id(id.clone()), candidate(kind, debug_info, is_named)));
-        }
-        if let Some(code_id) = code_id {
-            files.push((Key::image(&name, &code_id), candidate(FileKind::Executable, debug_info, true)));
-        }
-    }
+    let files = answers(&bytes, &name)?.into_iter().map(candidate).collect();
     let entry = BundleEntry {
         digest: digest.to_string(),
         name,
@@ -147,6 +135,41 @@ pub(crate) fn check_loose(
         is_loose: true,
     };
     Ok(NewBundle { entry, digest: digest.clone(), files })
+}
+
+/// A key that a file answers for by itself, with what it is.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// What it is asked for by.
+    pub(crate) key: Key,
+    /// What it answers.
+    pub(crate) kind: FileKind,
+    /// How much debug information it has.
+    pub(crate) debug_info: DebugInfo,
+    /// It is asked for by its name too.
+    pub(crate) is_named: bool,
+}
+
+/// What a file of this name answers for, by its bytes.
+pub(crate) fn answers(bytes: &[u8], name: &str) -> Result<Vec<Answer>, RefusedLoose> {
+    let parsed = ReleaseFile::parse(bytes)
+        .map_err(|error| RefusedLoose::Kind { name: name.to_owned(), problem: error.to_string() })?;
+    if parsed.has_inline_debugger_scripts() {
+        return Err(RefusedLoose::DebuggerScript { name: name.to_owned() });
+    }
+    let mut answers = Vec::new();
+    for Offer { id, kinds, debug_info, code_id } in offers(&parsed, name)? {
+        // Other ids are asked for by themselves.
+        let is_named = matches!(id, DebugId::Pdb { .. });
+        for kind in kinds {
+            answers.push(Answer { key: Key::Id(id.clone()), kind, debug_info, is_named });
+        }
+        if let Some(code_id) = code_id {
+            let key = Key::image(name, &code_id);
+            answers.push(Answer { key, kind: FileKind::Executable, debug_info, is_named: true });
+        }
+    }
+    Ok(answers)
 }
 
 /// What a module of the file is good for.

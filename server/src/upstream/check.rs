@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io;
 
-use memmap2::Mmap;
 use symseal_artifact::ReleaseFile;
 use symseal_module::DebugId;
+
+use crate::blobs::map_own;
 
 use super::elf_start::build_ids_at_start;
 
@@ -56,9 +57,8 @@ impl Expected {
         if file.metadata()?.len() == 0 {
             return Ok(Some(format!("expected {self}, found an empty file")));
         }
-        // SAFETY: the file is in our own cache, complete, and nothing writes to it before this map is gone.
-        #[allow(unsafe_code)]
-        let bytes = unsafe { Mmap::map(file) }?;
+        // The file is complete, and nothing writes to it before this map is gone.
+        let bytes = map_own(file)?;
         let parsed = match ReleaseFile::parse(&bytes) {
             Ok(parsed) => parsed,
             Err(error) => return Ok(Some(format!("expected {self}, found {error}"))),

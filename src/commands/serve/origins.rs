@@ -1,9 +1,10 @@
 //! Where a server's answers come from beside the bundles that were pushed to it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use symseal_server::{CACHE_BYTES, Origins, OriginsSection};
+use symseal_server::{CACHE_BYTES, Origins, OriginsSection, TREE_INTERVAL, parse_duration};
 
 /// Other servers, directories of sources, and the cache.
 #[derive(ClapArgs)]
@@ -17,6 +18,13 @@ pub(super) struct OriginArgs {
     /// Let clients read source files below this directory, as if it were the root directory. Repeat for more.
     #[arg(long, value_name = "DIR")]
     source_root: Vec<PathBuf>,
+    /// Serve the debug files and programs below this directory where they lie, loose and in archives and packages (deb, rpm, tar, zip). Repeat for
+    /// more.
+    #[arg(long, value_name = "DIR")]
+    index: Vec<PathBuf>,
+    /// How long after a look at these directories the next one begins (s, m, h or d); default: 5m.
+    #[arg(long, value_parser = parse_duration)]
+    index_interval: Option<Duration>,
     /// MiB that DATA/cache may fill: files of other servers, compressed and generated files; default: 4096.
     #[arg(long, value_name = "MIB")]
     cache_size: Option<u64>,
@@ -29,6 +37,8 @@ impl OriginArgs {
             upstreams: chosen(&self.upstream, &file.upstreams),
             symbol_upstreams: chosen(&self.symbol_upstream, &file.symbol_upstreams),
             source_roots: chosen(&self.source_root, &file.source_roots),
+            trees: chosen(&self.index, &file.index),
+            tree_interval: self.index_interval.or(file.index_interval).unwrap_or(TREE_INTERVAL),
             cache_bytes: cache_mib.map_or(CACHE_BYTES, |mib| mib.saturating_mul(1 << 20)),
             ..Origins::default()
         }

@@ -16,7 +16,7 @@ pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
-    if app.access.asks_for_tokens() && !caller.may_read_audit() {
+    if !app.access.may_watch(&caller) {
         return Err(ApiError::forbidden(&Grant::ReadAudit));
     }
     Ok(Json(json!({ "alerts": app.alerts.list() })).into_response())

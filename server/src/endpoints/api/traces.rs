@@ -61,7 +61,7 @@ pub(crate) async fn get(
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     let blob = app.pool.run(move || blobs.open_blob(&wanted)).await??;
     let headers = vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))];
-    let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };
+    let answer = FileAnswer { source: blob.into(), window: None, etag: format!("\"{digest}\""), headers };
     Ok(file_response(&app.pool, &method, &request, answer))
 }
 

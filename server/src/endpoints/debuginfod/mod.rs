@@ -20,7 +20,7 @@ use axum::response::Response;
 
 use crate::app::App;
 use crate::debug_files::{Candidate, Scope};
-use crate::endpoints::{self, plain, refused_method};
+use crate::endpoints::{self, plain, refused_method, tree_file};
 use crate::upstream::{Hops, Upstreams};
 
 /// The size of the file or section, whatever is sent of it.
@@ -64,10 +64,16 @@ pub(crate) async fn answer(
     let asked = Answering { app, scope, method, request, hops };
     match Target::parse(path) {
         Some(Target { id, file: FileTarget::Whole(kind) }) => {
-            match file::answer(app, scope, method, request, &id, kind).await {
+            let mut answer = file::answer(app, scope, method, request, &id, kind).await;
+            if answer.is_none() {
+                answer = tree_file(app, scope, (method, request), &id, kind, |_| true).await;
+            }
+            let answer = match answer {
                 Some(answer) => answer,
                 None => upstream::file(&asked, &id, kind).await,
-            }
+            };
+            app.asked_for(&id, None, answer.status());
+            answer
         }
         Some(Target { id, file: FileTarget::Section(name) }) => match section::answer(&asked, &id, &name).await {
             Some(answer) => answer,

@@ -6,10 +6,10 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
 use super::{Answering, SIZE, file_headers, not_found, too_large};
-use crate::blobs::OpenBlob;
 use crate::debug_files::{Candidate, FileKind, Key};
-use crate::endpoints::IMMUTABLE;
-use crate::http::{ByteRange, FileAnswer, break_connection, file_response};
+use crate::endpoints::{IMMUTABLE, tree_copy, tree_part};
+use crate::http::{ByteRange, FileAnswer, Source, break_connection, file_response};
+use crate::sections::locate;
 
 /// GET or HEAD. The file with debug information is searched first, then the one with code. None where no bundle here has the id; one
 /// whose files lack the section answers for itself.
@@ -21,17 +21,44 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, name: &str) -> Optio
         known = true;
         let (blobs, sections) = (app.blobs.clone(), app.sections.clone());
         let (digest, wanted) = (candidate.digest.clone(), name.to_owned());
-        let find = move || -> io::Result<Option<(OpenBlob, ByteRange)>> {
+        let find = move || -> io::Result<Option<(Source, ByteRange)>> {
             let Some(place) = sections.find(&blobs, &digest, &wanted)? else { return Ok(None) };
-            Ok(Some((blobs.open_blob(&digest)?, place)))
+            Ok(Some((Source::of(&blobs, &digest)?, place)))
         };
         match app.pool.run(find).await {
             Ok(Ok(None)) => {}
-            Ok(Ok(Some((blob, place)))) => {
+            Ok(Ok(Some((source, place)))) => {
                 let etag = format!("\"{}-{}-{}\"", candidate.digest, place.start, place.length);
-                return Some(part(asked, blob, place, etag, Some(&candidate)));
+                return Some(part(asked, source, place, etag, Some(&candidate)));
             }
             Ok(Err(error)) => return Some(break_connection(&format!("{}: {error}", candidate.digest))),
+            Err(error) => return Some(break_connection(&error.to_string())),
+        }
+    }
+    if known {
+        return Some(not_found());
+    }
+    in_tree(asked, id, name).await
+}
+
+/// Out of a file of a tree.
+async fn in_tree(asked: &Answering<'_>, id: &Key, name: &str) -> Option<Response> {
+    let app = asked.app;
+    let mut known = false;
+    for kind in [FileKind::Debuginfo, FileKind::Executable] {
+        let (copy, place) = match tree_copy(app, asked.scope, id, kind).await {
+            Some(Ok(found)) => found,
+            Some(Err(broken)) => return Some(broken),
+            None => continue,
+        };
+        known = true;
+        let wanted = name.to_owned();
+        match app.pool.run(move || locate(&copy.blob.file, &wanted).map(|part| (copy, part))).await {
+            Ok(Ok((copy, Some(part)))) => {
+                return Some(tree_part(app, (asked.method, asked.request), (copy, &place), part));
+            }
+            Ok(Ok((_, None))) => {}
+            Ok(Err(error)) => return Some(break_connection(&error.to_string())),
             Err(error) => return Some(break_connection(&error.to_string())),
         }
     }
@@ -41,7 +68,7 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, name: &str) -> Optio
 /// A part of a file.
 pub(super) fn part(
     asked: &Answering<'_>,
-    blob: OpenBlob,
+    source: Source,
     place: ByteRange,
     etag: String,
     candidate: Option<&Candidate>,
@@ -57,5 +84,10 @@ pub(super) fn part(
         Some(candidate) => headers.extend(file_headers(candidate, place.length)),
         None => headers.push((SIZE, HeaderValue::from(place.length))),
     }
-    file_response(&asked.app.pool, asked.method, asked.request, FileAnswer { blob, window: Some(place), etag, headers })
+    file_response(
+        &asked.app.pool,
+        asked.method,
+        asked.request,
+        FileAnswer { source, window: Some(place), etag, headers },
+    )
 }

@@ -48,19 +48,19 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
             let mut headers = headers(path, found.place.length, IMMUTABLE);
             headers.extend(HeaderValue::try_from(found.sha256.hex()).ok().map(|value| (SHA256, value)));
             let etag = format!("\"{}\"", found.sha256);
-            FileAnswer { blob: found.pack, window: Some(found.place), etag, headers }
+            FileAnswer { source: found.pack.into(), window: Some(found.place), etag, headers }
         }
         Ok(Ok(Some(Found::Below(blob)))) => {
             let changed =
                 blob.modified.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_default();
             let etag = format!("\"{}-{}\"", blob.size, changed.as_nanos());
-            FileAnswer { headers: headers(path, blob.size, SHORT_CACHE), blob, window: None, etag }
+            FileAnswer { headers: headers(path, blob.size, SHORT_CACHE), source: blob.into(), window: None, etag }
         }
         Ok(Ok(None)) => return None,
         Ok(Err(error)) => return Some(break_connection(&format!("{path}: {error}"))),
         Err(error) => return Some(break_connection(&error.to_string())),
     };
-    let size = answer.window.map_or(answer.blob.size, |window| window.length);
+    let size = answer.window.map_or(answer.source.size(), |window| window.length);
     if let Some(refused) = too_large(request, size) {
         return Some(refused);
     }

@@ -53,7 +53,7 @@ pub(super) async fn section(asked: &Answering<'_>, id: &Key, name: &str) -> Resp
         match asked.app.pool.run(place).await {
             Ok(Ok((found, Some(place)))) => {
                 let etag = format!("\"sha256:{}-{}-{}\"", found.note.sha256, place.start, place.length);
-                return section::part(asked, found.blob, place, etag, None);
+                return section::part(asked, found.blob.into(), place, etag, None);
             }
             Ok(Ok((_, None))) => {}
             Ok(Err(error)) => return break_connection(&error.to_string()),

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError};
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, file_response};
+use crate::http::{FileAnswer, Source, file_response};
 use crate::repositories::{Removal, RepositoryName};
 
 /// GET or HEAD: the blob, or a part of it.
@@ -30,7 +30,7 @@ pub(crate) async fn get(
         if !repository.tell_of_blob(&wanted)? {
             return Ok(None);
         }
-        match blobs.open_blob(&wanted) {
+        match Source::of(&blobs, &wanted) {
             // Lost, or moved aside because it was damaged: whoever has it may push it again.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 tracing::error!(digest = %wanted, %error, "a blob that is offered is gone");
@@ -39,8 +39,8 @@ pub(crate) async fn get(
             opened => opened.map(Some),
         }
     };
-    let blob = app.pool.run(open).await??.ok_or_else(|| unknown(name, digest))?;
-    let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };
+    let source = app.pool.run(open).await??.ok_or_else(|| unknown(name, digest))?;
+    let answer = FileAnswer { source, window: None, etag: format!("\"{digest}\""), headers };
     Ok(file_response(&app.pool, method, request, answer))
 }
 

@@ -54,7 +54,7 @@ pub(crate) async fn get(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unknown(name, reference)),
         opened => opened?,
     };
-    let answer = FileAnswer { blob, window: None, etag: format!("\"{digest}\""), headers };
+    let answer = FileAnswer { source: blob.into(), window: None, etag: format!("\"{digest}\""), headers };
     Ok(file_response(&app.pool, method, request, answer))
 }
 

@@ -93,7 +93,7 @@ async fn symbol_file(app: &App, method: &Method, request: &HeaderMap, table: Can
                 (header::CACHE_CONTROL, HeaderValue::from_static(CACHE)),
             ];
             let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
-            file_response(&app.pool, method, request, FileAnswer { blob: found.blob, window, etag, headers })
+            file_response(&app.pool, method, request, FileAnswer { source: found.blob.into(), window, etag, headers })
         }
         Err(error) => unavailable(request, &format!("a symbol file could not be made: {error}")),
     }

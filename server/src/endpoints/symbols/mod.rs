@@ -19,7 +19,8 @@ use axum::response::Response;
 
 use crate::app::App;
 use crate::debug_files::{Candidate, Scope};
-use crate::endpoints::{not_found, refused_method, whole_file};
+use crate::endpoints::{not_found, refused_method, tree_file, whole_file};
+use crate::trees::Place;
 use crate::upstream::Hops;
 
 /// Some symbol servers show by this file that they are there.
@@ -50,14 +51,33 @@ pub(crate) async fn answer(
     let Some(target) = Target::parse(path) else {
         return not_found("this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders");
     };
-    match find(app, scope, &target) {
+    let answer = match find(app, scope, &target) {
         Some(candidate) => whole_file(app, method, request, &candidate.digest, []).await,
-        None if !scope.is_everywhere() => not_found(NOT_HERE),
-        None => match upstream::answer(app, method, path, request, &target, hops).await {
-            Some(answer) => answer,
-            None => not_found(NOT_HERE),
-        },
+        None => elsewhere(app, scope, (method, request), (path, &target), hops).await,
+    };
+    app.asked_for(&target.key, target.name.as_deref(), answer.status());
+    answer
+}
+
+/// Out of trees, then of other servers.
+async fn elsewhere(
+    app: &App,
+    scope: &Scope,
+    (method, request): (&Method, &HeaderMap),
+    (path, target): (&str, &Target),
+    hops: &Hops,
+) -> Response {
+    let is_wanted = |place: &Place| target.is_called(&place.file);
+    for key in target.keys() {
+        if let Some(answer) = tree_file(app, scope, (method, request), &key, target.kind, is_wanted).await {
+            return answer;
+        }
     }
+    if !scope.is_everywhere() {
+        return not_found(NOT_HERE);
+    }
+    let answer = upstream::answer(app, method, path, request, target, hops).await;
+    answer.unwrap_or_else(|| not_found(NOT_HERE))
 }
 
 fn find(app: &App, scope: &Scope, target: &Target) -> Option<Candidate> {

@@ -1,0 +1,145 @@
+//! Identity tokens of CI systems (OpenID Connect): a pipeline shows what its CI signed for this one run, and no secret is kept anywhere.
+//!
+//! An operator names the issuer, whom its tokens must be meant for, and rules: which claims give which grants. Keys come from the issuer, by
+//! its discovery document, and are kept; a token of a key that is not known yet asks for them again, but not for every such token.
+
+mod keys;
+mod rule;
+
+use std::sync::Arc;
+
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use serde_json::{Map, Value};
+use symseal_seal::UtcSeconds;
+
+pub use rule::{OidcIssuer, OidcRule};
+
+use super::Grant;
+use super::caller::KnownToken;
+use crate::clock::now;
+use crate::tokens::TokenInfo;
+use keys::IssuerKeys;
+
+/// What the id of such a caller begins with, in the audit log and in sessions.
+const MARK: &str = "oidc:";
+
+/// How far the clocks of issuer and server may be apart, in seconds.
+const LEEWAY: u64 = 30;
+
+/// The longest subject that is told to the logs, in bytes.
+const SUBJECT_LIMIT: usize = 200;
+
+/// Signatures by keys that others know to verify: never a shared secret, never none.
+const ALGORITHMS: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+/// The issuers whose tokens are taken.
+#[derive(Debug)]
+pub(super) struct Issuers(Vec<(OidcIssuer, IssuerKeys)>);
+
+/// Why a token gives nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OidcError {
+    /// It is none of an issuer that is named, or does not hold.
+    #[error("{0}")]
+    Refused(String),
+    /// The issuer's keys cannot be had at this moment.
+    #[error("the keys of {issuer} cannot be had: {problem}")]
+    Away {
+        /// The issuer.
+        issuer: String,
+        /// What happened.
+        problem: String,
+    },
+}
+
+impl Issuers {
+    pub(super) fn new(issuers: &[OidcIssuer]) -> Self {
+        Self(issuers.iter().map(|issuer| (issuer.clone(), IssuerKeys::new(issuer))).collect())
+    }
+
+    /// Whether a text may be an identity token of one of them: three parts, of which the middle one names the issuer.
+    pub(super) fn may_know(&self, text: &str) -> bool {
+        !self.0.is_empty() && text.split('.').count() == 3
+    }
+
+    /// The caller that a token names, with what the rules give it.
+    pub(super) async fn caller(&self, text: &str) -> Result<Arc<KnownToken>, OidcError> {
+        let refused = |error: jsonwebtoken::errors::Error| OidcError::Refused(error.to_string());
+        let header = decode_header(text).map_err(refused)?;
+        if !ALGORITHMS.contains(&header.alg) {
+            return Err(OidcError::Refused(format!("signed by {:?}", header.alg)));
+        }
+        let claimed = claimed_issuer(text).ok_or_else(|| OidcError::Refused("it names no issuer".to_owned()))?;
+        let (issuer, keys) = self
+            .0
+            .iter()
+            .find(|(issuer, _)| issuer.issuer == claimed)
+            .ok_or_else(|| OidcError::Refused("its issuer is not one that the server was told of".to_owned()))?;
+        let key = keys.find(header.kid.as_deref(), header.alg).await?;
+        let mut validation = Validation::new(header.alg);
+        validation.leeway = LEEWAY;
+        validation.validate_nbf = true;
+        validation.set_issuer(&[&issuer.issuer]);
+        validation.set_audience(&[&issuer.audience]);
+        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        let claims = decode::<Map<String, Value>>(text, &key, &validation).map_err(refused)?.claims;
+        let grants = issuer.grants(&claims);
+        if grants.is_empty() {
+            return Err(OidcError::Refused("no rule of the server gives its claims anything".to_owned()));
+        }
+        let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
+        let expires = claims.get("exp").and_then(Value::as_i64).unwrap_or_default();
+        Ok(Arc::new(known(&format!("{MARK}{}", shown(subject)), grants, expires)))
+    }
+}
+
+/// The caller of a session that was opened with an identity token; `None` where it was another one.
+pub(super) fn of_session(token: &str, grants: &[Grant], expires: i64) -> Option<Arc<KnownToken>> {
+    token.starts_with(MARK).then(|| Arc::new(known(token, grants.to_vec(), expires)))
+}
+
+fn known(id: &str, mut grants: Vec<Grant>, expires: i64) -> KnownToken {
+    grants.sort_unstable();
+    grants.dedup();
+    let info = TokenInfo {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        grants,
+        created: now(),
+        expires: Some(UtcSeconds(expires)),
+        revoked: None,
+        keys: Vec::new(),
+    };
+    KnownToken { hash: id.to_owned(), info }
+}
+
+/// A subject as logs show it.
+fn shown(subject: &str) -> String {
+    let mut text = String::new();
+    for c in subject.chars().filter(|c| !c.is_control()) {
+        if text.len().saturating_add(c.len_utf8()) > SUBJECT_LIMIT {
+            break;
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// Whom a token says it is from: nothing is believed of it but whose keys to try.
+fn claimed_issuer(text: &str) -> Option<String> {
+    use base64::Engine as _;
+    let claims = text.split('.').nth(1)?;
+    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    Some(claims.get("iss")?.as_str()?.to_owned())
+}

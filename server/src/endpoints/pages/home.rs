@@ -1,0 +1,90 @@
+//! The first page: how much there is, how to use it, what an operator should look at.
+
+use maud::{Markup, html};
+
+use super::layout::{self, count, counted};
+use super::search::releases_table;
+use super::wanted::table as wanted_table;
+use crate::access::Caller;
+use crate::app::App;
+use crate::search::releases;
+
+/// Releases, alerts and missing ids shown here; the rest has pages of its own.
+const SHOWN: usize = 10;
+
+/// The page.
+pub(super) fn page(app: &App, caller: &Caller, url: &str) -> Markup {
+    layout::page("", "Debug symbols", "", &content(app, caller, url))
+}
+
+fn content(app: &App, caller: &Caller, url: &str) -> Markup {
+    let releases = releases(app, caller);
+    let bundles = releases.iter().filter(|release| !release.is_loose).count();
+    let sealed = releases.iter().filter(|release| release.verdict.is_sealed()).count();
+    html! {
+        h1 { "Debug symbols" }
+        ul .figures {
+            li { (counted(bundles as u64, "bundle", "bundles")) }
+            li { (counted(sealed as u64, "of them sealed", "of them sealed")) }
+            @if caller.may_read_all() { li { (counted(app.debug_files.len() as u64, "debug id", "debug ids")) } }
+        }
+        @if app.access.asks_for_tokens() && caller.showed_nothing() {
+            p { a href="login" { "Show a token" } " to see what is not for everybody." }
+        }
+        section {
+            h2 { "Use it" }
+            dl .commands {
+                dt { "gdb, elfutils, valgrind, perf" }
+                dd { code { "export DEBUGINFOD_URLS=" (url) } }
+                dt { "WinDbg, Visual Studio" }
+                dd { code { ".sympath srv*C:\\symbols*" (url) "/symbols" } }
+                dt { "A stack trace" }
+                dd { code { "symseal symbolize --remote HOST/REPOSITORY:TAG --debug-id ID ADDRESS" } }
+            }
+        }
+        section {
+            h2 { "Releases" }
+            @if releases.is_empty() {
+                p { "Nothing was published yet: " code { "symseal publish FILES --name APP --version 1.0 --to HOST/REPOSITORY:TAG" } }
+            } @else {
+                (releases_table("", releases.get(..SHOWN).unwrap_or(&releases)))
+                @if releases.len() > SHOWN { p { a href="releases" { "All " (count(releases.len() as u64)) } } }
+            }
+        }
+        @if app.access.may_watch(caller) {
+            (alerts(app))
+            @let wanted = app.wanted.list(|key| app.is_missing(key));
+            @if !wanted.is_empty() {
+                section {
+                    h2 { "Asked for, and not here" }
+                    (wanted_table(wanted.get(..SHOWN).unwrap_or(&wanted)))
+                    @if wanted.len() > SHOWN { p { a href="wanted" { "All of them" } } }
+                }
+            }
+        }
+    }
+}
+
+/// The newest contradictions.
+fn alerts(app: &App) -> Markup {
+    let alerts = app.alerts.list();
+    let text = |alert: &serde_json::Value, field: &str| {
+        alert.get(field).and_then(|value| value.as_str()).unwrap_or_default().to_owned()
+    };
+    html! {
+        @if !alerts.is_empty() {
+            section {
+                h2 { "Alerts" }
+                div .wide { table {
+                    thead { tr { th { "When" } th { "What" } th { "Debug id" } th { "File" } } }
+                    tbody { @for alert in alerts.iter().take(SHOWN) { tr {
+                        td { (text(alert, "time")) }
+                        td { (text(alert, "kind")) }
+                        td { code { (text(alert, "debug_id")) } }
+                        td { (text(alert, "file")) }
+                    } } }
+                } }
+            }
+        }
+    }
+}

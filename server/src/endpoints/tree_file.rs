@@ -1,0 +1,110 @@
+//! A file of a tree that is served in place, as an answer.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::response::Response;
+
+use super::debuginfod::{self, too_large};
+use crate::app::App;
+use crate::debug_files::{FileKind, Key, Scope};
+use crate::file_cache::CachedFile;
+use crate::http::{ByteRange, FileAnswer, Source, break_connection, file_response};
+use crate::trees::{Place, TreeError, Trees};
+
+/// How long it may be kept, in seconds: what lies in a tree may be replaced.
+const CACHE: &str = "public, max-age=3600";
+
+/// GET or HEAD of a whole file. None where no tree has it, or not for this caller. One that cannot be read at this moment breaks the connection, as
+/// debuggers keep an error as "there is nothing".
+pub(crate) async fn tree_file(
+    app: &App,
+    scope: &Scope,
+    (method, request): (&Method, &HeaderMap),
+    key: &Key,
+    kind: FileKind,
+    is_wanted: impl Fn(&Place) -> bool,
+) -> Option<Response> {
+    let trees = trees(app, scope)?;
+    for place in trees.find(key, kind).into_iter().filter(is_wanted) {
+        if let Some(refused) = too_large(request, place.size) {
+            return Some(refused);
+        }
+        match source(app, trees, &place).await {
+            Ok((source, window)) => {
+                return Some(answer(app, (method, request), source, window, &place, place.sha256()));
+            }
+            Err(TreeError::Changed(name)) => tracing::info!(name, "a file of a tree is not there any more as it was"),
+            Err(error @ TreeError::Unreadable { .. }) => return Some(break_connection(&error.to_string())),
+        }
+    }
+    None
+}
+
+/// A copy of the file that can be mapped. `None` as [`tree_file`].
+pub(crate) async fn tree_copy(
+    app: &App,
+    scope: &Scope,
+    key: &Key,
+    kind: FileKind,
+) -> Option<Result<(CachedFile, Place), Response>> {
+    let trees = trees(app, scope)?;
+    for place in trees.find(key, kind) {
+        match trees.cached((&app.pool, &app.making), &place).await {
+            Ok(copy) => return Some(Ok((copy, place))),
+            Err(TreeError::Changed(name)) => tracing::info!(name, "a file of a tree is not there any more as it was"),
+            Err(error @ TreeError::Unreadable { .. }) => return Some(Err(break_connection(&error.to_string()))),
+        }
+    }
+    None
+}
+
+/// A part of such a copy.
+pub(crate) fn tree_part(
+    app: &App,
+    asked: (&Method, &HeaderMap),
+    (copy, place): (CachedFile, &Place),
+    part: ByteRange,
+) -> Response {
+    if let Some(refused) = too_large(asked.1, part.length) {
+        return refused;
+    }
+    let tag = format!("{}-{}-{}", place.sha256(), part.start, part.length);
+    answer(app, asked, copy.blob.into(), part, place, tag)
+}
+
+/// Trees belong to no repository: they are for those who may read all of them.
+fn trees<'a>(app: &'a App, scope: &Scope) -> Option<&'a Trees> {
+    app.trees.get().filter(|_| scope.is_everything()).map(|trees| &**trees)
+}
+
+async fn source(app: &App, trees: &Trees, place: &Place) -> Result<(Source, ByteRange), TreeError> {
+    if place.is_plain() {
+        let wanted = place.clone();
+        let lost = |error| TreeError::Unreadable { name: place.file.clone(), error: std::io::Error::other(error) };
+        let blob = app.pool.run(move || wanted.open()).await.map_err(lost)??;
+        return Ok((blob.into(), ByteRange { start: 0, length: place.size }));
+    }
+    let copy = trees.cached((&app.pool, &app.making), place).await?;
+    let window = copy.window();
+    Ok((copy.blob.into(), window))
+}
+
+fn answer(
+    app: &App,
+    (method, request): (&Method, &HeaderMap),
+    source: Source,
+    part: ByteRange,
+    place: &Place,
+    tag: String,
+) -> Response {
+    let mut headers: Vec<(HeaderName, HeaderValue)> = vec![
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static(CACHE)),
+        (debuginfod::SIZE, HeaderValue::from(part.length)),
+    ];
+    headers.extend(HeaderValue::try_from(&place.file).ok().map(|name| (debuginfod::FILE, name)));
+    if part.length == place.size {
+        headers.extend(HeaderValue::try_from(place.sha256()).ok().map(|value| (debuginfod::SHA256, value)));
+    }
+    let etag = format!("\"sha256:{tag}\"");
+    file_response(&app.pool, method, request, FileAnswer { source, window: Some(part), etag, headers })
+}

@@ -1,0 +1,166 @@
+//! Directories and package pools that are served where they lie: debug files and programs, loose or in archives and packages.
+//!
+//! A scan reads which ids they have and keeps that in an index beside the data directory's other files, so that a start, and every later scan,
+//! reads again only what is new or has changed. What answers is looked up in the index, in memory; an archive is taken apart in the pool, and
+//! what came out of it is kept in the cache. Everything is opened below the directory's handle, so that no link leads out.
+
+mod open;
+mod read;
+mod root;
+mod scan;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use arc_swap::ArcSwapOption;
+use memmap2::Mmap;
+
+use crate::debug_files::{FileKind, Key, kind_code};
+use crate::file_cache::FileCache;
+use crate::ids::Ids;
+
+pub(crate) use open::TreeError;
+use root::Root;
+
+/// The index's name in the data directory.
+pub(crate) const TREES_FILE: &str = "trees.index";
+
+/// What the rows are made by: raise it with whatever a file answers for that it did not before, and all files are read again.
+const CONTENT: u32 = 1;
+
+/// Files that are tried for one id: of several that hold the same, some may be gone.
+const TRIED: usize = 4;
+
+/// The directories, and what is known of them.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    roots: Vec<Arc<Root>>,
+    ids: ArcSwapOption<Ids<Mmap>>,
+    index_file: PathBuf,
+    cache: Arc<FileCache>,
+    /// How long after a scan the next one begins.
+    interval: Duration,
+}
+
+/// A file of a tree: by itself, or a member of an archive.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    root: Arc<Root>,
+    /// Below the root.
+    path: String,
+    stamp: Stamp,
+    /// The way to it within the archive; empty for a file by itself.
+    member: String,
+    sha256: [u8; 32],
+    /// Bytes in the file.
+    pub(crate) size: u64,
+    /// Its own name.
+    pub(crate) file: String,
+}
+
+/// By what a file that has changed is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Stamp {
+    /// Nanoseconds since 1970.
+    modified: u128,
+    /// Bytes.
+    size: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &std::fs::Metadata) -> io::Result<Self> {
+        let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Self { modified: modified.as_nanos(), size: metadata.len() })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (modified, size) = text.split_once('-')?;
+        Some(Self { modified: modified.parse().ok()?, size: size.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Stamp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.modified, self.size)
+    }
+}
+
+/// How much is served in place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct TreeCounts {
+    /// Files that were read, archives among them.
+    pub(crate) files: u32,
+    /// Ids and names by which something is found.
+    pub(crate) keys: u32,
+}
+
+impl Trees {
+    /// Opens the directories, and the index of an earlier run. Blocks.
+    pub(crate) fn open(
+        roots: &[PathBuf],
+        data: &Path,
+        cache: Arc<FileCache>,
+        interval: Duration,
+    ) -> Result<Self, (PathBuf, io::Error)> {
+        let open = |path: &PathBuf| Root::open(path).map(Arc::new).map_err(|error| (path.clone(), error));
+        let roots = roots.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let index_file = data.join(TREES_FILE);
+        let ids = match scan::open_index(&index_file) {
+            Ok(ids) => Some(Arc::new(ids)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                tracing::warn!(path = %index_file.display(), %error, "the index of trees is not used: they are read anew");
+                None
+            }
+        };
+        Ok(Self { roots, ids: ArcSwapOption::new(ids), index_file, cache, interval })
+    }
+
+    /// The files that answer for a key, the best first.
+    pub(crate) fn find(&self, key: &Key, kind: FileKind) -> Vec<Place> {
+        let Some(ids) = self.ids.load_full() else { return Vec::new() };
+        let (key, kind) = (key.to_bytes(), kind_code(kind));
+        let found = ids.find(&key).filter(|found| found.kind == kind);
+        let place = |found: crate::ids::Candidate<'_>| {
+            let container = ids.bundle(found.bundle)?;
+            let (root, path) = self.roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
+            Some(Place {
+                root: Arc::clone(root),
+                path: path.to_owned(),
+                stamp: Stamp::parse(&container.version)?,
+                member: found.name.to_owned(),
+                sha256: *found.sha256,
+                size: found.size,
+                file: found.file.to_owned(),
+            })
+        };
+        found.filter_map(place).take(TRIED).collect()
+    }
+
+    /// Whether something answers for a key.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.ids.load().as_ref().is_some_and(|ids| ids.find(&key.to_bytes()).next().is_some())
+    }
+
+    /// How much there is.
+    pub(crate) fn counts(&self) -> TreeCounts {
+        let ids = self.ids.load();
+        ids.as_ref()
+            .map_or_else(TreeCounts::default, |ids| TreeCounts { files: ids.bundle_count(), keys: ids.key_count() })
+    }
+}
+
+/// Scans again and again.
+pub(crate) async fn scan_again(trees: Arc<Trees>) {
+    loop {
+        let shared = Arc::clone(&trees);
+        // A thread of its own: a scan takes minutes, and the pools are for requests.
+        let scanned = tokio::task::spawn_blocking(move || shared.scan()).await;
+        if let Ok(Err(error)) = scanned {
+            tracing::warn!(%error, "the index of trees could not be written: what is new in them is not served");
+        }
+        tokio::time::sleep(trees.interval).await;
+    }
+}

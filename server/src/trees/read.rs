@@ -1,0 +1,143 @@
+//! Which ids a file has, or the members of an archive.
+
+use std::fs::File;
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
+
+use sha2::{Digest as _, Sha256};
+use symseal_artifact::{ArchiveError, FileKind as Sniffed, Limits, Member, SNIFF_BYTES, Source, read_archive, sniff};
+
+use crate::blobs::map_own;
+use crate::file_cache::FileCache;
+use crate::ingest::{Answer, RefusedLoose, answers};
+
+/// What archives are called in the ways to their members: the index knows where they lie.
+const ARCHIVE: &str = ".";
+
+/// The largest file that is looked into, in bytes.
+const LARGEST: u64 = 16 << 30;
+
+/// Bytes copied at once.
+const BLOCK: usize = 256 << 10;
+
+/// A file that answers for something.
+#[derive(Debug)]
+pub(super) struct Holder {
+    /// The way to it within the archive; empty for a file by itself.
+    pub(super) member: String,
+    /// Its own name.
+    pub(super) file: String,
+    pub(super) sha256: [u8; 32],
+    pub(super) size: u64,
+    pub(super) answers: Vec<Answer>,
+}
+
+/// Why an archive is not read to its end.
+pub(super) enum Halt {
+    /// What was looked for is found.
+    Found,
+    Archive(ArchiveError),
+    Io(io::Error),
+}
+
+impl From<ArchiveError> for Halt {
+    fn from(error: ArchiveError) -> Self {
+        Self::Archive(error)
+    }
+}
+
+impl From<Halt> for io::Error {
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Io(error) => error,
+            Halt::Archive(error) => Self::new(io::ErrorKind::InvalidData, error.to_string()),
+            Halt::Found => Self::other("found"),
+        }
+    }
+}
+
+/// What a file, or what is in it, answers for. Only what begins like a release file is read; it is copied into a file of ours, as nobody promises that
+/// a file of a tree stays as it is while it is mapped. Blocks.
+pub(super) fn holders(mut file: File, name: &str, cache: &FileCache) -> io::Result<Vec<Holder>> {
+    let mut head = Vec::with_capacity(SNIFF_BYTES);
+    Read::by_ref(&mut file).take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
+    file.seek(SeekFrom::Start(0))?;
+    match sniff(&head) {
+        Sniffed::Other => Ok(Vec::new()),
+        Sniffed::Archive(_) => {
+            let mut found = Vec::new();
+            let visit = &mut |member: &Member<'_>, content: &mut dyn Read| -> Result<(), Halt> {
+                let holder = holder(content, member.full_path(), member.file_name(), cache).map_err(Halt::Io)?;
+                found.extend(holder);
+                Ok(())
+            };
+            match read_archive::<Halt>(ARCHIVE, Source::Seekable(&mut file), &Limits::default(), visit) {
+                Ok(_) => Ok(found),
+                // What came before the damage can be had.
+                Err(Halt::Archive(error)) => {
+                    tracing::warn!(file = name, %error, "an archive is not read to its end");
+                    Ok(found)
+                }
+                Err(halt) => Err(halt.into()),
+            }
+        }
+        _ => {
+            let own = name.rsplit('/').next().unwrap_or(name);
+            Ok(holder(&mut file, String::new(), own, cache)?.into_iter().collect())
+        }
+    }
+}
+
+/// `None` where it is no release file, or one that answers for nothing.
+fn holder(content: &mut dyn Read, member: String, file: &str, cache: &FileCache) -> io::Result<Option<Holder>> {
+    let mut head = Vec::with_capacity(SNIFF_BYTES);
+    content.take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
+    if matches!(sniff(&head), Sniffed::Other | Sniffed::Archive(_)) {
+        return Ok(None);
+    }
+    let mut own = cache.begin()?;
+    let (sha256, size) = copy(&mut head.as_slice().chain(content), own.as_file_mut())?;
+    let bytes = map_own(own.as_file())?;
+    match answers(&bytes, file) {
+        Ok(answers) => Ok(Some(Holder { member, file: file.to_owned(), sha256, size, answers })),
+        Err(RefusedLoose::Io(error)) => Err(error),
+        Err(refused) => {
+            tracing::debug!(%member, %refused, "not served");
+            Ok(None)
+        }
+    }
+}
+
+/// Copies all of it; digest and bytes.
+pub(super) fn copy(from: &mut dyn Read, to: &mut File) -> io::Result<([u8; 32], u64)> {
+    let (mut block, mut sha256, mut size) = (vec![0; BLOCK], Sha256::new(), 0_u64);
+    loop {
+        let read = match from.read(&mut block) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        let Some(bytes) = block.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+        size = size.saturating_add(bytes.len() as u64);
+        if size > LARGEST {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {LARGEST} bytes")));
+        }
+        sha256.update(bytes);
+        to.write_all(bytes)?;
+    }
+    Ok((sha256.finalize().into(), size))
+}
+
+/// Copies one member of an archive; `None` when the archive has no such member. Blocks.
+pub(super) fn extract(archive: &mut File, member: &str, to: &mut File) -> io::Result<Option<([u8; 32], u64)>> {
+    let mut found = None;
+    let visit = &mut |visited: &Member<'_>, content: &mut dyn Read| -> Result<(), Halt> {
+        if visited.full_path() != member {
+            return Ok(());
+        }
+        found = Some(copy(content, to).map_err(Halt::Io)?);
+        Err(Halt::Found)
+    };
+    match read_archive::<Halt>(ARCHIVE, Source::Seekable(archive), &Limits::default(), visit) {
+        Ok(_) | Err(Halt::Found) => Ok(found),
+        Err(halt) => Err(halt.into()),
+    }
+}

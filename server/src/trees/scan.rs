@@ -1,0 +1,190 @@
+//! Reading what is new in the trees, and making the index anew.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use memmap2::Mmap;
+
+use super::read::{Holder, holders};
+use super::root::Root;
+use super::{CONTENT, Stamp, Trees};
+use crate::blobs::{map_own, write_file_atomically};
+use crate::debug_files::{debug_info_code, kind_code};
+use crate::ids::{BundleEntry, Ids, IdsBuilder, NewCandidate, TooLarge};
+
+/// What was read is served after so long, while the scan goes on.
+const SHOW_AFTER: Duration = Duration::from_secs(20);
+
+/// Files read at once at most. Each may take a processor, and the window of a decompression.
+const READERS: usize = 4;
+
+/// A file that is there.
+struct Present {
+    root: Arc<Root>,
+    path: String,
+    stamp: Stamp,
+}
+
+/// A file that was read.
+type Read = (BundleEntry, Vec<Holder>);
+
+impl Trees {
+    /// Reads what is new or has changed since the last scan, and serves it. Blocks for as long as reading takes.
+    pub(super) fn scan(&self) -> io::Result<()> {
+        let before = self.ids.load_full();
+        let known: HashMap<String, String> =
+            before.iter().flat_map(|ids| entries(ids)).map(|entry| (entry.digest, entry.version)).collect();
+        let mut kept: HashSet<String> = HashSet::new();
+        let mut todo = Vec::new();
+        for root in &self.roots {
+            match root.files() {
+                Ok(files) => {
+                    for (path, stamp) in files {
+                        let name = root.name_of(&path);
+                        if known.get(&name).is_some_and(|known| *known == stamp.to_string()) {
+                            kept.insert(name);
+                        } else {
+                            todo.push(Present { root: Arc::clone(root), path, stamp });
+                        }
+                    }
+                }
+                // A disk that is not mounted is no reason to read everything again when it is.
+                Err(error) => {
+                    tracing::warn!(tree = %root.name_of(""), %error, "a tree cannot be read: what is known of it is kept");
+                    kept.extend(known.keys().filter(|name| root.inside(name).is_some()).cloned());
+                }
+            }
+        }
+        if todo.is_empty() && kept.len() == known.len() && before.is_some() {
+            return Ok(());
+        }
+        tracing::info!(new = todo.len(), kept = kept.len(), "trees are read");
+        self.read_all(todo, |read| self.show(before.as_deref(), &kept, read))
+    }
+
+    /// Reads files side by side, and shows what is there from time to time and at the end.
+    fn read_all(&self, todo: Vec<Present>, show: impl Fn(&[Read]) -> io::Result<()>) -> io::Result<()> {
+        let readers = std::thread::available_parallelism().map_or(1, usize::from).min(READERS);
+        let next = AtomicUsize::new(0);
+        let (send, receive) = mpsc::channel::<Read>();
+        let failed = Mutex::new(None);
+        let mut all: Vec<Read> = Vec::new();
+        std::thread::scope(|scope| {
+            for _ in 0..readers {
+                let send = send.clone();
+                let (todo, next, failed) = (&todo, &next, &failed);
+                scope.spawn(move || {
+                    while let Some(present) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        match self.read(present) {
+                            Ok(Some(read)) => drop(send.send(read)),
+                            Ok(None) => {}
+                            // Our own disk: every other file would meet the same.
+                            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                                return;
+                            }
+                            Err(error) => {
+                                tracing::warn!(file = %present.root.name_of(&present.path), %error, "not read: tried again at the next scan");
+                            }
+                        }
+                    }
+                });
+            }
+            drop(send);
+            let mut shown = Instant::now();
+            for read in receive {
+                all.push(read);
+                if shown.elapsed() > SHOW_AFTER {
+                    show(&all)?;
+                    shown = Instant::now();
+                }
+            }
+            show(&all)
+        })?;
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// One file; `None` when it is gone, or changes while it is read.
+    fn read(&self, present: &Present) -> io::Result<Option<Read>> {
+        let name = present.root.name_of(&present.path);
+        let (file, stamp) = match present.root.open_file(&present.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        if stamp != present.stamp {
+            return Ok(None);
+        }
+        let holders = holders(file, &name, &self.cache)?;
+        let entry = BundleEntry {
+            digest: name,
+            name: String::new(),
+            version: stamp.to_string(),
+            symbol_index: [0; 32],
+            modules_root: None,
+            is_loose: true,
+        };
+        Ok(Some((entry, holders)))
+    }
+
+    /// Makes the index of what is kept and what was read, and serves by it.
+    fn show(&self, before: Option<&Ids<Mmap>>, kept: &HashSet<String>, read: &[Read]) -> io::Result<()> {
+        let bytes = build(before, kept, read).map_err(io::Error::other)?;
+        write_file_atomically(&self.index_file, &bytes)?;
+        self.ids.store(Some(Arc::new(open_index(&self.index_file)?)));
+        Ok(())
+    }
+}
+
+fn build(before: Option<&Ids<Mmap>>, kept: &HashSet<String>, read: &[Read]) -> Result<Vec<u8>, TooLarge> {
+    let mut builder = IdsBuilder::new(getrandom::u64().unwrap_or_default(), CONTENT);
+    if let Some(before) = before {
+        let mut numbers = Vec::new();
+        for entry in entries(before) {
+            numbers.push(if kept.contains(&entry.digest) { Some(builder.bundle(&entry)?) } else { None });
+        }
+        for key in before.keys() {
+            for found in key.candidates() {
+                let Some(bundle) = numbers.get(found.bundle as usize).copied().flatten() else { continue };
+                let crate::ids::Candidate { kind, debug_info, sha256, size, name, file, .. } = found;
+                builder
+                    .add(key.bytes, &NewCandidate { bundle, kind, debug_info, sha256: *sha256, size, name, file })?;
+            }
+        }
+    }
+    for (entry, holders) in read {
+        let bundle = builder.bundle(entry)?;
+        for holder in holders {
+            for answer in &holder.answers {
+                let new = NewCandidate {
+                    bundle,
+                    kind: kind_code(answer.kind),
+                    debug_info: debug_info_code(answer.debug_info),
+                    sha256: holder.sha256,
+                    size: holder.size,
+                    name: &holder.member,
+                    file: &holder.file,
+                };
+                builder.add(&answer.key.to_bytes(), &new)?;
+            }
+        }
+    }
+    builder.build()
+}
+
+fn entries(ids: &Ids<Mmap>) -> impl Iterator<Item = BundleEntry> {
+    (0..ids.bundle_count()).filter_map(|number| ids.bundle(number))
+}
+
+pub(super) fn open_index(path: &Path) -> io::Result<Ids<Mmap>> {
+    let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let ids = Ids::open(map_own(&File::open(path)?)?).map_err(damaged)?;
+    if ids.content() != CONTENT {
+        return Err(io::Error::other(format!("expected rows of version {CONTENT}, found version {}", ids.content())));
+    }
+    Ok(ids)
+}

@@ -1,0 +1,278 @@
+//! Directories and package pools that are served where they lie.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::programs::{has, publish, run};
+use crate::support::{Running, http};
+use reqwest::header::{CONTENT_RANGE, ETAG, IF_NONE_MATCH, RANGE};
+use reqwest::{Client, StatusCode};
+use symseal_bundle::Digest;
+use symseal_server::Origins;
+
+/// How long a scan may take here.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A program, its debug file and its stripped form, each with the same build-id.
+struct Program {
+    id: &'static str,
+    whole: PathBuf,
+    debug: PathBuf,
+    stripped: PathBuf,
+}
+
+fn program(folder: &Path, id: &'static str) -> Program {
+    let at = |suffix: &str| folder.join(format!("{id}{suffix}"));
+    let (source, whole, debug, stripped) = (at(".c"), at(""), at(".debug"), at(".stripped"));
+    std::fs::write(
+        &source,
+        format!("int f_{id}(int x) {{ return x + 1; }}\nint main(void) {{ return f_{id}(-1); }}\n"),
+    )
+    .unwrap();
+    run("cc", &["-g", text(&source), "-o", text(&whole), &format!("-Wl,--build-id=0x{id}")]);
+    run("objcopy", &["--only-keep-debug", text(&whole), text(&debug)]);
+    run("objcopy", &["--strip-debug", "--strip-unneeded", text(&whole), text(&stripped)]);
+    Program { id, whole, debug, stripped }
+}
+
+fn copy(from: &Path, to: PathBuf) -> PathBuf {
+    std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+    std::fs::copy(from, &to).unwrap();
+    to
+}
+
+/// A tree with a file in every way: what it answers by path.
+fn plant(work: &Path, tree: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut expected = BTreeMap::new();
+    let mut expect = |path: String, file: &Path| drop(expected.insert(path, std::fs::read(file).unwrap()));
+    // By itself, unstripped and as a debug file.
+    let loose = program(work, "aaaa0001");
+    copy(&loose.whole, tree.join("deep/er/loose"));
+    expect(format!("/buildid/{}/debuginfo", loose.id), &loose.whole);
+    expect(format!("/buildid/{}/executable", loose.id), &loose.whole);
+    let apart = program(work, "aaaa0002");
+    copy(&apart.debug, tree.join(".build-id/aa/aa0002.debug"));
+    expect(format!("/buildid/{}/debuginfo", apart.id), &apart.debug);
+    // A Debian package with both.
+    let packed = program(work, "aaaa0003");
+    let root = work.join("deb");
+    copy(&packed.stripped, root.join("usr/bin/packed"));
+    copy(&packed.debug, root.join("usr/lib/debug/.build-id/aa/aa0003.debug"));
+    std::fs::create_dir_all(root.join("DEBIAN")).unwrap();
+    let control = "Package: packed\nVersion: 1\nArchitecture: amd64\nMaintainer: a <a@example.org>\nDescription: a\n";
+    std::fs::write(root.join("DEBIAN/control"), control).unwrap();
+    std::fs::create_dir_all(tree.join("pool")).unwrap();
+    run("dpkg-deb", &["--build", "--root-owner-group", text(&root), text(&tree.join("pool/packed.deb"))]);
+    expect(format!("/buildid/{}/debuginfo", packed.id), &packed.debug);
+    expect(format!("/buildid/{}/executable", packed.id), &packed.stripped);
+    // Archives, and a file that was compressed by itself.
+    for (id, archive, arguments) in
+        [("aaaa0004", "a.tar.xz", "-cJf"), ("aaaa0005", "a.tar.gz", "-czf"), ("aaaa0006", "a.tar.zst", "--zstd -cf")]
+    {
+        let member = program(work, id);
+        let mut all: Vec<&str> = arguments.split(' ').collect();
+        let (to, folder, name) = (tree.join(archive), text(work), member.debug.file_name().unwrap().to_str().unwrap());
+        all.extend([text(&to), "-C", folder, name]);
+        run("tar", &all);
+        expect(format!("/buildid/{id}/debuginfo"), &member.debug);
+    }
+    let module = program(work, "aaaa0007");
+    run("xz", &["--keep", text(&module.debug)]);
+    copy(&work.join("aaaa0007.debug.xz"), tree.join("module.ko.xz"));
+    expect(format!("/buildid/{}/debuginfo", module.id), &module.debug);
+    // What is nobody's debug file, and what would hold up whoever opens it.
+    std::fs::write(tree.join("notes.txt"), "no release file").unwrap();
+    std::fs::write(tree.join("broken.deb"), "!<arch>\nand no more").unwrap();
+    std::fs::write(tree.join("half"), &std::fs::read(&loose.whole).unwrap()[..300]).unwrap();
+    run("mkfifo", &[text(&tree.join("pipe"))]);
+    expected
+}
+
+fn origins(trees: &[&Path]) -> Origins {
+    let trees = trees.iter().map(|path| path.to_path_buf()).collect();
+    Origins { trees, tree_interval: Duration::from_millis(200), ..Origins::default() }
+}
+
+async fn get(http: &Client, server: &Running, path: &str) -> (StatusCode, Vec<u8>) {
+    let answer = http.get(server.url(path)).send().await.unwrap();
+    (answer.status(), answer.bytes().await.unwrap().to_vec())
+}
+
+/// Waits until a path has this status.
+#[track_caller]
+fn within(started: Instant, path: &str, status: StatusCode) {
+    assert!(started.elapsed() < PATIENCE, "{path} is {status} still");
+}
+
+async fn wait(http: &Client, server: &Running, path: &str, wanted: StatusCode) {
+    let started = Instant::now();
+    loop {
+        let (status, _) = get(http, server, path).await;
+        if status == wanted {
+            return;
+        }
+        within(started, path, status);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn has_tools() -> bool {
+    ["cc", "objcopy", "dpkg-deb", "tar", "xz", "zstd"].iter().all(|tool| has(tool))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_seen() {
+    if !has_tools() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
+    std::fs::create_dir_all(&work).unwrap();
+    let expected = plant(&work, &tree);
+    // Outside, and reached by a link.
+    let outside = program(&work, "aaaa0099");
+    symlink(&outside.debug, tree.join("outside.debug")).unwrap();
+    symlink(&work, tree.join("all")).unwrap();
+
+    let data = folder.path().join("data");
+    let server = Running::start_with(&data, &origins(&[&tree])).await;
+    let http = http();
+    wait(&http, &server, "/buildid/aaaa0003/debuginfo", StatusCode::OK).await;
+    for (path, bytes) in &expected {
+        wait(&http, &server, path, StatusCode::OK).await;
+        let (_, found) = get(&http, &server, path).await;
+        assert!(found == *bytes, "{path}: {} bytes, expected {}", found.len(), bytes.len());
+    }
+    for path in ["/buildid/aaaa0099/debuginfo", "/buildid/aaaa0002/executable", "/s/team/buildid/aaaa0001/debuginfo"] {
+        assert_eq!(get(&http, &server, path).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+
+    // As clients ask: headers, parts, conditions, bounds.
+    for id in ["aaaa0001", "aaaa0003"] {
+        let url = server.url(&format!("/buildid/{id}/debuginfo"));
+        let bytes = &expected[&format!("/buildid/{id}/debuginfo")];
+        let answer = http.get(&url).header(RANGE, "bytes=1-3").send().await.unwrap();
+        assert_eq!(answer.headers()[CONTENT_RANGE], format!("bytes 1-3/{}", bytes.len()).as_str());
+        assert_eq!(answer.headers()["x-debuginfod-sha256"], Digest::of(bytes).hex().as_str());
+        let etag = answer.headers()[ETAG].clone();
+        assert_eq!(answer.text().await.unwrap(), "ELF");
+        let unchanged = http.get(&url).header(IF_NONE_MATCH, etag).send().await.unwrap();
+        assert_eq!(unchanged.status(), StatusCode::NOT_MODIFIED);
+        let too_large = http.get(&url).header("x-debuginfod-maxsize", "3").send().await.unwrap();
+        assert_eq!(too_large.status(), StatusCode::NOT_ACCEPTABLE);
+        let section = work.join("section");
+        run(
+            "objcopy",
+            &["--dump-section", &format!(".debug_info={}", text(&section)), text(&work.join(id)), "/dev/null"],
+        );
+        let (status, found) = get(&http, &server, &format!("/buildid/{id}/section/.debug_info")).await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(found == std::fs::read(&section).unwrap(), "{id}");
+    }
+    let key = format!("/symbols/_.debug/elf-buildid-sym-aaaa0003{}/_.debug", "0".repeat(32));
+    assert!(get(&http, &server, &key).await.1 == expected["/buildid/aaaa0003/debuginfo"]);
+
+    // One goes, one comes, one becomes another.
+    std::fs::remove_file(tree.join("pool/packed.deb")).unwrap();
+    wait(&http, &server, "/buildid/aaaa0003/debuginfo", StatusCode::NOT_FOUND).await;
+    copy(&outside.debug, tree.join("deep/er/loose"));
+    wait(&http, &server, "/buildid/aaaa0099/debuginfo", StatusCode::OK).await;
+    wait(&http, &server, "/buildid/aaaa0001/debuginfo", StatusCode::NOT_FOUND).await;
+
+    // What a bundle has goes before what lies in a tree.
+    let other = work.join("other");
+    let id = "-Wl,--build-id=0xaaaa0002";
+    run("cc", &["-g", "-O1", text(&work.join("aaaa0002.c")), "-o", text(&other), id]);
+    publish(&server, folder.path(), "1", &[&other]).await;
+    assert!(get(&http, &server, "/buildid/aaaa0002/debuginfo").await.1 == std::fs::read(&other).unwrap());
+    server.stop().await;
+
+    // What was read is known after a restart, before anything is read again; what lies elsewhere now is gone.
+    std::fs::remove_dir_all(data.join("cache")).unwrap();
+    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
+    let server = Running::start_with(&data, &hour).await;
+    assert_eq!(get(&http, &server, "/buildid/aaaa0004/debuginfo").await.0, StatusCode::OK);
+    std::fs::rename(tree.join("a.tar.gz"), folder.path().join("a.tar.gz")).unwrap();
+    assert_eq!(get(&http, &server, "/buildid/aaaa0005/debuginfo").await.0, StatusCode::NOT_FOUND);
+    server.stop().await;
+}
+
+/// Debian's debuginfod, ended with the value.
+struct Debuginfod(Child);
+
+impl Drop for Debuginfod {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn debuginfod_answers_alike_over_the_same_tree() {
+    if !has_tools() || !has("debuginfod") || !has("debuginfod-find") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
+    std::fs::create_dir_all(&work).unwrap();
+    let expected = plant(&work, &tree);
+    let server = Running::start_with(&folder.path().join("data"), &origins(&[&tree])).await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let theirs = Command::new("debuginfod")
+        .args([
+            "-F",
+            "-U",
+            "-Z",
+            ".tar.xz=xz -dc",
+            "-Z",
+            ".tar.gz=gzip -dc",
+            "-Z",
+            ".tar.zst=zstd -dc",
+            "-p",
+            &port.to_string(),
+        ])
+        .args(["-d", text(&folder.path().join("theirs.sqlite")), text(&tree)])
+        .env_remove("DEBUGINFOD_URLS")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _theirs = Debuginfod(theirs);
+    let http = http();
+    let ask = async |path: &str| {
+        let started = Instant::now();
+        loop {
+            let answer = http.get(format!("http://127.0.0.1:{port}{path}")).send().await;
+            match answer {
+                Ok(answer) if answer.status() == StatusCode::OK => return Some(answer.bytes().await.unwrap().to_vec()),
+                _ if started.elapsed() > PATIENCE => return None,
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    };
+    for path in expected.keys() {
+        // A file that is compressed by itself is none of debuginfod's.
+        if path.contains("aaaa0007") {
+            continue;
+        }
+        wait(&http, &server, path, StatusCode::OK).await;
+        let theirs = ask(path).await.unwrap_or_else(|| panic!("debuginfod has no {path}"));
+        assert!(get(&http, &server, path).await.1 == theirs, "{path}");
+    }
+    let mut find = Command::new("debuginfod-find");
+    find.args(["debuginfo", "aaaa0003"])
+        .env("DEBUGINFOD_URLS", server.url(""))
+        .env("DEBUGINFOD_CACHE_PATH", folder.path().join("client"));
+    let found = tokio::task::spawn_blocking(move || find.output()).await.unwrap().unwrap();
+    assert!(found.status.success(), "{found:?}");
+    let found = std::fs::read(String::from_utf8(found.stdout).unwrap().trim()).unwrap();
+    assert!(found == expected["/buildid/aaaa0003/debuginfo"]);
+    server.stop().await;
+}

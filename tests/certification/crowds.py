@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""A crowd before one server: clients that read slowly, connections that say nothing, a flood of referrers, then mixed load for a while.
+
+    crowds.py SYMSEAL SLOW IDLE REFERRERS SOAK_SECONDS
+
+SLOW clients take a 16 MiB blob a few bytes at a time and IDLE connections send nothing, while a debugger asks for a file again and again: each
+answer must be right and come within a second. The memory that the server allocates (RssAnon of proc(5); mapped blobs are the page cache's) must stay
+below 64 KiB for each slow client, 16 KiB for each idle connection and 64 MiB besides. Slow clients that read on in the end get the whole blob. REFERRERS
+manifests are pushed for one subject: the list is complete, in pages, and others are answered meanwhile. Then clients push, pull, ask
+and delete for SOAK_SECONDS: what the server allocates in the last quarter is at most 16 MiB more than in the second.
+Prints one JSON object and exits with 1 if anything did not hold.
+"""
+
+import asyncio
+import hashlib
+import http.client
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+BLOB = 16 << 20
+DESCRIPTORS_BESIDE = 200
+
+
+def sha256(data):
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+class Server:
+    def __init__(self, program, data):
+        self.process = subprocess.Popen([program, "serve", "--data", data, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        self.address = self.process.stdout.readline().rsplit("://", 1)[1].strip()
+        self.host, port = self.address.rsplit(":", 1)
+        self.port = int(port)
+
+    def allocated(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+) kB", status).group(1)) << 10
+
+    def request(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def push(self, repository, data):
+        digest = sha256(data)
+        status, _, text = self.request("POST", f"/v2/{repository}/blobs/uploads/?digest={digest}", data)
+        if status == 202:
+            raise SystemExit("uploads in one request are refused")
+        assert status == 201, (status, text)
+        return digest
+
+    def manifest(self, repository, reference, layers):
+        empty = b"{}"
+        content = {
+            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": "application/vnd.example",
+            "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": sha256(empty), "size": 2},
+            "layers": [{"mediaType": "application/octet-stream", "digest": digest, "size": size} for digest, size in layers],
+        }
+        data = json.dumps(content).encode()
+        status, _, text = self.request("PUT", f"/v2/{repository}/manifests/{reference or sha256(data)}", data, {"Content-Type": MANIFEST})
+        assert status == 201, (status, text)
+        return {"mediaType": MANIFEST, "digest": sha256(data), "size": len(data)}
+
+
+async def crowd(server, slow, idle, blob, build_id, expected, problems):
+    """Opens everything, asks meanwhile, and lets some slow clients come to their end."""
+    async def open_slow():
+        # A small window, so that the kernel does not take the blob for the client.
+        reader, writer = await asyncio.open_connection(server.host, server.port, limit=4096)
+        writer.write(f"GET /v2/crowd/blobs/{blob} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        start = await reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in start.split(b"\r\n", 1)[0]:
+            problems.append(f"a slow client is answered {start[:60]!r}")
+        return reader, writer
+
+    readers = []
+    for at in range(0, slow, 50):
+        readers += await asyncio.gather(*(open_slow() for _ in range(min(50, slow - at))))
+    silent = []
+    for at in range(0, idle, 200):
+        silent += await asyncio.gather(*(asyncio.open_connection(server.host, server.port) for _ in range(min(200, idle - at))))
+
+    times, most = [], 0
+    for _ in range(100):
+        for reader, _ in random.sample(readers, min(20, len(readers))):
+            await reader.read(16)
+        started = time.monotonic()
+        status, _, data = await asyncio.to_thread(server.request, "GET", f"/buildid/{build_id}/debuginfo")
+        times.append(time.monotonic() - started)
+        if status != 200 or data != expected:
+            problems.append(f"in a crowd a debugger is answered {status}, {len(data)} bytes")
+        most = max(most, server.allocated())
+    ended = 0
+    for reader, writer in readers:
+        if ended < 10:
+            rest = await reader.read(-1)
+            # What was read in between is missing at the front.
+            if not 0 < len(rest) <= BLOB:
+                problems.append(f"a slow client got {len(rest)} bytes in the end")
+            ended += 1
+        writer.close()
+    for _, writer in silent:
+        writer.close()
+    return times, most
+
+
+def flood(server, subject, referrers, problems):
+    for number in range(referrers):
+        data = referrer(subject, number)
+        status, _, text = server.request("PUT", f"/v2/crowd/manifests/{sha256(data)}", data, {"Content-Type": MANIFEST})
+        if status != 201:
+            problems.append(f"a referrer is answered {status}: {text[:200]!r}")
+            break
+    seen, path = set(), f"/v2/crowd/referrers/{subject['digest']}"
+    while path:
+        status, headers, data = server.request("GET", path)
+        if status != 200:
+            problems.append(f"referrers are {status}")
+            return len(seen)
+        seen |= {entry["digest"] for entry in json.loads(data)["manifests"]}
+        link = re.match(r"<([^>]+)>", headers.get("Link") or "")
+        path = link and link.group(1)
+    if len(seen) != referrers:
+        problems.append(f"{len(seen)} of {referrers} referrers are listed")
+    return len(seen)
+
+
+def referrer(subject, number):
+    return json.dumps({
+        "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": "application/vnd.example.note", "annotations": {"number": str(number)},
+        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": sha256(b"{}"), "size": 2}, "layers": [], "subject": subject,
+    }).encode()
+
+
+def soak(server, seconds, build_id, problems):
+    stop, counts, lock = time.monotonic() + seconds, {"requests": 0}, threading.Lock()
+
+    def client(seed):
+        rng = random.Random(seed)
+        while time.monotonic() < stop:
+            data = rng.randbytes(rng.choice([100, 10_000, 1_000_000]))
+            tag = f"s{rng.randrange(50)}"
+            digest = server.push("soak", data)
+            server.push("soak", b"{}")
+            pushed = server.manifest("soak", tag, [(digest, len(data))])
+            asked = [server.request("GET", f"/v2/soak/blobs/{digest}"), server.request("GET", f"/buildid/{build_id}/debuginfo"),
+                     server.request("GET", f"/buildid/{rng.randbytes(20).hex()}/debuginfo"), server.request("GET", "/search?q=app"),
+                     server.request("DELETE", f"/v2/soak/manifests/{pushed['digest']}")]
+            wrong = [status for (status, _, _), expected in zip(asked, [200, 200, 404, 200, 202]) if status not in (expected, 404)]
+            if asked[0][2] != data or wrong:
+                problems.append(f"under load: {wrong}, {len(asked[0][2])} of {len(data)} bytes")
+                return
+            with lock:
+                counts["requests"] += 8
+
+    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
+    for each in clients:
+        each.start()
+    samples = []
+    while time.monotonic() < stop:
+        time.sleep(min(0.2, seconds / 40))
+        samples.append(server.allocated())
+    for each in clients:
+        each.join()
+    quarter = max(1, len(samples) // 4)
+    growth = statistics.median(samples[-quarter:]) - statistics.median(samples[quarter:2 * quarter])
+    if growth > 16 << 20:
+        problems.append(f"the server allocates {growth / 2**20:.1f} MiB more than before")
+    return counts["requests"], growth
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    slow, idle, referrers, seconds = map(int, sys.argv[2:6])
+    wanted, (_, most) = slow + idle + DESCRIPTORS_BESIDE, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < wanted:
+        sys.exit(f"{wanted} open files are needed, {most} are allowed: ulimit -Hn")
+    work = Path(tempfile.mkdtemp(prefix="symseal-crowds-"))
+    problems = []
+    try:
+        os.environ["XDG_DATA_HOME"] = str(work / "home")
+        source, binary = work / "app.c", work / "app"
+        source.write_text("int main(void) { return 0; }\n")
+        build_id = "abcd1234"
+        subprocess.run(["cc", "-g", source, "-o", binary, f"-Wl,--build-id=0x{build_id}"], check=True)
+        # The server is started with the usual limit, and raises it by itself.
+        server = Server(program, work / "data")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        subprocess.run([program, "upload", "--to", f"http://{server.address}", binary], check=True, stdout=subprocess.DEVNULL)
+        server.push("crowd", b"{}")
+        blob = server.push("crowd", random.Random(1).randbytes(BLOB))
+        subject = server.manifest("crowd", "one", [(blob, BLOB)])
+        before = server.allocated()
+        times, most = asyncio.run(crowd(server, slow, idle, blob, build_id, binary.read_bytes(), problems))
+        allowed = slow * (64 << 10) + idle * (16 << 10) + (64 << 20)
+        if most - before > allowed:
+            problems.append(f"a crowd costs {(most - before) / 2**20:.1f} MiB, more than {allowed / 2**20:.1f}")
+        if max(times) > 1:
+            problems.append(f"a debugger waited {max(times):.2f} s in a crowd")
+        listed = flood(server, subject, referrers, problems)
+        requests, growth = soak(server, seconds, build_id, problems)
+        server.process.terminate()
+        server.process.wait()
+        print(json.dumps({
+            "slow": slow, "idle": idle, "allocated_mib": round((most - before) / 2**20, 1),
+            "answer_ms": {"median": round(statistics.median(times) * 1e3, 1), "most": round(max(times) * 1e3, 1)},
+            "referrers": listed, "soak": {"seconds": seconds, "requests": requests, "growth_mib": round(growth / 2**20, 1)},
+            "problems": problems[:20],
+        }))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    sys.exit(1 if problems else 0)
+
+
+main()
