@@ -27,7 +27,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     Gateway(gateway::Args),
     /// Build, seal, push, pull, inspect and verify bundles.
     #[command(
