@@ -192,7 +192,10 @@ def main():
     slow, idle, referrers, seconds = map(int, sys.argv[2:6])
     wanted, (_, most) = slow + idle + DESCRIPTORS_BESIDE, resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < wanted:
-        sys.exit(f"{wanted} open files are needed, {most} are allowed: ulimit -Hn")
+        # As large a crowd as this machine lets one process be; the figures say how large.
+        print(f"{wanted} open files are needed, {most} are allowed (ulimit -Hn): the crowd is smaller", file=sys.stderr)
+        share = max(0, most - DESCRIPTORS_BESIDE) / (slow + idle)
+        slow, idle, wanted = int(slow * share), int(idle * share), most
     work = Path(tempfile.mkdtemp(prefix="symseal-crowds-"))
     problems = []
     try:

@@ -20,6 +20,13 @@ use super::{BlobDigest, BlobDirectory, OpenBlob, map_own};
 /// Blobs that stay mapped.
 const MAPPED: usize = 256;
 
+/// The largest blob that is mapped, in bytes: the pages of a map count as the process's memory while they are in it, and of what takes long to
+/// send opening and reading are the smaller part.
+const LARGEST: u64 = 16 << 20;
+
+/// Bytes that stay mapped.
+const MAPPED_BYTES: u64 = 512 << 20;
+
 /// How long a map is used before its blob is looked at again: it may have been moved aside (`symseal store scrub`), or be in an object store alone.
 const BELIEVED: Duration = Duration::from_secs(2);
 
@@ -62,14 +69,11 @@ impl BlobDirectory {
         (looked_at.elapsed() < BELIEVED).then_some(blob)
     }
 
-    /// Maps a blob, for this request and those after it; `None` where that cannot be: an empty blob, or a system that cannot bring pages into
+    /// Maps a blob, for this request and those after it; `None` where that cannot be: an empty or a large blob, or a system that cannot bring pages into
     /// memory without risk. Blocks.
     pub(crate) fn map_for_requests(&self, digest: &BlobDigest) -> io::Result<Option<Arc<MappedBlob>>> {
-        if let Some(known) = self.mapped(digest) {
-            return Ok(Some(known));
-        }
         let blob = self.open_blob(digest)?;
-        if blob.size == 0 || !can_bring() {
+        if blob.size == 0 || blob.size > LARGEST || !can_bring() {
             return Ok(None);
         }
         let known = self.maps().get(digest).map(|(known, _)| known);
@@ -95,8 +99,9 @@ impl MappedBlobs {
 
     fn keep(&self, digest: &BlobDigest, blob: &Arc<MappedBlob>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.blobs.len() >= MAPPED
-            && !kept.blobs.contains_key(digest)
+        let bytes = |kept: &Kept| kept.blobs.values().map(|entry| entry.blob.size()).sum::<u64>();
+        while !kept.blobs.contains_key(digest)
+            && (kept.blobs.len() >= MAPPED || bytes(&kept).saturating_add(blob.size()) > MAPPED_BYTES)
             && let Some(oldest) =
                 kept.blobs.iter().min_by_key(|(_, entry)| entry.used).map(|(digest, _)| digest.clone())
         {
