@@ -268,6 +268,8 @@ mod tests {
         assert!(blobs.mapped(&digest).is_none());
         assert!(Arc::ptr_eq(&blobs.map_for_requests(&digest).unwrap().unwrap(), &first), "it is the same still");
         assert!(blobs.mapped(&digest).is_some());
+        // Times of change count in ticks of the system's clock.
+        std::thread::sleep(Duration::from_millis(50));
         std::fs::rename(blobs.path(&digest), data.path().join("aside")).unwrap();
         assert!(blobs.mapped(&digest).is_none(), "at once");
         assert_eq!(blobs.map_for_requests(&digest).unwrap_err().kind(), io::ErrorKind::NotFound);
