@@ -14,8 +14,9 @@ use tokio::net::TcpStream;
 use super::Breakable;
 use crate::blobs::{MappedBlob, mapped_blob_of};
 
-/// Slices that are shorter are copied: that is cheaper than a call of their own.
-const SHORTEST: usize = 32 << 10;
+/// Slices that are shorter are copied: the kernel sends a file page by page, and up to about a megabyte that costs more than copying
+/// (`docs/performance.md`, "The server beside Debian's debuginfod").
+const SHORTEST: usize = 1 << 20;
 
 /// The connection.
 #[derive(Debug)]
