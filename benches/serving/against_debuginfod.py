@@ -14,51 +14,19 @@ import os
 import re
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from pathlib import Path
 
-CONNECTIONS = [1, 8, 64]
-TICK = os.sysconf("SC_CLK_TCK")
+from measuring import CONNECTIONS, cpu_seconds, free_port, load, peak_mib, wait_for
 
 
 def build_id(path):
     notes = subprocess.run(["readelf", "-n", path], capture_output=True, text=True).stdout
     found = re.search(r"Build ID: ([0-9a-f]+)", notes)
     return found and found.group(1)
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def peak_mib(pid):
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def wait_for(url, seconds=60):
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return answer.read()
-        except OSError:
-            if time.monotonic() > end:
-                sys.exit(f"{url}: no answer in {seconds} s")
-            time.sleep(0.1)
 
 
 def start_debuginfod(files, folder):
@@ -75,21 +43,6 @@ def start_ours(symseal, files, folder):
     base = process.stdout.readline().rsplit(" ", 1)[-1].strip()
     subprocess.run([symseal, "upload", str(files), "--to", base], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return process, base
-
-
-def load(base, path, connections, seconds):
-    """Requests a second, p50 and p99 in ms, and requests in all."""
-    command = ["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", base + path]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    unit = {"us": 1e-3, "ms": 1.0, "s": 1e3}
-
-    def latency(percent):
-        number, name = re.search(rf"\s{percent}%\s+([\d.]+)(us|ms|s)", text).groups()
-        return float(number) * unit[name]
-
-    requests = int(re.search(r"(\d+) requests in", text).group(1))
-    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
-    return rate, latency(50), latency(99), requests
 
 
 def main():

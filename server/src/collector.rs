@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::repositories::Repositories;
 use crate::traces::Traces;
+use futures_util::future::BoxFuture;
 
 /// Blobs that a repository ceases to offer in one turn; other changes of its manifests wait so long.
 const LINKS_IN_ONE_TURN: usize = 256;
@@ -82,7 +83,11 @@ impl Collector {
     ///
     /// # Errors
     /// What the disk says; the next round goes on.
-    pub async fn collect(&self, grace: Duration) -> io::Result<Collected> {
+    pub fn collect(&self, grace: Duration) -> BoxFuture<'_, io::Result<Collected>> {
+        Box::pin(self.round(grace))
+    }
+
+    async fn round(&self, grace: Duration) -> io::Result<Collected> {
         if self.blobs.objects().is_some() {
             let problem = "blobs in an object store are not collected: another server may have told a client of one";
             return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
@@ -191,7 +196,11 @@ impl Collector {
 ///
 /// # Errors
 /// [`ServerError`]: a server uses the directory, or it cannot be read or changed.
-pub async fn collect_stopped(data: &Path, grace: Duration) -> Result<Collected, ServerError> {
+pub fn collect_stopped(data: &Path, grace: Duration) -> BoxFuture<'_, Result<Collected, ServerError>> {
+    Box::pin(collect_alone(data, grace))
+}
+
+async fn collect_alone(data: &Path, grace: Duration) -> Result<Collected, ServerError> {
     let failed = |source| ServerError::Data { path: data.to_owned(), source };
     let _lock = crate::serve::lock_data(data)?;
     let (pool, folder) = (Pool::new(), data.to_owned());

@@ -27,6 +27,9 @@
 //! Who may do what is decided in one module, `access`; [`AccessConfig`] says whether callers show tokens. The crate does not unpack archives. It talks to
 //! other servers only where it is told to ([`Origins`]). [`Gateway`] is another program of the same paths: it keeps nothing and believes nobody but a
 //! trust directory.
+//!
+//! What is public and asynchronous gives boxed futures: the code of an `async fn` is compiled where it is awaited, so that each program and
+//! each test would compile the whole server again.
 
 mod access;
 mod alerts;

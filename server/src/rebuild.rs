@@ -5,6 +5,7 @@ use std::io;
 use crate::config::Config;
 use crate::debug_files::INDEX_FILE;
 use crate::{ServerError, serve, store};
+use futures_util::future::BoxFuture;
 
 /// What was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,11 @@ pub struct Rebuilt {
 ///
 /// # Errors
 /// [`ServerError`]: a server uses the directory, or something cannot be read or written.
-pub async fn rebuild(config: &Config) -> Result<Rebuilt, ServerError> {
+pub fn rebuild(config: &Config) -> BoxFuture<'_, Result<Rebuilt, ServerError>> {
+    Box::pin(rebuild_alone(config))
+}
+
+async fn rebuild_alone(config: &Config) -> Result<Rebuilt, ServerError> {
     let _lock = serve::lock_data(&config.data)?;
     let database = store::open(&config.data, config.database.as_ref()).await?;
     let place = config.database.as_ref().map_or_else(|| config.data.display().to_string(), ToString::to_string);

@@ -6,7 +6,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use futures_util::future::BoxFuture;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -88,8 +88,8 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`] names the file or address.
-    pub async fn bind(config: Config) -> Result<Self, ServerError> {
-        Self::bind_with_log(config, None).await
+    pub fn bind(config: Config) -> BoxFuture<'static, Result<Self, ServerError>> {
+        Self::bind_with_log(config, None)
     }
 
     /// [`Self::bind`] for a server that keeps a transparency log, which must be there. While another process
@@ -97,7 +97,11 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`] names the file or address.
-    pub async fn bind_with_log(config: Config, log: Option<LogConfig>) -> Result<Self, ServerError> {
+    pub fn bind_with_log(config: Config, log: Option<LogConfig>) -> BoxFuture<'static, Result<Self, ServerError>> {
+        Box::pin(Self::bound(config, log))
+    }
+
+    async fn bound(config: Config, log: Option<LogConfig>) -> Result<Self, ServerError> {
         // The address first: where it is taken, nothing is left behind.
         let failed = |source| ServerError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
@@ -133,7 +137,11 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError::Trust`] or [`ServerError::RequireSeal`].
-    pub async fn judging(self, rules: SealRules) -> Result<Self, ServerError> {
+    pub fn judging(self, rules: SealRules) -> BoxFuture<'static, Result<Self, ServerError>> {
+        Box::pin(self.judged_by(rules))
+    }
+
+    async fn judged_by(self, rules: SealRules) -> Result<Self, ServerError> {
         let required = rules.required()?;
         let app = Arc::clone(&self.app);
         let lost = |error| ServerError::Data { path: rules.trust.clone(), source: io::Error::other(error) };
@@ -198,7 +206,15 @@ impl Server {
     ///
     /// # Errors
     /// None at present: a failed accept is logged and tried again.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+    pub fn run<'a>(self, shutdown: impl Future<Output = ()> + Send + 'a) -> BoxFuture<'a, Result<(), ServerError>> {
+        self.run_until(Box::pin(shutdown))
+    }
+
+    fn run_until(self, shutdown: BoxFuture<'_, ()>) -> BoxFuture<'_, Result<(), ServerError>> {
+        Box::pin(self.running(shutdown))
+    }
+
+    async fn running(self, mut shutdown: BoxFuture<'_, ()>) -> Result<(), ServerError> {
         let Self { listener, app, collector, schedule, index_file, tls, lock, .. } = self;
         let collecting = schedule.map(|schedule| {
             let collector = Arc::clone(&collector);
@@ -211,7 +227,6 @@ impl Server {
         let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
-        let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => break,

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use symseal_seal::encoding::{sha256, to_hex};
 use symseal_seal::{KeyId, UtcSeconds};
 
@@ -127,7 +128,11 @@ impl Tokens {
     ///
     /// # Errors
     /// [`TokenError::Database`].
-    pub async fn open(data: &Path, database: Option<&DatabaseUrl>) -> Result<Self, TokenError> {
+    pub fn open<'a>(data: &'a Path, database: Option<&'a DatabaseUrl>) -> BoxFuture<'a, Result<Self, TokenError>> {
+        Box::pin(Self::opened(data, database))
+    }
+
+    async fn opened(data: &Path, database: Option<&DatabaseUrl>) -> Result<Self, TokenError> {
         let place = database.map_or_else(|| data.display().to_string(), ToString::to_string);
         let failed = |detail: String| TokenError::Database { place: place.clone(), detail };
         if database.is_none() {

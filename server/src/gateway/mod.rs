@@ -24,11 +24,11 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use hyper_util::server::graceful::GracefulShutdown;
 use symseal_bundle::verify::subject_digests;
 use symseal_bundle::{Bundle, Digest, LayoutDir};
@@ -112,7 +112,11 @@ impl Gateway {
     ///
     /// # Errors
     /// [`ServerError`] names the file, URL or address.
-    pub async fn bind(config: GatewayConfig) -> Result<Self, ServerError> {
+    pub fn bind(config: GatewayConfig) -> BoxFuture<'static, Result<Self, ServerError>> {
+        Box::pin(Self::bound(config))
+    }
+
+    async fn bound(config: GatewayConfig) -> Result<Self, ServerError> {
         if !config.listen.ip().is_loopback() {
             let problem = "a gateway answers everybody who reaches it, so it listens on loopback alone: expected 127.0.0.1 or ::1";
             return Err(ServerError::Origin {
@@ -137,7 +141,15 @@ impl Gateway {
     ///
     /// # Errors
     /// None at present: a failed accept is logged and tried again.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+    pub fn run<'a>(self, shutdown: impl Future<Output = ()> + Send + 'a) -> BoxFuture<'a, Result<(), ServerError>> {
+        self.run_until(Box::pin(shutdown))
+    }
+
+    fn run_until(self, shutdown: BoxFuture<'_, ()>) -> BoxFuture<'_, Result<(), ServerError>> {
+        Box::pin(self.running(shutdown))
+    }
+
+    async fn running(self, mut shutdown: BoxFuture<'_, ()>) -> Result<(), ServerError> {
         let Self { listener, gate, lock, .. } = self;
         let router = answers::routes(Arc::clone(&gate));
         let first = Arc::clone(&gate);
@@ -145,7 +157,6 @@ impl Gateway {
         tokio::spawn(async move { first.read_registries().await });
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut shutdown = pin!(shutdown);
         loop {
             let accepted = async {
                 let place = Arc::clone(&places).acquire_owned().await;
