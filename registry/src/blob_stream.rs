@@ -17,6 +17,8 @@ const WHOLE_OR_REST: Expect = Expect {
 #[derive(Debug)]
 pub struct BlobStream {
     response: Response,
+    /// What was asked for: the place that a redirection led to may hold what is secret.
+    url: Url,
     /// Bytes that come before those that were asked for: a registry without ranges sends the blob from its start.
     skip: u64,
 }
@@ -33,11 +35,11 @@ pub(crate) async fn open(session: &Session, url: &Url, offset: u64) -> Result<Bl
         return Err(wrong(format!("the answer has the coding {coding:?}, which was not asked for")));
     }
     if response.status() == StatusCode::OK {
-        return Ok(BlobStream { response, skip: offset });
+        return Ok(BlobStream { response, url: url.clone(), skip: offset });
     }
     let text = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match parse_content_range(text) {
-        Some((first, ..)) if first == offset => Ok(BlobStream { response, skip: 0 }),
+        Some((first, ..)) if first == offset => Ok(BlobStream { response, url: url.clone(), skip: 0 }),
         _ => Err(wrong(format!("asked for bytes from {offset} on, the answer has {text:?}"))),
     }
 }
@@ -49,9 +51,8 @@ impl BlobStream {
     /// [`RegistryError::Unreachable`] where the connection breaks or stalls.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         loop {
-            let url = self.response.url().clone();
             let next = self.response.chunk().await;
-            let Some(mut chunk) = next.map_err(|error| Failure::broken(&url, &error).into_error(1))? else {
+            let Some(mut chunk) = next.map_err(|error| Failure::broken(&self.url, &error).into_error(1))? else {
                 return Ok(None);
             };
             let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(chunk.len());

@@ -30,6 +30,8 @@ pub struct Elsewhere {
     places: Vec<(Reference, Options)>,
     /// Ordinals in `places` by blob.
     blobs: BTreeMap<Digest, Vec<usize>>,
+    /// Whether a referrer that is not whole at its place is left out.
+    pub(crate) leaves_out: bool,
 }
 
 /// What became of a blob.
@@ -46,6 +48,12 @@ pub(crate) enum Outcome {
 }
 
 impl Elsewhere {
+    /// Says that the referrers come from where anybody may add some: one whose blobs are not there, or not what they should be, is left out, and
+    /// [`Progress::PassedOver`] says why.
+    pub fn leave_out_broken_referrers(&mut self) {
+        self.leaves_out = true;
+    }
+
     /// Says that `reference`'s repository has these blobs. `options` hold the credentials for its registry.
     pub fn add(&mut self, reference: &Reference, options: &Options, blobs: impl IntoIterator<Item = Digest>) {
         let same = |(known, _): &(Reference, Options)| is_same_repository(known, reference);

@@ -97,3 +97,11 @@ pub enum RegistryError {
         problem: String,
     },
 }
+
+impl RegistryError {
+    /// Whether the error says something of one object alone: that it is not there, not whole or malformed. A registry that is not to be
+    /// reached, refuses or is too busy says nothing of what it holds, and a layout that cannot be written is another thing.
+    pub fn is_of_one_object(&self) -> bool {
+        matches!(self, Self::NotFound { .. } | Self::Manifest { .. } | Self::Digest { .. } | Self::Size { .. })
+    }
+}

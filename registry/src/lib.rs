@@ -5,7 +5,7 @@
 //! come in are checked against their digest before they are seen in the layout; a transfer that broke off goes on where
 //! it stopped.
 //!
-//! Registries on loopback addresses are spoken to by HTTP, all others by HTTPS.
+//! Registries on loopback addresses are spoken to by HTTP, all others by HTTPS, unless [`Options::tls`] says otherwise.
 //!
 //! What is in a registry already is not moved again: [`push_with`] finds it at the destination, or mounts it there.
 //! Credentials are those of `docker login` and its like ([`credentials`]), and are sent when a registry asks for them.
@@ -23,24 +23,29 @@ mod options;
 mod part;
 mod pull;
 mod push;
+mod redirects;
 mod reference;
 mod referrers;
 mod repository;
 mod resume;
 mod session;
+mod stage;
 mod tags;
 mod transfer;
+mod tree;
 mod upload;
 
 pub use blob_stream::BlobStream;
 pub use elsewhere::Elsewhere;
 pub use error::RegistryError;
 pub use oci_client::secrets::RegistryAuth;
-pub use options::{Options, Progress, PushPlan, PushReport};
+pub use options::{Options, Progress, PushPlan, PushReport, Tls};
 pub use pull::pull;
 pub use push::{plan, push, push_with};
+pub use redirects::{Redirections, redirects};
 pub use reference::{ParseReferenceError, Reference, Target};
 pub use repository::{BundleIndexes, Repository};
+pub use stage::{Staged, stage};
 
 #[cfg(test)]
 mod tests {

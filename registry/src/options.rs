@@ -7,6 +7,8 @@ use std::time::Duration;
 use oci_client::secrets::RegistryAuth;
 use symseal_bundle::Digest;
 
+use crate::Redirections;
+
 /// How to push and pull.
 #[derive(Clone)]
 pub struct Options {
@@ -20,6 +22,10 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Time without a byte after which a transfer counts as broken.
     pub stall_timeout: Duration,
+    /// Where the registry may lead.
+    pub redirections: Redirections,
+    /// Whether the registry is spoken to by TLS.
+    pub tls: Tls,
     /// Told of what goes on.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -32,6 +38,8 @@ impl Default for Options {
             tries: 5,
             connect_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(60),
+            redirections: Redirections::default(),
+            tls: Tls::default(),
             progress: None,
         }
     }
@@ -45,6 +53,18 @@ impl fmt::Debug for Options {
             .field("tries", &self.tries)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a registry is spoken to by TLS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// Unless it is on a loopback address.
+    #[default]
+    ByPlace,
+    /// In any case.
+    Always,
+    /// In no case. What is read is checked by its digest; what is secret is for the caller not to give.
+    Never,
 }
 
 /// Something that happened during a push or pull.
@@ -128,6 +148,8 @@ pub struct PushReport {
     pub manifests: u64,
     /// Referrers among them.
     pub referrers: u64,
+    /// Referrers that were left out, as they are not whole at the place that they come from.
+    pub referrers_passed_over: u64,
     /// Whether the registry keeps referrers itself; otherwise a `sha256-…` tag was written for them.
     pub referrers_api: bool,
 }

@@ -8,7 +8,7 @@ use reqwest::{Method, Response, StatusCode, Url};
 
 use crate::RegistryError;
 use crate::options::Progress;
-use crate::session::{Expect, Failure, Session};
+use crate::session::{Expect, Failure, Session, shown};
 use crate::transfer::parse_content_range;
 
 const PART: Expect =
@@ -41,7 +41,7 @@ async fn gather(session: &Session, mut response: Response, range: &Range<u64>, l
         let text = header.and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !matches!(parse_content_range(text), Some((first, to, _)) if first == range.start && to == last) {
             let problem = format!("asked for bytes {}-{last}, the answer has {text:?}", range.start);
-            return Err(Failure::lasting(RegistryError::Protocol { url: url.to_string(), problem }));
+            return Err(Failure::lasting(RegistryError::Protocol { url: shown(&url), problem }));
         }
         at = range.start;
     }

@@ -53,8 +53,16 @@ pub async fn push_with(
     let mut report = PushReport { digest: Some(*digest), referrers_api: true, ..PushReport::default() };
     push_tree(&carrier, *digest, reference.target(), &mut report).await?;
     for referrer in listed_referrers(layout, *digest).await? {
-        push_tree(&carrier, referrer.digest, &Target::Digest(referrer.digest), &mut report).await?;
-        report.referrers += 1;
+        let referrer = referrer.digest;
+        match push_tree(&carrier, referrer, &Target::Digest(referrer), &mut report).await {
+            Ok(()) => report.referrers += 1,
+            // Anybody may add referrers: one whose blobs are not where they come from keeps back nothing else.
+            Err(error) if elsewhere.leaves_out && error.is_of_one_object() => {
+                report.referrers_passed_over += 1;
+                session.options.tell(Progress::PassedOver { referrer, reason: error.to_string() });
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(report)
 }

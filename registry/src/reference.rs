@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use symseal_bundle::Digest;
 
+use crate::Tls;
+
 /// The tag of a reference that names none.
 const DEFAULT_TAG: &str = "latest";
 
@@ -82,8 +84,12 @@ impl Reference {
     }
 
     /// Where the registry's API is, without a slash at the end.
-    pub(crate) fn base_url(&self) -> String {
-        let scheme = if is_loopback(&self.registry) { "http" } else { "https" };
+    pub(crate) fn base_url(&self, tls: Tls) -> String {
+        let scheme = match tls {
+            Tls::ByPlace if is_loopback(&self.registry) => "http",
+            Tls::Never => "http",
+            Tls::ByPlace | Tls::Always => "https",
+        };
         format!("{scheme}://{}", self.registry)
     }
 }
@@ -140,7 +146,7 @@ mod tests {
         assert_eq!(reference.registry(), registry);
         assert_eq!(reference.repository(), repository);
         assert_eq!(reference.target().to_string(), target);
-        assert_eq!(reference.base_url(), url);
+        assert_eq!(reference.base_url(Tls::ByPlace), url);
     }
 
     #[test]

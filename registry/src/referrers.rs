@@ -101,10 +101,7 @@ fn descriptors(bytes: &[u8]) -> Result<Vec<Descriptor>, serde_json::Error> {
 /// another thing.
 pub(crate) fn is_junk(error: &RegistryError) -> bool {
     match error {
-        RegistryError::NotFound { .. }
-        | RegistryError::Manifest { .. }
-        | RegistryError::Digest { .. }
-        | RegistryError::Size { .. } => true,
+        error if error.is_of_one_object() => true,
         // 500: it stumbles over this one. Too busy (429, 503) it is for all of them.
         RegistryError::Refused { status, .. } => (400..=500).contains(status) && *status != 429,
         _ => false,

@@ -1,5 +1,6 @@
 //! Looking into a repository without bringing a bundle home: what a name resolves to, a bundle's indexes, single small blobs.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use oci_client::RegistryOperation;
@@ -14,12 +15,25 @@ use crate::session::Session;
 use crate::transfer::small;
 use crate::{Options, Reference, RegistryError, Target, manifests, part, referrers, tags};
 
-/// Seals of one bundle that are looked at: a registry must not keep us for ever.
-const SEALS_LIMIT: usize = 1024;
+/// Referrers of one bundle that are looked at for seals: a registry must not keep us for ever.
+const SEALS_LOOKED_AT: usize = 1024;
+/// Seals of one bundle that are taken. More are not seals but a flood.
+const SEALS_LIMIT: usize = 256;
+/// Bytes of them all. A seal has some kilobytes.
+const SEALS_BYTES_LIMIT: u64 = 16 << 20;
 
 /// One repository, to be looked into.
 pub struct Repository {
-    session: Session,
+    pub(crate) session: Session,
+}
+
+/// Seals that were taken.
+#[derive(Default)]
+struct Taken {
+    list: Vec<Vec<u8>>,
+    bytes: u64,
+    /// Several manifests may have one.
+    blobs: HashSet<Digest>,
 }
 
 /// A bundle's indexes, each checked against its digest.
@@ -55,7 +69,19 @@ impl Repository {
     /// # Errors
     /// [`RegistryError`] where the registry does not answer, or not as one.
     pub async fn resolve(&self) -> Result<Option<Descriptor>, RegistryError> {
-        let found = manifests::get_any(&self.session, self.session.reference().target()).await?;
+        self.resolved(self.session.reference().target()).await
+    }
+
+    /// The same for another tag of the repository.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub async fn resolve_tag(&self, tag: &str) -> Result<Option<Descriptor>, RegistryError> {
+        self.resolved(&Target::Tag(tag.to_owned())).await
+    }
+
+    async fn resolved(&self, target: &Target) -> Result<Option<Descriptor>, RegistryError> {
+        let found = manifests::get_any(&self.session, target).await?;
         Ok(found.map(|fetched| fetched.descriptor))
     }
 
@@ -64,8 +90,20 @@ impl Repository {
     /// # Errors
     /// [`RegistryError::NotFound`] where there is nothing, [`RegistryError::Manifest`] where it is no bundle.
     pub async fn bundle_indexes(&self) -> Result<BundleIndexes, RegistryError> {
-        let found = manifests::get_any(&self.session, self.session.reference().target()).await?;
-        let found = found.ok_or_else(|| self.not_found(self.session.reference().target()))?;
+        self.indexes(self.session.reference().target()).await
+    }
+
+    /// The same of the bundle with this digest.
+    ///
+    /// # Errors
+    /// As [`Self::bundle_indexes`].
+    pub async fn bundle_indexes_of(&self, digest: &Digest) -> Result<BundleIndexes, RegistryError> {
+        self.indexes(&Target::Digest(*digest)).await
+    }
+
+    async fn indexes(&self, target: &Target) -> Result<BundleIndexes, RegistryError> {
+        let found = manifests::get_any(&self.session, target).await?;
+        let found = found.ok_or_else(|| self.not_found(target))?;
         let digest = found.descriptor.digest;
         let problem = |digest, problem: String| RegistryError::Manifest { digest, problem };
         let no_bundle = |what: &str| {
@@ -113,40 +151,48 @@ impl Repository {
     }
 
     /// The Sigstore bundles that refer to this manifest, as they are: nothing in them is checked here. A referrer that is none,
-    /// or not whole, is passed over where there is another.
+    /// or not whole, is passed over where there is another, and so is what goes beyond 256 seals or 16 MiB of them.
     ///
     /// # Errors
     /// [`RegistryError`] names what cannot be fetched.
     pub async fn seals(&self, subject: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
-        let (mut seals, mut junk) = (Vec::new(), None);
+        let (mut seals, mut junk) = (Taken::default(), None);
         let listed = referrers::list(&self.session, subject).await?;
         let listed = listed.iter().filter(|one| one.artifact_type.as_deref() == Some(oci::SIGSTORE_BUNDLE));
-        for referrer in listed.take(SEALS_LIMIT) {
-            match self.seals_of(&referrer.digest).await {
-                Ok(found) => seals.extend(found),
+        for referrer in listed.take(SEALS_LOOKED_AT) {
+            if seals.list.len() >= SEALS_LIMIT {
+                break;
+            }
+            match self.take_seals_of(&referrer.digest, &mut seals).await {
+                Ok(()) => {}
                 Err(error) if referrers::is_junk(&error) => junk = Some(error),
                 Err(error) => return Err(error),
             }
         }
         match junk {
-            Some(error) if seals.is_empty() => Err(error),
-            _ => Ok(seals),
+            Some(error) if seals.list.is_empty() => Err(error),
+            _ => Ok(seals.list),
         }
     }
 
-    async fn seals_of(&self, referrer: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
+    async fn take_seals_of(&self, referrer: &Digest, seals: &mut Taken) -> Result<(), RegistryError> {
         let fetched = manifests::fetch(&self.session, &Target::Digest(*referrer)).await?;
         let problem = |problem: String| RegistryError::Manifest { digest: *referrer, problem };
         let manifest = Manifest::parse(&fetched.bytes).map_err(|error| problem(error.to_string()))?;
-        let mut seals = Vec::new();
         for layer in manifest.layers.iter().filter(|layer| layer.media_type == oci::SIGSTORE_BUNDLE) {
             if layer.size > MAX_SEAL_BYTES {
                 let size = layer.size;
                 return Err(problem(format!("a seal of {size} bytes, more than the {MAX_SEAL_BYTES} accepted")));
             }
-            seals.push(self.blob(&layer.digest, layer.size).await?);
+            // What has no room leaves it to smaller ones.
+            let bytes = seals.bytes.saturating_add(layer.size);
+            if seals.list.len() >= SEALS_LIMIT || bytes > SEALS_BYTES_LIMIT || !seals.blobs.insert(layer.digest) {
+                continue;
+            }
+            seals.list.push(self.blob(&layer.digest, layer.size).await?);
+            seals.bytes = bytes;
         }
-        Ok(seals)
+        Ok(())
     }
 
     /// Bytes of a blob, unchecked: a part has no digest. A registry without ranges sends the blob from its start.

@@ -10,7 +10,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFT
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
-use crate::challenge::{self, bearer};
+use crate::challenge::{self, Challenge, bearer};
 use crate::options::Progress;
 use crate::{Options, Reference, RegistryError};
 
@@ -32,6 +32,8 @@ const MESSAGE_LIMIT: usize = 16 << 10;
 /// A client of one repository.
 pub(crate) struct Session {
     http: Client,
+    /// Where the registry's API is, without a slash at the end.
+    root: String,
     base: Url,
     reference: Reference,
     /// What a token must allow, such as `repository:team/app:pull,push`.
@@ -66,14 +68,16 @@ impl Session {
     ) -> Result<Self, RegistryError> {
         // An error means that the program has installed a provider already: that one serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let protocol = |problem: String| RegistryError::Protocol { url: reference.base_url(), problem };
+        let root = reference.base_url(options.tls);
+        let protocol = |problem: String| RegistryError::Protocol { url: root.clone(), problem };
         let http = Client::builder()
             .user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.stall_timeout)
+            .redirect(options.redirections.policy())
             .build()
             .map_err(|error| protocol(error.to_string()))?;
-        let base = Url::parse(&reference.base_url()).map_err(|error| protocol(error.to_string()))?;
+        let base = Url::parse(&root).map_err(|error| protocol(error.to_string()))?;
         // A password is sent only to a registry that asks for one.
         let header = match &options.auth {
             RegistryAuth::Bearer(token) => bearer(token),
@@ -86,6 +90,7 @@ impl Session {
         let scopes = vec![format!("repository:{}:{may}", reference.repository())];
         Ok(Self {
             http,
+            root,
             base,
             reference: reference.clone(),
             scopes,
@@ -108,7 +113,7 @@ impl Session {
 
     /// The URL of a path below the repository, such as `blobs/sha256:…`.
     pub(crate) fn url(&self, path: &str) -> Result<Url, RegistryError> {
-        let text = format!("{}/v2/{}/{path}", self.reference.base_url(), self.reference.repository());
+        let text = format!("{}/v2/{}/{path}", self.root, self.reference.repository());
         Url::parse(&text).map_err(|error| RegistryError::Protocol { url: text, problem: error.to_string() })
     }
 
@@ -160,7 +165,7 @@ impl Session {
             if let Some(header) = header.filter(|_| url.origin() == self.base.origin()) {
                 request = request.header(AUTHORIZATION, header);
             }
-            let response = request.send().await.map_err(|error| Failure::broken(url, &error))?;
+            let response = request.send().await.map_err(|error| Failure::unsent(url, &error))?;
             self.reached.store(true, Ordering::Relaxed);
             let status = response.status();
             if expect.statuses.contains(&status) {
@@ -196,6 +201,12 @@ impl Session {
             return Ok(true);
         }
         for challenge in challenge::challenges(refusal) {
+            if let Challenge::Bearer { realm, .. } = &challenge
+                && !Url::parse(realm).is_ok_and(|realm| self.options.redirections.allow(&self.base, &realm))
+            {
+                let problem = "as the server of tokens: expected one at the same place, or by https at a host with a name".to_owned();
+                return Err(Failure::lasting(RegistryError::Protocol { url: realm.clone(), problem }));
+            }
             let answer = challenge::answer(&self.http, &challenge, &self.options.auth, &self.scopes).await;
             let header = answer.map_err(|failure| failure.with_who(&self.options.auth))?;
             if header.is_some() && header != authorization.header {
@@ -221,13 +232,22 @@ pub(crate) struct Failure {
 impl Failure {
     /// The connection was not made, or broke.
     pub(crate) fn broken(url: &Url, error: &dyn std::error::Error) -> Self {
-        let error = RegistryError::Unreachable { url: url.to_string(), reason: innermost(error), tries: 1 };
+        let error = RegistryError::Unreachable { url: shown(url), reason: innermost(error), tries: 1 };
         Self { error, may_pass: true, retry_after: None, status: None }
+    }
+
+    /// A request failed before its answer; one that is led to a forbidden place will be led there again.
+    fn unsent(url: &Url, error: &reqwest::Error) -> Self {
+        if error.is_redirect() {
+            let (url, problem) = (shown(url), innermost(error));
+            return Self::lasting(RegistryError::Protocol { url, problem });
+        }
+        Self::broken(url, error)
     }
 
     /// An answer that another try may better.
     pub(crate) fn again(url: &Url, reason: &str) -> Self {
-        let error = RegistryError::Unreachable { url: url.to_string(), reason: reason.to_owned(), tries: 1 };
+        let error = RegistryError::Unreachable { url: shown(url), reason: reason.to_owned(), tries: 1 };
         Self { error, may_pass: true, retry_after: None, status: None }
     }
 
@@ -237,7 +257,7 @@ impl Failure {
     }
 
     pub(crate) async fn of(response: Response, expected: &'static str) -> Self {
-        let (status, url) = (response.status(), response.url().to_string());
+        let (status, url) = (response.status(), shown(response.url()));
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).and_then(seconds);
         let message = message(response).await;
         let may_pass = status.is_server_error() && status != StatusCode::INSUFFICIENT_STORAGE
@@ -284,6 +304,13 @@ fn backoff(tried: u32) -> Duration {
     let wait = FIRST_WAIT.saturating_mul(1 << tried.saturating_sub(1).min(10)).min(LONGEST_WAIT);
     let random = RandomState::new().hash_one(tried) % 1000;
     wait / 2 + wait / 2 * u32::try_from(random).unwrap_or_default() / 1000
+}
+
+/// A URL for people: its query may be what lets somebody in, as that of a store that a registry led to.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.into()
 }
 
 /// What the system said at the bottom of a chain of errors.

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::RegistryError;
 use crate::options::Progress;
-use crate::session::{Expect, Failure, Session};
+use crate::session::{Expect, Failure, Session, shown};
 
 /// Blobs up to this size are gathered in memory: their transfer is not worth continuing.
 const SMALL: u64 = 1 << 20;
@@ -74,7 +74,7 @@ pub(crate) async fn small(session: &Session, url: &Url, digest: Digest, size: u6
         match gathered {
             Ok(bytes) => {
                 session.options.tell(Progress::Moved { bytes: bytes.len() as u64 });
-                let found = Digest::of(&bytes);
+                let (bytes, found) = digested(bytes).await?;
                 if bytes.len() as u64 != size {
                     return Err(RegistryError::Size {
                         url: url.to_string(),
@@ -92,6 +92,20 @@ pub(crate) async fn small(session: &Session, url: &Url, digest: Digest, size: u6
     }
 }
 
+/// Bytes and their digest. What takes more than a moment is not hashed on a thread that serves others.
+async fn digested(bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), RegistryError> {
+    if bytes.len() as u64 <= SMALL {
+        let digest = Digest::of(&bytes);
+        return Ok((bytes, digest));
+    }
+    let hash = tokio::task::spawn_blocking(move || {
+        let digest = Digest::of(&bytes);
+        (bytes, digest)
+    });
+    let failed = |error| RegistryError::File { path: PathBuf::new(), source: std::io::Error::other(error) };
+    hash.await.map_err(failed)
+}
+
 /// At most one byte more than `limit`: enough to see that there is too much.
 pub(crate) async fn gather(mut response: Response, limit: u64) -> Result<Vec<u8>, Failure> {
     let url = response.url().clone();
@@ -99,7 +113,7 @@ pub(crate) async fn gather(mut response: Response, limit: u64) -> Result<Vec<u8>
     while let Some(chunk) = response.chunk().await.map_err(|error| Failure::broken(&url, &error))? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() as u64 > limit {
-            let (url, found) = (url.to_string(), bytes.len() as u64);
+            let (url, found) = (shown(&url), bytes.len() as u64);
             return Err(Failure::lasting(RegistryError::Size { url, expected: limit, found }));
         }
     }

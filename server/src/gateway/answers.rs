@@ -123,9 +123,13 @@ async fn symbols(State(gate): State<Arc<Gate>>, request: Request) -> Response {
     gate.whole(&asked, (&keys, target.kind), |name| target.is_called(name), plain_path(path)).await
 }
 
-/// A path of a symbol server that may be put behind another server's URL: dots would make another path of it.
+/// A path of a symbol server that may be put behind another server's URL: dots would make another path of it, a colon or a backslash perhaps another
+/// server.
 fn plain_path(path: &str) -> Option<&str> {
-    let is_plain = |part: &str| !part.is_empty() && part.bytes().any(|byte| byte != b'.') && !part.contains("%2");
+    let is_plain = |part: &str| {
+        let is_name = !part.is_empty() && part.bytes().any(|byte| byte != b'.');
+        is_name && !part.contains([':', '\\']) && !part.contains("%2") && !part.to_ascii_lowercase().contains("%5c")
+    };
     (path.len() <= PATH_LIMIT && path.split('/').count() == 3 && path.split('/').all(is_plain)).then_some(path)
 }
 
@@ -140,7 +144,7 @@ impl Gate {
         let offers = match self.files(keys, kind, is_called).await {
             Covered::Sealed(offers) => offers,
             Covered::Refused(refusals) => return self.refuse(asked, refusals),
-            Covered::Unknown(why) => return unavailable(asked.headers, &why),
+            Covered::Unknown(why, refusals) => return self.cannot_tell(asked, (refusals, &why)),
         };
         let (mut refused, mut down) = (Vec::new(), None);
         for (offer, by) in offers.iter().take(OFFERS) {
@@ -158,18 +162,12 @@ impl Gate {
                 Err(Lost::Down(why)) => down = Some(why),
             }
         }
-        match down {
-            Some(why) => {
-                refused.into_iter().for_each(|refusal| self.refusals.note(refusal.asked(asked.path)));
-                unavailable(asked.headers, &why)
-            }
-            None => self.refuse(asked, refused),
-        }
+        self.no_answer(asked, refused, down)
     }
 
     /// A section, cut out of the whole file here: of a section alone nothing is signed.
     async fn section(self: &Arc<Self>, asked: &Asked<'_>, id: &Key, name: &str) -> Response {
-        let mut refused = Vec::new();
+        let (mut refused, mut down) = (Vec::new(), None);
         for kind in [FileKind::Debuginfo, FileKind::Executable] {
             let offers = match self.files(std::slice::from_ref(id), kind, |_| true).await {
                 Covered::Sealed(offers) => offers,
@@ -177,53 +175,66 @@ impl Gate {
                     refused.extend(refusals);
                     continue;
                 }
-                Covered::Unknown(why) => return unavailable(asked.headers, &why),
-            };
-            let Some((offer, by)) = offers.first() else { continue };
-            let found = match self.bring_whole(offer, (asked.path, server_path(offer, kind).as_deref())).await {
-                Ok(found) => found,
-                Err(Lost::Refused(refusal)) => {
-                    refused.push(refusal);
+                Covered::Unknown(why, refusals) => {
+                    refused.extend(refusals);
+                    down = Some(why);
                     continue;
                 }
-                Err(Lost::Down(why)) => return unavailable(asked.headers, &why),
             };
-            let wanted = name.to_owned();
-            let place = move || -> io::Result<(CachedFile, Option<ByteRange>)> {
-                let place = locate(&found.blob.file, &wanted)?;
-                Ok((found, place))
-            };
-            match self.pool.run(place).await {
-                Ok(Ok((found, Some(place)))) => {
-                    if let Some(refused) = too_large(asked.headers, place.length) {
-                        return refused;
+            for (offer, by) in offers.iter().take(OFFERS) {
+                let path = server_path(offer, kind);
+                let found = match self.bring_whole(offer, (asked.path, path.as_deref())).await {
+                    Ok(found) => found,
+                    Err(Lost::Refused(refusal)) => {
+                        refused.push(refusal);
+                        continue;
                     }
-                    let etag = format!("\"{}-{}-{}\"", offer.file.sha256, place.start, place.length);
-                    let mut headers = headers(offer, by);
-                    headers.push((SIZE, HeaderValue::from(place.length)));
-                    return self.part(asked, found.blob, place, etag, headers);
+                    Err(Lost::Down(why)) => {
+                        down = Some(why);
+                        continue;
+                    }
+                };
+                let wanted = name.to_owned();
+                let place = move || -> io::Result<(CachedFile, Option<ByteRange>)> {
+                    let place = locate(&found.blob.file, &wanted)?;
+                    Ok((found, place))
+                };
+                match self.pool.run(place).await {
+                    Ok(Ok((found, Some(place)))) => {
+                        if let Some(refused) = too_large(asked.headers, place.length) {
+                            return refused;
+                        }
+                        self.note(asked, refused);
+                        let etag = format!("\"{}-{}-{}\"", offer.file.sha256, place.start, place.length);
+                        let mut headers = headers(offer, by);
+                        headers.push((SIZE, HeaderValue::from(place.length)));
+                        return self.part(asked, found.blob, place, etag, headers);
+                    }
+                    Ok(Ok((_, None))) => {
+                        let reason = format!("the sealed file has no section {name:?}");
+                        refused.push(Refusal::of(offer, Code::NoSuchSection, reason));
+                    }
+                    Ok(Err(error)) => down = Some(error.to_string()),
+                    Err(error) => down = Some(error.to_string()),
                 }
-                Ok(Ok((_, None))) => {
-                    let reason = format!("the sealed file has no section {name:?}");
-                    refused.push(Refusal::of(offer, Code::NoSuchSection, reason));
-                }
-                Ok(Err(error)) => return unavailable(asked.headers, &error.to_string()),
-                Err(error) => return unavailable(asked.headers, &error.to_string()),
             }
         }
-        self.refuse(asked, refused)
+        self.no_answer(asked, refused, down)
     }
 
     async fn source_file(self: &Arc<Self>, asked: &Asked<'_>, id: &Key, path: &str) -> Response {
         let bundles = match self.bundles(id).await {
             Covered::Sealed(bundles) => bundles,
             Covered::Refused(refusals) => return self.refuse(asked, refusals),
-            Covered::Unknown(why) => return unavailable(asked.headers, &why),
+            Covered::Unknown(why, refusals) => return self.cannot_tell(asked, (refusals, &why)),
         };
         let (mut refused, mut down) = (Vec::new(), None);
         for (bundle, by) in bundles.iter().take(OFFERS) {
-            match self.source(bundle, path).await {
+            let (wrong, end) = self.source(bundle, path).await;
+            refused.extend(wrong.into_iter().map(|(home, mismatch)| Refusal::wrong_source(bundle, &home, mismatch)));
+            match end {
                 Ok(Some(bytes)) => {
+                    self.note(asked, refused);
                     self.served.fetch_add(1, Ordering::Relaxed);
                     let mut response = Response::new(Body::empty());
                     let headers = response.headers_mut();
@@ -243,21 +254,35 @@ impl Gate {
                 }
                 Err(Trouble::Down(why)) => down = Some(why),
                 Err(Trouble::Absent(why)) => refused.push(Refusal::new(Code::NoSuchSource, why)),
-                Err(Trouble::Wrong(why)) => refused.push(Refusal::new(Code::WrongBytes, why)),
+                // Told with the home that it is of.
+                Err(Trouble::Wrong(_)) => {}
             }
         }
+        self.no_answer(asked, refused, down)
+    }
+
+    /// Nobody gave what a trusted seal says: whether that is known, or one of those that could not be asked may have it.
+    fn no_answer(&self, asked: &Asked<'_>, refused: Vec<Refusal>, down: Option<String>) -> Response {
         match down {
-            Some(why) => unavailable(asked.headers, &why),
+            Some(why) => self.cannot_tell(asked, (refused, &why)),
             None => self.refuse(asked, refused),
         }
     }
 
+    fn cannot_tell(&self, asked: &Asked<'_>, (refused, why): (Vec<Refusal>, &str)) -> Response {
+        self.note(asked, refused);
+        unavailable(asked.headers, why)
+    }
+
+    fn note(&self, asked: &Asked<'_>, refusals: Vec<Refusal>) {
+        refusals.into_iter().for_each(|refusal| self.refusals.note(refusal.asked(asked.path)));
+    }
+
     /// 404 with the reason, which is noted.
     fn refuse(&self, asked: &Asked<'_>, refusals: Vec<Refusal>) -> Response {
-        let first = refusals.first().cloned();
-        for refusal in refusals {
-            self.refusals.note(refusal.asked(asked.path));
-        }
+        // Wrong bytes are graver than what nobody has.
+        let first = refusals.iter().find(|refusal| refusal.code.is_alarming()).or(refusals.first()).cloned();
+        self.note(asked, refusals);
         let Some(first) = first else { return plain(StatusCode::NOT_FOUND, "not found") };
         let mut response = plain(StatusCode::NOT_FOUND, &format!("refused ({}): {}", first.code.text(), first.reason));
         response.headers_mut().insert(REFUSED, HeaderValue::from_static(first.code.text()));
@@ -352,7 +377,19 @@ mod tests {
     #[test]
     fn a_path_with_dots_or_escaped_slashes_goes_to_no_other_server() {
         assert!(plain_path("app.pdb/ABCD1/app.pdb").is_some());
-        for path in ["../x/y", "a/../b", "a/./b", "a/b", "a%2fb/c/d", "a%2e%2e/c/d", "a//b", "/a/b"] {
+        for path in [
+            "../x/y",
+            "a/../b",
+            "a/./b",
+            "a/b",
+            "a%2fb/c/d",
+            "a%2e%2e/c/d",
+            "a//b",
+            "/a/b",
+            "http:10.0.0.1/mach-uuid-0/http:10.0.0.1",
+            "a\\b/c/d",
+            "a%5Cb/c/d",
+        ] {
             assert!(plain_path(path).is_none(), "{path}");
         }
     }

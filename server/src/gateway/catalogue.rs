@@ -3,45 +3,24 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
 
-use symseal_bundle::index::ShardEntry;
+use symseal_bundle::index::{IndexError, ShardEntry};
 use symseal_bundle::seal::SubjectDigests;
 use symseal_bundle::{DebugInfo, Digest, FileEntry, SymbolIndex};
 use symseal_module::DebugId;
 
 use super::home::Home;
-use super::judge::Judged;
+use super::known::KnownBundle;
+use super::lock;
 use crate::debug_files::{FileKind, Key};
 use crate::ingest::candidates;
 
-/// Bytes of symbol indexes, as JSON, that are kept; beyond that those go that were not asked for the longest. In memory they take about
-/// twice as much.
-const INDEX_BYTES: u64 = 256 << 20;
+/// Bytes of symbol indexes, as JSON, and seals that are kept; beyond that those bundles go that were not asked for the longest. In memory indexes take
+/// about twice as much.
+const BYTES: u64 = 256 << 20;
 /// Bundles that are kept.
 const BUNDLES: usize = 20_000;
-
-/// A bundle that somebody offers.
-pub(super) struct KnownBundle {
-    /// Its digest.
-    pub(super) digest: Digest,
-    /// What is in it.
-    pub(super) index: SymbolIndex,
-    /// Bytes of its symbol index.
-    bytes: u64,
-    /// What a seal of it must be about.
-    pub(super) subjects: SubjectDigests,
-    /// Its seals as they came, and when they were asked for.
-    pub(super) seals: Mutex<Vec<Vec<u8>>>,
-    /// When the seals were asked for.
-    pub(super) seals_asked: Mutex<Instant>,
-    /// What the judge found.
-    pub(super) judged: Mutex<Option<Judged>>,
-    /// Where its files are.
-    homes: Mutex<Vec<Home>>,
-    used: AtomicU64,
-}
 
 /// A file that a bundle offers for a key.
 #[derive(Clone)]
@@ -86,35 +65,35 @@ struct State {
     bytes: u64,
 }
 
-impl KnownBundle {
-    /// Where its files are.
-    pub(super) fn homes(&self) -> Vec<Home> {
-        lock(&self.homes).clone()
+/// A bundle, and what it answers for: made before anybody is kept waiting for the catalogue.
+pub(super) struct Listed {
+    bundle: KnownBundle,
+    places: Vec<(Key, Place)>,
+}
+
+impl Listed {
+    /// A bundle whose index is that of its digest. Blocks.
+    ///
+    /// # Errors
+    /// What is wrong with its symbol index.
+    pub(super) fn read(digest: Digest, subjects: SubjectDigests, symbol_index: &[u8]) -> Result<Self, IndexError> {
+        let index = SymbolIndex::parse(symbol_index)?;
+        Ok(Self::of(KnownBundle::new(digest, subjects, (index, symbol_index.len() as u64))))
     }
 
-    fn settle(&self, home: Home) {
-        let mut homes = lock(&self.homes);
-        if !homes.iter().any(|known| known.is(&home)) {
-            homes.push(home);
-        }
-    }
-
-    /// Takes the seals that a home has; whether there are new ones.
-    pub(super) fn take_seals(&self, seals: Vec<Vec<u8>>) -> bool {
-        *lock(&self.seals_asked) = Instant::now();
-        let mut known = lock(&self.seals);
-        let before = known.len();
-        for seal in seals {
-            if !known.contains(&seal) {
-                known.push(seal);
+    fn of(bundle: KnownBundle) -> Self {
+        let mut places: Vec<(Key, Place)> = Vec::new();
+        for (_, text, module) in bundle.index.modules() {
+            let Ok(id) = text.parse::<DebugId>() else { continue };
+            for (key, candidate) in candidates(&bundle.digest.into(), text, module) {
+                if candidate.kind == FileKind::SymbolTable {
+                    continue;
+                }
+                let (kind, sha256, name) = (candidate.kind, candidate.digest.to_string(), candidate.file);
+                places.push((key, Place { bundle: bundle.digest, id: id.clone(), kind, sha256, name }));
             }
         }
-        let grew = known.len() > before;
-        drop(known);
-        if grew {
-            *lock(&self.judged) = None;
-        }
-        grew
+        Self { bundle, places }
     }
 }
 
@@ -135,52 +114,32 @@ impl Offer {
 
 impl Catalogue {
     /// The bundle with this digest; one that is known has another home from now on.
-    pub(super) fn known_at(&self, digest: &Digest, home: impl FnOnce() -> Home) -> Option<Arc<KnownBundle>> {
-        let known = lock(&self.state).bundles.get(digest).cloned()?;
-        known.settle(home());
+    pub(super) fn known_at(&self, digest: &Digest, home: &Home) -> Option<Arc<KnownBundle>> {
+        let mut state = lock(&self.state);
+        let known = state.bundles.get(digest).cloned()?;
+        state.weigh(&known, || known.settle(home));
         Some(known)
     }
 
-    /// Takes a bundle whose index is that of its digest.
-    pub(super) fn add(
-        &self,
-        (digest, subjects): (Digest, SubjectDigests),
-        (index, bytes): (SymbolIndex, u64),
-        seals: Vec<Vec<u8>>,
-        home: Home,
-    ) -> Arc<KnownBundle> {
+    /// Takes the seals that a home has for a bundle; `None` where that cannot be told.
+    pub(super) fn take_seals(&self, known: &KnownBundle, home: &Home, seals: Option<Vec<Vec<u8>>>) {
+        lock(&self.state).weigh(known, || known.take_seals(home, seals));
+    }
+
+    /// Takes a bundle.
+    pub(super) fn add(&self, listed: Listed, home: &Home, seals: Option<Vec<Vec<u8>>>) -> Arc<KnownBundle> {
+        let Listed { bundle, places } = listed;
         let mut state = lock(&self.state);
-        if let Some(known) = state.bundles.get(&digest).cloned() {
-            drop(state);
-            known.settle(home);
-            known.take_seals(seals);
+        if let Some(known) = state.bundles.get(&bundle.digest).cloned() {
+            state.weigh(&known, || known.take_seals(home, seals));
             return known;
         }
-        let mut places: Vec<(Key, Place)> = Vec::new();
-        for (_, text, module) in index.modules() {
-            let Ok(id) = text.parse::<DebugId>() else { continue };
-            for (key, candidate) in candidates(&digest.into(), text, module) {
-                if candidate.kind == FileKind::SymbolTable {
-                    continue;
-                }
-                let (kind, sha256, name) = (candidate.kind, candidate.digest.to_string(), candidate.file);
-                places.push((key, Place { bundle: digest, id: id.clone(), kind, sha256, name }));
-            }
-        }
-        let bundle = Arc::new(KnownBundle {
-            digest,
-            index,
-            bytes,
-            subjects,
-            seals: Mutex::new(seals),
-            seals_asked: Mutex::new(Instant::now()),
-            judged: Mutex::default(),
-            homes: Mutex::new(vec![home]),
-            used: AtomicU64::new(self.tick()),
-        });
+        bundle.take_seals(home, seals);
+        bundle.used.store(self.tick(), Ordering::Relaxed);
+        let (bytes, bundle) = (bundle.weight(), Arc::new(bundle));
         state.make_room(bytes);
         state.bytes = state.bytes.saturating_add(bytes);
-        state.bundles.insert(digest, Arc::clone(&bundle));
+        state.bundles.insert(bundle.digest, Arc::clone(&bundle));
         for (key, place) in places {
             state.places.entry(key).or_default().push(place);
         }
@@ -241,23 +200,34 @@ impl Catalogue {
 }
 
 impl State {
-    /// Forgets bundles until another one of `bytes` fits.
+    /// Changes a bundle's homes or seals, and counts what they weigh.
+    fn weigh(&mut self, known: &KnownBundle, change: impl FnOnce()) {
+        let before = known.weight();
+        change();
+        if self.bundles.contains_key(&known.digest) {
+            self.bytes = self.bytes.saturating_sub(before).saturating_add(known.weight());
+            self.make_room(0);
+        }
+    }
+
+    /// Forgets bundles until another one of `bytes` fits. Those that whoever runs the gateway has named stay.
     fn make_room(&mut self, bytes: u64) {
-        if self.bytes.saturating_add(bytes) <= INDEX_BYTES && self.bundles.len() < BUNDLES {
+        if self.bytes.saturating_add(bytes) <= BYTES && self.bundles.len() < BUNDLES {
             return;
         }
+        let others = self.bundles.values().filter(|bundle| !bundle.is_pinned());
         let mut by_use: Vec<(u64, Digest)> =
-            self.bundles.values().map(|bundle| (bundle.used.load(Ordering::Relaxed), bundle.digest)).collect();
+            others.map(|bundle| (bundle.used.load(Ordering::Relaxed), bundle.digest)).collect();
         by_use.sort_unstable();
         // A tenth more than needed: this is not for every bundle.
-        let (goal, most) = ((INDEX_BYTES - INDEX_BYTES / 10).saturating_sub(bytes), BUNDLES - BUNDLES / 10);
+        let (goal, most) = ((BYTES - BYTES / 10).saturating_sub(bytes), BUNDLES - BUNDLES / 10);
         let mut gone = std::collections::HashSet::new();
         for (_, digest) in by_use {
             if self.bytes <= goal && self.bundles.len() <= most {
                 break;
             }
             if let Some(bundle) = self.bundles.remove(&digest) {
-                self.bytes = self.bytes.saturating_sub(bundle.bytes);
+                self.bytes = self.bytes.saturating_sub(bundle.weight());
                 gone.insert(digest);
             }
         }
@@ -268,6 +238,35 @@ impl State {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(test)]
+mod tests {
+    use super::super::known::tests::{bundle, home};
+    use super::*;
+
+    #[test]
+    fn what_was_named_by_hand_stays_when_others_go() {
+        let (catalogue, registry) = (Catalogue::default(), home("registry.example/a"));
+        let layout = symseal_bundle::LayoutDir::create(tempfile::tempdir().unwrap().path().join("l")).unwrap();
+        catalogue.add(Listed::of(bundle("named", 100)), &Home::Layout(layout), None);
+        for n in 0..40 {
+            catalogue.add(Listed::of(bundle(&format!("other {n}"), BYTES / 8)), &registry, None);
+        }
+        let names: Vec<String> = catalogue.bundles().iter().map(|bundle| bundle.index.name.clone()).collect();
+        assert!(names.contains(&"named".to_owned()) && names.contains(&"other 39".to_owned()), "{names:?}");
+        assert!(names.len() <= 9 && lock(&catalogue.state).bytes <= BYTES, "{names:?}");
+    }
+
+    #[test]
+    fn seals_are_weighed_too() {
+        let (catalogue, registry) = (Catalogue::default(), home("registry.example/a"));
+        let known = catalogue.add(Listed::of(bundle("a", 100)), &registry, Some(vec![vec![1; 1000]]));
+        assert_eq!(lock(&catalogue.state).bytes, 1100);
+        catalogue.take_seals(&known, &registry, Some(vec![vec![2; 10]]));
+        assert_eq!(lock(&catalogue.state).bytes, 110);
+        let many = || Some((0..40).map(|n| vec![n; 400_000]).collect());
+        for n in 0..40 {
+            catalogue.add(Listed::of(bundle(&format!("other {n}"), 0)), &registry, many());
+        }
+        assert!(lock(&catalogue.state).bytes <= BYTES && catalogue.bundles().len() < 40);
+    }
 }

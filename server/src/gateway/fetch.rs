@@ -7,13 +7,14 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use symseal_bundle::pages::{self, Hash};
 use symseal_bundle::{Digest, page_hashes};
+use tokio::sync::{AcquireError, SemaphorePermit};
 
 use super::catalogue::Offer;
 use super::checked::{CheckedFile, Mismatch};
 use super::home::{Home, Incoming, Trouble};
 use super::http_upstream::HttpUpstream;
 use super::refusals::{Code, Refusal};
-use super::{Gate, lock};
+use super::{Gate, lock, units};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::upstream::{Flight, Pilot, Progress};
 
@@ -23,8 +24,11 @@ const DIRECTORY_BYTES: u64 = 16 << 10;
 const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
 /// The most hashes of one file, in bytes: of a file of 64 GiB.
 const MAX_HASHES_BYTES: u64 = 32 << 20;
-/// How long one page may take. A server that sends a byte now and then must not keep us for ever.
-const PAGE_TIME: Duration = Duration::from_secs(60);
+/// How long a source has for its first page, and after that for each next [`FLOOR`] bytes. A server that sends a byte now and then must not keep us for
+/// ever.
+const PACE_TIME: Duration = Duration::from_secs(60);
+/// Bytes in that time.
+const FLOOR: u64 = 1 << 20;
 /// How long an answer waits for the whole file before it begins, once its first page is there: so a wrong page of most files
 /// is a refusal with its reason, and not a body that breaks off.
 const WHOLE_TIME: Duration = Duration::from_millis(1500);
@@ -172,6 +176,13 @@ impl Gate {
         flying
     }
 
+    /// A place among the files on their way, and room for it on the disk: together they have half of what the cache may fill.
+    async fn places(&self, bytes: u64) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), AcquireError> {
+        let place = self.flying.acquire().await?;
+        let room = self.room.acquire_many(u32::try_from(units(bytes)).unwrap_or(u32::MAX)).await?;
+        Ok((place, room))
+    }
+
     async fn fly(
         self: &Arc<Self>,
         offer: &Offer,
@@ -179,7 +190,6 @@ impl Gate {
         pilot: &Pilot,
     ) -> Result<(), Lost> {
         let down = |error: &dyn std::fmt::Display| Lost::Down(error.to_string());
-        let _place = self.flying.acquire().await.map_err(|error| down(&error))?;
         let limit = self.cache.capacity() / 2;
         if offer.file.size > limit {
             let reason = format!(
@@ -188,6 +198,10 @@ impl Gate {
             );
             return Err(Lost::Refused(Refusal::of(offer, Code::TooLarge, reason)));
         }
+        // Nobody waits longer than for an upstream that does not answer.
+        let places = tokio::time::timeout(self.patience.head, self.places(offer.file.size));
+        let busy = |_| Lost::Down("too many files are on their way".to_owned());
+        let _places = places.await.map_err(busy)?.map_err(|error| down(&error))?;
         let leaves = self.leaves(offer).await;
         let has_pages = leaves.is_some();
         let (cache, entry) = (Arc::clone(&self.cache), offer.file.clone());
@@ -202,7 +216,10 @@ impl Gate {
             let opened = self.open_source(&source, offer, file.written()).await;
             let came;
             (file, came) = match opened {
-                Ok(incoming) => self.receive(file, incoming, pilot).await.map_err(|error| down(&error))?,
+                Ok(incoming) => {
+                    let source = (incoming, &offer.file.sha256);
+                    self.receive(file, source, pilot).await.map_err(|error| down(&error))?
+                }
                 Err(trouble) => (file, Err(Came::Trouble(trouble))),
             };
             let came = match came {
@@ -276,14 +293,21 @@ impl Gate {
     async fn receive(
         &self,
         mut file: CheckedFile,
-        mut incoming: Incoming,
+        (mut incoming, sha256): (Incoming, &Digest),
         pilot: &Pilot,
     ) -> io::Result<(CheckedFile, Result<(), Came>)> {
-        let mut deadline = tokio::time::Instant::now() + PAGE_TIME;
+        let mut pace = Pace::new(file.written());
         while !file.is_full() {
-            let late = || Trouble::Down(format!("a page did not come within {} s", PAGE_TIME.as_secs()));
-            let piece = match tokio::time::timeout_at(deadline, incoming.next()).await {
-                Err(_) => return Ok((file, Err(Came::Trouble(late())))),
+            let piece = match tokio::time::timeout_at(pace.until, incoming.next()).await {
+                Err(_) if self.has_waiters(sha256) && pace.goes_on(file.written()) => continue,
+                Err(_) => {
+                    let why = if self.has_waiters(sha256) {
+                        format!("it sends less than {FLOOR} bytes in {} s", PACE_TIME.as_secs())
+                    } else {
+                        "nobody waits for it any more, and it is slow".to_owned()
+                    };
+                    return Ok((file, Err(Came::Trouble(Trouble::Down(why)))));
+                }
                 Ok(None) => {
                     let why = "it ended before the file's end".to_owned();
                     return Ok((file, Err(Came::Trouble(Trouble::Wrong(why)))));
@@ -301,14 +325,18 @@ impl Gate {
             if let Err(mismatch) = taken? {
                 return Ok((file, Err(Came::Mismatch(mismatch))));
             }
-            if file.written() > before {
-                deadline = tokio::time::Instant::now() + PAGE_TIME;
-                if file.shown() > 0 {
-                    pilot.tell(Progress::Streaming { bytes: file.shown() });
-                }
+            if file.written() > before && file.shown() > 0 {
+                pilot.tell(Progress::Streaming { bytes: file.shown() });
             }
         }
         Ok((file, Ok(())))
+    }
+
+    /// Whether anybody waits for a file on its way: more have it than the list of flights and the work itself, or a body reads it.
+    fn has_waiters(&self, sha256: &Digest) -> bool {
+        let flights = lock(&self.flights);
+        let counted = |flying: &Arc<FileFlight>| Arc::strong_count(flying) > 2 || Arc::strong_count(&flying.flight) > 1;
+        flights.get(sha256).is_some_and(counted)
     }
 
     async fn keep(&self, sha256: &Digest, whole: tempfile::NamedTempFile) -> io::Result<()> {
@@ -351,12 +379,40 @@ impl Gate {
         };
         let range = range.filter(is_sound).ok_or_else(|| format!("{}: no hashes of {}", list.path, file.path))?;
         let bytes = home.part(&self.pool, &list.sha256, range).await.map_err(text)?;
-        let leaves: Vec<Hash> = bytes.as_chunks::<32>().0.iter().copied().map(Hash).collect();
-        if pages::root(&leaves) != file.page_root || leaves.len() as u64 != pages::page_count(file.size, file.page_size)
-        {
+        let hash = move || {
+            let leaves: Vec<Hash> = bytes.as_chunks::<32>().0.iter().copied().map(Hash).collect();
+            (pages::root(&leaves), leaves)
+        };
+        let (root, leaves) = self.pool.run(hash).await.map_err(|error| error.to_string())?;
+        if root != file.page_root || leaves.len() as u64 != pages::page_count(file.size, file.page_size) {
             return Err(format!("{}: the hashes of {} have another root than the index says", list.path, file.path));
         }
         Ok(leaves)
+    }
+}
+
+/// How fast a source is.
+struct Pace {
+    until: tokio::time::Instant,
+    /// Bytes that were there when this time began, where it is not the first.
+    since: Option<u64>,
+    began: u64,
+}
+
+impl Pace {
+    fn new(began: u64) -> Self {
+        Self { until: tokio::time::Instant::now() + PACE_TIME, since: None, began }
+    }
+
+    /// Whether it was fast enough in the time that ends; the next one begins.
+    fn goes_on(&mut self, written: u64) -> bool {
+        let is_enough = match self.since {
+            None => written > self.began,
+            Some(since) => written.saturating_sub(since) >= FLOOR,
+        };
+        self.since = Some(written);
+        self.until += PACE_TIME;
+        is_enough
     }
 }
 
@@ -378,5 +434,20 @@ struct Landing<'g> {
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
         lock(&self.gate.flights).remove(&self.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_source_has_a_minute_for_its_first_page_and_then_a_mebibyte_a_minute() {
+        let mut pace = Pace::new(0);
+        let first = pace.until;
+        assert!(pace.goes_on(64 << 10) && pace.until == first + PACE_TIME);
+        assert!(pace.goes_on((64 << 10) + FLOOR));
+        assert!(!pace.goes_on((64 << 10) + 2 * FLOOR - 1));
+        assert!(!Pace::new(7).goes_on(7));
     }
 }

@@ -79,6 +79,14 @@ impl Home {
         }
     }
 
+    /// The registry's host, where it is one.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Registry { name, .. } => name.split('/').next(),
+            Self::Layout(_) => None,
+        }
+    }
+
     /// Whether the other one is the same place.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.name() == other.name()

@@ -1,24 +1,26 @@
 //! An upstream that is a server over HTTP: one of ours, which tells which bundles have an id, or another debuginfod or symbol server, which
 //! gives bytes and nothing to prove them by.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures_util::StreamExt as _;
-use futures_util::stream;
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, RANGE, USER_AGENT};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, RANGE, USER_AGENT};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 use symseal_bundle::Digest;
-use symseal_registry::Reference;
+use symseal_registry::{Reference, Tls, redirects};
 
-use super::catalogue::Catalogue;
-use super::home::{Incoming, Trouble};
-use super::registry::{UpstreamStanding, hear};
+use super::clients::Place;
+use super::hear::Unheard;
+use super::home::Trouble;
+use super::ongoing::Ongoing;
+use super::registry::UpstreamStanding;
+use super::{Gate, lock};
 use crate::Patience;
 use crate::debug_files::Key;
+use crate::http::percent_decode;
 use crate::upstream::{Admission, Breaker};
 
 /// Redirections that are followed.
@@ -44,7 +46,20 @@ pub(super) struct HttpUpstream {
     http: Client,
     breaker: Breaker,
     patience: Patience,
+    /// Where its registry is, if it is a server of ours.
+    registry: Result<Registry, String>,
+    learning: Arc<Ongoing<Key>>,
     state: Mutex<State>,
+}
+
+/// The registry of a server of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Registry {
+    /// Host and port.
+    host: String,
+    tls: Tls,
+    /// What the URL's path begins with, `/t/TOKEN`, says who we are there too.
+    token: Option<String>,
 }
 
 #[derive(Default)]
@@ -52,7 +67,8 @@ struct State {
     kind: Kind,
     problem: Option<String>,
     absences: HashMap<Key, Instant>,
-    bundles: usize,
+    /// Bundles that it told of.
+    bundles: HashSet<Digest>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -84,7 +100,8 @@ impl HttpUpstream {
     /// What is wrong with it.
     pub(super) fn parse(text: &str, patience: Patience) -> Result<Arc<Self>, String> {
         let mut base = Url::parse(text).map_err(|error| error.to_string())?;
-        let is_plain = base.query().is_none() && base.fragment().is_none() && base.password().is_none();
+        let is_nameless = base.username().is_empty() && base.password().is_none();
+        let is_plain = base.query().is_none() && base.fragment().is_none() && is_nameless;
         if !matches!(base.scheme(), "http" | "https") || !is_plain || base.host_str().is_none() {
             return Err(
                 "expected http://HOST[:PORT][/PATH], https://… or oci://HOST[:PORT]/REPOSITORY[:TAG]".to_owned()
@@ -103,28 +120,23 @@ impl HttpUpstream {
             .no_deflate()
             .connect_timeout(patience.connect)
             .read_timeout(patience.head.max(patience.stall))
-            .redirect(reqwest::redirect::Policy::custom(|attempt| {
-                let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-                // What comes from elsewhere is checked as well; but an upstream must not make us ask machines that it cannot reach itself.
-                let is_far =
-                    attempt.url().scheme() == "https" && attempt.url().domain().is_some_and(|name| name.contains('.'));
-                match attempt.previous().len() {
-                    hops if hops > REDIRECTIONS => attempt.error("too many redirections"),
-                    _ if is_same || is_far => attempt.follow(),
-                    _ => attempt.error("it redirects to another place without https and a host name"),
-                }
-            }))
+            .redirect(redirects(REDIRECTIONS))
             .build()
             .map_err(|error| format!("no HTTP client could be made: {error}"))?;
-        let breaker = Breaker::new(patience.pause);
-        Ok(Arc::new(Self { base, http, breaker, patience, state: Mutex::default() }))
+        let (breaker, registry) = (Breaker::new(patience.pause), Registry::beside(&base));
+        let (learning, state) = (Arc::default(), Mutex::default());
+        Ok(Arc::new(Self { base, http, breaker, patience, registry, learning, state }))
     }
 
     /// What to call it: without what is secret in it.
     pub(super) fn name(&self) -> String {
-        let path = self.base.path();
-        let path = path.strip_prefix("/t/").map_or(path, |_| "/t/…/");
-        format!("{}{}", self.base.origin().ascii_serialization(), path.trim_end_matches('/'))
+        let mut hides = false;
+        let parts = self.base.path().trim_end_matches('/').split('/').map(|part| {
+            let shown = if hides { "…" } else { part };
+            hides = part == "t";
+            shown
+        });
+        format!("{}{}", self.base.origin().ascii_serialization(), parts.collect::<Vec<_>>().join("/"))
     }
 
     /// For the status page.
@@ -135,14 +147,14 @@ impl HttpUpstream {
             Kind::Ours => "symseal server",
             Kind::Plain(_) => "bytes only",
         };
-        UpstreamStanding { url: self.name(), kind, problem: state.problem.clone(), bundles: state.bundles }
+        UpstreamStanding { url: self.name(), kind, problem: state.problem.clone(), bundles: state.bundles.len() }
     }
 
-    /// Finds out which bundles have a key, and takes them into the catalogue.
+    /// Finds out which bundles have a key, takes them into the catalogue, and waits for that as long as a request can.
     ///
     /// # Errors
     /// Why that cannot be told.
-    pub(super) async fn learn(self: &Arc<Self>, catalogue: &Catalogue, key: &Key) -> Result<(), String> {
+    pub(super) async fn learn(self: &Arc<Self>, gate: &Arc<Gate>, key: &Key) -> Result<(), String> {
         {
             let state = self.lock();
             let is_plain = matches!(state.kind, Kind::Plain(until) if until > Instant::now());
@@ -151,7 +163,13 @@ impl HttpUpstream {
             }
         }
         let Some(question) = question(key) else { return Ok(()) };
-        let told = match self.bundles(&question).await {
+        let (this, gate, about) = (Arc::clone(self), Arc::clone(gate), key.clone());
+        let work = async move { this.learn_now(&gate, (&about, &question)).await };
+        self.learning.run((key.clone(), self.patience.head), || self.name(), work).await
+    }
+
+    async fn learn_now(self: &Arc<Self>, gate: &Gate, (key, question): (&Key, &str)) -> Result<(), String> {
+        let told = match self.bundles(question).await {
             Ok(told) => told,
             Err(trouble) => {
                 let why = format!("{}: {}", self.name(), trouble.text());
@@ -164,17 +182,13 @@ impl HttpUpstream {
         let Some(told) = self.note_answer(key, told) else { return Ok(()) };
         let mut problem = None;
         for told in told.into_iter().take(BUNDLES_LIMIT) {
-            match self.take(catalogue, &told).await {
-                Ok(()) => self.lock().bundles += 1,
-                Err(trouble) => {
-                    let why = format!(
-                        "{}: bundle {}: {}",
-                        self.name(),
-                        told.sha256.chars().take(80).collect::<String>(),
-                        trouble.text()
-                    );
+            match self.take(gate, &told).await {
+                Ok(digest) => self.note_bundle(digest),
+                Err(unheard) => {
+                    let named: String = told.sha256.chars().take(80).collect();
+                    let why = format!("{}: bundle {named}: {}", self.name(), unheard.text());
                     tracing::warn!(why, "a bundle that was told of cannot be had");
-                    if matches!(trouble, Trouble::Down(_)) {
+                    if matches!(unheard, Unheard::Now(Trouble::Down(_))) {
                         problem = Some(why.clone());
                     }
                     self.lock().problem = Some(why);
@@ -202,80 +216,54 @@ impl HttpUpstream {
         Some(told)
     }
 
-    async fn take(&self, catalogue: &Catalogue, told: &Told) -> Result<(), Trouble> {
-        let digest: Digest = told.sha256.parse().map_err(|error| Trouble::Wrong(format!("{error}")))?;
+    fn note_bundle(&self, digest: Digest) {
+        let mut state = self.lock();
+        if state.bundles.len() < ABSENCES {
+            state.bundles.insert(digest);
+        }
+    }
+
+    async fn take(&self, gate: &Gate, told: &Told) -> Result<Digest, Unheard> {
+        let wrong = |error: &dyn std::fmt::Display| Trouble::Wrong(error.to_string());
+        let digest: Digest = told.sha256.parse().map_err(|error| wrong(&error))?;
         let repository =
             told.repositories.first().ok_or_else(|| Trouble::Absent("it is in no repository".to_owned()))?;
-        let host = self.base.host_str().unwrap_or_default();
-        let place = match self.base.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        };
-        let reference = Reference::parse(&format!("{place}/{repository}@{digest}"));
-        let reference = reference.map_err(|error| Trouble::Wrong(error.to_string()))?;
-        hear(catalogue, &reference).await
+        let registry = self.registry.as_ref().map_err(|why| Trouble::Down(why.clone()))?;
+        let reference = Reference::parse(&format!("{}/{repository}@{digest}", registry.host));
+        let reference = reference.map_err(|error| wrong(&error))?;
+        let place = Place { reference, tls: registry.tls, token: registry.token.clone() };
+        let client = gate.clients.of(&gate.pool, &place).await?;
+        let heard = gate.hear((place.name(), client), &digest).await;
+        if matches!(heard, Err(Unheard::Now(Trouble::Down(_)))) {
+            gate.clients.forget(&place);
+        }
+        heard.map(|()| digest)
     }
 
     /// The bundles that have what is asked for; `None` where the server has no such API.
     async fn bundles(self: &Arc<Self>, question: &str) -> Result<Option<Vec<Told>>, Trouble> {
-        let response = self.ask(&format!("api/v1/bundles?{question}"), None).await?;
+        let response = self.ask(("api/v1/bundles", Some(question)), None).await?;
         let status = response.status();
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let is_json = kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json");
         let body = tokio::time::timeout(self.patience.head, gather(response, ANSWER_LIMIT)).await;
         let body = body.map_err(|_| Trouble::Down("its answer did not come in time".to_owned()))??;
-        match status {
-            StatusCode::OK => Ok(serde_json::from_slice::<Answer>(&body).ok().map(|answer| answer.bundles)),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Trouble::Down(format!(
-                "it answered {status} when asked for bundles: it wants a token (https://HOST/t/TOKEN)"
-            ))),
-            StatusCode::SERVICE_UNAVAILABLE if String::from_utf8_lossy(&body).contains(UNRECOGNIZED) => Ok(None),
-            status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
-                Err(Trouble::Down(format!("it answered {status} when asked for bundles")))
+        match understood(status, is_json, &body)? {
+            Some(told) => Ok(Some(told)),
+            // One odd answer, of a proxy perhaps, makes no other server of it.
+            None if matches!(self.lock().kind, Kind::Ours) => {
+                Err(Trouble::Down(format!("it told of bundles before, and now answered {status} without any")))
             }
-            StatusCode::TOO_MANY_REQUESTS => Err(Trouble::Down(format!("it answered {status} when asked for bundles"))),
-            _ => Ok(None),
+            None => Ok(None),
         }
-    }
-
-    /// The bytes of a file by its path below the base, from `offset` on, unchecked.
-    pub(super) async fn stream(self: &Arc<Self>, path: &str, (offset, size): (u64, u64)) -> Result<Incoming, Trouble> {
-        let range = (offset > 0).then(|| format!("bytes={offset}-"));
-        let response = self.ask(path, range.as_deref()).await?;
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let coding = header(CONTENT_ENCODING);
-        if !coding.is_empty() && coding != "identity" {
-            return Err(Trouble::Wrong(format!("it sent the coding {coding:?}, which was not asked for")));
-        }
-        let mut skip = match response.status() {
-            StatusCode::OK => offset,
-            StatusCode::PARTIAL_CONTENT if header(CONTENT_RANGE).starts_with(&format!("bytes {offset}-")) => 0,
-            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(Trouble::Absent("it has no such file".to_owned())),
-            status => return Err(Trouble::Down(format!("it answered {status}"))),
-        };
-        let expected = if skip > 0 { size } else { size.saturating_sub(offset) };
-        if let Some(found) = response.content_length().filter(|length| *length != expected) {
-            return Err(Trouble::Wrong(format!("expected {expected} bytes, found {found} announced")));
-        }
-        let stall = self.patience.stall;
-        let rest = response.bytes_stream();
-        let rest = stream::unfold(rest.boxed(), move |mut rest| async move {
-            let next = match tokio::time::timeout(stall, rest.next()).await {
-                Ok(next) => next?.map_err(|error| Trouble::Down(told(&error.without_url()))),
-                Err(_) => Err(Trouble::Down("nothing more came in time".to_owned())),
-            };
-            Some((next, rest))
-        });
-        let rest = rest.map(move |piece| {
-            piece.map(|mut piece: Bytes| {
-                let skipped = usize::try_from(skip).unwrap_or(usize::MAX).min(piece.len());
-                skip = skip.saturating_sub(skipped as u64);
-                piece.split_off(skipped)
-            })
-        });
-        Ok(rest.boxed())
     }
 
     /// One request, unless the server is dead.
-    async fn ask(self: &Arc<Self>, path: &str, range: Option<&str>) -> Result<Response, Trouble> {
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        (path, query): (&str, Option<&str>),
+        range: Option<&str>,
+    ) -> Result<Response, Trouble> {
         match self.breaker.admit(Instant::now()) {
             Admission::Ask => {}
             Admission::Dead => return Err(Trouble::Down("it is out of service".to_owned())),
@@ -284,8 +272,7 @@ impl HttpUpstream {
                 return Err(Trouble::Down("it was out of service".to_owned()));
             }
         }
-        let url = self.base.join(path).map_err(|error| Trouble::Wrong(error.to_string()))?;
-        let mut request = self.http.get(url).header(ACCEPT_ENCODING, "identity");
+        let mut request = self.http.get(self.url(path, query)).header(ACCEPT_ENCODING, "identity");
         if let Some(range) = range {
             request = request.header(RANGE, range);
         }
@@ -306,6 +293,19 @@ impl HttpUpstream {
         Err(Trouble::Down(why))
     }
 
+    /// The URL of a path below the base. Whatever the path is, it leads to no other server.
+    fn url(&self, path: &str, query: Option<&str>) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path()));
+        url.set_query(query);
+        url
+    }
+
+    /// How long it is waited for.
+    pub(super) fn patience(&self) -> Patience {
+        self.patience
+    }
+
     async fn probe(self: Arc<Self>) {
         let request = self.http.get(self.base.clone()).header(USER_AGENT, AGENT);
         match tokio::time::timeout(self.patience.head, request.send()).await {
@@ -315,7 +315,57 @@ impl HttpUpstream {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+}
+
+impl Registry {
+    /// The registry of the server at this base URL.
+    fn beside(base: &Url) -> Result<Self, String> {
+        let path = base.path().trim_matches('/');
+        let token = match path.split_once('/') {
+            None if path.is_empty() => None,
+            Some(("t", token)) if !token.contains('/') => {
+                Some(percent_decode(token).ok_or("expected a token in UTF-8 behind /t/")?)
+            }
+            _ => {
+                let found = "it tells of bundles, and its registry cannot be asked below a path";
+                return Err(format!("{found}: expected https://HOST[:PORT] or https://HOST[:PORT]/t/TOKEN"));
+            }
+        };
+        let host = base.host_str().unwrap_or_default();
+        let is_local = host == "localhost"
+            || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        // A name without a dot is a registry's host only with its port.
+        let is_short = !host.contains(['.', ':']) && host != "localhost";
+        let port = base.port().or_else(|| base.port_or_known_default().filter(|_| is_short));
+        let tls = match base.scheme() {
+            "http" if is_local => Tls::ByPlace,
+            "http" => Tls::Never,
+            _ => Tls::Always,
+        };
+        Ok(Self { host: port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")), tls, token })
+    }
+}
+
+/// The bundles of an answer; `None` where it is that of a server without such an API.
+fn understood(status: StatusCode, is_json: bool, body: &[u8]) -> Result<Option<Vec<Told>>, Trouble> {
+    let down = |more: &str| Trouble::Down(format!("it answered {status} when asked for bundles{more}"));
+    match status {
+        StatusCode::OK => match serde_json::from_slice::<Answer>(body) {
+            Ok(answer) => Ok(Some(answer.bundles)),
+            Err(error) if is_json => {
+                Err(Trouble::Wrong(format!("its answer about bundles cannot be read: expected a list of bundles: {error}")))
+            }
+            Err(_) => Ok(None),
+        },
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Err(down(": it wants a token (https://HOST/t/TOKEN; for its registry docker login serves too)"))
+        }
+        StatusCode::SERVICE_UNAVAILABLE if String::from_utf8_lossy(body).contains(UNRECOGNIZED) => Ok(None),
+        status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => Err(down("")),
+        StatusCode::TOO_MANY_REQUESTS => Err(down("")),
+        _ => Ok(None),
     }
 }
 
@@ -344,7 +394,7 @@ async fn gather(mut response: Response, limit: usize) -> Result<Vec<u8>, Trouble
 }
 
 /// An error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
+pub(super) fn told(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -360,13 +410,71 @@ mod tests {
 
     #[test]
     fn a_url_must_be_one_of_a_server_and_its_token_is_not_shown() {
-        for text in ["", "gopher://h/", "http://", "http://h/?a=b", "http://u:p@h/", "h:8790"] {
+        for text in ["", "gopher://h/", "http://", "http://h/?a=b", "http://u:p@h/", "http://u@h/", "h:8790"] {
             assert!(HttpUpstream::parse(text, Patience::default()).is_err(), "{text}");
         }
         let name = |text: &str| HttpUpstream::parse(text, Patience::default()).unwrap().name();
         assert_eq!(name("http://127.0.0.1:1"), "http://127.0.0.1:1");
         assert_eq!(name("https://h.example/symbols/"), "https://h.example/symbols");
         assert_eq!(name("https://h.example/t/secret"), "https://h.example/t/…");
+        assert_eq!(name("https://h.example/proxy/t/secret/"), "https://h.example/proxy/t/…");
+    }
+
+    #[test]
+    fn the_registry_of_a_server_is_spoken_to_as_the_server_is() {
+        let found = |text: &str| Registry::beside(&Url::parse(text).unwrap()).map(|found| (found.host, found.tls, found.token));
+        let is = |host: &str, tls, token: Option<&str>| Ok((host.to_owned(), tls, token.map(str::to_owned)));
+        assert_eq!(found("http://127.0.0.1:8790/"), is("127.0.0.1:8790", Tls::ByPlace, None));
+        assert_eq!(found("http://[::1]:8790/"), is("[::1]:8790", Tls::ByPlace, None));
+        assert_eq!(found("https://localhost:8443/"), is("localhost:8443", Tls::Always, None));
+        assert_eq!(found("http://symbols.lan:8790/"), is("symbols.lan:8790", Tls::Never, None));
+        assert_eq!(found("https://symbols/"), is("symbols:443", Tls::Always, None));
+        assert_eq!(found("http://symbols/"), is("symbols:80", Tls::Never, None));
+        assert_eq!(found("https://h.example/t/sec%2Bret/"), is("h.example", Tls::Always, Some("sec+ret")));
+        for place in ["127.0.0.1:8790", "[::1]:8790", "symbols:443", "h.example"] {
+            assert!(Reference::parse(&format!("{place}/team/app")).is_ok(), "{place}");
+        }
+        assert!(found("https://h.example/symbols/").unwrap_err().contains("/t/TOKEN"));
+    }
+
+    #[test]
+    fn a_path_below_the_base_leads_to_no_other_server() {
+        let upstream = HttpUpstream::parse("http://h.example:8790/t/secret", Patience::default()).unwrap();
+        for path in ["http:10.0.0.1/a/b", "//10.0.0.1/a", "\\\\10.0.0.1\\a", "/../../a", "a?b#c", "@10.0.0.1/"] {
+            let url = upstream.url(path, None);
+            assert_eq!((url.host_str(), url.port(), url.query()), (Some("h.example"), Some(8790), None), "{path}");
+        }
+        assert_eq!(upstream.url("buildid/ab/debuginfo", None).path(), "/t/secret/buildid/ab/debuginfo");
+        assert_eq!(upstream.url("a/b%2Bc", None).path(), "/t/secret/a/b%2Bc");
+    }
+
+    #[test]
+    fn an_answer_about_bundles_is_understood_or_refused_whatever_it_is() {
+        let good = br#"{"bundles":[{"sha256":"sha256:00","repositories":["a"]}]}"#;
+        assert_eq!(understood(StatusCode::OK, true, good).unwrap().unwrap().len(), 1);
+        for at in 0..good.len() {
+            for byte in [0, b'"', b'[', b'}', 0xff] {
+                let mut bytes = good.to_vec();
+                bytes[at] = byte;
+                let answer = understood(StatusCode::OK, true, &bytes);
+                assert!(matches!(answer, Ok(Some(_)) | Err(Trouble::Wrong(_))), "{at} {byte}");
+                assert!(understood(StatusCode::OK, true, &bytes[..at]).is_err());
+            }
+        }
+        // A page of another kind of server, and what such servers say of a path that they do not know.
+        assert!(matches!(understood(StatusCode::OK, false, b"<html>"), Ok(None)));
+        assert!(matches!(understood(StatusCode::NOT_FOUND, true, b"{}"), Ok(None)));
+        assert!(matches!(understood(StatusCode::SERVICE_UNAVAILABLE, false, b"unrecognized operation"), Ok(None)));
+        for status in [StatusCode::BAD_GATEWAY, StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS] {
+            assert!(matches!(understood(status, false, b""), Err(Trouble::Down(_))), "{status}");
+        }
+    }
+
+    #[test]
+    fn bundles_are_counted_once() {
+        let upstream = HttpUpstream::parse("http://h.example", Patience::default()).unwrap();
+        (0..3).for_each(|_| upstream.note_bundle(Digest::of(b"a")));
+        assert_eq!(upstream.standing().bundles, 1);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! trusts nobody.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use symseal_seal::{Expectation, Trust, examine_seals};
 use symseal_sealer::{LoadTrustError, StateDir, TrustFiles};
 
-use super::catalogue::KnownBundle;
+use super::known::KnownBundle;
+use super::lock;
 use crate::clock::now;
 use crate::seals::{RefusedSeal, Verdict};
 
@@ -36,8 +37,8 @@ struct Current {
 pub(super) struct Judged {
     verdict: Verdict,
     generation: u64,
-    /// How many seals there were.
-    seals: usize,
+    /// Of the bundle's seals.
+    seals: u64,
     at: Instant,
 }
 
@@ -61,19 +62,20 @@ impl Judge {
     /// What comes out for a bundle. Blocks.
     pub(super) fn judge(&self, bundle: &KnownBundle) -> Verdict {
         let (trust, generation) = self.trust();
-        let seals = lock(&bundle.seals).clone();
+        // Before the seals themselves: one that comes between them is judged again.
+        let seals = bundle.generation();
         {
             let judged = lock(&bundle.judged);
             if let Some(judged) = judged.as_ref()
                 && judged.generation == generation
-                && judged.seals == seals.len()
+                && judged.seals == seals
                 && judged.at.elapsed() < JUDGE_AGAIN
             {
                 return judged.verdict.clone();
             }
         }
         let verdict = match trust {
-            Ok(trust) => self.examine(bundle, &seals, &trust),
+            Ok(trust) => self.examine(bundle, &bundle.seals(), &trust),
             Err(found) => Verdict::Refused(RefusedSeal {
                 check: "trust.root".to_owned(),
                 expected: "a trust directory that can be used".to_owned(),
@@ -81,11 +83,11 @@ impl Judge {
             }),
         };
         *lock(&bundle.judged) =
-            Some(Judged { verdict: verdict.clone(), generation, seals: seals.len(), at: Instant::now() });
+            Some(Judged { verdict: verdict.clone(), generation, seals, at: Instant::now() });
         verdict
     }
 
-    fn examine(&self, bundle: &KnownBundle, seals: &[Vec<u8>], trust: &Trust) -> Verdict {
+    fn examine(&self, bundle: &KnownBundle, seals: &[Arc<[u8]>], trust: &Trust) -> Verdict {
         if seals.is_empty() {
             return Verdict::Unsealed;
         }
@@ -155,8 +157,4 @@ fn load(directory: &Path) -> Result<(TrustFiles, Trust), LoadTrustError> {
     let files = TrustFiles::read(directory)?;
     let trust = files.verify().map_err(|source| LoadTrustError::Trust { directory: directory.to_owned(), source })?;
     Ok((files, trust))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

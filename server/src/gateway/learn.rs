@@ -5,8 +5,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::Gate;
-use super::catalogue::{KnownBundle, Offer};
+use super::catalogue::Offer;
 use super::http_upstream::HttpUpstream;
+use super::known::KnownBundle;
 use super::refusals::{Code, Refusal};
 use crate::debug_files::{FileKind, Key};
 use crate::seals::{SealedBy, Verdict};
@@ -17,8 +18,8 @@ pub(super) enum Covered<T> {
     Sealed(Vec<(T, SealedBy)>),
     /// It is refused; somebody may have offered it.
     Refused(Vec<Refusal>),
-    /// It cannot be told at this moment.
-    Unknown(String),
+    /// It cannot be told at this moment; what is refused all the same.
+    Unknown(String, Vec<Refusal>),
 }
 
 impl Gate {
@@ -50,19 +51,14 @@ impl Gate {
         bundle: fn(&T) -> Arc<KnownBundle>,
     ) -> Covered<T> {
         let first = self.judged(find(self), bundle).await;
-        if matches!(first, Covered::Sealed(_) | Covered::Unknown(_)) {
+        if matches!(first, Covered::Sealed(_) | Covered::Unknown(..)) {
             return first;
         }
         let unasked = self.learn(keys).await;
         let second = self.judged(find(self), bundle).await;
         match (second, unasked) {
             // One of those that could not be asked may have it.
-            (Covered::Refused(refusals), Some(why)) => {
-                for refusal in refusals {
-                    self.refusals.note(refusal);
-                }
-                Covered::Unknown(why)
-            }
+            (Covered::Refused(refusals), Some(why)) => Covered::Unknown(why, refusals),
             (Covered::Refused(refusals), None) if refusals.is_empty() => {
                 let reason = "no bundle that an upstream offers has it, so nothing proves what its bytes must be";
                 Covered::Refused(vec![Refusal::new(Code::NotCovered, reason)])
@@ -82,7 +78,7 @@ impl Gate {
             move || bundles.iter().map(|bundle| (gate.judge.judge(bundle), Arc::clone(bundle))).collect::<Vec<_>>();
         let verdicts = match self.pool.run(judge).await {
             Ok(verdicts) => verdicts,
-            Err(error) => return Covered::Unknown(error.to_string()),
+            Err(error) => return Covered::Unknown(error.to_string(), Vec::new()),
         };
         let (mut sealed, mut refused) = (Vec::new(), Vec::new());
         for (found, (verdict, bundle)) in found.into_iter().zip(verdicts) {
@@ -95,24 +91,24 @@ impl Gate {
     }
 
     /// Asks every upstream for bundles that have the keys; why one could not be asked.
-    async fn learn(&self, keys: &[Key]) -> Option<String> {
+    async fn learn(self: &Arc<Self>, keys: &[Key]) -> Option<String> {
         // Futures of named functions: closures over borrowed items would not be `Send` for every caller.
-        let registries: Vec<_> = self.registries.iter().map(|registry| registry.refresh(&self.catalogue)).collect();
+        let registries: Vec<_> = self.registries.iter().map(|registry| registry.refresh(self)).collect();
         let servers: Vec<_> = self.servers.iter().map(|server| self.learn_from(server, keys)).collect();
         let (registries, servers) = tokio::join!(join_all(registries), join_all(servers));
         registries.into_iter().chain(servers).find_map(Result::err)
     }
 
-    async fn learn_from(&self, server: &Arc<HttpUpstream>, keys: &[Key]) -> Result<(), String> {
+    async fn learn_from(self: &Arc<Self>, server: &Arc<HttpUpstream>, keys: &[Key]) -> Result<(), String> {
         for key in keys {
-            server.learn(&self.catalogue, key).await?;
+            server.learn(self, key).await?;
         }
         Ok(())
     }
 
     /// Reads the lists of all registries.
-    pub(super) async fn read_registries(&self) {
-        let readings: Vec<_> = self.registries.iter().map(|registry| registry.refresh(&self.catalogue)).collect();
+    pub(super) async fn read_registries(self: &Arc<Self>) {
+        let readings: Vec<_> = self.registries.iter().map(|registry| registry.refresh(self)).collect();
         join_all(readings).await;
     }
 }

@@ -5,16 +5,21 @@
 //! sealed digests ([`fetch`], [`checked`]). Upstreams may be registries, servers of ours and any other debuginfod or symbol server: what
 //! they are decides how the gateway learns of bundles, and nothing about whom it believes.
 //!
-//! To be followed from top to bottom: [`answers`] → [`learn`] → [`fetch`] → [`home`] or [`http_upstream`].
+//! To be followed from top to bottom: [`answers`] → [`learn`] → [`fetch`] → [`home`] or [`http_bytes`].
 
 mod answers;
 mod catalogue;
 mod checked;
+mod clients;
 mod fetch;
+mod hear;
 mod home;
+mod http_bytes;
 mod http_upstream;
 mod judge;
+mod known;
 mod learn;
+mod ongoing;
 mod refusals;
 mod registry;
 mod sources;
@@ -39,7 +44,8 @@ use crate::file_cache::FileCache;
 use crate::http::{Breakable, Peer};
 use crate::pool::Pool;
 use crate::{Patience, ServerError, serve};
-use catalogue::Catalogue;
+use catalogue::{Catalogue, Listed};
+use clients::Clients;
 use fetch::FileFlight;
 use home::Home;
 use http_upstream::HttpUpstream;
@@ -51,6 +57,12 @@ use registry::RegistryUpstream;
 const CONNECTIONS: usize = 256;
 /// Files on their way at once; more wait.
 const FLIGHTS: usize = 16;
+/// Bundles whose indexes are read at once; more wait.
+const HEARING: usize = 2;
+/// Bytes of files on their way are counted in units of this.
+const ROOM_UNIT: u64 = 64 << 10;
+/// As many as one file can ask for.
+const MOST_ROOM: usize = u32::MAX as usize;
 /// Upstreams that a gateway has at most: each miss asks them all.
 const UPSTREAMS: usize = 32;
 /// What begins the URL of a registry's repository.
@@ -94,13 +106,18 @@ pub(crate) struct Gate {
     making: Pool,
     judge: Judge,
     catalogue: Catalogue,
-    registries: Vec<RegistryUpstream>,
+    clients: Clients,
+    hearing: Semaphore,
+    patience: Patience,
+    registries: Vec<Arc<RegistryUpstream>>,
     servers: Vec<Arc<HttpUpstream>>,
     cache: Arc<FileCache>,
     /// Files of the cache whose bytes were compared since the start.
     compared: Mutex<HashSet<Digest>>,
     flights: Mutex<HashMap<Digest, Arc<FileFlight>>>,
     flying: Semaphore,
+    /// Room on the disk for files on their way, in units.
+    room: Semaphore,
     tables: sources::Tables,
     refusals: Refusals,
     served: AtomicU64,
@@ -199,7 +216,7 @@ impl Gate {
             return Err(ServerError::Origin { origin: "--upstream".to_owned(), problem });
         }
         for url in &config.upstreams {
-            let refused = |problem: String| ServerError::Origin { origin: format!("--upstream {url}"), problem };
+            let refused = |problem: String| ServerError::Origin { origin: format!("--upstream {}", shown(url)), problem };
             match url.strip_prefix(OCI) {
                 Some(place) => registries.push(RegistryUpstream::parse(place).map_err(refused)?),
                 None => servers.push(HttpUpstream::parse(url, config.patience).map_err(refused)?),
@@ -216,12 +233,16 @@ impl Gate {
             making: Pool::for_making(),
             judge,
             catalogue: Catalogue::default(),
+            clients: Clients::default(),
+            hearing: Semaphore::new(HEARING),
+            patience: config.patience,
             registries,
             servers,
             cache: Arc::new(cache),
             compared: Mutex::default(),
             flights: Mutex::default(),
             flying: Semaphore::new(FLIGHTS),
+            room: Semaphore::new(usize::try_from(units(config.cache_bytes / 2)).unwrap_or(usize::MAX).min(MOST_ROOM)),
             tables: sources::Tables::default(),
             refusals: Refusals::default(),
             served: AtomicU64::new(0),
@@ -231,13 +252,55 @@ impl Gate {
             let refused = |problem: String| ServerError::Origin { origin: format!("--bundle {digest}"), problem };
             let bundle = Bundle::open(layout.clone(), Some(digest)).map_err(|error| refused(error.to_string()))?;
             let subjects = subject_digests(Some(digest), bundle.index_bytes());
-            let (index, bytes) = (bundle.index().clone(), bundle.index_bytes().len() as u64);
-            gate.catalogue.add((*digest, subjects), (index, bytes), bundle.seals(), Home::Layout(layout.clone()));
+            let listed = Listed::read(*digest, subjects, bundle.index_bytes());
+            let listed = listed.map_err(|error| refused(error.to_string()))?;
+            gate.catalogue.add(listed, &Home::Layout(layout.clone()), Some(bundle.seals()));
         }
         Ok(gate)
     }
 }
 
+/// A URL without what is secret in it, for an error about it.
+fn shown(url: &str) -> String {
+    let parsed = reqwest::Url::parse(url).ok();
+    let safe = parsed.filter(|url| url.host_str().is_some() && !url.path().split('/').any(|part| part == "t"));
+    match safe {
+        Some(url) => {
+            let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+            format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+        }
+        // Not understood: what is secret would be before an @, or behind /t/.
+        None => {
+            let rest = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
+            rest.split_once("/t/").map_or_else(|| rest.to_owned(), |(before, _)| format!("{before}/t/…"))
+        }
+    }
+}
+
+/// Bytes in units of the room for files on their way.
+fn units(bytes: u64) -> u64 {
+    bytes.div_ceil(ROOM_UNIT)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_a_url_shows_nothing_secret() {
+        for (url, expected) in [
+            ("http://user:secret@h.example:1/a", "http://h.example:1/a"),
+            ("https://h.example/t/secret?a=b", "https://h.example/t/…"),
+            ("ftp://user:secret@h.example/", "ftp://h.example/"),
+            ("user:secret@h", "h"),
+            ("oci://nohost", "oci://nohost"),
+            ("h.example/t/secret", "h.example/t/…"),
+        ] {
+            assert_eq!(shown(url), expected, "{url}");
+        }
+    }
 }

@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-use super::catalogue::{KnownBundle, Offer};
+use super::catalogue::Offer;
 use super::checked::Mismatch;
+use super::known::KnownBundle;
 use crate::clock::now;
 use crate::seals::{RefusedSeal, Verdict};
 
@@ -53,7 +54,7 @@ impl Code {
     }
 
     /// Whether somebody offered something that does not hold. The others are everyday misses.
-    const fn is_alarming(self) -> bool {
+    pub(super) const fn is_alarming(self) -> bool {
         matches!(self, Self::Unsealed | Self::SealRefused | Self::WrongBytes)
     }
 }
@@ -143,6 +144,19 @@ impl Refusal {
             upstream: Some(upstream.to_owned()),
             bundle: Some(name(&offer.bundle)),
             expected: Some(short(&expected)),
+            found: Some(short(&found)),
+            ..Self::new(Code::WrongBytes, reason)
+        }
+    }
+
+    /// The same of the sources that a bundle names.
+    pub(super) fn wrong_source(bundle: &KnownBundle, upstream: &str, found: String) -> Self {
+        let named = name(bundle);
+        let reason = format!("{upstream} gives other sources than the sealed bundle {named} names: {found}");
+        Self {
+            upstream: Some(short(upstream)),
+            bundle: Some(named),
+            expected: Some("the sources that it names".to_owned()),
             found: Some(short(&found)),
             ..Self::new(Code::WrongBytes, reason)
         }

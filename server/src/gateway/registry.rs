@@ -1,36 +1,44 @@
 //! An upstream that is a repository of a registry: its bundles are heard of before anybody asks for them.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use symseal_bundle::index::SymbolIndex;
+use futures_util::{StreamExt as _, stream};
 use symseal_bundle::{Digest, oci};
-use symseal_registry::{Options, Reference, Repository, credentials};
+use symseal_registry::{Reference, Repository, Target, Tls};
 
-use super::catalogue::Catalogue;
-use super::home::{Home, Trouble};
+use super::clients::Place;
+use super::hear::Unheard;
+use super::home::Trouble;
+use super::ongoing::Ongoing;
+use super::{Gate, lock};
 
 /// Tags of one repository that are looked at.
 const TAGS: usize = 2000;
-/// What is no bundle is remembered so often; beyond that the memory starts anew.
+/// Tags and bundles that are asked for at once.
+const AT_ONCE: usize = 4;
+/// What does not answer in one reading before the registry counts as dead.
+const DOWNS: usize = 3;
+/// What cannot be told of is remembered so often; beyond that the memory starts anew.
 const PASSED_OVER: usize = 10_000;
+/// How often what a tag names is tried before the others are believed to be all.
+const TRIES: u32 = 3;
+/// After that it is tried again so much later.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// A list that was read so long ago is read again before something is said not to be there; the longer reading it took, the later.
 const FRESH: Duration = Duration::from_secs(2);
 /// How many times as long as reading took a list is left alone.
 const REST: u32 = 8;
 /// A registry that did not answer is left alone so long.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How long a bundle's seals are believed to be all.
-const SEALS_FRESH: Duration = Duration::from_secs(5);
 
 /// The repository.
 pub(super) struct RegistryUpstream {
-    reference: Reference,
+    place: Place,
     /// All tags, where none was named.
     is_whole: bool,
-    /// Held while the list is read, so that all who miss something wait for one reading.
-    reading: tokio::sync::Mutex<()>,
+    reading: Arc<Ongoing<()>>,
     state: Mutex<State>,
 }
 
@@ -38,10 +46,19 @@ pub(super) struct RegistryUpstream {
 struct State {
     /// When the list was read last, and how long that took.
     read: Option<(Instant, Duration)>,
-    problem: Option<(Instant, String)>,
-    /// What is no bundle is looked at only once.
-    passed_over: HashSet<Digest>,
+    /// Why it cannot be asked, since when.
+    down: Option<(Instant, String)>,
+    /// What of it cannot be had.
+    problem: Option<String>,
+    passed_over: HashMap<Digest, PassedOver>,
     bundles: usize,
+}
+
+/// Something that a tag names and that was not heard of.
+struct PassedOver {
+    tries: u32,
+    /// When it is tried again; never, where its own bytes are no bundle.
+    again: Option<Instant>,
 }
 
 /// How an upstream stands, for the status page.
@@ -51,10 +68,31 @@ pub(super) struct UpstreamStanding {
     pub(super) url: String,
     /// What kind of server it is.
     pub(super) kind: &'static str,
-    /// Why it cannot be asked at this moment.
+    /// Why it, or something of it, cannot be asked at this moment.
     pub(super) problem: Option<String>,
     /// Bundles that it offered.
     pub(super) bundles: usize,
+}
+
+/// What a reading came to.
+#[derive(Default)]
+struct Read {
+    bundles: usize,
+    problem: Option<String>,
+    /// Whether it may lack something that is there.
+    lacks: bool,
+    /// How often nobody answered.
+    downs: usize,
+}
+
+impl Read {
+    /// Something did not answer: what is behind it is read all the same, unless nothing answers.
+    fn goes_on(&mut self, why: String) -> Result<(), Trouble> {
+        self.downs += 1;
+        self.lacks = true;
+        self.problem = Some(why.clone());
+        if self.downs < DOWNS { Ok(()) } else { Err(Trouble::Down(why)) }
+    }
 }
 
 impl RegistryUpstream {
@@ -62,147 +100,187 @@ impl RegistryUpstream {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Arc<Self>, String> {
         let reference = Reference::parse(text).map_err(|error| error.to_string())?;
         let last = text.rsplit('/').next().unwrap_or_default();
         let is_whole = !last.contains([':', '@']);
-        Ok(Self { reference, is_whole, reading: tokio::sync::Mutex::default(), state: Mutex::default() })
+        let place = Place { reference, tls: Tls::ByPlace, token: None };
+        Ok(Arc::new(Self { place, is_whole, reading: Arc::default(), state: Mutex::default() }))
+    }
+
+    /// What to call it.
+    fn name(&self) -> String {
+        if self.is_whole { format!("oci://{}", self.place.name()) } else { format!("oci://{}", self.place.reference) }
     }
 
     /// For the status page.
     pub(super) fn standing(&self) -> UpstreamStanding {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = format!("{}/{}", self.reference.registry(), self.reference.repository());
+        let state = lock(&self.state);
+        let down = state.down.as_ref().map(|(_, problem)| problem.clone());
         UpstreamStanding {
-            url: format!("oci://{}", if self.is_whole { place } else { self.reference.to_string() }),
+            url: self.name(),
             kind: "registry",
-            problem: state.problem.as_ref().map(|(_, problem)| problem.clone()),
+            problem: down.or_else(|| state.problem.clone()),
             bundles: state.bundles,
         }
     }
 
-    /// Reads the list of bundles, unless that was done just now.
+    /// Reads the list of bundles, unless that was done just now, and waits for it as long as a request can.
     ///
     /// # Errors
-    /// Why the registry could not be asked.
-    pub(super) async fn refresh(&self, catalogue: &Catalogue) -> Result<(), String> {
-        let _reading = self.reading.lock().await;
+    /// Why it cannot be told what the registry has.
+    pub(super) async fn refresh(self: &Arc<Self>, gate: &Arc<Gate>) -> Result<(), String> {
         {
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((at, problem)) = &state.problem
+            let state = lock(&self.state);
+            if let Some((at, problem)) = &state.down
                 && at.elapsed() < PAUSE
             {
                 return Err(problem.clone());
             }
             if let Some((at, took)) = state.read
-                && state.problem.is_none()
+                && state.down.is_none()
                 && at.elapsed() < FRESH.max(took.saturating_mul(REST))
             {
                 return Ok(());
             }
         }
+        let (this, gate) = (Arc::clone(self), Arc::clone(gate));
+        let patience = gate.patience.head;
+        self.reading.run(((), patience), || self.name(), async move { this.read_now(&gate).await }).await
+    }
+
+    async fn read_now(&self, gate: &Gate) -> Result<(), String> {
         let began = Instant::now();
-        let read = self.read(catalogue).await;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = self.read(gate).await;
+        let mut state = lock(&self.state);
         match read {
-            Ok(bundles) => {
-                state.bundles = bundles;
-                state.problem = None;
+            Ok(read) => {
+                state.bundles = read.bundles;
+                state.problem = read.problem.clone();
+                // Where something is missing this list is not the last word, for a while.
+                let why = read.problem.filter(|_| read.lacks);
+                state.down = why.clone().map(|why| (Instant::now(), why));
                 state.read = Some((Instant::now(), began.elapsed()));
-                Ok(())
+                why.map_or(Ok(()), Err)
             }
             Err(trouble) => {
-                let problem = trouble.text().to_owned();
-                tracing::warn!(registry = %self.reference, problem, "a registry cannot be asked");
-                state.problem = Some((Instant::now(), problem.clone()));
+                let problem = format!("{}: {}", self.name(), trouble.text());
+                tracing::warn!(registry = %self.place.reference, problem, "a registry cannot be asked");
+                state.down = Some((Instant::now(), problem.clone()));
+                drop(state);
+                // Its credentials may have been renewed.
+                gate.clients.forget(&self.place);
                 Err(problem)
             }
         }
     }
 
-    async fn read(&self, catalogue: &Catalogue) -> Result<usize, Trouble> {
-        let references = if self.is_whole {
-            let place = format!("{}/{}", self.reference.registry(), self.reference.repository());
-            let tags = open(&self.reference)?.tags().await?;
-            if tags.len() > TAGS {
-                tracing::warn!(repository = place, "it has more than {TAGS} tags: the others are not looked at");
-            }
-            let named = tags.iter().take(TAGS).filter(|tag| !tag.starts_with("sha256-"));
-            named.filter_map(|tag| Reference::parse(&format!("{place}:{tag}")).ok()).collect()
-        } else {
-            vec![self.reference.clone()]
-        };
-        let mut bundles = 0;
-        for reference in references {
-            let repository = open(&reference)?;
-            let Some(found) = repository.resolve().await? else { continue };
-            let is_passed_over = {
-                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                state.passed_over.contains(&found.digest)
-            };
-            if is_passed_over || found.media_type != oci::IMAGE_INDEX {
+    async fn read(&self, gate: &Gate) -> Result<Read, Trouble> {
+        let repository = gate.clients.of(&gate.pool, &self.place).await?;
+        let mut read = Read::default();
+        for digest in self.listed(&repository, &mut read).await? {
+            if self.is_passed_over(&digest) {
                 continue;
             }
-            match hear(catalogue, &reference.with_digest(found.digest)).await {
-                Ok(()) => bundles += 1,
-                Err(Trouble::Down(why)) => return Err(Trouble::Down(why)),
-                // What is no bundle, or not whole, is not worth the others.
+            match gate.hear((self.place.name(), Arc::clone(&repository)), &digest).await {
+                Ok(()) => {
+                    lock(&self.state).passed_over.remove(&digest);
+                    read.bundles += 1;
+                }
+                Err(Unheard::Now(Trouble::Down(why))) => read.goes_on(format!("{}: {why}", self.name()))?,
+                Err(unheard) => self.pass_over(digest, unheard, &mut read),
+            }
+        }
+        Ok(read)
+    }
+
+    /// The digests of the image indexes that tags name, each once.
+    async fn listed(&self, repository: &Repository, read: &mut Read) -> Result<Vec<Digest>, Trouble> {
+        let tags = match self.place.reference.target() {
+            Target::Digest(digest) => return Ok(vec![*digest]),
+            Target::Tag(tag) if !self.is_whole => vec![tag.clone()],
+            Target::Tag(_) => repository.tags().await?,
+        };
+        if tags.len() > TAGS {
+            let problem = format!("{}: it has more than {TAGS} tags; the others are not looked at", self.name());
+            tracing::warn!(problem, "a repository is too large");
+            read.problem = Some(problem);
+        }
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        // Tags for referrers name no bundles. Futures of one named function, as they must be `Send` for every caller.
+        let tags: Vec<_> = tags.into_iter().filter(|tag| !tag.starts_with("sha256-")).take(TAGS).collect();
+        let asked: Vec<_> = tags.iter().map(|tag| resolve(repository, tag)).collect();
+        let mut answers = stream::iter(asked).buffered(AT_ONCE);
+        while let Some((tag, answer)) = answers.next().await {
+            match answer {
+                Ok(Some(digest)) if seen.insert(digest) => found.push(digest),
+                Ok(_) => {}
+                Err(Trouble::Down(why)) => read.goes_on(format!("{}: {why}", self.name()))?,
                 Err(trouble) => {
-                    tracing::info!(%reference, why = trouble.text(), "what a tag names is no bundle that can be used");
-                    let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                    if state.passed_over.len() >= PASSED_OVER {
-                        state.passed_over.clear();
-                    }
-                    state.passed_over.insert(found.digest);
+                    let problem = format!("{}: tag {tag}: {}", self.name(), trouble.text());
+                    tracing::info!(problem, "what a tag names cannot be told");
+                    read.problem = Some(problem);
                 }
             }
         }
-        Ok(bundles)
+        Ok(found)
     }
-}
 
-/// Takes the bundle that a reference with a digest names into the catalogue; of one that is known, the seals that came since.
-pub(super) async fn hear(catalogue: &Catalogue, reference: &Reference) -> Result<(), Trouble> {
-    let symseal_registry::Target::Digest(digest) = reference.target() else {
-        return Err(Trouble::Wrong(format!("{reference}: expected a digest")));
-    };
-    let name: Arc<str> = format!("{}/{}", reference.registry(), reference.repository()).into();
-    let repository = Arc::new(open(reference)?);
-    let home = Home::Registry { name, repository: Arc::clone(&repository) };
-    if let Some(known) = catalogue.known_at(digest, || home.clone()) {
-        let age = known.seals_asked.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-        if age >= SEALS_FRESH {
-            known.take_seals(repository.seals(digest).await?);
+    fn is_passed_over(&self, digest: &Digest) -> bool {
+        let state = lock(&self.state);
+        let known = state.passed_over.get(digest);
+        known.is_some_and(|known| known.tries >= TRIES && known.again.is_none_or(|again| Instant::now() < again))
+    }
+
+    /// What is no bundle is passed over for good; what cannot be had is tried again, soon for a few times, and then now and then.
+    fn pass_over(&self, digest: Digest, unheard: Unheard, read: &mut Read) {
+        let text = unheard.text();
+        tracing::info!(%digest, why = text, "what a tag names is no bundle that can be used");
+        let mut state = lock(&self.state);
+        if state.passed_over.len() >= PASSED_OVER {
+            state.passed_over.clear();
         }
-        return Ok(());
+        let known = state.passed_over.entry(digest).or_insert(PassedOver { tries: 0, again: None });
+        match unheard {
+            Unheard::Never(_) => known.tries = TRIES,
+            Unheard::Now(_) => {
+                known.tries = known.tries.saturating_add(1);
+                known.again = Some(Instant::now() + TRY_AGAIN);
+                read.lacks |= known.tries < TRIES;
+                read.problem = Some(format!("{}: bundle {digest}: {text}", self.name()));
+            }
+        }
     }
-    let indexes = repository.bundle_indexes().await?;
-    let seals = match repository.seals(digest).await {
-        Err(error) => match Trouble::from(error) {
-            Trouble::Down(why) => return Err(Trouble::Down(why)),
-            // Junk beside it: as if there were none.
-            _ => Vec::new(),
-        },
-        Ok(seals) => seals,
-    };
-    let bytes = indexes.symbol_index.len() as u64;
-    let subjects = indexes.subjects();
-    let parsed = tokio::task::spawn_blocking(move || SymbolIndex::parse(&indexes.symbol_index)).await;
-    let index = parsed
-        .map_err(|error| Trouble::Down(error.to_string()))?
-        .map_err(|error| Trouble::Wrong(format!("{reference}: {error}")))?;
-    catalogue.add((*digest, subjects), (index, bytes), seals, home);
-    Ok(())
 }
 
-fn open(reference: &Reference) -> Result<Repository, Trouble> {
-    let found = credentials::find(reference).map_err(|error| Trouble::Down(error.to_string()))?;
-    let options = Options {
-        auth: found.auth,
-        tries: 2,
-        connect_timeout: Duration::from_secs(3),
-        stall_timeout: Duration::from_secs(20),
-        ..Options::default()
-    };
-    Ok(Repository::open(reference, &options)?)
+/// The image index that a tag names; `None` where it names something else, or nothing any more.
+async fn resolve<'t>(repository: &Repository, tag: &'t str) -> (&'t str, Result<Option<Digest>, Trouble>) {
+    let resolved = repository.resolve_tag(tag).await;
+    let index = resolved.map(|found| found.filter(|found| found.media_type == oci::IMAGE_INDEX));
+    (tag, index.map(|found| found.map(|found| found.digest)).map_err(Trouble::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_bundle_is_passed_over_for_good_and_what_cannot_be_had_is_tried_again() {
+        let upstream = RegistryUpstream::parse("registry.example/team/app").unwrap();
+        let (never, later) = (Digest::of(b"never"), Digest::of(b"later"));
+        let mut read = Read::default();
+        upstream.pass_over(never, Unheard::Never("no bundle".to_owned()), &mut read);
+        assert!(upstream.is_passed_over(&never) && !read.lacks && read.problem.is_none());
+        for tries in 1..=TRIES {
+            assert!(!upstream.is_passed_over(&later));
+            let mut read = Read::default();
+            upstream.pass_over(later, Unheard::Now(Trouble::Absent("404".to_owned())), &mut read);
+            // At first nobody is told that a file is not there: a copy of a registry may lag.
+            assert_eq!(read.lacks, tries < TRIES);
+            assert!(read.problem.is_some_and(|problem| problem.contains("404")));
+        }
+        assert!(upstream.is_passed_over(&later));
+        lock(&upstream.state).passed_over.get_mut(&later).unwrap().again = Some(Instant::now());
+        assert!(!upstream.is_passed_over(&later));
+    }
 }

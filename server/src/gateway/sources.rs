@@ -7,8 +7,8 @@ use symseal_bundle::Digest;
 use symseal_bundle::oci::Manifest;
 use symseal_bundle::sources::{self, SourceTable, TABLE_MEDIA_TYPE};
 
-use super::catalogue::KnownBundle;
 use super::home::{Home, Trouble};
+use super::known::KnownBundle;
 use super::{Gate, lock};
 use crate::sources::Table;
 
@@ -23,17 +23,26 @@ pub(super) struct Tables(Mutex<VecDeque<(Digest, Arc<Table>)>>);
 
 impl Gate {
     /// The bytes of a source file that a sealed bundle's sources have under an absolute path; `None` where they have none, or two that
-    /// differ.
-    pub(super) async fn source(&self, bundle: &KnownBundle, path: &str) -> Result<Option<Vec<u8>>, Trouble> {
-        let Some(manifest) = bundle.index.sources else { return Ok(None) };
-        let mut trouble = None;
+    /// differ. Beside it the homes that gave something else, and what. Where no home has them, the gravest trouble is told: what does not answer may have
+    /// them.
+    pub(super) async fn source(
+        &self,
+        bundle: &KnownBundle,
+        path: &str,
+    ) -> (Vec<(String, String)>, Result<Option<Vec<u8>>, Trouble>) {
+        let (mut wrong, mut gravest) = (Vec::new(), None);
+        let Some(manifest) = bundle.index.sources else { return (wrong, Ok(None)) };
         for home in bundle.homes() {
-            match self.source_at(&home, &manifest, path).await {
-                Ok(found) => return Ok(found),
-                Err(found) => trouble = Some(found),
+            let trouble = match self.source_at(&home, &manifest, path).await {
+                Ok(found) => return (wrong, Ok(found)),
+                Err(trouble) => trouble,
+            };
+            if let Trouble::Wrong(why) = &trouble {
+                wrong.push((home.name(), why.clone()));
             }
+            gravest = Some(graver(gravest, trouble));
         }
-        trouble.map_or(Ok(None), Err)
+        (wrong, gravest.map_or(Ok(None), Err))
     }
 
     async fn source_at(&self, home: &Home, digest: &Digest, path: &str) -> Result<Option<Vec<u8>>, Trouble> {
@@ -57,7 +66,8 @@ impl Gate {
         let pack = table.pack(file).ok_or_else(missing)?;
         let end = file.offset.checked_add(file.size).filter(|end| *end <= pack.size).ok_or_else(missing)?;
         let bytes = home.part(&self.pool, &pack.sha256, file.offset..end).await?;
-        let found = Digest::of(&bytes);
+        let hash = move || (Digest::of(&bytes), bytes);
+        let (found, bytes) = self.pool.run(hash).await.map_err(|error| Trouble::Down(error.to_string()))?;
         if found != file.sha256 {
             return Err(wrong(&format!("{}: expected {}, found {found}", file.path, file.sha256)));
         }
@@ -84,5 +94,35 @@ impl Gate {
         tables.push_front((*digest, Arc::clone(&table)));
         tables.truncate(TABLES);
         Ok(Some(table))
+    }
+}
+
+/// Which of two troubles says more: what does not answer may have it, and what is wrong is no absence.
+fn graver(before: Option<Trouble>, trouble: Trouble) -> Trouble {
+    let rank = |trouble: &Trouble| match trouble {
+        Trouble::Absent(_) => 0,
+        Trouble::Wrong(_) => 1,
+        Trouble::Down(_) => 2,
+    };
+    match before {
+        Some(before) if rank(&before) >= rank(&trouble) => before,
+        _ => trouble,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_answer_is_told_before_what_is_wrong_and_that_before_what_is_absent() {
+        let (absent, wrong, down) =
+            (Trouble::Absent("a".to_owned()), Trouble::Wrong("w".to_owned()), Trouble::Down("d".to_owned()));
+        for order in [[&absent, &wrong, &down], [&down, &absent, &wrong], [&wrong, &down, &absent]] {
+            let found = order.into_iter().fold(None, |before, trouble| Some(graver(before, trouble.clone())));
+            assert_eq!(found, Some(down.clone()));
+        }
+        assert_eq!(graver(Some(wrong.clone()), absent.clone()), wrong);
+        assert_eq!(graver(Some(absent), wrong.clone()), wrong);
     }
 }

@@ -1,0 +1,51 @@
+//! The bytes of a file from a server over HTTP, unchecked.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE};
+
+use super::home::{Incoming, Trouble};
+use super::http_upstream::{HttpUpstream, told};
+
+impl HttpUpstream {
+    /// The bytes of a file by its path below the base, from `offset` on, unchecked.
+    pub(super) async fn stream(self: &Arc<Self>, path: &str, (offset, size): (u64, u64)) -> Result<Incoming, Trouble> {
+        let range = (offset > 0).then(|| format!("bytes={offset}-"));
+        let response = self.ask((path, None), range.as_deref()).await?;
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let coding = header(CONTENT_ENCODING);
+        if !coding.is_empty() && coding != "identity" {
+            return Err(Trouble::Wrong(format!("it sent the coding {coding:?}, which was not asked for")));
+        }
+        let mut skip = match response.status() {
+            StatusCode::OK => offset,
+            StatusCode::PARTIAL_CONTENT if header(CONTENT_RANGE).starts_with(&format!("bytes {offset}-")) => 0,
+            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(Trouble::Absent("it has no such file".to_owned())),
+            status => return Err(Trouble::Down(format!("it answered {status}"))),
+        };
+        let expected = if skip > 0 { size } else { size.saturating_sub(offset) };
+        if let Some(found) = response.content_length().filter(|length| *length != expected) {
+            return Err(Trouble::Wrong(format!("expected {expected} bytes, found {found} announced")));
+        }
+        let stall = self.patience().stall;
+        let rest = response.bytes_stream();
+        let rest = stream::unfold(rest.boxed(), move |mut rest| async move {
+            let next = match tokio::time::timeout(stall, rest.next()).await {
+                Ok(next) => next?.map_err(|error| Trouble::Down(told(&error.without_url()))),
+                Err(_) => Err(Trouble::Down("nothing more came in time".to_owned())),
+            };
+            Some((next, rest))
+        });
+        let rest = rest.map(move |piece| {
+            piece.map(|mut piece: Bytes| {
+                let skipped = usize::try_from(skip).unwrap_or(usize::MAX).min(piece.len());
+                skip = skip.saturating_sub(skipped as u64);
+                piece.split_off(skipped)
+            })
+        });
+        Ok(rest.boxed())
+    }
+}
