@@ -204,7 +204,9 @@ impl Session {
             if let Challenge::Bearer { realm, .. } = &challenge
                 && !Url::parse(realm).is_ok_and(|realm| self.options.redirections.allow(&self.base, &realm))
             {
-                let problem = "as the server of tokens: expected one at the same place, or by https at a host with a name".to_owned();
+                let problem =
+                    "as the server of tokens: expected one at the same place, or by https at a host with a name"
+                        .to_owned();
                 return Err(Failure::lasting(RegistryError::Protocol { url: realm.clone(), problem }));
             }
             let answer = challenge::answer(&self.http, &challenge, &self.options.auth, &self.scopes).await;

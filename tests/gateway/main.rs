@@ -4,6 +4,7 @@
 
 #[path = "../program/mod.rs"]
 mod program;
+mod registries;
 mod scene;
 mod upstream;
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -113,6 +114,13 @@ impl Scene {
         std::fs::write(stored, bytes).unwrap();
     }
 
+    /// The image index of what a reference names, as its registry has it.
+    pub(crate) fn manifest(&self, path: &str) -> Vec<u8> {
+        let url = format!("{}/v2/{path}", self.url());
+        let accepted = "Accept: application/vnd.oci.image.index.v1+json";
+        Command::new("curl").args(["-sf", "--header", accepted, &url]).output().unwrap().stdout
+    }
+
     pub(crate) fn debuginfo_path(&self) -> String {
         format!("/buildid/{}/debuginfo", self.build_id)
     }
@@ -190,6 +198,20 @@ impl Gateway {
             status: String::from_utf8_lossy(&output.stdout).parse().unwrap_or(0),
             head: std::fs::read_to_string(head).unwrap_or_default().to_lowercase(),
             body: std::fs::read(body).unwrap_or_default(),
+        }
+    }
+
+    /// Asks until the answer has this status; the answer.
+    #[track_caller]
+    pub(crate) fn get_until(&self, path: &str, status: u16) -> Got {
+        let began = std::time::Instant::now();
+        loop {
+            let got = self.get(path, &[]);
+            if got.status == status {
+                return got;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "no {status} in time: {} {}", got.status, got.head);
+            std::thread::sleep(Duration::from_millis(250));
         }
     }
 

@@ -1,4 +1,5 @@
-//! A server that does with each request what a test says.
+//! A server that does with each request what a test says, alone or in front of a real one.
+#![allow(dead_code, unreachable_pub, reason = "each test file has this module and uses its own part")]
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -22,6 +23,12 @@ pub(crate) enum Does {
     Encodes(Vec<u8>),
     /// 302.
     Redirects(String),
+    /// A status with its text and headers, and a body.
+    Says(&'static str, String),
+    /// What each request is answered with, one after the other; the last one stays.
+    InTurn(Vec<Does>),
+    /// What the real server answers.
+    Passes,
 }
 
 /// Ends with the process: connections are threads of it.
@@ -31,16 +38,34 @@ pub(crate) struct Upstream {
     asked: Arc<AtomicUsize>,
 }
 
+/// What the threads of a server share.
+#[derive(Clone)]
+struct Shared {
+    paths: Arc<Mutex<HashMap<String, Does>>>,
+    asked: Arc<AtomicUsize>,
+    /// Who answers what nothing is said of.
+    behind: Option<String>,
+}
+
 impl Upstream {
     pub(crate) fn start() -> Self {
+        Self::new(None)
+    }
+
+    /// In front of the server at this address.
+    pub(crate) fn before(address: &str) -> Self {
+        Self::new(Some(address.to_owned()))
+    }
+
+    fn new(behind: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let this = Self { url, paths: Arc::default(), asked: Arc::default() };
-        let (paths, asked) = (this.paths.clone(), this.asked.clone());
+        let shared = Shared { paths: this.paths.clone(), asked: this.asked.clone(), behind };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (paths, asked) = (paths.clone(), asked.clone());
-                std::thread::spawn(move || answer(stream, &paths, &asked));
+                let shared = shared.clone();
+                std::thread::spawn(move || answer(stream, &shared));
             }
         });
         this
@@ -50,13 +75,18 @@ impl Upstream {
         self.paths.lock().unwrap().insert(path.to_owned(), does);
     }
 
+    /// Host and port.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// Requests for files so far.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 }
 
-fn answer(mut stream: TcpStream, paths: &Mutex<HashMap<String, Does>>, asked: &AtomicUsize) -> Option<()> {
+fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -65,13 +95,28 @@ fn answer(mut stream: TcpStream, paths: &Mutex<HashMap<String, Does>>, asked: &A
     }
     let head = String::from_utf8(head).ok()?;
     let path = head.split(' ').nth(1)?.to_owned();
-    let does = paths.lock().unwrap().get(&path).cloned();
-    asked.fetch_add(usize::from(!path.starts_with("/api/") && path != "/"), Ordering::SeqCst);
+    let does = match shared.paths.lock().unwrap().get_mut(&path) {
+        Some(Does::InTurn(turns)) if turns.len() > 1 => Some(turns.remove(0)),
+        Some(Does::InTurn(turns)) => turns.first().cloned(),
+        does => does.cloned(),
+    };
+    shared.asked.fetch_add(usize::from(!path.starts_with("/api/") && path != "/"), Ordering::SeqCst);
     let ok = |length: usize, more: &str| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{more}Connection: close\r\n\r\n").into_bytes()
     };
     match does {
-        None => {
+        None | Some(Does::Passes) if shared.behind.is_some() => {
+            let mut behind = TcpStream::connect(shared.behind.as_deref()?).ok()?;
+            let head = head.strip_suffix("\r\n")?;
+            behind.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).ok()?;
+            std::io::copy(&mut behind, &mut stream).ok().map(drop)
+        }
+        Some(Does::Says(head, body)) => {
+            let length = body.len();
+            let text = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+            stream.write_all(text.as_bytes()).ok()
+        }
+        None | Some(Does::Passes | Does::InTurn(_)) => {
             stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found").ok()
         }
         Some(Does::Gives(bytes)) => stream.write_all(&[ok(bytes.len(), ""), bytes].concat()).ok(),

@@ -354,9 +354,9 @@ fn understood(status: StatusCode, is_json: bool, body: &[u8]) -> Result<Option<V
     match status {
         StatusCode::OK => match serde_json::from_slice::<Answer>(body) {
             Ok(answer) => Ok(Some(answer.bundles)),
-            Err(error) if is_json => {
-                Err(Trouble::Wrong(format!("its answer about bundles cannot be read: expected a list of bundles: {error}")))
-            }
+            Err(error) if is_json => Err(Trouble::Wrong(format!(
+                "its answer about bundles cannot be read: expected a list of bundles: {error}"
+            ))),
             Err(_) => Ok(None),
         },
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -422,7 +422,8 @@ mod tests {
 
     #[test]
     fn the_registry_of_a_server_is_spoken_to_as_the_server_is() {
-        let found = |text: &str| Registry::beside(&Url::parse(text).unwrap()).map(|found| (found.host, found.tls, found.token));
+        let found =
+            |text: &str| Registry::beside(&Url::parse(text).unwrap()).map(|found| (found.host, found.tls, found.token));
         let is = |host: &str, tls, token: Option<&str>| Ok((host.to_owned(), tls, token.map(str::to_owned)));
         assert_eq!(found("http://127.0.0.1:8790/"), is("127.0.0.1:8790", Tls::ByPlace, None));
         assert_eq!(found("http://[::1]:8790/"), is("[::1]:8790", Tls::ByPlace, None));

@@ -82,8 +82,7 @@ impl Judge {
                 found,
             }),
         };
-        *lock(&bundle.judged) =
-            Some(Judged { verdict: verdict.clone(), generation, seals, at: Instant::now() });
+        *lock(&bundle.judged) = Some(Judged { verdict: verdict.clone(), generation, seals, at: Instant::now() });
         verdict
     }
 

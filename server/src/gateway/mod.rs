@@ -216,7 +216,8 @@ impl Gate {
             return Err(ServerError::Origin { origin: "--upstream".to_owned(), problem });
         }
         for url in &config.upstreams {
-            let refused = |problem: String| ServerError::Origin { origin: format!("--upstream {}", shown(url)), problem };
+            let refused =
+                |problem: String| ServerError::Origin { origin: format!("--upstream {}", shown(url)), problem };
             match url.strip_prefix(OCI) {
                 Some(place) => registries.push(RegistryUpstream::parse(place).map_err(refused)?),
                 None => servers.push(HttpUpstream::parse(url, config.patience).map_err(refused)?),
