@@ -22,6 +22,7 @@
 
 mod archive;
 mod beside;
+mod breakpad;
 mod budget;
 mod code_ranges;
 mod compressed;
@@ -58,6 +59,7 @@ pub use archive::{
     Member, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, ReadSeek, Source, archive_kind, read_archive,
     read_image_layout,
 };
+pub use breakpad::{BreakpadFile, StackRecords};
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
 pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place};

@@ -222,7 +222,7 @@ pub fn pdb_functions(file: &PdbFile<'_>) -> Result<FunctionStream, ArtifactError
 }
 
 /// Counts the records, and orders the source files.
-fn finish(functions: Vec<FunctionRecord>, work: Work, mut statistics: StreamStatistics) -> FunctionStream {
+pub(crate) fn finish(functions: Vec<FunctionRecord>, work: Work, mut statistics: StreamStatistics) -> FunctionStream {
     for function in &functions {
         *statistics.functions.entry(function.source).or_default() += 1;
         statistics.rows += function.rows.len() as u64;

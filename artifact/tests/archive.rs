@@ -259,3 +259,50 @@ fn a_damaged_archive_within_another_is_reported_and_a_damaged_outer_one_is_an_er
         assert!(error.starts_with(&format!("archive {name}")) && error.contains("expected"), "{error}");
     }
 }
+
+#[test]
+fn cabinets_give_the_files_that_gcab_put_in() {
+    if !have("gcab") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let tree = folder.path().join("tree");
+    std::fs::create_dir(&tree).expect("a folder");
+    // More than one block each, of bytes that refer far back.
+    shell("seq 1 60000 >a; head -c 70000 /bin/sh >b; seq 7 9 >c; : >empty", &tree);
+    let files = files_below(&tree);
+    for (name, options) in [("stored.cab", "-n"), ("mszip.cab", "-z")] {
+        shell(&format!("cd tree && gcab -c {options} ../{name} a b c empty"), folder.path());
+        if have("cabextract") {
+            shell(&format!("cabextract -q -t {name}"), folder.path());
+        }
+        let bytes = std::fs::read(folder.path().join(name)).expect("a cabinet");
+        let (members, report) = read_bytes(name, &bytes).expect("a sound cabinet");
+        assert_same(name, &members, &within(name, &files));
+        assert_eq!((report.files, report.archives), (4, 1));
+        // A byte of a block that is another one is found by the checksum, where gcab wrote one.
+        let mut damaged = bytes.clone();
+        let last = damaged.len() - 9;
+        damaged[last] ^= 0x10;
+        assert!(read_bytes(name, &damaged).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_cabinet_that_is_packed_in_another_way_is_told() {
+    // A header, one folder, one file, and a block that nobody reads.
+    let mut cabinet = b"MSCF\0\0\0\0\x4f\0\0\0\0\0\0\0\x2c\0\0\0\0\0\0\0\x03\x01\x01\0\x01\0\0\0\0\0\0\0".to_vec();
+    cabinet.extend_from_slice(b"\x42\0\0\0\x01\0");
+    let packing = cabinet.len();
+    cabinet.extend_from_slice(b"\x03\x15\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0a.pdb\0\0\0\0\0\x05\0\x05\0hello");
+    for (number, name) in [(3, "LZX"), (2, "Quantum")] {
+        cabinet[packing] = number;
+        let (members, report) = read_bytes("a.pd_", &cabinet).expect("a cabinet");
+        let told = report.passed_over[0].reason.to_string();
+        assert!(members.is_empty() && told.contains(name) && told.contains("cabextract"), "{told}");
+    }
+    cabinet[packing] = 0;
+    cabinet[packing + 1] = 0;
+    let (members, _) = read_bytes("a.pd_", &cabinet).expect("a cabinet");
+    assert_eq!(members["a.pd_!/a.pdb"], content(b"hello"));
+}

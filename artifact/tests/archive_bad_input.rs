@@ -42,6 +42,8 @@ fn inputs(folder: &Path) -> Vec<(String, Vec<u8>)> {
             "oci.tar",
             "umoci init --layout oci && umoci new --image oci:x && umoci insert --rootless --image oci:x d /d && umoci insert --rootless --image oci:x --whiteout /d/e && tar -C oci -cf oci.tar oci-layout index.json blobs",
         ),
+        ("gcab", "cab.cab", "gcab -c -z cab.cab d/a d/e/b"),
+        ("gcab", "stored.cab", "gcab -c -n stored.cab d/a d/e/b"),
         ("rpmbuild", "rpm.rpm", RPM),
     ] {
         if have(tool) {

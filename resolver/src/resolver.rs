@@ -341,7 +341,7 @@ impl Resolver {
         let digest = Some(binary.digest);
         let named = binary.table.lookup(lookup);
         let found_by = named.as_ref().map(|named| match named.source {
-            SymbolSource::Dwarf | SymbolSource::Pdb => debug_info,
+            SymbolSource::Dwarf | SymbolSource::Pdb | SymbolSource::Breakpad => debug_info,
             _ => symbols,
         });
         if found_by != Some(debug_info) {

@@ -10,7 +10,7 @@ import json
 import struct
 import sys
 
-SOURCES = ["", "dwarf", "pdb", "symtab", "dynsym", "mini-debug-info", "pclntab", "exports", "function-starts"]
+SOURCES = ["", "dwarf", "pdb", "symtab", "dynsym", "mini-debug-info", "pclntab", "exports", "function-starts", "breakpad"]
 CRC = []
 for byte in range(256):
     for _ in range(8):

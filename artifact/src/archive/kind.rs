@@ -19,6 +19,8 @@ pub enum ArchiveKind {
     Zstd,
     /// A bzip2 stream of a tar or of one file.
     Bzip2,
+    /// A Microsoft cabinet.
+    Cab,
 }
 
 impl ArchiveKind {
@@ -38,6 +40,7 @@ impl ArchiveKind {
             Self::Xz => "xz",
             Self::Zstd => "zstd",
             Self::Bzip2 => "bzip2",
+            Self::Cab => "cabinet",
         }
     }
 
@@ -48,7 +51,7 @@ impl ArchiveKind {
             Self::Xz => Some(".xz"),
             Self::Zstd => Some(".zst"),
             Self::Bzip2 => Some(".bz2"),
-            Self::Tar | Self::Zip | Self::Ar | Self::Rpm => None,
+            Self::Tar | Self::Zip | Self::Ar | Self::Rpm | Self::Cab => None,
         }
     }
 }
@@ -70,7 +73,7 @@ const TAR_MAGIC: usize = 257;
 /// at byte 257 with a right checksum, or, for tars from before 1988, by the checksum alone. A compressed stream is only
 /// called by its compression: what is inside is seen when it is read.
 pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
-    const MAGICS: [(&[u8], ArchiveKind); 9] = [
+    const MAGICS: [(&[u8], ArchiveKind); 10] = [
         (b"PK\x03\x04", ArchiveKind::Zip),
         (b"PK\x05\x06", ArchiveKind::Zip), // a zip without members
         (b"!<arch>\n", ArchiveKind::Ar),
@@ -80,6 +83,7 @@ pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
         (b"\xfd7zXZ\x00", ArchiveKind::Xz),
         (b"\x28\xb5\x2f\xfd", ArchiveKind::Zstd),
         (b"BZh", ArchiveKind::Bzip2),
+        (b"MSCF\0\0\0\0", ArchiveKind::Cab),
     ];
     let found = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, kind)| *kind);
     match found {
@@ -145,6 +149,7 @@ mod tests {
             (b"\xfd7zXZ\0\0\x04", Some(ArchiveKind::Xz)),
             (b"\x28\xb5\x2f\xfd", Some(ArchiveKind::Zstd)),
             (b"BZh91AY&SY", Some(ArchiveKind::Bzip2)),
+            (b"MSCF\0\0\0\0\x59", Some(ArchiveKind::Cab)),
             (b"BZh is text", None),
             (b"\x7fELF", None),
             (b"", None),

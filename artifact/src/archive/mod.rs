@@ -15,6 +15,7 @@
 //! Memory stays bounded whatever the input: one window of [`MAX_WINDOW_BYTES`] for each compressed stream that is open,
 //! [`Limits::header_bytes`] for what must be seen as a whole, and [`Limits::buffer_bytes`] for one zip in a stream.
 
+mod cab;
 mod deb;
 mod decompress;
 mod error;

@@ -8,7 +8,7 @@ use super::kind::{ArchiveKind, archive_kind};
 use super::limits::Account;
 use super::member::{Inside, Member, Place, is_apple_double, joined};
 use super::report::{ArchiveReport, PassedOverReason};
-use super::{ReadSeek, deb, image, rpm, tar, zip};
+use super::{ReadSeek, cab, deb, image, rpm, tar, zip};
 
 /// The bytes by which a file's kind is told.
 const HEAD_BYTES: usize = 512;
@@ -129,6 +129,7 @@ impl<'w> Walk<'w> {
         match kind {
             ArchiveKind::Ar => deb::read(self, &inside, input),
             ArchiveKind::Rpm => rpm::read(self, &inside, input),
+            ArchiveKind::Cab => cab::read(self, &inside, input),
             _ => tar::read(self, &inside, input),
         }?;
         // The rest holds the check values of the compressed stream.

@@ -27,11 +27,13 @@ pub enum SymbolSource {
     Exports = 7,
     /// Function starts that have no names.
     FunctionStarts = 8,
+    /// A symbol file of Breakpad, which says nothing of where its names come from.
+    Breakpad = 9,
 }
 
 impl SymbolSource {
     /// Every source, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Dwarf,
         Self::Pdb,
         Self::Symtab,
@@ -40,6 +42,7 @@ impl SymbolSource {
         Self::Pclntab,
         Self::Exports,
         Self::FunctionStarts,
+        Self::Breakpad,
     ];
 
     /// The stable name of this source in JSON and other output.
@@ -53,6 +56,7 @@ impl SymbolSource {
             Self::Pclntab => "pclntab",
             Self::Exports => "exports",
             Self::FunctionStarts => "function-starts",
+            Self::Breakpad => "breakpad",
         }
     }
 
