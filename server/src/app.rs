@@ -84,7 +84,7 @@ pub(crate) struct App {
     /// Who may do what.
     pub(crate) access: Access,
     /// How much one caller may ask for.
-    pub(crate) limits: Option<Limits>,
+    pub(crate) limits: Limits,
     /// Where clients reach the server, if the operator said so.
     pub(crate) public_url: Option<String>,
     /// Whether connections are encrypted.

@@ -20,8 +20,8 @@ use crate::clock::now;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError};
 use crate::endpoints::plain;
-use crate::http::{BreakConnection, Peer};
-use crate::limits::Turn;
+use crate::http::{BreakConnection, Peer, drain};
+use crate::limits::{Direction, Key, Turn};
 use crate::metrics::Face;
 use crate::store::AuditRow;
 
@@ -47,8 +47,16 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             Ok(caller) => caller,
             Err(error) => return refuse(face, &error),
         };
-        if let Some(refusal) = wait_for_turn(&app, face, &caller, address).await {
+        let key = (!app.limits.are_none()).then(|| Key::of(caller.token_id(), address));
+        let direction = direction_of(face, request.method());
+        if let Some(key) = &key
+            && let Some(refusal) = wait_for_turn(&app, face, key, direction).await
+        {
+            drain(request.into_body().into_data_stream());
             return refusal;
+        }
+        if let Some(key) = &key {
+            request = request.map(|body| app.limits.metered(Direction::Write, key, body));
         }
         let change = is_change(face, request.method(), request.uri().path());
         let change = change.then(|| (request.method().to_string(), request.uri().path().to_owned()));
@@ -64,7 +72,11 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             keep_private(response.headers_mut(), token.is_some());
         }
         tracing::info!(status = response.status().as_u16(), ms = millis(started), token, address = ?address, "answered");
-        response
+        match &key {
+            // Whoever watches the server does not use up what others read.
+            Some(key) if face != Face::Other => response.map(|body| app.limits.metered(Direction::Read, key, body)),
+            _ => response,
+        }
     }
     .instrument(span)
     .await;
@@ -134,35 +146,60 @@ fn refuse(face: Face, error: &CallerError) -> Response {
     response
 }
 
+/// Where most bytes of a request go; `None` where hardly any do.
+fn direction_of(face: Face, method: &Method) -> Option<Direction> {
+    match *method {
+        _ if face == Face::Other => None,
+        Method::GET | Method::HEAD => Some(Direction::Read),
+        // The addresses of a stack are few bytes, and their names many.
+        Method::POST if face == Face::Symbolicate => Some(Direction::Read),
+        Method::PUT | Method::POST | Method::PATCH => Some(Direction::Write),
+        _ => None,
+    }
+}
+
 /// Waits until the caller may ask again, or says when it may. Debuggers take a refusal for "there is no such file" and
 /// remember it for ten minutes, so they wait; who would wait too long finds its connection closed, which they try again.
-async fn wait_for_turn(app: &App, face: Face, caller: &Caller, address: Option<IpAddr>) -> Option<Response> {
-    let limits = app.limits.as_ref()?;
+async fn wait_for_turn(app: &App, face: Face, caller: &Key, direction: Option<Direction>) -> Option<Response> {
     let is_debugger = matches!(face, Face::Debuginfod | Face::Symbols);
     let patience = if is_debugger { LONGEST_WAIT } else { Duration::ZERO };
-    match limits.take(caller.token_id(), address, patience) {
-        Turn::Now => None,
+    let waited = match app.limits.take_turn(caller, patience) {
+        Turn::Now => Duration::ZERO,
         Turn::In(wait) if is_debugger => {
             tokio::time::sleep(wait).await;
-            None
+            wait
         }
         Turn::In(wait) | Turn::TooLate(wait) => {
             app.metrics.limited();
-            if is_debugger {
-                let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
-                response.extensions_mut().insert(BreakConnection);
-                return Some(response);
-            }
-            let message = "expected fewer requests from one caller: come again as Retry-After says";
-            let mut response = match face {
-                Face::Oci => OciError::new(Code::TooManyRequests, message).into_response(),
-                _ => ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", message).into_response(),
-            };
-            let seconds = wait.as_secs().saturating_add(1);
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            Some(response)
+            return Some(come_again(face, wait, &app.limits.too_many_requests()));
         }
+    };
+    let direction = direction?;
+    let patience = patience.saturating_sub(waited);
+    match app.limits.wait_for_bytes(direction, caller) {
+        Duration::ZERO => None,
+        wait if wait <= patience => {
+            tokio::time::sleep(wait).await;
+            None
+        }
+        wait => Some(come_again(face, wait, &app.limits.refuse_bytes(direction))),
     }
+}
+
+/// Sends a caller away who asked for too much, in the form of the API that was asked.
+fn come_again(face: Face, wait: Duration, message: &str) -> Response {
+    let mut response = match face {
+        Face::Debuginfod | Face::Symbols => {
+            let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+            response.extensions_mut().insert(BreakConnection);
+            return response;
+        }
+        Face::Oci => OciError::new(Code::TooManyRequests, message).into_response(),
+        _ => ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too-many-requests", message).into_response(),
+    };
+    let seconds = wait.as_secs().saturating_add(1);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 /// Whether a request changes what others see. A blob becomes visible with a manifest that names it, so manifests count.

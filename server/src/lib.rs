@@ -83,7 +83,7 @@ pub use access::{OidcIssuer, OidcRule};
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
-    LogSection, OriginsSection, SealsSection, TlsConfig, parse_duration,
+    LogSection, OriginsSection, SealsSection, TlsConfig, parse_bytes, parse_duration,
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};

@@ -209,6 +209,16 @@ impl ConfigFile {
                 problem: "expected a number above 0; leave it out for no limit".into(),
             });
         }
+        for (setting, bytes) in [
+            ("limits.upload", self.limits.upload),
+            ("limits.read_per_hour", self.limits.read_per_hour),
+            ("limits.write_per_hour", self.limits.write_per_hour),
+        ] {
+            if bytes == Some(0) {
+                let problem = "expected a number of bytes above 0; leave it out for no limit".into();
+                return Err(ConfigError::Setting { setting, problem });
+            }
+        }
         let public_url = self.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
         if public_url.as_ref().is_some_and(|url| !(url.starts_with("https://") || url.starts_with("http://"))) {
             return Err(ConfigError::Setting {
@@ -370,6 +380,9 @@ mod tests {
             [limits]
             requests_per_second = 50
             burst = 200
+            upload = "8GiB"
+            read_per_hour = "20GiB"
+            write_per_hour = 1048576
             [log]
             enabled = true
             key = "/safe/log.pem"
@@ -392,6 +405,8 @@ mod tests {
         let AccessConfig::Tokens { anonymous_read } = config.access else { panic!("open") };
         assert_eq!(anonymous_read.len(), 2);
         assert_eq!(config.limits.burst, Some(200));
+        assert_eq!(config.limits.upload, Some(8 << 30));
+        assert_eq!((config.limits.read_per_hour, config.limits.write_per_hour), (Some(20 << 30), Some(1 << 20)));
         assert_eq!(config.tls.unwrap().key, PathBuf::from("/etc/k.pem"));
     }
 
@@ -418,6 +433,7 @@ mod tests {
             ("\n[acces]\n", "line 2"),
             ("[access]\nmode = 'closed'", "line 2"),
             ("[access]\nanonymous_read = ['../etc']", "expected"),
+            ("[limits]\nupload = '8GB'", "512MiB"),
             ("[gc]\ngrace = '24'", "24h"),
             ("[gc]\ngrace = '99999999999999999d'", "24h"),
             ("=", "line 1"),
@@ -467,5 +483,6 @@ mod tests {
         let contradiction = load("[access]\nanonymous_read = ['*']", &[]).unwrap();
         assert!(config(&contradiction, LOOPBACK).is_err());
         assert!(config(&load("[limits]\nrequests_per_second = 0", &[]).unwrap(), LOOPBACK).is_err());
+        assert!(config(&load("[limits]\nread_per_hour = '0MiB'", &[]).unwrap(), LOOPBACK).is_err());
     }
 }

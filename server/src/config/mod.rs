@@ -1,5 +1,6 @@
 //! What the operator decides.
 
+mod bytes;
 mod duration;
 mod file;
 mod problem;
@@ -14,6 +15,7 @@ use crate::access::OidcIssuer;
 use crate::objects::BlobsUrl;
 use crate::repositories::Prefix;
 use crate::store::DatabaseUrl;
+pub use bytes::parse_bytes;
 pub use duration::parse_duration;
 pub use file::{ConfigFile, LogSection, OriginsSection, SealsSection};
 pub use problem::ConfigError;
@@ -109,6 +111,15 @@ pub struct LimitsConfig {
     pub requests_per_second: Option<f64>,
     /// Requests at once after a pause; by default what ten seconds allow.
     pub burst: Option<u32>,
+    /// Bytes of one upload, be it a blob, a file or a trace; `None` for any number.
+    #[serde(deserialize_with = "bytes::setting")]
+    pub upload: Option<u64>,
+    /// Bytes that one caller may read in an hour; they come back evenly. `None` for any number.
+    #[serde(deserialize_with = "bytes::setting")]
+    pub read_per_hour: Option<u64>,
+    /// Bytes that one caller may send in an hour. `None` for any number.
+    #[serde(deserialize_with = "bytes::setting")]
+    pub write_per_hour: Option<u64>,
 }
 
 /// The folder of a server's transparency log, in its data directory.

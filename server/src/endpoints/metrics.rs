@@ -12,7 +12,7 @@ use crate::trees::TreeCounts;
 /// The counts.
 pub(crate) async fn get(State(app): State<Arc<App>>) -> Response {
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4");
-    let mut text = app.metrics.text(app.debug_files.len()) + &app.alerts.metrics();
+    let mut text = app.metrics.text(app.debug_files.len()) + &app.alerts.metrics() + &app.limits.metrics();
     if let Some(trees) = app.trees.get() {
         let TreeCounts { files, keys } = trees.counts();
         text.push_str(&format!(

@@ -5,6 +5,7 @@ mod breakpad;
 mod databases;
 mod debuginfod;
 mod federation;
+mod limits;
 mod log;
 mod loose;
 mod oidc;

@@ -1,12 +1,13 @@
 //! A body of any length on its way to the disk.
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::http::StatusCode;
 use futures_util::StreamExt as _;
 
 use super::ApiError;
 use crate::app::App;
 use crate::blobs::Spool;
+use crate::http::drain;
 
 /// Bytes gathered before they are written and hashed.
 const WRITE_BLOCK: usize = 256 << 10;
@@ -23,6 +24,11 @@ pub(super) struct Bound {
 
 /// Takes a body into a file of its own; memory does not grow with it.
 pub(super) async fn spool(app: &App, body: Body, bound: &Bound) -> Result<Spool, ApiError> {
+    // What is announced is refused before it comes.
+    if let Err(refused) = app.limits.check_upload(body.size_hint().lower()) {
+        drain(body.into_data_stream());
+        return Err(refused.into());
+    }
     let blobs = app.blobs.clone();
     let mut spool = app.pool.run(move || Spool::new(&blobs)).await??;
     let mut body = body.into_data_stream();
@@ -38,6 +44,10 @@ pub(super) async fn spool(app: &App, body: Body, bound: &Bound) -> Result<Spool,
             let block = std::mem::take(&mut gathered);
             gathered_bytes = 0;
             spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;
+        }
+        if let Err(refused) = app.limits.check_upload(spool.size()) {
+            drain(body);
+            return Err(refused.into());
         }
         if spool.size() > bound.bytes {
             let message = format!("{} bytes are taken at most: {}", bound.bytes, bound.message);

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::access::Grant;
 use crate::endpoints::RETRY_AFTER;
+use crate::limits::UploadTooLarge;
 use crate::pool::JobLost;
 use crate::store::StoreError;
 
@@ -79,6 +80,12 @@ impl From<StoreError> for ApiError {
             StoreError::Away(_) => Self::away("database-away", error),
             StoreError::Failed(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "database-failed", error),
         }
+    }
+}
+
+impl From<UploadTooLarge> for ApiError {
+    fn from(error: UploadTooLarge) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "upload-too-large", error)
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::blobs::{ParseDigestError, UploadError};
 use crate::endpoints::RETRY_AFTER;
+use crate::limits::UploadTooLarge;
 use crate::pool::JobLost;
 
 /// The specification's error codes, and those that it leaves to the registry.
@@ -25,13 +26,13 @@ pub(crate) enum Code {
     InsufficientStorage,
     ManifestBlobUnknown,
     ManifestInvalid,
-    ManifestTooLarge,
     ManifestUnknown,
     NameInvalid,
     NameUnknown,
     PaginationNumberInvalid,
     SizeInvalid,
     TagInvalid,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
     Unavailable,
@@ -53,13 +54,13 @@ impl Code {
             Self::InsufficientStorage => (StatusCode::INSUFFICIENT_STORAGE, "INSUFFICIENT_STORAGE"),
             Self::ManifestBlobUnknown => (StatusCode::NOT_FOUND, "MANIFEST_BLOB_UNKNOWN"),
             Self::ManifestInvalid => (StatusCode::BAD_REQUEST, "MANIFEST_INVALID"),
-            Self::ManifestTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"),
             Self::ManifestUnknown => (StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN"),
             Self::NameInvalid => (StatusCode::BAD_REQUEST, "NAME_INVALID"),
             Self::NameUnknown => (StatusCode::NOT_FOUND, "NAME_UNKNOWN"),
             Self::PaginationNumberInvalid => (StatusCode::BAD_REQUEST, "PAGINATION_NUMBER_INVALID"),
             Self::SizeInvalid => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
             Self::TagInvalid => (StatusCode::BAD_REQUEST, "TAG_INVALID"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"),
             Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "UNAUTHORIZED"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
@@ -124,6 +125,12 @@ impl From<io::Error> for OciError {
 impl From<JobLost> for OciError {
     fn from(error: JobLost) -> Self {
         Self::new(Code::Unknown, error)
+    }
+}
+
+impl From<UploadTooLarge> for OciError {
+    fn from(error: UploadTooLarge) -> Self {
+        Self::new(Code::TooLarge, error)
     }
 }
 

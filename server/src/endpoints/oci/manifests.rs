@@ -148,7 +148,7 @@ async fn read_body(body: Body) -> Result<Bytes, OciError> {
         bytes.extend_from_slice(&chunk.map_err(broken)?);
         if bytes.len() > MANIFEST_LIMIT {
             let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
-            return Err(OciError::new(Code::ManifestTooLarge, message));
+            return Err(OciError::new(Code::TooLarge, message));
         }
     }
     Ok(bytes.freeze())

@@ -4,7 +4,7 @@ mod parts;
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use super::{Code, OciError, headers, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, Upload, Writer};
-use crate::http::{parse_content_range, query_values};
+use crate::http::{drain, parse_content_range, query_values};
 use crate::repositories::{Repository, RepositoryName};
 
 /// Bytes gathered before they are written and hashed: one hop to the pool for each.
@@ -78,7 +78,7 @@ pub(crate) async fn patch(
         return parts::patch(app, parts, name, id, request, body).await;
     }
     let (_, upload) = find(app, name, id).await?;
-    let (writer, tail) = receive(app, name, &upload, request, body).await?;
+    let (writer, tail) = receive(app, name, (&upload, 0), request, body).await?;
     let shared = Arc::clone(&upload);
     app.pool.run(move || shared.append(&writer, &tail)).await??;
     Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response())
@@ -163,11 +163,11 @@ async fn mount(
 }
 
 /// Takes a body into a session. The blocks but the last are on disk; the last comes back, so that a small blob costs
-/// one hop.
+/// one hop. `elsewhere`: bytes of the blob that came before and are not in this file.
 async fn receive(
     app: &App,
     name: &RepositoryName,
-    upload: &Arc<Upload>,
+    (upload, elsewhere): (&Arc<Upload>, u64),
     request: &HeaderMap,
     body: Body,
 ) -> Result<(Writer, Vec<Bytes>), OciError> {
@@ -180,6 +180,12 @@ async fn receive(
     let writer = upload
         .begin(range.map(|range| range.start))
         .map_err(|error| OciError::from(error).with_headers(progress(name, upload)))?;
+    let before = elsewhere.saturating_add(upload.offset());
+    // What is announced is refused before it comes.
+    if let Err(refused) = app.limits.check_upload(before.saturating_add(body.size_hint().lower())) {
+        drain(body.into_data_stream());
+        return Err(OciError::from(refused).with_headers(progress(name, upload)));
+    }
     let mut body = body.into_data_stream();
     let (mut gathered, mut gathered_bytes, mut received) = (Vec::new(), 0, 0_u64);
     while let Some(chunk) = body.next().await {
@@ -195,6 +201,10 @@ async fn receive(
         received += chunk.len() as u64;
         gathered_bytes += chunk.len();
         gathered.push(chunk);
+        if let Err(refused) = app.limits.check_upload(before.saturating_add(received)) {
+            drain(body);
+            return Err(refused.into());
+        }
         if gathered_bytes >= WRITE_BLOCK {
             let (shared, turn, block) = (Arc::clone(upload), writer.clone(), std::mem::take(&mut gathered));
             app.pool.run(move || shared.append(&turn, &block)).await??;
@@ -221,7 +231,7 @@ async fn finish(
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
-    let (writer, tail) = receive(app, name, &upload, request, body).await?;
+    let (writer, tail) = receive(app, name, (&upload, 0), request, body).await?;
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
     // One job, so that a client that goes away leaves either a session or a visible blob.
     let commit = move || -> Result<u64, OciError> {

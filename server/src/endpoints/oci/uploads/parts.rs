@@ -78,7 +78,7 @@ pub(super) async fn patch(
     let offset = end(&find(app, parts, name, id).await?);
     let request = in_order(request, name, id, offset)?;
     let own = own_file(app, name).await?;
-    let received = receive(app, name, &own, &request, body).await;
+    let received = receive(app, name, (&own, offset), &request, body).await;
     // What has arrived counts, also where the body broke off.
     let (shared, file, uploads) = (Arc::clone(parts), Arc::clone(&own), app.uploads.clone());
     let tail = received.as_ref().ok().map(|(writer, tail)| (writer.clone(), tail.clone()));

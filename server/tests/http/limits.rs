@@ -1,0 +1,141 @@
+//! Bytes of one upload, and bytes of one caller in an hour.
+
+use std::time::Instant;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, RETRY_AFTER};
+use reqwest::{Body, Client, Response, StatusCode};
+use serde_json::Value;
+use symseal_bundle::Digest;
+use symseal_seal::UtcSeconds;
+use symseal_server::tokens::{NewToken, Tokens};
+use symseal_server::{Config, LimitsConfig};
+
+use crate::support::{Running, http, noise};
+
+const LIMIT: usize = 1 << 20;
+
+async fn start(root: &tempfile::TempDir, limits: LimitsConfig) -> Running {
+    let mut config = Config::new(root.path().join("data"), ([127, 0, 0, 1], 0).into());
+    config.limits = limits;
+    Running::start_as(config).await
+}
+
+async fn push(http: &Client, server: &Running, bytes: &[u8]) -> Response {
+    let url = server.url(&format!("/v2/r/blobs/uploads/?digest={}", Digest::of(bytes)));
+    http.post(url).body(bytes.to_vec()).send().await.unwrap()
+}
+
+async fn error(answer: Response) -> (StatusCode, String, String) {
+    let status = answer.status();
+    let body: Value = answer.json().await.unwrap();
+    let error = if body["errors"].is_array() { &body["errors"][0] } else { &body["error"] };
+    (status, error["code"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
+}
+
+async fn metric(server: &Running, name: &str) -> u64 {
+    let text = http().get(server.url("/metrics")).send().await.unwrap().text().await.unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// A body whose length is not announced.
+fn stream(bytes: &[u8]) -> Body {
+    let chunks: Vec<_> = bytes.chunks(70_000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
+    Body::wrap_stream(futures_util::stream::iter(chunks))
+}
+
+#[tokio::test]
+async fn an_upload_above_the_limit_is_413_by_whatever_way_it_comes() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = LimitsConfig { upload: Some(LIMIT as u64), ..LimitsConfig::default() };
+    let (server, http) = (start(&root, limits).await, http());
+    assert_eq!(push(&http, &server, &noise(LIMIT, 1)).await.status(), StatusCode::CREATED);
+    // Announced: several times what the system's buffers hold, and the client learns why all the same.
+    for large in [LIMIT + 1, 12 * LIMIT] {
+        let (status, code, message) = error(push(&http, &server, &noise(large, 2)).await).await;
+        assert_eq!((status, code.as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"));
+        assert!(message.contains("limits.upload") && message.contains("1048576") && message.contains("operator"), "{message}");
+    }
+    // Not announced, and in chunks.
+    let large = noise(LIMIT + 1, 3);
+    let url = server.url(&format!("/v2/r/blobs/uploads/?digest={}", Digest::of(&large)));
+    let refused = error(http.post(url).body(stream(&large)).send().await.unwrap()).await;
+    assert_eq!((refused.0, refused.1.as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"));
+    let session = http.post(server.url("/v2/r/blobs/uploads/")).send().await.unwrap();
+    let at = server.url(session.headers()["location"].to_str().unwrap());
+    let chunk = |range: &str, bytes: &[u8]| http.patch(&at).header(CONTENT_RANGE, range).body(bytes.to_vec()).send();
+    let (first, second) = large.split_at(LIMIT - 10);
+    let range = format!("0-{}", first.len() - 1);
+    assert_eq!(chunk(&range, first).await.unwrap().status(), StatusCode::ACCEPTED);
+    let range = format!("{}-{}", first.len(), large.len() - 1);
+    assert_eq!(chunk(&range, second).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
+    // What fits ends the session as if nothing had been.
+    let fitting = Digest::of(&large[..LIMIT]);
+    let end = http.put(format!("{at}?digest={fitting}")).body(large[first.len()..LIMIT].to_vec()).send().await.unwrap();
+    assert_eq!(end.status(), StatusCode::CREATED);
+    // And our own API.
+    let file = http.put(server.url("/api/v1/symbols?name=app")).body(large.clone()).send().await.unwrap();
+    let (status, code, message) = error(file).await;
+    assert_eq!((status, code.as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "upload-too-large"));
+    assert!(message.contains("limits.upload"), "{message}");
+    assert_eq!(metric(&server, "symseal_upload_limit_bytes ").await, LIMIT as u64);
+    assert_eq!(metric(&server, "symseal_uploads_too_large_total ").await, 5);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_has_read_its_bytes_is_told_when_to_come_again_and_debuggers_see_no_answer() {
+    let root = tempfile::tempdir().unwrap();
+    let tokens = Tokens::open(&root.path().join("data"), None).await.unwrap();
+    let grants = vec!["read:*".parse().unwrap()];
+    let new = NewToken { name: "other".into(), created: UtcSeconds(1), expires: None, grants, keys: Vec::new() };
+    let token = tokens.create(new).await.unwrap().0.expose().to_owned();
+    let limits = LimitsConfig { read_per_hour: Some(LIMIT as u64), ..LimitsConfig::default() };
+    let (server, http) = (start(&root, limits).await, http());
+    let bytes = noise(LIMIT * 2, 1);
+    assert_eq!(push(&http, &server, &bytes).await.status(), StatusCode::CREATED);
+    let url = server.url(&format!("/v2/r/blobs/{}", Digest::of(&bytes)));
+    // One that is larger than the budget can be had, once.
+    let whole = http.get(&url).send().await.unwrap().bytes().await.unwrap();
+    assert!(whole == bytes);
+    let refused = http.get(&url).send().await.unwrap();
+    let seconds: u64 = refused.headers()[RETRY_AFTER].to_str().unwrap().parse().unwrap();
+    assert!((3500..=3601).contains(&seconds), "{seconds}");
+    let (status, code, message) = error(refused).await;
+    assert_eq!((status, code.as_str()), (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"));
+    assert!(message.contains("limits.read_per_hour") && message.contains("1048576") && message.contains("operator"), "{message}");
+    let (status, code, _) = error(http.get(server.url("/api/v1/symbols")).send().await.unwrap()).await;
+    assert_eq!((status, code.as_str()), (StatusCode::TOO_MANY_REQUESTS, "too-many-requests"));
+    // An answer would be kept for ten minutes as "there is no such file".
+    let asked = Instant::now();
+    assert!(http.get(server.url("/buildid/abcd/debuginfo")).send().await.is_err());
+    assert!(asked.elapsed().as_secs() < 10);
+    // Writing, watching and other callers are not concerned.
+    assert_eq!(push(&http, &server, b"more").await.status(), StatusCode::CREATED);
+    assert_eq!(http.get(server.url("/readyz")).send().await.unwrap().status(), StatusCode::OK);
+    let other = http.get(&url).header(AUTHORIZATION, format!("Bearer {token}")).send().await.unwrap();
+    assert_eq!(other.status(), StatusCode::OK);
+    assert!(other.bytes().await.unwrap() == bytes);
+    let moved = metric(&server, "symseal_limited_bytes_total{direction=\"read\"}").await;
+    assert!(moved >= 4 * LIMIT as u64 && moved < 4 * LIMIT as u64 + 4096, "{moved}");
+    assert_eq!(metric(&server, "symseal_requests_out_of_bytes_total{direction=\"read\"}").await, 3);
+    assert_eq!(metric(&server, "symseal_limit_bytes_per_hour{direction=\"read\"}").await, LIMIT as u64);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_has_sent_its_bytes_may_read_and_is_told_when_to_send_again() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = LimitsConfig { write_per_hour: Some(LIMIT as u64), ..LimitsConfig::default() };
+    let (server, http) = (start(&root, limits).await, http());
+    let bytes = noise(LIMIT + 100_000, 1);
+    assert_eq!(push(&http, &server, &bytes).await.status(), StatusCode::CREATED);
+    let refused = push(&http, &server, &noise(8 * LIMIT, 2)).await;
+    assert!(refused.headers().contains_key(RETRY_AFTER));
+    let (status, code, message) = error(refused).await;
+    assert_eq!((status, code.as_str()), (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"));
+    assert!(message.contains("limits.write_per_hour"), "{message}");
+    let read = http.get(server.url(&format!("/v2/r/blobs/{}", Digest::of(&bytes)))).send().await.unwrap();
+    assert_eq!(read.status(), StatusCode::OK);
+    server.stop().await;
+}
