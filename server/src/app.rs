@@ -17,6 +17,7 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::releases::Releases;
+use crate::quotas::Quotas;
 use crate::repositories::Repositories;
 use crate::seals::Seals;
 use crate::sections::Sections;
@@ -85,6 +86,8 @@ pub(crate) struct App {
     pub(crate) access: Access,
     /// How much one caller may ask for.
     pub(crate) limits: Limits,
+    /// How much repositories may hold.
+    pub(crate) quotas: Arc<Quotas>,
     /// Where clients reach the server, if the operator said so.
     pub(crate) public_url: Option<String>,
     /// Whether connections are encrypted.

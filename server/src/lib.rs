@@ -59,6 +59,7 @@ mod objects;
 mod origins;
 mod pool;
 mod publish;
+mod quotas;
 mod rebuild;
 mod releases;
 mod repositories;
@@ -83,12 +84,13 @@ pub use access::{OidcIssuer, OidcRule};
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
-    LogSection, OriginsSection, SealsSection, TlsConfig, parse_bytes, parse_duration,
+    LogSection, OriginsSection, QuotaConfig, SealsSection, TlsConfig, parse_bytes, parse_duration,
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
 pub use objects::{BlobsUrl, ParseBlobsUrlError};
 pub use origins::{CACHE_BYTES, Origins, Patience, TREE_INTERVAL};
+pub use quotas::{QuotaUse, RepositoryUse, StoreUse, usage};
 pub use rebuild::{Rebuilt, rebuild};
 pub use scrub::{Damaged, Missing, Scrubbed, scrub};
 pub use seals::{NoRepository, SealRules};

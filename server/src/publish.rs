@@ -19,6 +19,7 @@ use crate::ingest::{
     open_published, read_seal,
 };
 use crate::pool::JobLost;
+use crate::quotas::OverQuota;
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName};
 use crate::seals::{Verdict, seal_layers, seals_in};
 use crate::store::{BundleRow, SealRow, StoreError};
@@ -51,6 +52,9 @@ pub(crate) enum PublishError {
         .0.id, .0.sealed, .0.bundle, .0.name, .0.offered
     )]
     SecondOwner(Box<SecondOwner>),
+    /// It is more than its repository may hold.
+    #[error(transparent)]
+    Quota(#[from] OverQuota),
     /// There are more ids than the index takes.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
@@ -86,6 +90,8 @@ pub(crate) async fn publish(
     app.catch_up().await?;
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
+    let more = repository.would_add(&put.digest, &put.manifest);
+    let _reserved = app.quotas.reserve(&app.repositories, name, more)?;
     let digest = put.digest.clone();
     let _pin = app.blobs.pin(&digest);
     let (shared_app, shared_repository) = (Arc::clone(app), Arc::clone(&repository));

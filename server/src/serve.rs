@@ -35,6 +35,7 @@ use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::objects::{Objects, Reach};
 use crate::pool::Pool;
+use crate::quotas::Quotas;
 use crate::releases::Releases;
 use crate::repositories::Repositories;
 use crate::routes::routes;
@@ -433,6 +434,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         metrics,
         access,
         limits: Limits::new(&config.limits),
+        quotas: Arc::new(Quotas::new(&config.quotas)),
         public_url: config.public_url.clone(),
         is_encrypted: config.tls.is_some(),
         stopping: AtomicBool::new(false),
@@ -440,6 +442,32 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     restore::restore(&app, data.join(INDEX_FILE)).await.map_err(|error| database_failed(error.to_string()))?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
     Ok(app)
+}
+
+/// What a store has, for those who look and change nothing.
+pub(crate) struct Look {
+    pub(crate) blobs: BlobDirectory,
+    pub(crate) repositories: Repositories,
+    /// Where blobs of an object store are put to be read.
+    _cache: Option<tempfile::TempDir>,
+}
+
+/// Reads what a data directory, or an object store, has; beside running servers too. Blocks, in a runtime.
+pub(crate) fn look(config: &Config) -> Result<Look, ServerError> {
+    let failed = |source| ServerError::Data { path: config.data.clone(), source };
+    let Some(behind) = &config.blobs else {
+        let blobs = BlobDirectory::existing(&config.data);
+        let repositories = Repositories::read(&config.data, &blobs, None).map_err(failed)?;
+        return Ok(Look { blobs, repositories, _cache: None });
+    };
+    let objects = objects_of(behind)?;
+    let away = |error: io::Error| ServerError::Objects { place: objects.url().to_string(), problem: error.to_string() };
+    let cache = tempfile::tempdir().map_err(failed)?;
+    let blobs = BlobDirectory::open(cache.path()).and_then(|blobs| blobs.behind(Arc::clone(&objects), behind.cache_bytes));
+    let blobs = blobs.map_err(failed)?;
+    let facts = Arc::new(Facts::reader(Arc::clone(&objects)));
+    let repositories = Repositories::read(cache.path(), &blobs, Some(facts)).map_err(away)?;
+    Ok(Look { blobs, repositories, _cache: Some(cache) })
 }
 
 pub(crate) fn objects_of(config: &BlobsConfig) -> Result<Arc<Objects>, ServerError> {

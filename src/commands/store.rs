@@ -1,5 +1,7 @@
 //! `symseal store`: what a server keeps, looked after.
 
+mod usage;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ pub enum Command {
     Rebuild(RebuildArgs),
     Scrub(ScrubArgs),
     Gc(GcArgs),
+    Usage(usage::Args),
 }
 
 /// Make the database's record and the index of ids again from the blobs.
@@ -81,6 +84,7 @@ impl Place {
         let data = places::server_data(self.data.as_ref().or(file.data.as_ref()))?;
         let mut config = Config::new(data, ([127, 0, 0, 1], 0).into());
         (config.database, config.blobs) = (file.database()?, file.blobs()?);
+        config.quotas = file.quotas()?;
         // A mistyped name must not make one; behind an object store an empty one is as good as any.
         if config.blobs.is_none() && !config.data.is_dir() {
             bail!("--data {}: expected a server's data directory, found none", config.data.display());
@@ -115,6 +119,7 @@ pub fn run(command: &Command) -> Result<Answer> {
         Command::Rebuild(args) => rebuild(args),
         Command::Scrub(args) => scrub(args),
         Command::Gc(args) => collect(args),
+        Command::Usage(args) => usage::run(args),
     }
 }
 

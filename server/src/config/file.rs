@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::{
-    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, TlsConfig, parse_duration,
+    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, QuotaConfig, TlsConfig,
+    parse_duration,
 };
 use crate::access::OidcIssuer;
 use crate::objects::ParseBlobsUrlError;
@@ -40,6 +41,7 @@ pub struct ConfigFile {
     access: AccessSection,
     tls: Option<TlsConfig>,
     limits: LimitsConfig,
+    quotas: Vec<QuotaConfig>,
     /// The transparency log.
     pub log: LogSection,
     gc: GcSection,
@@ -228,7 +230,22 @@ impl ConfigFile {
         }
         let (tls, limits, database) = (self.tls.clone(), self.limits, self.database()?);
         let blobs = self.blobs()?;
-        Ok(Config { access, oidc, public_url, tls, limits, database, blobs, ..Config::new(data, listen) })
+        let quotas = self.quotas()?;
+        Ok(Config { access, oidc, public_url, tls, limits, quotas, database, blobs, ..Config::new(data, listen) })
+    }
+
+    /// How much repositories may hold.
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] where a quota limits nothing.
+    pub fn quotas(&self) -> Result<Vec<QuotaConfig>, ConfigError> {
+        match self.quotas.iter().find(|quota| quota.bytes.is_none() && quota.bundles.is_none()) {
+            Some(quota) => Err(ConfigError::Setting {
+                setting: "quotas",
+                problem: format!("the one of {:?} limits nothing: expected bytes, bundles or both", quota.prefix.to_string()),
+            }),
+            None => Ok(self.quotas.clone()),
+        }
     }
 
     /// The database; `None` for SQLite in the data directory.
@@ -341,6 +358,10 @@ fn prefixes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D
     texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
 }
 
+pub(super) fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
@@ -383,6 +404,13 @@ mod tests {
             upload = "8GiB"
             read_per_hour = "20GiB"
             write_per_hour = 1048576
+            [[quotas]]
+            prefix = "team"
+            bytes = "50GiB"
+            bundles = 200
+            [[quotas]]
+            prefix = "*"
+            bytes = 1099511627776
             [log]
             enabled = true
             key = "/safe/log.pem"
@@ -405,6 +433,9 @@ mod tests {
         let AccessConfig::Tokens { anonymous_read } = config.access else { panic!("open") };
         assert_eq!(anonymous_read.len(), 2);
         assert_eq!(config.limits.burst, Some(200));
+        let quotas = config.quotas.iter().map(|quota| (quota.prefix.to_string(), quota.bytes, quota.bundles));
+        let expected = [("team".to_owned(), Some(50 << 30), Some(200)), ("*".to_owned(), Some(1 << 40), None)];
+        assert_eq!(quotas.collect::<Vec<_>>(), expected);
         assert_eq!(config.limits.upload, Some(8 << 30));
         assert_eq!((config.limits.read_per_hour, config.limits.write_per_hour), (Some(20 << 30), Some(1 << 20)));
         assert_eq!(config.tls.unwrap().key, PathBuf::from("/etc/k.pem"));
@@ -434,6 +465,8 @@ mod tests {
             ("[access]\nmode = 'closed'", "line 2"),
             ("[access]\nanonymous_read = ['../etc']", "expected"),
             ("[limits]\nupload = '8GB'", "512MiB"),
+            ("[[quotas]]\nprefix = '../x'", "expected"),
+            ("[[quotas]]\nbytes = 1", "prefix"),
             ("[gc]\ngrace = '24'", "24h"),
             ("[gc]\ngrace = '99999999999999999d'", "24h"),
             ("=", "line 1"),
@@ -483,6 +516,7 @@ mod tests {
         let contradiction = load("[access]\nanonymous_read = ['*']", &[]).unwrap();
         assert!(config(&contradiction, LOOPBACK).is_err());
         assert!(config(&load("[limits]\nrequests_per_second = 0", &[]).unwrap(), LOOPBACK).is_err());
+        assert!(config(&load("[[quotas]]\nprefix = 'team'", &[]).unwrap(), LOOPBACK).is_err());
         assert!(config(&load("[limits]\nread_per_hour = '0MiB'", &[]).unwrap(), LOOPBACK).is_err());
     }
 }

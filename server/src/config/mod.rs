@@ -43,6 +43,8 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// How much one caller may ask for.
     pub limits: LimitsConfig,
+    /// How much repositories may hold.
+    pub quotas: Vec<QuotaConfig>,
 }
 
 impl Config {
@@ -59,6 +61,7 @@ impl Config {
             public_url: None,
             tls: None,
             limits: LimitsConfig::default(),
+            quotas: Vec::new(),
         }
     }
 }
@@ -120,6 +123,21 @@ pub struct LimitsConfig {
     /// Bytes that one caller may send in an hour. `None` for any number.
     #[serde(deserialize_with = "bytes::setting")]
     pub write_per_hour: Option<u64>,
+}
+
+/// How much the repositories at and below a prefix may hold together. A blob counts once in each repository that refers to it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaConfig {
+    /// The repositories.
+    #[serde(deserialize_with = "file::prefix")]
+    pub prefix: Prefix,
+    /// Bytes of their manifests and of the blobs that they refer to.
+    #[serde(default, deserialize_with = "bytes::setting")]
+    pub bytes: Option<u64>,
+    /// Bundles.
+    #[serde(default)]
+    pub bundles: Option<u64>,
 }
 
 /// The folder of a server's transparency log, in its data directory.

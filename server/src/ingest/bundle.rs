@@ -74,7 +74,7 @@ pub(crate) enum RefusedBundle {
 
 /// Whether a manifest is a bundle's image index.
 pub(crate) fn is_bundle(manifest: &Manifest) -> bool {
-    manifest.media_type == oci::IMAGE_INDEX && manifest.artifact_type.as_deref() == Some(oci::BUNDLE)
+    manifest.is_bundle()
 }
 
 /// Checks a bundle whose image index is about to be published. Blocks.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use super::manifest::Child;
 use crate::blobs::BlobDigest;
 
 /// Clients that are told of a blob within so many milliseconds count as one.
@@ -12,12 +13,27 @@ const ONE_TELLING: u64 = 1000;
 /// Blobs that may be fetched from a repository, and digests that its manifests name.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    /// When a client was last told that the blob is here, in milliseconds since 1970.
-    offered: HashMap<BlobDigest, AtomicU64>,
-    /// In how many manifests a digest stands, be it a blob's or a manifest's.
-    named: HashMap<BlobDigest, u32>,
+    offered: HashMap<BlobDigest, Offered>,
+    /// In how many manifests a digest stands, be it a blob's or a manifest's, and the size that they say.
+    named: HashMap<BlobDigest, Named>,
+    /// The sizes of what is offered, together.
+    bytes: u64,
     /// Manifests whose index or subject was deleted, and when a client was last told of one.
     orphans: HashMap<BlobDigest, AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Offered {
+    /// When a client was last told that the blob is here, in milliseconds since 1970.
+    told: AtomicU64,
+    /// Bytes in the blob; `None` for one that came before this start, or to another server, and that no manifest names.
+    size: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    count: u32,
+    size: u64,
 }
 
 /// What a client is told of a blob.
@@ -28,9 +44,25 @@ pub(super) struct Told {
 }
 
 impl Links {
-    /// Offers a blob, since a time.
-    pub(super) fn offer(&mut self, digest: BlobDigest, since: SystemTime) {
-        self.offered.entry(digest).or_default().fetch_max(milliseconds(since), Ordering::AcqRel);
+    /// Offers a blob, since a time; with its size, where that is known.
+    pub(super) fn offer(&mut self, digest: BlobDigest, size: Option<u64>, since: SystemTime) {
+        let size = size.or_else(|| self.named.get(&digest).map(|named| named.size));
+        let offered = self.offered.entry(digest).or_insert_with(|| Offered { told: AtomicU64::new(0), size: None });
+        offered.told.fetch_max(milliseconds(since), Ordering::AcqRel);
+        if let (None, Some(size)) = (offered.size, size) {
+            offered.size = Some(size);
+            self.bytes = self.bytes.saturating_add(size);
+        }
+    }
+
+    /// Bytes of everything that is offered, each blob once.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether a blob is offered and counts among the bytes.
+    pub(super) fn counts(&self, digest: &BlobDigest) -> bool {
+        self.offered.get(digest).is_some_and(|offered| offered.size.is_some())
     }
 
     /// Whether a blob is offered.
@@ -51,21 +83,23 @@ impl Links {
     /// Tells a client of a blob, if it is offered: from now on the grace period runs anew.
     pub(super) fn tell(&self, digest: &BlobDigest) -> Option<Told> {
         let now = SystemTime::now();
-        let last = self.offered.get(digest)?.fetch_max(milliseconds(now), Ordering::AcqRel);
+        let last = self.offered.get(digest)?.told.fetch_max(milliseconds(now), Ordering::AcqRel);
         let is_old = milliseconds(now) >= last.saturating_add(ONE_TELLING);
         Some(Told { to_keep: (is_old && !self.is_named(digest)).then_some(now) })
     }
 
     /// Ceases to offer a blob; whether it was.
     pub(super) fn withdraw(&mut self, digest: &BlobDigest) -> bool {
-        self.offered.remove(digest).is_some()
+        let Some(offered) = self.offered.remove(digest) else { return false };
+        self.bytes = self.bytes.saturating_sub(offered.size.unwrap_or(0));
+        true
     }
 
     /// At most `limit` blobs that no manifest names and no client was told of since `before`.
     pub(super) fn idle(&self, before: SystemTime, limit: usize) -> Vec<BlobDigest> {
         let before = milliseconds(before);
-        let idle = |(digest, told): &(&BlobDigest, &AtomicU64)| {
-            told.load(Ordering::Acquire) < before && !self.is_named(digest)
+        let idle = |(digest, offered): &(&BlobDigest, &Offered)| {
+            offered.told.load(Ordering::Acquire) < before && !self.is_named(digest)
         };
         self.offered.iter().filter(idle).map(|(digest, _)| digest.clone()).take(limit).collect()
     }
@@ -109,10 +143,16 @@ impl Links {
     }
 
     /// A manifest names these.
-    pub(super) fn name<'d>(&mut self, digests: impl Iterator<Item = &'d BlobDigest>) {
-        for digest in digests {
-            let count = self.named.entry(digest.clone()).or_default();
-            *count = count.saturating_add(1);
+    pub(super) fn name<'d>(&mut self, children: impl Iterator<Item = &'d Child>) {
+        for Child { digest, size } in children {
+            let named = self.named.entry(digest.clone()).or_insert(Named { count: 0, size: *size });
+            named.count = named.count.saturating_add(1);
+            if let Some(offered) = self.offered.get_mut(digest)
+                && offered.size.is_none()
+            {
+                offered.size = Some(*size);
+                self.bytes = self.bytes.saturating_add(*size);
+            }
         }
     }
 
@@ -120,9 +160,9 @@ impl Links {
     pub(super) fn forget<'d>(&mut self, digests: impl Iterator<Item = &'d BlobDigest>) -> Vec<BlobDigest> {
         let mut idle = Vec::new();
         for digest in digests {
-            let Some(count) = self.named.get_mut(digest) else { continue };
-            *count = count.saturating_sub(1);
-            if *count == 0 {
+            let Some(named) = self.named.get_mut(digest) else { continue };
+            named.count = named.count.saturating_sub(1);
+            if named.count == 0 {
                 self.named.remove(digest);
                 idle.push(digest.clone());
             }
@@ -146,16 +186,37 @@ mod tests {
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
         let lately = SystemTime::now() - Duration::from_secs(60);
         assert_eq!(links.tell(&blob), None);
-        links.offer(blob.clone(), long_ago);
+        links.offer(blob.clone(), None, long_ago);
         assert_eq!(links.idle(lately, 9), std::slice::from_ref(&blob));
         // Two manifests, one of which names it twice.
-        links.name([&blob, &blob].into_iter());
-        links.name([&blob].into_iter());
+        let child = Child { digest: blob.clone(), size: 4 };
+        links.name([&child, &child].into_iter());
+        links.name([&child].into_iter());
         assert_eq!(links.tell(&blob), Some(Told { to_keep: None }));
         assert!(links.idle(SystemTime::now() + Duration::from_secs(1), 9).is_empty());
         assert!(links.forget([&blob].into_iter()).is_empty());
         assert_eq!(links.forget([&blob, &blob].into_iter()), std::slice::from_ref(&blob));
         assert!(links.idle(lately, 9).is_empty());
         assert_eq!(links.idle(SystemTime::now() + Duration::from_secs(1), 9), [blob]);
+    }
+
+    #[test]
+    fn a_blob_counts_once_from_when_its_size_is_known_until_it_is_no_longer_offered() {
+        let (mut links, now) = (Links::default(), SystemTime::now());
+        let [uploaded, found, named] = [b"1", b"2", b"3"].map(|bytes| BlobDigest::of(bytes));
+        links.offer(uploaded.clone(), Some(100), now);
+        links.offer(uploaded.clone(), Some(100), now);
+        links.offer(found.clone(), None, now);
+        assert_eq!((links.bytes(), links.counts(&uploaded), links.counts(&found)), (100, true, false));
+        let children = [(&uploaded, 100), (&found, 20), (&named, 3)].map(|(digest, size)| Child { digest: digest.clone(), size });
+        links.name(children.iter());
+        assert_eq!(links.bytes(), 120);
+        // As at a start, where manifests are read first.
+        links.offer(named.clone(), None, now);
+        assert_eq!(links.bytes(), 123);
+        links.forget([&found].into_iter());
+        assert_eq!(links.bytes(), 123);
+        assert!(links.withdraw(&found) && !links.withdraw(&found));
+        assert_eq!(links.bytes(), 103);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use symseal_bundle::oci;
 
 use super::name::Tag;
 use crate::blobs::BlobDigest;
@@ -115,9 +116,19 @@ fn digest(text: &str) -> Result<BlobDigest, ManifestError> {
 }
 
 impl Manifest {
+    /// Whether it is a bundle's image index.
+    pub(crate) fn is_bundle(&self) -> bool {
+        self.media_type == oci::IMAGE_INDEX && self.artifact_type.as_deref() == Some(oci::BUNDLE)
+    }
+
     /// Everything that must be here while the manifest is.
-    pub(crate) fn children(&self) -> impl Iterator<Item = &BlobDigest> {
-        self.blobs.iter().chain(&self.manifests).map(|child| &child.digest)
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Child> {
+        self.blobs.iter().chain(&self.manifests)
+    }
+
+    /// Its digests.
+    pub(crate) fn child_digests(&self) -> impl Iterator<Item = &BlobDigest> {
+        self.children().map(|child| &child.digest)
     }
 
     /// Reads a manifest's bytes, sent with the media type `content_type` if the request said one.

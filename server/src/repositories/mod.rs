@@ -14,4 +14,4 @@ pub(crate) use folder::{FactKey, digest_of, fact_files};
 pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
 pub(crate) use name::{ParseNameError, RepositoryName, Tag};
 pub use prefix::{ParsePrefixError, Prefix};
-pub(crate) use registry::{PutManifest, Removal, Repositories, Repository};
+pub(crate) use registry::{Held, PutManifest, Removal, Repositories, Repository};

@@ -10,6 +10,7 @@ use super::folder::{self, FOLDER, Folder, Said};
 use super::links::Links;
 use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
 use super::name::{RepositoryName, Tag};
+use super::prefix::Prefix;
 use crate::blobs::{BlobDigest, BlobDirectory, BlobNames, Uploads};
 use crate::shared::Facts;
 
@@ -39,9 +40,22 @@ struct Content {
     /// Manifests whose bytes could not be read at the start: what they name is not known.
     unreadable: Vec<BlobDigest>,
     manifests: HashMap<BlobDigest, Arc<Manifest>>,
+    /// The sizes of the manifests, together.
+    manifest_bytes: u64,
+    /// How many of them are bundles.
+    bundles: u64,
     tags: BTreeMap<Tag, BlobDigest>,
     /// Subject to its referrers; the subject need not be here.
     referrers: HashMap<BlobDigest, BTreeSet<BlobDigest>>,
+}
+
+/// What a repository refers to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Bytes of its manifests, of the blobs that they name, and of those that were uploaded and that none names yet: each once.
+    pub(crate) bytes: u64,
+    /// Its bundles.
+    pub(crate) bundles: u64,
 }
 
 /// A manifest on its way in: checked, not visible yet.
@@ -59,8 +73,15 @@ impl Repositories {
     /// Reads what there is, in the data directory or in the object store. What a folder names and the blob directory lacks is
     /// left out and logged.
     pub(crate) fn load(data: &Path, blobs: &BlobDirectory, facts: Option<Arc<Facts>>) -> io::Result<Self> {
+        std::fs::create_dir_all(data.join(FOLDER))?;
+        let loaded = Self::read(data, blobs, facts)?;
+        loaded.all().iter().try_for_each(|repository| Uploads::sweep(&repository.uploads_folder()))?;
+        Ok(loaded)
+    }
+
+    /// [`Self::load`] for those who only look: nothing is changed.
+    pub(crate) fn read(data: &Path, blobs: &BlobDirectory, facts: Option<Arc<Facts>>) -> io::Result<Self> {
         let root = data.join(FOLDER);
-        std::fs::create_dir_all(&root)?;
         let mut by_name = BTreeMap::new();
         let present = blobs.names()?;
         let mut add = |name: RepositoryName, folder: Folder, said: Said| -> io::Result<()> {
@@ -75,6 +96,7 @@ impl Repositories {
                     add(name, folder, said)?;
                 }
             }
+            None if !root.is_dir() => {}
             None => {
                 for name in folder::names(&root)? {
                     let folder = Folder::new(&root, &name, None);
@@ -116,6 +138,16 @@ impl Repositories {
             .collect()
     }
 
+    /// What the repositories refer to that a prefix holds: a blob counts once in each of them.
+    pub(crate) fn held_below(&self, prefix: &Prefix) -> Held {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        let below = by_name.iter().filter(|(name, _)| prefix.holds(name));
+        below.fold(Held::default(), |sum, (_, repository)| {
+            let held = repository.held();
+            Held { bytes: sum.bytes.saturating_add(held.bytes), bundles: sum.bundles.saturating_add(held.bundles) }
+        })
+    }
+
     /// Every repository, in order of names.
     pub(crate) fn all(&self) -> Vec<Arc<Repository>> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +174,6 @@ impl Repository {
         blobs: &BlobDirectory,
         present: &BlobNames,
     ) -> io::Result<Self> {
-        Uploads::sweep(&folder.uploads())?;
         let mut content = Content::default();
         for (digest, media_type) in said.manifests {
             let parsed = blobs
@@ -162,7 +193,7 @@ impl Repository {
                 // While a manifest names a blob nobody asks when a client was told of it, and when none does any more it is told anew.
                 let is_named = content.links.is_named(&digest);
                 let told = if is_named { SystemTime::UNIX_EPOCH } else { folder.told_of_blob(&digest)? };
-                content.links.offer(digest, told);
+                content.links.offer(digest, None, told);
             } else {
                 tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
             }
@@ -308,14 +339,32 @@ impl Repository {
         digests.filter_map(|digest| Some((digest.clone(), Arc::clone(content.manifests.get(digest)?)))).collect()
     }
 
-    /// Makes a stored blob visible here. Blocks.
-    pub(crate) fn link_blob(&self, digest: &BlobDigest) -> io::Result<()> {
+    /// What it refers to.
+    pub(crate) fn held(&self) -> Held {
+        let content = self.read();
+        Held { bytes: content.links.bytes().saturating_add(content.manifest_bytes), bundles: content.bundles }
+    }
+
+    /// What would come to it with a manifest whose blobs are here: nothing for one that is here.
+    pub(crate) fn would_add(&self, digest: &BlobDigest, manifest: &Manifest) -> Held {
+        let content = self.read();
+        if content.manifests.contains_key(digest) {
+            return Held::default();
+        }
+        let mut seen = BTreeSet::new();
+        let new = manifest.blobs.iter().filter(|child| !content.links.counts(&child.digest) && seen.insert(&child.digest));
+        let bytes = new.fold(manifest.size, |sum, child| sum.saturating_add(child.size));
+        Held { bytes, bundles: u64::from(manifest.is_bundle()) }
+    }
+
+    /// Makes a stored blob visible here; `size`: its bytes. Blocks.
+    pub(crate) fn link_blob(&self, digest: &BlobDigest, size: u64) -> io::Result<()> {
         if self.tell_of_blob(digest)? {
             return Ok(());
         }
         let _linking = self.linking.read().unwrap_or_else(PoisonError::into_inner);
         self.folder.link_blob(digest)?;
-        self.write().links.offer(digest.clone(), SystemTime::now());
+        self.write().links.offer(digest.clone(), Some(size), SystemTime::now());
         Ok(())
     }
 
@@ -334,7 +383,7 @@ impl Repository {
         }
         if let Err(error) = self.folder.unlink_blobs(std::slice::from_ref(digest)) {
             // It is there again after the next start: so it is there now, and can be deleted once more.
-            self.write().links.offer(digest.clone(), SystemTime::now());
+            self.write().links.offer(digest.clone(), None, SystemTime::now());
             return Err(error);
         }
         Ok(Removal::Removed)
@@ -437,7 +486,7 @@ impl Repository {
                     let mut content = self.write();
                     content.remove_manifest(digest);
                     let was_orphan = content.links.adopt(digest);
-                    let idle = manifest.map(|manifest| content.links.forget(manifest.children())).unwrap_or_default();
+                    let idle = manifest.map(|manifest| content.links.forget(manifest.child_digests())).unwrap_or_default();
                     // Whoever was told of them while the manifest kept them has the grace period from now on.
                     let linked = idle.into_iter().filter(|digest| content.links.tell(digest).is_some());
                     (linked.collect::<Vec<_>>(), was_orphan)
@@ -455,7 +504,7 @@ impl Repository {
     pub(crate) fn learn_blob(&self, digest: &BlobDigest, is_offered: bool) {
         let mut content = self.write();
         if is_offered {
-            content.links.offer(digest.clone(), SystemTime::now());
+            content.links.offer(digest.clone(), None, SystemTime::now());
         } else {
             content.links.withdraw(digest);
         }
@@ -473,7 +522,7 @@ impl Repository {
         let mut content = self.write();
         if content.manifests.contains_key(digest) {
             content.remove_manifest(digest);
-            manifest.map(|manifest| content.links.forget(manifest.children()));
+            manifest.map(|manifest| content.links.forget(manifest.child_digests()));
         }
     }
 
@@ -521,6 +570,8 @@ impl Content {
     fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
         if !self.manifests.contains_key(&digest) {
             self.links.name(manifest.children());
+            self.manifest_bytes = self.manifest_bytes.saturating_add(manifest.size);
+            self.bundles = self.bundles.saturating_add(u64::from(manifest.is_bundle()));
         }
         // Checked already; a large bundle's list of layers need not stay in memory.
         manifest.blobs = Vec::new();
@@ -545,6 +596,8 @@ impl Content {
 
     fn remove_manifest(&mut self, digest: &BlobDigest) {
         let Some(manifest) = self.manifests.remove(digest) else { return };
+        self.manifest_bytes = self.manifest_bytes.saturating_sub(manifest.size);
+        self.bundles = self.bundles.saturating_sub(u64::from(manifest.is_bundle()));
         self.tags.retain(|_, to| to != digest);
         if let Some(subject) = &manifest.subject
             && let Some(referrers) = self.referrers.get_mut(subject)
@@ -584,7 +637,7 @@ mod tests {
             let repository = repositories.get_or_create(&name);
             assert!(repository.is_empty());
             blobs.write(b"subject", &subject).unwrap();
-            repository.link_blob(&subject).unwrap();
+            repository.link_blob(&subject, 7).unwrap();
             blobs.write(bytes.as_bytes(), &digest).unwrap();
             repository.publish(put(&digest, bytes.as_bytes(), &["v1", "v2"])).unwrap();
         }
@@ -610,7 +663,7 @@ mod tests {
         let blobs = BlobDirectory::open(data.path()).unwrap();
         let name: RepositoryName = "r".parse().unwrap();
         let digest = BlobDigest::of(b"gone");
-        Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&name).link_blob(&digest).unwrap();
+        Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&name).link_blob(&digest, 4).unwrap();
         let repositories = Repositories::load(data.path(), &blobs, None).unwrap();
         assert!(!repositories.get(&name).unwrap().has_blob(&digest));
     }
@@ -628,7 +681,7 @@ mod tests {
         blobs.write(b"{}", &config).unwrap();
         let missing = repository.missing_child(&of_size(2), &blobs).unwrap().unwrap();
         assert_eq!((missing.digest, missing.found), (config.clone(), None));
-        repository.link_blob(&config).unwrap();
+        repository.link_blob(&config, 2).unwrap();
         assert_eq!(repository.missing_child(&of_size(2), &blobs).unwrap(), None);
         assert_eq!(repository.missing_child(&of_size(3), &blobs).unwrap().unwrap().found, Some(2));
     }

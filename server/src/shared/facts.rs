@@ -16,12 +16,18 @@ const FACT_LIMIT: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Facts {
     objects: Arc<Objects>,
-    store: Arc<dyn Store>,
+    /// `None` for those who only read.
+    store: Option<Arc<dyn Store>>,
 }
 
 impl Facts {
     pub(crate) fn new(objects: Arc<Objects>, store: Arc<dyn Store>) -> Self {
-        Self { objects, store }
+        Self { objects, store: Some(store) }
+    }
+
+    /// For those who only read.
+    pub(crate) fn reader(objects: Arc<Objects>) -> Self {
+        Self { objects, store: None }
     }
 
     /// Writes a fact in place of what its key said before.
@@ -37,8 +43,9 @@ impl Facts {
     }
 
     fn tell(&self, key: &str, is_removed: bool) -> io::Result<()> {
+        let Some(store) = &self.store else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
         let change = ChangeRow { key: key.to_owned(), is_removed };
-        self.objects.runtime().block_on(self.store.put_change(&change)).map_err(unreachable)
+        self.objects.runtime().block_on(store.put_change(&change)).map_err(unreachable)
     }
 
     /// What a key says now; `None` where it says nothing.

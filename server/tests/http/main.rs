@@ -9,6 +9,7 @@ mod limits;
 mod log;
 mod loose;
 mod oidc;
+mod quotas;
 mod registry;
 mod resolve_api;
 mod round_trip;

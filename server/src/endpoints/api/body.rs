@@ -8,6 +8,7 @@ use super::ApiError;
 use crate::app::App;
 use crate::blobs::Spool;
 use crate::http::drain;
+use crate::quotas::Room;
 
 /// Bytes gathered before they are written and hashed.
 const WRITE_BLOCK: usize = 256 << 10;
@@ -23,9 +24,9 @@ pub(super) struct Bound {
 }
 
 /// Takes a body into a file of its own; memory does not grow with it.
-pub(super) async fn spool(app: &App, body: Body, bound: &Bound) -> Result<Spool, ApiError> {
+pub(super) async fn spool(app: &App, body: Body, bound: &Bound, room: &mut Room<'_>) -> Result<Spool, ApiError> {
     // What is announced is refused before it comes.
-    if let Err(refused) = app.limits.check_upload(body.size_hint().lower()) {
+    if let Err(refused) = room.take(body.size_hint().lower()) {
         drain(body.into_data_stream());
         return Err(refused.into());
     }
@@ -45,7 +46,7 @@ pub(super) async fn spool(app: &App, body: Body, bound: &Bound) -> Result<Spool,
             gathered_bytes = 0;
             spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;
         }
-        if let Err(refused) = app.limits.check_upload(spool.size()) {
+        if let Err(refused) = room.take(spool.size()) {
             drain(body);
             return Err(refused.into());
         }

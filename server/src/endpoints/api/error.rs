@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::access::Grant;
 use crate::endpoints::RETRY_AFTER;
-use crate::limits::UploadTooLarge;
 use crate::pool::JobLost;
+use crate::quotas::{Full, OverQuota};
 use crate::store::StoreError;
 
 /// An error answer.
@@ -83,9 +83,18 @@ impl From<StoreError> for ApiError {
     }
 }
 
-impl From<UploadTooLarge> for ApiError {
-    fn from(error: UploadTooLarge) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "upload-too-large", error)
+impl From<Full> for ApiError {
+    fn from(error: Full) -> Self {
+        match error {
+            Full::TooLarge(error) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "upload-too-large", error),
+            Full::Quota(error) => error.into(),
+        }
+    }
+}
+
+impl From<OverQuota> for ApiError {
+    fn from(error: OverQuota) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "over-quota", error)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
 use crate::http::query_values;
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
+use crate::quotas::Room;
 use crate::publish::{PublishError, publish, withdraw};
 use crate::repositories::{Manifest, PutManifest, Reference, Removal, RepositoryName};
 
@@ -48,8 +49,14 @@ pub(crate) async fn put(
         return Err(ApiError::new(StatusCode::FORBIDDEN, "seal-required", message));
     }
     crate::ingest::check_name(&name)?;
-    let spool = spool(&app, body, &FILE_BOUND).await?;
-    let task = tokio::spawn(async move { record(&app, &repository, name, spool).await });
+    let (spool, reservation) = {
+        let mut room = Room::new(&app, Some(&repository));
+        (spool(&app, body, &FILE_BOUND, &mut room).await?, room.into_reservation())
+    };
+    let task = tokio::spawn(async move {
+        let _reservation = reservation;
+        record(&app, &repository, name, spool).await
+    });
     task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?
 }
 
@@ -134,8 +141,8 @@ async fn record(app: &Arc<App>, repository: &RepositoryName, name: String, spool
         let empty = BlobDigest::of(oci::EMPTY_JSON);
         let _empty_pin = shared.blobs.pin(&empty);
         shared.blobs.write(oci::EMPTY_JSON, &empty)?;
-        repository.link_blob(&empty)?;
-        repository.link_blob(&blob)?;
+        repository.link_blob(&empty, oci::EMPTY_JSON.len() as u64)?;
+        repository.link_blob(&blob, size)?;
         let is_known = repository.manifest(&Reference::Digest(digest.clone())).is_some();
         Ok((blob, pin, digest, bytes, new, is_known))
     };
@@ -190,6 +197,7 @@ impl From<PublishError> for ApiError {
         match error {
             PublishError::SecondOwner(_) => Self::new(StatusCode::CONFLICT, "second-owner", error),
             PublishError::Loose(refused) => refused.into(),
+            PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", error),
             PublishError::Store(error) => error.into(),
             PublishError::Io(error) => error.into(),

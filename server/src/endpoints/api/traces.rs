@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::blobs::{BlobDigest, BlobDirectory, Pin, Spool};
 use crate::http::{FileAnswer, file_response};
 use crate::ingest::{RefusedTrace, read_trace};
+use crate::quotas::Room;
 use crate::store::TraceRows;
 
 /// The largest trace that is taken, in bytes.
@@ -40,7 +41,7 @@ pub(crate) async fn put(
         return Err(ApiError::forbidden(&Grant::WriteTraces));
     }
     let id = parse_id(&id)?;
-    let spool = spool(&app, body, &TRACE_BOUND).await?;
+    let spool = spool(&app, body, &TRACE_BOUND, &mut Room::new(&app, None)).await?;
     let task = tokio::spawn(async move { record(&app, id, spool).await });
     task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?
 }

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::blobs::{ParseDigestError, UploadError};
 use crate::endpoints::RETRY_AFTER;
-use crate::limits::UploadTooLarge;
 use crate::pool::JobLost;
+use crate::quotas::{Full, OverQuota};
 
 /// The specification's error codes, and those that it leaves to the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub(crate) enum Code {
     ManifestUnknown,
     NameInvalid,
     NameUnknown,
+    OverQuota,
     PaginationNumberInvalid,
     SizeInvalid,
     TagInvalid,
@@ -57,6 +58,8 @@ impl Code {
             Self::ManifestUnknown => (StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN"),
             Self::NameInvalid => (StatusCode::BAD_REQUEST, "NAME_INVALID"),
             Self::NameUnknown => (StatusCode::NOT_FOUND, "NAME_UNKNOWN"),
+            // The specification has DENIED for what is refused whoever asks for it; clients do not try 413 again.
+            Self::OverQuota => (StatusCode::PAYLOAD_TOO_LARGE, "DENIED"),
             Self::PaginationNumberInvalid => (StatusCode::BAD_REQUEST, "PAGINATION_NUMBER_INVALID"),
             Self::SizeInvalid => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
             Self::TagInvalid => (StatusCode::BAD_REQUEST, "TAG_INVALID"),
@@ -128,9 +131,21 @@ impl From<JobLost> for OciError {
     }
 }
 
-impl From<UploadTooLarge> for OciError {
-    fn from(error: UploadTooLarge) -> Self {
-        Self::new(Code::TooLarge, error)
+impl From<Full> for OciError {
+    fn from(error: Full) -> Self {
+        match error {
+            Full::TooLarge(error) => Self::new(Code::TooLarge, error),
+            Full::Quota(error) => error.into(),
+        }
+    }
+}
+
+impl From<OverQuota> for OciError {
+    fn from(error: OverQuota) -> Self {
+        match error {
+            OverQuota::Bytes { .. } => Self::new(Code::OverQuota, error),
+            OverQuota::Bundles { .. } => Self::new(Code::DeniedToCaller, error),
+        }
     }
 }
 

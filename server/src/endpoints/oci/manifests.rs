@@ -173,6 +173,7 @@ impl From<PublishError> for OciError {
             PublishError::Loose(crate::ingest::RefusedLoose::Io(error)) => error.into(),
             PublishError::Loose(_) => Self::new(Code::ManifestInvalid, error),
             PublishError::SecondOwner(_) => Self::new(Code::Conflict, error),
+            PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),
             PublishError::Store(crate::store::StoreError::Full(_)) => Self::new(Code::InsufficientStorage, error),

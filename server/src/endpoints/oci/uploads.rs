@@ -16,7 +16,8 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, Upload, Writer};
 use crate::http::{drain, parse_content_range, query_values};
-use crate::repositories::{Repository, RepositoryName};
+use crate::quotas::Room;
+use crate::repositories::{Held, Repository, RepositoryName};
 
 /// Bytes gathered before they are written and hashed: one hop to the pool for each.
 const WRITE_BLOCK: usize = 256 << 10;
@@ -36,7 +37,7 @@ pub(crate) async fn post(
     if let Some(digest) = query_values(query, "mount").pop() {
         let digest: BlobDigest = digest.parse()?;
         let from = query_values(query, "from").pop();
-        if mount(app, &repository, caller, &digest, from.as_deref()).await? {
+        if mount(app, (name, &repository), caller, &digest, from.as_deref()).await? {
             return Ok(created(name, &digest));
         }
     }
@@ -78,7 +79,8 @@ pub(crate) async fn patch(
         return parts::patch(app, parts, name, id, request, body).await;
     }
     let (_, upload) = find(app, name, id).await?;
-    let (writer, tail) = receive(app, name, (&upload, 0), request, body).await?;
+    let mut room = Room::new(app, Some(name));
+    let (writer, tail) = receive(app, name, (&upload, 0), request, body, &mut room).await?;
     let shared = Arc::clone(&upload);
     app.pool.run(move || shared.append(&writer, &tail)).await??;
     Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response())
@@ -135,7 +137,7 @@ async fn find(app: &App, name: &RepositoryName, id: Uuid) -> Result<(Arc<Reposit
 /// Mounts a blob from a repository that has it and that the caller may read, be it named or not.
 async fn mount(
     app: &App,
-    repository: &Arc<Repository>,
+    (name, repository): (&RepositoryName, &Arc<Repository>),
     caller: &Caller,
     digest: &BlobDigest,
     from: Option<&str>,
@@ -150,14 +152,15 @@ async fn mount(
     if !has_it {
         return Ok(false);
     }
-    let (blobs, shared, digest) = (app.blobs.clone(), Arc::clone(repository), digest.clone());
+    let (blobs, wanted) = (app.blobs.clone(), digest.clone());
+    // It may have gone before it was pinned.
+    let Some(size) = app.pool.run(move || blobs.size(&wanted)).await?? else { return Ok(false) };
+    let more = Held { bytes: if repository.has_blob(digest) { 0 } else { size }, bundles: 0 };
+    let reservation = app.quotas.reserve(&app.repositories, name, more)?;
+    let (shared, digest) = (Arc::clone(repository), digest.clone());
     let link = move || -> std::io::Result<bool> {
-        let _pin = pin;
-        // It may have gone before it was pinned.
-        if blobs.size(&digest)?.is_none() {
-            return Ok(false);
-        }
-        shared.link_blob(&digest).map(|()| true)
+        let (_pin, _reservation) = (pin, reservation);
+        shared.link_blob(&digest, size).map(|()| true)
     };
     Ok(app.pool.run(link).await??)
 }
@@ -170,6 +173,7 @@ async fn receive(
     (upload, elsewhere): (&Arc<Upload>, u64),
     request: &HeaderMap,
     body: Body,
+    room: &mut Room<'_>,
 ) -> Result<(Writer, Vec<Bytes>), OciError> {
     let range = match request.get(header::CONTENT_RANGE) {
         None => None,
@@ -182,7 +186,7 @@ async fn receive(
         .map_err(|error| OciError::from(error).with_headers(progress(name, upload)))?;
     let before = elsewhere.saturating_add(upload.offset());
     // What is announced is refused before it comes.
-    if let Err(refused) = app.limits.check_upload(before.saturating_add(body.size_hint().lower())) {
+    if let Err(refused) = room.take(before.saturating_add(body.size_hint().lower())) {
         drain(body.into_data_stream());
         return Err(OciError::from(refused).with_headers(progress(name, upload)));
     }
@@ -201,7 +205,7 @@ async fn receive(
         received += chunk.len() as u64;
         gathered_bytes += chunk.len();
         gathered.push(chunk);
-        if let Err(refused) = app.limits.check_upload(before.saturating_add(received)) {
+        if let Err(refused) = room.take(before.saturating_add(received)) {
             drain(body);
             return Err(refused.into());
         }
@@ -231,14 +235,17 @@ async fn finish(
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
-    let (writer, tail) = receive(app, name, (&upload, 0), request, body).await?;
+    // What is here already comes to nothing more.
+    let mut room = Room::new(app, (!repository.has_blob(digest)).then_some(name));
+    let (writer, tail) = receive(app, name, (&upload, 0), request, body, &mut room).await?;
+    let reservation = room.into_reservation();
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
     // One job, so that a client that goes away leaves either a session or a visible blob.
     let commit = move || -> Result<u64, OciError> {
-        let _pin = blobs.pin(&expected);
+        let (_pin, _reservation) = (blobs.pin(&expected), reservation);
         upload.append(&writer, &tail)?;
         let commit = uploads.commit(&upload, &writer, &expected, &blobs)?;
-        repository.link_blob(&expected)?;
+        repository.link_blob(&expected, commit.size)?;
         Ok(commit.size)
     };
     let bytes = app.pool.run(commit).await??;

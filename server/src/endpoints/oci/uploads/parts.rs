@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::blobs::{BlobDigest, Upload, UploadError};
 use crate::endpoints::oci::{Code, OciError};
 use crate::http::parse_content_range;
+use crate::quotas::Room;
 use crate::repositories::RepositoryName;
 use crate::shared::{Part, Parts, end};
 
@@ -78,7 +79,7 @@ pub(super) async fn patch(
     let offset = end(&find(app, parts, name, id).await?);
     let request = in_order(request, name, id, offset)?;
     let own = own_file(app, name).await?;
-    let received = receive(app, name, (&own, offset), &request, body).await;
+    let received = receive(app, name, (&own, offset), &request, body, &mut Room::new(app, Some(name))).await;
     // What has arrived counts, also where the body broke off.
     let (shared, file, uploads) = (Arc::clone(parts), Arc::clone(&own), app.uploads.clone());
     let tail = received.as_ref().ok().map(|(writer, tail)| (writer.clone(), tail.clone()));

@@ -1,0 +1,187 @@
+//! How much the repositories below a prefix may hold: bytes, and bundles.
+//!
+//! What counts is what a repository refers to ([`Held`](crate::repositories::Held)). Whoever adds to it reserves first, as far as sizes are known, so that pushes at
+//! the same time do not fit each by itself and together not. What is refused leaves nothing that others see.
+
+mod room;
+mod usage;
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::config::QuotaConfig;
+use crate::repositories::{Held, Prefix, Repositories, RepositoryName};
+
+pub(crate) use room::{Full, Room};
+pub use usage::{QuotaUse, RepositoryUse, StoreUse, usage};
+
+/// The quotas of a server.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    rules: Vec<QuotaConfig>,
+    /// What is on its way, by rule.
+    reserved: Mutex<Vec<Held>>,
+    refused: AtomicU64,
+}
+
+/// A place that is kept for what is on its way; given back when it is dropped, which is after what came is counted.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    quotas: Arc<Quotas>,
+    name: RepositoryName,
+    held: Held,
+}
+
+/// What would come does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OverQuota {
+    /// Its bytes.
+    #[error(
+        "the repositories at and below {prefix} may hold {limit} bytes on this server (quotas.bytes) and hold {held}, this needs {more} more: delete what is no longer needed, or ask the server's operator to raise it"
+    )]
+    Bytes {
+        /// Where the quota holds.
+        prefix: Prefix,
+        /// The quota.
+        limit: u64,
+        /// What is there, or on its way.
+        held: u64,
+        /// What would come.
+        more: u64,
+    },
+    /// It is one bundle too many.
+    #[error(
+        "the repositories at and below {prefix} may hold {limit} bundles on this server (quotas.bundles) and hold {held}: delete one that is no longer needed, or ask the server's operator to raise it"
+    )]
+    Bundles {
+        /// Where the quota holds.
+        prefix: Prefix,
+        /// The quota.
+        limit: u64,
+        /// What is there, or on its way.
+        held: u64,
+    },
+}
+
+impl Quotas {
+    /// The quotas of a configuration.
+    pub(crate) fn new(rules: &[QuotaConfig]) -> Self {
+        let reserved = Mutex::new(vec![Held::default(); rules.len()]);
+        Self { rules: rules.to_vec(), reserved, refused: AtomicU64::new(0) }
+    }
+
+    /// Keeps a place for what would come to a repository; `None` where no quota holds.
+    ///
+    /// # Errors
+    /// [`OverQuota`] by the first one that it would break.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        repositories: &Repositories,
+        name: &RepositoryName,
+        more: Held,
+    ) -> Result<Option<Reservation>, OverQuota> {
+        if !self.rules.iter().any(|rule| rule.prefix.holds(name)) {
+            return Ok(None);
+        }
+        let mut reservation = Reservation { quotas: Arc::clone(self), name: name.clone(), held: Held::default() };
+        reservation.grow(repositories, more)?;
+        Ok(Some(reservation))
+    }
+
+    /// The figures in the Prometheus text form. They name repositories, so they are not for everybody.
+    pub(crate) fn metrics(&self, repositories: &Repositories) -> String {
+        let mut text = String::new();
+        if self.rules.is_empty() {
+            return text;
+        }
+        let held: Vec<_> = self.rules.iter().map(|rule| (rule, repositories.held_below(&rule.prefix))).collect();
+        let mut family = |name: &str, value: &dyn Fn(&QuotaConfig, Held) -> Option<u64>| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "# TYPE {name} gauge");
+            for (rule, held) in &held {
+                if let Some(value) = value(rule, *held) {
+                    let _ = writeln!(text, "{name}{{prefix=\"{}\"}} {value}", rule.prefix);
+                }
+            }
+        };
+        family("symseal_quota_bytes", &|rule, _| rule.bytes);
+        family("symseal_quota_bytes_held", &|_, held| Some(held.bytes));
+        family("symseal_quota_bundles", &|rule, _| rule.bundles);
+        family("symseal_quota_bundles_held", &|_, held| Some(held.bundles));
+        let refused = self.refused.load(Ordering::Relaxed);
+        let _ = writeln!(text, "# TYPE symseal_over_quota_total counter\nsymseal_over_quota_total {refused}");
+        text
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// Keeps place for more.
+    ///
+    /// # Errors
+    /// [`OverQuota`]; the place stays as it was.
+    pub(crate) fn grow(&mut self, repositories: &Repositories, more: Held) -> Result<(), OverQuota> {
+        let mut reserved = self.quotas.lock();
+        for (rule, reserved) in self.quotas.rules.iter().zip(reserved.iter()) {
+            if !rule.prefix.holds(&self.name) {
+                continue;
+            }
+            if let Err(over) = fits(rule, repositories.held_below(&rule.prefix), *reserved, more) {
+                self.quotas.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(over);
+            }
+        }
+        for (rule, reserved) in self.quotas.rules.iter().zip(reserved.iter_mut()) {
+            if rule.prefix.holds(&self.name) {
+                *reserved = sum(*reserved, more);
+            }
+        }
+        self.held = sum(self.held, more);
+        Ok(())
+    }
+
+    /// What it keeps place for.
+    pub(crate) fn held(&self) -> Held {
+        self.held
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut reserved = self.quotas.lock();
+        for (rule, reserved) in self.quotas.rules.iter().zip(reserved.iter_mut()) {
+            if rule.prefix.holds(&self.name) {
+                reserved.bytes = reserved.bytes.saturating_sub(self.held.bytes);
+                reserved.bundles = reserved.bundles.saturating_sub(self.held.bundles);
+            }
+        }
+    }
+}
+
+fn fits(rule: &QuotaConfig, held: Held, reserved: Held, more: Held) -> Result<(), OverQuota> {
+    let there = sum(held, reserved);
+    let prefix = || rule.prefix.clone();
+    // What adds nothing is taken also where a quota was lowered below what is there.
+    if let Some(limit) = rule.bytes
+        && more.bytes > 0
+        && there.bytes.saturating_add(more.bytes) > limit
+    {
+        return Err(OverQuota::Bytes { prefix: prefix(), limit, held: there.bytes, more: more.bytes });
+    }
+    if let Some(limit) = rule.bundles
+        && more.bundles > 0
+        && there.bundles.saturating_add(more.bundles) > limit
+    {
+        return Err(OverQuota::Bundles { prefix: prefix(), limit, held: there.bundles });
+    }
+    Ok(())
+}
+
+fn sum(one: Held, other: Held) -> Held {
+    let Held { bytes, bundles } = other;
+    Held { bytes: one.bytes.saturating_add(bytes), bundles: one.bundles.saturating_add(bundles) }
+}

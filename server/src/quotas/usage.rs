@@ -1,0 +1,63 @@
+//! `symseal store usage`: what repositories hold, and what they may.
+
+use crate::repositories::Held;
+use crate::{Config, ServerError, serve};
+
+/// What a store holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreUse {
+    /// By repository, in order of names.
+    pub repositories: Vec<RepositoryUse>,
+    /// By quota, in the order of the configuration.
+    pub quotas: Vec<QuotaUse>,
+}
+
+/// What a repository refers to: its manifests and the blobs that they name, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepositoryUse {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Bundles.
+    pub bundles: u64,
+}
+
+/// What the repositories of a quota hold, and may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// The repositories: this one and those below it, or `*`.
+    pub prefix: String,
+    /// Bytes that they refer to, summed over repositories.
+    pub bytes: u64,
+    /// Bytes that they may; `None` for any number.
+    pub bytes_limit: Option<u64>,
+    /// Bundles that they have.
+    pub bundles: u64,
+    /// Bundles that they may.
+    pub bundles_limit: Option<u64>,
+}
+
+/// What the repositories of a data directory or an object store hold, also beside running servers: nothing is changed. Blocks; call it in a
+/// runtime's blocking thread.
+///
+/// # Errors
+/// [`ServerError`]: something cannot be read.
+pub fn usage(config: &Config) -> Result<StoreUse, ServerError> {
+    let look = serve::look(config)?;
+    let repositories = look.repositories.list().into_iter().map(|(name, repository)| {
+        let Held { bytes, bundles } = repository.held();
+        RepositoryUse { name: name.to_string(), bytes, bundles }
+    });
+    let quotas = config.quotas.iter().map(|rule| {
+        let Held { bytes, bundles } = look.repositories.held_below(&rule.prefix);
+        QuotaUse {
+            prefix: rule.prefix.to_string(),
+            bytes,
+            bytes_limit: rule.bytes,
+            bundles,
+            bundles_limit: rule.bundles,
+        }
+    });
+    Ok(StoreUse { repositories: repositories.collect(), quotas: quotas.collect() })
+}

@@ -1,0 +1,182 @@
+//! What the repositories below a prefix may hold.
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, Response, StatusCode};
+use serde_json::{Value, json};
+use symseal_bundle::{Digest, oci};
+use symseal_server::{Config, QuotaConfig};
+
+use crate::support::{Running, http, noise};
+
+const LIMIT: u64 = 1_000_000;
+
+struct Scene {
+    root: tempfile::TempDir,
+    quotas: Vec<QuotaConfig>,
+    http: Client,
+}
+
+impl Scene {
+    fn new(quotas: &[(&str, Option<u64>, Option<u64>)]) -> Self {
+        let quota = |(prefix, bytes, bundles): &(&str, _, _)| QuotaConfig {
+            prefix: prefix.parse().unwrap(),
+            bytes: *bytes,
+            bundles: *bundles,
+        };
+        Self { root: tempfile::tempdir().unwrap(), quotas: quotas.iter().map(quota).collect(), http: http() }
+    }
+
+    fn config(&self) -> Config {
+        let mut config = Config::new(self.root.path(), ([127, 0, 0, 1], 0).into());
+        config.quotas = self.quotas.clone();
+        config
+    }
+
+    async fn start(&self) -> Running {
+        Running::start_as(self.config()).await
+    }
+
+    async fn push(&self, server: &Running, repository: &str, bytes: &[u8]) -> Response {
+        let url = server.url(&format!("/v2/{repository}/blobs/uploads/?digest={}", Digest::of(bytes)));
+        self.http.post(url).body(bytes.to_vec()).send().await.unwrap()
+    }
+
+    async fn manifest(&self, server: &Running, repository: &str, tag: &str, kind: &str, text: &str) -> Response {
+        let url = server.url(&format!("/v2/{repository}/manifests/{tag}"));
+        self.http.put(url).header(CONTENT_TYPE, kind).body(text.to_owned()).send().await.unwrap()
+    }
+
+    async fn metric(&self, server: &Running, name: &str) -> u64 {
+        let text = self.http.get(server.url("/metrics")).send().await.unwrap().text().await.unwrap();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+fn manifest(layers: &[&[u8]]) -> String {
+    let layers: Vec<_> = layers
+        .iter()
+        .map(|bytes| json!({"mediaType": "a/b", "digest": Digest::of(bytes).to_string(), "size": bytes.len()}))
+        .collect();
+    json!({"schemaVersion": 2, "mediaType": oci::MANIFEST, "artifactType": "a/b", "layers": layers}).to_string()
+}
+
+async fn refused(answer: Response, status: StatusCode) -> String {
+    assert_eq!(answer.status(), status);
+    let body: Value = answer.json().await.unwrap();
+    assert_eq!(body["errors"][0]["code"], "DENIED", "{body}");
+    body["errors"][0]["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_push_above_the_quota_is_refused_before_its_bytes_and_leaves_nothing() {
+    let scene = Scene::new(&[("team", Some(LIMIT), None), ("*", Some(10 * LIMIT), None)]);
+    let server = scene.start().await;
+    let (first, second) = (noise(600_000, 1), noise(500_000, 2));
+    assert_eq!(scene.push(&server, "team/a", &first).await.status(), StatusCode::CREATED);
+    let large = scene.push(&server, "team/b", &second).await;
+    let message = refused(large, StatusCode::PAYLOAD_TOO_LARGE).await;
+    for part in ["team", "1000000", "600000", "500000", "quotas.bytes", "operator"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let head = scene.http.head(server.url(&format!("/v2/team/b/blobs/{}", Digest::of(&second))));
+    assert_eq!(head.send().await.unwrap().status(), StatusCode::NOT_FOUND);
+    // Where its length is not announced it is refused when it has come.
+    let chunks: Vec<_> = second.chunks(50_000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
+    let url = server.url(&format!("/v2/team/b/blobs/uploads/?digest={}", Digest::of(&second)));
+    let body = reqwest::Body::wrap_stream(futures_util::stream::iter(chunks));
+    refused(scene.http.post(url).body(body).send().await.unwrap(), StatusCode::PAYLOAD_TOO_LARGE).await;
+    // What is there already costs nothing, another repository has to pay for it too, be it mounted or sent; elsewhere there is room.
+    assert_eq!(scene.push(&server, "team/a", &first).await.status(), StatusCode::CREATED);
+    let mount = server.url(&format!("/v2/team/b/blobs/uploads/?mount={}&from=team/a", Digest::of(&first)));
+    refused(scene.http.post(mount).send().await.unwrap(), StatusCode::PAYLOAD_TOO_LARGE).await;
+    assert_eq!(scene.push(&server, "teams", &second).await.status(), StatusCode::CREATED);
+    assert_eq!(scene.push(&server, "team/b", &noise(400_000, 3)).await.status(), StatusCode::CREATED);
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes{prefix=\"team\"}").await, LIMIT);
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"team\"}").await, 1_000_000);
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"*\"}").await, 1_500_000);
+    assert_eq!(scene.metric(&server, "symseal_over_quota_total").await, 3);
+    // Full to the last byte: a manifest has no room, and is not seen by its tag.
+    let text = manifest(&[&first]);
+    let full = scene.manifest(&server, "team/a", "v1", oci::MANIFEST, &text).await;
+    refused(full, StatusCode::PAYLOAD_TOO_LARGE).await;
+    let tags = scene.http.get(server.url("/v2/team/a/tags/list")).send().await.unwrap().text().await.unwrap();
+    assert!(!tags.contains("v1"), "{tags}");
+    // What is deleted makes room.
+    let blob = server.url(&format!("/v2/team/b/blobs/{}", Digest::of(&noise(400_000, 3))));
+    assert_eq!(scene.http.delete(blob).send().await.unwrap().status(), StatusCode::ACCEPTED);
+    let stored = scene.manifest(&server, "team/a", "v1", oci::MANIFEST, &text).await;
+    assert_eq!(stored.status(), StatusCode::CREATED);
+    let held = 600_000 + text.len() as u64;
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"team\"}").await, held);
+    server.stop().await;
+
+    // After a restart it is the same, and the command beside the server says so too.
+    let server = scene.start().await;
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"team\"}").await, held);
+    let config = scene.config();
+    let found = tokio::task::spawn_blocking(move || symseal_server::usage(&config)).await.unwrap().unwrap();
+    assert_eq!((found.quotas[0].bytes, found.quotas[0].bytes_limit), (held, Some(LIMIT)));
+    assert_eq!((found.repositories[0].name.as_str(), found.repositories[0].bytes), ("team/a", held));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pushes_at_the_same_time_do_not_fit_each_by_itself_and_together_not() {
+    let scene = Scene::new(&[("r", Some(LIMIT), None)]);
+    let server = scene.start().await;
+    let blobs: Vec<Vec<u8>> = (0..20).map(|seed| noise(150_000, seed)).collect();
+    let pushes = blobs.iter().map(|bytes| scene.push(&server, "r", bytes));
+    let answers = futures_util::future::join_all(pushes).await;
+    let stored = answers.iter().filter(|answer| answer.status() == StatusCode::CREATED).count();
+    let refused = answers.iter().filter(|answer| answer.status() == StatusCode::PAYLOAD_TOO_LARGE).count();
+    assert_eq!(stored + refused, 20);
+    let held = scene.metric(&server, "symseal_quota_bytes_held{prefix=\"r\"}").await;
+    assert!(held == 150_000 * stored as u64 && held <= LIMIT, "{held}");
+    // What was refused for another's sake finds room now, up to the quota.
+    for bytes in &blobs {
+        scene.push(&server, "r", bytes).await;
+    }
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"r\"}").await, 900_000);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_bundle_too_many_is_refused_with_its_manifest_and_other_artifacts_are_not() {
+    let scene = Scene::new(&[("r", None, Some(1))]);
+    let server = scene.start().await;
+    // Bundles are checked when they come: one that is none is refused for that, and does not count.
+    let broken = json!({"schemaVersion": 2, "mediaType": oci::IMAGE_INDEX, "artifactType": oci::BUNDLE, "manifests": []});
+    let answer = scene.manifest(&server, "r", "1", oci::IMAGE_INDEX, &broken.to_string()).await;
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(scene.metric(&server, "symseal_quota_bundles_held{prefix=\"r\"}").await, 0);
+    let layouts = tempfile::tempdir().unwrap();
+    let source = layouts.path().join("app.c");
+    let binary = layouts.path().join("app");
+    if !crate::support::programs::has("gcc") {
+        return;
+    }
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    crate::support::programs::run("gcc", &["-g", "-o", binary.to_str().unwrap(), source.to_str().unwrap()]);
+    let mut refusals = Vec::new();
+    for version in ["1", "2"] {
+        let layout = symseal_bundle::LayoutDir::create(layouts.path().join(version)).unwrap();
+        let release = symseal_builder::Options { name: "app".into(), version: version.into(), ..Default::default() };
+        let built = symseal_builder::SymbolBundleBuilder::new(release).add_path(&binary).build(&layout).unwrap();
+        let to = server.reference(&format!("r:{version}"));
+        if let Err(error) = symseal_registry::push(&layout, &built.digest, &to, &crate::support::options()).await {
+            refusals.push((version, error.to_string()));
+        }
+        if version == "1" {
+            // Again, and under another tag: it is the same bundle.
+            let to = server.reference("r:again");
+            symseal_registry::push(&layout, &built.digest, &to, &crate::support::options()).await.unwrap();
+        }
+    }
+    let [("2", message)] = refusals.as_slice() else { panic!("{refusals:?}") };
+    assert!(message.contains("may hold 1 bundles") && message.contains("quotas.bundles"), "{message}");
+    assert_eq!(scene.metric(&server, "symseal_quota_bundles_held{prefix=\"r\"}").await, 1);
+    let tags = scene.http.get(server.url("/v2/r/tags/list")).send().await.unwrap().text().await.unwrap();
+    assert!(!tags.contains("\"2\""), "{tags}");
+    server.stop().await;
+}
