@@ -9,15 +9,17 @@ use axum::http::{HeaderMap, StatusCode, header};
 use crate::access::Access;
 use crate::alerts::Alerts;
 use crate::blobs::{BlobDirectory, Uploads};
+use crate::config::RetentionConfig;
 use crate::debug_files::{DebugFiles, Key};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
+use crate::notes::Notes;
 use crate::pool::Pool;
-use crate::releases::Releases;
 use crate::quotas::Quotas;
+use crate::releases::Releases;
 use crate::repositories::Repositories;
 use crate::seals::Seals;
 use crate::sections::Sections;
@@ -86,6 +88,10 @@ pub(crate) struct App {
     pub(crate) access: Access,
     /// How much one caller may ask for.
     pub(crate) limits: Limits,
+    /// What stays whatever the rules of retention say.
+    pub(crate) pins: Arc<Notes>,
+    /// Which bundles go after a time.
+    pub(crate) retention: Vec<RetentionConfig>,
     /// How much repositories may hold.
     pub(crate) quotas: Arc<Quotas>,
     /// Where clients reach the server, if the operator said so.

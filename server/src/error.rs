@@ -70,6 +70,14 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
+    /// A text is no digest.
+    #[error("{text:?}: {source}")]
+    Digest {
+        /// What was given.
+        text: String,
+        /// What was expected.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The certificate or its key cannot be used.
     #[error("{path}: {problem}", path = .path.display())]
     Tls {

@@ -55,6 +55,7 @@ mod ingest;
 mod limits;
 mod log;
 mod metrics;
+mod notes;
 mod objects;
 mod origins;
 mod pool;
@@ -64,6 +65,7 @@ mod rebuild;
 mod releases;
 mod repositories;
 mod restore;
+mod retention;
 mod routes;
 mod scrub;
 mod seals;
@@ -84,14 +86,16 @@ pub use access::{OidcIssuer, OidcRule};
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
-    LogSection, OriginsSection, QuotaConfig, SealsSection, TlsConfig, parse_bytes, parse_duration,
+    LogSection, OriginsSection, QuotaConfig, RetentionConfig, SealsSection, TlsConfig, parse_bytes, parse_duration,
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
+pub use notes::{Note, Pins};
 pub use objects::{BlobsUrl, ParseBlobsUrlError};
 pub use origins::{CACHE_BYTES, Origins, Patience, TREE_INTERVAL};
 pub use quotas::{QuotaUse, RepositoryUse, StoreUse, usage};
 pub use rebuild::{Rebuilt, rebuild};
+pub use retention::{Decision, Retained, Retention, plan_retention, retain_stopped};
 pub use scrub::{Damaged, Missing, Scrubbed, scrub};
 pub use seals::{NoRepository, SealRules};
 pub use serve::Server;

@@ -83,6 +83,8 @@ pub(crate) struct Metrics {
     collections: AtomicU64,
     blobs_collected: AtomicU64,
     blob_bytes_collected: AtomicU64,
+    retention_rounds: AtomicU64,
+    bundles_retired: AtomicU64,
 }
 
 impl Metrics {
@@ -129,6 +131,12 @@ impl Metrics {
         self.blob_bytes_collected.fetch_add(collected.bytes, Ordering::Relaxed);
     }
 
+    /// A round of retention ended, in which so many bundles went.
+    pub(crate) fn retained(&self, gone: u64) {
+        self.retention_rounds.fetch_add(1, Ordering::Relaxed);
+        self.bundles_retired.fetch_add(gone, Ordering::Relaxed);
+    }
+
     /// The Prometheus text form. `build_ids`: how many have a file now.
     pub(crate) fn text(&self, build_ids: usize) -> String {
         // Scripts that watch debuginfod servers look for this line.
@@ -155,6 +163,8 @@ impl Metrics {
             ("symseal_collections_total", "counter", self.collections.load(Ordering::Relaxed)),
             ("symseal_blobs_collected_total", "counter", self.blobs_collected.load(Ordering::Relaxed)),
             ("symseal_blob_bytes_collected_total", "counter", self.blob_bytes_collected.load(Ordering::Relaxed)),
+            ("symseal_retention_rounds_total", "counter", self.retention_rounds.load(Ordering::Relaxed)),
+            ("symseal_bundles_retired_total", "counter", self.bundles_retired.load(Ordering::Relaxed)),
             ("symseal_build_ids", "gauge", build_ids as u64),
         ] {
             let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");

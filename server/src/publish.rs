@@ -91,7 +91,7 @@ pub(crate) async fn publish(
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
     let more = repository.would_add(&put.digest, &put.manifest);
-    let _reserved = app.quotas.reserve(&app.repositories, name, more)?;
+    let _reserved = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
     let digest = put.digest.clone();
     let _pin = app.blobs.pin(&digest);
     let (shared_app, shared_repository) = (Arc::clone(app), Arc::clone(&repository));
@@ -275,6 +275,12 @@ pub(crate) async fn withdraw(
     reference: &Reference,
 ) -> Result<Removal, PublishError> {
     let Some(repository) = app.repositories.get(name) else { return Ok(Removal::Missing) };
+    if let Reference::Digest(digest) = reference {
+        let (pins, wanted) = (Arc::clone(&app.pins), digest.clone());
+        if app.pool.run(move || pins.get(&wanted)).await??.is_some() {
+            return Ok(Removal::Pinned);
+        }
+    }
     let changes = repository.lock_changes().await;
     // The bundle whose standing changes.
     let concerned = match reference {

@@ -33,11 +33,13 @@ use crate::http::{BreakConnection, Breakable, MapSender, Peer};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::metrics::Metrics;
+use crate::notes::{Notes, PINS};
 use crate::objects::{Objects, Reach};
 use crate::pool::Pool;
 use crate::quotas::Quotas;
 use crate::releases::Releases;
 use crate::repositories::Repositories;
+use crate::retention::{Retention, retain_again};
 use crate::routes::routes;
 use crate::seals::{LOOK_AGAIN, Seals};
 use crate::shared::{Facts, Follower, Parts, follow};
@@ -198,6 +200,11 @@ impl Server {
         Arc::clone(&self.collector)
     }
 
+    /// Applies the rules of retention at other times too.
+    pub fn retention(&self) -> Retention {
+        Retention { app: Arc::clone(&self.app) }
+    }
+
     /// The address that is listened on, with the port that was picked.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -223,6 +230,7 @@ impl Server {
         });
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
+        let retaining = (!app.retention.is_empty()).then(|| tokio::spawn(retain_again(Arc::clone(&app))));
         let following = app.follower.is_some().then(|| tokio::spawn(follow(Arc::clone(&app))));
         let renewing = tls.clone().map(|tls| tokio::spawn(renew(tls, app.pool.clone())));
         let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
@@ -247,6 +255,9 @@ impl Server {
         }
         if let Some(scanning) = scanning {
             scanning.abort();
+        }
+        if let Some(retaining) = retaining {
+            retaining.abort();
         }
         judging.abort();
         saving.abort();
@@ -406,6 +417,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     let cache = pool.run(move || FileCache::open(&folder)).await.map_err(io::Error::other).and_then(|opened| opened);
     let cache = Arc::new(cache.map_err(|source| ServerError::Data { path: cache_folder, source })?);
     let log = log.map(|log| Log::open(data.join(LOG_FOLDER), log, pool.clone(), Arc::clone(&metrics)));
+    let facts = repositories.facts().cloned();
     let app = Arc::new(App {
         pool,
         naming: Pool::for_naming(),
@@ -434,6 +446,8 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         metrics,
         access,
         limits: Limits::new(&config.limits),
+        pins: Arc::new(Notes::new(PINS, data, facts)),
+        retention: config.retention.clone(),
         quotas: Arc::new(Quotas::new(&config.quotas)),
         public_url: config.public_url.clone(),
         is_encrypted: config.tls.is_some(),
@@ -463,7 +477,8 @@ pub(crate) fn look(config: &Config) -> Result<Look, ServerError> {
     let objects = objects_of(behind)?;
     let away = |error: io::Error| ServerError::Objects { place: objects.url().to_string(), problem: error.to_string() };
     let cache = tempfile::tempdir().map_err(failed)?;
-    let blobs = BlobDirectory::open(cache.path()).and_then(|blobs| blobs.behind(Arc::clone(&objects), behind.cache_bytes));
+    let blobs =
+        BlobDirectory::open(cache.path()).and_then(|blobs| blobs.behind(Arc::clone(&objects), behind.cache_bytes));
     let blobs = blobs.map_err(failed)?;
     let facts = Arc::new(Facts::reader(Arc::clone(&objects)));
     let repositories = Repositories::read(cache.path(), &blobs, Some(facts)).map_err(away)?;

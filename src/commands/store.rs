@@ -1,5 +1,7 @@
 //! `symseal store`: what a server keeps, looked after.
 
+mod pins;
+mod retention;
 mod usage;
 
 use std::path::PathBuf;
@@ -8,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use symseal_server::{Config, ServerError, parse_duration};
+use symseal_seal::UtcSeconds;
+use symseal_server::{Config, Note, ServerError, parse_duration};
 
 use crate::commands::serve::load_config;
 use crate::exit::Answer;
@@ -21,6 +24,10 @@ pub enum Command {
     Scrub(ScrubArgs),
     Gc(GcArgs),
     Usage(usage::Args),
+    Pin(pins::PinArgs),
+    Unpin(pins::UnpinArgs),
+    Pins(pins::ListArgs),
+    Retention(retention::Args),
 }
 
 /// Make the database's record and the index of ids again from the blobs.
@@ -72,6 +79,27 @@ struct Place {
     blobs: Option<String>,
 }
 
+/// Why something is noted of a digest, and by whom.
+#[derive(Args)]
+struct Reason {
+    /// Why, in your words.
+    #[arg(long)]
+    reason: String,
+    /// Whose decision it is; default: the user of this machine.
+    #[arg(long)]
+    by: Option<String>,
+}
+
+impl Reason {
+    fn note(&self) -> Note {
+        let user = || ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let at = UtcSeconds(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+        let by = self.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned());
+        Note { at: at.to_string(), reason: self.reason.clone(), by }
+    }
+}
+
 impl Place {
     fn config(&self) -> Result<Config> {
         let mut file = load_config(self.config.as_deref())?;
@@ -84,7 +112,7 @@ impl Place {
         let data = places::server_data(self.data.as_ref().or(file.data.as_ref()))?;
         let mut config = Config::new(data, ([127, 0, 0, 1], 0).into());
         (config.database, config.blobs) = (file.database()?, file.blobs()?);
-        config.quotas = file.quotas()?;
+        (config.quotas, config.retention) = (file.quotas()?, file.retention()?);
         // A mistyped name must not make one; behind an object store an empty one is as good as any.
         if config.blobs.is_none() && !config.data.is_dir() {
             bail!("--data {}: expected a server's data directory, found none", config.data.display());
@@ -120,6 +148,10 @@ pub fn run(command: &Command) -> Result<Answer> {
         Command::Scrub(args) => scrub(args),
         Command::Gc(args) => collect(args),
         Command::Usage(args) => usage::run(args),
+        Command::Pin(args) => pins::pin(args),
+        Command::Unpin(args) => pins::unpin(args),
+        Command::Pins(args) => pins::list(args),
+        Command::Retention(args) => retention::run(args),
     }
 }
 

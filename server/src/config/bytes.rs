@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer};
 /// # Errors
 /// A text of another form, or more than 2^63 bytes.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let refused = || format!("{text:?}: expected a whole number of bytes, or one with its unit, such as 512MiB or 50GiB");
+    let refused =
+        || format!("{text:?}: expected a whole number of bytes, or one with its unit, such as 512MiB or 50GiB");
     let unit_at = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(unit_at).ok_or_else(refused)?;
     let shift = match unit {
@@ -42,10 +43,14 @@ mod tests {
 
     #[test]
     fn a_number_of_bytes_may_have_a_unit() {
-        for (text, bytes) in [("0", 0), ("17", 17), ("4KiB", 4096), ("512MiB", 512 << 20), ("50GiB", 50 << 30), ("1TiB", 1 << 40)] {
+        for (text, bytes) in
+            [("0", 0), ("17", 17), ("4KiB", 4096), ("512MiB", 512 << 20), ("50GiB", 50 << 30), ("1TiB", 1 << 40)]
+        {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }
-        for wrong in ["", "MiB", "-1", "1.5GiB", "5 GiB", "5GB", "5mib", "99999999999999999999", "18446744073709551615TiB"] {
+        for wrong in
+            ["", "MiB", "-1", "1.5GiB", "5 GiB", "5GB", "5mib", "99999999999999999999", "18446744073709551615TiB"]
+        {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }

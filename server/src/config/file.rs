@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::{
-    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, QuotaConfig, TlsConfig,
-    parse_duration,
+    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, QuotaConfig, RetentionConfig,
+    TlsConfig, parse_duration,
 };
 use crate::access::OidcIssuer;
 use crate::objects::ParseBlobsUrlError;
@@ -42,6 +42,7 @@ pub struct ConfigFile {
     tls: Option<TlsConfig>,
     limits: LimitsConfig,
     quotas: Vec<QuotaConfig>,
+    retention: Vec<RetentionConfig>,
     /// The transparency log.
     pub log: LogSection,
     gc: GcSection,
@@ -230,8 +231,19 @@ impl ConfigFile {
         }
         let (tls, limits, database) = (self.tls.clone(), self.limits, self.database()?);
         let blobs = self.blobs()?;
-        let quotas = self.quotas()?;
-        Ok(Config { access, oidc, public_url, tls, limits, quotas, database, blobs, ..Config::new(data, listen) })
+        let (quotas, retention) = (self.quotas()?, self.retention()?);
+        Ok(Config {
+            access,
+            oidc,
+            public_url,
+            tls,
+            limits,
+            quotas,
+            retention,
+            database,
+            blobs,
+            ..Config::new(data, listen)
+        })
     }
 
     /// How much repositories may hold.
@@ -242,9 +254,32 @@ impl ConfigFile {
         match self.quotas.iter().find(|quota| quota.bytes.is_none() && quota.bundles.is_none()) {
             Some(quota) => Err(ConfigError::Setting {
                 setting: "quotas",
-                problem: format!("the one of {:?} limits nothing: expected bytes, bundles or both", quota.prefix.to_string()),
+                problem: format!(
+                    "the one of {:?} limits nothing: expected bytes, bundles or both",
+                    quota.prefix.to_string()
+                ),
             }),
             None => Ok(self.quotas.clone()),
+        }
+    }
+
+    /// Which bundles go after a time.
+    ///
+    /// # Errors
+    /// [`ConfigError::Setting`] where a rule keeps nothing.
+    pub fn retention(&self) -> Result<Vec<RetentionConfig>, ConfigError> {
+        let is_empty = |rule: &&RetentionConfig| {
+            rule.keep_last.unwrap_or(0) == 0 && rule.keep_younger.is_none_or(|time| time.is_zero())
+        };
+        match self.retention.iter().find(is_empty) {
+            Some(rule) => Err(ConfigError::Setting {
+                setting: "retention",
+                problem: format!(
+                    "the rule of {:?} keeps nothing: expected keep_last, keep_younger or both, above 0",
+                    rule.prefix.to_string()
+                ),
+            }),
+            None => Ok(self.retention.clone()),
         }
     }
 
@@ -362,7 +397,7 @@ pub(super) fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefi
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
 }
@@ -411,6 +446,12 @@ mod tests {
             [[quotas]]
             prefix = "*"
             bytes = 1099511627776
+            [[retention]]
+            prefix = "team"
+            channel = "nightly"
+            keep_last = 10
+            keep_younger = "30d"
+            keep_at_least = 3
             [log]
             enabled = true
             key = "/safe/log.pem"
@@ -436,6 +477,9 @@ mod tests {
         let quotas = config.quotas.iter().map(|quota| (quota.prefix.to_string(), quota.bytes, quota.bundles));
         let expected = [("team".to_owned(), Some(50 << 30), Some(200)), ("*".to_owned(), Some(1 << 40), None)];
         assert_eq!(quotas.collect::<Vec<_>>(), expected);
+        let rule = &config.retention[0];
+        assert_eq!((rule.channel.as_deref(), rule.keep_last, rule.keep_at_least), (Some("nightly"), Some(10), Some(3)));
+        assert_eq!(rule.keep_younger, Some(Duration::from_secs(30 * 86_400)));
         assert_eq!(config.limits.upload, Some(8 << 30));
         assert_eq!((config.limits.read_per_hour, config.limits.write_per_hour), (Some(20 << 30), Some(1 << 20)));
         assert_eq!(config.tls.unwrap().key, PathBuf::from("/etc/k.pem"));
@@ -517,6 +561,10 @@ mod tests {
         assert!(config(&contradiction, LOOPBACK).is_err());
         assert!(config(&load("[limits]\nrequests_per_second = 0", &[]).unwrap(), LOOPBACK).is_err());
         assert!(config(&load("[[quotas]]\nprefix = 'team'", &[]).unwrap(), LOOPBACK).is_err());
+        for keeps_nothing in ["", "keep_at_least = 3", "keep_last = 0", "keep_younger = '0d'"] {
+            let rule = format!("[[retention]]\nprefix = 'team'\n{keeps_nothing}");
+            assert!(config(&load(&rule, &[]).unwrap(), LOOPBACK).is_err(), "{rule}");
+        }
         assert!(config(&load("[limits]\nread_per_hour = '0MiB'", &[]).unwrap(), LOOPBACK).is_err());
     }
 }

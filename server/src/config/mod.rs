@@ -7,6 +7,7 @@ mod problem;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use symseal_sealer::LogKey;
@@ -45,6 +46,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// How much repositories may hold.
     pub quotas: Vec<QuotaConfig>,
+    /// Which bundles go after a time. The first rule that is about a bundle's repository and channel counts.
+    pub retention: Vec<RetentionConfig>,
 }
 
 impl Config {
@@ -62,6 +65,7 @@ impl Config {
             tls: None,
             limits: LimitsConfig::default(),
             quotas: Vec::new(),
+            retention: Vec::new(),
         }
     }
 }
@@ -138,6 +142,28 @@ pub struct QuotaConfig {
     /// Bundles.
     #[serde(default)]
     pub bundles: Option<u64>,
+}
+
+/// Which bundles of the repositories at and below a prefix stay. Releases are counted by repository, name and channel, the newest by their arrival
+/// first; what neither setting keeps goes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionConfig {
+    /// The repositories.
+    #[serde(deserialize_with = "file::prefix")]
+    pub prefix: Prefix,
+    /// The channel that a bundle's seal names; an empty text: those without one. `None`: whatever it is.
+    #[serde(default)]
+    pub channel: Option<String>,
+    /// So many releases stay.
+    #[serde(default)]
+    pub keep_last: Option<u32>,
+    /// And those that came less long ago than this.
+    #[serde(default, deserialize_with = "file::duration")]
+    pub keep_younger: Option<Duration>,
+    /// And so many at least, however old they are.
+    #[serde(default)]
+    pub keep_at_least: Option<u32>,
 }
 
 /// The folder of a server's transparency log, in its data directory.

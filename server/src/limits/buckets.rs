@@ -81,7 +81,11 @@ impl Buckets {
 
     /// The time in which a bucket comes from `left` to nothing.
     fn until(&self, left: f64) -> Duration {
-        if left >= 0.0 { Duration::ZERO } else { Duration::try_from_secs_f64(-left / self.rate).unwrap_or(Duration::MAX) }
+        if left >= 0.0 {
+            Duration::ZERO
+        } else {
+            Duration::try_from_secs_f64(-left / self.rate).unwrap_or(Duration::MAX)
+        }
     }
 
     fn with<T>(&self, key: &Key, now: Instant, act: impl FnOnce(&mut Bucket) -> T) -> T {

@@ -116,7 +116,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_of_unknown_length_counts_as_it_comes() {
         let (limits, caller) = (limits(), Key::of(Some("t"), None));
-        let chunks = futures_util::stream::iter([100_usize, 0, 23].map(|bytes| Ok::<_, std::io::Error>(vec![0; bytes])));
+        let chunks =
+            futures_util::stream::iter([100_usize, 0, 23].map(|bytes| Ok::<_, std::io::Error>(vec![0; bytes])));
         let mut stream = limits.metered(Direction::Read, &caller, Body::from_stream(chunks)).into_data_stream();
         assert_eq!(moved(&limits), 0);
         assert_eq!(stream.next().await.unwrap().unwrap().len(), 100);

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io::{self, Read as _};
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -212,6 +212,11 @@ impl Objects {
     /// Bytes of an object; `None` where there is none.
     pub(crate) fn size(&self, key: &str) -> io::Result<Option<u64>> {
         Ok(self.ask("find", key, self.store.head(&self.path(key)))?.map(|meta| meta.size))
+    }
+
+    /// When an object was written; `None` where there is none.
+    pub(crate) fn modified(&self, key: &str) -> io::Result<Option<SystemTime>> {
+        Ok(self.ask("find", key, self.store.head(&self.path(key)))?.map(|meta| meta.last_modified.into()))
     }
 
     /// Removes an object, which may be gone already.

@@ -89,6 +89,11 @@ impl Quotas {
         Ok(Some(reservation))
     }
 
+    /// Counts a request that found no room.
+    pub(crate) fn count_refusal(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The figures in the Prometheus text form. They name repositories, so they are not for everybody.
     pub(crate) fn metrics(&self, repositories: &Repositories) -> String {
         let mut text = String::new();
@@ -130,10 +135,7 @@ impl Reservation {
             if !rule.prefix.holds(&self.name) {
                 continue;
             }
-            if let Err(over) = fits(rule, repositories.held_below(&rule.prefix), *reserved, more) {
-                self.quotas.refused.fetch_add(1, Ordering::Relaxed);
-                return Err(over);
-            }
+            fits(rule, repositories.held_below(&rule.prefix), *reserved, more)?;
         }
         for (rule, reserved) in self.quotas.rules.iter().zip(reserved.iter_mut()) {
             if rule.prefix.holds(&self.name) {

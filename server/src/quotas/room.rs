@@ -39,9 +39,13 @@ impl<'a> Room<'a> {
         let Some(name) = self.name else { return Ok(()) };
         let has = self.reservation.as_ref().map_or(0, |reservation| reservation.held().bytes);
         let Some(needed) = bytes.checked_sub(has).filter(|needed| *needed > 0) else { return Ok(()) };
-        let ahead = if has == 0 { needed } else { needed.next_multiple_of(STEP) };
         // Near the quota what is needed may fit where a whole step does not.
-        self.grow(name, ahead).or_else(|_| self.grow(name, needed)).map_err(Full::from)
+        let is_ahead = has > 0 && self.grow(name, needed.next_multiple_of(STEP)).is_ok();
+        let grown = if is_ahead { Ok(()) } else { self.grow(name, needed) };
+        grown.map_err(|over| {
+            self.app.quotas.count_refusal();
+            over.into()
+        })
     }
 
     fn grow(&mut self, name: &RepositoryName, bytes: u64) -> Result<(), OverQuota> {

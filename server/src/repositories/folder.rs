@@ -131,6 +131,16 @@ impl Folder {
         }
     }
 
+    /// When a manifest was last pushed.
+    pub(super) fn manifest_written(&self, digest: &BlobDigest) -> io::Result<SystemTime> {
+        match &self.facts {
+            Some(facts) => {
+                facts.written(&self.digest_key("_manifests", digest))?.ok_or_else(|| io::ErrorKind::NotFound.into())
+            }
+            None => fs::metadata(self.digest_path("_manifests", digest))?.modified(),
+        }
+    }
+
     pub(super) fn remove_manifest(&self, digest: &BlobDigest) -> io::Result<()> {
         match &self.facts {
             Some(facts) => facts.remove(&self.digest_key("_manifests", digest)),

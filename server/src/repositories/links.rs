@@ -208,7 +208,8 @@ mod tests {
         links.offer(uploaded.clone(), Some(100), now);
         links.offer(found.clone(), None, now);
         assert_eq!((links.bytes(), links.counts(&uploaded), links.counts(&found)), (100, true, false));
-        let children = [(&uploaded, 100), (&found, 20), (&named, 3)].map(|(digest, size)| Child { digest: digest.clone(), size });
+        let children =
+            [(&uploaded, 100), (&found, 20), (&named, 3)].map(|(digest, size)| Child { digest: digest.clone(), size });
         links.name(children.iter());
         assert_eq!(links.bytes(), 120);
         // As at a start, where manifests are read first.

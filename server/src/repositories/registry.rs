@@ -319,6 +319,16 @@ impl Repository {
         content.manifests.get(digest).map(|manifest| (digest.clone(), Arc::clone(manifest)))
     }
 
+    /// Whether a manifest of the repository names a digest.
+    pub(crate) fn is_named(&self, digest: &BlobDigest) -> bool {
+        self.read().links.is_named(digest)
+    }
+
+    /// When a manifest was last pushed here, by the file or object that says that it is here. Blocks.
+    pub(crate) fn arrived(&self, digest: &BlobDigest) -> io::Result<SystemTime> {
+        self.folder.manifest_written(digest)
+    }
+
     /// Every manifest.
     pub(crate) fn manifests(&self) -> Vec<(BlobDigest, Arc<Manifest>)> {
         self.read().manifests.iter().map(|(digest, manifest)| (digest.clone(), Arc::clone(manifest))).collect()
@@ -352,7 +362,8 @@ impl Repository {
             return Held::default();
         }
         let mut seen = BTreeSet::new();
-        let new = manifest.blobs.iter().filter(|child| !content.links.counts(&child.digest) && seen.insert(&child.digest));
+        let new =
+            manifest.blobs.iter().filter(|child| !content.links.counts(&child.digest) && seen.insert(&child.digest));
         let bytes = new.fold(manifest.size, |sum, child| sum.saturating_add(child.size));
         Held { bytes, bundles: u64::from(manifest.is_bundle()) }
     }
@@ -486,7 +497,8 @@ impl Repository {
                     let mut content = self.write();
                     content.remove_manifest(digest);
                     let was_orphan = content.links.adopt(digest);
-                    let idle = manifest.map(|manifest| content.links.forget(manifest.child_digests())).unwrap_or_default();
+                    let idle =
+                        manifest.map(|manifest| content.links.forget(manifest.child_digests())).unwrap_or_default();
                     // Whoever was told of them while the manifest kept them has the grace period from now on.
                     let linked = idle.into_iter().filter(|digest| content.links.tell(digest).is_some());
                     (linked.collect::<Vec<_>>(), was_orphan)
@@ -553,6 +565,8 @@ pub(crate) enum Removal {
     Missing,
     /// It stays: a manifest of the repository names it.
     Named,
+    /// It stays: an operator pinned it.
+    Pinned,
 }
 
 /// A child that a manifest names and the repository lacks.

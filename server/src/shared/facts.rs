@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::objects::Objects;
 use crate::store::{ChangeRow, Store, StoreError};
@@ -56,6 +57,11 @@ impl Facts {
     /// Whether there is a fact of this key.
     pub(crate) fn has(&self, key: &str) -> io::Result<bool> {
         Ok(self.objects.size(key)?.is_some())
+    }
+
+    /// When a fact was written.
+    pub(crate) fn written(&self, key: &str) -> io::Result<Option<SystemTime>> {
+        self.objects.modified(key)
     }
 
     /// The keys of all facts below a folder.

@@ -54,7 +54,10 @@ async fn an_upload_above_the_limit_is_413_by_whatever_way_it_comes() {
     for large in [LIMIT + 1, 12 * LIMIT] {
         let (status, code, message) = error(push(&http, &server, &noise(large, 2)).await).await;
         assert_eq!((status, code.as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"));
-        assert!(message.contains("limits.upload") && message.contains("1048576") && message.contains("operator"), "{message}");
+        assert!(
+            message.contains("limits.upload") && message.contains("1048576") && message.contains("operator"),
+            "{message}"
+        );
     }
     // Not announced, and in chunks.
     let large = noise(LIMIT + 1, 3);
@@ -103,7 +106,10 @@ async fn who_has_read_its_bytes_is_told_when_to_come_again_and_debuggers_see_no_
     assert!((3500..=3601).contains(&seconds), "{seconds}");
     let (status, code, message) = error(refused).await;
     assert_eq!((status, code.as_str()), (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"));
-    assert!(message.contains("limits.read_per_hour") && message.contains("1048576") && message.contains("operator"), "{message}");
+    assert!(
+        message.contains("limits.read_per_hour") && message.contains("1048576") && message.contains("operator"),
+        "{message}"
+    );
     let (status, code, _) = error(http.get(server.url("/api/v1/symbols")).send().await.unwrap()).await;
     assert_eq!((status, code.as_str()), (StatusCode::TOO_MANY_REQUESTS, "too-many-requests"));
     // An answer would be kept for ten minutes as "there is no such file".

@@ -12,6 +12,7 @@ mod oidc;
 mod quotas;
 mod registry;
 mod resolve_api;
+mod retention;
 mod round_trip;
 mod seals;
 mod source_files;

@@ -146,7 +146,8 @@ async fn a_bundle_too_many_is_refused_with_its_manifest_and_other_artifacts_are_
     let scene = Scene::new(&[("r", None, Some(1))]);
     let server = scene.start().await;
     // Bundles are checked when they come: one that is none is refused for that, and does not count.
-    let broken = json!({"schemaVersion": 2, "mediaType": oci::IMAGE_INDEX, "artifactType": oci::BUNDLE, "manifests": []});
+    let broken =
+        json!({"schemaVersion": 2, "mediaType": oci::IMAGE_INDEX, "artifactType": oci::BUNDLE, "manifests": []});
     let answer = scene.manifest(&server, "r", "1", oci::IMAGE_INDEX, &broken.to_string()).await;
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
     assert_eq!(scene.metric(&server, "symseal_quota_bundles_held{prefix=\"r\"}").await, 0);

@@ -26,9 +26,8 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let config = args.place.config()?;
-    let found = runtime()?.block_on(async move {
-        tokio::task::spawn_blocking(move || symseal_server::usage(&config)).await
-    })??;
+    let found = runtime()?
+        .block_on(async move { tokio::task::spawn_blocking(move || symseal_server::usage(&config)).await })??;
     if args.json {
         outln!("{}", in_json(&found));
     } else {
@@ -81,6 +80,11 @@ fn table(found: &StoreUse) {
     for it in &found.quotas {
         let mark = if is_exceeded(it) { "  exceeded" } else { "" };
         let (bytes_limit, bundles_limit) = (limit(it.bytes_limit), limit(it.bundles_limit));
-        outln!("{:width$}  {:>20}  {bytes_limit:>20}  {:>8}  {bundles_limit:>8}{mark}", it.prefix, it.bytes, it.bundles);
+        outln!(
+            "{:width$}  {:>20}  {bytes_limit:>20}  {:>8}  {bundles_limit:>8}{mark}",
+            it.prefix,
+            it.bytes,
+            it.bundles
+        );
     }
 }

@@ -20,8 +20,8 @@ use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
 use crate::http::query_values;
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
-use crate::quotas::Room;
 use crate::publish::{PublishError, publish, withdraw};
+use crate::quotas::Room;
 use crate::repositories::{Manifest, PutManifest, Reference, Removal, RepositoryName};
 
 /// The largest file that is taken, in bytes.
@@ -108,6 +108,11 @@ pub(crate) async fn delete(
     match task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?? {
         Removal::Removed => Ok(StatusCode::NO_CONTENT.into_response()),
         Removal::Missing => Err(unknown()),
+        Removal::Pinned => Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "symbols-pinned",
+            format!("{digest} is pinned: the server's operator may unpin it (symseal store unpin)"),
+        )),
         Removal::Named => Err(ApiError::new(
             StatusCode::CONFLICT,
             "symbols-named",

@@ -54,7 +54,7 @@ pub(crate) async fn delete(app: &App, name: &RepositoryName, digest: &BlobDigest
     match removed {
         Removal::Removed => Ok(StatusCode::ACCEPTED.into_response()),
         Removal::Missing => Err(unknown(name, digest)),
-        Removal::Named => {
+        Removal::Named | Removal::Pinned => {
             let message = format!("a manifest in {name} names the blob {digest}: delete the manifest first");
             Err(OciError::new(Code::Denied, message))
         }

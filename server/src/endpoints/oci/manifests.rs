@@ -116,6 +116,10 @@ pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Refer
         Ok(Ok(Removal::Removed)) => Ok(StatusCode::ACCEPTED.into_response()),
         Ok(Ok(Removal::Missing)) => Err(missing),
         Ok(Ok(Removal::Named)) => Err(OciError::new(Code::Denied, named)),
+        Ok(Ok(Removal::Pinned)) => {
+            let pinned = "it is pinned: the server's operator may unpin it (symseal store unpin)";
+            Err(OciError::new(Code::Denied, pinned))
+        }
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(crate::pool::JobLost.into()),
     }

@@ -156,7 +156,7 @@ async fn mount(
     // It may have gone before it was pinned.
     let Some(size) = app.pool.run(move || blobs.size(&wanted)).await?? else { return Ok(false) };
     let more = Held { bytes: if repository.has_blob(digest) { 0 } else { size }, bundles: 0 };
-    let reservation = app.quotas.reserve(&app.repositories, name, more)?;
+    let reservation = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
     let (shared, digest) = (Arc::clone(repository), digest.clone());
     let link = move || -> std::io::Result<bool> {
         let (_pin, _reservation) = (pin, reservation);

@@ -50,7 +50,7 @@ impl Running {
         Self::run(server.with_origins(origins).unwrap())
     }
 
-    fn run(server: Server) -> Self {
+    pub(crate) fn run(server: Server) -> Self {
         let (address, collector) = (server.local_addr(), server.collector());
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {

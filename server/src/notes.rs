@@ -1,0 +1,256 @@
+//! What an operator notes about a digest: that a bundle stays (a pin), or that something was taken down (a tombstone).
+//!
+//! A note is a small fact beside those of the repositories, `<folder>/<algorithm>/<hex>`, as a file of the data directory or as an object. So it is
+//! copied with them, and a record that is made again from the store has it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::blobs::{Algorithm, BlobDigest, sync_directory, write_file_atomically};
+use crate::shared::Facts;
+use crate::{Config, ServerError, serve, store};
+
+/// The folder of pins, and the beginning of their keys.
+pub(crate) const PINS: &str = "pins";
+
+/// What is noted about a digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// When, in UTC (RFC 3339).
+    pub at: String,
+    /// Why.
+    pub reason: String,
+    /// Who noted it, as far as is known: a user of the machine.
+    pub by: String,
+}
+
+/// The notes of a folder. Every method blocks.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    folder: &'static str,
+    root: PathBuf,
+    facts: Option<Arc<Facts>>,
+}
+
+impl Notes {
+    /// The notes of a data directory, or of the object store that it is a cache of.
+    pub(crate) fn new(folder: &'static str, data: &Path, facts: Option<Arc<Facts>>) -> Self {
+        Self { folder, root: data.join(folder), facts }
+    }
+
+    /// What is noted about a digest.
+    pub(crate) fn get(&self, digest: &BlobDigest) -> io::Result<Option<Note>> {
+        let text = match &self.facts {
+            Some(facts) => facts.read(&self.key(digest))?,
+            None => match fs::read_to_string(self.path(digest)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                read => Some(read?),
+            },
+        };
+        Ok(text.map(|text| note(&text)))
+    }
+
+    /// Notes something, in place of what was noted before.
+    pub(crate) fn put(&self, digest: &BlobDigest, note: &Note) -> io::Result<()> {
+        let text = serde_json::to_string(note)?;
+        match &self.facts {
+            Some(facts) => facts.write(&self.key(digest), &text),
+            None => write_file_atomically(&self.path(digest), text.as_bytes()),
+        }
+    }
+
+    /// Removes what is noted; whether there was anything.
+    pub(crate) fn remove(&self, digest: &BlobDigest) -> io::Result<bool> {
+        if let Some(facts) = &self.facts {
+            let is_there = facts.has(&self.key(digest))?;
+            facts.remove(&self.key(digest))?;
+            return Ok(is_there);
+        }
+        let path = self.path(digest);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            removed => {
+                removed?;
+                path.parent().map_or(Ok(()), sync_directory)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Everything that is noted.
+    pub(crate) fn all(&self) -> io::Result<BTreeMap<BlobDigest, Note>> {
+        if let Some(facts) = &self.facts {
+            let keys = facts.keys(self.folder)?;
+            let found = facts.read_all(keys)?;
+            return Ok(found
+                .iter()
+                .filter_map(|(key, text)| Some((digest_of(self.folder, key)?, note(text))))
+                .collect());
+        }
+        let mut found = BTreeMap::new();
+        for algorithm in Algorithm::ALL {
+            let entries = match fs::read_dir(self.root.join(algorithm.name())) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let name = entry?.file_name();
+                // Other names are what a crash left before its rename.
+                let digest = name.to_str().and_then(|hex| format!("{}:{hex}", algorithm.name()).parse().ok());
+                let Some(digest) = digest else { continue };
+                if let Some(note) = self.get(&digest)? {
+                    found.insert(digest, note);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn path(&self, digest: &BlobDigest) -> PathBuf {
+        self.root.join(digest.algorithm().name()).join(digest.hex())
+    }
+
+    fn key(&self, digest: &BlobDigest) -> String {
+        format!("{}/{}/{}", self.folder, digest.algorithm().name(), digest.hex())
+    }
+}
+
+/// The digest that a key is about; `None` for a key of another folder.
+pub(crate) fn digest_of(folder: &str, key: &str) -> Option<BlobDigest> {
+    let rest = key.strip_prefix(folder)?.strip_prefix('/')?;
+    rest.replacen('/', ":", 1).parse().ok()
+}
+
+/// A note that cannot be read is one all the same: what somebody wanted kept, or gone, is not lost to a damaged file.
+fn note(text: &str) -> Note {
+    serde_json::from_str(text).unwrap_or_else(|error| Note {
+        at: String::new(),
+        reason: format!("the note cannot be read: {error}"),
+        by: String::new(),
+    })
+}
+
+/// The pins of a store, for an operator.
+#[derive(Debug)]
+pub struct Pins(pub(crate) OperatorNotes);
+
+/// The notes of a store, and whether its blobs are here.
+#[derive(Debug)]
+pub(crate) struct OperatorNotes {
+    notes: Arc<Notes>,
+    config: Config,
+}
+
+impl OperatorNotes {
+    pub(crate) async fn open(folder: &'static str, config: &Config) -> Result<Self, ServerError> {
+        let facts = match &config.blobs {
+            Some(behind) => {
+                let store = store::open(&config.data, config.database.as_ref()).await?;
+                Some(Arc::new(Facts::new(serve::objects_of(behind)?, store)))
+            }
+            None => None,
+        };
+        Ok(Self { notes: Arc::new(Notes::new(folder, &config.data, facts)), config: config.clone() })
+    }
+
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Notes) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, ServerError> {
+        let notes = Arc::clone(&self.notes);
+        let done = tokio::task::spawn_blocking(move || act(&notes)).await.map_err(io::Error::other).flatten();
+        done.map_err(|source| ServerError::Data { path: self.config.data.join(self.notes.folder), source })
+    }
+
+    /// Whether the bytes of a digest are here.
+    pub(crate) async fn has_blob(&self, digest: &str) -> Result<bool, ServerError> {
+        let digest = parse(digest)?;
+        let objects = self.config.blobs.as_ref().map(serve::objects_of).transpose()?;
+        let data = self.config.data.clone();
+        self.run(move |_| match objects {
+            Some(objects) => {
+                let (algorithm, hex) = (digest.algorithm().name(), digest.hex());
+                Ok(objects.size(&format!("blobs/{algorithm}/{}/{hex}", digest.shard()))?.is_some())
+            }
+            None => Ok(crate::blobs::BlobDirectory::existing(&data).size(&digest)?.is_some()),
+        })
+        .await
+    }
+}
+
+/// A digest that an operator wrote.
+pub(crate) fn parse(digest: &str) -> Result<BlobDigest, ServerError> {
+    digest.parse().map_err(|source| ServerError::Digest { text: digest.to_owned(), source: Box::new(source) })
+}
+
+impl Pins {
+    /// The pins of a data directory, or of the object store that it is a cache of. Servers may run beside.
+    ///
+    /// # Errors
+    /// [`ServerError`]: the database or the object store cannot be used.
+    pub async fn open(config: &Config) -> Result<Self, ServerError> {
+        Ok(Self(OperatorNotes::open(PINS, config).await?))
+    }
+
+    /// Keeps a bundle, or a loose file, from retention and from deletion. `false` where its bytes are not here.
+    ///
+    /// # Errors
+    /// [`ServerError`]: no digest, or a place that cannot be written.
+    pub async fn pin(&self, digest: &str, note: Note) -> Result<bool, ServerError> {
+        if !self.0.has_blob(digest).await? {
+            return Ok(false);
+        }
+        let digest = parse(digest)?;
+        self.0.run(move |notes| notes.put(&digest, &note)).await?;
+        Ok(true)
+    }
+
+    /// Lets it go. `false` where there was no pin.
+    ///
+    /// # Errors
+    /// [`ServerError`]: no digest, or a place that cannot be written.
+    pub async fn unpin(&self, digest: &str) -> Result<bool, ServerError> {
+        let digest = parse(digest)?;
+        self.0.run(move |notes| notes.remove(&digest)).await
+    }
+
+    /// Every pin, by digest.
+    ///
+    /// # Errors
+    /// [`ServerError`]: a place that cannot be read.
+    pub async fn list(&self) -> Result<BTreeMap<String, Note>, ServerError> {
+        let all = self.0.run(Notes::all).await?;
+        Ok(all.into_iter().map(|(digest, note)| (digest.to_string(), note)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_back_and_a_damaged_one_still_counts() {
+        let data = tempfile::tempdir().unwrap();
+        let notes = Notes::new(PINS, data.path(), None);
+        let [one, other] = [b"1", b"2"].map(|bytes| BlobDigest::of(bytes));
+        assert!(notes.all().unwrap().is_empty() && !notes.remove(&one).unwrap());
+        let note = Note { at: "2026-01-02T03:04:05Z".into(), reason: "long support \"é\"".into(), by: "me".into() };
+        notes.put(&one, &note).unwrap();
+        assert_eq!(notes.get(&one).unwrap(), Some(note));
+        assert_eq!(notes.get(&other).unwrap(), None);
+        fs::write(data.path().join(PINS).join("sha256").join(other.hex()), "{").unwrap();
+        fs::write(data.path().join(PINS).join("sha256/.new123"), "").unwrap();
+        assert!(notes.get(&other).unwrap().unwrap().reason.contains("cannot be read"));
+        assert_eq!(notes.all().unwrap().len(), 2);
+        assert!(notes.remove(&one).unwrap() && !notes.remove(&one).unwrap());
+        assert_eq!(digest_of(PINS, &notes.key(&one)), Some(one));
+        for key in ["pins/sha256/..", "pins/", "pinsx/sha256/00", "tombstones/sha256/00", ""] {
+            assert_eq!(digest_of(PINS, key), None, "{key}");
+        }
+    }
+}
