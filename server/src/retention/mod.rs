@@ -126,9 +126,10 @@ fn plan_repository(
         .collect())
 }
 
-/// Why a bundle goes, or (`Err`) why it stays.
+/// Where releases are counted: a rule, a name and a channel.
 type Place = (usize, String, Option<String>);
 
+/// Why a bundle goes, or (`Err`) why it stays.
 fn by_rules(
     rules: &[&RetentionConfig],
     item: &Item,
@@ -142,7 +143,7 @@ fn by_rules(
         let is_about = |rule: &&RetentionConfig| {
             rule.channel.as_ref().is_none_or(|wanted| channel.as_deref().unwrap_or_default() == wanted)
         };
-        let Some(number) = rules.iter().position(|rule| is_about(rule)) else {
+        let Some(number) = rules.iter().position(is_about) else {
             stays = Some(format!("no rule is about {}", said_of_channel(channel.as_deref())));
             continue;
         };

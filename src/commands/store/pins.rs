@@ -15,7 +15,7 @@ use crate::output::outln;
 
 Beside running servers, too. The pin is a file pins/… of the data directory, or an object of the bucket, so that a backup and a rebuild have it; it holds at
 once, in every repository that has the bundle. A takedown is stronger. Exit status 1 when the store has no such bundle.")]
-pub(super) struct PinArgs {
+pub struct PinArgs {
     #[command(flatten)]
     place: Place,
     /// The bundle, sha256:….
@@ -30,7 +30,7 @@ pub(super) struct PinArgs {
   symseal store unpin --data ./data sha256:9f2c…
 
 Exit status 1 when it was not pinned.")]
-pub(super) struct UnpinArgs {
+pub struct UnpinArgs {
     #[command(flatten)]
     place: Place,
     /// The bundle, sha256:….
@@ -40,7 +40,7 @@ pub(super) struct UnpinArgs {
 /// List what is pinned.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  symseal store pins --data ./data --json")]
-pub(super) struct ListArgs {
+pub struct ListArgs {
     #[command(flatten)]
     place: Place,
     /// Print them as JSON.

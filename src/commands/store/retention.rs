@@ -20,7 +20,7 @@ use crate::output::outln;
 
 Without --apply nothing is changed, and servers may run. The rules stand in the configuration ([[retention]]); a server that runs applies them by the
 hour. With a trust directory (seals.trust) a bundle whose seals do not hold has no channel.")]
-pub(super) struct Args {
+pub struct Args {
     #[command(flatten)]
     place: Place,
     /// Judge seals by this trust directory; default: what the configuration says.

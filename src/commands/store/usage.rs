@@ -16,7 +16,7 @@ use crate::output::outln;
 
 Beside running servers, too. Bytes are those of a repository's manifests and of the blobs that they name, each counted once in a repository and again in
 another one; a disk, which has each blob once, may hold less. Quotas stand in the configuration ([[quotas]]). Exit status 1 when one is exceeded.")]
-pub(super) struct Args {
+pub struct Args {
     #[command(flatten)]
     place: Place,
     /// Print it as JSON.
