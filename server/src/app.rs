@@ -26,6 +26,7 @@ use crate::sections::Sections;
 use crate::shared::{Follower, Parts};
 use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
+use crate::takedown::TakenDown;
 use crate::traces::Traces;
 use crate::trees::Trees;
 use crate::upstream::Upstreams;
@@ -88,6 +89,10 @@ pub(crate) struct App {
     pub(crate) access: Access,
     /// How much one caller may ask for.
     pub(crate) limits: Limits,
+    /// What nobody is given.
+    pub(crate) taken_down: Arc<TakenDown>,
+    /// Held while something is taken down, or shown again.
+    pub(crate) takedowns: tokio::sync::Mutex<()>,
     /// What stays whatever the rules of retention say.
     pub(crate) pins: Arc<Notes>,
     /// Which bundles go after a time.

@@ -12,12 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use symseal_seal::UtcSeconds;
+
 use crate::ServerError;
 use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Uploads, Watch};
 use crate::ingest::{is_bundle, is_loose};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::repositories::Repositories;
+use crate::serve::Loaded;
+use crate::takedown::TakenDown;
 use crate::traces::Traces;
 use futures_util::future::BoxFuture;
 
@@ -60,6 +64,7 @@ pub struct Collector {
     uploads: Arc<Uploads>,
     repositories: Arc<Repositories>,
     traces: Arc<Traces>,
+    taken_down: Arc<TakenDown>,
     metrics: Arc<Metrics>,
     turn: tokio::sync::Mutex<()>,
     stopped: AtomicBool,
@@ -73,10 +78,11 @@ impl Collector {
         uploads: Arc<Uploads>,
         repositories: Arc<Repositories>,
         traces: Arc<Traces>,
+        taken_down: Arc<TakenDown>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let (turn, stopped, stop) = Default::default();
-        Self { pool, blobs, uploads, repositories, traces, metrics, turn, stopped, stop }
+        Self { pool, blobs, uploads, repositories, traces, taken_down, metrics, turn, stopped, stop }
     }
 
     /// One round. It ends early when the server stops.
@@ -96,7 +102,15 @@ impl Collector {
         let mut collected = Collected::default();
         // Before the clock began nothing was told to anybody.
         let before = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
+        // What was taken down may come back for as long as what nothing names would stay.
+        let since = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let buried = self.taken_down.before(UtcSeconds(i64::try_from(since).unwrap_or(i64::MAX)));
         for repository in self.repositories.all() {
+            for digest in &buried {
+                let _changes = repository.lock_changes().await;
+                let (shared, digest) = (Arc::clone(&repository), digest.clone());
+                self.run(move || shared.bury(&digest)).await?;
+            }
             let (uploads, folder) = (Arc::clone(&self.uploads), repository.uploads_folder());
             collected.sessions += self.run(move || uploads.expire(&folder)).await?;
             let changes = repository.lock_changes().await;
@@ -206,9 +220,10 @@ async fn collect_alone(data: &Path, grace: Duration) -> Result<Collected, Server
     let (pool, folder) = (Pool::new(), data.to_owned());
     let store = crate::store::open(data, None).await?;
     let loaded = pool.run(move || crate::serve::load(&folder, None, store)).await;
-    let (blobs, repositories, traces) = loaded.map_err(|error| failed(io::Error::other(error)))??;
+    let Loaded { blobs, repositories, traces, taken_down } =
+        loaded.map_err(|error| failed(io::Error::other(error)))??;
     let (blobs, repositories, traces) = (Arc::new(blobs), Arc::new(repositories), Arc::new(traces));
-    let collector = Collector::new(pool, blobs, Arc::default(), repositories, traces, Arc::default());
+    let collector = Collector::new(pool, blobs, Arc::default(), repositories, traces, taken_down, Arc::default());
     collector.collect(grace).await.map_err(failed)
 }
 

@@ -23,6 +23,7 @@ use crate::quotas::OverQuota;
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName};
 use crate::seals::{Verdict, seal_layers, seals_in};
 use crate::store::{BundleRow, SealRow, StoreError};
+use crate::takedown::IsTakenDown;
 
 /// Ids of one bundle that alerts are given for.
 const ALERTS_LIMIT: usize = 20;
@@ -52,6 +53,9 @@ pub(crate) enum PublishError {
         .0.id, .0.sealed, .0.bundle, .0.name, .0.offered
     )]
     SecondOwner(Box<SecondOwner>),
+    /// It, or something that it names, was taken down.
+    #[error(transparent)]
+    TakenDown(#[from] Box<IsTakenDown>),
     /// It is more than its repository may hold.
     #[error(transparent)]
     Quota(#[from] OverQuota),
@@ -90,6 +94,7 @@ pub(crate) async fn publish(
     app.catch_up().await?;
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
+    app.taken_down.check_manifest(&put.digest, &put.manifest).map_err(Box::new)?;
     let more = repository.would_add(&put.digest, &put.manifest);
     let _reserved = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
     let digest = put.digest.clone();
@@ -331,6 +336,24 @@ pub(crate) async fn learn(app: &Arc<App>, digest: &BlobDigest, manifest: &Manife
     app.pool.run(learn).await.map_err(io::Error::other)?
 }
 
+/// Records what is in a repository again, where it is a bundle, or a seal of one.
+pub(crate) async fn record(app: &Arc<App>, digest: &BlobDigest, manifest: &Manifest) -> Result<(), PublishError> {
+    if is_bundle(manifest) {
+        let (shared, wanted) = (Arc::clone(app), digest.clone());
+        let open = move || {
+            let bytes = shared.blobs.read(&wanted, MANIFEST_LIMIT as u64)?;
+            open_published(&wanted, &bytes, &shared.blobs)
+        };
+        let CheckedBundle { row, .. } = app.pool.run(open).await??;
+        app.store.put_bundle(&row).await?;
+        return record_seal(app, digest).await;
+    }
+    match manifest.subject.clone().filter(|_| is_seal(manifest)) {
+        Some(subject) => record_seal(app, &subject).await,
+        None => Ok(()),
+    }
+}
+
 fn read_published(app: &App, digest: &BlobDigest, is_loose: bool) -> io::Result<NewBundle> {
     let bytes = app.blobs.read(digest, MANIFEST_LIMIT as u64)?;
     if is_loose {
@@ -355,6 +378,19 @@ pub(crate) async fn unlearn(app: &Arc<App>, digest: &BlobDigest, manifest: &Mani
     let shared = Arc::clone(app);
     app.pool.run(move || reconsider(&shared, &concerned)).await.map_err(io::Error::other)?;
     Ok(())
+}
+
+/// Judges every bundle anew and says where it is, or that it is gone.
+pub(crate) async fn reconsider_all(app: &Arc<App>) -> io::Result<()> {
+    let _bundle_changes = app.debug_files.changes.lock().await;
+    let shared = Arc::clone(app);
+    let all = move || {
+        for (digest, known) in shared.debug_files.bundles() {
+            let standing = judge(&shared, &digest, &known, holders(&shared, &digest));
+            shared.debug_files.set([(digest, standing)]);
+        }
+    };
+    app.pool.run(all).await.map_err(io::Error::other)
 }
 
 /// Judges a bundle anew and says where it is; whether it is gone. Call it with the lock of changes. Blocks.

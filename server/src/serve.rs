@@ -42,9 +42,10 @@ use crate::repositories::Repositories;
 use crate::retention::{Retention, retain_again};
 use crate::routes::routes;
 use crate::seals::{LOOK_AGAIN, Seals};
-use crate::shared::{Facts, Follower, Parts, follow};
+use crate::shared::{Facts, Follower, Parts, follow, prune};
 use crate::sources::{SourceRoot, SourceTables};
 use crate::store::Store;
+use crate::takedown::{TOMBSTONES, TakenDown, watch};
 use crate::tls::{self, Tls};
 use crate::traces::Traces;
 use crate::trees::{Trees, scan_again};
@@ -118,6 +119,7 @@ impl Server {
             Arc::clone(&app.uploads),
             Arc::clone(&app.repositories),
             Arc::clone(&app.traces),
+            Arc::clone(&app.taken_down),
             Arc::clone(&app.metrics),
         ));
         let index_file = config.data.join(INDEX_FILE);
@@ -230,8 +232,10 @@ impl Server {
         });
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
+        let watching = tokio::spawn(watch(Arc::clone(&app)));
         let retaining = (!app.retention.is_empty()).then(|| tokio::spawn(retain_again(Arc::clone(&app))));
         let following = app.follower.is_some().then(|| tokio::spawn(follow(Arc::clone(&app))));
+        let pruning = app.follower.is_some().then(|| tokio::spawn(prune(Arc::clone(&app))));
         let renewing = tls.clone().map(|tls| tokio::spawn(renew(tls, app.pool.clone())));
         let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
         let router = routes(Arc::clone(&app));
@@ -259,10 +263,11 @@ impl Server {
         if let Some(retaining) = retaining {
             retaining.abort();
         }
+        watching.abort();
         judging.abort();
         saving.abort();
-        if let Some(following) = following {
-            following.abort();
+        for task in [following, pruning].into_iter().flatten() {
+            task.abort();
         }
         if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");
@@ -398,10 +403,10 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     let last = store.last_change().await.map_err(|error| database_failed(error.to_string()))?;
     let (folder, behind) = (data.to_owned(), objects.clone().zip(config.blobs.as_ref().map(|blobs| blobs.cache_bytes)));
     let recorder = Arc::clone(&store);
-    let (blobs, repositories, traces) = pool
-        .run(move || load(&folder, behind, recorder))
-        .await
-        .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
+    let Loaded { blobs, repositories, traces, taken_down } =
+        pool.run(move || load(&folder, behind, recorder))
+            .await
+            .map_err(|error| ServerError::Data { path: data.to_owned(), source: io::Error::other(error) })??;
     // Other servers can share both, or none.
     let is_shared = objects.is_some() && config.database.is_some();
     let parts = match objects.filter(|_| is_shared) {
@@ -446,6 +451,8 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         metrics,
         access,
         limits: Limits::new(&config.limits),
+        taken_down,
+        takedowns: tokio::sync::Mutex::default(),
         pins: Arc::new(Notes::new(PINS, data, facts)),
         retention: config.retention.clone(),
         quotas: Arc::new(Quotas::new(&config.quotas)),
@@ -453,6 +460,8 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         is_encrypted: config.tls.is_some(),
         stopping: AtomicBool::new(false),
     });
+    let digests: Vec<_> = app.taken_down.all().keys().cloned().collect();
+    app.debug_files.take_down(&digests);
     restore::restore(&app, data.join(INDEX_FILE)).await.map_err(|error| database_failed(error.to_string()))?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
     Ok(app)
@@ -472,6 +481,7 @@ pub(crate) fn look(config: &Config) -> Result<Look, ServerError> {
     let Some(behind) = &config.blobs else {
         let blobs = BlobDirectory::existing(&config.data);
         let repositories = Repositories::read(&config.data, &blobs, None).map_err(failed)?;
+        taken_down(&config.data, None, (&repositories, &blobs)).map_err(failed)?;
         return Ok(Look { blobs, repositories, _cache: None });
     };
     let objects = objects_of(behind)?;
@@ -481,7 +491,8 @@ pub(crate) fn look(config: &Config) -> Result<Look, ServerError> {
         BlobDirectory::open(cache.path()).and_then(|blobs| blobs.behind(Arc::clone(&objects), behind.cache_bytes));
     let blobs = blobs.map_err(failed)?;
     let facts = Arc::new(Facts::reader(Arc::clone(&objects)));
-    let repositories = Repositories::read(cache.path(), &blobs, Some(facts)).map_err(away)?;
+    let repositories = Repositories::read(cache.path(), &blobs, Some(Arc::clone(&facts))).map_err(away)?;
+    taken_down(cache.path(), Some(facts), (&repositories, &blobs)).map_err(away)?;
     Ok(Look { blobs, repositories, _cache: Some(cache) })
 }
 
@@ -491,18 +502,27 @@ pub(crate) fn objects_of(config: &BlobsConfig) -> Result<Arc<Objects>, ServerErr
     Objects::new(&config.url, &reach).map(Arc::new).map_err(failed)
 }
 
+/// What a store has.
+pub(crate) struct Loaded {
+    pub(crate) blobs: BlobDirectory,
+    pub(crate) repositories: Repositories,
+    pub(crate) traces: Traces,
+    pub(crate) taken_down: Arc<TakenDown>,
+}
+
 /// What a data directory, or the object store that it is a cache of, has. Blocks.
 pub(crate) fn load(
     data: &Path,
     behind: Option<(Arc<Objects>, u64)>,
     store: Arc<dyn Store>,
-) -> Result<(BlobDirectory, Repositories, Traces), ServerError> {
+) -> Result<Loaded, ServerError> {
     let failed = |source| ServerError::Data { path: PathBuf::from(data), source };
     let mut blobs = BlobDirectory::open(data).map_err(failed)?;
     let Some((objects, cache_bytes)) = behind else {
         let repositories = Repositories::load(data, &blobs, None).map_err(failed)?;
         let traces = Traces::load(data, &blobs, None).map_err(failed)?;
-        return Ok((blobs, repositories, traces));
+        let taken_down = taken_down(data, None, (&repositories, &blobs)).map_err(failed)?;
+        return Ok(Loaded { blobs, repositories, traces, taken_down });
     };
     let away = |error: io::Error| ServerError::Objects { place: objects.url().to_string(), problem: error.to_string() };
     // A bucket that is missing, or that may not be written to, is told of before anything relies on it.
@@ -510,6 +530,20 @@ pub(crate) fn load(
     let facts = Arc::new(Facts::new(Arc::clone(&objects), store));
     blobs = blobs.behind(Arc::clone(&objects), cache_bytes).map_err(failed)?;
     let repositories = Repositories::load(data, &blobs, Some(Arc::clone(&facts))).map_err(away)?;
+    let taken_down = taken_down(data, Some(Arc::clone(&facts)), (&repositories, &blobs)).map_err(away)?;
     let traces = Traces::load(data, &blobs, Some(facts)).map_err(away)?;
-    Ok((blobs, repositories, traces))
+    Ok(Loaded { blobs, repositories, traces, taken_down })
+}
+
+/// Reads what is taken down, and takes it out of sight.
+fn taken_down(
+    data: &Path,
+    facts: Option<Arc<Facts>>,
+    (repositories, blobs): (&Repositories, &BlobDirectory),
+) -> io::Result<Arc<TakenDown>> {
+    let taken_down = TakenDown::load(Notes::new(TOMBSTONES, data, facts))?;
+    taken_down.hide_in(repositories, blobs);
+    let digests: Vec<_> = taken_down.all().keys().cloned().collect();
+    blobs.take_down(&digests);
+    Ok(Arc::new(taken_down))
 }

@@ -13,7 +13,7 @@ use crate::repositories::digest_of;
 use crate::shared::Facts;
 
 /// Of the data directory; keys of the facts begin with it too.
-const FOLDER: &str = "traces";
+pub(crate) const FOLDER: &str = "traces";
 
 /// The traces of the data directory.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 mod pins;
 mod retention;
+mod takedown;
 mod usage;
 
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub enum Command {
     Unpin(pins::UnpinArgs),
     Pins(pins::ListArgs),
     Retention(retention::Args),
+    Takedown(takedown::TakedownArgs),
+    Tombstones(takedown::ListArgs),
 }
 
 /// Make the database's record and the index of ids again from the blobs.
@@ -152,6 +155,8 @@ pub fn run(command: &Command) -> Result<Answer> {
         Command::Unpin(args) => pins::unpin(args),
         Command::Pins(args) => pins::list(args),
         Command::Retention(args) => retention::run(args),
+        Command::Takedown(args) => takedown::takedown(args),
+        Command::Tombstones(args) => takedown::list(args),
     }
 }
 

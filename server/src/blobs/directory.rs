@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use memmap2::Mmap;
@@ -25,7 +25,20 @@ pub(crate) struct BlobDirectory {
     temporary: PathBuf,
     pins: Arc<Pins>,
     maps: MappedBlobs,
+    taken_down: RwLock<HashSet<BlobDigest>>,
     remote: Option<Remote>,
+}
+
+/// A blob is not given away, as it was taken down.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("it was taken down")]
+pub(crate) struct NotGiven;
+
+impl NotGiven {
+    /// Whether this is why something was not opened.
+    pub(crate) fn is_why(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+    }
 }
 
 /// A blob as a walk of the directory finds it.
@@ -84,13 +97,27 @@ impl BlobDirectory {
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
         }
-        Ok(Self { root, temporary, pins: Arc::default(), maps: MappedBlobs::default(), remote: None })
+        Ok(Self {
+            root,
+            temporary,
+            pins: Arc::default(),
+            maps: MappedBlobs::default(),
+            taken_down: RwLock::default(),
+            remote: None,
+        })
     }
 
     /// The blobs of a directory that another process may use: nothing is created or removed.
     pub(crate) fn existing(data: &Path) -> Self {
         let (root, temporary) = (data.join("blobs"), data.join("temporary"));
-        Self { root, temporary, pins: Arc::default(), maps: MappedBlobs::default(), remote: None }
+        Self {
+            root,
+            temporary,
+            pins: Arc::default(),
+            maps: MappedBlobs::default(),
+            taken_down: RwLock::default(),
+            remote: None,
+        }
     }
 
     /// Makes the directory a cache of an object store, of at most so many bytes.
@@ -227,8 +254,20 @@ impl BlobDirectory {
         }
     }
 
+    /// Opens and maps none of these any more, and others again.
+    pub(crate) fn take_down(&self, digests: &[BlobDigest]) {
+        *self.taken_down.write().unwrap_or_else(PoisonError::into_inner) = digests.iter().cloned().collect();
+        digests.iter().for_each(|digest| self.maps.forget(digest));
+    }
+
+    fn check_given(&self, digest: &BlobDigest) -> io::Result<()> {
+        let is_taken_down = self.taken_down.read().unwrap_or_else(PoisonError::into_inner).contains(digest);
+        if is_taken_down { Err(io::Error::new(io::ErrorKind::PermissionDenied, NotGiven)) } else { Ok(()) }
+    }
+
     /// Opens a blob for reading.
     pub(crate) fn open_blob(&self, digest: &BlobDigest) -> io::Result<OpenBlob> {
+        self.check_given(digest)?;
         let file = self.with_file(digest, |path| File::open(path))?;
         let metadata = file.metadata()?;
         Ok(OpenBlob { file, size: metadata.len(), modified: metadata.modified().ok() })
@@ -236,6 +275,7 @@ impl BlobDirectory {
 
     /// Maps a blob. An empty one cannot be mapped.
     pub(crate) fn map(&self, digest: &BlobDigest) -> io::Result<Mmap> {
+        self.check_given(digest)?;
         map_own(&self.with_file(digest, |path| File::open(path))?)
     }
 

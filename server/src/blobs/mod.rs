@@ -9,7 +9,9 @@ mod spool;
 mod upload;
 
 pub(crate) use digest::{Algorithm, BlobDigest, Hasher, ParseDigestError};
-pub(crate) use directory::{BlobDirectory, BlobNames, OpenBlob, map_own, mark, sync_directory, write_file_atomically};
+pub(crate) use directory::{
+    BlobDirectory, BlobNames, NotGiven, OpenBlob, map_own, mark, sync_directory, write_file_atomically,
+};
 pub(crate) use mapped::{MappedBlob, mapped_blob_of};
 pub(crate) use pins::{Pin, Watch};
 pub(crate) use spool::Spool;

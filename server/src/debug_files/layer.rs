@@ -8,7 +8,7 @@ use memmap2::Mmap;
 use symseal_bundle::DebugInfo;
 
 use super::standing::{Rank, Visible};
-use super::{Candidate, FileKind, Key, NewBundle, Scope};
+use super::{Candidate, FileKind, Key, NewBundle, Scope, TakenDown};
 use crate::blobs::BlobDigest;
 use crate::ids::{self, BundleEntry, Ids, IdsBuilder, NewCandidate, TooLarge};
 
@@ -82,8 +82,11 @@ impl Layer {
         key: &[u8],
         kind: u8,
         scope: &'l Scope,
+        taken_down: &'l TakenDown,
     ) -> impl Iterator<Item = Found<'l>> + use<'l> {
-        self.ids.find(key).filter(move |candidate| candidate.kind == kind).filter_map(move |candidate| {
+        let is_given =
+            move |candidate: &ids::Candidate<'_>| candidate.kind == kind && !taken_down.contains(candidate.sha256);
+        self.ids.find(key).filter(is_given).filter_map(move |candidate| {
             let visible = self.visible(candidate.bundle)?;
             let found = Found { candidate, rank: visible.rank, layer: self };
             visible.repositories.iter().any(|repository| scope.covers(repository)).then_some(found)
@@ -94,6 +97,7 @@ impl Layer {
     pub(super) fn shown_modules<'l>(
         &'l self,
         scope: &'l Scope,
+        taken_down: &'l TakenDown,
         wanted: impl Fn(&Key, &str) -> bool + 'l,
     ) -> impl Iterator<Item = (Key, Vec<Candidate>)> + 'l {
         let is_shown = |bundle: u32| {
@@ -101,7 +105,9 @@ impl Layer {
         };
         self.ids.keys().filter(|key| Key::is_id(key.bytes)).filter_map(move |row| {
             let key = Key::from_bytes(row.bytes)?;
-            let candidates = row.candidates().filter(|found| wanted(&key, found.name) && is_shown(found.bundle));
+            let candidates = row.candidates().filter(|found| {
+                wanted(&key, found.name) && is_shown(found.bundle) && !taken_down.contains(found.sha256)
+            });
             let files: Vec<Candidate> = candidates.filter_map(|found| self.candidate(&found)).collect();
             (!files.is_empty()).then_some((key, files))
         })
@@ -118,16 +124,20 @@ impl Layer {
     }
 
     /// The bytes of the debug ids for which a file is shown.
-    pub(super) fn ids(&self) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn ids<'l>(&'l self, taken_down: &'l TakenDown) -> impl Iterator<Item = &'l [u8]> {
         let shown = |key: &ids::Key<'_, Bytes>| {
-            Key::is_id(key.bytes) && key.candidates().any(|candidate| self.visible(candidate.bundle).is_some())
+            Key::is_id(key.bytes) && key.candidates().any(|candidate| self.is_given(&candidate, taken_down))
         };
         self.ids.keys().filter(shown).map(|key| key.bytes)
     }
 
     /// Whether a file is shown for a key.
-    pub(super) fn shows(&self, key: &[u8]) -> bool {
-        self.ids.find(key).any(|candidate| self.visible(candidate.bundle).is_some())
+    pub(super) fn shows(&self, key: &[u8], taken_down: &TakenDown) -> bool {
+        self.ids.find(key).any(|candidate| self.is_given(&candidate, taken_down))
+    }
+
+    fn is_given(&self, candidate: &ids::Candidate<'_>, taken_down: &TakenDown) -> bool {
+        self.visible(candidate.bundle).is_some() && !taken_down.contains(candidate.sha256)
     }
 
     /// The files of a bundle. Reads every key.

@@ -11,7 +11,7 @@ mod rivals;
 mod search;
 mod standing;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -79,7 +79,11 @@ pub(crate) struct NewBundle {
 struct Shown {
     layers: Vec<Layer>,
     ids: OnceLock<usize>,
+    taken_down: Arc<TakenDown>,
 }
+
+/// The sha256 of files that nobody is given.
+pub(super) type TakenDown = HashSet<[u8; 32]>;
 
 /// The candidates of every id.
 #[derive(Debug, Default)]
@@ -119,8 +123,11 @@ impl DebugFiles {
     pub(crate) fn find_in(&self, scope: &Scope, key: &Key, kind: FileKind) -> Option<Candidate> {
         let key = key.to_bytes();
         let (shown, kind) = (self.shown.load(), kind_code(kind));
-        let best =
-            shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope)).min_by(layer::Found::preferred)?;
+        let best = shown
+            .layers
+            .iter()
+            .flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down))
+            .min_by(layer::Found::preferred)?;
         best.to_candidate()
     }
 
@@ -129,7 +136,8 @@ impl DebugFiles {
         let (shown, key) = (self.shown.load(), key.to_bytes());
         let mut bundles: Vec<BlobDigest> = Vec::new();
         for kind in [FileKind::Debuginfo, FileKind::Executable, FileKind::SymbolTable].map(kind_code) {
-            let mut found: Vec<_> = shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope)).collect();
+            let mut found: Vec<_> =
+                shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down)).collect();
             found.sort_by(layer::Found::preferred);
             for candidate in found.iter().filter_map(layer::Found::to_candidate) {
                 if !bundles.contains(&candidate.bundle) {
@@ -147,11 +155,11 @@ impl DebugFiles {
         let shown = self.shown.load();
         let is_first = |at: usize, key: &[u8]| {
             let before = shown.layers.get(..at).unwrap_or_default();
-            !before.iter().any(|layer| layer.shows(key))
+            !before.iter().any(|layer| layer.shows(key, &shown.taken_down))
         };
         *shown.ids.get_or_init(|| {
             let layers = shown.layers.iter().enumerate();
-            layers.map(|(at, layer)| layer.ids().filter(|key| is_first(at, key)).count()).sum()
+            layers.map(|(at, layer)| layer.ids(&shown.taken_down).filter(|key| is_first(at, key)).count()).sum()
         })
     }
 
@@ -253,8 +261,17 @@ impl DebugFiles {
         shown.layers.iter().flat_map(|layer| layer.files_of(&digest.to_string())).collect()
     }
 
+    /// Gives nobody files of these digests any more, and files of others again. Blocks.
+    pub(crate) fn take_down(&self, digests: &[BlobDigest]) {
+        let _arranging = self.arranging();
+        let taken_down: TakenDown = digests.iter().filter_map(|digest| digest.bytes().try_into().ok()).collect();
+        let layers = self.shown.load().layers.clone();
+        self.shown.store(Arc::new(Shown { layers, ids: OnceLock::new(), taken_down: Arc::new(taken_down) }));
+    }
+
     fn show(&self, layers: Vec<Layer>) {
-        self.shown.store(Arc::new(Shown { layers, ids: OnceLock::new() }));
+        let taken_down = Arc::clone(&self.shown.load().taken_down);
+        self.shown.store(Arc::new(Shown { layers, ids: OnceLock::new(), taken_down }));
     }
 
     fn arranging(&self) -> MutexGuard<'_, ()> {

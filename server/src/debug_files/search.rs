@@ -67,7 +67,8 @@ impl DebugFiles {
         let shown = self.shown.load();
         let mut found: BTreeMap<(String, String, BlobDigest), FoundModule> = BTreeMap::new();
         'layers: for layer in &shown.layers {
-            for (key, candidates) in layer.shown_modules(scope, |key, name| pattern.begins(key) || pattern.is_in(name))
+            for (key, candidates) in
+                layer.shown_modules(scope, &shown.taken_down, |key, name| pattern.begins(key) || pattern.is_in(name))
             {
                 for candidate in candidates {
                     let id = key.to_string();
@@ -95,7 +96,8 @@ impl DebugFiles {
     /// Whether a file is shown for a key to anybody.
     pub(crate) fn has(&self, key: &Key) -> bool {
         let key = key.to_bytes();
-        self.shown.load().layers.iter().any(|layer| layer.shows(&key))
+        let shown = self.shown.load();
+        shown.layers.iter().any(|layer| layer.shows(&key, &shown.taken_down))
     }
 }
 

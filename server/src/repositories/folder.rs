@@ -20,7 +20,7 @@ use crate::blobs::{Algorithm, BlobDigest, mark, sync_directory, write_file_atomi
 use crate::shared::Facts;
 
 /// The folder of all repositories in the data directory, and what the keys of their facts begin with.
-pub(super) const FOLDER: &str = "repositories";
+pub(crate) const FOLDER: &str = "repositories";
 
 /// One repository's folder. Every method blocks.
 #[derive(Debug)]
@@ -52,6 +52,14 @@ impl Folder {
     pub(super) fn said(&self) -> io::Result<Said> {
         let (blobs, manifests) = (self.digests("_blobs")?, self.manifests()?);
         Ok(Said { blobs, manifests, orphans: self.orphans()?, tags: self.tags()? })
+    }
+
+    /// What the files, or the objects, say now.
+    pub(super) fn said_now(&self, name: &RepositoryName) -> io::Result<Said> {
+        match &self.facts {
+            Some(facts) => Ok(said_below(facts, &self.key)?.remove(name).unwrap_or_default()),
+            None => self.said(),
+        }
     }
 
     /// Where the upload sessions are.
@@ -240,9 +248,13 @@ impl FactKey {
 
 /// Everything that the objects say, by repository.
 pub(super) fn said_by_objects(facts: &Facts) -> io::Result<BTreeMap<RepositoryName, Said>> {
+    said_below(facts, FOLDER)
+}
+
+fn said_below(facts: &Facts, key: &str) -> io::Result<BTreeMap<RepositoryName, Said>> {
     let mut said = BTreeMap::<RepositoryName, Said>::new();
     let mut with_content = Vec::new();
-    for key in facts.keys(FOLDER)? {
+    for key in facts.keys(key)? {
         let Some((name, fact)) = FactKey::parse(&key) else { continue };
         let said = said.entry(name).or_default();
         match fact {

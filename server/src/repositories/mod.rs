@@ -4,13 +4,14 @@
 //! same, so that a GET asks neither the disk nor the database what there is.
 
 mod folder;
+mod hidden;
 mod links;
 mod manifest;
 mod name;
 mod prefix;
 mod registry;
 
-pub(crate) use folder::{FactKey, digest_of, fact_files};
+pub(crate) use folder::{FOLDER, FactKey, digest_of, fact_files};
 pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
 pub(crate) use name::{ParseNameError, RepositoryName, Tag};
 pub use prefix::{ParsePrefixError, Prefix};

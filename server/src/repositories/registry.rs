@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
 use super::folder::{self, FOLDER, Folder, Said};
+use super::hidden::Hidden;
 use super::links::Links;
 use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
 use super::name::{RepositoryName, Tag};
@@ -25,28 +26,30 @@ pub(crate) struct Repositories {
 /// One repository.
 #[derive(Debug)]
 pub(crate) struct Repository {
-    folder: Folder,
+    pub(super) folder: Folder,
     content: RwLock<Content>,
     /// Held while a manifest or a deletion is checked and made visible, so that one does not pull the ground from under
     /// the other.
     changes: tokio::sync::Mutex<()>,
     /// Held for writing while blobs cease to be offered, for reading while one comes: folder and memory agree.
-    linking: RwLock<()>,
+    pub(super) linking: RwLock<()>,
 }
 
 #[derive(Debug, Default)]
-struct Content {
-    links: Links,
+pub(super) struct Content {
+    pub(super) links: Links,
     /// Manifests whose bytes could not be read at the start: what they name is not known.
     unreadable: Vec<BlobDigest>,
-    manifests: HashMap<BlobDigest, Arc<Manifest>>,
+    /// What is out of sight, by what was taken down.
+    pub(super) hidden: HashMap<BlobDigest, Hidden>,
+    pub(super) manifests: HashMap<BlobDigest, Arc<Manifest>>,
     /// The sizes of the manifests, together.
     manifest_bytes: u64,
     /// How many of them are bundles.
     bundles: u64,
-    tags: BTreeMap<Tag, BlobDigest>,
+    pub(super) tags: BTreeMap<Tag, BlobDigest>,
     /// Subject to its referrers; the subject need not be here.
-    referrers: HashMap<BlobDigest, BTreeSet<BlobDigest>>,
+    pub(super) referrers: HashMap<BlobDigest, BTreeSet<BlobDigest>>,
 }
 
 /// What a repository refers to.
@@ -148,6 +151,12 @@ impl Repositories {
         })
     }
 
+    /// Every repository with its name, in order.
+    pub(crate) fn named(&self) -> Vec<(RepositoryName, Arc<Repository>)> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        by_name.iter().map(|(name, repository)| (name.clone(), Arc::clone(repository))).collect()
+    }
+
     /// Every repository, in order of names.
     pub(crate) fn all(&self) -> Vec<Arc<Repository>> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
@@ -174,40 +183,7 @@ impl Repository {
         blobs: &BlobDirectory,
         present: &BlobNames,
     ) -> io::Result<Self> {
-        let mut content = Content::default();
-        for (digest, media_type) in said.manifests {
-            let parsed = blobs
-                .read(&digest, MANIFEST_LIMIT as u64)
-                .map_err(|error| error.to_string())
-                .and_then(|bytes| Manifest::parse(&bytes, Some(&media_type)).map_err(|error| error.to_string()));
-            match parsed {
-                Ok(manifest) => content.insert_manifest(digest, manifest),
-                Err(error) => {
-                    tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered; no blob of the repository is collected");
-                    content.unreadable.push(digest);
-                }
-            }
-        }
-        for digest in said.blobs {
-            if present.has(&digest) {
-                // While a manifest names a blob nobody asks when a client was told of it, and when none does any more it is told anew.
-                let is_named = content.links.is_named(&digest);
-                let told = if is_named { SystemTime::UNIX_EPOCH } else { folder.told_of_blob(&digest)? };
-                content.links.offer(digest, None, told);
-            } else {
-                tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
-            }
-        }
-        for (digest, told) in said.orphans {
-            if content.manifests.contains_key(&digest) {
-                content.links.orphan(digest, told);
-            }
-        }
-        for (tag, digest) in said.tags {
-            if content.manifests.contains_key(&digest) {
-                content.tags.insert(tag, digest);
-            }
-        }
+        let content = Content::of(&folder, name, said, blobs, present)?;
         Ok(Self { content: RwLock::new(content), ..Self::new(folder) })
     }
 
@@ -306,7 +282,14 @@ impl Repository {
     /// Everything whose bytes this repository needs.
     pub(crate) fn each_offered(&self, mut each: impl FnMut(&BlobDigest)) {
         let content = self.read();
-        content.links.offered().chain(content.manifests.keys()).chain(&content.unreadable).for_each(&mut each);
+        let hidden = content.hidden.values().flat_map(Hidden::digests);
+        content
+            .links
+            .offered()
+            .chain(content.manifests.keys())
+            .chain(&content.unreadable)
+            .chain(hidden)
+            .for_each(&mut each);
     }
 
     /// A manifest and the digest that it is known by.
@@ -547,11 +530,11 @@ impl Repository {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Content> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Content> {
         self.content.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Content> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Content> {
         self.content.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -581,6 +564,51 @@ pub(crate) struct MissingChild {
 }
 
 impl Content {
+    /// What a folder says, as far as its bytes are here.
+    pub(super) fn of(
+        folder: &Folder,
+        name: &RepositoryName,
+        said: Said,
+        blobs: &BlobDirectory,
+        present: &BlobNames,
+    ) -> io::Result<Self> {
+        let mut content = Content::default();
+        for (digest, media_type) in said.manifests {
+            let parsed = blobs
+                .read(&digest, MANIFEST_LIMIT as u64)
+                .map_err(|error| error.to_string())
+                .and_then(|bytes| Manifest::parse(&bytes, Some(&media_type)).map_err(|error| error.to_string()));
+            match parsed {
+                Ok(manifest) => content.insert_manifest(digest, manifest),
+                Err(error) => {
+                    tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered; no blob of the repository is collected");
+                    content.unreadable.push(digest);
+                }
+            }
+        }
+        for digest in said.blobs {
+            if present.has(&digest) {
+                // While a manifest names a blob nobody asks when a client was told of it, and when none does any more it is told anew.
+                let is_named = content.links.is_named(&digest);
+                let told = if is_named { SystemTime::UNIX_EPOCH } else { folder.told_of_blob(&digest)? };
+                content.links.offer(digest, None, told);
+            } else {
+                tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
+            }
+        }
+        for (digest, told) in said.orphans {
+            if content.manifests.contains_key(&digest) {
+                content.links.orphan(digest, told);
+            }
+        }
+        for (tag, digest) in said.tags {
+            if content.manifests.contains_key(&digest) {
+                content.tags.insert(tag, digest);
+            }
+        }
+        Ok(content)
+    }
+
     fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
         if !self.manifests.contains_key(&digest) {
             self.links.name(manifest.children());
@@ -602,13 +630,13 @@ impl Content {
         children.chain(self.referrers.get(digest).into_iter().flatten().cloned()).collect()
     }
 
-    fn has_tag_or_subject(&self, digest: &BlobDigest) -> bool {
+    pub(super) fn has_tag_or_subject(&self, digest: &BlobDigest) -> bool {
         let subject = self.manifests.get(digest).and_then(|manifest| manifest.subject.as_ref());
         subject.is_some_and(|subject| self.manifests.contains_key(subject))
             || self.tags.values().any(|tagged| tagged == digest)
     }
 
-    fn remove_manifest(&mut self, digest: &BlobDigest) {
+    pub(super) fn remove_manifest(&mut self, digest: &BlobDigest) {
         let Some(manifest) = self.manifests.remove(digest) else { return };
         self.manifest_bytes = self.manifest_bytes.saturating_sub(manifest.size);
         self.bundles = self.bundles.saturating_sub(u64::from(manifest.is_bundle()));

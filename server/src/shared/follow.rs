@@ -13,10 +13,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::facts::unreachable;
+use super::reread::reread;
 use crate::app::App;
-use crate::publish;
 use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, Repository, RepositoryName, digest_of};
-use crate::store::ChangeRow;
+use crate::store::{ChangeRow, Changes};
+use crate::takedown::{self, TOMBSTONES};
+use crate::{notes, publish};
 
 /// Changes that a server reads when no signal tells it to.
 const POLL: Duration = Duration::from_secs(2);
@@ -30,6 +32,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Rows in one query.
 const ROWS: u32 = 1000;
+
+/// How long changes are kept for servers that do not hear of them.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// How often those that are older are deleted; each server does.
+const PRUNE: Duration = Duration::from_secs(60 * 60);
 
 /// How far a server has followed.
 #[derive(Debug)]
@@ -113,9 +121,33 @@ pub(crate) async fn follow(app: Arc<App>) {
     }
 }
 
+/// Deletes changes that are older than [`KEPT`], until the server ends.
+pub(crate) async fn prune(app: Arc<App>) {
+    loop {
+        match app.store.prune_changes(KEPT).await {
+            Ok(0) => {}
+            Ok(pruned) => tracing::info!(pruned, "old changes are deleted"),
+            Err(error) => tracing::warn!(%error, "old changes are not deleted"),
+        }
+        tokio::time::sleep(PRUNE).await;
+    }
+}
+
 async fn look(app: &Arc<App>, last: &mut u64) -> io::Result<()> {
     loop {
-        let rows = app.store.changes(*last, ROWS).await.map_err(unreachable)?;
+        let Changes { pruned, rows } = app.store.changes(*last, ROWS).await.map_err(unreachable)?;
+        if pruned > *last {
+            tracing::warn!(
+                last,
+                pruned,
+                "changes that this server has not read are no longer there: it reads everything again"
+            );
+            // Before the facts are read, so that nothing that comes meanwhile is missed.
+            let newest = app.store.last_change().await.map_err(unreachable)?;
+            reread(app).await?;
+            *last = newest;
+            continue;
+        }
         let is_all = rows.len() < ROWS as usize;
         for (number, change) in rows {
             match learn(app, &change).await {
@@ -132,7 +164,7 @@ async fn look(app: &Arc<App>, last: &mut u64) -> io::Result<()> {
     }
 }
 
-async fn learn(app: &Arc<App>, change: &ChangeRow) -> io::Result<()> {
+pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow) -> io::Result<()> {
     if let Some(id) = change.key.strip_prefix("traces/") {
         let Ok(id) = uuid::Uuid::try_parse(id) else { return Ok(()) };
         let (shared, key) = (Arc::clone(app), change.key.clone());
@@ -142,6 +174,9 @@ async fn learn(app: &Arc<App>, change: &ChangeRow) -> io::Result<()> {
             Ok(())
         })
         .await;
+    }
+    if notes::digest_of(TOMBSTONES, &change.key).is_some() {
+        return takedown::refresh(app).await;
     }
     let Some((name, fact)) = FactKey::parse(&change.key) else { return Ok(()) };
     let repository = app.repositories.get_or_create(&name);
@@ -180,6 +215,11 @@ async fn learn(app: &Arc<App>, change: &ChangeRow) -> io::Result<()> {
                 let bytes = shared.blobs.read(&wanted, MANIFEST_LIMIT as u64)?;
                 let manifest = Manifest::parse(&bytes, Some(&media_type)).map_err(io::Error::other)?;
                 learn_manifest(&shared, &here, &wanted, manifest.clone());
+                // It may have come to another server before that one heard that it is taken down.
+                if shared.taken_down.get(&wanted).is_some() {
+                    repository_of(&shared, &here).hide(&wanted, &shared.blobs);
+                    return Ok(None);
+                }
                 Ok(Some(manifest))
             })
             .await?;
@@ -218,6 +258,9 @@ fn has(app: &App, key: &str) -> io::Result<bool> {
     app.repositories.facts().map_or(Ok(false), |facts| facts.has(key))
 }
 
-async fn run<T: Send + 'static>(app: &App, job: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+pub(super) async fn run<T: Send + 'static>(
+    app: &App,
+    job: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     app.pool.run(job).await.map_err(io::Error::other)?
 }

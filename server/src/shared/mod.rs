@@ -5,8 +5,9 @@ mod facts;
 mod follow;
 mod not_here;
 mod parts;
+mod reread;
 
 pub(crate) use facts::Facts;
-pub(crate) use follow::{Follower, follow};
+pub(crate) use follow::{Follower, follow, prune};
 pub(crate) use not_here::look_elsewhere;
 pub(crate) use parts::{Part, Parts, end};

@@ -19,6 +19,7 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use symseal_seal::UtcSeconds;
@@ -30,7 +31,7 @@ pub use address::{DatabaseUrl, ParseDatabaseUrlError};
 pub(crate) use error::StoreError;
 use postgres::PostgresStore;
 pub(crate) use postgres_changes::ChangeSignal;
-pub(crate) use rows::{AuditRow, BundleRow, ChangeRow, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
+pub(crate) use rows::{AuditRow, BundleRow, ChangeRow, Changes, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
 use sqlite::SqliteStore;
 
 /// File name of the embedded database in the data directory.
@@ -88,13 +89,18 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// The changes after a number, at most `limit` of them, in order, with their numbers. Who has seen a number has seen all
-    /// below it.
-    fn changes(&self, _after: u64, _limit: u32) -> Answer<'_, Vec<(u64, ChangeRow)>> {
-        Box::pin(async { Ok(Vec::new()) })
+    /// The changes after a number, at most `limit` of them, in order. Who has seen a number has seen all below it, but for those that were
+    /// pruned.
+    fn changes(&self, _after: u64, _limit: u32) -> Answer<'_, Changes> {
+        Box::pin(async { Ok(Changes::default()) })
     }
 
-    /// The number of the last change.
+    /// Deletes the changes that are older than this; how many.
+    fn prune_changes(&self, _keep: Duration) -> Answer<'_, u64> {
+        Box::pin(async { Ok(0) })
+    }
+
+    /// The number of the last change, pruned or not.
     fn last_change(&self) -> Answer<'_, u64> {
         Box::pin(async { Ok(0) })
     }

@@ -13,8 +13,8 @@ use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
 use super::{
-    Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, DatabaseUrl, SealRow, Store, TraceRows, postgres_access,
-    postgres_audit, postgres_changes, postgres_traces,
+    Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, DatabaseUrl, SealRow, Store, TraceRows,
+    postgres_access, postgres_audit, postgres_changes, postgres_traces,
 };
 use crate::tokens::TokenInfo;
 
@@ -147,7 +147,11 @@ impl Store for PostgresStore {
         Box::pin(async move { Ok(postgres_changes::put(&self.pool, change).await?) })
     }
 
-    fn changes(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, ChangeRow)>> {
+    fn prune_changes(&self, keep: Duration) -> Answer<'_, u64> {
+        Box::pin(async move { Ok(postgres_changes::prune(&self.pool, keep).await?) })
+    }
+
+    fn changes(&self, after: u64, limit: u32) -> Answer<'_, Changes> {
         Box::pin(async move { Ok(postgres_changes::after(&self.pool, after, limit).await?) })
     }
 

@@ -1,9 +1,11 @@
 //! The sequence of changes by which the servers of a database follow each other.
 
-use sqlx::Row as _;
-use sqlx::postgres::{PgListener, PgPool, PgRow};
+use std::time::Duration;
 
-use super::rows::ChangeRow;
+use sqlx::Row as _;
+use sqlx::postgres::{PgListener, PgPool};
+
+use super::rows::{ChangeRow, Changes};
 
 /// The lock under which changes get their numbers, so that who has seen one has seen all with lower numbers.
 const NUMBERING: i64 = 0x0073_796d_0063_6867;
@@ -28,20 +30,45 @@ pub(super) async fn put(pool: &PgPool, change: &ChangeRow) -> sqlx::Result<()> {
     Ok(())
 }
 
-pub(super) async fn after(pool: &PgPool, after: u64, limit: u32) -> sqlx::Result<Vec<(u64, ChangeRow)>> {
-    let query = "SELECT number, key, is_removed FROM changes WHERE number > $1 ORDER BY number LIMIT $2";
-    let rows = sqlx::query(query).bind(after.cast_signed()).bind(i64::from(limit)).fetch_all(pool).await?;
-    rows.iter().map(of_row).collect()
+pub(super) async fn after(pool: &PgPool, after: u64, limit: u32) -> sqlx::Result<Changes> {
+    // In one statement: what is pruned after it is in its rows.
+    let rows = sqlx::query(
+        "SELECT through, number, key, is_removed FROM changes_pruned
+         LEFT JOIN (SELECT number, key, is_removed FROM changes WHERE number > $1 ORDER BY number LIMIT $2) AS new ON TRUE
+         ORDER BY number",
+    )
+    .bind(after.cast_signed())
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    let mut changes = Changes::default();
+    for row in &rows {
+        changes.pruned = row.try_get::<i64, _>("through")?.cast_unsigned();
+        // One row without a change says that there is none.
+        if let Some(number) = row.try_get::<Option<i64>, _>("number")? {
+            let change = ChangeRow { key: row.try_get("key")?, is_removed: row.try_get("is_removed")? };
+            changes.rows.push((number.cast_unsigned(), change));
+        }
+    }
+    Ok(changes)
 }
 
 pub(super) async fn last(pool: &PgPool) -> sqlx::Result<u64> {
-    let last: Option<i64> = sqlx::query_scalar("SELECT max(number) FROM changes").fetch_one(pool).await?;
+    let query = "SELECT greatest((SELECT max(number) FROM changes), (SELECT max(through) FROM changes_pruned))";
+    let last: Option<i64> = sqlx::query_scalar(query).fetch_one(pool).await?;
     Ok(last.unwrap_or_default().cast_unsigned())
 }
 
-fn of_row(row: &PgRow) -> sqlx::Result<(u64, ChangeRow)> {
-    let change = ChangeRow { key: row.try_get("key")?, is_removed: row.try_get("is_removed")? };
-    Ok((row.try_get::<i64, _>("number")?.cast_unsigned(), change))
+pub(super) async fn prune(pool: &PgPool, keep: Duration) -> sqlx::Result<u64> {
+    // In one statement, so that nobody sees the rows gone and the number not yet there.
+    let query = "WITH gone AS (
+             DELETE FROM changes WHERE at <= now() - make_interval(secs => $1) RETURNING number
+         ), noted AS (
+             UPDATE changes_pruned SET through = greatest(through, (SELECT max(number) FROM gone))
+             WHERE EXISTS (SELECT 1 FROM gone)
+         ) SELECT count(*) FROM gone";
+    let pruned: i64 = sqlx::query_scalar(query).bind(keep.as_secs_f64()).fetch_one(pool).await?;
+    Ok(pruned.cast_unsigned())
 }
 
 /// A connection that hears of changes.

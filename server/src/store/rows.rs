@@ -123,6 +123,15 @@ pub(crate) struct ChangeRow {
     pub(crate) is_removed: bool,
 }
 
+/// Some of the sequence of changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Up to this number changes are no longer there.
+    pub(crate) pruned: u64,
+    /// With their numbers, in order.
+    pub(crate) rows: Vec<(u64, ChangeRow)>,
+}
+
 /// A line of the audit log: somebody changed something, or tried to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditRow {

@@ -300,3 +300,27 @@ async fn a_database_that_is_restarted_is_away_for_a_while() {
     let refused = open(data.path(), Some(&wrong)).await.unwrap_err();
     assert!(refused.detail.contains("password") && !format!("{refused:?}").contains("wrong-one"), "{refused:?}");
 }
+
+#[tokio::test]
+async fn old_changes_are_deleted_and_whoever_has_not_read_them_can_tell() {
+    let Some(postgres) = Postgres::start() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let store = open(data.path(), Some(&url)).await.unwrap();
+    let change = |key: &str| ChangeRow { key: key.to_owned(), is_removed: false };
+    assert_eq!(store.changes(0, 9).await.unwrap(), Changes::default());
+    for key in ["a", "b", "c"] {
+        store.put_change(&change(key)).await.unwrap();
+    }
+    let numbers: Vec<u64> = store.changes(0, 2).await.unwrap().rows.iter().map(|(number, _)| *number).collect();
+    assert_eq!((numbers.as_slice(), store.last_change().await.unwrap()), (&[1, 2][..], 3));
+    assert_eq!(store.prune_changes(Duration::from_secs(3600)).await.unwrap(), 0);
+    assert_eq!(store.changes(0, 9).await.unwrap().pruned, 0);
+    assert_eq!(store.prune_changes(Duration::ZERO).await.unwrap(), 3);
+    assert_eq!(store.changes(0, 9).await.unwrap(), Changes { pruned: 3, rows: Vec::new() });
+    // A server that starts now has seen them all.
+    assert_eq!(store.last_change().await.unwrap(), 3);
+    store.put_change(&change("d")).await.unwrap();
+    assert_eq!(store.changes(3, 9).await.unwrap(), Changes { pruned: 3, rows: vec![(4, change("d"))] });
+    assert_eq!(store.prune_changes(Duration::from_secs(3600)).await.unwrap(), 0);
+}

@@ -18,6 +18,7 @@ mod seals;
 mod source_files;
 mod support;
 mod symbol_servers;
+mod takedown;
 mod traces;
 mod trees;
 mod uploads;

@@ -12,10 +12,12 @@ use symseal_module::DebugId;
 use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
+use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, Key, Scope};
 use crate::http::query_values;
 use crate::repositories::RepositoryName;
 use crate::store::BundleRow;
+use crate::takedown::IsTakenDown;
 
 /// Name, version, seal and the symbol index.
 pub(crate) async fn get(
@@ -30,6 +32,9 @@ pub(crate) async fn get(
             format!("{digest}: no such bundle was pushed to this server"),
         )
     };
+    if let Some(gone) = gone(&app, &caller, &digest) {
+        return Err(ApiError::new(StatusCode::GONE, "taken-down", gone));
+    }
     let bundle = app.store.bundle(&digest).await?.ok_or_else(unknown)?;
     let content_type = HeaderValue::from_static("application/json");
     let known: Option<Known> = digest.parse().ok().and_then(|digest| {
@@ -42,6 +47,14 @@ pub(crate) async fn get(
         return Err(unknown());
     }
     Ok(([(header::CONTENT_TYPE, content_type)], body(bundle, known.as_ref(), &readable)).into_response())
+}
+
+/// Why there is no bundle any more, for those who might read a repository that had it.
+pub(crate) fn gone(app: &App, caller: &Caller, digest: &str) -> Option<IsTakenDown> {
+    let digest: BlobDigest = digest.parse().ok()?;
+    let gone = app.taken_down.get(&digest)?;
+    let had_it = || app.repositories.named().into_iter().any(|(name, it)| caller.may_read(&name) && it.hides(&digest));
+    (caller.may_read_all() || had_it()).then_some(gone)
 }
 
 /// Bundles that are told of at once.

@@ -8,10 +8,12 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::access::Grant;
+use crate::blobs::NotGiven;
 use crate::endpoints::RETRY_AFTER;
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
 use crate::store::StoreError;
+use crate::takedown::IsTakenDown;
 
 /// An error answer.
 #[derive(Debug)]
@@ -57,6 +59,9 @@ impl IntoResponse for ApiError {
 
 impl From<io::Error> for ApiError {
     fn from(error: io::Error) -> Self {
+        if NotGiven::is_why(&error) {
+            return Self::new(StatusCode::GONE, "taken-down", error);
+        }
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
                 StatusCode::INSUFFICIENT_STORAGE,
@@ -95,6 +100,12 @@ impl From<Full> for ApiError {
 impl From<OverQuota> for ApiError {
     fn from(error: OverQuota) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "over-quota", error)
+    }
+}
+
+impl From<IsTakenDown> for ApiError {
+    fn from(error: IsTakenDown) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "taken-down", error)
     }
 }
 

@@ -140,6 +140,7 @@ async fn record(app: &Arc<App>, repository: &RepositoryName, name: String, spool
         let sha256 = blob.bytes().try_into().unwrap_or_default();
         let bytes = loose_manifest(&file, sha256, size)?;
         let digest = BlobDigest::of(&bytes);
+        shared.taken_down.check(&blob)?;
         // Before anything names the file: one that is refused goes with the collector.
         let new = check_loose(&digest, &bytes, &shared.blobs)?;
         let repository = shared.repositories.get_or_create(&named);
@@ -202,6 +203,7 @@ impl From<PublishError> for ApiError {
         match error {
             PublishError::SecondOwner(_) => Self::new(StatusCode::CONFLICT, "second-owner", error),
             PublishError::Loose(refused) => refused.into(),
+            PublishError::TakenDown(gone) => (*gone).into(),
             PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", error),
             PublishError::Store(error) => error.into(),

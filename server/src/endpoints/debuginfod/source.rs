@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
-use super::{Answering, FILE, SHA256, SIZE, too_large};
-use crate::blobs::OpenBlob;
+use super::{Answering, FILE, SHA256, SIZE, not_found, too_large};
+use crate::blobs::{NotGiven, OpenBlob};
 use crate::debug_files::Key;
 use crate::endpoints::IMMUTABLE;
 use crate::http::{FileAnswer, break_connection, file_response};
@@ -57,6 +57,8 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
             FileAnswer { headers: headers(path, blob.size, SHORT_CACHE), source: blob.into(), window: None, etag }
         }
         Ok(Ok(None)) => return None,
+        // A pack of the sources was taken down.
+        Ok(Err(error)) if NotGiven::is_why(&error) => return Some(not_found()),
         Ok(Err(error)) => return Some(break_connection(&format!("{path}: {error}"))),
         Err(error) => return Some(break_connection(&error.to_string())),
     };

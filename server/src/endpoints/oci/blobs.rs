@@ -18,7 +18,10 @@ pub(crate) async fn get(
     digest: &BlobDigest,
 ) -> Result<Response, OciError> {
     let repository = app.repositories.get(name).filter(|repository| repository.has_blob(digest));
-    let repository = repository.ok_or_else(|| unknown(name, digest))?;
+    let repository = repository.ok_or_else(|| match app.taken_down.get(digest) {
+        Some(gone) => OciError::new(Code::BlobUnknown, gone),
+        None => unknown(name, digest),
+    })?;
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static(super::super::IMMUTABLE)),

@@ -11,6 +11,7 @@ use crate::blobs::{ParseDigestError, UploadError};
 use crate::endpoints::RETRY_AFTER;
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
+use crate::takedown::IsTakenDown;
 
 /// The specification's error codes, and those that it leaves to the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,6 +147,12 @@ impl From<OverQuota> for OciError {
             OverQuota::Bytes { .. } => Self::new(Code::OverQuota, error),
             OverQuota::Bundles { .. } => Self::new(Code::DeniedToCaller, error),
         }
+    }
+}
+
+impl From<IsTakenDown> for OciError {
+    fn from(error: IsTakenDown) -> Self {
+        Self::new(Code::DeniedToCaller, error)
     }
 }
 

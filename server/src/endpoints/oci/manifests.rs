@@ -30,7 +30,10 @@ pub(crate) async fn get(
     reference: &Reference,
 ) -> Result<Response, OciError> {
     let found = app.repositories.get(name).and_then(|repository| repository.manifest(reference));
-    let (digest, manifest) = found.ok_or_else(|| unknown(name, reference))?;
+    let (digest, manifest) = found.ok_or_else(|| match reference {
+        Reference::Digest(digest) => gone(app, digest).unwrap_or_else(|| unknown(name, reference)),
+        Reference::Tag(_) => unknown(name, reference),
+    })?;
     let repository = app.repositories.get(name);
     let mut headers = Vec::new();
     headers.extend(HeaderValue::try_from(&manifest.media_type).ok().map(|value| (header::CONTENT_TYPE, value)));
@@ -158,6 +161,11 @@ async fn read_body(body: Body) -> Result<Bytes, OciError> {
     Ok(bytes.freeze())
 }
 
+/// What was taken down is not here, and the message says why.
+fn gone(app: &App, digest: &BlobDigest) -> Option<OciError> {
+    app.taken_down.get(digest).map(|gone| OciError::new(Code::ManifestUnknown, gone))
+}
+
 fn unknown(name: &RepositoryName, reference: &Reference) -> OciError {
     let message = match reference {
         Reference::Tag(tag) => format!("{name} has no tag {tag}"),
@@ -177,6 +185,7 @@ impl From<PublishError> for OciError {
             PublishError::Loose(crate::ingest::RefusedLoose::Io(error)) => error.into(),
             PublishError::Loose(_) => Self::new(Code::ManifestInvalid, error),
             PublishError::SecondOwner(_) => Self::new(Code::Conflict, error),
+            PublishError::TakenDown(_) => Self::new(Code::DeniedToCaller, error),
             PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),

@@ -36,12 +36,17 @@ pub(crate) async fn post(
     let repository = app.repositories.get_or_create(name);
     if let Some(digest) = query_values(query, "mount").pop() {
         let digest: BlobDigest = digest.parse()?;
+        app.taken_down.check(&digest)?;
         let from = query_values(query, "from").pop();
         if mount(app, (name, &repository), caller, &digest, from.as_deref()).await? {
             return Ok(created(name, &digest));
         }
     }
     let digest = query_values(query, "digest").pop().map(|digest| digest.parse::<BlobDigest>()).transpose()?;
+    if let Some(gone) = digest.as_ref().and_then(|digest| app.taken_down.get(digest)) {
+        drain(body.into_data_stream());
+        return Err(gone.into());
+    }
     let algorithm = match query_values(query, "digest-algorithm").pop() {
         None => digest.as_ref().map_or(Algorithm::Sha256, BlobDigest::algorithm),
         Some(name) => Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
@@ -98,7 +103,11 @@ pub(crate) async fn put(
     let digest = query_values(query, "digest").pop().ok_or_else(|| {
         OciError::new(Code::DigestInvalid, "the request that ends an upload must name the blob: ?digest=sha256:…")
     })?;
-    let digest = digest.parse()?;
+    let digest: BlobDigest = digest.parse()?;
+    if let Some(gone) = app.taken_down.get(&digest) {
+        drain(body.into_data_stream());
+        return Err(gone.into());
+    }
     if let Some(parts) = &app.parts {
         return parts::put(app, parts, name, id, &digest, request, body).await;
     }

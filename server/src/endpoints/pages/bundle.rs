@@ -13,6 +13,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::debug_files::{Key, Pattern};
+use crate::endpoints::api::bundles::gone;
 use crate::releases::read_symbol_index;
 use crate::search::FoundRelease;
 
@@ -37,6 +38,10 @@ pub(super) fn page(
         let text = format!("There is no bundle {digest}, or it is not for you to read.");
         problem(StatusCode::NOT_FOUND, UP, "No such bundle", &text)
     };
+    if let Some(gone) = gone(app, caller, digest) {
+        let text = format!("It was taken down on {}: {}", gone.note.at, gone.note.reason);
+        return Err(problem(StatusCode::GONE, UP, "This bundle was taken down", &text));
+    }
     let parsed: BlobDigest = digest.parse().map_err(|_| unknown())?;
     let known = app.debug_files.bundle(&parsed).ok_or_else(unknown)?;
     let release = FoundRelease::of(app, caller, parsed, &known).ok_or_else(unknown)?;

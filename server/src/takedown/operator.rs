@@ -1,0 +1,82 @@
+//! What an operator takes down, and lifts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::TOMBSTONES;
+use crate::clock::now;
+use crate::notes::{Note, Notes, OperatorNotes, parse};
+use crate::store::{self, AuditRow, Store};
+use crate::{Config, ServerError};
+
+/// What the lines of the audit log have in the place of a request's id.
+const AUDIT_ID: &str = "takedown";
+
+/// The tombstones of a store, for an operator.
+#[derive(Debug)]
+pub struct Tombstones {
+    notes: OperatorNotes,
+    store: Arc<dyn Store>,
+}
+
+impl Tombstones {
+    /// The tombstones of a data directory, or of the object store that it is a cache of. Servers may run beside: those that follow a sequence of
+    /// changes, or have a directory, take over what is done here within two seconds, one with an object store alone within thirty.
+    ///
+    /// # Errors
+    /// [`ServerError`]: the database or the object store cannot be used.
+    pub async fn open(config: &Config) -> Result<Self, ServerError> {
+        let notes = OperatorNotes::open(TOMBSTONES, config).await?;
+        Ok(Self { notes, store: store::open(&config.data, config.database.as_ref()).await? })
+    }
+
+    /// Takes a bundle, or another manifest or blob, down; whether its bytes are here.
+    ///
+    /// # Errors
+    /// [`ServerError`]: no digest, or a place that cannot be written.
+    pub async fn take_down(&self, digest: &str, note: Note) -> Result<bool, ServerError> {
+        let is_here = self.notes.has_blob(digest).await?;
+        let parsed = parse(digest)?;
+        self.notes.run(move |notes| notes.put(&parsed, &note)).await?;
+        self.audit("PUT", digest).await;
+        Ok(is_here)
+    }
+
+    /// Undoes it, as far as bytes are here; `None` where it was not taken down, else whether they are.
+    ///
+    /// # Errors
+    /// [`ServerError`]: no digest, or a place that cannot be written.
+    pub async fn lift(&self, digest: &str) -> Result<Option<bool>, ServerError> {
+        let parsed = parse(digest)?;
+        if !self.notes.run(move |notes| notes.remove(&parsed)).await? {
+            return Ok(None);
+        }
+        self.audit("DELETE", digest).await;
+        Ok(Some(self.notes.has_blob(digest).await?))
+    }
+
+    /// Every tombstone, by digest.
+    ///
+    /// # Errors
+    /// [`ServerError`]: a place that cannot be read.
+    pub async fn list(&self) -> Result<BTreeMap<String, Note>, ServerError> {
+        let all = self.notes.run(Notes::all).await?;
+        Ok(all.into_iter().map(|(digest, note)| (digest.to_string(), note)).collect())
+    }
+
+    async fn audit(&self, method: &str, digest: &str) {
+        let entry = AuditRow {
+            at: now(),
+            request_id: AUDIT_ID.to_owned(),
+            token: None,
+            address: None,
+            method: method.to_owned(),
+            path: format!("/{TOMBSTONES}/{digest}"),
+            digest: Some(digest.to_owned()),
+            status: 200,
+        };
+        if let Err(error) = self.store.put_audit(&entry).await {
+            tracing::error!(%error, ?entry, "a takedown is not in the audit log");
+        }
+    }
+}
