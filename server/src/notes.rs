@@ -3,7 +3,7 @@
 //! A note is a small fact beside those of the repositories, `<folder>/<algorithm>/<hex>`, as a file of the data directory or as an object. So it is
 //! copied with them, and a record that is made again from the store has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -82,17 +82,12 @@ impl Notes {
         }
     }
 
-    /// Everything that is noted.
-    pub(crate) fn all(&self) -> io::Result<BTreeMap<BlobDigest, Note>> {
+    /// The digests that something is noted about.
+    pub(crate) fn digests(&self) -> io::Result<BTreeSet<BlobDigest>> {
         if let Some(facts) = &self.facts {
-            let keys = facts.keys(self.folder)?;
-            let found = facts.read_all(keys)?;
-            return Ok(found
-                .iter()
-                .filter_map(|(key, text)| Some((digest_of(self.folder, key)?, note(text))))
-                .collect());
+            return Ok(facts.keys(self.folder)?.iter().filter_map(|key| digest_of(self.folder, key)).collect());
         }
-        let mut found = BTreeMap::new();
+        let mut found = BTreeSet::new();
         for algorithm in Algorithm::ALL {
             let entries = match fs::read_dir(self.root.join(algorithm.name())) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -101,11 +96,24 @@ impl Notes {
             for entry in entries {
                 let name = entry?.file_name();
                 // Other names are what a crash left before its rename.
-                let digest = name.to_str().and_then(|hex| format!("{}:{hex}", algorithm.name()).parse().ok());
-                let Some(digest) = digest else { continue };
-                if let Some(note) = self.get(&digest)? {
-                    found.insert(digest, note);
-                }
+                found.extend(name.to_str().and_then(|hex| format!("{}:{hex}", algorithm.name()).parse().ok()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Everything that is noted.
+    pub(crate) fn all(&self) -> io::Result<BTreeMap<BlobDigest, Note>> {
+        let digests = self.digests()?;
+        if let Some(facts) = &self.facts {
+            let found = facts.read_all(digests.iter().map(|digest| self.key(digest)).collect())?;
+            let read = found.iter().filter_map(|(key, text)| Some((digest_of(self.folder, key)?, note(text))));
+            return Ok(read.collect());
+        }
+        let mut found = BTreeMap::new();
+        for digest in digests {
+            if let Some(note) = self.get(&digest)? {
+                found.insert(digest, note);
             }
         }
         Ok(found)
@@ -150,6 +158,10 @@ impl OperatorNotes {
     pub(crate) async fn open(folder: &'static str, config: &Config) -> Result<Self, ServerError> {
         let facts = match &config.blobs {
             Some(behind) => {
+                if config.database.is_none() {
+                    let failed = |source| ServerError::Data { path: config.data.clone(), source };
+                    fs::create_dir_all(&config.data).map_err(failed)?;
+                }
                 let store = store::open(&config.data, config.database.as_ref()).await?;
                 Some(Arc::new(Facts::new(serve::objects_of(behind)?, store)))
             }

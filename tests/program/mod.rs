@@ -179,6 +179,11 @@ impl RunningServer {
         Self { child, address }
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The most memory that the server had at once, in bytes (proc(5), `VmHWM`).
     #[cfg(target_os = "linux")]
     pub fn peak_memory(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::objects::{ObjectServer, free_port, wait_for_port};
 use crate::postgres::Postgres;
-use crate::program::{RunningServer, tool};
+use crate::program::{Ran, RunningServer, command, tool};
 use crate::scene::{Oras, ask, breaks, get, id, noise, publish, sha256, wait_until};
 
 /// The balancer. It ends with this.
@@ -254,4 +254,84 @@ fn no_server_says_that_something_is_not_there_while_it_cannot_know() {
     wait_until("the server recovers", || get(&address, &unknown).status == 404);
     publish(scene.root.path(), &scene.address(1), "app", 2);
     assert_eq!(get(&address, &format!("/buildid/{}/debuginfo", id(2))).status, 200);
+}
+
+#[test]
+fn a_takedown_is_seen_by_both_servers_and_so_is_its_end() {
+    let Some(scene) = Scene::new() else { return };
+    let servers = [scene.address(0), scene.address(1)];
+    let digest = publish(scene.root.path(), &servers[0], "team/app", 1);
+    let kept = publish(scene.root.path(), &servers[1], "team/app", 2);
+    let store = |arguments: &[&str]| {
+        let mut store = command("symseal");
+        store.arg("store").args(arguments).args(["--blobs", &scene.objects.url(), "--data"]);
+        store.arg(scene.root.path().join("operator")).env("SYMSEAL_SERVER_DATABASE", &scene.database);
+        Ran::from(store.envs(scene.objects.environment()).output().unwrap())
+    };
+    let paths = [
+        format!("/v2/team/app/manifests/{digest}"),
+        "/v2/team/app/manifests/1".to_owned(),
+        format!("/buildid/{}/debuginfo", id(1)),
+    ];
+    let all_are =
+        |status: u16| servers.iter().all(|server| paths.iter().all(|path| get(server, path).status == status));
+    assert!(all_are(200));
+    store(&["takedown", &digest, "--reason", "a mistake"]).ok();
+    wait_until("it is taken down", || all_are(404));
+    for server in &servers {
+        assert_eq!(get(server, &format!("/api/v1/bundles/{digest}")).status, 410);
+        assert_eq!(get(server, &format!("/v2/team/app/manifests/{kept}")).status, 200);
+        assert_eq!(get(server, &format!("/buildid/{}/debuginfo", id(2))).status, 200);
+    }
+    let listed = store(&["tombstones", "--json"]).ok().json();
+    assert_eq!(
+        (&listed["tombstones"][0]["digest"], &listed["tombstones"][0]["reason"]),
+        (&digest.into(), &"a mistake".into())
+    );
+    let digest = listed["tombstones"][0]["digest"].as_str().unwrap();
+    store(&["takedown", digest, "--lift"]).ok();
+    wait_until("it is back", || all_are(200));
+    store(&["takedown", digest, "--lift"]).refused(1, &[]);
+    // Pins and figures are read there too.
+    store(&["pin", digest, "--reason", "long support"]).ok();
+    let delete = ask(&servers[1], &format!("/v2/team/app/manifests/{digest}"), &["--request", "DELETE"]);
+    assert_eq!(delete.status, 405);
+    let usage = store(&["usage", "--json"]).ok().json();
+    assert_eq!(
+        (&usage["repositories"][0]["name"], &usage["repositories"][0]["bundles"]),
+        (&"team/app".into(), &2.into())
+    );
+}
+
+#[test]
+fn a_server_that_fell_behind_reads_everything_again() {
+    let Some(mut scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    let gone = publish(scene.root.path(), &one, "team/app", 1);
+    assert_eq!(get(&two, &format!("/v2/team/app/manifests/{gone}")).status, 200);
+    let signal = |scene: &Scene, name: &str| {
+        let pid = scene.servers[1].as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    signal(&scene, "-STOP");
+    let new = publish(scene.root.path(), &one, "team/other", 2);
+    assert_eq!(ask(&one, &format!("/v2/team/app/manifests/{gone}"), &["--request", "DELETE"]).status, 202);
+    // A week passes, and a server deletes what is older.
+    let database = scene.database.rsplit('/').find(|part| part.starts_with("symbols")).unwrap();
+    let database = database.split('?').next().unwrap().to_owned();
+    scene.postgres.run(&database, "UPDATE changes SET at = now() - interval '8 days'");
+    scene.kill(0);
+    scene.start(0);
+    let left = "DO $$ BEGIN ASSERT (SELECT count(*) FROM changes) = 0; END $$";
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    scene.postgres.run(&database, left);
+    signal(&scene, "-CONT");
+    wait_until("the new one is there", || get(&two, &format!("/buildid/{}/debuginfo", id(2))).status == 200);
+    assert_eq!(get(&two, &format!("/v2/team/other/manifests/{new}")).status, 200);
+    assert_eq!(get(&two, "/v2/team/other/manifests/2").status, 200);
+    assert_eq!(get(&two, &format!("/v2/team/app/manifests/{gone}")).status, 404);
+    assert_eq!(get(&two, &format!("/buildid/{}/debuginfo", id(1))).status, 404);
+    // And goes on from there.
+    publish(scene.root.path(), &one, "team/app", 3);
+    assert_eq!(get(&two, &format!("/buildid/{}/debuginfo", id(3))).status, 200);
 }

@@ -32,12 +32,14 @@ pub(crate) async fn watch(app: Arc<App>) {
 pub(crate) async fn refresh(app: &Arc<App>) -> io::Result<()> {
     // One at a time: two that differ would undo each other.
     let _turn = app.takedowns.lock().await;
-    let shared = Arc::clone(app);
-    let now = run(app, move || shared.taken_down.notes.all()).await?;
     let before = app.taken_down.all();
-    if *before == now {
-        return Ok(());
-    }
+    let (shared, known) = (Arc::clone(app), Arc::clone(&before));
+    let read = move || {
+        let notes = &shared.taken_down.notes;
+        // Mostly nothing has changed, and the names alone say so.
+        if notes.digests()?.iter().eq(known.keys()) { Ok(None) } else { notes.all().map(Some) }
+    };
+    let Some(now) = run(app, read).await? else { return Ok(()) };
     let new: Vec<BlobDigest> = now.keys().filter(|digest| !before.contains_key(*digest)).cloned().collect();
     let lifted: Vec<BlobDigest> = before.keys().filter(|digest| !now.contains_key(*digest)).cloned().collect();
     let all: Vec<BlobDigest> = now.keys().cloned().collect();
@@ -96,8 +98,13 @@ async fn show_again(app: &Arc<App>, digest: &BlobDigest, still: &[BlobDigest]) -
         for (shown, manifest) in manifests {
             let is_known = app.debug_files.bundle(&shown).is_some_and(|known| known.repositories.contains(&name));
             if !is_known {
-                publish::learn(app, &shown, &manifest).await?;
-                publish::record(app, &shown, &manifest).await.map_err(io::Error::other)?;
+                let learned = match publish::learn(app, &shown, &manifest).await {
+                    Ok(()) => publish::record(app, &shown, &manifest).await.map_err(io::Error::other),
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = learned {
+                    tracing::error!(repository = %name, digest = %shown, %error, "what is no longer taken down is not seen before the next start");
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::blobs::{ParseDigestError, UploadError};
+use crate::blobs::{NotGiven, ParseDigestError, UploadError};
 use crate::endpoints::RETRY_AFTER;
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
@@ -115,6 +115,9 @@ impl IntoResponse for OciError {
 
 impl From<io::Error> for OciError {
     fn from(error: io::Error) -> Self {
+        if NotGiven::is_why(&error) {
+            return Self::new(Code::BlobUnknown, error);
+        }
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
                 Code::InsufficientStorage,

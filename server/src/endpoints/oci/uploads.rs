@@ -249,12 +249,18 @@ async fn finish(
     let (writer, tail) = receive(app, name, (&upload, 0), request, body, &mut room).await?;
     let reservation = room.into_reservation();
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
+    let taken_down = Arc::clone(&app.taken_down);
     // One job, so that a client that goes away leaves either a session or a visible blob.
     let commit = move || -> Result<u64, OciError> {
         let (_pin, _reservation) = (blobs.pin(&expected), reservation);
         upload.append(&writer, &tail)?;
         let commit = uploads.commit(&upload, &writer, &expected, &blobs)?;
         repository.link_blob(&expected, commit.size)?;
+        // While the bytes came.
+        if let Some(gone) = taken_down.get(&expected) {
+            repository.hide(&expected, &blobs);
+            return Err(gone.into());
+        }
         Ok(commit.size)
     };
     let bytes = app.pool.run(commit).await??;

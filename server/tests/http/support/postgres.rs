@@ -83,6 +83,14 @@ impl Postgres {
         name
     }
 
+    /// Runs a statement in a database, as an operator would.
+    pub(crate) fn run(&self, database: &str, statement: &str) {
+        let mut psql = self.command("psql");
+        psql.args(["--quiet", "--no-psqlrc", "--dbname", database, "--command", statement]);
+        let output = psql.output().unwrap();
+        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// What `symseal serve --database` takes.
     pub(crate) fn url(&self, database: &str) -> String {
         format!("postgres://{USER}:{PASSWORD}@localhost/{database}?host={}", self.folder.path().display())
