@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::blobs::{Algorithm, BlobDigest, sync_directory, write_file_atomically};
@@ -179,6 +180,12 @@ impl OperatorNotes {
         done.map_err(|source| ServerError::Data { path: self.config.data.join(self.notes.folder), source })
     }
 
+    /// Everything that is noted, by digest.
+    pub(crate) async fn all(&self) -> Result<BTreeMap<String, Note>, ServerError> {
+        let all = self.run(Notes::all).await?;
+        Ok(all.into_iter().map(|(digest, note)| (digest.to_string(), note)).collect())
+    }
+
     /// Whether the bytes of a digest are here.
     pub(crate) async fn has_blob(&self, digest: &str) -> Result<bool, ServerError> {
         let digest = parse(digest)?;
@@ -205,39 +212,42 @@ impl Pins {
     ///
     /// # Errors
     /// [`ServerError`]: the database or the object store cannot be used.
-    pub async fn open(config: &Config) -> Result<Self, ServerError> {
-        Ok(Self(OperatorNotes::open(PINS, config).await?))
+    pub fn open(config: &Config) -> BoxFuture<'_, Result<Self, ServerError>> {
+        Box::pin(async { Ok(Self(OperatorNotes::open(PINS, config).await?)) })
     }
 
     /// Keeps a bundle, or a loose file, from retention and from deletion. `false` where its bytes are not here.
     ///
     /// # Errors
     /// [`ServerError`]: no digest, or a place that cannot be written.
-    pub async fn pin(&self, digest: &str, note: Note) -> Result<bool, ServerError> {
-        if !self.0.has_blob(digest).await? {
-            return Ok(false);
-        }
-        let digest = parse(digest)?;
-        self.0.run(move |notes| notes.put(&digest, &note)).await?;
-        Ok(true)
+    pub fn pin<'a>(&'a self, digest: &'a str, note: Note) -> BoxFuture<'a, Result<bool, ServerError>> {
+        Box::pin(async move {
+            if !self.0.has_blob(digest).await? {
+                return Ok(false);
+            }
+            let digest = parse(digest)?;
+            self.0.run(move |notes| notes.put(&digest, &note)).await?;
+            Ok(true)
+        })
     }
 
     /// Lets it go. `false` where there was no pin.
     ///
     /// # Errors
     /// [`ServerError`]: no digest, or a place that cannot be written.
-    pub async fn unpin(&self, digest: &str) -> Result<bool, ServerError> {
-        let digest = parse(digest)?;
-        self.0.run(move |notes| notes.remove(&digest)).await
+    pub fn unpin<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<bool, ServerError>> {
+        Box::pin(async move {
+            let digest = parse(digest)?;
+            self.0.run(move |notes| notes.remove(&digest)).await
+        })
     }
 
     /// Every pin, by digest.
     ///
     /// # Errors
     /// [`ServerError`]: a place that cannot be read.
-    pub async fn list(&self) -> Result<BTreeMap<String, Note>, ServerError> {
-        let all = self.0.run(Notes::all).await?;
-        Ok(all.into_iter().map(|(digest, note)| (digest.to_string(), note)).collect())
+    pub fn list(&self) -> BoxFuture<'_, Result<BTreeMap<String, Note>, ServerError>> {
+        Box::pin(self.0.all())
     }
 }
 

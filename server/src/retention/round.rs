@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
+
 use super::{Decision, Ground, plan};
 use crate::app::App;
 use crate::blobs::BlobDigest;
@@ -50,8 +52,8 @@ impl Retention {
     ///
     /// # Errors
     /// The disk, the object store or the database does not answer; the next round goes on.
-    pub async fn round(&self) -> io::Result<Retained> {
-        retain(&self.app).await
+    pub fn round(&self) -> BoxFuture<'_, io::Result<Retained>> {
+        Box::pin(retain(&self.app))
     }
 }
 
@@ -165,7 +167,11 @@ pub fn plan_retention(config: &Config, trust: Option<&Path>) -> Result<Vec<Decis
 ///
 /// # Errors
 /// [`ServerError`]: a server uses the directory, or it cannot be read or changed.
-pub async fn retain_stopped(config: &Config, trust: Option<&Path>) -> Result<Retained, ServerError> {
+pub fn retain_stopped<'a>(config: &'a Config, trust: Option<&'a Path>) -> BoxFuture<'a, Result<Retained, ServerError>> {
+    Box::pin(retain_alone(config, trust))
+}
+
+async fn retain_alone(config: &Config, trust: Option<&Path>) -> Result<Retained, ServerError> {
     let failed = |source| ServerError::Data { path: config.data.clone(), source };
     let _lock = serve::lock_data(&config.data)?;
     let app = serve::open(config, None).await?;

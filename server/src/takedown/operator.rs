@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+
 use super::TOMBSTONES;
 use crate::clock::now;
-use crate::notes::{Note, Notes, OperatorNotes, parse};
+use crate::notes::{Note, OperatorNotes, parse};
 use crate::store::{self, AuditRow, Store};
 use crate::{Config, ServerError};
 
@@ -25,43 +27,48 @@ impl Tombstones {
     ///
     /// # Errors
     /// [`ServerError`]: the database or the object store cannot be used.
-    pub async fn open(config: &Config) -> Result<Self, ServerError> {
-        let notes = OperatorNotes::open(TOMBSTONES, config).await?;
-        Ok(Self { notes, store: store::open(&config.data, config.database.as_ref()).await? })
+    pub fn open(config: &Config) -> BoxFuture<'_, Result<Self, ServerError>> {
+        Box::pin(async {
+            let notes = OperatorNotes::open(TOMBSTONES, config).await?;
+            Ok(Self { notes, store: store::open(&config.data, config.database.as_ref()).await? })
+        })
     }
 
     /// Takes a bundle, or another manifest or blob, down; whether its bytes are here.
     ///
     /// # Errors
     /// [`ServerError`]: no digest, or a place that cannot be written.
-    pub async fn take_down(&self, digest: &str, note: Note) -> Result<bool, ServerError> {
-        let is_here = self.notes.has_blob(digest).await?;
-        let parsed = parse(digest)?;
-        self.notes.run(move |notes| notes.put(&parsed, &note)).await?;
-        self.audit("PUT", digest).await;
-        Ok(is_here)
+    pub fn take_down<'a>(&'a self, digest: &'a str, note: Note) -> BoxFuture<'a, Result<bool, ServerError>> {
+        Box::pin(async move {
+            let is_here = self.notes.has_blob(digest).await?;
+            let parsed = parse(digest)?;
+            self.notes.run(move |notes| notes.put(&parsed, &note)).await?;
+            self.audit("PUT", digest).await;
+            Ok(is_here)
+        })
     }
 
     /// Undoes it, as far as bytes are here; `None` where it was not taken down, else whether they are.
     ///
     /// # Errors
     /// [`ServerError`]: no digest, or a place that cannot be written.
-    pub async fn lift(&self, digest: &str) -> Result<Option<bool>, ServerError> {
-        let parsed = parse(digest)?;
-        if !self.notes.run(move |notes| notes.remove(&parsed)).await? {
-            return Ok(None);
-        }
-        self.audit("DELETE", digest).await;
-        Ok(Some(self.notes.has_blob(digest).await?))
+    pub fn lift<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<Option<bool>, ServerError>> {
+        Box::pin(async move {
+            let parsed = parse(digest)?;
+            if !self.notes.run(move |notes| notes.remove(&parsed)).await? {
+                return Ok(None);
+            }
+            self.audit("DELETE", digest).await;
+            Ok(Some(self.notes.has_blob(digest).await?))
+        })
     }
 
     /// Every tombstone, by digest.
     ///
     /// # Errors
     /// [`ServerError`]: a place that cannot be read.
-    pub async fn list(&self) -> Result<BTreeMap<String, Note>, ServerError> {
-        let all = self.notes.run(Notes::all).await?;
-        Ok(all.into_iter().map(|(digest, note)| (digest.to_string(), note)).collect())
+    pub fn list(&self) -> BoxFuture<'_, Result<BTreeMap<String, Note>, ServerError>> {
+        Box::pin(self.notes.all())
     }
 
     async fn audit(&self, method: &str, digest: &str) {
