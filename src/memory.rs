@@ -46,10 +46,12 @@ impl Memory {
             return format!("not recorded: the verdict is {}", verdict.code());
         }
         match state.record(|seen| seen.record(trust, checkpoints)) {
-            Ok(()) => "recorded".to_owned(),
+            Ok(()) => RECORDED.to_owned(),
             Err(error) => format!("not recorded: {error}"),
         }
     }
 }
 
+/// What [`Memory::record`] says where it was done.
+pub const RECORDED: &str = "recorded";
 const NO_STATE: &str = "not recorded: no state directory was given (--state), so whether this is older than what was seen before was not checked";

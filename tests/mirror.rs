@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod program;
+#[path = "gateway/upstream.rs"]
+mod upstream;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 use program::{Ran, RunningServer, symseal};
 use serde_json::Value;
+use symseal_bundle::Digest;
+use upstream::{Does, Upstream};
 
 const SOURCE: &str = "int main(int argc, char **argv) { (void)argv; return argc - 1; }\n";
 
@@ -61,6 +65,28 @@ impl Scene {
     }
 }
 
+/// A front before the scene's source, and its reference.
+fn front(scene: &Scene) -> (Upstream, String) {
+    let front = Upstream::before(&scene.from.address);
+    let reference = format!("{}/team/app", front.address());
+    (front, reference)
+}
+
+/// The bytes of a manifest, as the source has them.
+fn manifest(scene: &Scene, name: &str) -> Option<String> {
+    let curl = program::tool("curl")?;
+    let url = format!("http://{}/v2/team/app/manifests/{name}", scene.from.address);
+    let accepted = "Accept: application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json";
+    let got = Command::new(curl).args(["-sf", "--header", accepted, &url]).output().unwrap();
+    assert!(got.status.success(), "{url}");
+    Some(String::from_utf8(got.stdout).unwrap())
+}
+
+/// The entry of a tag.
+fn tagged<'r>(report: &'r Value, tag: &str) -> &'r Value {
+    report["tags"].as_array().unwrap().iter().find(|one| one["tag"] == tag).unwrap_or_else(|| panic!("{report:#}"))
+}
+
 /// Tag to digest, of those that were not refused.
 fn digests(report: &Value) -> Vec<(String, String)> {
     let tags = report["tags"].as_array().unwrap().iter().filter(|one| one["outcome"] != "refused");
@@ -101,6 +127,93 @@ fn a_second_run_sends_nothing_and_what_is_unsealed_stays_behind() {
     let sealed = scene.mirror(&from, &to, &["--trust", &trust]).ok().json();
     assert_eq!((&sealed["mirrored"], &sealed["refused"]), (&1.into(), &0.into()), "{sealed:#}");
     symseal(["bundle", "verify", &format!("{to}:3.0"), "--trust", &trust, "--store", &scene.at("store")]).ok();
+}
+
+#[test]
+fn a_tag_that_moves_after_its_seal_was_judged_brings_what_was_judged() {
+    let Some(scene) = Scene::new() else { return };
+    let (Some(sealed), Some(unsealed)) = (manifest(&scene, "1.0"), manifest(&scene, "3.0")) else { return };
+    let (moves, from) = front(&scene);
+    let kind = "200 OK\r\nContent-Type: application/vnd.oci.image.index.v1+json";
+    let turns = vec![Does::Says(kind, sealed.clone()), Does::Says(kind, unsealed)];
+    moves.does("/v2/team/app/manifests/1.0", Does::InTurn(turns));
+    let (layout, trust) = (scene.at("moved"), scene.at("trust"));
+    let report = scene.mirror(&from, &layout, &["--tag", "1.0", "--trust", &trust]).ok().json();
+    let digest = Digest::of(sealed.as_bytes()).to_string();
+    assert_eq!((&report["mirrored"], &report["tags"][0]["digest"]), (&1.into(), &digest.as_str().into()), "{report:#}");
+    let index: Value = serde_json::from_slice(&std::fs::read(Path::new(&layout).join("index.json")).unwrap()).unwrap();
+    let named = index["manifests"].as_array().unwrap().iter();
+    let named: Vec<_> = named.filter(|one| one["annotations"]["org.opencontainers.image.ref.name"] == "1.0").collect();
+    assert!(named.len() == 1 && named[0]["digest"] == digest.as_str(), "{index:#}");
+}
+
+#[test]
+fn what_is_broken_at_one_tag_keeps_back_nothing_else() {
+    let Some(scene) = Scene::new() else { return };
+    let Some(first) = manifest(&scene, "1.0") else { return };
+    let first: Value = serde_json::from_str(&first).unwrap();
+    let child = first["manifests"][0]["digest"].as_str().unwrap();
+    for (at, to) in [scene.destination(), scene.at("mirrored")].into_iter().enumerate() {
+        let (broken, from) = front(&scene);
+        // A bundle whose manifest is gone, and one whose tag is answered with junk.
+        broken.does(&format!("/v2/team/app/manifests/{child}"), Does::Says("404 Not Found", String::new()));
+        broken.does("/v2/team/app/manifests/3.0", Does::Says("200 OK", "junk".to_owned()));
+        let ran = scene.mirror(&from, &to, &["--tag", "?.0", "--trust", &scene.at("trust")]);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let report = ran.json();
+        assert_eq!((&report["mirrored"], &report["failed"]), (&1.into(), &2.into()), "{at}: {report:#}");
+        assert_eq!(tagged(&report, "2.0")["outcome"], "mirrored");
+        assert!(tagged(&report, "1.0")["reason"].as_str().unwrap().contains("manifest"), "{report:#}");
+        assert!(tagged(&report, "3.0")["digest"].is_null(), "{report:#}");
+    }
+    // A source that does not answer is no report.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let gone = scene.mirror(&format!("127.0.0.1:{port}/team/app"), &scene.destination(), &[]);
+    assert!(gone.status == 2 && gone.stdout.is_empty(), "{gone:?}");
+}
+
+#[test]
+fn junk_beside_a_bundle_is_left_out_and_the_second_run_knows_it() {
+    let Some(scene) = Scene::new() else { return };
+    let (Some(bundle), trust) = (manifest(&scene, "1.0"), scene.at("trust")) else { return };
+    let digest = Digest::of(bundle.as_bytes());
+    let listed = |more: &str| {
+        let path = format!("http://{}/v2/team/app/referrers/{digest}", scene.from.address);
+        let got = Command::new("curl").args(["-sf", &path]).output().unwrap();
+        let mut page: Value = serde_json::from_slice(&got.stdout).unwrap();
+        let nowhere = Digest::of(more.as_bytes()).to_string();
+        page["manifests"].as_array_mut().unwrap().push(serde_json::json!({
+            "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": nowhere, "size": 7,
+            "artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        }));
+        page.to_string()
+    };
+    for (at, to) in [scene.destination(), scene.at("mirrored")].into_iter().enumerate() {
+        let (junk, from) = front(&scene);
+        let kind = "200 OK\r\nContent-Type: application/vnd.oci.image.index.v1+json";
+        junk.does(&format!("/v2/team/app/referrers/{digest}"), Does::Says(kind, listed("nowhere")));
+        let arguments = ["--tag", "1.0", "--trust", &trust];
+        let report = scene.mirror(&from, &to, &arguments).ok().json();
+        assert_eq!(report["mirrored"], 1, "{at}: {report:#}");
+        let report = scene.mirror(&from, &to, &arguments).ok().json();
+        assert_eq!((&report["mirrored"], &report["unchanged"]), (&0.into(), &1.into()), "{at}: {report:#}");
+    }
+    let (to, store) = (format!("{}:1.0", scene.destination()), scene.at("store"));
+    symseal(["bundle", "verify", &to, "--trust", &trust, "--store", &store]).ok();
+}
+
+#[test]
+fn patterns_of_tags_are_sound_and_like_something() {
+    let Some(scene) = Scene::new() else { return };
+    let (from, to) = (scene.source(), scene.destination());
+    scene.mirror(&from, &to, &["--tag", "[a"]).refused(2, &["--tag [a"]);
+    scene.mirror(&from, &to, &["--tag", "9.*"]).refused(1, &["9.*"]);
+    let report = scene.mirror(&from, &to, &["--tag", "{1,2}.[0-9]"]).ok().json();
+    assert_eq!(report["mirrored"], 2, "{report:#}");
+    // One that is left of many may have a name of its own at DST.
+    let named = scene.mirror(&from, &format!("{to}:newest"), &["--tag", "2.0"]).ok().json();
+    assert_eq!(named["mirrored"], 1, "{named:#}");
+    scene.mirror(&from, &format!("{to}:newest"), &[]).refused(2, &["one tag"]);
 }
 
 #[test]
@@ -163,21 +276,29 @@ fn to_a_layout_and_back_and_by_oras_digests_are_the_same() {
 fn a_mirror_that_is_killed_goes_on() {
     let Some(scene) = Scene::new() else { return };
     let (from, to) = (scene.source(), scene.destination());
-    for wait in [30, 60, 120] {
+    let (trust, folder) = (scene.at("trust"), scene.root.path().join("to/blobs"));
+    // Killed when so many blobs are there: during the first bundle, and later.
+    for blobs in [1, 6, 12] {
         let mut child = program::command("symseal")
             .args(["mirror", &from, &to])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(wait));
+        while files(&folder) < blobs && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let _ = child.kill();
         child.wait().unwrap();
-        // What is visible by tag is whole.
+        // What is visible by tag is whole; its seal comes behind it.
         for version in ["1.0", "2.0"] {
-            let (tagged, store) = (format!("{to}:{version}"), scene.at(&format!("store-{wait}-{version}")));
-            let shown = symseal(["bundle", "inspect", &tagged, "--store", &store]);
-            assert!(matches!(shown.status, 0 | 1), "{shown:?}");
+            let (tagged, store) = (format!("{to}:{version}"), scene.at(&format!("store-{blobs}-{version}")));
+            let verified = symseal(["bundle", "verify", &tagged, "--trust", &trust, "--store", &store]);
+            let is_unsealed = verified.status == 1 && format!("{verified:?}").contains("seal");
+            let is_absent = verified.status == 1 && verified.stderr.contains("no such manifest");
+            assert!(verified.status == 0 || is_unsealed || is_absent, "{verified:?}");
+            let inspected = symseal(["bundle", "inspect", &tagged, "--store", &store]);
+            assert!(inspected.status == 0 || is_absent, "{inspected:?}");
         }
     }
     scene.mirror(&from, &to, &[]).ok();
@@ -186,4 +307,10 @@ fn a_mirror_that_is_killed_goes_on() {
         symseal(["bundle", "verify", &format!("{to}:{version}"), "--trust", &scene.at("trust"), "--store", &store])
             .ok();
     }
+}
+
+/// Files below a folder.
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
 }

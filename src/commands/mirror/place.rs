@@ -2,15 +2,20 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
-use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
+use anyhow::{Result, bail};
+use symseal_bundle::oci::{self, Descriptor, ImageIndex};
 use symseal_bundle::{Digest, LayoutDir, LayoutError};
-use symseal_registry::{Options, Reference, Repository, Target};
+use symseal_registry::{Options, Reference, RegistryError, Repository, Target};
 
 use crate::registry_client;
 
-/// Manifests below one tag that are followed.
-const MANIFESTS: usize = 100_000;
+/// What one tag names.
+pub(super) struct Listed {
+    /// The tag, if there is one.
+    pub(super) tag: Option<String>,
+    /// What it names; or why that cannot be told.
+    pub(super) found: Result<Descriptor, String>,
+}
 
 /// One of the two sides.
 pub(super) enum Place {
@@ -47,20 +52,23 @@ impl Place {
         Ok(Self::Registry { reference, tag, repository, options: Box::new(options) })
     }
 
-    /// What is to be mirrored: each tag with what it names; without a tag only what was asked for by digest, and of a layout bundles.
-    pub(super) async fn listed(&self) -> Result<Vec<(Option<String>, Descriptor)>> {
+    /// What is to be mirrored: each tag with what it names, or why that cannot be told; without a tag only what was asked for by digest, and of a
+    /// layout bundles.
+    pub(super) async fn listed(&self) -> Result<Vec<Listed>> {
         match self {
             Self::Layout(layout) => {
                 let listed = layout.manifests()?.into_iter().filter(|listed| {
                     listed.ref_name().is_some() || listed.artifact_type.as_deref() == Some(oci::BUNDLE)
                 });
-                Ok(listed.map(|listed| (listed.ref_name().map(str::to_owned), listed)).collect())
+                Ok(listed
+                    .map(|listed| Listed { tag: listed.ref_name().map(str::to_owned), found: Ok(listed) })
+                    .collect())
             }
-            Self::Registry { reference, tag, repository, options } => {
-                let named = |tag: Option<String>, found: Option<Descriptor>| found.map(|found| (tag, found));
+            Self::Registry { reference, tag, repository, .. } => {
+                let nothing = || crate::exit::NotFound(format!("{reference}: nothing is there"));
                 if let Target::Digest(_) = reference.target() {
                     let found = repository.resolve().await.map_err(registry_client::told)?;
-                    return Ok(vec![named(None, found).with_context(|| format!("{reference}: nothing is there"))?]);
+                    return Ok(vec![Listed { tag: None, found: Ok(found.ok_or_else(nothing)?) }]);
                 }
                 let tags = match tag {
                     Some(tag) => vec![tag.clone()],
@@ -69,17 +77,31 @@ impl Place {
                 let mut listed = Vec::new();
                 // Tags for referrers are made where they are needed.
                 for tag in tags.into_iter().filter(|tag| !tag.starts_with("sha256-")) {
-                    let tagged = Reference::parse(&format!("{}:{tag}", repository_of(reference)))?;
-                    let resolved =
-                        Repository::open(&tagged, options)?.resolve().await.map_err(registry_client::told)?;
-                    listed.extend(named(Some(tag), resolved));
+                    let found = match repository.resolve_tag(&tag).await {
+                        Ok(Some(found)) => Ok(found),
+                        Ok(None) => continue,
+                        Err(error) if is_silence(&error) => return Err(registry_client::told(error)),
+                        Err(error) => Err(error.to_string()),
+                    };
+                    listed.push(Listed { tag: Some(tag), found });
                 }
                 if listed.is_empty() {
-                    return Err(crate::exit::NotFound(format!("{reference}: nothing is there")).into());
+                    return Err(nothing().into());
                 }
                 Ok(listed)
             }
         }
+    }
+
+    /// Finds out whether the place answers at all, by something that may or may not be there.
+    pub(super) async fn answers(&self, digest: &Digest) -> Result<()> {
+        if let Self::Registry { repository, .. } = self
+            && let Err(error) = repository.manifest(digest).await
+            && is_silence(&error)
+        {
+            return Err(registry_client::told(error));
+        }
+        Ok(())
     }
 
     /// Whether one tag was written.
@@ -133,48 +155,22 @@ impl Place {
                     |listed: &Descriptor| listed.digest == *digest && (tag.is_none() || listed.ref_name() == tag);
                 Ok(layout.manifests()?.iter().any(is_it) && layout.has(digest))
             }
-            Self::Registry { options, .. } => {
-                let found = Repository::open(&self.at(tag, digest)?, options)?
-                    .resolve()
-                    .await
-                    .map_err(registry_client::told)?;
-                Ok(found.is_some_and(|found| found.digest == *digest))
-            }
+            Self::Registry { tag: written, repository, .. } => match written.as_deref().or(tag) {
+                Some(tag) => {
+                    let found = repository.resolve_tag(tag).await.map_err(registry_client::told)?;
+                    Ok(found.is_some_and(|found| found.digest == *digest))
+                }
+                None => Ok(self.manifest(digest).await?.is_some()),
+            },
         }
     }
+}
+
+/// Whether an error says that a registry does not answer, or not to us.
+pub(super) fn is_silence(error: &RegistryError) -> bool {
+    matches!(error, RegistryError::Unreachable { .. } | RegistryError::Unauthorized { .. })
 }
 
 fn repository_of(reference: &Reference) -> String {
     format!("{}/{}", reference.registry(), reference.repository())
-}
-
-/// Brings the manifests of a tree into a layout; its root's descriptor, and the blobs that they name.
-pub(super) async fn read_tree(
-    repository: &Repository,
-    layout: &LayoutDir,
-    root: Digest,
-) -> Result<(Descriptor, Vec<Digest>)> {
-    let (mut blobs, mut waiting, mut seen, mut top) = (Vec::new(), vec![root], 0, None);
-    while let Some(digest) = waiting.pop() {
-        seen += 1;
-        if seen > MANIFESTS {
-            bail!("{root}: more than {MANIFESTS} manifests below it");
-        }
-        let bytes = repository.manifest(&digest).await.map_err(registry_client::told)?;
-        let bytes = bytes.with_context(|| format!("{digest}: it is named, and not there"))?;
-        let media_type = match ImageIndex::parse(&bytes) {
-            Ok(index) => {
-                waiting.extend(index.manifests.iter().map(|child| child.digest));
-                oci::IMAGE_INDEX
-            }
-            Err(_) => {
-                let manifest = Manifest::parse(&bytes).with_context(|| format!("manifest {digest}"))?;
-                blobs.extend(std::iter::once(&manifest.config).chain(&manifest.layers).map(|blob| blob.digest));
-                oci::MANIFEST
-            }
-        };
-        layout.write_blob(&bytes)?;
-        top.get_or_insert_with(|| Descriptor::new(media_type, digest, bytes.len() as u64));
-    }
-    Ok((top.with_context(|| format!("{root}: nothing is there"))?, blobs))
 }

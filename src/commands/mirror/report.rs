@@ -15,12 +15,15 @@ pub(super) enum Outcome {
     Unchanged,
     /// It was left where it is.
     Refused(String),
+    /// It could not be brought.
+    Failed(String),
 }
 
 /// One tag.
 pub(super) struct Mirrored {
     pub(super) tag: Option<String>,
-    pub(super) digest: Digest,
+    /// What the tag names, where that could be told.
+    pub(super) digest: Option<Digest>,
     pub(super) outcome: Outcome,
     pub(super) sent: PushReport,
 }
@@ -34,15 +37,28 @@ pub(super) struct Report {
     pub(super) unchanged: u64,
     /// How many were refused.
     pub(super) refused: u64,
+    /// How many could not be brought.
+    pub(super) failed: u64,
     tags: Vec<Mirrored>,
 }
 
 impl Report {
+    /// Whether everything is there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.refused == 0 && self.failed == 0
+    }
+
+    /// Whether nothing was tried.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tags.is_empty()
+    }
+
     pub(super) fn add(&mut self, mirrored: Mirrored) {
         match mirrored.outcome {
             Outcome::Mirrored => self.mirrored += 1,
             Outcome::Unchanged => self.unchanged += 1,
             Outcome::Refused(_) => self.refused += 1,
+            Outcome::Failed(_) => self.failed += 1,
         }
         self.tags.push(mirrored);
     }
@@ -57,6 +73,7 @@ impl Serialize for Mirrored {
             Outcome::Mirrored => ("mirrored", None),
             Outcome::Unchanged => ("unchanged", None),
             Outcome::Refused(reason) => ("refused", Some(reason)),
+            Outcome::Failed(reason) => ("failed", Some(reason)),
         };
         map.serialize_entry("outcome", outcome)?;
         map.serialize_entry("reason", &reason)?;
@@ -74,12 +91,15 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Mirrored { tag, digest, outcome, .. } in &self.tags {
             let tag = tag.as_deref().unwrap_or("-");
+            let digest = digest.map_or_else(|| "-".to_owned(), |digest| digest.to_string());
             match outcome {
                 Outcome::Mirrored => writeln!(f, "mirrored   {tag} {digest}")?,
                 Outcome::Unchanged => writeln!(f, "unchanged  {tag} {digest}")?,
                 Outcome::Refused(why) => writeln!(f, "refused    {tag} {digest}: {}", crate::output::visible(why))?,
+                Outcome::Failed(why) => writeln!(f, "failed     {tag} {digest}: {}", crate::output::visible(why))?,
             }
         }
-        write!(f, "{} mirrored, {} unchanged, {} refused", self.mirrored, self.unchanged, self.refused)
+        let Self { mirrored, unchanged, refused, failed, .. } = self;
+        write!(f, "{mirrored} mirrored, {unchanged} unchanged, {refused} refused, {failed} failed")
     }
 }

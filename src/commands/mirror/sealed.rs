@@ -12,7 +12,8 @@ use symseal_sealer::load_trust;
 
 use super::place::Place;
 use crate::commands::bundle::verify::now;
-use crate::memory::{Memory, StateArgs};
+use crate::memory::{Memory, RECORDED, StateArgs};
+use crate::output::visible;
 use crate::registry_client;
 
 /// Who may pass.
@@ -21,12 +22,14 @@ pub(super) struct Sealed {
     memory: Memory,
     /// What sealed bundles name as their sources.
     sources: HashSet<Digest>,
+    /// Whether it was said that nothing is remembered.
+    has_told: bool,
 }
 
 impl Sealed {
     /// Reads the trust directory.
     pub(super) fn open(trust: &Path, state: &StateArgs) -> Result<Self> {
-        Ok(Self { trust: load_trust(trust)?, memory: Memory::open(state)?, sources: HashSet::new() })
+        Ok(Self { trust: load_trust(trust)?, memory: Memory::open(state)?, sources: HashSet::new(), has_told: false })
     }
 
     /// Whether what has this digest may pass; else why not.
@@ -42,9 +45,14 @@ impl Sealed {
             Place::Registry { reference, options, .. } => {
                 let repository = Repository::open(&reference.with_digest(*digest), options)?;
                 match repository.bundle_indexes().await {
-                    Ok(indexes) => {
-                        (indexes.symbol_index, repository.seals(digest).await.map_err(registry_client::told)?)
-                    }
+                    Ok(indexes) => match repository.seals(digest).await {
+                        Ok(seals) => (indexes.symbol_index, seals),
+                        // Anybody may have put it there.
+                        Err(error) if error.is_of_one_object() => {
+                            return Ok(Err(format!("it has no seal that can be read: {error}")));
+                        }
+                        Err(error) => return Err(registry_client::told(error)),
+                    },
                     Err(symseal_registry::RegistryError::Manifest { problem, .. }) => {
                         return Ok(Err(format!("neither a sealed bundle nor the sources of one: {problem}")));
                     }
@@ -67,7 +75,11 @@ impl Sealed {
         if let Some(check) = examined.first_failure() {
             return Ok(Err(format!("its seal does not hold: {check}")));
         }
-        let _ = self.memory.record(Verdict::Verified, &self.trust, &examined.checkpoints);
+        let recorded = self.memory.record(Verdict::Verified, &self.trust, &examined.checkpoints);
+        // A medium that cannot be written to is no reason to refuse, but one to say so, once.
+        if self.memory.seen().is_some() && recorded != RECORDED && !std::mem::replace(&mut self.has_told, true) {
+            eprintln!("what was seen is not remembered: {}", visible(&recorded));
+        }
         self.sources.extend(index.sources);
         Ok(Ok(()))
     }
