@@ -241,3 +241,47 @@ fn files_are_links_or_copies_and_what_is_in_the_way_stays() {
     assert!(!Path::new(&format!("{damaged}/.build-id/{first}/{rest}.debug")).exists());
     release.export("layout", &[]).refused(2, &["--debuginfod", "--lldb"]);
 }
+
+#[test]
+fn a_section_is_written_beside_its_file_and_only_out_of_the_right_one() {
+    let Some(release) = Release::build() else { return };
+    let Some(objcopy) = program::tool("objcopy") else { return };
+    let (section, indexed) = (release.at("section"), release.at("indexed.debug"));
+    std::fs::write(&section, [7; 300_000]).unwrap();
+    let option = format!(".gdb_index={section}");
+    let added = Command::new(objcopy).args(["--add-section", &option]).arg(&release.debug).arg(&indexed).status();
+    assert!(added.unwrap().success());
+    release.bundle("with-section", &[&release.stripped.display().to_string(), &indexed]);
+    let tree = release.at("www");
+    let told = release.export("with-section", &["--debuginfod", &tree, "--json"]).ok().json();
+    assert_eq!((&told["linked"], &told["copied"]), (&2.into(), &1.into()), "{told:#}");
+    let written = format!("{tree}/buildid/{}/section/.gdb_index", release.build_id);
+    assert!(read(&written) == read(&section));
+    let again = release.export("with-section", &["--debuginfod", &tree, "--json"]).ok().json();
+    assert_eq!(again["existing"], 3, "{again:#}");
+    // A debug file with other bytes beside the section gives no section.
+    let digest = symseal_bundle::Digest::of(&read(&indexed)).hex();
+    let blob = Path::new(&release.at("with-section")).join("blobs/sha256").join(digest);
+    let mut bytes = read(&blob);
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::remove_file(&blob).unwrap();
+    std::fs::write(&blob, bytes).unwrap();
+    std::fs::remove_file(&written).unwrap();
+    release.export("with-section", &["--debuginfod", &tree]).refused(2, &["expected sha256:"]);
+    assert!(!Path::new(&written).exists());
+}
+
+#[test]
+fn a_file_that_not_everybody_may_read_is_copied_and_stays_as_it_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some(release) = Release::build() else { return };
+    let digest = symseal_bundle::Digest::of(&read(&release.debug)).hex();
+    let blob = Path::new(&release.at("layout")).join("blobs/sha256").join(digest);
+    std::fs::set_permissions(&blob, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let tree = release.at("private");
+    let told = release.export("layout", &["--build-id", &tree, "--json"]).ok().json();
+    assert_eq!((&told["linked"], &told["copied"]), (&1.into(), &1.into()), "{told:#}");
+    assert_eq!(std::fs::metadata(&blob).unwrap().mode() & 0o777, 0o600);
+    let (first, rest) = release.build_id.split_at(2);
+    assert_eq!(std::fs::metadata(format!("{tree}/.build-id/{first}/{rest}.debug")).unwrap().mode() & 0o444, 0o444);
+}

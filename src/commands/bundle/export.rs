@@ -2,15 +2,16 @@
 
 mod tree;
 
+use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::json;
 use symseal_bundle::{Bundle, Digest, FileEntry, Hasher};
-use tempfile::TempDir;
+use tempfile::TempPath;
 
 use self::tree::{Content, Place, Tree};
 use crate::bundle_ref;
@@ -20,6 +21,9 @@ use crate::progress::bytes_bar;
 
 /// Bytes that are read and written at once.
 const BLOCK: usize = 256 << 10;
+/// The permission that everybody may read a file.
+#[cfg(unix)]
+const EVERYBODY: u32 = 0o444;
 /// Files in the way that are named.
 const NAMED: usize = 10;
 
@@ -32,7 +36,7 @@ const NAMED: usize = 10;
   symseal bundle export ./bundle --lldb ./debug                   settings append target.debug-file-search-paths ./debug
 
 Several bundles may go into one tree, and one bundle into several trees at once. Every file is compared with its digest. A file is a hard link
-to the one in the bundle where both are on one file system (--copy: never), so do not write into the tree. Each becomes
+to the one in the bundle where both are on one file system and everybody may read it (--copy: never), so do not write into the tree. Each becomes
 visible whole; a file with other bytes in its place is left as it is and named (exit status 1, and nothing is written). The seal is
 not looked at: symseal bundle verify does that, and debuggers do not.
 
@@ -96,6 +100,17 @@ pub fn run(args: &Args) -> Result<Answer> {
         bail!("bundle {}: it has no file that such a tree holds", args.bundle);
     }
     // Nothing is written before it is known that nothing is in the way.
+    let contested = contested(&mut places);
+    if !contested.is_empty() {
+        for path in contested.iter().take(NAMED) {
+            eprintln!("{}: two files of the bundle that differ belong there", visible(&path.display().to_string()));
+        }
+        eprintln!(
+            "{} places have two files; nothing was written: export them into trees of their own",
+            contested.len()
+        );
+        return Ok(Answer::No);
+    }
     let mut in_the_way = Vec::new();
     let mut missing = Vec::new();
     let mut done = Done::default();
@@ -119,22 +134,15 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     let bar = bytes_bar("exporting");
     bar.inc_length(missing.iter().map(|(_, place)| place.bytes).sum());
-    let mut staging: Vec<(PathBuf, TempDir)> = Vec::new();
+    let mut export = Export { bundle: &bundle, copies: args.copy, compared: HashSet::new(), done };
     for (dir, place) in &missing {
-        if !staging.iter().any(|(known, _)| known == dir) {
-            fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-            let folder = tempfile::Builder::new().prefix(".symseal-export-").tempdir_in(dir);
-            staging.push((dir.clone(), folder.with_context(|| dir.display().to_string())?));
-        }
-        let Some((_, folder)) = staging.iter().find(|(known, _)| known == dir) else { continue };
         bar.set_message(place.path.clone());
         let target = dir.join(&place.path);
-        export(&bundle, place, folder.path(), &target, args.copy, &mut done)
-            .with_context(|| target.display().to_string())?;
+        export.place(place, (dir, &target)).with_context(|| target.display().to_string())?;
         bar.inc(place.bytes);
     }
     bar.finish_and_clear();
-    let Done { linked, copied, existing, bytes } = done;
+    let Done { linked, copied, existing, bytes } = export.done;
     if args.json {
         let bundle = bundle.digest();
         outln!(
@@ -147,68 +155,118 @@ pub fn run(args: &Args) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Puts one file in its place, whole and compared.
-fn export(bundle: &Bundle, place: &Place, staging: &Path, target: &Path, copy: bool, done: &mut Done) -> Result<()> {
-    if let Some(folder) = target.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    done.bytes += place.bytes;
-    let staged = staging.join("file");
-    let is_linked = match &place.content {
-        Content::File(file) => !copy && link(bundle, file, &staged)?,
-        Content::Section(..) => false,
-    };
-    if !is_linked {
-        let mut into = File::create_new(&staged)?;
-        match &place.content {
-            Content::File(file) => copy_file(bundle, file, &mut into)?,
-            Content::Section(bytes) => into.write_all(bytes)?,
-        }
-        into.sync_all()?;
-    }
-    readable(&staged)?;
-    // A link fails where something is in the way by now; a rename would replace it.
-    let placed = fs::hard_link(&staged, target);
-    fs::remove_file(&staged)?;
-    match placed {
-        Ok(()) if is_linked => done.linked += 1,
-        Ok(()) => done.copied += 1,
-        // On a file system that ignores case two places may be one.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && digest_of(target)? == Some(place.digest) => {
-            done.existing += 1;
-        }
-        Err(error) => return Err(error.into()),
-    }
-    Ok(())
+/// Sorts the places and takes out those that are named twice; the ones where two files differ.
+fn contested(places: &mut Vec<(PathBuf, Place)>) -> Vec<PathBuf> {
+    places.sort_by(|(dir, a), (other, b)| (dir, &a.path, a.digest).cmp(&(other, &b.path, b.digest)));
+    places.dedup_by(|(dir, a), (other, b)| dir == other && a.path == b.path && a.digest == b.digest);
+    let pairs = places.iter().zip(places.iter().skip(1));
+    let same = pairs.filter(|((dir, a), (other, b))| dir == other && a.path == b.path);
+    same.map(|((dir, place), _)| dir.join(&place.path)).collect()
 }
 
-/// Links a file of the bundle, after its bytes were compared; false where it is on another file system, or must not be linked.
-fn link(bundle: &Bundle, file: &FileEntry, staged: &Path) -> Result<bool> {
-    let path = bundle.file_path(file);
-    // What a link leads to is another's to change.
-    if !fs::symlink_metadata(&path)?.is_file() || fs::hard_link(&path, staged).is_err() {
-        return Ok(false);
-    }
-    let found = digest_of(staged)?;
-    if found != Some(file.sha256) {
-        fs::remove_file(staged)?;
-        bail!(
-            "{}: expected {}, found {}",
-            path.display(),
-            file.sha256,
-            found.map_or_else(String::new, |found| found.to_string())
-        );
-    }
-    Ok(true)
+/// What puts files into trees.
+struct Export<'b> {
+    bundle: &'b Bundle,
+    /// Whether nothing is linked.
+    copies: bool,
+    /// Files of the bundle that were compared as a whole.
+    compared: HashSet<PathBuf>,
+    done: Done,
 }
 
-fn copy_file(bundle: &Bundle, file: &FileEntry, into: &mut File) -> Result<()> {
-    let path = bundle.file_path(file);
-    let mut from = File::open(&path).with_context(|| path.display().to_string())?;
+impl Export<'_> {
+    /// Puts one file in its place, whole and compared.
+    fn place(&mut self, place: &Place, (dir, target): (&Path, &Path)) -> Result<()> {
+        fs::create_dir_all(target.parent().unwrap_or(dir))?;
+        self.done.bytes += place.bytes;
+        let linked = match &place.content {
+            Content::File(file) if !self.copies => self.link(file, dir)?,
+            _ => None,
+        };
+        let is_linked = linked.is_some();
+        let staged = match linked {
+            Some(staged) => staged,
+            None => self.copy(place, dir)?,
+        };
+        // A file that came there meanwhile is not replaced.
+        match staged.persist_noclobber(target) {
+            Ok(()) if is_linked => self.done.linked += 1,
+            Ok(()) => self.done.copied += 1,
+            // On a file system that ignores case two places may be one.
+            Err(failed)
+                if failed.error.kind() == io::ErrorKind::AlreadyExists && digest_of(target)? == Some(place.digest) =>
+            {
+                self.done.existing += 1;
+            }
+            Err(failed) => return Err(failed.error.into()),
+        }
+        Ok(())
+    }
+
+    /// Links a file of the bundle, after its bytes were compared; none where it is on another file system, or must not be linked.
+    fn link(&mut self, file: &FileEntry, dir: &Path) -> Result<Option<TempPath>> {
+        let path = self.bundle.file_path(file);
+        // What a link leads to is another's to change; and a web server that runs as somebody else must be able to read the file, whose permissions
+        // are the bundle's.
+        let found = fs::symlink_metadata(&path)?;
+        if !found.is_file() || !is_readable(&found) {
+            return Ok(None);
+        }
+        let Ok(staged) = staging().make_in(dir, |staged| fs::hard_link(&path, staged)) else { return Ok(None) };
+        let staged = staged.into_temp_path();
+        self.compare(file, &staged, &path)?;
+        Ok(Some(staged))
+    }
+
+    fn copy(&mut self, place: &Place, dir: &Path) -> Result<TempPath> {
+        let (file, start) = match &place.content {
+            Content::File(file) => (file, 0),
+            Content::Section(file, start) => (file, *start),
+        };
+        let path = self.bundle.file_path(file);
+        if let Content::Section(..) = place.content {
+            self.compare(file, &path, &path)?;
+        }
+        let staged = staging().tempfile_in(dir).with_context(|| dir.display().to_string())?;
+        let mut from = File::open(&path).with_context(|| path.display().to_string())?;
+        from.seek(SeekFrom::Start(start)).with_context(|| path.display().to_string())?;
+        let found = copy_blocks(&mut from.take(place.bytes), staged.as_file(), &path)?;
+        if found != place.digest {
+            bail!("{}: expected {}, found {found}", path.display(), place.digest);
+        }
+        readable(staged.path())?;
+        staged.as_file().sync_all()?;
+        Ok(staged.into_temp_path())
+    }
+
+    /// Compares the whole file at `at` with its digest, once.
+    fn compare(&mut self, file: &FileEntry, at: &Path, named: &Path) -> Result<()> {
+        if self.compared.contains(named) {
+            return Ok(());
+        }
+        let found = digest_of(at)?;
+        if found != Some(file.sha256) {
+            let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
+            bail!("{}: expected {}, found {found}", named.display(), file.sha256);
+        }
+        self.compared.insert(named.to_owned());
+        Ok(())
+    }
+}
+
+/// How files are called before they are whole.
+fn staging() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".symseal-export-");
+    builder
+}
+
+/// The digest of what was copied.
+fn copy_blocks(from: &mut impl Read, mut into: &File, path: &Path) -> Result<Digest> {
     let (mut hasher, mut block) = (Hasher::default(), vec![0; BLOCK]);
     loop {
         let read = match from.read(&mut block) {
-            Ok(0) => break,
+            Ok(0) => return Ok(hasher.finish().0),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error).with_context(|| path.display().to_string()),
@@ -217,11 +275,6 @@ fn copy_file(bundle: &Bundle, file: &FileEntry, into: &mut File) -> Result<()> {
         hasher.update(bytes);
         into.write_all(bytes)?;
     }
-    let (found, _) = hasher.finish();
-    if found != file.sha256 {
-        bail!("{}: expected {}, found {found}", path.display(), file.sha256);
-    }
-    Ok(())
 }
 
 /// The digest of a file; `None` where nothing is there.
@@ -236,16 +289,57 @@ fn digest_of(path: &Path) -> Result<Option<Digest>> {
     }
 }
 
+/// Whether a web server that runs as somebody else may read the file.
+fn is_readable(found: &fs::Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        found.permissions().mode() & EVERYBODY == EVERYBODY
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = found;
+        true
+    }
+}
+
 /// Lets a web server that runs as somebody else read the file.
 fn readable(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let mut permissions = fs::metadata(path)?.permissions();
-        if permissions.mode() & 0o444 != 0o444 {
-            permissions.set_mode(permissions.mode() | 0o444);
-            fs::set_permissions(path, permissions)?;
-        }
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644))?;
     }
+    let _ = path;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_for_two_files_is_found_before_anything_is_written() {
+        let place = |path: &str, bytes: &[u8]| {
+            let file = symseal_bundle::FileEntry {
+                role: symseal_bundle::FileRole::Debuginfo,
+                path: path.into(),
+                size: 0,
+                sha256: Digest::of(bytes),
+                media_type: "a/b".into(),
+                page_size: 1,
+                page_root: symseal_bundle::pages::Hash([0; 32]),
+                piece_root: None,
+                derived_from: Vec::new(),
+            };
+            let (digest, content) = (file.sha256, Content::File(file));
+            Place { path: path.into(), content, digest, bytes: 0 }
+        };
+        let tree = |dir: &str, path: &str, bytes: &[u8]| (PathBuf::from(dir), place(path, bytes));
+        let mut places = vec![tree("d", "a", b"1"), tree("d", "b", b"2"), tree("d", "a", b"1"), tree("e", "b", b"3")];
+        assert!(contested(&mut places).is_empty());
+        assert_eq!(places.len(), 3);
+        places.push(tree("d", "b", b"4"));
+        assert_eq!(contested(&mut places), [PathBuf::from("d/b")]);
+    }
 }

@@ -1,7 +1,10 @@
 //! Which file of a bundle lies where in each kind of tree.
 
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+
 use anyhow::{Context as _, Result};
-use symseal_artifact::ObjectFile;
+use object::{Object as _, ObjectSection as _, ReadCache};
 use symseal_bundle::{Bundle, Digest, FileEntry, FileRole, ModuleEntry, title};
 use symseal_module::DebugId;
 
@@ -39,8 +42,8 @@ pub(super) struct Place {
 pub(super) enum Content {
     /// A file of the bundle.
     File(FileEntry),
-    /// A section's bytes.
-    Section(Vec<u8>),
+    /// A part of a file of the bundle, by its first byte; its length and digest are the place's.
+    Section(FileEntry, u64),
 }
 
 impl Place {
@@ -98,15 +101,24 @@ fn debuginfod(id: &DebugId, module: &ModuleEntry, places: &mut Vec<Place>) {
 
 fn section(bundle: &Bundle, id: &DebugId, module: &ModuleEntry) -> Result<Option<Place>> {
     let Some(file) = debug_file(module).filter(|_| id.build_id().is_some()) else { return Ok(None) };
-    let bytes = bundle.read(file).with_context(|| file.path.clone())?;
-    let Ok(object) = ObjectFile::parse(&bytes) else { return Ok(None) };
-    let found = object.section(SECTION).map(|(_, bytes)| bytes.to_vec()).filter(|bytes| !bytes.is_empty());
-    Ok(found.map(|bytes| Place {
-        path: format!("buildid/{id}/section/{SECTION}"),
-        digest: Digest::of(&bytes),
-        bytes: bytes.len() as u64,
-        content: Content::Section(bytes),
-    }))
+    let path = bundle.file_path(file);
+    let read = || -> io::Result<Option<Place>> {
+        let from = File::open(&path)?;
+        let Some((start, length)) = locate(&from) else { return Ok(None) };
+        (&from).seek(io::SeekFrom::Start(start))?;
+        let (digest, bytes) = Digest::of_reader((&from).take(length))?;
+        let (path, content) = (format!("buildid/{id}/section/{SECTION}"), Content::Section(file.clone(), start));
+        Ok((bytes == length).then_some(Place { path, content, digest, bytes }))
+    };
+    read().with_context(|| path.display().to_string())
+}
+
+/// Where the section's bytes are, by the file's section headers alone: debug files are large.
+fn locate(file: &File) -> Option<(u64, u64)> {
+    let cache = ReadCache::new(file);
+    let object = object::File::parse(&cache).ok()?;
+    let (start, length) = object.section_by_name(SECTION)?.file_range()?;
+    (length > 0).then_some((start, length))
 }
 
 fn build_id(id: &DebugId, module: &ModuleEntry, places: &mut Vec<Place>) {
