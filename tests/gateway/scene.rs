@@ -215,6 +215,17 @@ impl Gateway {
         }
     }
 
+    /// Asks until the answer is 404 with this reason.
+    #[track_caller]
+    pub(crate) fn refuses_until(&self, path: &str, code: &str) {
+        let began = std::time::Instant::now();
+        let header = format!("x-symseal-refused: {code}\r\n");
+        while !self.get(path, &[]).head.contains(&header) && began.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        self.get(path, &[]).is_refused(code);
+    }
+
     pub(crate) fn status(&self) -> Value {
         serde_json::from_slice(&self.get("/status.json", &[]).body).unwrap()
     }
