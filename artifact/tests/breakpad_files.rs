@@ -46,7 +46,10 @@ fn lines_and_inlined_calls_are_those_that_llvm_symbolizer_finds_in_the_module_it
             let own = wanted.get(wanted.len() - depth..).unwrap_or_default();
             let expected: Vec<u64> = own.iter().map(|frame| frame.line).collect();
             // Code that the symbol file has no function of, and lines that a compiler made up.
-            if found.is_empty() || found.iter().all(|frame| frame.line == 0) || wanted.iter().any(|frame| frame.line == 0) {
+            if found.is_empty()
+                || found.iter().all(|frame| frame.line == 0)
+                || wanted.iter().any(|frame| frame.line == 0)
+            {
                 continue;
             }
             compared += 1;

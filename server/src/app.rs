@@ -39,6 +39,8 @@ pub(crate) struct App {
     pub(crate) pool: Pool,
     /// Where addresses are named.
     pub(crate) naming: Pool,
+    /// Where pages are made, and searches.
+    pub(crate) looking: Pool,
     /// Where files are made that are kept.
     pub(crate) making: Pool,
     /// What can be had again.
@@ -120,18 +122,30 @@ impl App {
         }
     }
 
-    /// Takes over what other servers acknowledged before this call.
+    /// Takes over what other servers acknowledged before this call, in repositories and for debuggers.
     ///
     /// # Errors
     /// Nothing can be learned of them now.
     pub(crate) async fn catch_up(self: &Arc<Self>) -> io::Result<()> {
+        self.catch_up_repositories().await?;
+        match &self.follower {
+            Some(follower) => follower.tell(self).await,
+            None => Ok(()),
+        }
+    }
+
+    /// [`Self::catch_up`] for those who need no ids: what repositories offer is known sooner than what is in their files.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) async fn catch_up_repositories(self: &Arc<Self>) -> io::Result<()> {
         match &self.follower {
             Some(follower) => follower.catch_up(self).await,
             None => Ok(()),
         }
     }
 
-    /// The number of the last change that was taken over.
+    /// How many changes of other servers were taken over.
     pub(crate) fn learned(&self) -> u64 {
         self.follower.as_ref().map_or(0, Follower::learned)
     }

@@ -172,7 +172,18 @@ impl Collector {
         Ok(())
     }
 
-    /// Collects by schedule until [`Self::stop`].
+    /// Ends abandoned uploads, which are files of this server alone, wherever its blobs are.
+    async fn end_uploads(&self) -> io::Result<Collected> {
+        let mut ended = Collected::default();
+        for repository in self.repositories.all() {
+            let (uploads, folder) = (Arc::clone(&self.uploads), repository.uploads_folder());
+            ended.sessions += self.run(move || uploads.expire(&folder)).await?;
+        }
+        self.metrics.collected(&ended);
+        Ok(ended)
+    }
+
+    /// Collects by schedule until [`Self::stop`]; behind an object store it ends abandoned uploads alone.
     pub(crate) async fn run_by(&self, schedule: Schedule) {
         let mut pause = schedule.interval.min(FIRST_ROUND);
         while !self.is_stopped() {
@@ -181,7 +192,11 @@ impl Collector {
                 () = self.stop.notified() => return,
             }
             pause = schedule.interval;
-            match self.collect(schedule.grace).await {
+            let round = match self.blobs.objects() {
+                Some(_) => self.end_uploads().await,
+                None => self.collect(schedule.grace).await,
+            };
+            match round {
                 Ok(Collected { manifests: 0, unlinked: 0, blobs: 0, sessions: 0, .. }) => {}
                 Ok(Collected { manifests, unlinked, blobs, bytes, sessions }) => {
                     tracing::info!(manifests, unlinked, blobs, bytes, sessions, "what nothing names was collected");

@@ -10,6 +10,12 @@ const FILE_JOBS: usize = 32;
 /// File work under way at once where some of it waits for an object store, so that what is local need not wait with it.
 const OBJECT_JOBS: usize = 128;
 
+/// Blobs that are fetched from an object store at once for those who hold no thread meanwhile.
+const FETCHES: usize = 32;
+
+/// Pages and searches made at once: each looks at every release, and names are not to wait for it.
+const LOOKING_JOBS: usize = 2;
+
 /// Requests for names under way at once. Each may hold its body, its answer and the tables' pages, and takes a processor all
 /// the while.
 const NAMING_JOBS: usize = 4;
@@ -38,6 +44,16 @@ impl Pool {
     /// The pool for the naming of addresses, apart from the files, which must not wait for it.
     pub(crate) fn for_naming() -> Self {
         Self::of(NAMING_JOBS)
+    }
+
+    /// The pool for fetches from an object store, apart from what is served meanwhile.
+    pub(crate) fn for_fetching() -> Self {
+        Self::of(FETCHES)
+    }
+
+    /// The pool for pages and searches, apart from the naming of addresses.
+    pub(crate) fn for_looking() -> Self {
+        Self::of(LOOKING_JOBS)
     }
 
     /// The pool for the making of files that are kept, apart from the files that are served.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::app::App;
-use crate::blobs::BlobDigest;
+use crate::blobs::{BlobDigest, unless_lost};
 use crate::debug_files::{Bundle, Claim, NewBundle, SecondOwner, Standing};
 use crate::ids::TooLarge;
 use crate::ingest::{
@@ -141,14 +141,14 @@ fn check_and_store(
     let arrival = if is_bundle(&put.manifest) {
         let CheckedBundle { mut row, new } = check_bundle(&put.digest, bytes, repository, &app.blobs)?;
         // A seal may have come first: its subject need not be here.
-        row.seal = seal_of(app, &BTreeSet::new(), Some(repository), &put.digest);
+        row.seal = seal_of(app, &BTreeSet::new(), Some(repository), &put.digest)?;
         Arrival::Files { new, row: Some(Box::new(row)) }
     } else if is_loose(&put.manifest) {
         Arrival::Files { new: check_loose(&put.digest, bytes, &app.blobs)?, row: None }
     } else if let Some(subject) = put.manifest.subject.clone().filter(|_| is_seal(&put.manifest)) {
         let layers = seal_layers(bytes);
-        let read = |layer: &BlobDigest| app.blobs.read(layer, symseal_seal::SEAL_LIMIT as u64).ok();
-        Arrival::Seal { subject, seals: layers.iter().filter_map(read).collect() }
+        let read = |layer: &BlobDigest| unless_lost(app.blobs.read(layer, symseal_seal::SEAL_LIMIT as u64)).transpose();
+        Arrival::Seal { subject, seals: layers.iter().filter_map(read).collect::<io::Result<_>>()? }
     } else {
         Arrival::Other
     };
@@ -173,7 +173,7 @@ fn admit(app: &App, name: &RepositoryName, arrival: &Arrival) -> Result<Option<S
         // Of the repositories that have the bundle it changes nothing.
         return Ok(None);
     }
-    let mut seals = seals_of(app, &repositories, &bundle);
+    let mut seals = seals_of(app, &repositories, &bundle)?;
     seals.extend(more.iter().cloned());
     let verdict = app.seals.judge(&entry, &seals);
     let is_new_claim = app
@@ -209,7 +209,7 @@ fn holders(app: &App, digest: &BlobDigest) -> BTreeSet<RepositoryName> {
 }
 
 /// The seals of a bundle in these repositories. Blocks.
-fn seals_of(app: &App, repositories: &BTreeSet<RepositoryName>, bundle: &BlobDigest) -> Vec<Vec<u8>> {
+fn seals_of(app: &App, repositories: &BTreeSet<RepositoryName>, bundle: &BlobDigest) -> io::Result<Vec<Vec<u8>>> {
     let found: Vec<Arc<Repository>> = repositories.iter().filter_map(|name| app.repositories.get(name)).collect();
     seals_in(found.iter().map(AsRef::as_ref), bundle, &app.blobs)
 }
@@ -220,7 +220,7 @@ pub(crate) fn seal_of(
     repositories: &BTreeSet<RepositoryName>,
     more: Option<&Repository>,
     bundle: &BlobDigest,
-) -> Option<SealRow> {
+) -> io::Result<Option<SealRow>> {
     let found: Vec<Arc<Repository>> = repositories.iter().filter_map(|name| app.repositories.get(name)).collect();
     let all = found.iter().map(AsRef::as_ref).chain(more);
     let mut seals: Vec<BlobDigest> = all
@@ -229,12 +229,18 @@ pub(crate) fn seal_of(
         .map(|(digest, _)| digest)
         .collect();
     seals.sort();
-    seals.iter().find_map(|digest| read_seal(&app.blobs.read(digest, MANIFEST_LIMIT as u64).ok()?, &app.blobs))
+    for digest in &seals {
+        let Some(bytes) = unless_lost(app.blobs.read(digest, MANIFEST_LIMIT as u64))? else { continue };
+        if let Some(row) = read_seal(&bytes, &app.blobs)? {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
 }
 
 async fn record_seal(app: &Arc<App>, bundle: &BlobDigest) -> Result<(), PublishError> {
     let (shared, wanted) = (Arc::clone(app), bundle.clone());
-    let row = app.pool.run(move || seal_of(&shared, &holders(&shared, &wanted), None, &wanted)).await?;
+    let row = app.pool.run(move || seal_of(&shared, &holders(&shared, &wanted), None, &wanted)).await??;
     Ok(app.store.put_seal(&bundle.to_string(), row.as_ref()).await?)
 }
 
@@ -279,6 +285,8 @@ pub(crate) async fn withdraw(
     name: &RepositoryName,
     reference: &Reference,
 ) -> Result<Removal, PublishError> {
+    // Another server may have changed what is to go.
+    app.catch_up().await?;
     let Some(repository) = app.repositories.get(name) else { return Ok(Removal::Missing) };
     if let Reference::Digest(digest) = reference {
         let (pins, wanted) = (Arc::clone(&app.pins), digest.clone());
@@ -320,10 +328,14 @@ pub(crate) async fn learn(app: &Arc<App>, digest: &BlobDigest, manifest: &Manife
             if shared.debug_files.bundle(&wanted).is_none() {
                 let new = read_published(&shared, &wanted, is_loose(&manifest))?;
                 let repositories = holders(&shared, &wanted);
+                if repositories.is_empty() {
+                    // Deleted meanwhile.
+                    return Ok(());
+                }
                 // In one step with its seals.
-                let verdict = shared.seals.judge(&new.entry, &seals_of(&shared, &repositories, &wanted));
+                let verdict = shared.seals.judge(&new.entry, &seals_of(&shared, &repositories, &wanted)?);
                 let standing = Standing { repositories, verdict };
-                return shared.debug_files.insert(vec![(new, standing)]).map_err(io::Error::other);
+                return shared.debug_files.insert(vec![(new, standing)]).map_err(invalid);
             }
             wanted
         } else {
@@ -333,7 +345,12 @@ pub(crate) async fn learn(app: &Arc<App>, digest: &BlobDigest, manifest: &Manife
         reconsider(&shared, &bundle);
         Ok(())
     };
-    app.pool.run(learn).await.map_err(io::Error::other)?
+    app.pool.run(learn).await.map_err(invalid)?
+}
+
+/// What another try cannot mend.
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// Records what is in a repository again, where it is a bundle, or a seal of one.
@@ -359,12 +376,12 @@ fn read_published(app: &App, digest: &BlobDigest, is_loose: bool) -> io::Result<
     if is_loose {
         check_loose(digest, &bytes, &app.blobs).map_err(|error| match error {
             RefusedLoose::Io(error) => error,
-            error => io::Error::other(error),
+            error => invalid(error),
         })
     } else {
         let opened = open_published(digest, &bytes, &app.blobs).map_err(|error| match error {
             RefusedBundle::Io(error) => error,
-            error => io::Error::other(error),
+            error => invalid(error),
         });
         Ok(opened?.new)
     }
@@ -376,7 +393,7 @@ pub(crate) async fn unlearn(app: &Arc<App>, digest: &BlobDigest, manifest: &Mani
     let Some(concerned) = app.debug_files.bundle(digest).map(|_| digest.clone()).or(subject) else { return Ok(()) };
     let _bundle_changes = app.debug_files.changes.lock().await;
     let shared = Arc::clone(app);
-    app.pool.run(move || reconsider(&shared, &concerned)).await.map_err(io::Error::other)?;
+    app.pool.run(move || reconsider(&shared, &concerned)).await.map_err(invalid)?;
     Ok(())
 }
 
@@ -402,16 +419,32 @@ fn reconsider(app: &App, bundle: &BlobDigest) -> bool {
     is_gone
 }
 
-/// What the seals of a known bundle are worth now, in the repositories that have it. Blocks.
+/// What the seals of a known bundle are worth now, in the repositories that have it. Those that cannot be read now are worth what they were. Blocks.
 pub(crate) fn judge(
     app: &App,
     bundle: &BlobDigest,
     known: &Bundle,
     repositories: BTreeSet<RepositoryName>,
 ) -> Standing {
-    let verdict = app.seals.judge(&known.entry, &seals_of(app, &repositories, bundle));
+    judge_now(app, bundle, known, repositories.clone()).unwrap_or_else(|error| {
+        tracing::warn!(digest = %bundle, %error, "the seals of a bundle cannot be judged again");
+        Standing { repositories, verdict: known.verdict.clone() }
+    })
+}
+
+/// [`judge`], for those who need the verdict.
+///
+/// # Errors
+/// A seal cannot be read now.
+pub(crate) fn judge_now(
+    app: &App,
+    bundle: &BlobDigest,
+    known: &Bundle,
+    repositories: BTreeSet<RepositoryName>,
+) -> io::Result<Standing> {
+    let verdict = app.seals.judge(&known.entry, &seals_of(app, &repositories, bundle)?);
     if verdict != known.verdict {
         tell_of_verdict(bundle, &verdict);
     }
-    Standing { repositories, verdict }
+    Ok(Standing { repositories, verdict })
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::app::App;
-use crate::blobs::BlobDigest;
+use crate::blobs::{BlobDigest, is_lasting};
 use crate::debug_files::{Bundle, NewBundle, Standing};
 use crate::ingest::{CheckedBundle, RefusedBundle, RefusedLoose, check_loose, is_bundle, is_loose, open_published};
-use crate::publish::{PublishError, judge, seal_of};
+use crate::publish::{PublishError, judge, judge_now, seal_of};
 use crate::repositories::{MANIFEST_LIMIT, Prefix, RepositoryName};
 use crate::seals::Verdict;
 
@@ -41,7 +41,7 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
             continue;
         }
         let (shared, wanted, among) = (Arc::clone(app), digest.clone(), repositories.clone());
-        let seal = app.pool.run(move || seal_of(&shared, &among, None, &wanted)).await?;
+        let seal = app.pool.run(move || seal_of(&shared, &among, None, &wanted)).await??;
         let text = digest.to_string();
         let recorded_seal = recorded.get(&text);
         if recorded_seal.is_none() || app.debug_files.bundle(&digest).is_none() {
@@ -49,6 +49,8 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
             let opened = app.pool.run(move || open(&shared, &wanted)).await?;
             let CheckedBundle { row, new: files } = match opened {
                 Ok(bundle) => bundle,
+                // Not damaged: it could not be looked at, and left out it would stay away until the next start.
+                Err(RefusedBundle::Io(error)) if !is_lasting(&error) => return Err(error.into()),
                 Err(error) => {
                     tracing::error!(%digest, %error, "a published bundle is damaged");
                     continue;
@@ -101,6 +103,7 @@ async fn loose(
     };
     match app.pool.run(read).await? {
         Ok(new) => Ok(Some((new, Standing { repositories, verdict: Verdict::Unjudged }))),
+        Err(RefusedLoose::Io(error)) if !is_lasting(&error) => Err(error.into()),
         Err(error) => {
             tracing::error!(%digest, %error, "a loose file is damaged");
             Ok(None)
@@ -113,26 +116,37 @@ fn open(app: &App, digest: &BlobDigest) -> Result<CheckedBundle, RefusedBundle> 
     open_published(digest, &bytes, &app.blobs)
 }
 
-/// Judges every bundle by what the trust directory says now, and shows what follows in one step.
+/// Judges every bundle by what the trust directory says now, and shows what follows in one step. A start (`required`) fails where a seal cannot be
+/// read: a bundle that needs one would be hidden until its seals are judged again.
 pub(crate) async fn judge_all(app: &Arc<App>, required: Option<Vec<Prefix>>) -> Result<(), PublishError> {
     let _changes = app.debug_files.changes.lock().await;
     let shared = Arc::clone(app);
-    let judge_them = move || {
+    let judge_them = move || -> Result<(), PublishError> {
         let bundles = shared.debug_files.bundles();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let each = bundles.len().div_ceil(threads).max(1);
-        let judged: Vec<_> = std::thread::scope(|scope| {
-            let of_part = |part: &[(BlobDigest, Bundle)]| -> Vec<_> {
-                let of = |known: &Bundle, digest| judge(&shared, digest, known, known.repositories.clone());
-                part.iter().map(|(digest, known)| (digest.clone(), of(known, digest))).collect()
+        let is_start = required.is_some();
+        let judged: Vec<(BlobDigest, Standing)> = std::thread::scope(|scope| {
+            let of_part = |part: &[(BlobDigest, Bundle)]| -> Vec<std::io::Result<_>> {
+                let of = |known: &Bundle, digest: &BlobDigest| -> std::io::Result<_> {
+                    let repositories = known.repositories.clone();
+                    let standing = if is_start {
+                        judge_now(&shared, digest, known, repositories)?
+                    } else {
+                        judge(&shared, digest, known, repositories)
+                    };
+                    Ok((digest.clone(), standing))
+                };
+                part.iter().map(|(digest, known)| of(known, digest)).collect()
             };
             let parts: Vec<_> = bundles.chunks(each).map(|part| scope.spawn(move || of_part(part))).collect();
-            parts.into_iter().filter_map(|part| part.join().ok()).flatten().collect()
-        });
+            parts.into_iter().filter_map(|part| part.join().ok()).flatten().collect::<std::io::Result<_>>()
+        })?;
         shared.debug_files.set(judged);
         if let Some(required) = required {
             shared.debug_files.require_seals(required);
         }
+        Ok(())
     };
-    Ok(app.pool.run(judge_them).await?)
+    app.pool.run(judge_them).await?
 }

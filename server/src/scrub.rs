@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher};
+use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher, blob_key, hash_file};
 use crate::config::BlobsConfig;
 use crate::objects::Objects;
 use crate::repositories::{FactKey, fact_files};
@@ -17,9 +17,6 @@ use crate::{ServerError, serve};
 
 /// The folder, and the beginning of keys, of what is not what its name says.
 const DAMAGED: &str = "damaged";
-
-/// Bytes read at once.
-const BLOCK: usize = 1 << 20;
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,7 +78,9 @@ pub fn scrub(data: &Path, blobs: Option<&BlobsConfig>) -> Result<Scrubbed, Serve
             let present = objects_of(&objects, &mut scrubbed).map_err(away)?;
             let keys = objects.list("repositories").map_err(away)?;
             let facts = keys.iter().filter_map(|(key, _)| FactKey::parse(key)).collect();
-            missing(facts, |digest| Ok(present.contains(digest))).map_err(away)?
+            // What was pushed since the blobs were listed is looked for by itself.
+            missing(facts, |digest| Ok(present.contains(digest) || objects.size(&blob_key(digest))?.is_some()))
+                .map_err(away)?
         }
         None => {
             let facts = fact_files(data).map_err(failed)?;
@@ -97,10 +96,14 @@ fn directory_of(data: &Path, directory: &BlobDirectory, scrubbed: &mut Scrubbed)
         for shard in 0..=u8::MAX {
             for stored in directory.shard(algorithm, shard)? {
                 let path = directory.path(&stored.digest);
-                let (found, size) = match hash_file(&path, algorithm) {
+                let hashed = fs::File::open(&path).and_then(|mut file| hash_file(&mut file, algorithm));
+                let (found, size) = match hashed {
                     // Collected, or evicted, meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    hashed => hashed?,
+                    hashed => {
+                        let (hasher, size) = hashed?;
+                        (hasher.finish(), size)
+                    }
                 };
                 scrubbed.blobs += 1;
                 scrubbed.bytes += size;
@@ -120,20 +123,6 @@ fn aside(data: &Path, digest: &BlobDigest) -> io::Result<PathBuf> {
     let folder = data.join(DAMAGED);
     fs::create_dir_all(&folder)?;
     Ok(folder.join(format!("{}-{}", digest.algorithm().name(), digest.hex())))
-}
-
-fn hash_file(path: &Path, algorithm: Algorithm) -> io::Result<(BlobDigest, u64)> {
-    use std::io::Read as _;
-    let mut file = fs::File::open(path)?;
-    let (mut hasher, mut size, mut block) = (Hasher::new(algorithm), 0, vec![0; BLOCK]);
-    loop {
-        let read = file.read(&mut block)?;
-        let Some(bytes) = block.get(..read).filter(|bytes| !bytes.is_empty()) else {
-            return Ok((hasher.finish(), size));
-        };
-        hasher.update(bytes);
-        size += bytes.len() as u64;
-    }
 }
 
 /// The blobs that are sound.

@@ -1,5 +1,7 @@
 //! What people look for in the store, as far as they may read it.
 
+use std::cmp::Reverse;
+
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
@@ -56,11 +58,43 @@ pub(crate) fn releases(app: &App, caller: &Caller) -> Vec<FoundRelease> {
     let bundles = app.debug_files.bundles().into_iter();
     let mut all: Vec<FoundRelease> =
         bundles.filter_map(|(digest, bundle)| FoundRelease::of(app, caller, digest, &bundle)).collect();
-    all.sort_by(|a, b| {
-        let by_version = || natural(&b.version).cmp(&natural(&a.version));
-        a.name.cmp(&b.name).then_with(by_version).then_with(|| a.digest.cmp(&b.digest))
+    all.sort_by_cached_key(|release| {
+        (release.name.clone(), Reverse(natural(&release.version)), release.digest.clone())
     });
     all
+}
+
+/// How many releases there are for a caller, and the first of them.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    /// All, loose files among them.
+    pub(crate) releases: usize,
+    /// Without loose files.
+    pub(crate) bundles: usize,
+    /// With a seal that holds.
+    pub(crate) sealed: usize,
+    /// In the order of [`releases`].
+    pub(crate) first: Vec<FoundRelease>,
+}
+
+/// What a caller may read, in numbers, and the first `most` releases: nothing is made of the others. Blocks.
+pub(crate) fn summary(app: &App, caller: &Caller, most: usize) -> Summary {
+    let mut all = app.debug_files.bundles();
+    all.retain(|(_, bundle)| bundle.repositories.iter().any(|name| caller.may_read(name)));
+    let bundles = all.iter().filter(|(_, bundle)| !bundle.entry.is_loose).count();
+    let sealed = all.iter().filter(|(_, bundle)| bundle.verdict.is_sealed()).count();
+    let releases = all.len();
+    let order = |(a_digest, a): &(BlobDigest, Bundle), (b_digest, b): &(BlobDigest, Bundle)| {
+        let by_version = || natural(&b.entry.version).cmp(&natural(&a.entry.version));
+        a.entry.name.cmp(&b.entry.name).then_with(by_version).then_with(|| a_digest.cmp(b_digest))
+    };
+    if releases > most {
+        all.select_nth_unstable_by(most, order);
+        all.truncate(most);
+    }
+    all.sort_by(order);
+    let first = all.into_iter().filter_map(|(digest, bundle)| FoundRelease::of(app, caller, digest, &bundle));
+    Summary { releases, bundles, sealed, first: first.collect() }
 }
 
 impl FoundRelease {

@@ -24,7 +24,7 @@ use tower_service::Service as _;
 use crate::access::{Access, take_path_token};
 use crate::alerts::Alerts;
 use crate::app::App;
-use crate::blobs::{BlobDirectory, Uploads};
+use crate::blobs::{BlobDirectory, Uploads, sweep_unfinished};
 use crate::collector::{Collector, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
@@ -36,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::notes::{Notes, PINS};
 use crate::objects::{Objects, Reach};
 use crate::pool::Pool;
+use crate::publish::PublishError;
 use crate::quotas::Quotas;
 use crate::releases::Releases;
 use crate::repositories::Repositories;
@@ -133,7 +134,6 @@ impl Server {
             tracing::warn!(
                 "blobs that nothing names are NOT collected: they are in an object store, where another server may have told a client of one a moment ago"
             );
-            return self;
         }
         Self { schedule: Some(schedule), ..self }
     }
@@ -415,6 +415,8 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         )),
         None => None,
     };
+    // Encryption reads what it sends in the process, where a disk that fails under a map is a signal and no error.
+    let blobs = if config.tls.is_some() { blobs.without_maps() } else { blobs };
     let access = Access::new(config, Arc::clone(&store)).await;
     let access = access.map_err(|error| database_failed(error.to_string()))?;
     let metrics = Arc::<Metrics>::default();
@@ -426,6 +428,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     let app = Arc::new(App {
         pool,
         naming: Pool::for_naming(),
+        looking: Pool::for_looking(),
         making: Pool::for_making(),
         encoded: Encoded::new(Arc::clone(&cache)),
         cache,
@@ -462,7 +465,13 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     });
     let digests: Vec<_> = app.taken_down.all().keys().cloned().collect();
     app.debug_files.take_down(&digests);
-    restore::restore(&app, data.join(INDEX_FILE)).await.map_err(|error| database_failed(error.to_string()))?;
+    restore::restore(&app, data.join(INDEX_FILE)).await.map_err(|error| match (error, &config.blobs) {
+        (PublishError::Io(error), Some(blobs)) => {
+            ServerError::Objects { place: blobs.url.to_string(), problem: error.to_string() }
+        }
+        (PublishError::Io(source), None) => ServerError::Data { path: data.to_owned(), source },
+        (error, _) => database_failed(error.to_string()),
+    })?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
     Ok(app)
 }
@@ -517,6 +526,7 @@ pub(crate) fn load(
     store: Arc<dyn Store>,
 ) -> Result<Loaded, ServerError> {
     let failed = |source| ServerError::Data { path: PathBuf::from(data), source };
+    sweep_unfinished(data).map_err(failed)?;
     let mut blobs = BlobDirectory::open(data).map_err(failed)?;
     let Some((objects, cache_bytes)) = behind else {
         let repositories = Repositories::load(data, &blobs, None).map_err(failed)?;

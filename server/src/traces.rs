@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use uuid::Uuid;
 
-use crate::blobs::{BlobDigest, BlobDirectory, write_file_atomically};
+use crate::blobs::{BlobDigest, BlobDirectory, sweep_unfinished, write_file_atomically};
 use crate::repositories::digest_of;
 use crate::shared::Facts;
 
@@ -40,6 +40,7 @@ impl Traces {
             return Ok(Self { folder, facts: Some(facts), by_id, incomplete: false, changes });
         }
         fs::create_dir_all(&folder)?;
+        sweep_unfinished(&folder)?;
         let (mut by_id, mut incomplete) = (HashMap::new(), false);
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;

@@ -55,6 +55,33 @@ fn connections_are_encrypted_and_a_renewed_certificate_is_used() {
     }
 }
 
+/// What is encrypted is read by the process itself: out of a map, a disk that fails would end it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_that_encrypts_answers_out_of_no_map() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((chain, key)) = certificate(root.path(), "server") else { return };
+    let bytes = root.path().join("bytes");
+    std::fs::write(&bytes, [7; 1 << 20]).unwrap();
+    let (digest, body) = (symseal_bundle::Digest::of(&[7; 1 << 20]), format!("@{}", bytes.display()));
+    for is_encrypted in [false, true] {
+        let data = root.path().join(format!("data-{is_encrypted}"));
+        let (chain, key) = (chain.to_str().unwrap(), key.to_str().unwrap());
+        let options = ["--tls-certificate", chain, "--tls-key", key];
+        let server = RunningServer::start_with(&data, if is_encrypted { &options } else { &[] });
+        let scheme = if is_encrypted { "https" } else { "http" };
+        let at = |path: &str| format!("{scheme}://{}/v2/app/blobs/{path}", server.address);
+        let push = at(&format!("uploads/?digest={digest}"));
+        let sent = curl(["--cacert", chain, "--request", "POST", "--data-binary", &body, &push]);
+        let Some(sent) = sent else { return };
+        assert_eq!(sent.status, 201, "{sent:?}");
+        let answer = curl(["--cacert", chain, &at(&digest.to_string())]).unwrap();
+        assert!(answer.status == 200 && answer.body.len() == 1 << 20);
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.id())).unwrap();
+        assert_eq!(maps.contains("/blobs/sha256/"), !is_encrypted, "{maps}");
+    }
+}
+
 #[test]
 fn a_certificate_and_a_key_that_do_not_belong_together_are_refused() {
     let root = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ everything that it may takes nothing that is named.
 Prints one JSON object and exits with 1 if anything did not hold.
 """
 
-import hashlib
+import collections
 import http.client
 import json
 import os
@@ -26,13 +26,7 @@ import threading
 import time
 from pathlib import Path
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-INDEX = "application/vnd.oci.image.index.v1+json"
-EMPTY = b"{}"
-
-
-def sha256(data):
-    return "sha256:" + hashlib.sha256(data).hexdigest()
+from registry import EMPTY, INDEX, MANIFEST, artifact, request, sha256
 
 
 class Server:
@@ -52,15 +46,23 @@ class Server:
         self.process.wait()
 
 
-def request(address, method, path, body=None, headers=None):
-    """Status, headers and body; raises OSError or HTTPException when the server goes away."""
-    connection = http.client.HTTPConnection(address, timeout=30)
-    try:
-        connection.request(method, path, body, headers or {})
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
-    finally:
-        connection.close()
+class Tag:
+    """Where a tag may lead: to what was acknowledged last, or to what was sent since then."""
+
+    def __init__(self):
+        self.acknowledged, self.sent, self.under_way = False, set(), set()
+
+    def send(self, digest):
+        self.sent.add(digest)
+        self.under_way.add(digest)
+
+    def acknowledge(self, digest):
+        self.under_way.discard(digest)
+        self.acknowledged, self.sent = True, {digest} | self.under_way
+
+    def lose(self, digest):
+        """No answer: it may have been done."""
+        self.under_way.discard(digest)
 
 
 class Pushes:
@@ -69,7 +71,8 @@ class Pushes:
     def __init__(self, program, material):
         self.program, self.material = program, material
         self.lock = threading.Lock()
-        self.blobs, self.tags, self.bundles, self.loose = {}, {}, [], []
+        self.blobs, self.manifests, self.bundles, self.loose = {}, set(), [], []
+        self.tags = collections.defaultdict(Tag)
         self.count = 0
 
     def number(self):
@@ -109,17 +112,21 @@ class Pushes:
         empty = self.blob(address, EMPTY, False, rng)
         if empty is None:
             return
-        manifest = json.dumps({
-            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": "application/vnd.example",
-            "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": empty, "size": len(EMPTY)},
-            "layers": [{"mediaType": "application/octet-stream", "digest": digest, "size": len(data)}],
-        }).encode()
+        manifest = json.dumps(artifact([(digest, len(data))])).encode()
         # A few tags move.
-        tag = f"t{number % 40}"
-        status, _, _ = request(address, "PUT", f"/v2/plain/manifests/{tag}", manifest, {"Content-Type": MANIFEST})
-        if status == 201:
+        name, digest, status = f"t{number % 40}", sha256(manifest), None
+        with self.lock:
+            tag = self.tags[name]
+            tag.send(digest)
+        try:
+            status, _, _ = request(address, "PUT", f"/v2/plain/manifests/{name}", manifest, {"Content-Type": MANIFEST})
+        finally:
             with self.lock:
-                self.tags[sha256(manifest)] = tag
+                if status == 201:
+                    tag.acknowledge(digest)
+                    self.manifests.add(digest)
+                else:
+                    tag.lose(digest)
 
     def run(self, *arguments):
         ran = subprocess.run([self.program, *arguments], capture_output=True, text=True)
@@ -156,10 +163,15 @@ def audit(address, pushes, problems):
         status, _, data = get(f"/v2/plain/blobs/{digest}")
         if status != 200 or sha256(data) != digest:
             problems.append(f"an acknowledged blob is {status}: {digest}")
-    for digest in pushes.tags:
+    for digest in pushes.manifests:
         status, _, data = get(f"/v2/plain/manifests/{digest}")
         if status != 200 or sha256(data) != digest:
             problems.append(f"an acknowledged manifest is {status}: {digest}")
+    for name, tag in pushes.tags.items():
+        status, _, data = get(f"/v2/plain/manifests/{name}")
+        leads = sha256(data) in tag.sent if status == 200 else status == 404 and not tag.acknowledged
+        if not leads:
+            problems.append(f"the tag {name} is {status}, and leads to {sha256(data)}: expected one of {sorted(tag.sent)}")
     for repository, tag, ids in pushes.bundles:
         status, _, _ = get(f"/v2/{repository}/manifests/{tag}")
         if status != 200:
@@ -228,11 +240,16 @@ def make_material(program, work):
     return {"bundles": bundles, "loose": loose}
 
 
+def half_written(data):
+    """What is not whole: files that are on their way in, and facts before their rename."""
+    return [path for path in [*data.glob("temporary/*"), *data.rglob(".new*")] if path.is_file()]
+
+
 def main():
     program, rounds, seed = os.path.abspath(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     rng = random.Random(seed)
     work = Path(tempfile.mkdtemp(prefix="symseal-server-kills-"))
-    problems, slowest = [], 0.0
+    problems, slowest, cut_off, blobs = [], 0.0, 0, 0
     try:
         pushes = Pushes(program, make_material(program, work))
         data = work / "data"
@@ -251,32 +268,40 @@ def main():
             stop.set()
             for client in clients:
                 client.join()
+            left = half_written(data)
+            cut_off += len(left)
             server = Server(program, data)
             slowest = max(slowest, server.seconds)
+            kept = [path for path in left if path.exists()]
+            if kept:
+                problems.append(f"half-written files are left after a start: {kept[:5]}")
             audit(server.address, pushes, problems)
             if len(pushes.blobs) > 400:
                 # Long runs look at the newest.
                 for old in list(pushes.blobs)[:200]:
                     del pushes.blobs[old]
+                    blobs += 1
             if problems:
                 break
         if slowest > 10:
             problems.append(f"a start took {slowest:.1f} s")
-        left = list((data / "temporary").iterdir()) if (data / "temporary").exists() else []
-        if left:
-            problems.append(f"half-written files are left: {left}")
+        acknowledged = {
+            "blobs": blobs + len(pushes.blobs), "manifests": len(pushes.manifests), "tags": sum(tag.acknowledged for tag in pushes.tags.values()),
+            "bundles": len(pushes.bundles), "files": len(pushes.loose),
+        }
+        if rounds >= 10 and not all(acknowledged.values()):
+            problems.append(f"there are things of which nothing was acknowledged, so nothing is shown of them: {acknowledged}")
         server.kill()
-        subprocess.run([program, "store", "gc", "--data", data, "--grace", "0s"], check=True, stdout=subprocess.DEVNULL)
-        server = Server(program, data)
+        collected = subprocess.run([program, "store", "gc", "--data", data, "--grace", "0s", "--json"],
+                                   check=True, capture_output=True, text=True).stdout
+        collected = json.loads(collected)
+        # Without their manifests they were nobody's.
         pushes.blobs.clear()
-        tags = {}
-        for digest, tag in pushes.tags.items():
-            tags[tag] = digest
-        pushes.tags = {}
+        server = Server(program, data)
         audit(server.address, pushes, problems)
         server.kill()
         print(json.dumps({
-            "rounds": rounds, "acknowledged": {"manifests": len(tags), "bundles": len(pushes.bundles), "files": len(pushes.loose)},
+            "rounds": rounds, "acknowledged": acknowledged, "half_written_at_kills": cut_off, "collected": collected,
             "requests": pushes.count, "slowest_start_seconds": round(slowest, 2), "problems": problems[:20],
         }))
     finally:

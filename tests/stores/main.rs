@@ -9,8 +9,10 @@ mod postgres;
 #[path = "../program/mod.rs"]
 mod program;
 
+mod gate;
 mod looked_after;
 mod object_store;
 mod objects;
 mod replicas;
 mod scene;
+mod trees;

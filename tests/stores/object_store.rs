@@ -1,8 +1,14 @@
 //! One server on an object store: what it stored is there, whatever becomes of its directory; and it goes on as far as it can
 //! while the object store is away.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::gate::{Blobs, Gate};
 use crate::objects::{ObjectServer, SECRET, bytes_below};
-use crate::program::tool;
+use crate::program::{command, tool};
 use crate::scene::{Oras, ask, breaks, get, id, noise, publish, server, sha256, wait_until};
 
 #[test]
@@ -127,6 +133,137 @@ fn the_cache_stays_within_its_bound_and_evicted_files_come_again() {
         }
     });
     assert!(bytes_below(&data.join("blobs")) <= 3 << 20);
+}
+
+/// Pushes bytes as a blob; its path.
+#[track_caller]
+fn push_blob(folder: &std::path::Path, address: &str, bytes: &[u8]) -> String {
+    let file = folder.join("blob-to-push");
+    std::fs::write(&file, bytes).unwrap();
+    let digest = sha256(bytes);
+    let upload = format!("/v2/app/blobs/uploads/?digest={digest}");
+    let sent = ask(address, &upload, &["--request", "POST", "--data-binary", &format!("@{}", file.display())]);
+    assert_eq!(sent.status, 201, "{sent:?}");
+    format!("/v2/app/blobs/{digest}")
+}
+
+#[test]
+fn a_blob_that_is_larger_than_the_cache_is_served() {
+    let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let blobs = objects.url();
+    let mut environment = objects.environment();
+    environment.push(("SYMSEAL_SERVER_S3__CACHE_MIB", "3".to_owned()));
+    let files = [noise(4 << 20, 1), noise(5 << 20, 2), noise(1 << 20, 3)];
+    for data in ["one", "two"].map(|name| root.path().join(name)) {
+        let running = server(&data, &["--blobs", &blobs], &environment);
+        let paths: Vec<String> = if data.ends_with("one") {
+            files.iter().map(|bytes| push_blob(root.path(), &running.address, bytes)).collect()
+        } else {
+            files.iter().map(|bytes| format!("/v2/app/blobs/{}", sha256(bytes))).collect()
+        };
+        for _ in 0..2 {
+            for (path, bytes) in paths.iter().zip(&files) {
+                let answer = get(&running.address, path);
+                assert!(answer.status == 200 && answer.body == *bytes, "{}: {}", bytes.len(), answer.status);
+            }
+        }
+        // The one that was used last may be larger than all may be together.
+        assert!(bytes_below(&data.join("blobs")) <= 5 << 20);
+    }
+}
+
+#[test]
+fn a_start_that_cannot_read_what_is_there_fails_and_hides_nothing() {
+    let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let (gate, blobs) = (Gate::before(objects.port), objects.url());
+    let environment = ObjectServer::environment_at(gate.port);
+    let writer = server(&root.path().join("writer"), &["--blobs", &blobs], &environment);
+    let digest = publish(root.path(), &writer.address, "app", 1);
+    drop(writer);
+    // Facts are listed and read; the manifests are not to be had.
+    gate.let_blobs(Blobs::Break);
+    let data = root.path().join("reader");
+    let mut starting = command("symseal")
+        .args(["serve", "--listen", "127.0.0.1:0", "--blobs", &blobs, "--data"])
+        .arg(&data)
+        .envs(environment.iter().cloned())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let status = loop {
+        match starting.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if started.elapsed() > Duration::from_secs(20) => break None,
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    starting.kill().unwrap();
+    starting.wait().unwrap();
+    let mut said = String::new();
+    starting.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(status.is_some_and(|status| status.code() == Some(2)) && said.contains("does not answer"), "{said}");
+
+    gate.let_blobs(Blobs::Pass);
+    let running = server(&data, &["--blobs", &blobs], &environment);
+    assert_eq!(get(&running.address, &format!("/v2/app/manifests/{digest}")).status, 200);
+    assert_eq!(get(&running.address, &format!("/buildid/{}/debuginfo", id(1))).status, 200);
+}
+
+#[test]
+fn many_who_wait_for_one_blob_hold_up_nobody_else() {
+    let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let (gate, blobs) = (Gate::before(objects.port), objects.url());
+    let environment = ObjectServer::environment_at(gate.port);
+    let writer = server(&root.path().join("writer"), &["--blobs", &blobs], &environment);
+    let (cold, warm) = (noise(2 << 20, 1), noise(10_000, 2));
+    let paths = [&cold, &warm].map(|bytes| push_blob(root.path(), &writer.address, bytes));
+    drop(writer);
+    let running = server(&root.path().join("reader"), &["--blobs", &blobs], &environment);
+    assert!(get(&running.address, &paths[1]).body == warm);
+
+    gate.let_blobs(Blobs::Wait);
+    // More than there are places for work.
+    let waiting: Vec<TcpStream> = (0..160)
+        .map(|_| {
+            let mut client = TcpStream::connect(&running.address).unwrap();
+            write!(client, "GET {} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", paths[0]).unwrap();
+            client
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let quick = ask(&running.address, &paths[1], &["--max-time", "5"]);
+    assert!(quick.status == 200 && quick.body == warm, "{}", quick.status);
+    gate.let_blobs(Blobs::Pass);
+    for mut client in waiting {
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200") && answer.ends_with(&cold));
+    }
+}
+
+#[test]
+fn abandoned_uploads_are_ended_behind_an_object_store_too() {
+    let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let blobs = objects.url();
+    let data = root.path().join("data");
+    let running = server(&data, &["--blobs", &blobs, "--gc-interval", "1s"], &objects.environment());
+    let begin = || {
+        let begun = ask(&running.address, "/v2/app/blobs/uploads/", &["--request", "POST", "--data", ""]);
+        begun.header("location")[0].to_owned()
+    };
+    let (old, new) = (begin(), begin());
+    let file = data.join("repositories/app/_uploads").join(old.rsplit('/').next().unwrap());
+    let long_ago = SystemTime::now() - Duration::from_secs(2 * 24 * 3600);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+    wait_until("the abandoned one ends", || get(&running.address, &old).status == 404);
+    assert!(!file.exists());
+    assert_eq!(get(&running.address, &new).status, 204);
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub(crate) const SECRET: &str = "hunter2-of-the-store";
 pub(crate) struct ObjectServer {
     program: PathBuf,
     folder: tempfile::TempDir,
-    port: u16,
+    pub(crate) port: u16,
     server: Option<Child>,
 }
 
@@ -70,8 +70,13 @@ impl ObjectServer {
 
     /// What the environment says of it.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        Self::environment_at(self.port)
+    }
+
+    /// [`Self::environment`] for those who come through a gate.
+    pub(crate) fn environment_at(port: u16) -> Vec<(&'static str, String)> {
         vec![
-            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)),
+            ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}")),
             ("AWS_ACCESS_KEY_ID", KEY.to_owned()),
             ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
         ]

@@ -241,6 +241,37 @@ fn one_clients_push_and_anothers_pull_go_through_both_servers_at_once() {
 }
 
 #[test]
+fn a_change_that_a_server_could_not_take_over_is_not_forgotten() {
+    let Some(scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    // The second server can bring nothing to its disk.
+    let temporary = scene.root.path().join("data-1/temporary");
+    std::fs::remove_dir(&temporary).unwrap();
+    std::fs::write(&temporary, "").unwrap();
+    let digest = publish(scene.root.path(), &one, "app", 1);
+    let (file, manifest) = (format!("/buildid/{}/debuginfo", id(1)), format!("/v2/app/manifests/{digest}"));
+    assert!(breaks(&two, &file), "it cannot tell");
+    assert_ne!(get(&two, &manifest).status, 404);
+    std::fs::remove_file(&temporary).unwrap();
+    std::fs::create_dir(&temporary).unwrap();
+    wait_until("it is taken over", || get(&two, &manifest).status == 200);
+    wait_until("debuggers are told", || get(&two, &file).status == 200);
+}
+
+#[test]
+fn servers_go_on_with_a_database_that_is_put_back() {
+    let Some(scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    publish(scene.root.path(), &one, "app", 1);
+    assert_eq!(get(&two, "/v2/app/manifests/1").status, 200);
+    // As a backup of an hour ago has it: fewer changes, and the next one has a number that was given before.
+    scene.postgres.run(&scene.database, "TRUNCATE changes RESTART IDENTITY");
+    publish(scene.root.path(), &one, "app", 2);
+    wait_until("the other server sees it", || get(&two, "/v2/app/manifests/2").status == 200);
+    assert_eq!(get(&two, &format!("/buildid/{}/debuginfo", id(2))).status, 200);
+}
+
+#[test]
 fn no_server_says_that_something_is_not_there_while_it_cannot_know() {
     let Some(mut scene) = Scene::new() else { return };
     let address = scene.address(0);

@@ -119,7 +119,8 @@ struct Placed<'i> {
 
 impl Placed<'_> {
     fn skip_to(&mut self, place: u64) -> io::Result<()> {
-        let ahead = place.checked_sub(self.at).ok_or_else(|| invalid("parts that are not in the order of the format"))?;
+        let ahead =
+            place.checked_sub(self.at).ok_or_else(|| invalid("parts that are not in the order of the format"))?;
         skip(self, ahead)
     }
 
@@ -286,7 +287,8 @@ impl<R: Read> Blocks<R> {
             stored.extend_from_slice(&self.block);
             self.inflate.decompress_vec(&stored, &mut out, FlushDecompress::None).map_err(io::Error::other)?;
         }
-        let status = self.inflate.decompress_vec(packed, &mut out, FlushDecompress::Finish).map_err(io::Error::other)?;
+        let status =
+            self.inflate.decompress_vec(packed, &mut out, FlushDecompress::Finish).map_err(io::Error::other)?;
         if status != Status::StreamEnd || out.len() < before {
             return Err(invalid("a deflate stream that does not end with its block"));
         }

@@ -138,9 +138,7 @@ pub(super) fn unpack<'a>(
         }
         ArchiveKind::Zstd => zstd_decoder(input),
         // No compression: the bytes as they are.
-        ArchiveKind::Tar | ArchiveKind::Zip | ArchiveKind::Ar | ArchiveKind::Rpm | ArchiveKind::Cab => {
-            Box::new(input)
-        }
+        ArchiveKind::Tar | ArchiveKind::Zip | ArchiveKind::Ar | ArchiveKind::Rpm | ArchiveKind::Cab => Box::new(input),
     };
     Unpacked::new(decoder, ratio, account, archive)
 }

@@ -60,7 +60,8 @@ impl Code {
         let (mut rows, mut sites) = (Vec::with_capacity(places.len()), Sites::default());
         for place in places {
             let inline = self.chain(place, &mut sites, budget);
-            let (line, file) = last_holding(&self.lines, place).map_or((0, StrId::EMPTY), |line| (line.line, line.file));
+            let (line, file) =
+                last_holding(&self.lines, place).map_or((0, StrId::EMPTY), |line| (line.line, line.file));
             rows.push(Row { start: Rva(place), file, line, column: 0, inline });
         }
         (rows, sites.sites)

@@ -218,10 +218,12 @@ mod tests {
         assert_eq!(id(&format!("MODULE windows x86 {guid}1a a b.pdb\r\n")), format!("{guid}-1a"));
         assert_eq!(id(&format!("MODULE mac x86_64 {guid}0 a\n")), format!("uuid:{guid}"));
         assert_eq!(id(&format!("MODULE Linux x86_64 {guid}0 a\nFILE 0 a\n")), "b060ad20c6b47781552708aa192e7739");
-        let with_code_id = format!("MODULE Linux x86_64 {guid}0 a\nINFO CODE_ID B060AD20C6B47781552708AA192E7739FAC7C84A\n");
+        let with_code_id =
+            format!("MODULE Linux x86_64 {guid}0 a\nINFO CODE_ID B060AD20C6B47781552708AA192E7739FAC7C84A\n");
         assert_eq!(id(&with_code_id), "b060ad20c6b47781552708aa192e7739fac7c84a");
         // Another module's does not count.
-        let with_other = format!("MODULE Linux x86_64 {guid}0 a\nINFO CODE_ID 0060AD20C6B47781552708AA192E7739FAC7C84A\n");
+        let with_other =
+            format!("MODULE Linux x86_64 {guid}0 a\nINFO CODE_ID 0060AD20C6B47781552708AA192E7739FAC7C84A\n");
         assert_eq!(id(&with_other), "b060ad20c6b47781552708aa192e7739");
     }
 

@@ -12,7 +12,8 @@ use crate::store::{Store, StoreError};
 /// How long an answer of the database is believed: a token that is revoked holds for this long at most.
 const BELIEVED: Duration = Duration::from_secs(2);
 
-/// How long the last answer is believed while the database is away. Nothing can be revoked in it meanwhile.
+/// How long the last answer is believed while the database is away. Where it is away for everybody nothing can be revoked in it meanwhile; where
+/// it is out of this server's reach alone, a token that is revoked elsewhere holds here for this long at most.
 const BELIEVED_WITHOUT_DATABASE: Duration = Duration::from_secs(10 * 60);
 
 /// Answers kept at once; beyond, all are forgotten. Whoever tries many tokens fills it with what does not exist.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use symseal_seal::UtcSeconds;
 
 use super::Grant;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, hmac_key};
 
 /// What every session token begins with.
 const PREFIX: &str = "symsess_";
@@ -49,10 +49,7 @@ impl std::fmt::Debug for SessionKey {
 impl SessionKey {
     /// The key that all servers of a database use: made by the first of them.
     pub(super) async fn of_server(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut fresh = [0_u8; 32];
-        getrandom::fill(&mut fresh).map_err(|error| StoreError::Failed(format!("no random bytes: {error}")))?;
-        let bytes = store.secret(KEY_NAME, &fresh).await?;
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+        hmac_key(store, KEY_NAME).await.map(Self)
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) struct BlobDirectory {
     pins: Arc<Pins>,
     maps: MappedBlobs,
     taken_down: RwLock<HashSet<BlobDigest>>,
+    may_map: bool,
     remote: Option<Remote>,
 }
 
@@ -103,6 +104,7 @@ impl BlobDirectory {
             pins: Arc::default(),
             maps: MappedBlobs::default(),
             taken_down: RwLock::default(),
+            may_map: true,
             remote: None,
         })
     }
@@ -116,6 +118,7 @@ impl BlobDirectory {
             pins: Arc::default(),
             maps: MappedBlobs::default(),
             taken_down: RwLock::default(),
+            may_map: true,
             remote: None,
         }
     }
@@ -141,10 +144,12 @@ impl BlobDirectory {
     fn with_file<T>(&self, digest: &BlobDigest, act: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
         let path = self.path(digest);
         let Some(remote) = &self.remote else { return act(&path) };
+        // What is fetched for us is not evicted before it is open, however small the cache is.
+        let pin = self.pin(digest);
         let mut tries = 0;
         loop {
             match act(&path) {
-                // It may be evicted as soon as it is here.
+                // A walk of ours that began before may have chosen it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries < FETCHES => {
                     tries += 1;
                     remote.fetch(self, digest)?;
@@ -152,10 +157,38 @@ impl BlobDirectory {
                 Err(error) => return Err(error),
                 Ok(done) => {
                     remote.used(digest);
+                    drop(pin);
+                    if tries > 0 {
+                        // What others had pinned may go by now.
+                        remote.make_room(self);
+                    }
                     return Ok(done);
                 }
             }
         }
+    }
+
+    /// Fetches a blob that is in the object store alone. Whoever awaits it before it goes to the pool holds no thread there meanwhile.
+    ///
+    /// # Errors
+    /// Why it cannot be had.
+    pub(crate) async fn bring(self: &Arc<Self>, digest: &BlobDigest) -> io::Result<()> {
+        let Some(remote) = &self.remote else { return Ok(()) };
+        if remote.is_cached(digest) {
+            return Ok(());
+        }
+        let flight = remote.flight(self, digest);
+        flight.await.map_err(|(kind, problem)| io::Error::new(kind, problem))
+    }
+
+    /// [`Self::bring`] for those who may block.
+    pub(super) fn make_present(&self, digest: &BlobDigest) -> io::Result<()> {
+        self.with_file(digest, |path| fs::metadata(path).map(drop))
+    }
+
+    /// The object store behind the directory.
+    pub(super) fn remote(&self) -> Option<&Remote> {
+        self.remote.as_ref()
     }
 
     /// Removes a cached file that nobody relies on and the object store has; open ones go on being read.
@@ -172,6 +205,16 @@ impl BlobDirectory {
     /// Where a blob is, or would be.
     pub(crate) fn path(&self, digest: &BlobDigest) -> PathBuf {
         self.root.join(digest.algorithm().name()).join(digest.shard()).join(digest.hex())
+    }
+
+    /// Answers no request out of a map.
+    pub(crate) fn without_maps(self) -> Self {
+        Self { may_map: false, ..self }
+    }
+
+    /// Whether requests are answered out of maps.
+    pub(super) fn may_map(&self) -> bool {
+        self.may_map
     }
 
     /// The blobs that stay mapped.
@@ -331,7 +374,7 @@ impl BlobDirectory {
 /// Maps a file of the data directory: nothing in it is rewritten or shortened once it is whole. An empty one cannot be mapped.
 pub(crate) fn map_own(file: &File) -> io::Result<Mmap> {
     // SAFETY: the file is our own; what it holds is replaced by rename, and never changed in place.
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, reason = "a map is unsafe to make, as nobody else may change the file")]
     unsafe {
         Mmap::map(file)
     }
@@ -352,11 +395,29 @@ pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     missing.iter().rev().filter_map(|created| created.parent()).try_for_each(sync_directory)
 }
 
+/// What the name of a file begins with that is not whole yet.
+const UNFINISHED: &str = ".new";
+
+/// Removes what a crash left of [`write_file_atomically`] in a folder, which need not be there. Call it before anybody writes.
+pub(crate) fn sweep_unfinished(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes a small file so that it is seen whole or not at all.
 pub(crate) fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     create_folder(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".new").tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
@@ -401,5 +462,12 @@ mod tests {
         fs::write(blobs.temporary().join("half"), b"ha").unwrap();
         BlobDirectory::open(data.path()).unwrap();
         assert_eq!(fs::read_dir(blobs.temporary()).unwrap().count(), 0);
+        let folder = data.path().join("facts");
+        sweep_unfinished(&folder).unwrap();
+        write_file_atomically(&folder.join("tag"), b"whole").unwrap();
+        fs::write(folder.join(".newA1b2"), b"ha").unwrap();
+        sweep_unfinished(&folder).unwrap();
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["tag"]);
     }
 }

@@ -1,8 +1,10 @@
 //! Blobs that are asked for again and again stay mapped, so that a request opens, reads and copies nothing: its answer is the map itself.
 //!
-//! A page of a map that is not in memory is read by whoever touches it, and a disk that fails then ends the process. So nobody touches a page
-//! without asking first ([`MappedBlob::is_resident`]), and what is not in memory is brought there by a call that fails like a read
-//! ([`MappedBlob::bring`]).
+//! A page of a map that is not in memory is read by whoever touches it, and a disk that fails then ends the process. So the process touches none: it
+//! gives them to the kernel as they are (`writev`, `sendfile`), for which such a page is an error (`EFAULT`) and no signal. What is not in memory
+//! ([`MappedBlob::is_resident`]) is brought there before, in the pool, by a call that fails like a read ([`MappedBlob::bring`]); a page that the
+//! system has taken away again before a slow client takes it is waited for by the thread that sends. Encryption happens in the process, which
+//! would touch every page: a server that encrypts answers from files ([`BlobDirectory::without_maps`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -75,7 +77,7 @@ impl BlobDirectory {
     /// memory without risk. Blocks.
     pub(crate) fn map_for_requests(&self, digest: &BlobDigest) -> io::Result<Option<Arc<MappedBlob>>> {
         let blob = self.open_blob(digest)?;
-        if blob.size == 0 || blob.size > LARGEST || !can_bring() {
+        if !self.may_map() || blob.size == 0 || blob.size > LARGEST || !can_bring() {
             return Ok(None);
         }
         let known = self.maps().get(digest).map(|(known, _)| known);
@@ -176,7 +178,7 @@ impl MappedBlob {
         }
         let mut pages = vec![0_u8; length.div_ceil(PAGE)];
         // SAFETY: `start..start + length` lies in the map, which begins at a page and outlives the call; `pages` has a byte for each page of it.
-        #[allow(unsafe_code)]
+        #[allow(unsafe_code, reason = "memmap2 does not tell which pages are in memory")]
         let status =
             unsafe { libc::mincore(self.map.as_ptr().add(start).cast_mut().cast(), length, pages.as_mut_ptr().cast()) };
         status == 0 && pages.iter().all(|page| page & 1 == 1)
@@ -298,6 +300,8 @@ mod tests {
             assert!(blobs.mapped(&digests[0]).is_some());
         }
         assert!(blobs.mapped(&digests[1]).is_none() && blobs.mapped(&digests[2]).is_some());
+        let unmapped = BlobDirectory::open(data.path()).unwrap().without_maps();
+        assert!(unmapped.map_for_requests(&digests[0]).unwrap().is_none() && unmapped.mapped(&digests[0]).is_none());
         let empty = BlobDigest::of(b"");
         blobs.write(b"", &empty).unwrap();
         assert!(blobs.map_for_requests(&empty).unwrap().is_none());

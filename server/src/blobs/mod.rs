@@ -2,6 +2,7 @@
 
 mod digest;
 mod directory;
+mod lasting;
 mod mapped;
 mod pins;
 mod remote;
@@ -10,9 +11,12 @@ mod upload;
 
 pub(crate) use digest::{Algorithm, BlobDigest, Hasher, ParseDigestError};
 pub(crate) use directory::{
-    BlobDirectory, BlobNames, NotGiven, OpenBlob, map_own, mark, sync_directory, write_file_atomically,
+    BlobDirectory, BlobNames, NotGiven, OpenBlob, map_own, mark, sweep_unfinished, sync_directory,
+    write_file_atomically,
 };
+pub(crate) use lasting::{is_lasting, unless_lost};
 pub(crate) use mapped::{MappedBlob, mapped_blob_of};
 pub(crate) use pins::{Pin, Watch};
+pub(crate) use remote::blob_key;
 pub(crate) use spool::Spool;
-pub(crate) use upload::{Upload, UploadError, Uploads, Writer};
+pub(crate) use upload::{Upload, UploadError, Uploads, Writer, hash_file};

@@ -4,9 +4,13 @@ use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+
 use super::directory::StoredBlob;
 use super::{BlobDigest, BlobDirectory, Hasher};
 use crate::objects::Objects;
+use crate::pool::Pool;
 
 /// What is evicted beyond the bound, as a share of it, so that not every new file evicts one.
 const SLACK: u64 = 16;
@@ -18,8 +22,15 @@ pub(super) struct Remote {
     cache_bytes: u64,
     cached: Mutex<Cached>,
     /// Blobs that are fetched now, each once.
-    flights: Mutex<HashMap<BlobDigest, Arc<Mutex<()>>>>,
+    turns: Mutex<HashMap<BlobDigest, Arc<Mutex<()>>>>,
+    /// What those wait for who hold no thread meanwhile.
+    flights: Mutex<HashMap<BlobDigest, Flight>>,
+    /// Where such fetches run, apart from the work of requests.
+    fetching: Pool,
 }
+
+/// A fetch that many wait for: what an error would be made of.
+type Flight = Shared<BoxFuture<'static, Result<(), (io::ErrorKind, String)>>>;
 
 /// The files of the directory.
 #[derive(Debug, Default)]
@@ -50,17 +61,13 @@ impl Cached {
         }
     }
 
-    /// What was not used for the longest, down to so many bytes.
-    fn oldest(&self, down_to: u64) -> Vec<BlobDigest> {
-        let mut by_use: Vec<_> = self.files.iter().map(|(digest, (size, used))| (*used, *size, digest)).collect();
-        by_use.sort_unstable_by_key(|(used, ..)| *used);
-        let mut left = self.bytes;
-        let surplus = by_use.into_iter().take_while(|(_, size, _)| {
-            let is_surplus = left > down_to;
-            left = left.saturating_sub(*size);
-            is_surplus
-        });
-        surplus.map(|(.., digest)| digest.clone()).collect()
+    /// What may go: all but what was used last, so that a blob that is larger than the cache is not fetched for each of its readers. What was not
+    /// used for the longest comes first.
+    fn by_use(&self) -> Vec<BlobDigest> {
+        let mut by_use: Vec<_> = self.files.iter().map(|(digest, (_, used))| (*used, digest)).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        by_use.pop();
+        by_use.into_iter().map(|(_, digest)| digest.clone()).collect()
     }
 }
 
@@ -69,7 +76,8 @@ impl Remote {
         found.sort_by_key(|blob| blob.modified);
         let mut cached = Cached::default();
         found.iter().for_each(|blob| cached.insert(&blob.digest, blob.size));
-        Self { objects, cache_bytes, cached: Mutex::new(cached), flights: Mutex::default() }
+        let (turns, flights) = Default::default();
+        Self { objects, cache_bytes, cached: Mutex::new(cached), turns, flights, fetching: Pool::for_fetching() }
     }
 
     pub(super) fn objects(&self) -> &Arc<Objects> {
@@ -78,7 +86,7 @@ impl Remote {
 
     /// Bytes of a blob in the object store.
     pub(super) fn size(&self, digest: &BlobDigest) -> io::Result<Option<u64>> {
-        self.objects.size(&key(digest))
+        self.objects.size(&blob_key(digest))
     }
 
     /// A cached file was read.
@@ -88,7 +96,7 @@ impl Remote {
 
     /// Puts a file of the directory into the object store, unless it is there.
     pub(super) fn keep(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
-        let (path, key) = (directory.path(digest), key(digest));
+        let (path, key) = (directory.path(digest), blob_key(digest));
         let size = std::fs::metadata(&path)?.len();
         // Of a known one another part of the system may rely on the bytes: they are not written again.
         if self.objects.size(&key)? != Some(size) {
@@ -101,23 +109,54 @@ impl Remote {
 
     /// Brings a blob into the directory; those who want the same one wait for it.
     pub(super) fn fetch(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
-        let flight = Arc::clone(self.flights().entry(digest.clone()).or_default());
-        let _turn = flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Arc::clone(self.turns().entry(digest.clone()).or_default());
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let fetched = if directory.path(digest).try_exists()? { Ok(()) } else { self.download(directory, digest) };
-        self.flights().remove(digest);
+        self.turns().remove(digest);
         fetched
+    }
+
+    /// Whether a blob is in the directory, by memory alone.
+    pub(super) fn is_cached(&self, digest: &BlobDigest) -> bool {
+        self.cached().files.contains_key(digest)
+    }
+
+    /// The fetch of a blob that is under way; where there is none, one that begins now.
+    pub(super) fn flight(&self, directory: &Arc<BlobDirectory>, digest: &BlobDigest) -> Flight {
+        let mut flights = self.flights();
+        if let Some(flight) = flights.get(digest) {
+            return flight.clone();
+        }
+        let (directory, wanted, pool) = (Arc::clone(directory), digest.clone(), self.fetching.clone());
+        // A task of its own: the one who asked first may go away.
+        let task = tokio::spawn(async move {
+            let (shared, blob) = (Arc::clone(&directory), wanted.clone());
+            let fetched = pool.run(move || shared.make_present(&blob)).await;
+            if let Some(remote) = directory.remote() {
+                remote.flights().remove(&wanted);
+            }
+            match fetched {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err((error.kind(), error.to_string())),
+                Err(lost) => Err((io::ErrorKind::Other, lost.to_string())),
+            }
+        });
+        let flight = async move { task.await.unwrap_or_else(|lost| Err((io::ErrorKind::Other, lost.to_string()))) };
+        let flight = flight.boxed().shared();
+        flights.insert(digest.clone(), flight.clone());
+        flight
     }
 
     fn download(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(directory.temporary())?;
         let (mut hasher, mut size) = (Hasher::new(digest.algorithm()), 0_u64);
-        let found = self.objects.read(&key(digest), |chunk| {
+        let found = self.objects.read(&blob_key(digest), |chunk| {
             hasher.update(chunk);
             size += chunk.len() as u64;
             file.write_all(chunk)
         })?;
         if !found {
-            let problem = format!("the object store {} has no {}", self.objects.url(), key(digest));
+            let problem = format!("the object store {} has no {}", self.objects.url(), blob_key(digest));
             return Err(io::Error::new(io::ErrorKind::NotFound, problem));
         }
         let computed = hasher.finish();
@@ -125,7 +164,7 @@ impl Remote {
             let problem = format!(
                 "the object store {} holds bytes with the digest {computed} under {}: nothing of them is used; symseal store scrub moves them aside",
                 self.objects.url(),
-                key(digest)
+                blob_key(digest)
             );
             tracing::error!(problem);
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
@@ -142,15 +181,19 @@ impl Remote {
     }
 
     /// Evicts what was not used for the longest where there is more than the bound allows.
-    fn make_room(&self, directory: &BlobDirectory) {
-        let surplus = {
+    pub(super) fn make_room(&self, directory: &BlobDirectory) {
+        let by_use = {
             let cached = self.cached();
             if cached.bytes <= self.cache_bytes {
                 return;
             }
-            cached.oldest(self.cache_bytes.saturating_sub(self.cache_bytes.div_ceil(SLACK)))
+            cached.by_use()
         };
-        for digest in surplus {
+        let goal = self.cache_bytes.saturating_sub(self.cache_bytes.div_ceil(SLACK));
+        for digest in by_use {
+            if self.cached().bytes <= goal {
+                return;
+            }
             match directory.evict(&digest) {
                 Ok(true) => self.cached().remove(&digest),
                 Ok(false) => {}
@@ -163,13 +206,17 @@ impl Remote {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<BlobDigest, Arc<Mutex<()>>>> {
+    fn turns(&self) -> MutexGuard<'_, HashMap<BlobDigest, Arc<Mutex<()>>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<BlobDigest, Flight>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The object of a blob.
-fn key(digest: &BlobDigest) -> String {
+/// The key of a blob's object.
+pub(crate) fn blob_key(digest: &BlobDigest) -> String {
     format!("blobs/{}/{}/{}", digest.algorithm().name(), digest.shard(), digest.hex())
 }
 
@@ -185,9 +232,7 @@ mod tests {
             cached.insert(digest, 10);
         }
         cached.used(&one);
-        assert_eq!(cached.oldest(30), []);
-        assert_eq!(cached.oldest(20), std::slice::from_ref(&two));
-        assert_eq!(cached.oldest(5), [two.clone(), three, one]);
+        assert_eq!(cached.by_use(), [two.clone(), three], "what was used last stays");
         cached.insert(&two, 4);
         cached.remove(&two);
         assert_eq!(cached.bytes, 20);

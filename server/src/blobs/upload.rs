@@ -291,7 +291,8 @@ fn abandoned(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn hash_file(file: &mut File, algorithm: Algorithm) -> io::Result<(Hasher, u64)> {
+/// The digest of a file from where it stands, and its bytes.
+pub(crate) fn hash_file(file: &mut File, algorithm: Algorithm) -> io::Result<(Hasher, u64)> {
     let (mut hasher, mut size) = (Hasher::new(algorithm), 0);
     let mut block = vec![0; REHASH_BLOCK];
     loop {

@@ -27,6 +27,9 @@ pub(crate) async fn whole_file(
     let source = match app.blobs.mapped(digest) {
         Some(mapped) => Source::Map(mapped),
         None => {
+            if let Err(error) = app.blobs.bring(digest).await {
+                return break_connection(&format!("{digest}: {error}"));
+            }
             let (blobs, wanted) = (app.blobs.clone(), digest.clone());
             match app.pool.run(move || Source::of(&blobs, &wanted)).await {
                 Ok(Ok(source)) => source,

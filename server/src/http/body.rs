@@ -28,6 +28,8 @@ const MAP_BLOCK: u64 = 4 << 20;
 pub(crate) enum Source {
     /// In a file that is read as the client takes it.
     File(OpenBlob),
+    /// In a file of somebody else's, who may write to it meanwhile.
+    Foreign(OpenBlob),
     /// In a map.
     Map(Arc<MappedBlob>),
 }
@@ -44,14 +46,14 @@ impl Source {
     /// Bytes in the file.
     pub(crate) fn size(&self) -> u64 {
         match self {
-            Self::File(blob) => blob.size,
+            Self::File(blob) | Self::Foreign(blob) => blob.size,
             Self::Map(blob) => blob.size(),
         }
     }
 
     fn modified(&self) -> Option<SystemTime> {
         match self {
-            Self::File(blob) => blob.modified,
+            Self::File(blob) | Self::Foreign(blob) => blob.modified,
             Self::Map(blob) => blob.modified,
         }
     }
@@ -119,7 +121,8 @@ pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, a
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
     if *method != Method::HEAD {
         *response.body_mut() = match answer.source {
-            Source::File(blob) => file_body(pool.clone(), blob.file, part),
+            Source::File(blob) => file_body(pool.clone(), blob, part, false),
+            Source::Foreign(blob) => file_body(pool.clone(), blob, part, true),
             Source::Map(blob) => map_body(pool.clone(), blob, part),
         };
     }
@@ -132,18 +135,32 @@ fn insert(response: &mut Response, name: HeaderName, text: &str) {
     }
 }
 
-/// A part of a file as a body. A read that fails breaks the connection: the client must not take less for all.
-fn file_body(pool: Pool, file: File, part: ByteRange) -> Body {
-    let state = (pool, Arc::new(file), part.start, part.length);
-    Body::from_stream(stream::try_unfold(state, async |(pool, file, at, left)| {
+/// A part of a file as a body. A read that fails breaks the connection: the client must not take less for all, nor what was written to a
+/// `foreign` file while it was read for what the answer's head promised.
+fn file_body(pool: Pool, blob: OpenBlob, part: ByteRange, is_foreign: bool) -> Body {
+    let state = (pool, Arc::new(blob), part.start, part.length, is_foreign);
+    Body::from_stream(stream::try_unfold(state, async |(pool, blob, at, left, is_foreign)| {
         if left == 0 {
             return Ok(None);
         }
         let length = left.min(READ_BLOCK);
-        let shared = Arc::clone(&file);
-        let block = pool.run(move || read_block(&shared, at, length)).await.map_err(io::Error::other)??;
-        Ok::<_, io::Error>(Some((block, (pool, file, at + length, left - length))))
+        let shared = Arc::clone(&blob);
+        let read = move || {
+            let block = read_block(&shared.file, at, length)?;
+            // After each block, so that the last one is not sent of a file that has changed since its first.
+            if is_foreign && !is_unchanged(&shared)? {
+                return Err(io::Error::other("the file was written to while it was sent"));
+            }
+            Ok(block)
+        };
+        let block = pool.run(read).await.map_err(io::Error::other)??;
+        Ok::<_, io::Error>(Some((block, (pool, blob, at + length, left - length, is_foreign))))
     }))
+}
+
+fn is_unchanged(blob: &OpenBlob) -> io::Result<bool> {
+    let metadata = blob.file.metadata()?;
+    Ok(metadata.len() == blob.size && metadata.modified().ok() == blob.modified)
 }
 
 /// A part of a map as a body: what is in memory goes out as it is, the rest is brought there in the pool.

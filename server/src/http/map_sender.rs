@@ -44,7 +44,7 @@ impl MapSender {
 fn send(stream: &TcpStream, blob: &MappedBlob, at: u64, length: usize) -> io::Result<usize> {
     let mut offset = libc::off_t::try_from(at).map_err(io::Error::other)?;
     // SAFETY: both descriptors are open for as long as their owners are borrowed, and `offset` outlives the call.
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, reason = "tokio has no sendfile")]
     let sent = unsafe { libc::sendfile(stream.as_raw_fd(), blob.file().as_raw_fd(), &raw mut offset, length) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }

@@ -1,9 +1,11 @@
 //! What the database records of a seal. It is read and not judged: whom to trust is the reader's decision.
 
+use std::io;
+
 use symseal_seal::tiles::entry_reference;
 use symseal_seal::{SEAL_LIMIT, SignedCheckpoint, SigstoreBundle};
 
-use crate::blobs::BlobDirectory;
+use crate::blobs::{BlobDigest, BlobDirectory, unless_lost};
 use crate::repositories::Manifest;
 use crate::store::SealRow;
 
@@ -18,16 +20,19 @@ pub(crate) fn is_seal(manifest: &Manifest) -> bool {
 
 /// Reads the seal of a manifest with exactly one layer; `None`, with a line in the log, when it is of another kind.
 /// Blocks.
-pub(crate) fn read_seal(manifest_bytes: &[u8], blobs: &BlobDirectory) -> Option<SealRow> {
-    let manifest = symseal_bundle::oci::Manifest::parse(manifest_bytes).ok()?;
-    let [layer] = manifest.layers.as_slice() else { return None };
-    let digest = crate::blobs::BlobDigest::from(layer.digest);
-    let bytes = blobs.read(&digest, SEAL_LIMIT as u64).ok()?;
+///
+/// # Errors
+/// It cannot be read now.
+pub(crate) fn read_seal(manifest_bytes: &[u8], blobs: &BlobDirectory) -> io::Result<Option<SealRow>> {
+    let Ok(manifest) = symseal_bundle::oci::Manifest::parse(manifest_bytes) else { return Ok(None) };
+    let [layer] = manifest.layers.as_slice() else { return Ok(None) };
+    let digest = BlobDigest::from(layer.digest);
+    let Some(bytes) = unless_lost(blobs.read(&digest, SEAL_LIMIT as u64))? else { return Ok(None) };
     match SigstoreBundle::parse(&bytes) {
-        Ok(seal) => Some(row(&seal, digest.to_string())),
+        Ok(seal) => Ok(Some(row(&seal, digest.to_string()))),
         Err(error) => {
             tracing::info!(%digest, %error, "a referrer looks like a seal and is none of symseal's");
-            None
+            Ok(None)
         }
     }
 }

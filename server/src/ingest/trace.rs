@@ -183,7 +183,8 @@ pub(crate) async fn restore_traces(app: &Arc<App>) -> Result<(), StoreError> {
     let (visible, recorded) = (app.traces.list(), app.store.traces().await?);
     // Another server may be about to store one.
     let is_alone = app.follower.is_none();
-    for (id, _) in recorded.iter().filter(|(id, _)| is_alone && !visible.iter().any(|(other, _)| other == id)) {
+    let is_visible: HashSet<Uuid> = visible.iter().map(|(id, _)| *id).collect();
+    for (id, _) in recorded.iter().filter(|(id, _)| is_alone && !is_visible.contains(id)) {
         app.store.remove_trace(*id).await?;
     }
     let is_recorded: HashSet<(Uuid, String)> = recorded.into_iter().collect();

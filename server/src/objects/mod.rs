@@ -5,6 +5,7 @@
 
 mod place;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read as _};
@@ -16,8 +17,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt as _, PutPayload, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt as _, PutPayload, RetryConfig, WriteMultipart,
+};
 use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use place::{BlobsUrl, ParseBlobsUrlError};
 
@@ -29,6 +33,12 @@ const PARTS: u64 = 9_000;
 
 /// Parts on their way at once.
 const PARTS_AT_ONCE: usize = 4;
+
+/// Parts in memory at once, of all files that are on their way.
+const PARTS_IN_MEMORY: usize = 16;
+
+/// S3 copies an object of at most so many bytes by itself (Amazon S3 API reference, `CopyObject`: 5 GB); a larger one goes through here.
+const COPY_LIMIT: u64 = 5_000_000_000;
 
 /// Small objects that are read at once when a server starts.
 const READS_AT_ONCE: usize = 32;
@@ -60,6 +70,7 @@ pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
     url: BlobsUrl,
     runtime: Handle,
+    in_memory: Arc<Semaphore>,
     /// When it last did not answer, and what was said.
     failed: Mutex<Option<(Instant, String)>>,
 }
@@ -88,7 +99,9 @@ impl Objects {
             builder = builder.with_region(region);
         }
         let store = builder.with_retry(retry).build().map_err(|error| error.to_string())?;
-        Ok(Self { store: Arc::new(store), url: url.clone(), runtime: Handle::current(), failed: Mutex::default() })
+        let in_memory = Arc::new(Semaphore::new(PARTS_IN_MEMORY));
+        let (url, runtime) = (url.clone(), Handle::current());
+        Ok(Self { store: Arc::new(store), url, runtime, in_memory, failed: Mutex::default() })
     }
 
     /// Where it is.
@@ -117,6 +130,7 @@ impl Objects {
         let mut file = File::open(path)?;
         let size = file.metadata()?.len();
         if size <= PART {
+            let _room = self.room()?;
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes)?;
             return self.put(key, bytes);
@@ -125,13 +139,25 @@ impl Objects {
         let mut upload = self.some("begin", key, self.store.put_multipart(&self.path(key)))?;
         let mut running = tokio::task::JoinSet::new();
         let sent = loop {
+            // Given back by the part that has gone.
+            let room = match self.room() {
+                Ok(room) => room,
+                Err(error) => break Err(error),
+            };
             let mut bytes = Vec::new();
             match (&mut file).take(part).read_to_end(&mut bytes) {
                 Err(error) => break Err(error),
                 Ok(0) => break Ok(()),
                 Ok(_) => {}
             }
-            running.spawn_on(upload.put_part(bytes.into()), &self.runtime);
+            let sent = upload.put_part(bytes.into());
+            running.spawn_on(
+                async move {
+                    let _room = room;
+                    sent.await
+                },
+                &self.runtime,
+            );
             if running.len() >= PARTS_AT_ONCE
                 && let Some(done) = self.runtime.block_on(running.join_next())
                 && let Err(error) = self.part_sent(key, done)
@@ -151,6 +177,11 @@ impl Objects {
             let _ = self.runtime.block_on(upload.abort());
         }
         sent
+    }
+
+    /// Room for a part in memory. Blocks until there is some.
+    fn room(&self) -> io::Result<OwnedSemaphorePermit> {
+        self.runtime.block_on(Arc::clone(&self.in_memory).acquire_owned()).map_err(io::Error::other)
     }
 
     fn part_sent(&self, key: &str, done: Result<object_store::Result<()>, tokio::task::JoinError>) -> io::Result<()> {
@@ -219,6 +250,19 @@ impl Objects {
         Ok(self.ask("find", key, self.store.head(&self.path(key)))?.map(|meta| meta.last_modified.into()))
     }
 
+    /// Those of some keys under which there is an object, asked for many at once.
+    pub(crate) fn among(&self, keys: HashSet<String>) -> io::Result<HashSet<String>> {
+        let find = |key: String| async move {
+            match self.store.head(&self.path(&key)).await {
+                Ok(_) => Ok(Some(key)),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(self.failed("find", &key, &error)),
+            }
+        };
+        let found = futures_util::stream::iter(keys).map(find).buffer_unordered(READS_AT_ONCE);
+        self.runtime.block_on(found.try_filter_map(|found| async { Ok(found) }).try_collect())
+    }
+
     /// Removes an object, which may be gone already.
     pub(crate) fn delete(&self, key: &str) -> io::Result<()> {
         self.ask("delete", key, self.store.delete(&self.path(key))).map(drop)
@@ -226,8 +270,33 @@ impl Objects {
 
     /// Gives an object another key.
     pub(crate) fn rename(&self, key: &str, to: &str) -> io::Result<()> {
-        self.some("copy", key, self.store.copy(&self.path(key), &self.path(to)))?;
+        if self.size(key)?.is_some_and(|size| size > COPY_LIMIT) {
+            self.some("copy", key, self.copy_through(key, to))?;
+        } else {
+            self.some("copy", key, self.store.copy(&self.path(key), &self.path(to)))?;
+        }
         self.delete(key)
+    }
+
+    /// Copies an object of any size, in parts that are read here.
+    async fn copy_through(&self, key: &str, to: &str) -> object_store::Result<()> {
+        let found = self.store.get(&self.path(key)).await?;
+        let part = PART.max(found.meta.size.div_ceil(PARTS));
+        let upload = self.store.put_multipart(&self.path(to)).await?;
+        let mut writer = WriteMultipart::new_with_chunk_size(upload, usize::try_from(part).unwrap_or(usize::MAX));
+        let mut chunks = found.into_stream();
+        while let Some(chunk) = chunks.next().await {
+            let written = match chunk {
+                Ok(chunk) => writer.wait_for_capacity(PARTS_AT_ONCE).await.map(|()| writer.write(&chunk)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = written {
+                // As above.
+                let _ = writer.abort().await;
+                return Err(error);
+            }
+        }
+        writer.finish().await.map(drop)
     }
 
     /// The keys below a prefix with their sizes.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::name::{RepositoryName, Tag};
-use crate::blobs::{Algorithm, BlobDigest, mark, sync_directory, write_file_atomically};
+use crate::blobs::{Algorithm, BlobDigest, mark, sweep_unfinished, sync_directory, write_file_atomically};
 use crate::shared::Facts;
 
 /// The folder of all repositories in the data directory, and what the keys of their facts begin with.
@@ -60,6 +60,14 @@ impl Folder {
             Some(facts) => Ok(said_below(facts, &self.key)?.remove(name).unwrap_or_default()),
             None => self.said(),
         }
+    }
+
+    /// Removes what a crash left half-written, before anybody writes here.
+    pub(super) fn sweep(&self) -> io::Result<()> {
+        for algorithm in Algorithm::ALL {
+            sweep_unfinished(&self.path.join("_manifests").join(algorithm.name()))?;
+        }
+        sweep_unfinished(&self.path.join("_tags"))
     }
 
     /// Where the upload sessions are.

@@ -12,7 +12,7 @@ use super::links::Links;
 use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
 use super::name::{RepositoryName, Tag};
 use super::prefix::Prefix;
-use crate::blobs::{BlobDigest, BlobDirectory, BlobNames, Uploads};
+use crate::blobs::{BlobDigest, BlobDirectory, BlobNames, Uploads, is_lasting, unless_lost};
 use crate::shared::Facts;
 
 /// Every repository of the data directory.
@@ -78,7 +78,10 @@ impl Repositories {
     pub(crate) fn load(data: &Path, blobs: &BlobDirectory, facts: Option<Arc<Facts>>) -> io::Result<Self> {
         std::fs::create_dir_all(data.join(FOLDER))?;
         let loaded = Self::read(data, blobs, facts)?;
-        loaded.all().iter().try_for_each(|repository| Uploads::sweep(&repository.uploads_folder()))?;
+        for repository in loaded.all() {
+            Uploads::sweep(&repository.uploads_folder())?;
+            repository.folder.sweep()?;
+        }
         Ok(loaded)
     }
 
@@ -407,13 +410,16 @@ impl Repository {
 
     /// The first child of a manifest that is not here, or not of the size that the manifest says. Blocks.
     pub(crate) fn missing_child(&self, manifest: &Manifest, blobs: &BlobDirectory) -> io::Result<Option<MissingChild>> {
-        let content = self.read();
-        let linked_blobs = manifest.blobs.iter().map(|child| (child, content.links.has(&child.digest)));
-        let linked_manifests = manifest
-            .manifests
-            .iter()
-            .map(|child| (child, content.manifests.contains_key(&child.digest) || content.links.has(&child.digest)));
-        for (child, linked) in linked_blobs.chain(linked_manifests) {
+        // The sizes may be an object store's to say: nobody else waits for it.
+        let children: Vec<_> = {
+            let content = self.read();
+            let linked_blobs = manifest.blobs.iter().map(|child| (child, content.links.has(&child.digest)));
+            let linked_manifests = manifest.manifests.iter().map(|child| {
+                (child, content.manifests.contains_key(&child.digest) || content.links.has(&child.digest))
+            });
+            linked_blobs.chain(linked_manifests).collect()
+        };
+        for (child, linked) in children {
             let found = if linked { blobs.size(&child.digest)? } else { None };
             if found != Some(child.size) {
                 return Ok(Some(MissingChild { digest: child.digest.clone(), expected: child.size, found }));
@@ -441,6 +447,9 @@ impl Repository {
     pub(crate) fn remove(&self, reference: &Reference, blobs: &BlobDirectory) -> io::Result<Removal> {
         match reference {
             Reference::Tag(tag) => {
+                if !self.read().tags.contains_key(tag) {
+                    return Ok(Removal::Missing);
+                }
                 self.folder.remove_tag(tag)?;
                 let Some(digest) = self.write().tags.remove(tag) else { return Ok(Removal::Missing) };
                 self.tell_of_manifest(&digest)?;
@@ -456,10 +465,8 @@ impl Repository {
                         return Ok(Removal::Named);
                     }
                 }
-                // What it named is no longer in memory. Bytes that cannot be read keep their children until the next
-                // start.
-                let manifest =
-                    blobs.read(digest, MANIFEST_LIMIT as u64).ok().and_then(|bytes| Manifest::parse(&bytes, None).ok());
+                // What it named is no longer in memory.
+                let manifest = stored_manifest(digest, blobs)?;
                 let now = SystemTime::now();
                 // Before the manifest goes, so that a crash between the two leaves nothing that is never taken.
                 let children = manifest.iter().flat_map(|manifest| &manifest.manifests).map(|child| &child.digest);
@@ -495,7 +502,7 @@ impl Repository {
         }
     }
 
-    /// Takes over that another server offers a blob here, or no longer. Blocks.
+    /// Takes over that another server offers a blob here, or no longer. Call it with [`Self::lock_changes`].
     pub(crate) fn learn_blob(&self, digest: &BlobDigest, is_offered: bool) {
         let mut content = self.write();
         if is_offered {
@@ -505,23 +512,26 @@ impl Repository {
         }
     }
 
-    /// Takes over a manifest that another server published. Blocks.
+    /// Takes over a manifest that another server published. Call it with [`Self::lock_changes`].
     pub(crate) fn learn_manifest(&self, digest: BlobDigest, manifest: Manifest) {
         self.write().insert_manifest(digest, manifest);
     }
 
-    /// Takes over that another server deleted a manifest. Blocks.
-    pub(crate) fn learn_deletion(&self, digest: &BlobDigest, blobs: &BlobDirectory) {
-        let bytes = blobs.read(digest, MANIFEST_LIMIT as u64).ok();
-        let manifest = bytes.and_then(|bytes| Manifest::parse(&bytes, None).ok());
+    /// Takes over that another server deleted a manifest. Call it with [`Self::lock_changes`]. Blocks.
+    ///
+    /// # Errors
+    /// What the manifest named is not known now: nothing has changed.
+    pub(crate) fn learn_deletion(&self, digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<()> {
+        let manifest = stored_manifest(digest, blobs)?;
         let mut content = self.write();
         if content.manifests.contains_key(digest) {
             content.remove_manifest(digest);
             manifest.map(|manifest| content.links.forget(manifest.child_digests()));
         }
+        Ok(())
     }
 
-    /// Takes over where a tag leads. Blocks.
+    /// Takes over where a tag leads. Call it with [`Self::lock_changes`].
     pub(crate) fn learn_tag(&self, tag: Tag, digest: Option<BlobDigest>) {
         let mut content = self.write();
         match digest.filter(|digest| content.manifests.contains_key(digest)) {
@@ -537,6 +547,12 @@ impl Repository {
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Content> {
         self.content.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A manifest as it was sent. Bytes that are lost keep what they named until the next start. Blocks.
+fn stored_manifest(digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<Option<Manifest>> {
+    let bytes = unless_lost(blobs.read(digest, MANIFEST_LIMIT as u64))?;
+    Ok(bytes.and_then(|bytes| Manifest::parse(&bytes, None).ok()))
 }
 
 /// What became of something that was to be removed.
@@ -574,10 +590,12 @@ impl Content {
     ) -> io::Result<Self> {
         let mut content = Content::default();
         for (digest, media_type) in said.manifests {
-            let parsed = blobs
-                .read(&digest, MANIFEST_LIMIT as u64)
-                .map_err(|error| error.to_string())
-                .and_then(|bytes| Manifest::parse(&bytes, Some(&media_type)).map_err(|error| error.to_string()));
+            let parsed = match blobs.read(&digest, MANIFEST_LIMIT as u64) {
+                Ok(bytes) => Manifest::parse(&bytes, Some(&media_type)).map_err(|error| error.to_string()),
+                Err(error) if is_lasting(&error) => Err(error.to_string()),
+                // Nothing is known of the manifest: a start that left it out would hide it until the next one.
+                Err(error) => return Err(error),
+            };
             match parsed {
                 Ok(manifest) => content.insert_manifest(digest, manifest),
                 Err(error) => {

@@ -4,6 +4,7 @@
 mod verdict;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use symseal_seal::{Expectation, SEAL_LIMIT, SubjectDigests, Trust, examine_seals};
 use symseal_sealer::{LoadTrustError, TrustFiles};
 
-use crate::blobs::{BlobDigest, BlobDirectory};
+use crate::blobs::{BlobDigest, BlobDirectory, unless_lost};
 use crate::clock::now;
 use crate::ids::BundleEntry;
 use crate::ingest::is_seal;
@@ -136,16 +137,19 @@ fn load(directory: &std::path::Path) -> Result<(TrustFiles, Trust), LoadTrustErr
     Ok((files, trust))
 }
 
-/// The bytes of a bundle's seals in these repositories, each once. What cannot be read is none. Blocks.
+/// The bytes of a bundle's seals in these repositories, each once. What is lost is none. Blocks.
+///
+/// # Errors
+/// One of them cannot be read now.
 pub(crate) fn seals_in<'r>(
     repositories: impl IntoIterator<Item = &'r Repository>,
     bundle: &BlobDigest,
     blobs: &BlobDirectory,
-) -> Vec<Vec<u8>> {
+) -> io::Result<Vec<Vec<u8>>> {
     let mut layers = BTreeSet::new();
     for repository in repositories {
         for (digest, _) in repository.referrers(bundle).iter().filter(|(_, manifest)| is_seal(manifest)) {
-            let Ok(bytes) = blobs.read(digest, MANIFEST_LIMIT as u64) else { continue };
+            let Some(bytes) = unless_lost(blobs.read(digest, MANIFEST_LIMIT as u64))? else { continue };
             layers.extend(seal_layers(&bytes));
             if layers.len() >= SEALS_LIMIT {
                 tracing::warn!(%bundle, "a bundle has more than {SEALS_LIMIT} seals: the others are not looked at");
@@ -153,7 +157,7 @@ pub(crate) fn seals_in<'r>(
             }
         }
     }
-    layers.iter().filter_map(|layer| blobs.read(layer, SEAL_LIMIT as u64).ok()).collect()
+    layers.iter().filter_map(|layer| unless_lost(blobs.read(layer, SEAL_LIMIT as u64)).transpose()).collect()
 }
 
 /// The blobs that a seal's manifest says are seals.

@@ -3,6 +3,7 @@
 //! A fact is written to the object store, then told to the other servers through the database, and counts only then: where the
 //! second step fails the client is told to try again, and trying again does both.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -57,6 +58,11 @@ impl Facts {
     /// Whether there is a fact of this key.
     pub(crate) fn has(&self, key: &str) -> io::Result<bool> {
         Ok(self.objects.size(key)?.is_some())
+    }
+
+    /// Those of some keys that say something now.
+    pub(crate) fn among(&self, keys: HashSet<String>) -> io::Result<HashSet<String>> {
+        self.objects.among(keys)
     }
 
     /// When a fact was written.

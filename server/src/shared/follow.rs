@@ -5,9 +5,10 @@
 //! look: what counts is what the object store says when the row is read, so that all servers come to the same, in whatever
 //! order two of them wrote.
 
+use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
@@ -15,7 +16,8 @@ use tokio::sync::Mutex;
 use super::facts::unreachable;
 use super::reread::reread;
 use crate::app::App;
-use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, Repository, RepositoryName, digest_of};
+use crate::blobs::{BlobDigest, is_lasting};
+use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, RepositoryName, digest_of};
 use crate::store::{ChangeRow, Changes};
 use crate::takedown::{self, TOMBSTONES};
 use crate::{notes, publish};
@@ -43,8 +45,13 @@ const PRUNE: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug)]
 pub(crate) struct Follower {
     state: Arc<Mutex<State>>,
-    /// [`State::last`], for those who only want to know whether there was something new.
+    /// Grows with each change that is taken over, for those who only want to know whether there was something new.
     learned: AtomicU64,
+    /// What repositories have, or have no longer, and debuggers are not told of yet: a file may have to be fetched and read for it, for which
+    /// nobody waits who asks for something else.
+    untold: std::sync::Mutex<VecDeque<News>>,
+    /// Held while debuggers are told; when that failed the last time, and why.
+    telling: Mutex<Option<(Instant, String)>>,
 }
 
 #[derive(Debug)]
@@ -55,18 +62,28 @@ struct State {
     looked: Option<(Instant, Option<String>)>,
 }
 
+/// A manifest that another server published, or deleted.
+#[derive(Debug, Clone)]
+pub(super) struct News {
+    digest: BlobDigest,
+    manifest: Arc<Manifest>,
+    is_removed: bool,
+}
+
 impl Follower {
     /// `last`: the number of the last change before the facts were read.
     pub(crate) fn new(last: u64) -> Self {
-        Self { state: Arc::new(Mutex::new(State { last, looked: None })), learned: AtomicU64::new(last) }
+        let (untold, telling) = Default::default();
+        let state = Arc::new(Mutex::new(State { last, looked: None }));
+        Self { state, learned: AtomicU64::new(0), untold, telling }
     }
 
-    /// The number of the last change that was taken over.
+    /// How many changes were taken over.
     pub(crate) fn learned(&self) -> u64 {
         self.learned.load(Ordering::Acquire)
     }
 
-    /// Takes over everything that other servers acknowledged before this call. One look serves all who wait for it.
+    /// Takes over what repositories offer by what other servers acknowledged before this call. One look serves all who wait for it.
     ///
     /// # Errors
     /// The database or the object store does not answer: what is not here may be elsewhere.
@@ -76,7 +93,6 @@ impl Follower {
         if let Some((began, problem)) = &state.looked {
             let pause = if problem.is_some() { PAUSE } else { Duration::ZERO };
             if *began >= asked || began.elapsed() < pause {
-                let failed = |problem: &String| io::Error::new(io::ErrorKind::HostUnreachable, problem.clone());
                 return problem.as_ref().map_or(Ok(()), |problem| Err(failed(problem)));
             }
             tokio::time::sleep(LOOK_AGAIN.saturating_sub(began.elapsed())).await;
@@ -85,15 +101,115 @@ impl Follower {
         let app = Arc::clone(app);
         let look = tokio::spawn(async move {
             let began = Instant::now();
-            let looked = look(&app, &mut state.last).await;
-            if let Some(follower) = &app.follower {
-                follower.learned.store(state.last, Ordering::Release);
-            }
+            let Some(follower) = &app.follower else { return Ok(()) };
+            let looked = follower.look(&app, &mut state.last).await;
             state.looked = Some((began, looked.as_ref().err().map(ToString::to_string)));
             looked
         });
         look.await.map_err(io::Error::other)?
     }
+
+    /// Tells debuggers of everything that [`Self::catch_up`] took over.
+    ///
+    /// # Errors
+    /// Something cannot be read now: it is tried again.
+    pub(crate) async fn tell(&self, app: &Arc<App>) -> io::Result<()> {
+        if self.untold().is_empty() {
+            return Ok(());
+        }
+        let app = Arc::clone(app);
+        // As above.
+        let tell = tokio::spawn(async move {
+            let Some(follower) = &app.follower else { return Ok(()) };
+            let mut problem = follower.telling.lock().await;
+            if let Some((at, problem)) = &*problem
+                && at.elapsed() < PAUSE
+            {
+                return Err(failed(problem));
+            }
+            let told = follower.tell_all(&app).await;
+            *problem = told.as_ref().err().map(|error| (Instant::now(), error.to_string()));
+            told
+        });
+        tell.await.map_err(io::Error::other)?
+    }
+
+    async fn tell_all(&self, app: &Arc<App>) -> io::Result<()> {
+        loop {
+            // In order: a bundle comes before its seal, and both before their deletion.
+            let Some(news) = self.untold().front().cloned() else { return Ok(()) };
+            let told = if news.is_removed {
+                publish::unlearn(app, &news.digest, &news.manifest).await
+            } else {
+                publish::learn(app, &news.digest, &news.manifest).await
+            };
+            match told {
+                Err(error) if !is_lasting(&error) => return Err(error),
+                Err(error) => {
+                    tracing::error!(digest = %news.digest, %error, "debuggers are not told what another server published");
+                }
+                Ok(()) => {}
+            }
+            self.untold().pop_front();
+            self.learned.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    async fn look(&self, app: &Arc<App>, last: &mut u64) -> io::Result<()> {
+        loop {
+            let Changes { pruned, rows } = app.store.changes(*last, ROWS).await.map_err(unreachable)?;
+            if pruned > *last {
+                tracing::warn!(
+                    last,
+                    pruned,
+                    "changes that this server has not read are no longer there: it reads everything again"
+                );
+                // Before the facts are read, so that nothing that comes meanwhile is missed.
+                let newest = app.store.last_change().await.map_err(unreachable)?;
+                reread(app).await?;
+                *last = newest;
+                self.learned.fetch_add(1, Ordering::AcqRel);
+                continue;
+            }
+            let is_all = rows.len() < ROWS as usize;
+            let offered = offered(app, &rows).await?;
+            for (number, change) in rows {
+                match learn(app, &change, &offered).await {
+                    Ok(news) => self.untold().extend(news),
+                    // Tried again with the next look.
+                    Err(error) if !is_lasting(&error) => return Err(error),
+                    Err(error) => {
+                        tracing::error!(key = change.key, %error, "a change of another server is not taken over");
+                    }
+                }
+                *last = number;
+                self.learned.fetch_add(1, Ordering::AcqRel);
+            }
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A database that was put back to an earlier state begins to number where that was: everything in it is looked at again.
+    async fn notice_restore(&self, app: &App) -> io::Result<()> {
+        let last = self.state.lock().await.last;
+        // Asked for after that, so that it is not smaller by itself; and without the lock, for which requests wait.
+        let newest = app.store.last_change().await.map_err(unreachable)?;
+        if newest < last {
+            tracing::warn!(last, newest, "the database was put back: its changes are read again");
+            self.state.lock().await.last = 0;
+        }
+        Ok(())
+    }
+
+    fn untold(&self) -> MutexGuard<'_, VecDeque<News>> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(problem: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::HostUnreachable, problem.to_owned())
 }
 
 /// Follows until the server ends.
@@ -114,7 +230,12 @@ pub(crate) async fn follow(app: Arc<App>) {
         if !holds {
             signal = None;
         }
-        if let Err(error) = follower.catch_up(&app).await {
+        let followed = async {
+            follower.notice_restore(&app).await?;
+            follower.catch_up(&app).await?;
+            follower.tell(&app).await
+        };
+        if let Err(error) = followed.await {
             tracing::warn!(%error, "what other servers did is not taken over");
             tokio::time::sleep(PAUSE).await;
         }
@@ -133,134 +254,111 @@ pub(crate) async fn prune(app: Arc<App>) {
     }
 }
 
-async fn look(app: &Arc<App>, last: &mut u64) -> io::Result<()> {
-    loop {
-        let Changes { pruned, rows } = app.store.changes(*last, ROWS).await.map_err(unreachable)?;
-        if pruned > *last {
-            tracing::warn!(
-                last,
-                pruned,
-                "changes that this server has not read are no longer there: it reads everything again"
-            );
-            // Before the facts are read, so that nothing that comes meanwhile is missed.
-            let newest = app.store.last_change().await.map_err(unreachable)?;
-            reread(app).await?;
-            *last = newest;
-            continue;
-        }
-        let is_all = rows.len() < ROWS as usize;
-        for (number, change) in rows {
-            match learn(app, &change).await {
-                // Tried again with the next look.
-                Err(error) if error.kind() == io::ErrorKind::HostUnreachable => return Err(error),
-                Err(error) => tracing::error!(key = change.key, %error, "a change of another server is not taken over"),
-                Ok(()) => {}
-            }
-            *last = number;
-        }
-        if is_all {
-            return Ok(());
-        }
+/// The keys of blobs among changes whose facts are there now. Asked for together: one after the other they would take long.
+async fn offered(app: &Arc<App>, rows: &[(u64, ChangeRow)]) -> io::Result<HashSet<String>> {
+    let is_unknown = |change: &ChangeRow| match FactKey::parse(&change.key) {
+        Some((name, FactKey::Blob(digest))) => change.is_removed || !has_blob(app, &name, &digest),
+        _ => false,
+    };
+    let keys: HashSet<String> =
+        rows.iter().filter(|(_, change)| is_unknown(change)).map(|(_, change)| change.key.clone()).collect();
+    if keys.is_empty() {
+        return Ok(keys);
     }
+    let shared = Arc::clone(app);
+    run(app, move || match shared.repositories.facts() {
+        Some(facts) => facts.among(keys),
+        None => Ok(HashSet::new()),
+    })
+    .await
 }
 
-pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow) -> io::Result<()> {
+fn has_blob(app: &App, name: &RepositoryName, digest: &BlobDigest) -> bool {
+    app.repositories.get(name).is_some_and(|repository| repository.has_blob(digest))
+}
+
+/// Takes a change over, `offered` being the blobs among all of them that are there; what debuggers must be told of it.
+pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<String>) -> io::Result<Option<News>> {
     if let Some(id) = change.key.strip_prefix("traces/") {
-        let Ok(id) = uuid::Uuid::try_parse(id) else { return Ok(()) };
+        let Ok(id) = uuid::Uuid::try_parse(id) else { return Ok(None) };
         let (shared, key) = (Arc::clone(app), change.key.clone());
         return run(app, move || {
-            let Some(content) = read(&shared, &key)? else { return Ok(()) };
+            let Some(content) = read(&shared, &key)? else { return Ok(None) };
             shared.traces.learn(id, digest_of(&content)?);
-            Ok(())
+            Ok(None)
         })
         .await;
     }
     if notes::digest_of(TOMBSTONES, &change.key).is_some() {
-        return takedown::refresh(app).await;
+        takedown::refresh(app).await?;
+        return Ok(None);
     }
-    let Some((name, fact)) = FactKey::parse(&change.key) else { return Ok(()) };
+    let Some((name, fact)) = FactKey::parse(&change.key) else { return Ok(None) };
     let repository = app.repositories.get_or_create(&name);
+    // With a change of this server's between what the object store says and what is made of it, an older state would stay.
+    let _changes = repository.lock_changes().await;
     match fact {
         FactKey::Blob(digest) => {
-            let (shared, change) = (Arc::clone(app), change.clone());
-            run(app, move || {
-                // One that was removed may have come again.
-                let is_offered = !change.is_removed || has(&shared, &change.key)?;
-                repository.learn_blob(&digest, is_offered);
-                Ok(())
-            })
-            .await
+            let is_known = !change.is_removed && repository.has_blob(&digest);
+            repository.learn_blob(&digest, is_known || offered.contains(&change.key));
+            Ok(None)
         }
         FactKey::Tag(tag) => {
-            let (shared, key) = (Arc::clone(app), change.key.clone());
+            let (shared, key, here) = (Arc::clone(app), change.key.clone(), Arc::clone(&repository));
             run(app, move || {
                 let digest = read(&shared, &key)?.map(|content| digest_of(&content)).transpose()?;
-                repository.learn_tag(tag, digest);
-                Ok(())
+                here.learn_tag(tag, digest);
+                Ok(None)
             })
             .await
         }
         FactKey::Manifest(digest) => {
-            let _changes = repository.lock_changes().await;
-            let known = repository.manifest(&Reference::Digest(digest.clone()));
-            if let (false, Some((_, manifest))) = (change.is_removed, &known) {
+            let known = |digest: &BlobDigest| {
+                let found = repository.manifest(&Reference::Digest(digest.clone()));
+                found.map(|(digest, manifest)| News { digest, manifest, is_removed: false })
+            };
+            let before = known(&digest);
+            if !change.is_removed && before.is_some() {
                 // Our own, or one of which debuggers could not be told before.
-                return publish::learn(app, &digest, manifest).await;
+                return Ok(before);
             }
-            let (shared, key, wanted, here) = (Arc::clone(app), change.key.clone(), digest.clone(), name.clone());
-            let arrived = run(app, move || {
+            let (shared, key, wanted, here) =
+                (Arc::clone(app), change.key.clone(), digest.clone(), Arc::clone(&repository));
+            let was_here = before.is_some();
+            let is_here = run(app, move || {
                 let Some(media_type) = read(&shared, &key)? else {
-                    return Ok(None);
+                    if was_here {
+                        here.learn_deletion(&wanted, &shared.blobs)?;
+                    }
+                    return Ok(false);
                 };
                 let bytes = shared.blobs.read(&wanted, MANIFEST_LIMIT as u64)?;
-                let manifest = Manifest::parse(&bytes, Some(&media_type)).map_err(io::Error::other)?;
-                learn_manifest(&shared, &here, &wanted, manifest.clone());
+                let manifest = Manifest::parse(&bytes, Some(&media_type))
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                here.learn_manifest(wanted.clone(), manifest);
                 // It may have come to another server before that one heard that it is taken down.
                 if shared.taken_down.get(&wanted).is_some() {
-                    repository_of(&shared, &here).hide(&wanted, &shared.blobs);
-                    return Ok(None);
+                    here.hide(&wanted, &shared.blobs);
+                    return Ok(false);
                 }
-                Ok(Some(manifest))
+                Ok(true)
             })
             .await?;
-            match (arrived, known) {
-                (Some(manifest), _) => publish::learn(app, &digest, &manifest).await,
-                (None, Some((_, manifest))) => {
-                    let (shared, wanted) = (Arc::clone(app), digest.clone());
-                    run(app, move || {
-                        repository_of(&shared, &name).learn_deletion(&wanted, &shared.blobs);
-                        Ok(())
-                    })
-                    .await?;
-                    publish::unlearn(app, &digest, &manifest).await
-                }
-                (None, None) => Ok(()),
-            }
+            Ok(if is_here { known(&digest) } else { before.map(|news| News { is_removed: true, ..news }) })
         }
         // They matter to the collector alone.
-        FactKey::Orphan(_) => Ok(()),
+        FactKey::Orphan(_) => Ok(None),
     }
-}
-
-fn repository_of(app: &App, name: &RepositoryName) -> Arc<Repository> {
-    app.repositories.get_or_create(name)
-}
-
-fn learn_manifest(app: &App, name: &RepositoryName, digest: &crate::blobs::BlobDigest, manifest: Manifest) {
-    repository_of(app, name).learn_manifest(digest.clone(), manifest);
 }
 
 fn read(app: &App, key: &str) -> io::Result<Option<String>> {
     app.repositories.facts().map_or(Ok(None), |facts| facts.read(key))
 }
 
-fn has(app: &App, key: &str) -> io::Result<bool> {
-    app.repositories.facts().map_or(Ok(false), |facts| facts.has(key))
-}
-
 pub(super) async fn run<T: Send + 'static>(
     app: &App,
     job: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    app.pool.run(job).await.map_err(io::Error::other)?
+    // A job that does not come to its end would not do so the next time either.
+    app.pool.run(job).await.map_err(|lost| io::Error::new(io::ErrorKind::InvalidData, lost))?
 }

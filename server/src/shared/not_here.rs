@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -15,6 +16,9 @@ use crate::endpoints::oci::OciError;
 use crate::http::break_connection;
 use crate::metrics::Face;
 use crate::routes::face_of;
+
+/// How long a client waits while what other servers did is taken over, which may mean to fetch a large file.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers a request without a body a second time where the first answer was 404 and other servers have changed something
 /// since. Where nothing can be learned the client is not told that there is no such thing.
@@ -30,7 +34,18 @@ pub(crate) async fn look_elsewhere(State(app): State<Arc<App>>, request: Request
         return answer;
     }
     let face = face_of(again.uri().path());
-    if let Err(error) = app.catch_up().await {
+    let look = async {
+        match face {
+            // It serves what its repositories say, and no ids.
+            Face::Oci => app.catch_up_repositories().await,
+            _ => app.catch_up().await,
+        }
+    };
+    let looked = tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| {
+        let problem = format!("what other servers did could not be taken over within {} s", PATIENCE.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, problem))
+    });
+    if let Err(error) = looked {
         return cannot_tell(face, &error);
     }
     if app.learned() == before { answer } else { next.run(again).await }

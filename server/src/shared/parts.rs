@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::objects::Objects;
 use crate::repositories::RepositoryName;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, hmac_key};
 
 /// The name of the key in the database.
 const KEY_NAME: &str = "upload-key";
@@ -44,21 +44,18 @@ pub(crate) struct Part {
 
 impl Parts {
     pub(crate) async fn new(objects: Arc<Objects>, store: &dyn Store) -> Result<Self, StoreError> {
-        let mut fresh = [0_u8; 32];
-        getrandom::fill(&mut fresh).map_err(|error| StoreError::Failed(format!("no random bytes: {error}")))?;
-        let bytes = store.secret(KEY_NAME, &fresh).await?;
-        Ok(Self { objects, key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
+        Ok(Self { objects, key: hmac_key(store, KEY_NAME).await? })
     }
 
     /// A new session in a repository.
     pub(crate) fn session(&self, name: &RepositoryName) -> Uuid {
-        let [random, _] = halves(Uuid::new_v4());
+        let (random, _) = Uuid::new_v4().as_u64_pair();
         self.sealed(name, random)
     }
 
     /// Whether a session is one of a repository.
     pub(crate) fn is_session(&self, name: &RepositoryName, session: Uuid) -> bool {
-        let [random, _] = halves(session);
+        let (random, _) = session.as_u64_pair();
         self.sealed(name, random) == session
     }
 
@@ -123,11 +120,6 @@ fn contiguous(parts: Vec<Part>) -> Vec<Part> {
 
 fn folder(session: Uuid) -> String {
     format!("uploads/{session}")
-}
-
-fn halves(id: Uuid) -> [u64; 2] {
-    let (first, second) = id.as_u64_pair();
-    [first, second]
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! A server that fell behind, so that the sequence of changes no longer tells it everything, reads the object store whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
 
 use super::follow::{learn, run};
 use crate::app::App;
+use crate::blobs::is_lasting;
 use crate::repositories::{FOLDER, FactKey, RepositoryName};
 use crate::store::ChangeRow;
 use crate::{publish, takedown, traces};
@@ -23,7 +24,7 @@ pub(super) async fn reread(app: &Arc<App>) -> io::Result<()> {
     };
     let (traces, facts) = run(app, keys).await?;
     for key in traces {
-        learn(app, &ChangeRow { key, is_removed: false }).await?;
+        learn(app, &ChangeRow { key, is_removed: false }, &HashSet::new()).await?;
     }
     let mut names: BTreeSet<RepositoryName> = app.repositories.named().into_iter().map(|(name, _)| name).collect();
     names.extend(facts.iter().filter_map(|key| Some(FactKey::parse(key)?.0)));
@@ -42,7 +43,7 @@ pub(super) async fn reread(app: &Arc<App>) -> io::Result<()> {
                 && manifest.subject.is_none()
                 && let Err(error) = publish::learn(app, &digest, &manifest).await
             {
-                if error.kind() == io::ErrorKind::HostUnreachable {
+                if !is_lasting(&error) {
                     return Err(error);
                 }
                 tracing::error!(repository = %name, %digest, %error, "what another server published is not taken over");

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use ring::hmac;
 use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
@@ -112,6 +113,16 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
 
     /// Whether the database answers.
     fn ping(&self) -> Answer<'_, ()>;
+}
+
+/// The key of this name for HMAC-SHA-256, which all servers of a database have: made by the first of them.
+///
+/// # Errors
+/// The database fails, or the system has no random bytes.
+pub(crate) async fn hmac_key(store: &dyn Store, name: &str) -> Result<hmac::Key, StoreError> {
+    let mut fresh = [0_u8; 32];
+    getrandom::fill(&mut fresh).map_err(|error| StoreError::Failed(format!("no random bytes: {error}")))?;
+    Ok(hmac::Key::new(hmac::HMAC_SHA256, &store.secret(name, &fresh).await?))
 }
 
 /// An answer that takes its time.

@@ -5,6 +5,7 @@ use sqlx::postgres::{PgPool, PgRow};
 use symseal_seal::UtcSeconds;
 
 use super::postgres::text;
+use super::rows::time;
 use crate::tokens::{Grant, TokenInfo, id_of};
 
 pub(super) async fn put(pool: &PgPool, hash: &str, token: &TokenInfo) -> sqlx::Result<()> {
@@ -98,8 +99,4 @@ fn of_row(row: &PgRow) -> sqlx::Result<TokenInfo> {
 /// A column of times as RFC 3339 text in UTC, whatever time zone the connection has.
 pub(super) fn as_text(column: &str, name: &str) -> String {
     format!(r#"to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS {name}"#)
-}
-
-pub(super) fn time(text: &str) -> sqlx::Result<UtcSeconds> {
-    text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }

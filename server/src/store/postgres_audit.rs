@@ -4,8 +4,8 @@ use sqlx::Row as _;
 use sqlx::postgres::{PgPool, PgRow};
 
 use super::postgres::text;
-use super::postgres_access::{as_text, time};
-use super::rows::AuditRow;
+use super::postgres_access::as_text;
+use super::rows::{AuditRow, time};
 
 /// The lock under which lines get their numbers, so that who has read one has seen all with lower numbers.
 const NUMBERING: i64 = 0x0073_796d_0061_7564;
@@ -33,7 +33,7 @@ pub(super) async fn after(pool: &PgPool, after: u64, limit: u32) -> sqlx::Result
     let query =
         format!("SELECT *, {} FROM audit_log WHERE number > $1 ORDER BY number LIMIT $2", as_text("at", "at_text"));
     let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(after.cast_signed())
+        .bind(i64::try_from(after).unwrap_or(i64::MAX))
         .bind(i64::from(limit))
         .fetch_all(pool)
         .await?;

@@ -37,7 +37,7 @@ pub(super) async fn after(pool: &PgPool, after: u64, limit: u32) -> sqlx::Result
          LEFT JOIN (SELECT number, key, is_removed FROM changes WHERE number > $1 ORDER BY number LIMIT $2) AS new ON TRUE
          ORDER BY number",
     )
-    .bind(after.cast_signed())
+    .bind(i64::try_from(after).unwrap_or(i64::MAX))
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;

@@ -18,6 +18,11 @@ const FIRST_SECOND: i64 = -62_135_596_800;
 pub(super) async fn put(pool: &PgPool, rows: &TraceRows) -> sqlx::Result<()> {
     let mut transaction = pool.begin().await?;
     let id = rows.trace.trace_id;
+    // Servers that start together record the same ones: each in its turn, or one would find the other's row.
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+        .bind(id.to_string())
+        .execute(&mut *transaction)
+        .await?;
     // Frames and replays go with it.
     sqlx::query("DELETE FROM traces WHERE trace_id = $1").bind(id).execute(&mut *transaction).await?;
     put_trace(&mut transaction, &rows.trace).await?;

@@ -152,3 +152,8 @@ pub(crate) struct AuditRow {
     /// The status of the answer.
     pub(crate) status: u16,
 }
+
+/// A time that the database has as text.
+pub(super) fn time(text: &str) -> sqlx::Result<UtcSeconds> {
+    text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}

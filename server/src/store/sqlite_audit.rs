@@ -3,8 +3,7 @@
 use sqlx::Row as _;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 
-use super::rows::AuditRow;
-use super::sqlite_tokens::time;
+use super::rows::{AuditRow, time};
 
 pub(super) async fn put(pool: &SqlitePool, entry: &AuditRow) -> sqlx::Result<()> {
     sqlx::query(
@@ -26,7 +25,7 @@ pub(super) async fn put(pool: &SqlitePool, entry: &AuditRow) -> sqlx::Result<()>
 
 pub(super) async fn after(pool: &SqlitePool, after: u64, limit: u32) -> sqlx::Result<Vec<(u64, AuditRow)>> {
     let rows = sqlx::query("SELECT * FROM audit_log WHERE number > ? ORDER BY number LIMIT ?")
-        .bind(after.cast_signed())
+        .bind(i64::try_from(after).unwrap_or(i64::MAX))
         .bind(limit)
         .fetch_all(pool)
         .await?;

@@ -4,6 +4,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use symseal_seal::UtcSeconds;
 
+use super::rows::time;
 use crate::tokens::{Grant, TokenInfo, id_of};
 
 pub(super) async fn put(pool: &SqlitePool, hash: &str, token: &TokenInfo) -> sqlx::Result<()> {
@@ -91,8 +92,4 @@ async fn with_keys(pool: &SqlitePool, row: &SqliteRow) -> sqlx::Result<TokenInfo
         revoked: revoked.as_deref().map(time).transpose()?,
         keys,
     })
-}
-
-pub(super) fn time(text: &str) -> sqlx::Result<UtcSeconds> {
-    text.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }

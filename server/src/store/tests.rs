@@ -124,6 +124,7 @@ async fn keeps_what_a_store_promises(database: &Opener<'_>) {
     the_first_secret_of_a_name_stays(database).await;
     the_audit_log_is_read_in_order_and_in_parts(database).await;
     many_writers_lose_nothing(database).await;
+    one_trace_of_many_writers_is_recorded_once(database).await;
 }
 
 async fn a_bundle_keeps_its_seal_when_it_is_recorded_again(database: &Opener<'_>) {
@@ -251,7 +252,9 @@ async fn the_audit_log_is_read_in_order_and_in_parts(database: &Opener<'_>) {
     let rest = store.audit(first[1].0, 9).await.unwrap();
     let read: Vec<AuditRow> = first.into_iter().chain(rest).map(|(_, line)| line).collect();
     assert_eq!(read, lines);
-    assert!(store.audit(i64::MAX.cast_unsigned(), 9).await.unwrap().is_empty());
+    for beyond in [i64::MAX.cast_unsigned(), u64::MAX] {
+        assert!(store.audit(beyond, 9).await.unwrap().is_empty());
+    }
 }
 
 async fn many_writers_lose_nothing(database: &Opener<'_>) {
@@ -270,6 +273,60 @@ async fn many_writers_lose_nothing(database: &Opener<'_>) {
     }
     assert_eq!(one.bundles().await.unwrap().len(), 40);
     assert_eq!(two.audit(0, 1000).await.unwrap().len(), before + 40);
+}
+
+/// As servers do that start together on a database that was lost.
+async fn one_trace_of_many_writers_is_recorded_once(database: &Opener<'_>) {
+    let (one, two) = (database.open().await, database.open().await);
+    let write = |number: u32| {
+        let store = Arc::clone(if number.is_multiple_of(2) { &one } else { &two });
+        tokio::spawn(async move { store.put_trace(&trace()).await })
+    };
+    for written in (0..16).map(write).collect::<Vec<_>>() {
+        written.await.unwrap().unwrap();
+    }
+    assert_eq!(one.traces().await.unwrap(), [(Uuid::from_u128(5), "sha256:44".to_owned())]);
+    assert_eq!(database.ask("SELECT CAST(count(*) AS TEXT) FROM frames").await, "1");
+    one.remove_trace(Uuid::from_u128(5)).await.unwrap();
+}
+
+/// Numbers that a sequence gives out become visible in another order, where nobody sees to it.
+#[tokio::test]
+async fn who_follows_changes_and_lines_while_many_write_misses_none() {
+    let Some(postgres) = Postgres::start() else { return };
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let stores = [open(data.path(), Some(&url)).await.unwrap(), open(data.path(), Some(&url)).await.unwrap()];
+    let write = |number: u32| {
+        let store = Arc::clone(&stores[usize::from(number.is_multiple_of(2))]);
+        tokio::spawn(async move {
+            for at in 0..25 {
+                let change = ChangeRow { key: format!("{number}/{at}"), is_removed: at % 3 == 0 };
+                store.put_change(&change).await.unwrap();
+                store.put_audit(&line(format!("/{number}/{at}"))).await.unwrap();
+            }
+        })
+    };
+    let writing: Vec<_> = (0..12).map(write).collect();
+    let reader = open(data.path(), Some(&url)).await.unwrap();
+    let (mut changes, mut lines) = (Vec::new(), Vec::new());
+    loop {
+        let is_written = writing.iter().all(tokio::task::JoinHandle::is_finished);
+        let new = reader.changes(changes.last().map_or(0, |(number, _)| *number), 7).await.unwrap().rows;
+        let audited = reader.audit(lines.last().map_or(0, |(number, _)| *number), 7).await.unwrap();
+        let is_all = new.is_empty() && audited.is_empty();
+        changes.extend(new);
+        lines.extend(audited);
+        if is_written && is_all {
+            break;
+        }
+    }
+    for written in writing {
+        written.await.unwrap();
+    }
+    assert_eq!((changes.len(), lines.len()), (300, 300));
+    assert!(changes == reader.changes(0, 1000).await.unwrap().rows && lines == reader.audit(0, 1000).await.unwrap());
+    assert_eq!(reader.last_change().await.unwrap(), changes.last().unwrap().0);
 }
 
 #[tokio::test]

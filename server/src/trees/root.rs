@@ -51,45 +51,99 @@ impl Root {
         Ok((file, stamp))
     }
 
-    /// The regular files below it with what a change of them is known by. Links are not followed; what has no UTF-8 name is left out.
-    pub(super) fn files(&self) -> io::Result<Vec<(String, Stamp)>> {
-        let mut found = Vec::new();
-        let mut open = vec![(String::new(), self.dir.try_clone()?)];
-        while let Some((path, dir)) = open.pop() {
-            for entry in dir.entries()? {
-                let entry = entry?;
-                match self.entry(&path, &entry) {
-                    Ok(Some(Entry::File(file, stamp))) => found.push((file, stamp)),
-                    Ok(Some(Entry::Folder(path, dir))) => open.push((path, dir)),
-                    Ok(None) => {}
-                    // Others may add and remove files meanwhile.
-                    Err(error) => {
-                        tracing::debug!(folder = %self.name_of(&path), name = ?entry.file_name(), %error, "passed over");
-                    }
+    /// What lies below it. Links are not followed; what has no UTF-8 name is left out.
+    pub(super) fn look(&self) -> Look {
+        let mut look = Look::default();
+        // Names alone: a handle for each folder that waits would be more than a process may have.
+        let mut open = vec![String::new()];
+        while let Some(folder) = open.pop() {
+            match self.entries(&folder, &mut look) {
+                Ok(folders) => open.extend(folders),
+                // Others may add and remove files meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.is_empty() => {}
+                Err(error) => {
+                    tracing::warn!(folder = %self.name_of(&folder), %error, "not read: what is known of it is kept");
+                    look.unread.push(folder);
                 }
             }
         }
-        found.sort();
-        Ok(found)
+        look.files.sort();
+        look
     }
 
-    fn entry(&self, folder: &str, entry: &DirEntry) -> io::Result<Option<Entry>> {
-        let Ok(name) = entry.file_name().into_string() else { return Ok(None) };
-        let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-        let kind = entry.file_type()?;
-        if kind.is_dir() && path.split('/').count() <= DEEPEST {
-            return Ok(Some(Entry::Folder(path, entry.open_dir()?)));
+    /// The folders in a folder; its files go to what is found.
+    fn entries(&self, folder: &str, look: &mut Look) -> io::Result<Vec<String>> {
+        let mut folders = Vec::new();
+        let entries = if folder.is_empty() { self.dir.entries() } else { self.dir.open_dir(folder)?.entries() };
+        for entry in entries? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            match file_or_folder(&entry, &path) {
+                Ok(Some(Entry::File(stamp))) => look.files.push((path, stamp)),
+                Ok(Some(Entry::Folder)) => folders.push(path),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    tracing::warn!(file = %self.name_of(&path), %error, "not read: what is known of it is kept");
+                    look.unread.push(path);
+                }
+            }
         }
-        if !kind.is_file() {
-            return Ok(None);
-        }
-        let metadata = entry.metadata()?;
-        let modified = metadata.modified()?.into_std().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Ok(Some(Entry::File(path, Stamp { modified: modified.as_nanos(), size: metadata.len() })))
+        Ok(folders)
+    }
+}
+
+/// What was found below a root.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    /// The regular files with what a change of them is known by, in order.
+    pub(super) files: Vec<(String, Stamp)>,
+    /// What could not be looked at, files and folders; of these nothing is known. The root itself is the empty name.
+    unread: Vec<String>,
+}
+
+impl Look {
+    /// Whether a file may be there although it was not found.
+    pub(super) fn may_have(&self, path: &str) -> bool {
+        self.unread.iter().any(|unread| {
+            unread.is_empty()
+                || path.strip_prefix(unread.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
     }
 }
 
 enum Entry {
-    File(String, Stamp),
-    Folder(String, Dir),
+    File(Stamp),
+    Folder,
+}
+
+fn file_or_folder(entry: &DirEntry, path: &str) -> io::Result<Option<Entry>> {
+    let kind = entry.file_type()?;
+    if kind.is_dir() && path.split('/').count() <= DEEPEST {
+        return Ok(Some(Entry::Folder));
+    }
+    if !kind.is_file() {
+        return Ok(None);
+    }
+    let metadata = entry.metadata()?;
+    let modified = metadata.modified()?.into_std().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(Some(Entry::File(Stamp { modified: modified.as_nanos(), size: metadata.len() })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_folder_that_was_not_read_may_be_there() {
+        let look = Look { files: Vec::new(), unread: vec!["a/b".into(), "c".into()] };
+        for (path, expected) in
+            [("a/b/x", true), ("a/b", true), ("a/bc", false), ("a/x", false), ("c/d/e", true), ("x/c/d", false)]
+        {
+            assert_eq!(look.may_have(path), expected, "{path}");
+        }
+        assert!(Look { files: Vec::new(), unread: vec![String::new()] }.may_have("x"));
+        assert!(!Look::default().may_have("x"));
+    }
 }

@@ -42,29 +42,30 @@ impl Trees {
         let mut kept: HashSet<String> = HashSet::new();
         let mut todo = Vec::new();
         for root in &self.roots {
-            match root.files() {
-                Ok(files) => {
-                    for (path, stamp) in files {
-                        let name = root.name_of(&path);
-                        if known.get(&name).is_some_and(|known| *known == stamp.to_string()) {
-                            kept.insert(name);
-                        } else {
-                            todo.push(Present { root: Arc::clone(root), path, stamp });
-                        }
-                    }
-                }
-                // A disk that is not mounted is no reason to read everything again when it is.
-                Err(error) => {
-                    tracing::warn!(tree = %root.name_of(""), %error, "a tree cannot be read: what is known of it is kept");
-                    kept.extend(known.keys().filter(|name| root.inside(name).is_some()).cloned());
+            let look = root.look();
+            // A disk that fails, or a folder that may not be read for a while, is no reason to read everything in it again.
+            let may_be_there = |name: &&String| root.inside(name).is_some_and(|path| look.may_have(path));
+            kept.extend(known.keys().filter(may_be_there).cloned());
+            for (path, stamp) in look.files {
+                let name = root.name_of(&path);
+                if known.get(&name).is_some_and(|known| *known == stamp.to_string()) {
+                    kept.insert(name);
+                } else {
+                    // Its folder was read in part.
+                    kept.remove(&name);
+                    todo.push(Present { root: Arc::clone(root), path, stamp });
                 }
             }
         }
-        if todo.is_empty() && kept.len() == known.len() && before.is_some() {
+        let is_as_before = kept.len() == known.len() && before.is_some();
+        if todo.is_empty() && is_as_before {
             return Ok(());
         }
         tracing::info!(new = todo.len(), kept = kept.len(), "trees are read");
-        self.read_all(todo, |read| self.show(before.as_deref(), &kept, read))
+        self.read_all(todo, |read| {
+            // A file that cannot be read is tried in vain at each scan.
+            if read.is_empty() && is_as_before { Ok(()) } else { self.show(before.as_deref(), &kept, read) }
+        })
     }
 
     /// Reads files side by side, and shows what is there from time to time and at the end.

@@ -204,6 +204,43 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     server.stop().await;
 }
 
+/// Who builds into a tree that is served writes to files while they are sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_written_to_while_it_is_sent_is_not_sent_to_its_end() {
+    if !has_tools() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
+    std::fs::create_dir_all(&work).unwrap();
+    let file = copy(&program(&work, "aaaa0011").whole, tree.join("large"));
+    // What follows the last section is nobody's; more than connections hold between two programs.
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes.resize(64 << 20, 7);
+    std::fs::write(&file, &bytes).unwrap();
+    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
+    let server = Running::start_with(&folder.path().join("data"), &hour).await;
+    let (http, path) = (http(), "/buildid/aaaa0011/debuginfo");
+    wait(&http, &server, path, StatusCode::OK).await;
+    assert!(get(&http, &server, path).await.1 == bytes);
+
+    let mut answer = http.get(server.url(path)).send().await.unwrap();
+    assert_eq!(answer.headers()["x-debuginfod-sha256"], Digest::of(&bytes).hex().as_str());
+    let mut received = answer.chunk().await.unwrap().unwrap().len();
+    bytes[60 << 20] = 8;
+    std::fs::write(&file, &bytes).unwrap();
+    let broken = loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => received += chunk.len(),
+            ended => break ended.is_err(),
+        }
+    };
+    assert!(broken && received < bytes.len(), "{received} bytes");
+    // It is another file than the one that was read.
+    assert_eq!(get(&http, &server, path).await.0, StatusCode::NOT_FOUND);
+    server.stop().await;
+}
+
 /// Debian's debuginfod, ended with the value.
 struct Debuginfod(Child);
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use futures_util::StreamExt as _;
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
+use tokio::sync::Mutex;
 
 use super::{OidcError, OidcIssuer};
 
@@ -29,14 +31,22 @@ const ANSWER_LIMIT: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct IssuerKeys {
     issuer: String,
-    /// Held while the issuer is asked: all who wait share one question.
-    state: tokio::sync::Mutex<State>,
+    known: ArcSwapOption<Known>,
+    /// Held while the issuer is asked: all who cannot go on without it share one question.
+    asking: Mutex<Asked>,
 }
 
+/// What the issuer said last.
+#[derive(Debug)]
+struct Known {
+    at: Instant,
+    keys: JwkSet,
+}
+
+/// When the issuer was asked last, and why that was in vain.
 #[derive(Debug, Default)]
-struct State {
-    known: Option<(Instant, Arc<JwkSet>)>,
-    asked: Option<Instant>,
+struct Asked {
+    at: Option<Instant>,
     problem: String,
 }
 
@@ -48,34 +58,56 @@ struct Discovery {
 
 impl IssuerKeys {
     pub(super) fn new(issuer: &OidcIssuer) -> Self {
-        Self { issuer: issuer.issuer.clone(), state: tokio::sync::Mutex::default() }
+        let (known, asking) = Default::default();
+        Self { issuer: issuer.issuer.clone(), known, asking }
     }
 
     /// The key of an id; without one, the only key of the issuer.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, OidcError> {
-        let mut state = self.state.lock().await;
-        let is_fresh = state.known.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH);
-        let is_known = state.known.as_ref().is_some_and(|(_, keys)| find(keys, id).is_some());
-        let may_ask = state.asked.is_none_or(|at| at.elapsed() > PAUSE);
-        if !(is_fresh && is_known) && may_ask {
-            state.asked = Some(Instant::now());
-            match ask(&self.issuer).await {
-                Ok(keys) => state.known = Some((Instant::now(), Arc::new(keys))),
-                Err(problem) => {
-                    tracing::warn!(issuer = self.issuer, problem, "an issuer's keys cannot be had");
-                    state.problem = problem;
-                }
+        let known = self.known.load_full();
+        let holds = known.as_ref().is_some_and(|known| known.is_usable() && find(&known.keys, id).is_some());
+        let is_fresh = known.as_ref().is_some_and(|known| known.at.elapsed() < FRESH);
+        let mut problem = String::new();
+        if !(holds && is_fresh) {
+            // A key that is known need not wait for others' questions: whoever makes up ids holds up nobody but himself.
+            let turn = if holds { self.asking.try_lock().ok() } else { Some(self.asking.lock().await) };
+            if let Some(mut asked) = turn {
+                self.ask_again(&mut asked, id).await;
+                problem.clone_from(&asked.problem);
             }
         }
-        let usable = state.known.as_ref().filter(|(at, _)| at.elapsed() < USABLE).map(|(_, keys)| Arc::clone(keys));
-        let away = || OidcError::Away { issuer: self.issuer.clone(), problem: state.problem.clone() };
-        let keys = usable.ok_or_else(away)?;
+        let known = self.known.load_full().filter(|known| known.is_usable());
+        let known = known.ok_or_else(|| OidcError::Away { issuer: self.issuer.clone(), problem })?;
         let refused = |problem: &str| OidcError::Refused(problem.to_owned());
-        let key = find(&keys, id).ok_or_else(|| refused("its issuer has no such key"))?;
+        let key = find(&known.keys, id).ok_or_else(|| refused("its issuer has no such key"))?;
         if key.common.key_algorithm.is_some_and(|of_key| of_key.to_string() != format!("{algorithm:?}")) {
             return Err(refused("its key is for another algorithm"));
         }
         DecodingKey::from_jwk(key).map_err(|error| OidcError::Refused(error.to_string()))
+    }
+
+    /// Asks the issuer, unless another has done so meanwhile.
+    async fn ask_again(&self, asked: &mut Asked, id: Option<&str>) {
+        let known = self.known.load_full();
+        let is_answered =
+            known.as_ref().is_some_and(|known| known.at.elapsed() < FRESH && find(&known.keys, id).is_some());
+        if is_answered || asked.at.is_some_and(|at| at.elapsed() <= PAUSE) {
+            return;
+        }
+        asked.at = Some(Instant::now());
+        match ask(&self.issuer).await {
+            Ok(keys) => self.known.store(Some(Arc::new(Known { at: Instant::now(), keys }))),
+            Err(problem) => {
+                tracing::warn!(issuer = self.issuer, problem, "an issuer's keys cannot be had");
+                asked.problem = problem;
+            }
+        }
+    }
+}
+
+impl Known {
+    fn is_usable(&self) -> bool {
+        self.at.elapsed() < USABLE
     }
 }
 
@@ -115,4 +147,26 @@ async fn get<T: for<'de> Deserialize<'de>>(client: &reqwest::Client, url: &str) 
         }
     }
     serde_json::from_slice(&bytes).map_err(|error| format!("{url}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_has_a_known_key_does_not_wait_for_those_who_have_none() {
+        let issuer = OidcIssuer { issuer: "https://ci.example.org".into(), audience: "us".into(), rules: Vec::new() };
+        let keys = IssuerKeys::new(&issuer);
+        // The example of RFC 7517, appendix A.1.
+        let known = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"1","alg":"ES256",
+            "x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
+        let known = Known { at: Instant::now(), keys: serde_json::from_str(known).unwrap() };
+        keys.known.store(Some(Arc::new(known)));
+        // Somebody asks the issuer for a key that is not known, and it takes its time.
+        let _asking = keys.asking.lock().await;
+        let found = tokio::time::timeout(Duration::from_secs(1), keys.find(Some("1"), Algorithm::ES256)).await;
+        assert!(found.unwrap().is_ok());
+        let unknown = tokio::time::timeout(Duration::from_millis(50), keys.find(Some("2"), Algorithm::ES256)).await;
+        assert!(unknown.is_err(), "that one waits");
+    }
 }

@@ -67,7 +67,7 @@ impl Issuers {
         Self(issuers.iter().map(|issuer| (issuer.clone(), IssuerKeys::new(issuer))).collect())
     }
 
-    /// Whether a text may be an identity token of one of them: three parts, of which the middle one names the issuer.
+    /// Whether a text may be an identity token: it has the three parts of one. Our own tokens have none.
     pub(super) fn may_know(&self, text: &str) -> bool {
         !self.0.is_empty() && text.split('.').count() == 3
     }
@@ -99,7 +99,9 @@ impl Issuers {
         }
         let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
         let expires = claims.get("exp").and_then(Value::as_i64).unwrap_or_default();
-        Ok(Arc::new(known(&format!("{MARK}{}", shown(subject)), grants, expires)))
+        // Two issuers may know the same subject; no issuer has a `#` in its name.
+        let id = format!("{MARK}{}#{}", issuer.name(), shown(subject));
+        Ok(Arc::new(known(&id, grants, expires)))
     }
 }
 

@@ -1,7 +1,9 @@
 //! What the operator writes down of an issuer.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -30,14 +32,34 @@ pub struct OidcRule {
     pub grants: Vec<Grant>,
 }
 
+/// Claims that every token has which is taken at all, or whose values tell nobody apart (RFC 7519, section 4.1).
+const OF_EVERY_TOKEN: [&str; 5] = ["iss", "aud", "exp", "nbf", "iat"];
+
+/// Whether a text is an issuer's URL (OpenID Connect Core 1.0, section 2, `iss`): by TLS, as keys come from there; on this machine plain.
+fn is_sound(issuer: &str) -> bool {
+    let Ok(url) = Url::parse(issuer) else { return false };
+    let is_local = match url.host_str() {
+        Some("localhost") => true,
+        Some(host) => host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+        None => return false,
+    };
+    let is_bare = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    is_bare && url.password().is_none() && (url.scheme() == "https" || (url.scheme() == "http" && is_local))
+}
+
 impl OidcIssuer {
+    /// It in the ids of its callers: its URL without the scheme.
+    pub(super) fn name(&self) -> &str {
+        self.issuer.split_once("://").map_or(self.issuer.as_str(), |(_, rest)| rest)
+    }
+
     /// What is wrong with it.
     pub(crate) fn problem(&self) -> Option<String> {
-        let host = self.issuer.split_once("://").map_or("", |(_, rest)| rest);
-        let is_local = ["127.0.0.1", "localhost", "[::1]"].iter().any(|local| host.starts_with(local));
-        let is_plain_and_local = self.issuer.starts_with("http://") && is_local;
-        if !self.issuer.starts_with("https://") && !is_plain_and_local {
-            return Some(format!("{:?}: expected an issuer's URL that begins with https://", self.issuer));
+        if !is_sound(&self.issuer) {
+            return Some(format!(
+                "{:?}: expected an issuer's URL that begins with https://, without ? and # (http:// for this machine alone)",
+                self.issuer
+            ));
         }
         if self.audience.is_empty() {
             return Some("expected an audience: the URL of this server, as pipelines ask for it".to_owned());
@@ -46,11 +68,14 @@ impl OidcIssuer {
             return Some(format!("{}: expected rules: without them its tokens give nothing", self.issuer));
         }
         // Whoever has a repository at a public CI gets its tokens.
-        let open = |rule: &&OidcRule| rule.claims.values().all(|value| value.chars().all(|c| c == '*'));
+        let narrows = |(name, value): (&String, &String)| {
+            !OF_EVERY_TOKEN.contains(&name.as_str()) && !value.chars().all(|c| c == '*')
+        };
+        let open = |rule: &&OidcRule| !rule.claims.iter().any(narrows);
         let open = self.rules.iter().find(open)?;
         let grants: Vec<String> = open.grants.iter().map(ToString::to_string).collect();
         Some(format!(
-            "{}: a rule without a claim would give {} to everybody whom the issuer knows",
+            "{}: a rule without a claim that not every token has would give {} to everybody whom the issuer knows",
             self.issuer,
             grants.join(", ")
         ))
@@ -125,8 +150,14 @@ mod tests {
         let sound = rule(&[("repository", "acme/app")]);
         assert_eq!(issuer("https://ci.example.org", "us", vec![sound.clone()]).problem(), None);
         assert_eq!(issuer("http://127.0.0.1:1", "us", vec![sound.clone()]).problem(), None);
+        assert_eq!(issuer("http://[::1]:1/realms/a", "us", vec![sound.clone()]).problem(), None);
         for wrong in [
             issuer("http://ci.example.org", "us", vec![sound.clone()]),
+            issuer("http://localhost.evil.example", "us", vec![sound.clone()]),
+            issuer("http://127.0.0.1.evil.example", "us", vec![sound.clone()]),
+            issuer("http://localhost@evil.example", "us", vec![sound.clone()]),
+            issuer("https://ci.example.org/#a", "us", vec![sound.clone()]),
+            issuer("https://ci.example.org", "us", vec![rule(&[("iss", "https://ci.example.org"), ("aud", "us")])]),
             issuer("https://ci.example.org", "", vec![sound.clone()]),
             issuer("https://ci.example.org", "us", vec![]),
             issuer("https://ci.example.org", "us", vec![sound.clone(), rule(&[])]),

@@ -26,7 +26,7 @@ pub(crate) async fn find(
         ApiError::new(StatusCode::BAD_REQUEST, "search-empty", message)
     })?;
     let shared = Arc::clone(&app);
-    let found = app.naming.run(move || search(&shared, &caller, &pattern)).await?;
+    let found = app.looking.run(move || search(&shared, &caller, &pattern)).await?;
     let modules = found.modules.iter().map(|module| {
         json!({
             "id": module.id,

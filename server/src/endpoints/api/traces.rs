@@ -59,6 +59,7 @@ pub(crate) async fn get(
     let digest = app.traces.get(id).filter(|_| caller.may_read_traces()).ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "trace-unknown", format!("{id}: no such trace was sent to this server"))
     })?;
+    app.blobs.bring(&digest).await?;
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     let blob = app.pool.run(move || blobs.open_blob(&wanted)).await??;
     let headers = vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))];

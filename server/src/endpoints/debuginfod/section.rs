@@ -19,6 +19,9 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, name: &str) -> Optio
     for kind in [FileKind::Debuginfo, FileKind::Executable] {
         let Some(candidate) = app.debug_files.find_in(asked.scope, id, kind) else { continue };
         known = true;
+        if let Err(error) = app.blobs.bring(&candidate.digest).await {
+            return Some(break_connection(&format!("{}: {error}", candidate.digest)));
+        }
         let (blobs, sections) = (app.blobs.clone(), app.sections.clone());
         let (digest, wanted) = (candidate.digest.clone(), name.to_owned());
         let find = move || -> io::Result<Option<(Source, ByteRange)>> {

@@ -1,5 +1,7 @@
 //! `/v2/<name>/blobs/<digest>`: bytes by their digest.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -27,6 +29,11 @@ pub(crate) async fn get(
         (header::CACHE_CONTROL, HeaderValue::from_static(super::super::IMMUTABLE)),
     ];
     headers.extend(HeaderValue::try_from(digest.to_string()).ok().map(|value| (DOCKER_CONTENT_DIGEST, value)));
+    match app.blobs.bring(digest).await {
+        // Told of below.
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     let open = move || -> std::io::Result<_> {
         // Whoever is told that the blob is here may rely on it for the grace period.
@@ -48,7 +55,9 @@ pub(crate) async fn get(
 }
 
 /// DELETE: takes the blob out of this repository, unless a manifest of it names the blob.
-pub(crate) async fn delete(app: &App, name: &RepositoryName, digest: &BlobDigest) -> Result<Response, OciError> {
+pub(crate) async fn delete(app: &Arc<App>, name: &RepositoryName, digest: &BlobDigest) -> Result<Response, OciError> {
+    // Another server may have published what names it.
+    app.catch_up_repositories().await?;
     let repository = app.repositories.get(name).ok_or_else(|| unknown(name, digest))?;
     let guard = repository.lock_changes().await;
     let (shared, wanted) = (repository.clone(), digest.clone());

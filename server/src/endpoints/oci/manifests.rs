@@ -43,6 +43,10 @@ pub(crate) async fn get(
         Reference::Tag(_) => HeaderValue::from_static("no-cache"),
     };
     headers.push((header::CACHE_CONTROL, cache));
+    match app.blobs.bring(&digest).await {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unknown(name, reference)),
+        brought => brought?,
+    }
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     let open = move || {
         // Whoever is told that it is here may rely on it for the grace period.

@@ -7,7 +7,7 @@ use super::search::releases_table;
 use super::wanted::table as wanted_table;
 use crate::access::Caller;
 use crate::app::App;
-use crate::search::releases;
+use crate::search::{Summary, summary};
 
 /// Releases, alerts and missing ids shown here; the rest has pages of its own.
 const SHOWN: usize = 10;
@@ -18,9 +18,7 @@ pub(super) fn page(app: &App, caller: &Caller, url: &str) -> Markup {
 }
 
 fn content(app: &App, caller: &Caller, url: &str) -> Markup {
-    let releases = releases(app, caller);
-    let bundles = releases.iter().filter(|release| !release.is_loose).count();
-    let sealed = releases.iter().filter(|release| release.verdict.is_sealed()).count();
+    let Summary { releases, bundles, sealed, first } = summary(app, caller, SHOWN);
     html! {
         h1 { "Debug symbols" }
         ul .figures {
@@ -44,11 +42,11 @@ fn content(app: &App, caller: &Caller, url: &str) -> Markup {
         }
         section {
             h2 { "Releases" }
-            @if releases.is_empty() {
+            @if first.is_empty() {
                 p { "Nothing was published yet: " code { "symseal publish FILES --name APP --version 1.0 --to HOST/REPOSITORY:TAG" } }
             } @else {
-                (releases_table("", releases.get(..SHOWN).unwrap_or(&releases)))
-                @if releases.len() > SHOWN { p { a href="releases" { "All " (count(releases.len() as u64)) } } }
+                (releases_table("", &first))
+                @if releases > SHOWN { p { a href="releases" { "All " (count(releases as u64)) } } }
             }
         }
         @if app.access.may_watch(caller) {

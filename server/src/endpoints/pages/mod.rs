@@ -117,7 +117,7 @@ type Problem = (StatusCode, Markup);
 /// Makes a page in the pool: it may read a symbol index, or every id.
 async fn answer(app: Arc<App>, page: impl FnOnce(&App) -> Result<Markup, Problem> + Send + 'static) -> Response {
     let shared = Arc::clone(&app);
-    match app.naming.run(move || page(&shared)).await {
+    match app.looking.run(move || page(&shared)).await {
         Ok(Ok(page)) => html(&page),
         Ok(Err((status, page))) => (status, html(&page)).into_response(),
         Err(error @ JobLost) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),

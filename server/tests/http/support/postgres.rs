@@ -130,7 +130,7 @@ fn binaries() -> Option<PathBuf> {
     let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
     folders.extend(std::env::split_paths(&on_path));
     let has_all = |folder: &PathBuf| {
-        let programs = ["initdb", "postgres", "pg_ctl", "pg_isready", "createdb"];
+        let programs = ["initdb", "postgres", "pg_ctl", "pg_isready", "createdb", "psql"];
         programs.into_iter().all(|program| folder.join(program).exists())
     };
     folders.into_iter().find(has_all)

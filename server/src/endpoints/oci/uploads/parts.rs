@@ -117,7 +117,11 @@ pub(super) async fn put(
         let writer = file.begin(None)?;
         for part in &found {
             shared.read(part, |chunk| {
-                file.append(&writer, &[Bytes::copy_from_slice(chunk)]).map(drop).map_err(io::Error::other)
+                file.append(&writer, &[Bytes::copy_from_slice(chunk)]).map(drop).map_err(|error| match error {
+                    // A full disk stays one.
+                    UploadError::Io(error) => error,
+                    error => io::Error::other(error),
+                })
             })?;
         }
         Ok(())
