@@ -1,6 +1,7 @@
 //! The channels that the seals of a bundle name.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use symseal_seal::{SigstoreBundle, Statement};
 
@@ -11,7 +12,14 @@ use crate::repositories::{Reference, Repository};
 use crate::seals::{Verdict, seals_in};
 
 /// The channels of a bundle; `None` stands for no channel. A bundle whose seals the server does not believe has none. Blocks.
-pub(super) fn channels_of(ground: &Ground<'_>, bundle: &BlobDigest, entry: &BundleEntry) -> Vec<Option<String>> {
+///
+/// # Errors
+/// A seal cannot be read now: nothing may go by what it does not say.
+pub(super) fn channels_of(
+    ground: &Ground<'_>,
+    bundle: &BlobDigest,
+    entry: &BundleEntry,
+) -> io::Result<Vec<Option<String>>> {
     let wanted = Reference::Digest(bundle.clone());
     let holders: Vec<_> = ground
         .repositories
@@ -20,14 +28,14 @@ pub(super) fn channels_of(ground: &Ground<'_>, bundle: &BlobDigest, entry: &Bund
         .filter(|(_, repository)| repository.manifest(&wanted).is_some())
         .map(|(_, repository)| repository)
         .collect();
-    let seals = seals_in(holders.iter().map(|repository| -> &Repository { repository }), bundle, ground.blobs);
+    let seals = seals_in(holders.iter().map(|repository| -> &Repository { repository }), bundle, ground.blobs)?;
     let verdict = ground.seals.judge(entry, &seals);
     if !matches!(verdict, Verdict::Sealed(_) | Verdict::Unjudged) {
-        return vec![None];
+        return Ok(vec![None]);
     }
     // Of several seals that say different things each counts: a bundle goes only where all of its channels let it.
     let channels: BTreeSet<Option<String>> = seals.iter().filter_map(|seal| channel_in(seal, bundle)).collect();
-    if channels.is_empty() { vec![None] } else { channels.into_iter().collect() }
+    Ok(if channels.is_empty() { vec![None] } else { channels.into_iter().collect() })
 }
 
 /// What a seal of a bundle says of the channel; `None` where it is another's, or cannot be read.
