@@ -17,5 +17,6 @@ pub mod passphrase;
 mod places;
 mod progress;
 mod registry_client;
+mod symbols_server;
 mod table;
 pub mod workload;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, gateway, index, key, log, mirror, publish, serve, setup, store, symbolize, token, trace, trust, upload,
+    bundle, gateway, import, index, key, log, mirror, publish, serve, setup, store, symbolize, token, trace, trust, upload,
     verify_bundle, verify_frame,
 };
 use symseal::{demo, exit, workload};
@@ -37,6 +37,7 @@ enum Command {
     Bundle(bundle::Command),
     Publish(Box<publish::Args>),
     Upload(upload::Args),
+    Import(Box<import::Args>),
     Mirror(mirror::Args),
     /// Look into a bundle's symbol tables.
     #[command(subcommand, after_help = "Example:\n  symseal index dump ./bundle | head")]
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Bundle(command) => bundle::run(&command),
         Command::Publish(args) => publish::run(&args),
         Command::Upload(args) => upload::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Mirror(args) => mirror::run(&args),
         Command::Index(command) => index::run(&command),
         Command::Symbolize(args) => symbolize::run(&args),

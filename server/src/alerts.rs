@@ -92,5 +92,6 @@ fn file(kind: FileKind) -> &'static str {
         FileKind::Debuginfo => "debuginfo",
         FileKind::Executable => "executable",
         FileKind::SymbolTable => "symbol-table",
+        FileKind::SymbolFile => "symbol-file",
     }
 }

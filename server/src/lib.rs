@@ -54,6 +54,7 @@ pub mod ids;
 mod ingest;
 mod limits;
 mod log;
+mod made_tables;
 mod metrics;
 mod notes;
 mod objects;

@@ -4,6 +4,7 @@
 
 pub mod bundle;
 pub mod gateway;
+pub mod import;
 pub mod index;
 pub mod key;
 pub mod log;

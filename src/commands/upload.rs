@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use indicatif::ProgressBar;
-use reqwest::{Client, Url};
+use reqwest::Url;
 use serde_json::{Value, json};
 use symseal_artifact::{FileKind, SNIFF_BYTES, sniff};
 
@@ -15,9 +15,7 @@ use crate::bundle_ref::block_on;
 use crate::exit::Answer;
 use crate::output::{outln, visible};
 use crate::progress::bytes_bar;
-
-/// The environment variable with a token, for a server that asks for one.
-const TOKEN: &str = "SYMSEAL_TOKEN";
+use crate::symbols_server::SymbolsServer;
 
 /// Bytes that are read and sent at once.
 const BLOCK: usize = 256 << 10;
@@ -51,12 +49,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
-    if !matches!(args.to.scheme(), "http" | "https") {
-        bail!("--to {}: expected http://HOST or https://HOST", args.to);
-    }
-    if args.to.scheme() == "http" && std::env::var_os(TOKEN).is_some() && !is_this_machine(&args.to) {
-        bail!("--to {}: expected https, as {TOKEN} would go over the network in plain text", args.to);
-    }
+    let server = SymbolsServer::new(&args.to, &args.repository)?;
     let mut files = Vec::new();
     for path in &args.files {
         let metadata = std::fs::metadata(path).with_context(|| format!("{}", path.display()))?;
@@ -73,13 +66,10 @@ pub fn run(args: &Args) -> Result<Answer> {
     let bar = bytes_bar("uploading");
     bar.inc_length(files.iter().map(|(_, size)| size).sum());
     let all = block_on(async {
-        // The one provider of this program; it may be there already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().build()?;
         let mut all = true;
         for (path, size) in &files {
             bar.set_message(format!("{}", path.display()));
-            let (status, answer) = send(&client, args, path, *size, &bar).await?;
+            let (status, answer) = send(&server, path, *size, &bar).await?;
             let is_taken = matches!(status, 200 | 201);
             all &= is_taken;
             bar.suspend(|| tell(args, path, status, answer, is_taken));
@@ -88,12 +78,6 @@ pub fn run(args: &Args) -> Result<Answer> {
     })??;
     bar.finish_and_clear();
     Ok(all.into())
-}
-
-/// Whether a URL leads no further than this machine.
-fn is_this_machine(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The release files below a directory.
@@ -128,13 +112,8 @@ fn is_release_file(path: &Path) -> Result<bool> {
 }
 
 /// Status and answer of the server; an error only where there is none.
-async fn send(client: &Client, args: &Args, path: &Path, size: u64, bar: &ProgressBar) -> Result<(u16, Value)> {
-    let mut url = args.to.clone();
-    if let Ok(mut segments) = url.path_segments_mut() {
-        segments.pop_if_empty().extend(["api", "v1", "symbols"]);
-    }
+async fn send(server: &SymbolsServer, path: &Path, size: u64, bar: &ProgressBar) -> Result<(u16, Value)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    url.query_pairs_mut().append_pair("name", &name).append_pair("repository", &args.repository);
     let file = tokio::fs::File::open(path).await.with_context(|| format!("{}", path.display()))?;
     let told = bar.clone();
     let body = futures_util::stream::try_unfold(file, move |mut file| {
@@ -148,16 +127,9 @@ async fn send(client: &Client, args: &Args, path: &Path, size: u64, bar: &Progre
             Ok::<_, std::io::Error>((read > 0).then_some((block, file)))
         }
     });
-    let mut request =
-        client.put(url).header(reqwest::header::CONTENT_LENGTH, size).body(reqwest::Body::wrap_stream(body));
-    if let Ok(token) = std::env::var(TOKEN) {
-        request = request.bearer_auth(token);
-    }
-    let answer = request.send().await.with_context(|| format!("{} to {}", path.display(), args.to))?;
-    let status = answer.status().as_u16();
-    let text = answer.text().await.with_context(|| format!("{} to {}", path.display(), args.to))?;
-    let answer = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "error": { "message": text.trim() } }));
-    Ok((status, answer))
+    let sent = server.put(&name, size, reqwest::Body::wrap_stream(body)).await;
+    let answer = sent.with_context(|| format!("{} to {}", path.display(), server.url()))?;
+    Ok((answer.status, answer.body))
 }
 
 fn tell(args: &Args, path: &Path, status: u16, mut answer: Value, is_taken: bool) {

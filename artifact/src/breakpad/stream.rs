@@ -35,7 +35,10 @@ impl BreakpadFile<'_> {
     pub fn functions(&self) -> FunctionStream {
         let mut work = Work::new();
         work.budget = Budget::for_bytes(self.data().len() as u64);
-        let (functions, publics) = collect(self.data(), &mut work);
+        let (mut functions, mut publics) = collect(self.data(), &mut work);
+        // A function without a size is known by its address alone.
+        let unsized_ones = functions.extract_if(.., |function| function.size == 0);
+        publics.extend(unsized_ones.map(|function| (function.start, function.name, function.folded)));
         let functions = functions_in_order(functions, &mut work);
         let records = with_publics(functions, publics, &mut work);
         let text_bytes = records.iter().map(|record| record.size).fold(0, u64::saturating_add);
@@ -76,7 +79,10 @@ fn collect(data: &[u8], work: &mut Work) -> (Vec<Function>, Publics) {
                 };
                 let line = u32::try_from(line).unwrap_or_default();
                 let file = files.get(&file).copied().unwrap_or_default();
-                function.code.lines.push(Line { start, end: start.saturating_add(size), line, file });
+                // One of no bytes says nothing.
+                if size > 0 {
+                    function.code.lines.push(Line { start, end: start.saturating_add(size), line, file });
+                }
             }
             Some(Record::Inline { depth, line, file, origin, mut ranges }) => {
                 let Some(function) = functions.last_mut().filter(|_| is_within) else {
@@ -117,7 +123,7 @@ fn functions_in_order(mut functions: Vec<Function>, work: &mut Work) -> Vec<Func
             work.skip("Breakpad functions that overlap the next one");
         }
         let end = whole.min(next);
-        let (rows, inlines) = if end > start { code.rows((start, end), &mut work.budget) } else { Default::default() };
+        let (rows, inlines) = code.rows((start, end), &mut work.budget);
         let flags = FunctionFlags { folded, ..FunctionFlags::default() };
         records.push(FunctionRecord { rows, inlines, ..record((start, end), name, flags) });
     }
@@ -153,6 +159,9 @@ fn with_publics(functions: Vec<FunctionRecord>, mut publics: Publics, work: &mut
             _ => {
                 let end = [next_function, next_public].into_iter().flatten().min();
                 let end = end.unwrap_or(start.saturating_add(LAST_PUBLIC));
+                if end <= start {
+                    continue;
+                }
                 let flags = FunctionFlags { approximate: true, folded, part: false };
                 all.push(record((start, end), name, flags));
             }

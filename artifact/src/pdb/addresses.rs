@@ -112,6 +112,14 @@ impl Addresses {
         parts
     }
 
+    /// Records of the map that [`mapped`](Self::mapped) goes over for a range.
+    pub(crate) fn records_in(&self, range: &Range<u32>) -> u64 {
+        let before = |address: u32| {
+            self.from_original.as_ref().map_or(0, |map| map.partition_point(|(start, _)| *start < address))
+        };
+        (before(range.end) as u64).saturating_sub(before(range.start) as u64)
+    }
+
     /// The address in the image of one original address.
     pub(crate) fn image(&self, original: u32) -> Option<u32> {
         self.mapped(original..original.checked_add(1)?).first().map(|part| part.image)

@@ -11,6 +11,7 @@ mod addresses;
 mod annotations;
 mod cross;
 mod files;
+mod frames;
 mod header;
 mod identity;
 mod lines;
@@ -22,5 +23,6 @@ mod read;
 mod records;
 mod rows;
 
+pub use frames::{FrameData, FrameRule};
 pub use identity::PdbFile;
 pub(crate) use read::PdbReader;

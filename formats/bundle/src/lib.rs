@@ -26,6 +26,7 @@ pub mod index;
 pub mod ingest;
 pub mod join;
 mod layout;
+pub mod loose;
 pub mod module_index;
 pub mod module_tree;
 pub mod oci;

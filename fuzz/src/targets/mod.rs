@@ -1,6 +1,7 @@
 //! One module for each parser of bytes from outside; its seeds lie in `corpus/NAME`.
 
 mod archive;
+mod breakpad;
 mod checkpoint;
 mod consistency_file;
 mod elf_functions;
@@ -43,6 +44,7 @@ pub(crate) type Target = fn(&[u8]);
 /// All targets by name.
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("archive", archive::run),
+    ("breakpad", breakpad::run),
     ("checkpoint", checkpoint::run),
     ("consistency_file", consistency_file::run),
     ("elf_functions", elf_functions::run),

@@ -1,13 +1,15 @@
 //! Breakpad's symbol files (`.sym`), as Mozilla's and other crash tools read them: made from a module's `.symx` and `.uwt`.
 //!
-//! (Breakpad, `docs/symbol_files.md`.) There are no `STACK WIN` records: neither table has a PDB's frame data, and without them a walk of
-//! 32-bit Windows stacks goes by frame pointers. `STACK CFI` is there where the module has a `.uwt`: ELF on x86_64.
+//! (Breakpad, `docs/symbol_files.md`.) `STACK WIN` is there where the bundle has the PDB of a module of 32-bit x86, `STACK CFI` where the module has a
+//! `.uwt`: ELF on x86_64.
 
 mod cfi;
 mod functions;
+mod win;
 
 use std::io::{self, Write};
 
+use symseal_artifact::FrameData;
 use symseal_symx::Table;
 
 /// What the head of the file says.
@@ -32,6 +34,7 @@ pub(crate) fn write(
     head: &Head,
     symbols: &Table<'_>,
     unwind: Option<&symseal_unwind::Table<'_>>,
+    frames: &[FrameData],
     out: &mut impl Write,
 ) -> io::Result<()> {
     let os = match head.platform.as_str() {
@@ -49,6 +52,7 @@ pub(crate) fn write(
         writeln!(out, "INFO CODE_ID {}{file}", code_id.to_uppercase())?;
     }
     functions::write(symbols, out)?;
+    win::write(frames, out)?;
     match unwind {
         Some(unwind) => cfi::write(unwind, out),
         None => Ok(()),

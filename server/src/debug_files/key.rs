@@ -50,7 +50,7 @@ impl Key {
     }
 
     /// The key of bytes in the index of ids; `None` for what this version does not write.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (tag, rest) = bytes.split_first()?;
         let guid_and_age = || {
             let (guid, age) = rest.split_first_chunk::<16>()?;

@@ -36,7 +36,7 @@ impl AsRef<[u8]> for Bytes {
 
 /// What the rows of a bundle are made by: raise it with whatever `ingest` gives for a bundle that it did not give before, and
 /// every index file is made again.
-pub(super) const CONTENT: u32 = 1;
+pub(super) const CONTENT: u32 = 2;
 
 /// An index and the standings of its bundles, by their numbers.
 #[derive(Debug, Clone)]
@@ -131,9 +131,11 @@ impl Layer {
         self.ids.keys().filter(shown).map(|key| key.bytes)
     }
 
-    /// Whether a file is shown for a key.
+    /// Whether a file is shown for a key. Those who ask for a debug id want more than names.
     pub(super) fn shows(&self, key: &[u8], taken_down: &TakenDown) -> bool {
-        self.ids.find(key).any(|candidate| self.is_given(&candidate, taken_down))
+        let names_alone = kind_code(FileKind::SymbolFile);
+        let answers = |found: &ids::Candidate<'_>| found.kind != names_alone || !Key::is_id(key);
+        self.ids.find(key).any(|candidate| answers(&candidate) && self.is_given(&candidate, taken_down))
     }
 
     fn is_given(&self, candidate: &ids::Candidate<'_>, taken_down: &TakenDown) -> bool {
@@ -200,6 +202,11 @@ impl Found<'_> {
             .cmp(&content(other))
             .then_with(|| self.candidate.sha256.cmp(other.candidate.sha256))
             .then_with(|| bundle(self).cmp(&bundle(other)))
+    }
+
+    /// Its own name.
+    pub(super) fn file(&self) -> &str {
+        self.candidate.file
     }
 
     pub(super) fn to_candidate(&self) -> Option<Candidate> {
@@ -291,11 +298,14 @@ pub(crate) fn kind_code(kind: FileKind) -> u8 {
         FileKind::Debuginfo => 0,
         FileKind::Executable => 1,
         FileKind::SymbolTable => 2,
+        FileKind::SymbolFile => 3,
     }
 }
 
 fn kind(code: u8) -> Option<FileKind> {
-    [FileKind::Debuginfo, FileKind::Executable, FileKind::SymbolTable].into_iter().find(|kind| kind_code(*kind) == code)
+    [FileKind::Debuginfo, FileKind::Executable, FileKind::SymbolTable, FileKind::SymbolFile]
+        .into_iter()
+        .find(|kind| kind_code(*kind) == code)
 }
 
 /// The number of a kind of debug information in the index of ids: less is better.

@@ -38,6 +38,8 @@ pub(crate) enum FileKind {
     Executable,
     /// The `.symx` table.
     SymbolTable,
+    /// A symbol file of Breakpad that others made.
+    SymbolFile,
 }
 
 /// A file that a bundle offers for an id.
@@ -121,13 +123,21 @@ pub(crate) struct Bundle {
 impl DebugFiles {
     /// The file that answers for a key out of the repositories that a scope covers.
     pub(crate) fn find_in(&self, scope: &Scope, key: &Key, kind: FileKind) -> Option<Candidate> {
+        self.find_called(scope, key, kind, |_| true)
+    }
+
+    /// The best of those whose own name is one that is asked for: a file may be there under several.
+    pub(crate) fn find_called(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        kind: FileKind,
+        is_called: impl Fn(&str) -> bool,
+    ) -> Option<Candidate> {
         let key = key.to_bytes();
         let (shown, kind) = (self.shown.load(), kind_code(kind));
-        let best = shown
-            .layers
-            .iter()
-            .flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down))
-            .min_by(layer::Found::preferred)?;
+        let all = shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down));
+        let best = all.filter(|found| is_called(found.file())).min_by(layer::Found::preferred)?;
         best.to_candidate()
     }
 

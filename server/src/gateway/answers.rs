@@ -328,7 +328,7 @@ fn server_path(offer: &Offer, kind: FileKind) -> Option<String> {
     let name = match kind {
         FileKind::Debuginfo => "debuginfo",
         FileKind::Executable => "executable",
-        FileKind::SymbolTable => return None,
+        FileKind::SymbolTable | FileKind::SymbolFile => return None,
     };
     matches!(offer.id, DebugId::BuildId(_)).then(|| format!("buildid/{}/{name}", offer.id))
 }

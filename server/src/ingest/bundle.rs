@@ -261,6 +261,8 @@ pub(crate) fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) ->
                 let keys = breakpad_ids(&id, &module.arch);
                 candidates.extend(keys.map(|(guid, age)| (Key::Breakpad { guid, age }, candidate.clone())));
             }
+            // No role leads to it.
+            FileKind::SymbolFile => {}
             FileKind::Debuginfo | FileKind::Executable => {
                 // A file with code and debug information in one has one title, and answers for its image too.
                 if let Some((_, key)) = image.as_ref().filter(|(title, _)| *title == file.path) {

@@ -6,21 +6,16 @@
 
 use std::io;
 
-use symseal_artifact::{DebugInfoKind, ObjectFile, ObjectKind, ReleaseFile};
-use symseal_bundle::oci::{self, Descriptor};
-use symseal_bundle::{DebugInfo, Digest, title};
+use symseal_artifact::{Arch, ArtifactError, BreakpadFile, DebugInfoKind, ObjectFile, ObjectKind, ReleaseFile};
+use symseal_bundle::loose::LOOSE;
+use symseal_bundle::{DebugInfo, Digest, loose, oci, title};
 use symseal_module::DebugId;
 
+use super::breakpad_ids;
 use crate::blobs::{BlobDigest, BlobDirectory};
 use crate::debug_files::{Candidate, FileKind, Key, NewBundle};
 use crate::ids::BundleEntry;
 use crate::repositories::Manifest;
-
-/// `artifactType` of a loose file's manifest.
-pub(crate) const LOOSE: &str = "application/vnd.symseal.loose.v1";
-
-/// Media type of its layer.
-const LOOSE_FILE: &str = "application/octet-stream";
 
 /// The longest name of a file, in bytes: what file systems take.
 const NAME_LIMIT: usize = 255;
@@ -41,7 +36,7 @@ pub(crate) enum RefusedLoose {
     },
     /// Not a release file.
     #[error(
-        "{name}: expected an ELF, PE or Mach-O file or a program database (unpack archives first, or publish a bundle of them): {problem}"
+        "{name}: expected an ELF, PE or Mach-O file, a program database or a symbol file of Breakpad (unpack archives first, or publish a bundle of them): {problem}"
     )]
     Kind {
         /// The file.
@@ -78,8 +73,7 @@ pub(crate) fn is_loose(manifest: &Manifest) -> bool {
 /// The manifest of a file. Its digest follows from the file's and its name.
 pub(crate) fn loose_manifest(name: &str, sha256: [u8; 32], size: u64) -> Result<Vec<u8>, RefusedLoose> {
     check_name(name)?;
-    let layer = Descriptor::new(LOOSE_FILE, Digest::from_bytes(sha256), size).with(oci::TITLE, name);
-    oci::Manifest::artifact(LOOSE, vec![layer]).to_bytes().map_err(|error| RefusedLoose::Form(error.to_string()))
+    loose::manifest(name, Digest::from_bytes(sha256), size).map_err(|error| RefusedLoose::Form(error.to_string()))
 }
 
 /// A name is shown, asked for and written by those who pull: one plain component.
@@ -152,17 +146,27 @@ pub(crate) struct Answer {
 
 /// What a file of this name answers for, by its bytes.
 pub(crate) fn answers(bytes: &[u8], name: &str) -> Result<Vec<Answer>, RefusedLoose> {
+    if BreakpadFile::is_one(bytes) {
+        return answers_of_symbol_file(bytes, name);
+    }
     let parsed = ReleaseFile::parse(bytes)
         .map_err(|error| RefusedLoose::Kind { name: name.to_owned(), problem: error.to_string() })?;
     if parsed.has_inline_debugger_scripts() {
         return Err(RefusedLoose::DebuggerScript { name: name.to_owned() });
     }
     let mut answers = Vec::new();
-    for Offer { id, kinds, debug_info, code_id } in offers(&parsed, name)? {
+    for Offer { id, kinds, debug_info, code_id, arch } in offers(&parsed, name)? {
         // Other ids are asked for by themselves.
-        let is_named = matches!(id, DebugId::Pdb { .. });
-        for kind in kinds {
-            answers.push(Answer { key: Key::Id(id.clone()), kind, debug_info, is_named });
+        let is_named = matches!(id, Some(DebugId::Pdb { .. }));
+        for kind in id.iter().flat_map(|_| &kinds).copied() {
+            answers.extend(id.clone().map(|id| Answer { key: Key::Id(id), kind, debug_info, is_named }));
+        }
+        // Symbol tables are made of it for those who know the module by Breakpad's id.
+        if let Some(id) = id.as_ref().filter(|_| kinds.contains(&FileKind::Debuginfo)) {
+            answers.extend(breakpad_ids(id, arch.code()).map(|(guid, age)| {
+                let key = Key::Breakpad { guid, age };
+                Answer { key, kind: FileKind::Debuginfo, debug_info, is_named: false }
+            }));
         }
         if let Some(code_id) = code_id {
             let key = Key::image(name, &code_id);
@@ -172,23 +176,39 @@ pub(crate) fn answers(bytes: &[u8], name: &str) -> Result<Vec<Answer>, RefusedLo
     Ok(answers)
 }
 
+/// A symbol file is asked for by Breakpad's id, and by the code id of its binary.
+fn answers_of_symbol_file(bytes: &[u8], name: &str) -> Result<Vec<Answer>, RefusedLoose> {
+    let refused = |error: ArtifactError| RefusedLoose::Kind { name: name.to_owned(), problem: error.to_string() };
+    let file = BreakpadFile::parse(bytes).map_err(refused)?;
+    let id = file.debug_id().map_err(refused)?;
+    let key = Key::Breakpad { guid: file.guid(), age: file.age() };
+    let image = file.code_file().zip(file.code_id()).map(|(name, id)| Key::image(name, id));
+    let keys = [Some(key), Some(Key::Id(id)), image].into_iter().flatten();
+    let answer = |key| Answer { key, kind: FileKind::SymbolFile, debug_info: DebugInfo::LineTables, is_named: false };
+    Ok(keys.map(answer).collect())
+}
+
 /// What a module of the file is good for.
 struct Offer {
-    id: DebugId,
+    /// A PE file may have none.
+    id: Option<DebugId>,
     kinds: Vec<FileKind>,
     debug_info: DebugInfo,
     code_id: Option<String>,
+    arch: Arch,
 }
 
 fn offers(parsed: &ReleaseFile<'_>, name: &str) -> Result<Vec<Offer>, RefusedLoose> {
     let no_id = |problem| RefusedLoose::NoId { name: name.to_owned(), problem };
-    let database =
-        |id: DebugId| vec![Offer { id, kinds: vec![FileKind::Debuginfo], debug_info: DebugInfo::Full, code_id: None }];
+    let database = |id: DebugId, arch: Arch| {
+        let (id, kinds) = (Some(id), vec![FileKind::Debuginfo]);
+        vec![Offer { id, kinds, debug_info: DebugInfo::Full, code_id: None, arch }]
+    };
     let slices = match parsed {
         ReleaseFile::Object(object) => std::slice::from_ref(object),
         ReleaseFile::Fat(slices) => slices.as_slice(),
-        ReleaseFile::Pdb(pdb) => return Ok(database(pdb.debug_id())),
-        ReleaseFile::PortablePdb(pdb) => return Ok(database(pdb.debug_id())),
+        ReleaseFile::Pdb(pdb) => return Ok(database(pdb.debug_id(), pdb.arch())),
+        ReleaseFile::PortablePdb(pdb) => return Ok(database(pdb.debug_id(), Arch::Other(0))),
     };
     // The memory of a process is nobody's debug file.
     if slices.iter().any(|object| object.kind() == ObjectKind::Core) {
@@ -203,7 +223,7 @@ fn offers(parsed: &ReleaseFile<'_>, name: &str) -> Result<Vec<Offer>, RefusedLoo
 }
 
 fn offer(object: &ObjectFile<'_>) -> Option<Offer> {
-    let id = object.debug_id()?.clone();
+    let id = object.debug_id().cloned();
     let is_executable = object.is_executable();
     let is_debug = object.is_debuginfo()
         || object.kind() == ObjectKind::DebugCompanion
@@ -220,7 +240,9 @@ fn offer(object: &ObjectFile<'_>) -> Option<Offer> {
         .filter_map(|(kind, is)| is.then_some(kind))
         .collect();
     let code_id = object.code_id().filter(|_| is_executable);
-    (!kinds.is_empty()).then_some(Offer { id, kinds, debug_info, code_id })
+    let can_be_asked_for = id.is_some() || code_id.is_some();
+    let arch = object.arch();
+    (!kinds.is_empty() && can_be_asked_for).then_some(Offer { id, kinds, debug_info, code_id, arch })
 }
 
 #[cfg(test)]

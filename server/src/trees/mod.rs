@@ -12,10 +12,11 @@ mod scan;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use memmap2::Mmap;
+use symseal_module::DebugId;
 
 use crate::debug_files::{FileKind, Key, kind_code};
 use crate::file_cache::FileCache;
@@ -28,7 +29,10 @@ use root::Root;
 pub(crate) const TREES_FILE: &str = "trees.index";
 
 /// What the rows are made by: raise it with whatever a file answers for that it did not before, and all files are read again.
-const CONTENT: u32 = 1;
+const CONTENT: u32 = 2;
+
+/// Between an archive and the path of a member.
+const WITHIN: &str = "!/";
 
 /// Files that are tried for one id: of several that hold the same, some may be gone.
 const TRIED: usize = 4;
@@ -137,6 +141,35 @@ impl Trees {
             })
         };
         found.filter_map(place).take(TRIED).collect()
+    }
+
+    /// ELF files whose path is wanted: where they lie, or in their archive. None where there are too many, or time is up. Reads every id. Blocks.
+    pub(crate) fn named(
+        &self,
+        wanted: &dyn Fn(&str) -> bool,
+        limit: usize,
+        deadline: Instant,
+    ) -> Option<Vec<(DebugId, FileKind, String)>> {
+        let Some(ids) = self.ids.load_full() else { return Some(Vec::new()) };
+        let mut files = Vec::new();
+        for (at, row) in ids.keys().enumerate() {
+            let Some(Key::Id(id @ DebugId::BuildId(_))) = Key::from_bytes(row.bytes) else { continue };
+            for found in row.candidates() {
+                let kinds = [FileKind::Executable, FileKind::Debuginfo];
+                let Some(kind) = kinds.into_iter().find(|kind| kind_code(*kind) == found.kind) else { continue };
+                let path = match found.name.rsplit_once(WITHIN) {
+                    Some((_, path)) => format!("/{path}"),
+                    None => ids.bundle(found.bundle)?.digest,
+                };
+                if wanted(&path) || wanted(found.file) {
+                    files.push((id.clone(), kind, path));
+                }
+            }
+            if files.len() > limit || (at.is_multiple_of(1024) && Instant::now() > deadline) {
+                return None;
+            }
+        }
+        Some(files)
     }
 
     /// Whether something answers for a key.

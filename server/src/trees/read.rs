@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 
 use sha2::{Digest as _, Sha256};
-use symseal_artifact::{ArchiveError, FileKind as Sniffed, Limits, Member, SNIFF_BYTES, Source, read_archive, sniff};
+use symseal_artifact::{ArchiveError, BreakpadFile, FileKind as Sniffed, Limits, Member, SNIFF_BYTES, Source, read_archive, sniff};
 
 use crate::blobs::map_own;
 use crate::file_cache::FileCache;
@@ -62,7 +62,7 @@ pub(super) fn holders(mut file: File, name: &str, cache: &FileCache) -> io::Resu
     Read::by_ref(&mut file).take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
     file.seek(SeekFrom::Start(0))?;
     match sniff(&head) {
-        Sniffed::Other => Ok(Vec::new()),
+        Sniffed::Other if !BreakpadFile::is_one(&head) => Ok(Vec::new()),
         Sniffed::Archive(_) => {
             let mut found = Vec::new();
             let visit = &mut |member: &Member<'_>, content: &mut dyn Read| -> Result<(), Halt> {
@@ -91,7 +91,8 @@ pub(super) fn holders(mut file: File, name: &str, cache: &FileCache) -> io::Resu
 fn holder(content: &mut dyn Read, member: String, file: &str, cache: &FileCache) -> io::Result<Option<Holder>> {
     let mut head = Vec::with_capacity(SNIFF_BYTES);
     content.take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
-    if matches!(sniff(&head), Sniffed::Other | Sniffed::Archive(_)) {
+    let is_release_file = !matches!(sniff(&head), Sniffed::Other | Sniffed::Archive(_));
+    if !is_release_file && !BreakpadFile::is_one(&head) {
         return Ok(None);
     }
     let mut own = cache.begin()?;

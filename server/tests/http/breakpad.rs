@@ -291,3 +291,35 @@ async fn a_code_id_leads_to_the_symbol_file_of_its_module() {
         assert_eq!(get(path).await.status(), StatusCode::NOT_FOUND, "{path}");
     }
 }
+
+/// What other people's `dump_syms` wrote of the same PDB.
+#[tokio::test]
+async fn the_frame_data_of_a_32_bit_pdb_becomes_stack_win_records() {
+    let folder = std::env::var_os("SYMSEAL_FIXTURES").map(PathBuf::from);
+    let Some(folder) = folder.map(|folder| folder.join("symbolic/symbolic-testutils/fixtures/windows")) else {
+        println!("SKIP fixtures: SYMSEAL_FIXTURES is not set");
+        return;
+    };
+    let fixture = Fixture::new().await;
+    publish(&fixture.server, fixture.root.path(), "1", &[&folder.join("crash.exe"), &folder.join("crash.pdb")]).await;
+    let expected = std::fs::read_to_string(folder.join("crash.sym")).unwrap();
+    let id = expected.lines().next().unwrap().split(' ').nth(3).unwrap();
+    let found = fixture.get(&format!("/symbols/crash.pdb/{id}/crash.sym")).await.text().await.unwrap();
+    // Which prolog a record counts in, and spaces at the ends of programs, differ from one program to another.
+    let records = |text: &str| -> Vec<String> {
+        let of = |line: &str| {
+            let fields: Vec<&str> = line.strip_prefix("STACK WIN ")?.split_whitespace().collect();
+            let (sizes, program) = (fields.get(..4)?, fields.get(5..)?);
+            Some(format!("{} {}", sizes.join(" "), program.join(" ")))
+        };
+        let mut records: Vec<String> = text.lines().filter_map(of).collect();
+        records.sort();
+        records
+    };
+    assert!(found.starts_with("MODULE windows x86 "), "{}", found.lines().next().unwrap_or_default());
+    let (found, expected) = (records(&found), records(&expected));
+    assert_eq!(expected.len(), 154);
+    let missing: Vec<&String> = expected.iter().filter(|record| !found.contains(record)).collect();
+    // Two of three bytes each are left out there.
+    assert!(missing.is_empty() && found.len() <= expected.len() + 2, "{missing:?}, {} records", found.len());
+}

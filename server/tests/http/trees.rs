@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::programs::{has, publish, run};
+use crate::support::programs::{has, output, publish, run};
 use crate::support::{Running, http};
 use reqwest::header::{CONTENT_RANGE, ETAG, IF_NONE_MATCH, RANGE};
 use reqwest::{Client, StatusCode};
@@ -178,6 +178,38 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     }
     let key = format!("/symbols/_.debug/elf-buildid-sym-aaaa0003{}/_.debug", "0".repeat(32));
     assert!(get(&http, &server, &key).await.1 == expected["/buildid/aaaa0003/debuginfo"]);
+
+    // By their paths, in packages too; and addresses get names, of a file in a package and of one by itself.
+    for (query, found) in [
+        ("key=glob&value=/usr/bin/*", vec![("aaaa0003", "executable", "/usr/bin/packed".to_owned())]),
+        ("key=file&value=aaaa0004.debug", vec![("aaaa0004", "debuginfo", "/aaaa0004.debug".to_owned())]),
+        ("key=buildid&value=aaaa0002", vec![("aaaa0002", "debuginfo", "aa0002.debug".to_owned())]),
+    ] {
+        let answer = http.get(server.url(&format!("/metadata?{query}"))).send().await.unwrap();
+        let answer: serde_json::Value = answer.json().await.unwrap();
+        let expected: Vec<serde_json::Value> = found
+            .into_iter()
+            .map(|(id, kind, file)| serde_json::json!({ "buildid": id, "type": kind, "file": file }))
+            .collect();
+        assert_eq!((answer["results"].as_array().unwrap(), &answer["complete"]), (&expected, &true.into()), "{query}");
+    }
+    for id in ["aaaa0001", "aaaa0003"] {
+        let name = format!("f_{id}");
+        let symbols = output("nm", &[text(&work.join(id))]);
+        let start = symbols.lines().find_map(|line| line.strip_suffix(&format!(" T {name}"))).unwrap();
+        let address = u64::from_str_radix(start, 16).unwrap();
+        let body = serde_json::json!({ "platform": "linux", "debug_id": id, "addresses": [format!("{address:#x}")] });
+        let answer = http.post(server.url("/api/v1/resolve")).json(&body).send().await.unwrap();
+        let answer: serde_json::Value = answer.json().await.unwrap();
+        let frame = &answer["frames"][0];
+        assert_eq!((&frame["frames"][0]["function"], &frame["proof"]), (&name.as_str().into(), &"none".into()), "{answer}");
+        // Breakpad's form of the id: its bytes as a GUID, zeros behind, age 0.
+        let breakpad = format!("{}{}AAAA{}0", &id[6..], &id[4..6], "0".repeat(24)).to_uppercase();
+        let body = serde_json::json!({ "memoryMap": [[id, breakpad]], "stacks": [[[0, address]]], "version": 5 });
+        let answer = http.post(server.url("/symbolicate/v5")).json(&body).send().await.unwrap();
+        let answer: serde_json::Value = answer.json().await.unwrap();
+        assert_eq!(answer["results"][0]["stacks"][0][0]["function"], name.as_str(), "{answer}");
+    }
 
     // One goes, one comes, one becomes another.
     std::fs::remove_file(tree.join("pool/packed.deb")).unwrap();

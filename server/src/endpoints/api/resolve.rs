@@ -19,6 +19,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::ingest::breakpad_ids;
+use crate::made_tables::{MadeTable, made_table};
 use crate::releases::read_symbol_index;
 use crate::seals::Verdict;
 
@@ -26,6 +27,8 @@ use crate::seals::Verdict;
 const BODY_LIMIT: usize = 8 << 20;
 /// Addresses in one request.
 const ADDRESS_LIMIT: usize = 100_000;
+/// Bytes of a build-id in Breakpad's form.
+const BREAKPAD_BYTES: usize = 16;
 /// The largest answer, in bytes.
 const ANSWER_LIMIT: usize = 64 << 20;
 
@@ -100,6 +103,8 @@ struct Provenance {
     seal: Option<String>,
     /// Place of that in a log.
     rekor_tile_ref: Option<String>,
+    /// Digest of the file that the table was made of, where that came without a bundle.
+    made_of: Option<String>,
 }
 
 /// One frame: that of `symbolize --json`, and what it rests on.
@@ -174,8 +179,20 @@ pub(crate) async fn post(
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
     })?;
     let (shared, scope) = (Arc::clone(&app), Scope::default().readable_by(&caller));
-    let work = move || Request::read(&body).and_then(|request| resolve(&shared, &scope, &request));
-    let text = app.naming.run(work).await??;
+    let (request, found, scope) = app
+        .naming
+        .run(move || -> Result<_, ApiError> {
+            let request = Request::read(&body)?;
+            let found = find(&shared, &scope, &request)?;
+            Ok((request, found, scope))
+        })
+        .await??;
+    let made = match (&found, request.id()) {
+        (None, Some(id)) => made(&app, &scope, &id).await?.map(|table| (id, table)),
+        _ => None,
+    };
+    let shared = Arc::clone(&app);
+    let text = app.naming.run(move || resolve(&shared, &request, found, made)).await??;
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
 }
 
@@ -188,10 +205,7 @@ fn find(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<(Debug
     let Some(id) = id else { return Ok(None) };
     // Tables are found by Breakpad's form of the id, which is shorter than a build-id.
     let bundles = app.debug_files.bundles_of(scope, &Key::Id(id.clone()));
-    let arches = ["", "arm"];
-    let mut keys: Vec<([u8; 16], u32)> = arches.iter().flat_map(|arch| breakpad_ids(&id, arch)).collect();
-    keys.dedup();
-    let tables = keys
+    let tables = breakpad_keys(&id)
         .into_iter()
         .filter_map(|(guid, age)| app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable));
     let mut tables: Vec<Candidate> = tables.collect();
@@ -214,8 +228,38 @@ fn id_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<
     Ok(found.and_then(|(id, _)| id.parse().ok()))
 }
 
-fn resolve(app: &App, scope: &Scope, request: &Request) -> Result<Vec<u8>, ApiError> {
-    let found = find(app, scope, request)?;
+/// The table that is made of a file without a bundle.
+async fn made(app: &App, scope: &Scope, id: &DebugId) -> io::Result<Option<MadeTable>> {
+    for (guid, age) in breakpad_keys(id) {
+        if let Some(made) = made_table(app, scope, guid, age).await {
+            return made.map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Breakpad's forms of an id, in either byte order.
+fn breakpad_keys(id: &DebugId) -> Vec<([u8; 16], u32)> {
+    let mut keys: Vec<([u8; 16], u32)> = ["", "arm"].iter().flat_map(|arch| breakpad_ids(id, arch)).collect();
+    keys.dedup();
+    keys
+}
+
+/// Whether a table is of the module that is asked for. Symbol files of Breakpad may know no more of a build-id than its beginning.
+fn is_of(table: &DebugId, asked: &DebugId) -> bool {
+    let beginning = |table: &[u8], asked: &[u8]| table.len() == BREAKPAD_BYTES && asked.starts_with(table);
+    table == asked || matches!((table.build_id(), asked.build_id()), (Some(table), Some(asked)) if beginning(table, asked))
+}
+
+fn resolve(
+    app: &App,
+    request: &Request,
+    found: Option<(DebugId, Candidate)>,
+    made: Option<(DebugId, MadeTable)>,
+) -> Result<Vec<u8>, ApiError> {
+    if let Some((id, made)) = made {
+        return resolve_made(request, id, &made);
+    }
     let Some((id, candidate)) = found else {
         return write(request, request.id(), None, &Provenance::default(), Some(MissReason::NotInBundle));
     };
@@ -234,6 +278,22 @@ fn resolve(app: &App, scope: &Scope, request: &Request) -> Result<Vec<u8>, ApiEr
     write(request, Some(id), Some((&table, source, proof)), &provenance, None)
 }
 
+/// Names that rest on a file that somebody uploaded, or that lies in a tree.
+fn resolve_made(request: &Request, id: DebugId, made: &MadeTable) -> Result<Vec<u8>, ApiError> {
+    let mut source: &[u8] = made;
+    let damaged = |error: SparseError<OpenError>| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", format!("{}: {error:?}", made.sha256))
+    };
+    let table = SparseTable::open(source.len() as u64, &mut source).map_err(damaged)?;
+    if !is_of(&table.debug_id(), &id) {
+        return write(request, Some(id), None, &Provenance::default(), Some(MissReason::DebugIdMismatch));
+    }
+    let digest = |hex: &str| Some(format!("sha256:{hex}"));
+    let provenance =
+        Provenance { table: digest(&made.sha256), made_of: digest(&made.source), ..Provenance::default() };
+    write(request, Some(id), Some((&table, source, Proof::None)), &provenance, None)
+}
+
 /// What the names of a table rest on, and whether its bundle's seal was judged to hold.
 fn provenance(app: &App, table: &Candidate) -> (Provenance, bool) {
     let sealed = match app.debug_files.bundle(&table.bundle).map(|bundle| bundle.verdict) {
@@ -245,6 +305,7 @@ fn provenance(app: &App, table: &Candidate) -> (Provenance, bool) {
         table: Some(table.digest.to_string()),
         seal: sealed.as_ref().and_then(|by| by.dsse_ref.clone()),
         rekor_tile_ref: sealed.as_ref().and_then(|by| by.rekor_tile_ref.clone()),
+        made_of: None,
     };
     (provenance, sealed.is_some())
 }
@@ -306,9 +367,14 @@ fn json_of_frame(
     let hit = rva.map(|rva| table.lookup(&mut source, rva)).transpose().ok().flatten().flatten();
     let named = Symbolized::from_sparse(rva.unwrap_or_default(), hit, proof, request.demangle);
     let known = named.reason.is_none();
+    // No bundle had it.
+    let resolver = match named.resolver {
+        ResolverStep::LocalBundle if provenance.made_of.is_some() => ResolverStep::BinaryDebugInfo,
+        step => step,
+    };
     json(&Frame {
         address,
-        resolver: named.resolver,
+        resolver,
         quality: named.quality,
         proof: named.proof,
         approximate: named.approximate,

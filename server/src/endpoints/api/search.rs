@@ -82,5 +82,6 @@ pub(crate) fn file_kind(kind: FileKind) -> &'static str {
         FileKind::Debuginfo => "debuginfo",
         FileKind::Executable => "executable",
         FileKind::SymbolTable => "symbol-table",
+        FileKind::SymbolFile => "symbol-file",
     }
 }

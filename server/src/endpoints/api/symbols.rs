@@ -177,6 +177,7 @@ fn ids(files: &[(Key, Candidate)]) -> Value {
         let kind = match candidate.kind {
             FileKind::Debuginfo => "debuginfo",
             FileKind::Executable => "executable",
+            FileKind::SymbolFile => "symbol-file",
             _ => continue,
         };
         let id = match key {

@@ -15,6 +15,7 @@ use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::{plain, refused_method};
 use crate::http::{break_connection, query_values};
 use crate::ingest::is_bundle;
+use crate::trees::Trees;
 
 /// How long bundles are searched, as in elfutils; what was found by then is the answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -66,8 +67,12 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
     if let Wanted::BuildId(id) = wanted {
         let id = id.as_ref().filter(|id| id.build_id().is_some());
         let files = kinds.into_iter().filter_map(|(kind, word)| {
-            let candidate = app.debug_files.find_in(scope, &Key::Id(id?.clone()), kind)?;
-            Some((id?.to_string(), word, candidate.name))
+            let key = Key::Id(id?.clone());
+            let name = match app.debug_files.find_in(scope, &key, kind) {
+                Some(candidate) => candidate.name,
+                None => trees(app, scope)?.find(&key, kind).into_iter().next()?.file,
+            };
+            Some((id?.to_string(), word, name))
         });
         return (files.collect(), true);
     }
@@ -107,5 +112,24 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
             }
         }
     }
+    if let Some(trees) = trees(app, scope) {
+        let is_wanted = |path: &str| match wanted {
+            Wanted::File(name) => name == path,
+            Wanted::Glob(pattern) => glob::matches(pattern, path),
+            Wanted::BuildId(_) => false,
+        };
+        match trees.named(&is_wanted, RESULT_LIMIT, deadline) {
+            Some(files) => found.extend(files.into_iter().map(|(id, kind, path)| {
+                let word = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
+                (id.to_string(), word, path)
+            })),
+            None => complete = false,
+        }
+    }
     (found, complete)
+}
+
+/// Trees belong to no repository: they are for those who may read all of them.
+fn trees<'a>(app: &'a App, scope: &Scope) -> Option<&'a Trees> {
+    app.trees.get().filter(|_| scope.is_everything()).map(|trees| &**trees)
 }

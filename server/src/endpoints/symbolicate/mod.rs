@@ -1,11 +1,13 @@
 //! `POST /symbolicate/v5`: names for addresses, as the Firefox Profiler and samply ask for them (Tecken's API).
 //!
-//! The answers come from the symbol tables of bundles. Pages of other origins ask, so every answer allows them, and the browser's
+//! The answers come from the symbol tables of bundles, and of files that came without a bundle. Pages of other origins ask, so every answer allows them, and the browser's
 //! preflight is answered.
 
 mod naming;
 mod request;
 
+use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -13,11 +15,13 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use futures_util::StreamExt as _;
 use serde_json::json;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::debug_files::Scope;
+use crate::debug_files::{FileKind, Key, Scope};
+use crate::made_tables::{MadeTable, made_table};
 
 pub(crate) use request::Request;
 
@@ -30,6 +34,15 @@ const PREFLIGHT_CACHE: &str = "86400";
 /// Pages of the open web that ask a server in the same house announce it (Private Network Access).
 const PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
+
+/// Modules of one request whose tables are made.
+const MADE_LIMIT: usize = 4096;
+
+/// Tables of one request that are made at once.
+const MADE_AT_ONCE: usize = 2;
+
+/// By Breakpad's id.
+type MadeTables = HashMap<([u8; 16], u32), io::Result<MadeTable>>;
 
 /// Why a request is not answered.
 #[derive(Debug, thiserror::Error)]
@@ -84,16 +97,41 @@ async fn post(app: Arc<App>, scope: Scope, body: Body) -> Response {
             format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
         return error(StatusCode::PAYLOAD_TOO_LARGE, &why);
     };
+    let request = match app.naming.run(move || Request::read(&body)).await {
+        Ok(Ok(request)) => request,
+        Ok(Err(refused)) => return refusal(&refused),
+        Err(lost) => return error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
+    };
+    let made = make_tables(&app, &scope, &request).await;
     let shared = Arc::clone(&app);
-    let named = app
-        .naming
-        .run(move || Request::read(&body).and_then(|request| naming::name_all(&shared, &scope, &request)))
-        .await;
+    let named = app.naming.run(move || naming::name_all(&shared, &scope, &request, &made)).await;
     match named {
         Ok(Ok(text)) => json_response(StatusCode::OK, text),
-        Ok(Err(refused @ Refused::Malformed(_))) => error(StatusCode::BAD_REQUEST, &refused.to_string()),
-        Ok(Err(refused @ Refused::TooMuch(_))) => error(StatusCode::PAYLOAD_TOO_LARGE, &refused.to_string()),
+        Ok(Err(refused)) => refusal(&refused),
         Err(lost) => error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
+    }
+}
+
+/// The tables of modules that no bundle has one of.
+async fn make_tables(app: &App, scope: &Scope, request: &Request) -> MadeTables {
+    let wanted: Vec<([u8; 16], u32)> = request.breakpad_ids().into_iter().collect();
+    let has_none = |(guid, age): &([u8; 16], u32)| {
+        let key = Key::Breakpad { guid: *guid, age: *age };
+        app.debug_files.find_in(scope, &key, FileKind::SymbolTable).is_none()
+    };
+    let make = async |(guid, age)| Some(((guid, age), made_table(app, scope, guid, age).await?));
+    futures_util::stream::iter(wanted.into_iter().filter(has_none).take(MADE_LIMIT))
+        .map(make)
+        .buffer_unordered(MADE_AT_ONCE)
+        .filter_map(std::future::ready)
+        .collect()
+        .await
+}
+
+fn refusal(refused: &Refused) -> Response {
+    match refused {
+        Refused::Malformed(_) => error(StatusCode::BAD_REQUEST, &refused.to_string()),
+        Refused::TooMuch(_) => error(StatusCode::PAYLOAD_TOO_LARGE, &refused.to_string()),
     }
 }
 

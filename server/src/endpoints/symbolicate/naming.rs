@@ -1,40 +1,51 @@
 //! Names for frames, out of the symbol tables of bundles.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 
 use memmap2::Mmap;
 use serde::Serialize;
 use symseal_module::Rva;
 use symseal_symx::Table;
 
-use super::Refused;
+use super::{MadeTables, Refused};
 use super::request::{Job, Request};
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::ingest::parse_breakpad_id;
+use crate::made_tables::MadeTable;
 
 /// The largest answer, in bytes. A short request may name one long function a million times.
 const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Names the frames of every job; the answer's JSON. Blocks.
-pub(super) fn name_all(app: &App, scope: &Scope, request: &Request) -> Result<Vec<u8>, Refused> {
+pub(super) fn name_all(
+    app: &App,
+    scope: &Scope,
+    request: &Request,
+    made: &MadeTables,
+) -> Result<Vec<u8>, Refused> {
     let mut answer = br#"{"results":["#.to_vec();
     for (at, job) in request.jobs.iter().enumerate() {
         if at > 0 {
             answer.push(b',');
         }
-        name_job(app, scope, job, &mut answer)?;
+        name_job((app, scope, made), job, &mut answer)?;
     }
     answer.extend_from_slice(b"]}");
     Ok(answer)
 }
 
 /// One job's answer, written stack by stack, so that a long one ends before it fills the memory.
-fn name_job(app: &App, scope: &Scope, job: &Job, answer: &mut Vec<u8>) -> Result<(), Refused> {
+fn name_job(
+    (app, scope, made): (&App, &Scope, &MadeTables),
+    job: &Job,
+    answer: &mut Vec<u8>,
+) -> Result<(), Refused> {
     let mut modules: Vec<Module> = job.modules.iter().map(|(name, id)| Module { name, id, table: None }).collect();
     for (index, _) in job.stacks.iter().flatten() {
         if let Some(module) = usize::try_from(*index).ok().and_then(|index| modules.get_mut(index)) {
-            module.table.get_or_insert_with(|| find_table(app, scope, module.id));
+            module.table.get_or_insert_with(|| find_table(app, scope, made, module.id));
         }
     }
     let opened: Vec<Option<Table<'_>>> = modules.iter().map(Module::open).collect();
@@ -89,14 +100,31 @@ fn write(answer: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Refused> {
 struct Module<'r> {
     name: &'r str,
     id: &'r str,
-    table: Option<Result<Mmap, Missing>>,
+    table: Option<Result<Bytes<'r>, Missing>>,
+}
+
+/// The bytes of a table.
+enum Bytes<'r> {
+    Bundle(Mmap),
+    Made(&'r MadeTable),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Bundle(map) => map,
+            Self::Made(table) => table,
+        }
+    }
 }
 
 /// Why there is no table.
 enum Missing {
     /// The id is none.
     BadId,
-    /// No bundle has it.
+    /// Nothing here has it.
     Unknown,
     /// It cannot be read.
     Unreadable(String),
@@ -124,7 +152,7 @@ impl Module<'_> {
             Ok(_) => ("BadTable", "its symbol table is damaged".to_owned()),
             Err(Missing::BadId) => ("BadDebugId", format!("expected 32 hex digits and an age, found {:?}", self.id)),
             Err(Missing::Unknown) => {
-                ("NotFound", "no bundle of this server has a symbol table of this module".to_owned())
+                ("NotFound", "this server has no symbol table of this module, and no file to make one of".to_owned())
             }
             Err(Missing::Unreadable(error)) => ("Unreadable", error.clone()),
         };
@@ -132,11 +160,16 @@ impl Module<'_> {
     }
 }
 
-fn find_table(app: &App, scope: &Scope, id: &str) -> Result<Mmap, Missing> {
+fn find_table<'r>(app: &App, scope: &Scope, made: &'r MadeTables, id: &str) -> Result<Bytes<'r>, Missing> {
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
-    let found =
-        app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable).ok_or(Missing::Unknown)?;
-    app.blobs.map(&found.digest).map_err(|error| Missing::Unreadable(format!("{}: {error}", found.digest)))
+    if let Some(found) = app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable) {
+        let map = app.blobs.map(&found.digest);
+        return map.map(Bytes::Bundle).map_err(|error| Missing::Unreadable(format!("{}: {error}", found.digest)));
+    }
+    match made.get(&(guid, age)).ok_or(Missing::Unknown)? {
+        Ok(table) => Ok(Bytes::Made(table)),
+        Err(error) => Err(Missing::Unreadable(error.to_string())),
+    }
 }
 
 /// A frame of the answer. Of inlined calls the frame is the outermost function, and the others are in `inlines`.

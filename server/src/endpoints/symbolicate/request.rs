@@ -1,8 +1,11 @@
 //! The request: modules, and stacks of offsets in them.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use super::Refused;
+use crate::ingest::parse_breakpad_id;
 
 /// The one version of the API.
 const VERSION: u64 = 5;
@@ -41,6 +44,17 @@ struct Body {
 }
 
 impl Request {
+    /// The ids of the modules that frames name.
+    pub(super) fn breakpad_ids(&self) -> BTreeSet<([u8; 16], u32)> {
+        let mut found = BTreeSet::new();
+        for job in &self.jobs {
+            let named: BTreeSet<i64> = job.stacks.iter().flatten().map(|(index, _)| *index).collect();
+            let modules = named.into_iter().filter_map(|index| job.modules.get(usize::try_from(index).ok()?));
+            found.extend(modules.filter_map(|(_, id)| parse_breakpad_id(id)));
+        }
+        found
+    }
+
     /// Reads the body.
     ///
     /// # Errors

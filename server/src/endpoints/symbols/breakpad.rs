@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use symseal_artifact::{BreakpadFile, FrameData, PdbFile};
 use symseal_bundle::{FileRole, ModuleEntry};
 use symseal_module::DebugId;
 use tempfile::NamedTempFile;
@@ -15,14 +16,14 @@ use crate::app::App;
 use crate::blobs::{Algorithm, BlobDirectory, Hasher};
 use crate::breakpad::{self, Head, file_name};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::endpoints::{not_found, unavailable};
+use crate::endpoints::{not_found, tree_file, unavailable, whole_file};
 use crate::file_cache::{CacheKey, Note};
 use crate::http::{FileAnswer, file_response, percent_decode, percent_encode, query_values};
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
 use crate::releases::read_symbol_index;
 
 /// Counts the forms that were written so far: files of an older one are made again.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 /// How long a file may be kept, in seconds: a later version may say more.
 const CACHE: &str = "public, max-age=3600";
 /// The longest id, in digits.
@@ -72,9 +73,29 @@ pub(super) async fn answer(
     {
         return Some(symbol_file(app, method, request, table, id_text(guid, age)).await);
     }
-    let missing = || not_found("no bundle of this server has a symbol table of this module");
+    if let Some((guid, age)) = wanted.debug_id
+        && let Some(answer) = without_bundle(app, scope, (method, request), guid, age).await
+    {
+        return Some(answer);
+    }
+    let missing = || not_found("this server has no symbol table and no symbol file of this module");
     let Some((code_file, code_id)) = wanted.code else { return Some(missing()) };
     Some(redirection(app, scope, &code_file, &code_id).await.unwrap_or_else(missing))
+}
+
+/// What was uploaded as it is, or lies in a tree.
+async fn without_bundle(
+    app: &App,
+    scope: &Scope,
+    asked: (&Method, &HeaderMap),
+    guid: [u8; 16],
+    age: u32,
+) -> Option<Response> {
+    let key = Key::Breakpad { guid, age };
+    if let Some(file) = app.debug_files.find_in(scope, &key, FileKind::SymbolFile) {
+        return Some(whole_file(app, asked.0, asked.1, &file.digest, []).await);
+    }
+    tree_file(app, scope, asked, &key, FileKind::SymbolFile, |_| true).await
 }
 
 /// GUID in upper case and the age behind it, as Breakpad writes them.
@@ -130,10 +151,21 @@ fn make(
     let unwind = unwind.as_deref().map(symseal_unwind::Table::open).transpose().map_err(invalid)?;
     let counted = Counted { file: file.as_file_mut(), hasher: Hasher::new(Algorithm::Sha256), left: limit };
     let mut out = BufWriter::with_capacity(1 << 20, counted);
-    breakpad::write(&head, &symbols, unwind.as_ref(), &mut out)?;
+    breakpad::write(&head, &symbols, unwind.as_ref(), &frame_data(blobs, platform, module)?, &mut out)?;
     out.flush()?;
     let counted = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok(Note { sha256: counted.hasher.finish().hex().to_owned(), headers: Vec::new() })
+}
+
+/// Of the PDB of a module of 32-bit x86: nothing else says how its frames are laid out.
+fn frame_data(blobs: &BlobDirectory, platform: &str, module: &ModuleEntry) -> io::Result<Vec<FrameData>> {
+    let database = module.files.iter().find(|file| file.role == FileRole::Debuginfo && file.size > 0);
+    let Some(database) = database.filter(|_| platform == "windows" && module.arch == "x86") else {
+        return Ok(Vec::new());
+    };
+    let bytes = blobs.map(&database.sha256.into())?;
+    // A PE file with DWARF is its own debug file.
+    PdbFile::parse(&bytes).map_or_else(|_| Ok(Vec::new()), |pdb| pdb.frame_data().map_err(invalid))
 }
 
 struct Counted<'f> {
@@ -168,9 +200,10 @@ async fn redirection(app: &App, scope: &Scope, code_file: &str, code_id: &str) -
         _ => Key::image(code_file, code_id),
     };
     let image = Key::image(code_file, code_id);
+    let loose = [&key, &image].into_iter().find_map(|key| app.debug_files.find_in(scope, key, FileKind::SymbolFile));
     let mut bundles = app.debug_files.bundles_of(scope, &key);
     bundles.extend(app.debug_files.bundles_of(scope, &image));
-    let bundle = bundles.into_iter().next()?;
+    let Some(bundle) = bundles.into_iter().next() else { return redirection_to_loose(app, loose?).await };
     let (blobs, code_file, code_id) = (Arc::clone(&app.blobs), code_file.to_lowercase(), code_id.to_lowercase());
     let find = move || -> io::Result<Option<(String, String)>> {
         let index = read_symbol_index(&blobs, &bundle)?;
@@ -186,10 +219,25 @@ async fn redirection(app: &App, scope: &Scope, code_file: &str, code_id: &str) -
         Ok(id.map(|(guid, age)| (debug_file(module).to_owned(), id_text(guid, age))))
     };
     let (name, id) = app.making.run(find).await.ok()?.ok()??;
+    redirected(&name, &id)
+}
+
+/// To a symbol file that was uploaded, by what its head says.
+async fn redirection_to_loose(app: &App, file: Candidate) -> Option<Response> {
+    let blobs = Arc::clone(&app.blobs);
+    let head = move || -> io::Result<Option<(String, String)>> {
+        let bytes = blobs.map(&file.digest)?;
+        Ok(BreakpadFile::parse(&bytes).ok().map(|file| (file.name().to_owned(), file.id())))
+    };
+    let (name, id) = app.making.run(head).await.ok()?.ok()??;
+    redirected(&name, &id)
+}
+
+fn redirected(name: &str, id: &str) -> Option<Response> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::FOUND;
     // Relative: the server may lie below a prefix.
-    let location = format!("../../{}/{id}/{}", percent_encode(&name, b""), percent_encode(&file_name(&name), b""));
+    let location = format!("../../{}/{id}/{}", percent_encode(name, b""), percent_encode(&file_name(name), b""));
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_str(&location).ok()?);
     Some(response)
 }

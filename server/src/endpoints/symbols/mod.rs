@@ -81,6 +81,6 @@ async fn elsewhere(
 }
 
 fn find(app: &App, scope: &Scope, target: &Target) -> Option<Candidate> {
-    let found = target.keys().find_map(|key| app.debug_files.find_in(scope, &key, target.kind));
-    found.filter(|candidate| target.is_called(&candidate.file))
+    let find = |key| app.debug_files.find_called(scope, &key, target.kind, |file| target.is_called(file));
+    target.keys().find_map(find)
 }

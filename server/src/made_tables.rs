@@ -1,0 +1,190 @@
+//! Symbol tables of modules that came without one: made of a loose file, or of a file of a tree, when somebody first asks, and kept in the cache.
+//!
+//! What they are made of: debug files, PDBs (with their PE file where that is here too), dSYMs, and symbol files of Breakpad. A bundle's own
+//! table goes before them all, and its names rest on the bundle; these rest on a file that somebody uploaded.
+
+use std::io::{self, Write as _};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use symseal_artifact::{
+    ArtifactError, BreakpadFile, DebugFiles, FunctionStream, ObjectFile, ReleaseFile, functions, pdb_functions,
+};
+use symseal_module::{DebugId, Svma};
+use symseal_symx::{Strings, Table, TableInput};
+use tempfile::NamedTempFile;
+
+use crate::app::App;
+use crate::blobs::{BlobDigest, BlobDirectory, map_own};
+use crate::debug_files::{Candidate, FileKind, Key, Scope};
+use crate::file_cache::{CacheKey, CachedFile, Note};
+use crate::ingest::breakpad_ids;
+use crate::trees::{Place, TreeError};
+
+/// Counts the forms that were made so far: tables of an older one are made again.
+const FORM: u32 = 1;
+
+/// What made them.
+const PRODUCER: &str = concat!("symseal-server ", env!("CARGO_PKG_VERSION"));
+
+/// Symbol files go behind what they were made of.
+const KINDS: [FileKind; 2] = [FileKind::Debuginfo, FileKind::SymbolFile];
+
+/// A table in the cache.
+#[derive(Debug)]
+pub(crate) struct MadeTable {
+    map: Mmap,
+    size: usize,
+    /// SHA-256 of the table, in hex.
+    pub(crate) sha256: String,
+    /// SHA-256 of the file that it was made of, in hex.
+    pub(crate) source: String,
+}
+
+impl Deref for MadeTable {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.get(..self.size).unwrap_or_default()
+    }
+}
+
+/// The file that a table is made of.
+#[derive(Debug, Clone)]
+enum Origin {
+    /// Loose, with the PE file of the same module.
+    Loose(Candidate, Option<Candidate>),
+    Tree(Place),
+}
+
+/// The table of the module with Breakpad's id, where there is a file to make it of that the caller may read. One that cannot be made now is an
+/// error; a file without functions gives a table without.
+pub(crate) async fn made_table(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Option<io::Result<MadeTable>> {
+    let key = Key::Breakpad { guid, age };
+    let loose = KINDS.into_iter().find_map(|kind| app.debug_files.find_in(scope, &key, kind));
+    if let Some(file) = loose {
+        let id = Key::Id(DebugId::Pdb { guid, age });
+        let image = app.debug_files.find_in(scope, &id, FileKind::Executable);
+        return Some(make(app, (guid, age), Origin::Loose(file, image)).await);
+    }
+    let trees = app.trees.get().filter(|_| scope.is_everything())?;
+    let place = KINDS.into_iter().find_map(|kind| trees.find(&key, kind).into_iter().next())?;
+    Some(make(app, (guid, age), Origin::Tree(place)).await)
+}
+
+async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Result<MadeTable> {
+    let (source, image) = match &origin {
+        Origin::Loose(file, image) => (file.digest.hex().to_owned(), image.as_ref().map(|image| image.digest.to_string())),
+        Origin::Tree(place) => (place.sha256(), None),
+    };
+    let of = format!("symx {FORM} {PRODUCER} {source} {} {guid:?} {age}", image.unwrap_or_default());
+    let (key, pools) = (CacheKey::of(&of), (&app.pool, &app.making));
+    // What it is made of is fetched by itself: one wait within the other could hold all places of the pool.
+    let copy = match &origin {
+        Origin::Tree(place) if !app.cache.has(&key) => Some(tree_copy(app, place).await?),
+        _ => None,
+    };
+    let blobs = Arc::clone(&app.blobs);
+    let job = move |file: &mut NamedTempFile| write(&blobs, (guid, age), (&origin, copy), file);
+    let made = app.cache.make(pools, key, job).await?;
+    let (size, sha256) = (usize::try_from(made.size).map_err(io::Error::other)?, made.note.sha256);
+    // Files of the cache are never written to after their rename.
+    let map = map_own(&made.blob.file)?;
+    Ok(MadeTable { map, size, sha256, source })
+}
+
+async fn tree_copy(app: &App, place: &Place) -> io::Result<CachedFile> {
+    let trees = app.trees.get().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    trees.cached((&app.pool, &app.making), place).await.map_err(|error| match error {
+        TreeError::Unreadable { error, .. } => error,
+        changed @ TreeError::Changed(_) => io::Error::other(changed),
+    })
+}
+
+fn write(
+    blobs: &BlobDirectory,
+    id: ([u8; 16], u32),
+    (origin, copy): (&Origin, Option<CachedFile>),
+    out: &mut NamedTempFile,
+) -> io::Result<Note> {
+    let table = match (origin, copy) {
+        (Origin::Loose(file, image), _) => {
+            let bytes = blobs.map(&file.digest)?;
+            let image = image.as_ref().map(|image| blobs.map(&image.digest)).transpose()?;
+            table(&bytes, image.as_deref(), id)
+        }
+        (Origin::Tree(_), Some(copy)) => {
+            let map = map_own(&copy.blob.file)?;
+            let bytes = usize::try_from(copy.size).ok().and_then(|size| map.get(..size)).unwrap_or_default();
+            table(bytes, None, id)
+        }
+        (Origin::Tree(_), None) => Err(NoTable::Other("the cache let its file go".to_owned())),
+    };
+    let table = table.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Table::open(&table).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+    out.write_all(&table)?;
+    Ok(Note { sha256: BlobDigest::of(&table).hex().to_owned(), headers: Vec::new() })
+}
+
+/// Why there is no table of a file.
+#[derive(Debug, thiserror::Error)]
+enum NoTable {
+    #[error("no symbol table can be made of it: {0}")]
+    Artifact(#[from] ArtifactError),
+    #[error("no symbol table can be made of it: {0}")]
+    Other(String),
+}
+
+/// The table of a file's module with this id.
+fn table(bytes: &[u8], image: Option<&[u8]>, (guid, age): ([u8; 16], u32)) -> Result<Vec<u8>, NoTable> {
+    let is_wanted = |id: &DebugId, arch: &str| breakpad_ids(id, arch).any(|found| found == (guid, age));
+    let (id, base, stream) = if BreakpadFile::is_one(bytes) {
+        let file = BreakpadFile::parse(bytes)?;
+        (file.debug_id()?, Svma(0), file.functions())
+    } else {
+        let mut parsed = ReleaseFile::parse(bytes)?;
+        match &mut parsed {
+            ReleaseFile::Object(object) => of_object(object)?,
+            ReleaseFile::Fat(slices) => {
+                let is_own = |slice: &&ObjectFile<'_>| {
+                    slice.debug_id().is_some_and(|id| is_wanted(id, slice.arch().code()))
+                };
+                let slice = slices.iter().find(is_own);
+                of_object(slice.ok_or_else(|| NoTable::Other("it has no such slice".to_owned()))?)?
+            }
+            ReleaseFile::Pdb(pdb) => {
+                let image = image.and_then(|image| ObjectFile::parse(image).ok());
+                let with = DebugFiles { pdb: Some(pdb), ..DebugFiles::default() };
+                let paired = image.as_ref().and_then(|image| Some((image.image_base(), functions(image, &with).ok()?)));
+                let (base, stream) = paired.map_or_else(|| pdb_functions(pdb).map(|stream| (Svma(0), stream)), Ok)?;
+                (pdb.debug_id(), base, stream)
+            }
+            // Its functions get their addresses at run time.
+            ReleaseFile::PortablePdb(pdb) => (pdb.debug_id(), Svma(0), nothing()),
+        }
+    };
+    let input = TableInput {
+        debug_id: &id,
+        image_base: base,
+        source_sha256: BlobDigest::of(bytes).bytes().try_into().unwrap_or_default(),
+        producer: PRODUCER,
+        strings: &stream.strings,
+        functions: &stream.functions,
+    };
+    symseal_symx::write(&input).map_err(|error| NoTable::Other(error.to_string()))
+}
+
+fn of_object(object: &ObjectFile<'_>) -> Result<(DebugId, Svma, FunctionStream), NoTable> {
+    let id = object.debug_id().cloned().ok_or_else(|| NoTable::Other("it has no debug id".to_owned()))?;
+    Ok((id, object.image_base(), functions(object, &DebugFiles::default())?))
+}
+
+fn nothing() -> FunctionStream {
+    FunctionStream {
+        functions: Vec::new(),
+        strings: Strings::default(),
+        sources: Vec::new(),
+        statistics: Default::default(),
+    }
+}

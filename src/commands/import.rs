@@ -1,0 +1,397 @@
+//! `symseal import`: takes over the symbols of another store.
+
+mod content;
+mod journal;
+mod place;
+mod pointer;
+mod report;
+mod walk;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use clap::Args as ClapArgs;
+use futures_util::StreamExt as _;
+use indicatif::ProgressBar;
+use reqwest::Url;
+use serde::Deserialize;
+use symseal_bundle::{Digest, loose};
+use symseal_server::{SealRules, Server};
+use tokio::sync::Semaphore;
+
+use self::content::{Identity, Refused};
+use self::journal::Journal;
+use self::place::{Kind, Layout, Place};
+use self::pointer::{Mapping, Pointers};
+use self::report::{Fate, Summary, Told};
+use self::walk::{Found, Root};
+use crate::commands::serve::load_config;
+use crate::exit::Answer;
+use crate::places;
+use crate::progress::bytes_bar;
+use crate::symbols_server::SymbolsServer;
+
+/// Files that are looked at to tell the layout.
+const SAMPLE: usize = 400;
+
+/// Memory for the files that are worked on at once, in KiB. A larger file is worked on alone.
+const MEMORY_KIB: u32 = 1 << 20;
+
+/// A packed file is taken for so many times as large.
+const PACKED: u64 = 6;
+
+/// How often a file is sent again when there is no answer, or one that says to come again.
+const ATTEMPTS: u32 = 5;
+
+/// The largest `meta` file that is read, in bytes.
+const META: u64 = 64 << 10;
+
+/// Take over a symbol store: SymStore's, Breakpad's, or Sentry's unified layout.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  symseal import /mnt/symbols --dry-run
+  symseal import /mnt/symbols --to https://symbols.example.com --repository loose/old
+  symseal import /mnt/symbols --data ./data --pointer '\\\\builds\\drops=/mnt/drops' --json
+
+The layout is told by the paths. Each file's ids are read out of it and held against its path: where the two differ it is left out, and both are told.
+Packed files (CAB as SymStore makes them, gzip, zstd, xz) are stored unpacked; symbol server clients find them under the same keys. A second run sends what
+is new or has changed; one that was killed is run again. Links are followed within the store alone, and the store is not changed. The token is read from
+SYMSEAL_TOKEN. Exit status 1: something was left out; the rest is imported.")]
+pub struct Args {
+    /// The store.
+    #[arg(value_name = "DIR")]
+    store: PathBuf,
+    /// The server.
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    to: Option<Url>,
+    /// The data directory of a server that is stopped.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// With --data: the server's configuration.
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    config: Option<PathBuf>,
+    /// The repository that the files come to: loose, or one below it.
+    #[arg(long, default_value = "loose")]
+    repository: String,
+    /// How the store is laid out, where its paths do not tell it.
+    #[arg(long)]
+    layout: Option<Layout>,
+    /// Where a folder is here that pointers (file.ptr) name by another path. Repeat for more.
+    #[arg(long, value_name = r"\\SERVER\SHARE=DIR")]
+    pointer: Vec<Mapping>,
+    /// Read and check every file, and send none.
+    #[arg(long)]
+    dry_run: bool,
+    /// Files that are worked on at once; default: two for each processor.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    jobs: Option<u8>,
+    /// Where it is noted which files were read, so that those that did not change are not read again; default: in the user's data directory.
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    /// Print one JSON object for each file, and a last one with counts.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<Answer> {
+    if args.to.is_none() && args.data.is_none() && !args.dry_run {
+        bail!("expected --to URL or --data DIR, or --dry-run");
+    }
+    let store = args.store.canonicalize().with_context(|| format!("{}", args.store.display()))?;
+    let root = Root::open(&store).with_context(|| format!("{}", store.display()))?;
+    let sample = root.sample(SAMPLE);
+    let told = || place::told_by(sample.iter().map(String::as_str));
+    let Some(layout) = args.layout.or_else(told) else {
+        bail!(
+            "{}: expected NAME/ID/FILE (symstore), NAME/ID/NAME.sym (breakpad) or AB/CDEF…/debuginfo (unified), found none of them: say --layout if it is one",
+            store.display()
+        );
+    };
+    let pointers = Pointers::open(&args.pointer)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
+    let summary = runtime.block_on(async {
+        let own = own_server(args).await?;
+        let server = match (&args.to, &own) {
+            _ if args.dry_run => None,
+            (Some(url), _) => Some(SymbolsServer::new(url, &args.repository)?),
+            (None, Some((url, ..))) => Some(SymbolsServer::new(url, &args.repository)?),
+            (None, None) => None,
+        };
+        let journal = journal(args, &store)?;
+        let import = Arc::new(Import {
+            root,
+            layout,
+            pointers,
+            server,
+            journal: Mutex::new(journal),
+            memory: Arc::new(Semaphore::new(MEMORY_KIB as usize)),
+            bar: bytes_bar("importing"),
+        });
+        let summary = import_all(args, import).await;
+        if let Some((_, stop, running)) = own {
+            // The server ends after what is under way.
+            let _ = stop.send(());
+            running.await??;
+        }
+        summary
+    })?;
+    summary.end(args.json);
+    Ok((summary.refused == 0).into())
+}
+
+/// What every file is worked on with.
+struct Import {
+    root: Root,
+    layout: Layout,
+    pointers: Pointers,
+    /// None: nothing is sent.
+    server: Option<SymbolsServer>,
+    journal: Mutex<Journal>,
+    memory: Arc<Semaphore>,
+    bar: ProgressBar,
+}
+
+type OwnServer = (Url, tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<Result<(), symseal_server::ServerError>>);
+
+/// A server on the data directory, for as long as this runs: so the same rules hold as for files that come over the network, and the same is written down.
+async fn own_server(args: &Args) -> Result<Option<OwnServer>> {
+    let Some(data) = args.data.as_ref().filter(|_| !args.dry_run) else { return Ok(None) };
+    let file = load_config(args.config.as_deref())?;
+    let mut config = file.config(data.clone(), ([127, 0, 0, 1], 0).into())?;
+    // Nobody else reaches it.
+    (config.tls, config.limits) = (None, Default::default());
+    let mut server = Server::bind(config).await?;
+    if let Some(trust) = file.seals.trust.clone() {
+        server = server.judging(SealRules { trust, require: file.seals.require_seal.clone() }).await?;
+    }
+    let url = format!("http://{}", server.local_addr()).parse()?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(server.run(async { drop(stopped.await) }));
+    Ok(Some((url, stop, running)))
+}
+
+fn journal(args: &Args, store: &Path) -> Result<Journal> {
+    if args.dry_run {
+        return Ok(Journal::none());
+    }
+    let server = match (&args.to, &args.data) {
+        (Some(url), _) => url.to_string(),
+        (None, Some(data)) => data.canonicalize().unwrap_or_else(|_| data.clone()).display().to_string(),
+        (None, None) => String::new(),
+    };
+    let path = match &args.journal {
+        Some(path) => path.clone(),
+        None => Journal::default_path(&places::data_dir()?, store, &server, &args.repository),
+    };
+    Journal::open(&path)
+}
+
+async fn import_all(args: &Args, import: Arc<Import>) -> Result<Summary> {
+    let jobs = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(2, |n| 2 * n.get()), usize::from);
+    let found = import.root.walk();
+    let bar = import.bar.clone();
+    let files = futures_util::stream::unfold(found, |mut found| async { found.recv().await.map(|file| (file, found)) });
+    let work = |file: Found| {
+        let import = Arc::clone(&import);
+        bar.inc_length(file.size);
+        async move {
+            let told = import.file(&file).await;
+            import.bar.inc(file.size);
+            told
+        }
+    };
+    let mut told = std::pin::pin!(files.map(work).buffer_unordered(jobs));
+    let mut summary = Summary { layout: import.layout.to_string(), ..Summary::default() };
+    while let Some(next) = told.next().await {
+        let next = next?;
+        bar.suspend(|| summary.tell(&next, args.json));
+    }
+    bar.finish_and_clear();
+    Ok(summary)
+}
+
+/// A file that is ready to be sent.
+struct Ready {
+    bytes: Bytes,
+    packed: Option<&'static str>,
+    identity: Identity,
+    name: String,
+    note: Option<String>,
+    manifest: Digest,
+}
+
+impl Import {
+    /// An error ends the whole run: the server cannot be reached, or takes nothing from this caller.
+    async fn file(self: &Arc<Self>, file: &Found) -> Result<Told> {
+        if let Some(problem) = &file.problem {
+            return Ok(Told::refused(&file.path, problem));
+        }
+        let place = match self.layout.place(&file.path) {
+            Place::Administration => return Ok(Told::new(&file.path, Fate::Administration)),
+            Place::NotTaken(why) => return Ok(Told::refused(&file.path, why)),
+            Place::File { name, id, kind } => (name, id, kind),
+        };
+        // What a pointer names may change without it.
+        let is_plain = place.2 != Kind::Pointer;
+        if is_plain && let Some(told) = self.known(file).await? {
+            return Ok(told);
+        }
+        let size = if file.path.ends_with('_') || self.layout == Layout::Unified { file.size * PACKED } else { file.size };
+        let permits = u32::try_from(size >> 10).unwrap_or(u32::MAX).clamp(1, MEMORY_KIB);
+        let _memory = Arc::clone(&self.memory).acquire_many_owned(permits).await?;
+        let (import, path) = (Arc::clone(self), file.path.clone());
+        let ready = tokio::task::spawn_blocking(move || import.read(&path, place)).await?;
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(refused) => return Ok(Told::refused(&file.path, refused)),
+        };
+        let mut told = Told {
+            ids: ready.identity.ids.clone(),
+            name: Some(ready.name.clone()),
+            bytes: ready.bytes.len() as u64,
+            packed: ready.packed,
+            stack: ready.identity.stack.map_or((0, 0), |stack| (stack.cfi, stack.win)),
+            note: ready.note.clone(),
+            ..Told::new(&file.path, Fate::WouldImport)
+        };
+        if let Some(server) = &self.server {
+            told.fate = send(server, &ready).await.with_context(|| format!("{} to {}", file.path, server.url()))?;
+        }
+        if is_plain && matches!(told.fate, Fate::Imported | Fate::Already) {
+            let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+            journal.add(&file.path, &file.stamp, ready.manifest, &told.ids)?;
+        }
+        Ok(told)
+    }
+
+    /// A file that an earlier run has read and the server still has.
+    async fn known(&self, file: &Found) -> Result<Option<Told>> {
+        let entry = {
+            let journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+            journal.find(&file.path, &file.stamp).cloned()
+        };
+        let (Some(entry), Some(server)) = (entry, &self.server) else { return Ok(None) };
+        let has = server.has(&entry.manifest).await.with_context(|| format!("{}", server.url()))?;
+        Ok(has.then(|| Told { ids: entry.ids, ..Told::new(&file.path, Fate::Already) }))
+    }
+
+    /// Reads a file and holds it against its path. Blocks.
+    fn read(&self, path: &str, (name, id, kind): (Option<String>, String, Kind)) -> Result<Ready, Refused> {
+        let (file, _) = self.root.file(path)?;
+        let file = if kind == Kind::Pointer { self.pointers.follow(file)? } else { file };
+        let (bytes, packed) = content::read(file, path.rsplit('/').next().unwrap_or(path))?;
+        if bytes.is_empty() {
+            return Err(Refused::Because("an empty file".to_owned()));
+        }
+        let identity = Identity::of(&bytes)?;
+        if !identity.spellings.contains(&id) {
+            let found = if identity.ids.is_empty() { "no id".to_owned() } else { identity.ids.join(", ") };
+            return Err(Refused::Because(format!("its path says {id}, and the file itself {found}")));
+        }
+        if (kind == Kind::SymbolFile) != identity.stack.is_some() {
+            return Err(Refused::Because("a symbol file of Breakpad lies under .sym alone".to_owned()));
+        }
+        if let (Some(own), Some(name)) = (&identity.name, &name)
+            && !own.eq_ignore_ascii_case(name)
+        {
+            return Err(Refused::Because(format!("its path says {name:?}, and the file itself {own:?}")));
+        }
+        let (name, note) = self.name(path, name, &id, &identity);
+        let digest = Digest::of(&bytes);
+        let manifest = loose::manifest(&name, digest, bytes.len() as u64);
+        let manifest = Digest::of(&manifest.map_err(|error| Refused::Because(error.to_string()))?);
+        let packed = packed.map(symseal_artifact::ArchiveKind::name);
+        Ok(Ready { bytes: bytes.into(), packed, identity, name, note, manifest })
+    }
+
+    /// The name under which a file is sent: clients ask for PDBs and PE files by name.
+    fn name(&self, path: &str, name: Option<String>, id: &str, identity: &Identity) -> (String, Option<String>) {
+        if identity.stack.is_some() {
+            let module = identity.name.clone().or(name).unwrap_or_default();
+            return (symbol_file_name(&module), None);
+        }
+        match name {
+            // SSQP's names of debug files say nothing.
+            Some(name) if name.starts_with("_.") => (format!("{id}{}", name.trim_start_matches('_')), None),
+            Some(name) => (name, None),
+            None => match self.name_beside(path, identity) {
+                Some(name) => (name, None),
+                None => {
+                    let is_asked_by_name = identity.ids.iter().any(|id| id.contains('-') || id.len() < 20);
+                    let note = "its name is not known, so that symbol server clients cannot ask for it by name";
+                    (id.to_owned(), is_asked_by_name.then(|| note.to_owned()))
+                }
+            },
+        }
+    }
+
+    /// Of the unified layout: what `meta` says, else the PE file of the same folder about its PDB.
+    fn name_beside(&self, path: &str, identity: &Identity) -> Option<String> {
+        use std::io::Read as _;
+        let (folder, kind) = path.rsplit_once('/')?;
+        let beside = |name: &str| self.root.file(&format!("{folder}/{name}")).ok();
+        let is_database = kind == "debuginfo" && identity.pdb.is_none() && identity.ids.iter().any(|id| id.contains('-'));
+        if is_database && let Some((file, _)) = beside("executable") {
+            let image = content::read(file, "executable").ok().and_then(|(bytes, _)| Identity::of(&bytes).ok());
+            if let Some(name) = image.and_then(|image| image.pdb).filter(|name| !name.is_empty()) {
+                return Some(name);
+            }
+        }
+        let (mut meta, _) = beside("meta")?;
+        let mut text = Vec::new();
+        std::io::Read::by_ref(&mut meta).take(META).read_to_end(&mut text).ok()?;
+        let meta: Meta = serde_json::from_slice(&text).ok()?;
+        let name = meta.name?.rsplit(['/', '\\']).next()?.to_owned();
+        (!name.is_empty()).then_some(name)
+    }
+}
+
+/// What symsorter notes of a file.
+#[derive(Deserialize)]
+struct Meta {
+    name: Option<String>,
+    #[serde(flatten)]
+    _more: HashMap<String, serde_json::Value>,
+}
+
+fn symbol_file_name(module: &str) -> String {
+    let stem = module.len().checked_sub(4).and_then(|at| module.split_at_checked(at));
+    match stem {
+        Some((stem, extension)) if extension.eq_ignore_ascii_case(".pdb") => format!("{stem}.sym"),
+        _ => format!("{module}.sym"),
+    }
+}
+
+/// Sends a file, unless the server has it. An error where it cannot be reached, or takes nothing from this caller.
+async fn send(server: &SymbolsServer, ready: &Ready) -> Result<Fate> {
+    if server.has(&ready.manifest).await? {
+        return Ok(Fate::Already);
+    }
+    let size = ready.bytes.len() as u64;
+    let mut pause = Duration::from_millis(500);
+    let mut attempt = 1;
+    loop {
+        let sent = server.put(&ready.name, size, ready.bytes.clone().into()).await;
+        let is_last = attempt >= ATTEMPTS;
+        match sent {
+            Ok(answer) => {
+                let why = answer.body["error"]["message"].as_str().unwrap_or("no reason was given").to_owned();
+                match answer.status {
+                    200 => return Ok(Fate::Already),
+                    201 => return Ok(Fate::Imported),
+                    401 | 403 | 507 => bail!("the server refuses with {}: {why}", answer.status),
+                    429 | 502..=504 if !is_last => tokio::time::sleep(answer.wait.unwrap_or(pause)).await,
+                    status if status >= 500 => bail!("the server answers {status}: {why}"),
+                    status => return Ok(Fate::Refused(format!("the server refuses it with {status}: {why}"))),
+                }
+            }
+            Err(error) if is_last => return Err(error.into()),
+            Err(_) => tokio::time::sleep(pause).await,
+        }
+        (attempt, pause) = (attempt + 1, pause * 2);
+    }
+}

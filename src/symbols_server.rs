@@ -1,0 +1,100 @@
+//! A server that takes files by themselves, without a bundle.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use reqwest::{Body, Client, StatusCode, Url, header};
+use serde_json::{Value, json};
+use symseal_bundle::Digest;
+
+/// The environment variable with a token, for a server that asks for one.
+const TOKEN: &str = "SYMSEAL_TOKEN";
+
+/// The longest that a server that is asked too much is waited for, in seconds.
+const LONGEST_WAIT: u64 = 120;
+
+/// A repository of loose files on a server.
+#[derive(Debug, Clone)]
+pub(crate) struct SymbolsServer {
+    client: Client,
+    url: Url,
+    repository: String,
+    token: Option<String>,
+}
+
+/// What a server says to a file.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// HTTP status: 201 taken, 200 there already.
+    pub(crate) status: u16,
+    /// What else it says, an error among it.
+    pub(crate) body: Value,
+    /// How long to wait before asking again, where it says that.
+    pub(crate) wait: Option<Duration>,
+}
+
+impl SymbolsServer {
+    /// Refuses to send a token over the network in plain text.
+    pub(crate) fn new(url: &Url, repository: &str) -> Result<Self> {
+        if !matches!(url.scheme(), "http" | "https") {
+            bail!("--to {url}: expected http://HOST or https://HOST");
+        }
+        let token = std::env::var(TOKEN).ok();
+        if url.scheme() == "http" && token.is_some() && !is_this_machine(url) {
+            bail!("--to {url}: expected https, as {TOKEN} would go over the network in plain text");
+        }
+        // The one provider of this program; it may be there already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().build().context("no HTTP client could be made")?;
+        Ok(Self { client, url: url.clone(), repository: repository.to_owned(), token })
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Sends a file; an error only where there is no answer.
+    pub(crate) async fn put(&self, name: &str, size: u64, body: Body) -> reqwest::Result<Answered> {
+        let mut url = self.at(&["api", "v1", "symbols"]);
+        url.query_pairs_mut().append_pair("name", name).append_pair("repository", &self.repository);
+        let mut request = self.client.put(url).header(header::CONTENT_LENGTH, size).body(body);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await?;
+        let status = answer.status().as_u16();
+        let seconds = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let text = answer.text().await?;
+        let body = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "error": { "message": text.trim() } }));
+        let wait = seconds.map(|seconds: u64| Duration::from_secs(seconds.min(LONGEST_WAIT)));
+        Ok(Answered { status, body, wait })
+    }
+
+    /// Whether its repository has a manifest. A server that does not say has none.
+    pub(crate) async fn has(&self, manifest: &Digest) -> reqwest::Result<bool> {
+        let mut parts = vec!["v2"];
+        parts.extend(self.repository.split('/'));
+        let digest = manifest.to_string();
+        parts.extend(["manifests", &digest]);
+        let mut request = self.client.head(self.at(&parts));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        Ok(request.send().await?.status() == StatusCode::OK)
+    }
+
+    fn at(&self, parts: &[&str]) -> Url {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(parts);
+        }
+        url
+    }
+}
+
+/// Whether a URL leads no further than this machine.
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,157 @@
+//! Stores of SymStore: one tier and two, packed files, pointers.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::program::{RunningServer, command};
+use crate::scene::{code_id, codeview, get, import, made, put, windows_program};
+
+const TEXT: &str = "int twice(int x) { return 2 * x; }\nint main(void) { return twice(3) - 6; }\nvoid __main(void) {}\n";
+
+/// Packs a file as SymStore does.
+fn packed(folder: &Path, name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+    std::fs::write(folder.join(name), bytes).unwrap();
+    made("gcab", folder, &["-c", "-z", "packed.cab", name]).then(|| std::fs::read(folder.join("packed.cab")).unwrap())
+}
+
+#[test]
+fn a_two_tier_store_is_served_under_its_own_keys_and_wrong_files_stay_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let Some((exe, pdb)) = windows_program(folder.path(), "App", TEXT) else { return };
+    let Some((other_exe, other_pdb)) = windows_program(folder.path(), "other", "int main(void) { return 1; }\n") else { return };
+    let Some(cabinet) = packed(folder.path(), "App.pdb", &pdb) else { return };
+    // A PE file without a CodeView record: its time stamp and size are all that it is known by.
+    std::fs::write(at("plain.c"), TEXT).unwrap();
+    let plain = ["-s", "-nostdlib", "-e", "main", "-o", "plain.exe", "plain.c"];
+    let has_mingw = made("x86_64-w64-mingw32-gcc", folder.path(), &plain);
+    let (id, image) = (codeview(&exe), code_id(&exe));
+    let (other_id, other_image) = (codeview(&other_exe), code_id(&other_exe));
+    let store = at("store");
+    put(&store, "index2.txt", b"");
+    put(&store, "000Admin/history.txt", b"0000000001,add,file,01/01/2026");
+    put(&store, "pingme.txt", b"");
+    put(&store, &format!("Ap/App.pdb/{id}/App.pd_"), &cabinet);
+    put(&store, &format!("Ap/App.pdb/{id}/refs.ptr"), b"0000000001");
+    put(&store, &format!("ap/App.exe/{image}/App.exe"), &exe);
+    put(&store, &format!("ot/other.pdb/{other_id}/file.ptr"), br"PATH:\\builds\Drops\1.0\other.pdb");
+    put(&store, &format!("ot/other.exe/{other_image}/file.ptr"), br"PATH:\\elsewhere\x\other.exe");
+    put(&store, &format!("ot/other.pdb/{id}/other.pdb"), &other_pdb);
+    put(&store, "ap/App.exe/5F3A1B2C1f000/App.exe", b"MZ and no more");
+    put(&store, &format!("ap/App.pdb/{other_id}/App.pd_"), &cabinet[..cabinet.len() / 2]);
+    put(&at("drops"), "1.0/other.pdb", &other_pdb);
+    std::os::unix::fs::symlink("/etc/passwd", store.join("ap/passwd")).unwrap();
+    let mut expected = vec![
+        (format!("App.pdb/{id}/App.pdb"), pdb.clone()),
+        (format!("App.exe/{image}/App.exe"), exe.clone()),
+        (format!("other.pdb/{other_id}/other.pdb"), other_pdb.clone()),
+    ];
+    if has_mingw {
+        let bytes = std::fs::read(at("plain.exe")).unwrap();
+        let key = code_id(&bytes);
+        put(&store, &format!("pl/plain.exe/{key}/plain.ex_"), &packed(folder.path(), "plain.exe", &bytes).unwrap());
+        expected.push((format!("plain.exe/{key}/plain.exe"), bytes));
+    }
+    let pointer = format!(r"\\BUILDS\drops={}", at("drops").display());
+    let journal = at("journal");
+
+    let tried = import(&store, &journal, &["--dry-run", "--pointer", &pointer]);
+    assert_eq!(tried.summary["layout"], "symstore2");
+    assert_eq!((tried.summary["would_import"].as_u64().unwrap(), tried.summary["refused"].as_u64().unwrap()), (expected.len() as u64, 5));
+    assert!(!journal.exists());
+
+    let server = RunningServer::start(&at("data"));
+    let to = format!("http://{}", server.address);
+    let first = import(&store, &journal, &["--to", &to, "--pointer", &pointer, "--repository", "loose/old"]);
+    assert_eq!((first.status, first.summary["imported"].as_u64().unwrap()), (1, expected.len() as u64), "{}", first.summary);
+    assert_eq!(first.summary["administration"], 4);
+    for (path, reasons) in [
+        (format!("ot/other.pdb/{id}/other.pdb"), vec![id.to_lowercase(), other_id[..32].to_owned()]),
+        (format!("ot/other.exe/{other_image}/file.ptr"), vec![r"\\elsewhere\x\other.exe".into(), "--pointer".into()]),
+        ("ap/App.exe/5F3A1B2C1f000/App.exe".into(), vec![]),
+        (format!("ap/App.pdb/{other_id}/App.pd_"), vec!["App.pd_".into(), "the end".into()]),
+        ("ap/passwd".into(), vec!["a link that leads out".into()]),
+    ] {
+        let (outcome, reason) = first.outcome(&path);
+        assert_eq!(outcome, "refused", "{path}");
+        assert!(!reason.is_empty() && reasons.iter().all(|part| reason.contains(part)), "{path}: {reason}");
+    }
+    for (path, bytes) in &expected {
+        for path in [path.clone(), path.to_lowercase()] {
+            let (status, found) = get(&server, &format!("/symbols/{path}"));
+            assert!(status == 200 && found == *bytes, "{path}: {status}, {} bytes", found.len());
+        }
+        assert_eq!(get(&server, &format!("/s/loose/old/symbols/{path}")).0, 200);
+        assert_eq!(get(&server, &format!("/s/loose/new/symbols/{path}")).0, 404);
+    }
+    // Another module's file is never answered under a wrong id.
+    assert_eq!(get(&server, &format!("/symbols/other.pdb/{id}/other.pdb")).0, 404);
+    let again = import(&store, &journal, &["--to", &to, "--pointer", &pointer, "--repository", "loose/old"]);
+    assert_eq!(again.summary["already_there"].as_u64().unwrap(), expected.len() as u64, "{}", again.summary);
+    assert_eq!(again.summary["imported"], 0);
+    // The journal alone does not make a file be there.
+    drop(server);
+    let server = RunningServer::start(&at("new"));
+    let to = format!("http://{}", server.address);
+    let elsewhere = import(&store, &journal, &["--to", &to, "--pointer", &pointer, "--repository", "loose/old"]);
+    assert_eq!(elsewhere.summary["imported"].as_u64().unwrap(), expected.len() as u64, "{}", elsewhere.summary);
+}
+
+#[test]
+fn a_run_that_is_killed_is_run_again_and_nothing_is_lost_or_half_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let Some((exe, pdb)) = windows_program(folder.path(), "app", TEXT) else { return };
+    let id = codeview(&exe);
+    let store = at("store");
+    let names: Vec<String> = (0..300).map(|number| format!("app{number}.pdb")).collect();
+    for name in &names {
+        put(&store, &format!("{name}/{id}/{name}"), &pdb);
+    }
+    let server = RunningServer::start(&at("data"));
+    let to = format!("http://{}", server.address);
+    let journal = at("journal");
+    let mut killed = 0;
+    for pause in [60, 120, 250] {
+        let store = store.to_str().unwrap();
+        let arguments = ["import", store, "--to", &to, "--jobs", "1", "--journal", journal.to_str().unwrap()];
+        let mut running = command("symseal").args(arguments).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        killed += u32::from(running.try_wait().unwrap().is_none());
+        let _ = running.kill();
+        running.wait().unwrap();
+    }
+    assert!(killed > 0, "every run came to its end before it was killed");
+    let last = import(&store, &journal, &["--to", &to]);
+    let sum = |key: &str| last.summary[key].as_u64().unwrap();
+    assert_eq!((last.status, sum("imported") + sum("already_there")), (0, 300), "{}", last.summary);
+    for name in &names {
+        let (status, bytes) = get(&server, &format!("/symbols/{name}/{id}/{name}"));
+        assert!(status == 200 && bytes == pdb, "{name}");
+    }
+    let again = import(&store, &journal, &["--to", &to]);
+    assert_eq!(again.summary["already_there"], 300);
+}
+
+#[test]
+fn a_store_comes_into_the_data_directory_of_a_server_that_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let Some((exe, pdb)) = windows_program(folder.path(), "app", TEXT) else { return };
+    let id = codeview(&exe);
+    let store = at("store");
+    put(&store, &format!("app.pdb/{id}/app.pdb"), &pdb);
+    put(&store, &format!("app.exe/{}/app.exe", code_id(&exe)), &exe);
+    let data = at("data");
+    let first = import(&store, &at("journal"), &["--data", data.to_str().unwrap()]);
+    assert_eq!((first.status, first.summary["imported"].as_u64()), (0, Some(2)), "{}", first.summary);
+    let server = RunningServer::start(&data);
+    assert!(get(&server, &format!("/symbols/app.pdb/{id}/app.pdb")).1 == pdb);
+    // While a server uses the directory nobody else does.
+    let arguments = ["import", store.to_str().unwrap(), "--data", data.to_str().unwrap()];
+    crate::program::run("symseal", &arguments).refused(2, &["data"]);
+    crate::program::run("symseal", &["import", store.to_str().unwrap()]).refused(2, &["--to", "--data", "--dry-run"]);
+    crate::program::run("symseal", &["import", folder.path().join("drops").to_str().unwrap(), "--dry-run"]).refused(2, &[]);
+    crate::program::run("symseal", &["import", data.to_str().unwrap(), "--dry-run"]).refused(2, &["NAME/ID/FILE", "--layout"]);
+}
