@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, gateway, import, index, key, log, mirror, publish, serve, setup, store, symbolize, token, trace, trust, upload,
-    verify_bundle, verify_frame,
+    bundle, gateway, import, index, key, log, mirror, publish, serve, setup, store, symbolize, token, trace, trust,
+    upload, verify_bundle, verify_frame,
 };
 use symseal::{demo, exit, workload};
 

@@ -75,7 +75,9 @@ pub(crate) async fn made_table(app: &App, scope: &Scope, guid: [u8; 16], age: u3
 
 async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Result<MadeTable> {
     let (source, image) = match &origin {
-        Origin::Loose(file, image) => (file.digest.hex().to_owned(), image.as_ref().map(|image| image.digest.to_string())),
+        Origin::Loose(file, image) => {
+            (file.digest.hex().to_owned(), image.as_ref().map(|image| image.digest.to_string()))
+        }
         Origin::Tree(place) => (place.sha256(), None),
     };
     let of = format!("symx {FORM} {PRODUCER} {source} {} {guid:?} {age}", image.unwrap_or_default());
@@ -147,9 +149,8 @@ fn table(bytes: &[u8], image: Option<&[u8]>, (guid, age): ([u8; 16], u32)) -> Re
         match &mut parsed {
             ReleaseFile::Object(object) => of_object(object)?,
             ReleaseFile::Fat(slices) => {
-                let is_own = |slice: &&ObjectFile<'_>| {
-                    slice.debug_id().is_some_and(|id| is_wanted(id, slice.arch().code()))
-                };
+                let is_own =
+                    |slice: &&ObjectFile<'_>| slice.debug_id().is_some_and(|id| is_wanted(id, slice.arch().code()));
                 let slice = slices.iter().find(is_own);
                 of_object(slice.ok_or_else(|| NoTable::Other("it has no such slice".to_owned()))?)?
             }

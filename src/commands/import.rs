@@ -112,7 +112,8 @@ pub fn run(args: &Args) -> Result<Answer> {
         );
     };
     let pointers = Pointers::open(&args.pointer)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     let summary = runtime.block_on(async {
         let own = own_server(args).await?;
         let server = match (&args.to, &own) {
@@ -155,7 +156,8 @@ struct Import {
     bar: ProgressBar,
 }
 
-type OwnServer = (Url, tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<Result<(), symseal_server::ServerError>>);
+type OwnServer =
+    (Url, tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<Result<(), symseal_server::ServerError>>);
 
 /// A server on the data directory, for as long as this runs: so the same rules hold as for files that come over the network, and the same is written down.
 async fn own_server(args: &Args) -> Result<Option<OwnServer>> {
@@ -240,7 +242,8 @@ impl Import {
         if is_plain && let Some(told) = self.known(file).await? {
             return Ok(told);
         }
-        let size = if file.path.ends_with('_') || self.layout == Layout::Unified { file.size * PACKED } else { file.size };
+        let size =
+            if file.path.ends_with('_') || self.layout == Layout::Unified { file.size * PACKED } else { file.size };
         let permits = u32::try_from(size >> 10).unwrap_or(u32::MAX).clamp(1, MEMORY_KIB);
         let _memory = Arc::clone(&self.memory).acquire_many_owned(permits).await?;
         let (import, path) = (Arc::clone(self), file.path.clone());
@@ -334,7 +337,8 @@ impl Import {
         use std::io::Read as _;
         let (folder, kind) = path.rsplit_once('/')?;
         let beside = |name: &str| self.root.file(&format!("{folder}/{name}")).ok();
-        let is_database = kind == "debuginfo" && identity.pdb.is_none() && identity.ids.iter().any(|id| id.contains('-'));
+        let is_database =
+            kind == "debuginfo" && identity.pdb.is_none() && identity.ids.iter().any(|id| id.contains('-'));
         if is_database && let Some((file, _)) = beside("executable") {
             let image = content::read(file, "executable").ok().and_then(|(bytes, _)| Identity::of(&bytes).ok());
             if let Some(name) = image.and_then(|image| image.pdb).filter(|name| !name.is_empty()) {

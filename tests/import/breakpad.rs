@@ -14,7 +14,8 @@ const ARM: &str = "microdump/breakpad_unittests/D6D1FEC9A15DE7F38A236898871A2E77
 
 /// Breakpad's own test data.
 fn testdata() -> Option<PathBuf> {
-    let folder = std::env::var_os("SYMSEAL_FIXTURES").map(|folder| Path::new(&folder).join("breakpad/src/processor/testdata"));
+    let folder =
+        std::env::var_os("SYMSEAL_FIXTURES").map(|folder| Path::new(&folder).join("breakpad/src/processor/testdata"));
     let found = folder.filter(|folder| folder.join("symbols").join(TEST_APP).is_file());
     if found.is_none() {
         println!("SKIP fixtures: SYMSEAL_FIXTURES is not set");
@@ -48,7 +49,10 @@ fn symbol_files_are_served_as_they_are_and_their_modules_are_named() {
     assert_eq!(report.summary["layout"], "breakpad");
     assert_eq!((report.summary["imported"].as_u64(), report.summary["refused"].as_u64()), (Some(3), Some(2)));
     // What `grep -c` counts in the three.
-    assert_eq!((report.summary["stack_win_records"].as_u64(), report.summary["stack_cfi_records"].as_u64()), (Some(6025), Some(24160)));
+    assert_eq!(
+        (report.summary["stack_win_records"].as_u64(), report.summary["stack_cfi_records"].as_u64()),
+        (Some(6025), Some(24160))
+    );
     assert!(report.outcome(wrong_id).1.contains("5A9832E5287241C1838ED98914E9B7FF-1"));
     assert!(report.outcome(wrong_name).1.contains("test_app.pdb"));
     for path in [TEST_APP, KERNEL, ARM.trim_start_matches("microdump/")] {
@@ -95,9 +99,21 @@ fn symbol_files_are_served_as_they_are_and_their_modules_are_named() {
     let cache = folder.path().join("cache");
     let from_files = walked(&stackwalk, &["--symbols-path", symbols.to_str().unwrap(), dump]);
     let url = format!("{to}/symbols/");
-    let from_us = walked(&stackwalk, &["--symbols-url", &url, "--symbols-cache", cache.to_str().unwrap(), "--symbols-tmp", cache.to_str().unwrap(), dump]);
+    let from_us = walked(
+        &stackwalk,
+        &[
+            "--symbols-url",
+            &url,
+            "--symbols-cache",
+            cache.to_str().unwrap(),
+            "--symbols-tmp",
+            cache.to_str().unwrap(),
+            dump,
+        ],
+    );
     let stacks = |walk: &Value| walk["threads"].clone();
     assert_eq!(stacks(&from_us), stacks(&from_files));
-    let trusts: Vec<&Value> = from_us["threads"][0]["frames"].as_array().unwrap().iter().map(|frame| &frame["trust"]).collect();
+    let trusts: Vec<&Value> =
+        from_us["threads"][0]["frames"].as_array().unwrap().iter().map(|frame| &frame["trust"]).collect();
     assert!(trusts.iter().filter(|trust| **trust == "cfi").count() >= 3, "{trusts:?}");
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::program::{RunningServer, command};
 use crate::scene::{code_id, codeview, get, import, made, put, windows_program};
 
-const TEXT: &str = "int twice(int x) { return 2 * x; }\nint main(void) { return twice(3) - 6; }\nvoid __main(void) {}\n";
+const TEXT: &str =
+    "int twice(int x) { return 2 * x; }\nint main(void) { return twice(3) - 6; }\nvoid __main(void) {}\n";
 
 /// Packs a file as SymStore does.
 fn packed(folder: &Path, name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
@@ -20,7 +21,9 @@ fn a_two_tier_store_is_served_under_its_own_keys_and_wrong_files_stay_out() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let Some((exe, pdb)) = windows_program(folder.path(), "App", TEXT) else { return };
-    let Some((other_exe, other_pdb)) = windows_program(folder.path(), "other", "int main(void) { return 1; }\n") else { return };
+    let Some((other_exe, other_pdb)) = windows_program(folder.path(), "other", "int main(void) { return 1; }\n") else {
+        return;
+    };
     let Some(cabinet) = packed(folder.path(), "App.pdb", &pdb) else { return };
     // A PE file without a CodeView record: its time stamp and size are all that it is known by.
     std::fs::write(at("plain.c"), TEXT).unwrap();
@@ -58,13 +61,21 @@ fn a_two_tier_store_is_served_under_its_own_keys_and_wrong_files_stay_out() {
 
     let tried = import(&store, &journal, &["--dry-run", "--pointer", &pointer]);
     assert_eq!(tried.summary["layout"], "symstore2");
-    assert_eq!((tried.summary["would_import"].as_u64().unwrap(), tried.summary["refused"].as_u64().unwrap()), (expected.len() as u64, 5));
+    assert_eq!(
+        (tried.summary["would_import"].as_u64().unwrap(), tried.summary["refused"].as_u64().unwrap()),
+        (expected.len() as u64, 5)
+    );
     assert!(!journal.exists());
 
     let server = RunningServer::start(&at("data"));
     let to = format!("http://{}", server.address);
     let first = import(&store, &journal, &["--to", &to, "--pointer", &pointer, "--repository", "loose/old"]);
-    assert_eq!((first.status, first.summary["imported"].as_u64().unwrap()), (1, expected.len() as u64), "{}", first.summary);
+    assert_eq!(
+        (first.status, first.summary["imported"].as_u64().unwrap()),
+        (1, expected.len() as u64),
+        "{}",
+        first.summary
+    );
     assert_eq!(first.summary["administration"], 4);
     for (path, reasons) in [
         (format!("ot/other.pdb/{id}/other.pdb"), vec![id.to_lowercase(), other_id[..32].to_owned()]),
@@ -152,6 +163,8 @@ fn a_store_comes_into_the_data_directory_of_a_server_that_is_stopped() {
     let arguments = ["import", store.to_str().unwrap(), "--data", data.to_str().unwrap()];
     crate::program::run("symseal", &arguments).refused(2, &["data"]);
     crate::program::run("symseal", &["import", store.to_str().unwrap()]).refused(2, &["--to", "--data", "--dry-run"]);
-    crate::program::run("symseal", &["import", folder.path().join("drops").to_str().unwrap(), "--dry-run"]).refused(2, &[]);
-    crate::program::run("symseal", &["import", data.to_str().unwrap(), "--dry-run"]).refused(2, &["NAME/ID/FILE", "--layout"]);
+    crate::program::run("symseal", &["import", folder.path().join("drops").to_str().unwrap(), "--dry-run"])
+        .refused(2, &[]);
+    crate::program::run("symseal", &["import", data.to_str().unwrap(), "--dry-run"])
+        .refused(2, &["NAME/ID/FILE", "--layout"]);
 }

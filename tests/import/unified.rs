@@ -45,7 +45,12 @@ fn files_of_the_unified_layout_are_unpacked_and_found_by_every_client() {
     let to = format!("http://{}", server.address);
     let report = import(&store, &at("journal"), &["--to", &to]);
     assert_eq!(report.summary["layout"], "unified");
-    assert_eq!((report.summary["imported"].as_u64(), report.summary["unpacked"].as_u64()), (Some(count), Some(2)), "{:?}", report.files);
+    assert_eq!(
+        (report.summary["imported"].as_u64(), report.summary["unpacked"].as_u64()),
+        (Some(count), Some(2)),
+        "{:?}",
+        report.files
+    );
     assert!(report.outcome(&format!("00/{}/debuginfo", &ID[2..])).1.contains(ID));
     assert!(report.outcome(&format!("{module}/sourcebundle")).1.contains("sources"));
     assert_eq!(report.files[&format!("{module}/debuginfo")]["name"], "libapp.so");
@@ -62,7 +67,8 @@ fn files_of_the_unified_layout_are_unpacked_and_found_by_every_client() {
     let listed = String::from_utf8(listed.stdout).unwrap();
     let twice = listed.lines().find_map(|line| line.strip_suffix(" T twice")).unwrap();
     let address = format!("0x{}", twice.trim_start_matches('0'));
-    let resolved = post(&server, "/api/v1/resolve", &json!({ "platform": "linux", "debug_id": ID, "addresses": [address] }));
+    let resolved =
+        post(&server, "/api/v1/resolve", &json!({ "platform": "linux", "debug_id": ID, "addresses": [address] }));
     let frame = &resolved["frames"][0]["frames"][0];
     assert_eq!((frame["function"].as_str(), frame["line"].as_u64()), (Some("twice"), Some(1)), "{resolved}");
     assert_eq!(resolved["frames"][0]["proof"], "none");

@@ -11,7 +11,8 @@ const FRAME_DATA: u32 = 4;
 /// `STACK WIN type address size prolog epilog parameters saved locals stack has-program (program | uses-base-pointer)`.
 pub(super) fn write(frames: &[FrameData], out: &mut impl Write) -> io::Result<()> {
     for frame in frames {
-        let FrameData { rva, code_size, prolog_size, params_size, saved_size, locals_size, max_stack_size, rule } = frame;
+        let FrameData { rva, code_size, prolog_size, params_size, saved_size, locals_size, max_stack_size, rule } =
+            frame;
         let kind = if matches!(rule, FrameRule::Program(_)) { FRAME_DATA } else { FPO };
         write!(
             out,

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 
 use sha2::{Digest as _, Sha256};
-use symseal_artifact::{ArchiveError, BreakpadFile, FileKind as Sniffed, Limits, Member, SNIFF_BYTES, Source, read_archive, sniff};
+use symseal_artifact::{
+    ArchiveError, BreakpadFile, FileKind as Sniffed, Limits, Member, SNIFF_BYTES, Source, read_archive, sniff,
+};
 
 use crate::blobs::map_own;
 use crate::file_cache::FileCache;

@@ -202,7 +202,11 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
         let answer = http.post(server.url("/api/v1/resolve")).json(&body).send().await.unwrap();
         let answer: serde_json::Value = answer.json().await.unwrap();
         let frame = &answer["frames"][0];
-        assert_eq!((&frame["frames"][0]["function"], &frame["proof"]), (&name.as_str().into(), &"none".into()), "{answer}");
+        assert_eq!(
+            (&frame["frames"][0]["function"], &frame["proof"]),
+            (&name.as_str().into(), &"none".into()),
+            "{answer}"
+        );
         // Breakpad's form of the id: its bytes as a GUID, zeros behind, age 0.
         let breakpad = format!("{}{}AAAA{}0", &id[6..], &id[4..6], "0".repeat(24)).to_uppercase();
         let body = serde_json::json!({ "memoryMap": [[id, breakpad]], "stacks": [[[0, address]]], "version": 5 });

@@ -83,7 +83,9 @@ impl Layout {
 
 fn named(parts: &[&str]) -> Place {
     // Stores of several products lie in folders.
-    let [.., name, id, file] = parts else { return Place::NotTaken("no path of a symbol store: expected NAME/ID/FILE") };
+    let [.., name, id, file] = parts else {
+        return Place::NotTaken("no path of a symbol store: expected NAME/ID/FILE");
+    };
     let kind = if file.eq_ignore_ascii_case("file.ptr") {
         Kind::Pointer
     } else if is_symbol_file(name, file) {
@@ -181,7 +183,11 @@ mod tests {
             (Layout::Symstore, format!("app.pdb/{id}/file.ptr"), file(Some("app.pdb"), &low, Kind::Pointer)),
             (Layout::Symstore2, format!("ap/app.pdb/{id}/APP.PDB"), file(Some("app.pdb"), &low, Kind::Native)),
             (Layout::Breakpad, format!("app.pdb/{id}/app.sym"), file(Some("app.pdb"), &low, Kind::SymbolFile)),
-            (Layout::Breakpad, format!("x/libapp.so/{id}/libapp.so.sym"), file(Some("libapp.so"), &low, Kind::SymbolFile)),
+            (
+                Layout::Breakpad,
+                format!("x/libapp.so/{id}/libapp.so.sym"),
+                file(Some("libapp.so"), &low, Kind::SymbolFile),
+            ),
             (Layout::Unified, "d6/fea1b2/debuginfo".into(), file(None, "d6fea1b2", Kind::Native)),
             (Layout::Unified, "p/d6/fea1b2/breakpad".into(), file(None, "d6fea1b2", Kind::SymbolFile)),
             (Layout::Symstore, "000Admin/history.txt".into(), Place::Administration),

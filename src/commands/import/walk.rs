@@ -61,7 +61,11 @@ impl Root {
                 match entry.file_type() {
                     // Depth first after the top, so that few folders are enough.
                     Ok(kind) if kind.is_dir() && depth(&path) <= DEEPEST => {
-                        if folder.is_empty() { open.push_back(path) } else { open.push_front(path) }
+                        if folder.is_empty() {
+                            open.push_back(path)
+                        } else {
+                            open.push_front(path)
+                        }
                     }
                     Ok(_) => found.push(path),
                     Err(_) => {}
@@ -107,7 +111,10 @@ impl Root {
                 Err(error) => return problem(folder, format!("the folder cannot be read to its end: {error}")),
             };
             let Some(path) = path_of(folder, &entry) else {
-                problem(&format!("{folder}/{}", entry.file_name().to_string_lossy()), "its name is not UTF-8".to_owned());
+                problem(
+                    &format!("{folder}/{}", entry.file_name().to_string_lossy()),
+                    "its name is not UTF-8".to_owned(),
+                );
                 continue;
             };
             match self.look_at(&path, &entry) {

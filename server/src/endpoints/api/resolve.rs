@@ -248,7 +248,8 @@ fn breakpad_keys(id: &DebugId) -> Vec<([u8; 16], u32)> {
 /// Whether a table is of the module that is asked for. Symbol files of Breakpad may know no more of a build-id than its beginning.
 fn is_of(table: &DebugId, asked: &DebugId) -> bool {
     let beginning = |table: &[u8], asked: &[u8]| table.len() == BREAKPAD_BYTES && asked.starts_with(table);
-    table == asked || matches!((table.build_id(), asked.build_id()), (Some(table), Some(asked)) if beginning(table, asked))
+    table == asked
+        || matches!((table.build_id(), asked.build_id()), (Some(table), Some(asked)) if beginning(table, asked))
 }
 
 fn resolve(
@@ -289,8 +290,7 @@ fn resolve_made(request: &Request, id: DebugId, made: &MadeTable) -> Result<Vec<
         return write(request, Some(id), None, &Provenance::default(), Some(MissReason::DebugIdMismatch));
     }
     let digest = |hex: &str| Some(format!("sha256:{hex}"));
-    let provenance =
-        Provenance { table: digest(&made.sha256), made_of: digest(&made.source), ..Provenance::default() };
+    let provenance = Provenance { table: digest(&made.sha256), made_of: digest(&made.source), ..Provenance::default() };
     write(request, Some(id), Some((&table, source, Proof::None)), &provenance, None)
 }
 

@@ -8,8 +8,8 @@ use serde::Serialize;
 use symseal_module::Rva;
 use symseal_symx::Table;
 
-use super::{MadeTables, Refused};
 use super::request::{Job, Request};
+use super::{MadeTables, Refused};
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::ingest::parse_breakpad_id;
@@ -19,12 +19,7 @@ use crate::made_tables::MadeTable;
 const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Names the frames of every job; the answer's JSON. Blocks.
-pub(super) fn name_all(
-    app: &App,
-    scope: &Scope,
-    request: &Request,
-    made: &MadeTables,
-) -> Result<Vec<u8>, Refused> {
+pub(super) fn name_all(app: &App, scope: &Scope, request: &Request, made: &MadeTables) -> Result<Vec<u8>, Refused> {
     let mut answer = br#"{"results":["#.to_vec();
     for (at, job) in request.jobs.iter().enumerate() {
         if at > 0 {
@@ -37,11 +32,7 @@ pub(super) fn name_all(
 }
 
 /// One job's answer, written stack by stack, so that a long one ends before it fills the memory.
-fn name_job(
-    (app, scope, made): (&App, &Scope, &MadeTables),
-    job: &Job,
-    answer: &mut Vec<u8>,
-) -> Result<(), Refused> {
+fn name_job((app, scope, made): (&App, &Scope, &MadeTables), job: &Job, answer: &mut Vec<u8>) -> Result<(), Refused> {
     let mut modules: Vec<Module> = job.modules.iter().map(|(name, id)| Module { name, id, table: None }).collect();
     for (index, _) in job.stacks.iter().flatten() {
         if let Some(module) = usize::try_from(*index).ok().and_then(|index| modules.get_mut(index)) {
