@@ -242,8 +242,11 @@ impl Import {
         if is_plain && let Some(told) = self.known(file).await? {
             return Ok(told);
         }
-        let size =
-            if file.path.ends_with('_') || self.layout == Layout::Unified { file.size * PACKED } else { file.size };
+        let size = if file.path.ends_with('_') || self.layout == Layout::Unified {
+            file.size.saturating_mul(PACKED)
+        } else {
+            file.size
+        };
         let permits = u32::try_from(size >> 10).unwrap_or(u32::MAX).clamp(1, MEMORY_KIB);
         let _memory = Arc::clone(&self.memory).acquire_many_owned(permits).await?;
         let (import, path) = (Arc::clone(self), file.path.clone());
