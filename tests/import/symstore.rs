@@ -161,10 +161,10 @@ fn a_store_comes_into_the_data_directory_of_a_server_that_is_stopped() {
     assert!(get(&server, &format!("/symbols/app.pdb/{id}/app.pdb")).1 == pdb);
     // While a server uses the directory nobody else does.
     let arguments = ["import", store.to_str().unwrap(), "--data", data.to_str().unwrap()];
-    crate::program::run("symseal", &arguments).refused(2, &["data"]);
-    crate::program::run("symseal", &["import", store.to_str().unwrap()]).refused(2, &["--to", "--data", "--dry-run"]);
-    crate::program::run("symseal", &["import", folder.path().join("drops").to_str().unwrap(), "--dry-run"])
+    crate::program::run("symseal", arguments).refused(2, &["data"]);
+    crate::program::run("symseal", ["import", store.to_str().unwrap()]).refused(2, &["--to", "--data", "--dry-run"]);
+    crate::program::run("symseal", ["import", folder.path().join("drops").to_str().unwrap(), "--dry-run"])
         .refused(2, &[]);
-    crate::program::run("symseal", &["import", data.to_str().unwrap(), "--dry-run"])
+    crate::program::run("symseal", ["import", data.to_str().unwrap(), "--dry-run"])
         .refused(2, &["NAME/ID/FILE", "--layout"]);
 }

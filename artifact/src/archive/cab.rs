@@ -181,7 +181,8 @@ impl Directory {
         for flag in [HAS_PREVIOUS, HAS_NEXT] {
             if flags & flag != 0 {
                 // Name and label of the other cabinet.
-                (input.text()?, input.text()?);
+                input.text()?;
+                input.text()?;
             }
         }
         let mut folders = Vec::new();
