@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
+use serde::Serialize;
 use symseal_bundle::{Digest, oci};
 use symseal_registry::{Reference, Repository, Target, Tls};
 
@@ -62,7 +63,7 @@ struct PassedOver {
 }
 
 /// How an upstream stands, for the status page.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct UpstreamStanding {
     /// The URL, without what is secret in it.
     pub(super) url: String,

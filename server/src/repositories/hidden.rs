@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, PoisonError};
 
+use super::content::Content;
 use super::manifest::{MANIFEST_LIMIT, Manifest};
 use super::name::{RepositoryName, Tag};
-use super::registry::{Content, Repository};
+use super::repository::Repository;
 use crate::blobs::{BlobDigest, BlobDirectory};
 
 /// What went out of sight with one thing that was taken down.
@@ -118,8 +119,8 @@ fn hide(content: &mut Content, digest: &BlobDigest, blobs: &BlobDirectory) -> Ve
 
 #[cfg(test)]
 mod tests {
+    use super::super::changes::PutManifest;
     use super::super::folder::Folder;
-    use super::super::registry::PutManifest;
     use super::super::{Reference, Repositories};
     use super::*;
 

@@ -3,16 +3,22 @@
 //! The folder on disk is the truth, and a file appearing in it is the moment something becomes visible. Memory holds the
 //! same, so that a GET asks neither the disk nor the database what there is.
 
+mod changes;
+mod content;
 mod folder;
 mod hidden;
+mod learned;
 mod links;
 mod manifest;
 mod name;
 mod prefix;
 mod registry;
+mod repository;
 
+pub(crate) use changes::{PutManifest, Removal};
 pub(crate) use folder::{FOLDER, FactKey, digest_of, fact_files};
 pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
 pub(crate) use name::{ParseNameError, RepositoryName, Tag};
 pub use prefix::{ParsePrefixError, Prefix};
-pub(crate) use registry::{Held, PutManifest, Removal, Repositories, Repository};
+pub(crate) use registry::Repositories;
+pub(crate) use repository::{Held, Repository};

@@ -78,7 +78,7 @@ pub(super) fn counted(number: u64, one: &str, more: &str) -> Markup {
 }
 
 /// A count with spaces between thousands.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len().saturating_mul(2));
     for (at, digit) in digits.chars().enumerate() {

@@ -22,10 +22,12 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::http::query_values;
 use crate::pool::JobLost;
+pub(crate) use layout::count;
 use layout::problem;
+pub(crate) use seal::{chip, details};
 
 /// The style sheet of every page.
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// A page brings its own style and sends its forms here; nothing else is loaded or run, and no other site frames it.
 const POLICY: &str =

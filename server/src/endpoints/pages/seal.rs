@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::seals::Verdict;
 
 /// In a word.
-pub(super) fn chip(verdict: &Verdict, is_loose: bool) -> Markup {
+pub(crate) fn chip(verdict: &Verdict, is_loose: bool) -> Markup {
     let (class, word) = match verdict {
         Verdict::Sealed(_) => ("chip good", "sealed"),
         Verdict::Refused(_) => ("chip bad", "seal refused"),
@@ -17,7 +17,7 @@ pub(super) fn chip(verdict: &Verdict, is_loose: bool) -> Markup {
 }
 
 /// In full: by whom and where, or what failed.
-pub(super) fn details(verdict: &Verdict) -> Markup {
+pub(crate) fn details(verdict: &Verdict) -> Markup {
     match verdict {
         Verdict::Sealed(by) => html! {
             p { "A seal holds: every check of the server's trust directory passed." }

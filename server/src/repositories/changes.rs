@@ -1,0 +1,264 @@
+//! What changes a repository here: the folder first, and memory after it.
+
+use std::io;
+use std::sync::PoisonError;
+use std::time::SystemTime;
+
+use super::content::Content;
+use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
+use super::name::Tag;
+use super::repository::Repository;
+use crate::blobs::{BlobDigest, BlobDirectory, unless_lost};
+
+/// A manifest on its way in: checked, not visible yet.
+#[derive(Debug)]
+pub(crate) struct PutManifest {
+    /// Its digest, in the algorithm that the client named.
+    pub(crate) digest: BlobDigest,
+    /// What was read in it.
+    pub(crate) manifest: Manifest,
+    /// Tags to set to it.
+    pub(crate) tags: Vec<Tag>,
+}
+
+/// What became of something that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// It is gone.
+    Removed,
+    /// It was not here.
+    Missing,
+    /// It stays: a manifest of the repository names it.
+    Named,
+    /// It stays: an operator pinned it.
+    Pinned,
+}
+
+/// A child that a manifest names and the repository lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MissingChild {
+    /// Its digest.
+    pub(crate) digest: BlobDigest,
+    /// Bytes that the manifest says.
+    pub(crate) expected: u64,
+    /// Bytes that are here; `None` when it is not.
+    pub(crate) found: Option<u64>,
+}
+
+impl Repository {
+    /// Makes a stored blob visible here; `size`: its bytes. Blocks.
+    pub(crate) fn link_blob(&self, digest: &BlobDigest, size: u64) -> io::Result<()> {
+        if self.tell_of_blob(digest)? {
+            return Ok(());
+        }
+        let _linking = self.linking.read().unwrap_or_else(PoisonError::into_inner);
+        self.folder.link_blob(digest)?;
+        self.write().links.offer(digest.clone(), Some(size), SystemTime::now());
+        Ok(())
+    }
+
+    /// Takes a blob out of this repository, unless a manifest names it. The bytes stay for the collector. Call it with
+    /// [`Self::lock_changes`]. Blocks.
+    pub(crate) fn unlink_blob(&self, digest: &BlobDigest) -> io::Result<Removal> {
+        let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut content = self.write();
+            if content.links.is_named(digest) && content.links.has(digest) {
+                return Ok(Removal::Named);
+            }
+            if !content.links.withdraw(digest) {
+                return Ok(Removal::Missing);
+            }
+        }
+        if let Err(error) = self.folder.unlink_blobs(std::slice::from_ref(digest)) {
+            // It is there again after the next start: so it is there now, and can be deleted once more.
+            self.write().links.offer(digest.clone(), None, SystemTime::now());
+            return Err(error);
+        }
+        Ok(Removal::Removed)
+    }
+
+    /// Takes out at most `limit` blobs that no manifest names and no client was told of since `before`; how many. Call
+    /// it with [`Self::lock_changes`]. Blocks.
+    pub(crate) fn unlink_idle(&self, before: SystemTime, limit: usize) -> io::Result<usize> {
+        if self.read().links.idle(before, 1).is_empty() {
+            return Ok(0);
+        }
+        let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
+        let idle = {
+            let mut content = self.write();
+            if !content.unreadable.is_empty() {
+                return Ok(0);
+            }
+            let idle = content.links.idle(before, limit);
+            for digest in &idle {
+                content.links.withdraw(digest);
+            }
+            idle
+        };
+        self.folder.unlink_blobs(&idle)?;
+        Ok(idle.len())
+    }
+
+    /// The first child of a manifest that is not here, or not of the size that the manifest says. Blocks.
+    pub(crate) fn missing_child(&self, manifest: &Manifest, blobs: &BlobDirectory) -> io::Result<Option<MissingChild>> {
+        // The sizes may be an object store's to say: nobody else waits for it.
+        let children: Vec<_> = {
+            let content = self.read();
+            let linked_blobs = manifest.blobs.iter().map(|child| (child, content.links.has(&child.digest)));
+            let linked_manifests = manifest.manifests.iter().map(|child| {
+                (child, content.manifests.contains_key(&child.digest) || content.links.has(&child.digest))
+            });
+            linked_blobs.chain(linked_manifests).collect()
+        };
+        for (child, linked) in children {
+            let found = if linked { blobs.size(&child.digest)? } else { None };
+            if found != Some(child.size) {
+                return Ok(Some(MissingChild { digest: child.digest.clone(), expected: child.size, found }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a checked and stored manifest, and its tags, visible. Blocks.
+    pub(crate) fn publish(&self, put: PutManifest) -> io::Result<()> {
+        self.folder.put_manifest(&put.digest, &put.manifest.media_type)?;
+        if self.write().links.adopt(&put.digest) {
+            self.folder.unmark_orphan(&put.digest)?;
+        }
+        self.write().insert_manifest(put.digest.clone(), put.manifest);
+        for tag in put.tags {
+            self.folder.put_tag(&tag, &put.digest)?;
+            self.write().tags.insert(tag, put.digest.clone());
+        }
+        Ok(())
+    }
+
+    /// Removes a tag, or a manifest with its tags, unless another manifest names it. Call it with
+    /// [`Self::lock_changes`]. Blocks.
+    pub(crate) fn remove(&self, reference: &Reference, blobs: &BlobDirectory) -> io::Result<Removal> {
+        match reference {
+            Reference::Tag(tag) => {
+                if !self.read().tags.contains_key(tag) {
+                    return Ok(Removal::Missing);
+                }
+                self.folder.remove_tag(tag)?;
+                let Some(digest) = self.write().tags.remove(tag) else { return Ok(Removal::Missing) };
+                self.tell_of_manifest(&digest)?;
+                Ok(Removal::Removed)
+            }
+            Reference::Digest(digest) => {
+                {
+                    let content = self.read();
+                    if !content.manifests.contains_key(digest) {
+                        return Ok(Removal::Missing);
+                    }
+                    if content.links.is_named(digest) {
+                        return Ok(Removal::Named);
+                    }
+                }
+                // What it named is no longer in memory.
+                let manifest = stored_manifest(digest, blobs)?;
+                let now = SystemTime::now();
+                // Before the manifest goes, so that a crash between the two leaves nothing that is never taken.
+                let children = manifest.iter().flat_map(|manifest| &manifest.manifests).map(|child| &child.digest);
+                let orphans = self.read().orphans_of(digest, children);
+                for orphan in orphans {
+                    self.folder.mark_orphan(&orphan, now)?;
+                    self.write().links.orphan(orphan, now);
+                }
+                let tags: Vec<Tag> = {
+                    let content = self.read();
+                    content.tags.iter().filter(|(_, to)| *to == digest).map(|(tag, _)| tag.clone()).collect()
+                };
+                for tag in &tags {
+                    self.folder.remove_tag(tag)?;
+                }
+                self.folder.remove_manifest(digest)?;
+                let (idle, was_orphan) = {
+                    let mut content = self.write();
+                    content.remove_manifest(digest);
+                    let was_orphan = content.links.adopt(digest);
+                    let idle =
+                        manifest.map(|manifest| content.links.forget(manifest.child_digests())).unwrap_or_default();
+                    // Whoever was told of them while the manifest kept them has the grace period from now on.
+                    let linked = idle.into_iter().filter(|digest| content.links.tell(digest).is_some());
+                    (linked.collect::<Vec<_>>(), was_orphan)
+                };
+                if was_orphan {
+                    self.folder.unmark_orphan(digest)?;
+                }
+                idle.iter().try_for_each(|digest| self.folder.tell_of_blob(digest, now))?;
+                Ok(Removal::Removed)
+            }
+        }
+    }
+
+    /// Removes the manifests whose index or subject was deleted, that nothing else names, by tag or digest, and that no
+    /// client was told of since `before`, but for those that `keep` says; how many. Call it with [`Self::lock_changes`].
+    /// Blocks.
+    pub(crate) fn remove_orphans(
+        &self,
+        before: SystemTime,
+        blobs: &BlobDirectory,
+        keep: impl Fn(&Manifest) -> bool,
+    ) -> io::Result<usize> {
+        let is_garbage = |content: &Content, digest: &BlobDigest| {
+            let manifest = content.manifests.get(digest);
+            !content.has_tag_or_subject(digest) && manifest.is_some_and(|manifest| !keep(manifest))
+        };
+        let idle = {
+            let content = self.read();
+            if !content.unreadable.is_empty() {
+                return Ok(0);
+            }
+            let mut idle = content.links.idle_orphans(before);
+            idle.retain(|digest| is_garbage(&content, digest));
+            idle
+        };
+        let mut removed = 0;
+        for digest in &idle {
+            // A client may have been told of it since.
+            let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
+            let is_idle = {
+                let content = self.read();
+                content.links.is_idle_orphan(digest, before) && is_garbage(&content, digest)
+            };
+            if is_idle {
+                self.remove(&Reference::Digest(digest.clone()), blobs)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+/// A manifest as it was sent. Bytes that are lost keep what they named until the next start. Blocks.
+pub(super) fn stored_manifest(digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<Option<Manifest>> {
+    let bytes = unless_lost(blobs.read(digest, MANIFEST_LIMIT as u64))?;
+    Ok(bytes.and_then(|bytes| Manifest::parse(&bytes, None).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::registry::Repositories;
+    use super::*;
+
+    #[test]
+    fn a_child_that_is_missing_or_of_another_size_is_named() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let repository = Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&"r".parse().unwrap());
+        let config = BlobDigest::of(b"{}");
+        let of_size = |size: u64| {
+            let text = format!(r#"{{"schemaVersion":2,"config":{{"digest":"{config}","size":{size}}}}}"#);
+            Manifest::parse(text.as_bytes(), None).unwrap()
+        };
+        blobs.write(b"{}", &config).unwrap();
+        let missing = repository.missing_child(&of_size(2), &blobs).unwrap().unwrap();
+        assert_eq!((missing.digest, missing.found), (config.clone(), None));
+        repository.link_blob(&config, 2).unwrap();
+        assert_eq!(repository.missing_child(&of_size(2), &blobs).unwrap(), None);
+        assert_eq!(repository.missing_child(&of_size(3), &blobs).unwrap().unwrap().found, Some(2));
+    }
+}

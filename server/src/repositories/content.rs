@@ -1,0 +1,125 @@
+//! What a repository holds, in memory.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::folder::{Folder, Said};
+use super::hidden::Hidden;
+use super::links::Links;
+use super::manifest::{MANIFEST_LIMIT, Manifest};
+use super::name::{RepositoryName, Tag};
+use crate::blobs::{BlobDigest, BlobDirectory, BlobNames, is_lasting};
+
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) links: Links,
+    /// Manifests whose bytes could not be read at the start: what they name is not known.
+    pub(super) unreadable: Vec<BlobDigest>,
+    /// What is out of sight, by what was taken down.
+    pub(super) hidden: HashMap<BlobDigest, Hidden>,
+    pub(super) manifests: HashMap<BlobDigest, Arc<Manifest>>,
+    /// The sizes of the manifests, together.
+    pub(super) manifest_bytes: u64,
+    /// How many of them are bundles.
+    pub(super) bundles: u64,
+    pub(super) tags: BTreeMap<Tag, BlobDigest>,
+    /// Subject to its referrers; the subject need not be here.
+    pub(super) referrers: HashMap<BlobDigest, BTreeSet<BlobDigest>>,
+}
+
+impl Content {
+    /// What a folder says, as far as its bytes are here.
+    pub(super) fn of(
+        folder: &Folder,
+        name: &RepositoryName,
+        said: Said,
+        blobs: &BlobDirectory,
+        present: &BlobNames,
+    ) -> io::Result<Self> {
+        let mut content = Content::default();
+        for (digest, media_type) in said.manifests {
+            let parsed = match blobs.read(&digest, MANIFEST_LIMIT as u64) {
+                Ok(bytes) => Manifest::parse(&bytes, Some(&media_type)).map_err(|error| error.to_string()),
+                Err(error) if is_lasting(&error) => Err(error.to_string()),
+                // Nothing is known of the manifest: a start that left it out would hide it until the next one.
+                Err(error) => return Err(error),
+            };
+            match parsed {
+                Ok(manifest) => content.insert_manifest(digest, manifest),
+                Err(error) => {
+                    tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered; no blob of the repository is collected");
+                    content.unreadable.push(digest);
+                }
+            }
+        }
+        for digest in said.blobs {
+            if present.has(&digest) {
+                // While a manifest names a blob nobody asks when a client was told of it, and when none does any more it is told anew.
+                let is_named = content.links.is_named(&digest);
+                let told = if is_named { SystemTime::UNIX_EPOCH } else { folder.told_of_blob(&digest)? };
+                content.links.offer(digest, None, told);
+            } else {
+                tracing::warn!(repository = %name, %digest, "the blob is missing and no longer offered");
+            }
+        }
+        for (digest, told) in said.orphans {
+            if content.manifests.contains_key(&digest) {
+                content.links.orphan(digest, told);
+            }
+        }
+        for (tag, digest) in said.tags {
+            if content.manifests.contains_key(&digest) {
+                content.tags.insert(tag, digest);
+            }
+        }
+        Ok(content)
+    }
+
+    pub(super) fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
+        if !self.manifests.contains_key(&digest) {
+            self.links.name(manifest.children());
+            self.manifest_bytes = self.manifest_bytes.saturating_add(manifest.size);
+            self.bundles = self.bundles.saturating_add(u64::from(manifest.is_bundle()));
+        }
+        // Checked already; a large bundle's list of layers need not stay in memory.
+        manifest.blobs = Vec::new();
+        manifest.manifests = Vec::new();
+        if let Some(subject) = &manifest.subject {
+            self.referrers.entry(subject.clone()).or_default().insert(digest.clone());
+        }
+        self.manifests.insert(digest, Arc::new(manifest));
+    }
+
+    /// The manifests that came with one: what it names as an index, and its referrers.
+    pub(super) fn orphans_of<'d>(
+        &self,
+        digest: &BlobDigest,
+        children: impl Iterator<Item = &'d BlobDigest>,
+    ) -> Vec<BlobDigest> {
+        let children = children.filter(|child| self.manifests.contains_key(*child)).cloned();
+        children.chain(self.referrers.get(digest).into_iter().flatten().cloned()).collect()
+    }
+
+    pub(super) fn has_tag_or_subject(&self, digest: &BlobDigest) -> bool {
+        let subject = self.manifests.get(digest).and_then(|manifest| manifest.subject.as_ref());
+        subject.is_some_and(|subject| self.manifests.contains_key(subject))
+            || self.tags.values().any(|tagged| tagged == digest)
+    }
+
+    pub(super) fn remove_manifest(&mut self, digest: &BlobDigest) {
+        let Some(manifest) = self.manifests.remove(digest) else { return };
+        self.manifest_bytes = self.manifest_bytes.saturating_sub(manifest.size);
+        self.bundles = self.bundles.saturating_sub(u64::from(manifest.is_bundle()));
+        self.tags.retain(|_, to| to != digest);
+        if let Some(subject) = &manifest.subject
+            && let Some(referrers) = self.referrers.get_mut(subject)
+        {
+            referrers.remove(digest);
+            if referrers.is_empty() {
+                self.referrers.remove(subject);
+            }
+        }
+    }
+}
