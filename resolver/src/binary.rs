@@ -2,15 +2,14 @@
 //! process had it, or an image that the trace carries.
 
 use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
 
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile};
 use symseal_bundle::Digest;
-use symseal_module::escape::unescape;
-use symseal_module::{DebugId, MissReason, Svma};
+use symseal_module::{DebugId, MappedModule, MissReason, Svma};
 use symseal_symx::TableInput;
 
+use crate::ModuleFiles;
 use crate::bundles::io_reason;
 use crate::table::{LoadedTable, TableBytes};
 
@@ -30,22 +29,10 @@ pub(crate) struct BinaryTable {
     pub(crate) digest: Digest,
 }
 
-/// Reads the file at `path` (escaped, as traces have it), which must be of the module `id`.
-pub(crate) fn open_file(path: &str, id: &DebugId) -> Result<BinaryTable, NoTable> {
-    let bytes = read_file(&path_of(path))?;
-    open_image(&bytes, id)
-}
-
-/// The path that a trace's text means; a text that means none is taken as it is.
-fn path_of(text: &str) -> PathBuf {
-    let Some(bytes) = unescape(text) else { return PathBuf::from(text) };
-    #[cfg(unix)]
-    {
-        use std::os::unix::ffi::OsStringExt;
-        PathBuf::from(std::ffi::OsString::from_vec(bytes))
-    }
-    #[cfg(not(unix))]
-    PathBuf::from(String::from_utf8(bytes).unwrap_or_else(|_| text.to_string()))
+/// Reads the module's file, which must be of the module `id`.
+pub(crate) fn open_file(files: &dyn ModuleFiles, module: &MappedModule, id: &DebugId) -> Result<BinaryTable, NoTable> {
+    let file = files.open(module).map_err(|error| (io_reason(&error), format!("{}: {error}", module.path)))?;
+    open_image(&read_file(file, &module.path)?, id)
 }
 
 /// Makes the table of an image in memory, which must be of the module `id`.
@@ -87,19 +74,15 @@ pub(crate) fn write_table(
     .map_err(|error| error.to_string())
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, NoTable> {
-    let unreadable = |error: std::io::Error| (io_reason(&error), format!("{}: {error}", path.display()));
-    // A device or a pipe could block for ever or never end, so the kind of file is asked before it is opened.
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err((MissReason::FileUnreadable, format!("{}: not a regular file", path.display())));
-    }
-    if metadata.len() > MAX_BINARY_BYTES {
-        let detail = format!("{}: {} bytes, at most {MAX_BINARY_BYTES} are read", path.display(), metadata.len());
+fn read_file(file: File, path: &str) -> Result<Vec<u8>, NoTable> {
+    let unreadable = |error: io::Error| (io_reason(&error), format!("{path}: {error}"));
+    let size = file.metadata().map_err(unreadable)?.len();
+    if size > MAX_BINARY_BYTES {
+        let detail = format!("{path}: {size} bytes, at most {MAX_BINARY_BYTES} are read");
         return Err((MissReason::FileUnreadable, detail));
     }
     let mut bytes = Vec::new();
     // The file may have grown since; the bound holds all the same.
-    File::open(path).and_then(|file| file.take(MAX_BINARY_BYTES).read_to_end(&mut bytes)).map_err(unreadable)?;
+    file.take(MAX_BINARY_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }

@@ -31,6 +31,7 @@ mod binary;
 mod bundles;
 mod cache;
 mod demangle;
+mod files;
 mod options;
 mod resolver;
 mod table;
@@ -42,6 +43,7 @@ pub use answer::{
 };
 pub use bundles::{Access, miss_reason};
 pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
+pub use files::{ModuleFiles, ThisMachine};
 pub use options::{DEFAULT_ADDRESS_CACHE, ONLINE_NOT_OFFERED, Options};
 pub use resolver::Resolver;
 pub use vdso::{MAX_IMAGE_BYTES, VdsoError, VdsoModule, VdsoUnwind, vdso_module};

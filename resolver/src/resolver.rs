@@ -14,8 +14,8 @@ use crate::bundles::{Access, BundleSource};
 use crate::cache::BoundedMap;
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::{
-    DigestOf, DigestRef, ModuleRef, Options, Outcome, ResolvedFrame, SourceFrame, Symbolized, Tried, VdsoModule,
-    demangle,
+    DigestOf, DigestRef, ModuleFiles, ModuleRef, Options, Outcome, ResolvedFrame, SourceFrame, Symbolized, ThisMachine,
+    Tried, VdsoModule, demangle,
 };
 
 /// Binaries kept open.
@@ -42,6 +42,8 @@ struct Sources {
     binaries: Mutex<Option<BoundedMap<(String, DebugId), BinaryResult>>>,
     /// Modules whose symbol tables are treated as absent.
     dropped: Vec<DebugId>,
+    /// Where files are read from; else this machine.
+    files: Option<Arc<dyn ModuleFiles>>,
 }
 
 type BinaryResult = Result<Arc<BinaryTable>, (MissReason, String)>;
@@ -99,6 +101,11 @@ impl Resolver {
             // The table was written by this crate a moment ago; without it the frames say why.
             Err(_) => self,
         }
+    }
+
+    /// Reads the files of modules from there, and not from this machine's paths. With [`Options::local_files`].
+    pub fn with_module_files(self, files: Arc<dyn ModuleFiles>) -> Self {
+        self.change(|sources| sources.files = Some(files))
     }
 
     /// The same sources and options with an address cache of its own, cold, of `capacity` addresses.
@@ -199,6 +206,7 @@ impl Resolver {
             images: self.sources.images.clone(),
             binaries: Mutex::default(),
             dropped: self.sources.dropped.clone(),
+            files: self.sources.files.clone(),
         };
         change(&mut sources);
         self.sources = Arc::new(sources);
@@ -331,7 +339,7 @@ impl Resolver {
             both(tried, Outcome::Skipped(MissReason::NoDebugId), "");
             return None;
         };
-        let binary = match self.binary(&module.path, id) {
+        let binary = match self.binary(module, id) {
             Ok(binary) => binary,
             Err((reason, detail)) => {
                 both(tried, Outcome::Miss(reason), &detail);
@@ -357,14 +365,15 @@ impl Resolver {
         Some(NamedBy { step, proof: Proof::None, named, digests })
     }
 
-    fn binary(&self, path: &str, id: &DebugId) -> BinaryResult {
+    fn binary(&self, module: &MappedModule, id: &DebugId) -> BinaryResult {
         let mut open = self.sources.binaries.lock().unwrap_or_else(PoisonError::into_inner);
         let open = open.get_or_insert_with(|| BoundedMap::with_capacity(OPEN_BINARIES));
-        let key = (path.to_string(), id.clone());
+        let key = (module.path.clone(), id.clone());
         if let Some(known) = open.get(&key) {
             return known;
         }
-        let result = binary::open_file(path, id).map(Arc::new);
+        let files = self.sources.files.as_deref().unwrap_or(&ThisMachine);
+        let result = binary::open_file(files, module, id).map(Arc::new);
         open.insert(key, result.clone());
         result
     }
