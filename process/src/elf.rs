@@ -135,7 +135,7 @@ impl ElfImage {
 }
 
 /// The build-id among notes whose parts are aligned to `align` bytes (4, or 8 where the segment says so).
-fn build_id_in(mut notes: &[u8], align: u64) -> Option<DebugId> {
+pub(crate) fn build_id_in(mut notes: &[u8], align: u64) -> Option<DebugId> {
     let align = if align == 8 { 8 } else { 4 };
     loop {
         let (name_bytes, value_bytes, kind) = (u32_at(notes, 0)?, u32_at(notes, 4)?, u32_at(notes, 8)?);

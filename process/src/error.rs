@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::MapsError;
+use crate::{KallsymsError, MapsError};
 
 /// Why something could not be learnt about a process.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +53,12 @@ pub enum ProcessError {
         pid: u32,
         /// What is wrong.
         error: MapsError,
+    },
+    /// There are no symbols of the kernel.
+    #[error("/proc/kallsyms: {error}")]
+    KernelSymbols {
+        /// Why not.
+        error: KallsymsError,
     },
     /// Any other failure.
     #[error("{path:?}: {error}")]

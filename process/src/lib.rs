@@ -4,6 +4,9 @@
 //! * [`modules_of`]: the modules of a process with load bias and build-id. The build-id in the
 //!   process's *memory* is what counts; what the file says now is reported beside it.
 //! * [`read_memory`], [`tasks`], [`vdso_bytes`]: what a capture needs besides.
+//! * [`JitMaps`], with the parsers [`PerfMap`] and [`JitDump`]: what runtimes say of the code that they made.
+//! * [`kernel_symbols`], with the parser [`KernelSymbols`]: the functions of the running kernel.
+//! * [`identity_of`]: whether a process is still the same one, with the same program.
 //!
 //! Only Linux has live processes here; elsewhere those functions give [`ProcessError::Unsupported`], so
 //! that rooms that merely may use them build everywhere.
@@ -11,6 +14,8 @@
 
 mod elf;
 mod error;
+pub mod jit;
+mod kallsyms;
 pub mod maps;
 mod module;
 
@@ -21,15 +26,19 @@ mod unsupported;
 
 pub use elf::{ElfError, ElfImage, Segment};
 pub use error::ProcessError;
+pub use jit::{JitDump, JitDumpError, JitFunction, JitHit, JitLine, PerfMap};
+pub use kallsyms::{KallsymsError, KernelHit, KernelSymbols, is_kernel_address};
 pub use maps::{Device, Mapping, MapsError};
-pub use module::{IdentifiedBy, OpenedBy, OpenedFile, ProcessModule};
+pub use module::{IdentifiedBy, JitFileState, JitSource, OpenedBy, OpenedFile, ProcessIdentity, ProcessModule};
 
 #[cfg(target_os = "linux")]
 pub use linux::{
-    executable_of, memory::read_memory, modules::modules_in, modules::modules_of, open::open_module, proc_maps,
+    executable_of, identity::identity_of, jit::JitMaps, kernel::kernel_build_id, kernel::kernel_symbols,
+    memory::read_memory, modules::modules_in, modules::modules_of, open::open_module, proc_maps, root::open_in_root,
     tasks::tasks, tasks::thread_name, vdso::vdso_bytes,
 };
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{
-    executable_of, modules_in, modules_of, open_module, proc_maps, read_memory, tasks, thread_name, vdso_bytes,
+    JitMaps, executable_of, identity_of, kernel_build_id, kernel_symbols, modules_in, modules_of, open_in_root,
+    open_module, proc_maps, read_memory, tasks, thread_name, vdso_bytes,
 };

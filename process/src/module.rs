@@ -1,6 +1,7 @@
 //! A module of a live process.
 
 use std::fs::File;
+use std::path::PathBuf;
 
 use symseal_module::{Avma, DebugId, MappedModule};
 
@@ -67,4 +68,69 @@ pub struct OpenedFile {
     pub file: File,
     /// How it was reached.
     pub by: OpenedBy,
+}
+
+/// Who a process is, so that it can be told from another one that got its id, and from itself with another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProcessIdentity {
+    /// When it was started, in clock ticks since the machine's start: another process of the same id has another one.
+    pub started: u64,
+    /// Device and inode of the program that it runs, as stat(2) has them.
+    pub executable: (u64, u64),
+    /// Where its stack begins; exec puts it elsewhere, also for the same program. 0 where addresses are not randomised
+    /// or not shown.
+    pub stack: u64,
+}
+
+impl ProcessIdentity {
+    /// Whether this is the same process as `other`, whatever program each ran.
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        self.started == other.started
+    }
+}
+
+/// Which file of a runtime told the name of code that it made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JitSource {
+    /// `/tmp/perf-PID.map`: names.
+    PerfMap,
+    /// `jit-PID.dump`: names and lines.
+    JitDump,
+}
+
+/// How reading a file of a runtime went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JitFileState {
+    /// There is none.
+    Absent,
+    /// It was read as far as it is written.
+    Read {
+        /// Where, as the process sees it.
+        path: PathBuf,
+        /// Functions held.
+        functions: usize,
+        /// Lines or records that were not understood.
+        passed_over: u64,
+    },
+    /// It belongs to another user than the process, and is not believed.
+    ForeignOwner {
+        /// Where, as the process sees it.
+        path: PathBuf,
+        /// The user that it belongs to.
+        owner: u32,
+    },
+    /// It cannot be opened or read.
+    Unreadable {
+        /// Where, as the process sees it.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// It is no such file, or cannot be read on; what was read before holds.
+    Damaged {
+        /// Where, as the process sees it.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
 }

@@ -1,8 +1,14 @@
 //! Systems whose live processes are not looked at.
 
-use symseal_module::Avma;
+use std::fs::File;
+use std::io;
+use std::path::Path;
 
-use crate::{Mapping, OpenedFile, ProcessError, ProcessModule};
+use symseal_module::{Avma, DebugId};
+
+use crate::{
+    JitFileState, JitHit, JitSource, KernelSymbols, Mapping, OpenedFile, ProcessError, ProcessIdentity, ProcessModule,
+};
 
 /// Linux only.
 pub fn proc_maps(_pid: u32) -> Result<Vec<Mapping>, ProcessError> {
@@ -47,4 +53,48 @@ pub fn thread_name(_pid: u32, _task: u32) -> Vec<u8> {
 /// Linux only.
 pub fn vdso_bytes(_pid: u32) -> Result<Option<Vec<u8>>, ProcessError> {
     Err(ProcessError::Unsupported)
+}
+
+/// Linux only.
+pub fn identity_of(_pid: u32) -> Result<ProcessIdentity, ProcessError> {
+    Err(ProcessError::Unsupported)
+}
+
+/// Linux only.
+pub fn open_in_root(_pid: u32, _path: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Linux only.
+pub fn kernel_symbols() -> Result<KernelSymbols, ProcessError> {
+    Err(ProcessError::Unsupported)
+}
+
+/// Linux only: no kernel has a build-id elsewhere.
+pub fn kernel_build_id(_module: Option<&str>) -> Option<DebugId> {
+    None
+}
+
+/// Linux only: runtimes tell nothing elsewhere.
+#[derive(Debug)]
+pub struct JitMaps {}
+
+impl JitMaps {
+    /// Of no process.
+    pub fn new(_pid: u32) -> Self {
+        Self {}
+    }
+
+    /// Reads nothing.
+    pub fn refresh(&mut self, _mappings: &[Mapping]) {}
+
+    /// Finds nothing.
+    pub fn find(&self, _address: Avma) -> Option<(JitSource, JitHit<'_>)> {
+        None
+    }
+
+    /// There is no such file.
+    pub fn state(&self, _source: JitSource) -> &JitFileState {
+        &JitFileState::Absent
+    }
 }

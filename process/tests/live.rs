@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use symseal_module::Avma;
 use symseal_process::{
-    ElfImage, IdentifiedBy, ProcessError, executable_of, modules_of, open_module, proc_maps, read_memory, tasks,
-    thread_name, vdso_bytes,
+    ElfImage, IdentifiedBy, JitFileState, JitMaps, JitSource, KallsymsError, ProcessError, executable_of, identity_of,
+    kernel_build_id, kernel_symbols, modules_of, open_in_root, open_module, proc_maps, read_memory, tasks, thread_name,
+    vdso_bytes,
 };
 
 struct Sleep(Child);
@@ -185,4 +186,195 @@ fn a_kernel_thread_has_no_memory() {
         let error = modules_of(2).unwrap_err();
         assert!(matches!(error, ProcessError::NoMemory { .. } | ProcessError::NotPermitted { .. }), "{error}");
     }
+}
+
+/// Runs node on a program that keeps a function hot, until `ready` says so; `None` where there is no node.
+fn node(dir: &std::path::Path, argument: &str) -> Option<Sleep> {
+    fs::write(
+        dir.join("hot.js"),
+        "function hotLoop(n) { let sum = 0; for (let i = 0; i < n; i++) sum += Math.sqrt(i) ^ i; return sum; }\n\
+         const end = Date.now() + 30000;\nwhile (Date.now() < end) hotLoop(100000);\n",
+    )
+    .unwrap();
+    let Ok(child) = Command::new("node").current_dir(dir).args([argument, "hot.js"]).spawn() else {
+        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "node" || name == "all"), "node is required");
+        println!("SKIP node: not found");
+        return None;
+    };
+    Some(Sleep(child))
+}
+
+/// Reads the JIT files of a process until they hold its hot function; gives its address, and how it was found.
+fn hot_function(process: &Sleep, source: JitSource) -> (JitMaps, Avma) {
+    let pid = process.0.id();
+    let mut maps = JitMaps::new(pid);
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(50));
+        maps.refresh(&proc_maps(pid).unwrap());
+        // What the runtime wrote itself, read without our parser: a range of the optimised function.
+        let code = proc_maps(pid).unwrap();
+        for mapping in code.iter().filter(|mapping| mapping.executable && !mapping.is_file()) {
+            for at in (mapping.start.0..mapping.end.0).step_by(32) {
+                if let Some((found, hit)) = maps.find(Avma(at))
+                    && found == source
+                    && hit.function.name.contains("*hotLoop")
+                {
+                    return (maps, Avma(at));
+                }
+            }
+        }
+    }
+    panic!("no hotLoop: {:?}", maps.state(source));
+}
+
+#[test]
+fn node_names_its_code_in_a_perf_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(process) = node(dir.path(), "--perf-basic-prof") else { return };
+    let path = format!("/tmp/perf-{}.map", process.0.id());
+    let (maps, address) = hot_function(&process, JitSource::PerfMap);
+    let (_, hit) = maps.find(address).unwrap();
+    // grep reads the same line.
+    let line = format!("{:x} {:x} {}", hit.function.start.0, hit.function.size, hit.function.name);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.lines().any(|found| found == line), "{line}");
+    assert!(matches!(maps.state(JitSource::PerfMap), JitFileState::Read { functions: 100.., passed_over: 0, .. }));
+    drop(process);
+    let _ = fs::remove_file(path);
+}
+
+#[test]
+fn node_names_its_code_and_lines_in_a_jitdump() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(process) = node(dir.path(), "--perf-prof") else { return };
+    let (maps, _) = hot_function(&process, JitSource::JitDump);
+    // Node names functions by their place, `JS:^name file:line:column`, which its lines have to agree with. `^` is the
+    // compiler that inlines nothing.
+    let mut compared = 0;
+    let mut seen = std::collections::BTreeSet::new();
+    for mapping in proc_maps(process.0.id()).unwrap().iter().filter(|mapping| mapping.executable) {
+        for at in (mapping.start.0..mapping.end.0).step_by(32).map(Avma) {
+            let Some((_, hit)) = maps.find(at).filter(|(_, hit)| hit.function.name.starts_with("JS:^")) else {
+                continue;
+            };
+            let (Some(line), true) = (hit.line(at), seen.insert(hit.function.start)) else { continue };
+            let place = hit.function.name.rsplit(' ').next().unwrap();
+            let [_, first_line, file] = place.rsplitn(3, ':').collect::<Vec<_>>()[..] else { panic!("{place}") };
+            assert!(line.file.ends_with(file) && line.line >= first_line.parse().unwrap(), "{place}: {line:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 5, "{compared} functions with lines: {:?}", maps.state(JitSource::JitDump));
+    assert!(matches!(maps.state(JitSource::JitDump), JitFileState::Read { functions: 100.., .. }));
+}
+
+#[test]
+fn a_perf_map_is_followed_while_it_grows_and_when_it_is_another_file() {
+    let sleep = Sleep::start();
+    let mappings = proc_maps(sleep.0.id()).unwrap();
+    let path = std::path::PathBuf::from(format!("/tmp/perf-{}.map", sleep.0.id()));
+    let mut maps = JitMaps::new(sleep.0.id());
+    let name = |maps: &JitMaps, at: u64| maps.find(Avma(at)).map(|(_, hit)| hit.function.name.clone());
+    maps.refresh(&mappings);
+    assert_eq!(maps.state(JitSource::PerfMap), &JitFileState::Absent);
+
+    fs::write(&path, "1000 20 first\n2000 20 sec").unwrap();
+    maps.refresh(&mappings);
+    assert_eq!((name(&maps, 0x1000).as_deref(), name(&maps, 0x2000)), (Some("first"), None));
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    std::io::Write::write_all(&mut file, b"ond\n1000 10 reused\n").unwrap();
+    maps.refresh(&mappings);
+    assert_eq!((name(&maps, 0x1000).as_deref(), name(&maps, 0x2000).as_deref()), (Some("reused"), Some("second")));
+    assert!(maps.find(Avma(0x1010)).unwrap().1.overlapped);
+
+    let other = path.with_extension("new");
+    fs::write(&other, "3000 20 of another file\n").unwrap();
+    fs::rename(&other, &path).unwrap();
+    maps.refresh(&mappings);
+    assert_eq!((name(&maps, 0x1000), name(&maps, 0x3000).as_deref()), (None, Some("of another file")));
+    fs::remove_file(&path).unwrap();
+    maps.refresh(&mappings);
+    assert_eq!(name(&maps, 0x3000), None);
+}
+
+#[test]
+fn a_perf_map_of_another_user_is_not_believed() {
+    let sleep = Sleep::start();
+    let mappings = proc_maps(sleep.0.id()).unwrap();
+    let path = std::path::PathBuf::from(format!("/tmp/perf-{}.map", sleep.0.id()));
+    fs::write(&path, "1000 20 forged\n").unwrap();
+    if std::os::unix::fs::chown(&path, Some(65534), None).is_err() {
+        println!("SKIP chown: not permitted");
+    } else {
+        let mut maps = JitMaps::new(sleep.0.id());
+        maps.refresh(&mappings);
+        assert!(maps.find(Avma(0x1000)).is_none());
+        assert_eq!(maps.state(JitSource::PerfMap), &JitFileState::ForeignOwner { path: path.clone(), owner: 65534 });
+    }
+    fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_perf_map_holds_up_nobody() {
+    let sleep = Sleep::start();
+    let path = format!("/tmp/perf-{}.map", sleep.0.id());
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut maps = JitMaps::new(sleep.0.id());
+    maps.refresh(&proc_maps(sleep.0.id()).unwrap());
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(maps.state(JitSource::PerfMap), JitFileState::Unreadable { .. }));
+}
+
+#[test]
+fn the_kernels_functions_are_named_as_it_names_them_or_not_at_all() {
+    let text = fs::read_to_string("/proc/kallsyms").unwrap();
+    let schedule = text.lines().find(|line| line.ends_with(" T schedule")).unwrap();
+    let address = u64::from_str_radix(schedule.split(' ').next().unwrap(), 16).unwrap();
+    match kernel_symbols() {
+        Ok(kernel) => {
+            let hit = kernel.find(Avma(address + 1)).unwrap();
+            assert_eq!((hit.name, hit.start, hit.module), ("schedule", Avma(address), None));
+            assert!(kernel.text_start().is_some() && kernel_build_id(None).is_some());
+        }
+        Err(ProcessError::KernelSymbols { error }) => assert_eq!((error, address), (KallsymsError::Hidden, 0)),
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(kernel_build_id(Some("../../kernel")), None);
+}
+
+#[test]
+fn a_process_is_told_from_its_successor_and_from_its_next_program() {
+    let mut shell =
+        Command::new("sh").args(["-c", "read go; exec sleep 60"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let before = identity_of(shell.id()).unwrap();
+    assert_eq!(before, identity_of(shell.id()).unwrap());
+    std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"go\n").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut sleep = Sleep(shell);
+    let after = identity_of(sleep.0.id()).unwrap();
+    assert!(after.is_same_process(&before) && after != before);
+    sleep.0.kill().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let error = identity_of(sleep.0.id()).unwrap_err();
+    assert!(matches!(error, ProcessError::NoMemory { .. }), "not waited for: {error}");
+    sleep.0.wait().unwrap();
+    let error = identity_of(sleep.0.id()).unwrap_err();
+    assert!(matches!(error, ProcessError::NoSuchProcess { .. }), "{error}");
+    assert!(!identity_of(this()).unwrap().is_same_process(&before));
+}
+
+#[test]
+fn links_below_the_root_of_a_process_do_not_lead_out_of_it() {
+    let sleep = Sleep::start();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("target"), "found").unwrap();
+    std::os::unix::fs::symlink(dir.path().join("target"), dir.path().join("link")).unwrap();
+    let mut text = String::new();
+    open_in_root(sleep.0.id(), &dir.path().join("link")).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "found");
+    assert!(open_in_root(sleep.0.id(), dir.path()).is_err(), "a directory");
+    let magic = open_in_root(sleep.0.id(), std::path::Path::new("/proc/self/exe"));
+    assert!(magic.is_err(), "links of /proc lead out of any root");
 }

@@ -11,6 +11,8 @@ mod entry_request;
 mod foreign_bundle;
 mod frame_proof;
 mod ids_index;
+mod jitdump;
+mod kallsyms;
 mod kit;
 mod kit_statement;
 mod macho;
@@ -20,6 +22,7 @@ mod page_hashes;
 mod pclntab;
 mod pdb;
 mod pe;
+mod perf_map;
 mod rekor_answer;
 mod replay_trace;
 mod seen_state;
@@ -54,6 +57,8 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("foreign_bundle", foreign_bundle::run),
     ("frame_proof", frame_proof::run),
     ("ids_index", ids_index::run),
+    ("jitdump", jitdump::run),
+    ("kallsyms", kallsyms::run),
     ("kit", kit::run),
     ("kit_statement", kit_statement::run),
     ("macho", macho::run),
@@ -63,6 +68,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("pclntab", pclntab::run),
     ("pdb", pdb::run),
     ("pe", pe::run),
+    ("perf_map", perf_map::run),
     ("rekor_answer", rekor_answer::run),
     ("replay_trace", replay_trace::run),
     ("seen_state", seen_state::run),

@@ -1,8 +1,12 @@
 //! The live half: `/proc` and `process_vm_readv`.
 
+pub(crate) mod identity;
+pub(crate) mod jit;
+pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod modules;
 pub(crate) mod open;
+pub(crate) mod root;
 pub(crate) mod tasks;
 pub(crate) mod vdso;
 

@@ -1,22 +1,22 @@
 //! The file behind a module, and no other.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use symseal_module::DebugId;
+use symseal_module::{Avma, DebugId};
 
 use super::of_io;
-use crate::{ElfImage, OpenedBy, OpenedFile, ProcessError, ProcessModule};
+use super::root::open_in_root;
+use crate::{Device, ElfImage, Mapping, OpenedBy, OpenedFile, ProcessError, ProcessModule};
 
 /// Opens the file that a module was mapped from: through `map_files`, else by its path in the process's own
 /// root directory, when device and inode, or else the build-id in memory, are the mapped ones.
 pub fn open_module(pid: u32, module: &ProcessModule) -> Result<OpenedFile, ProcessError> {
-    let through_map = format!("/proc/{pid}/map_files/{:x}-{:x}", module.mapping_start.0, module.mapping_end.0);
-    if let Ok(file) = open_regular(Path::new(&through_map)) {
+    if let Some(file) = through_map(pid, module.mapping_start, module.mapping_end) {
         return Ok(OpenedFile { file, by: OpenedBy::MapFiles });
     }
     let path = in_root(pid, &module.path);
@@ -25,11 +25,9 @@ pub fn open_module(pid: u32, module: &ProcessModule) -> Result<OpenedFile, Proce
         io::ErrorKind::NotFound => ProcessError::Io { path: path.clone(), error },
         _ => of_io(pid, "open the files of", path.clone(), error),
     };
-    let file = open_regular(&path).map_err(fail)?;
+    let file = open_in_root(pid, Path::new(OsStr::from_bytes(&module.path))).map_err(fail)?;
     let metadata = file.metadata().map_err(fail)?;
-    let device = metadata.dev();
-    let same_device = (libc::major(device), libc::minor(device)) == (module.device.major, module.device.minor);
-    if same_device && metadata.ino() == module.inode && !module.deleted {
+    if is_mapped_file(&metadata, module.device, module.inode) && !module.deleted {
         return Ok(OpenedFile { file, by: OpenedBy::Path });
     }
     // Stacked file systems (overlayfs, btrfs) show one device in maps and another to stat.
@@ -37,6 +35,28 @@ pub fn open_module(pid: u32, module: &ProcessModule) -> Result<OpenedFile, Proce
         return Ok(OpenedFile { file, by: OpenedBy::PathByBuildId });
     }
     Err(ProcessError::Replaced { pid, path })
+}
+
+/// Opens the file that is mapped here: through `map_files`, else by its path where device and inode are the mapped ones.
+pub(crate) fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<File> {
+    if let Some(file) = through_map(pid, mapping.start, mapping.end) {
+        return Ok(file);
+    }
+    let file = open_in_root(pid, Path::new(OsStr::from_bytes(&mapping.path)))?;
+    if !is_mapped_file(&file.metadata()?, mapping.device, mapping.inode) {
+        return Err(io::Error::other("is not the file that the process has mapped"));
+    }
+    Ok(file)
+}
+
+/// The mapped file itself, where the kernel lets us have it.
+fn through_map(pid: u32, start: Avma, end: Avma) -> Option<File> {
+    open_regular(Path::new(&format!("/proc/{pid}/map_files/{:x}-{:x}", start.0, end.0))).ok()
+}
+
+fn is_mapped_file(metadata: &Metadata, device: Device, inode: u64) -> bool {
+    let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    (major, minor, metadata.ino()) == (device.major, device.minor, inode)
 }
 
 /// The build-id in a file's notes.

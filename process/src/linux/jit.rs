@@ -1,0 +1,198 @@
+//! The files in which a process's runtimes tell what they made, followed while they grow.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use symseal_module::Avma;
+
+use super::open::open_mapped;
+use super::read_proc;
+use super::root::open_in_root;
+use crate::{JitDump, JitFileState, JitHit, JitSource, Mapping, PerfMap};
+
+/// What is read of one file, in bytes; what a runtime writes beyond it is not believed to be one.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+const STEP_BYTES: usize = 1 << 20;
+/// More than the longest record of a jitdump; a line or record that is not complete then never will be.
+const MAX_WAITING_BYTES: usize = 80 << 20;
+
+/// What runtimes tell about the code that they made in one process.
+#[derive(Debug)]
+pub struct JitMaps {
+    pid: u32,
+    perf_map: Followed<PerfMap>,
+    dump: Followed<JitDump>,
+}
+
+/// A file and how far it was read.
+#[derive(Debug)]
+struct Followed<P> {
+    parser: P,
+    /// Device and inode.
+    file: Option<(u64, u64)>,
+    read_bytes: u64,
+    state: JitFileState,
+}
+
+impl JitMaps {
+    /// Those of process `pid`, of which nothing was read yet.
+    pub fn new(pid: u32) -> Self {
+        Self { pid, perf_map: Followed::new(PerfMap::new()), dump: Followed::new(JitDump::new()) }
+    }
+
+    /// Reads what was written since the last time. `mappings` are those of the process: a jitdump is found by the
+    /// mapping with which its runtime marks it.
+    ///
+    /// The perf map is that of the process's id in its own namespace, in its own `/tmp`, and is believed only where it
+    /// belongs to the process's user: anybody may write to `/tmp`.
+    pub fn refresh(&mut self, mappings: &[Mapping]) {
+        let Some(status) = Status::of(self.pid) else { return };
+        self.refresh_perf_map(&status);
+        self.refresh_dump(&status, mappings);
+    }
+
+    /// The function that holds `address`: of the jitdump, which has lines, else of the perf map.
+    pub fn find(&self, address: Avma) -> Option<(JitSource, JitHit<'_>)> {
+        let of_dump = self.dump.parser.find(address).map(|hit| (JitSource::JitDump, hit));
+        of_dump.or_else(|| self.perf_map.parser.find(address).map(|hit| (JitSource::PerfMap, hit)))
+    }
+
+    /// How the last reading of the file went.
+    pub fn state(&self, source: JitSource) -> &JitFileState {
+        match source {
+            JitSource::PerfMap => &self.perf_map.state,
+            JitSource::JitDump => &self.dump.state,
+        }
+    }
+
+    fn refresh_perf_map(&mut self, status: &Status) {
+        let path = PathBuf::from(format!("/tmp/perf-{}.map", status.own_pid));
+        let opened = open_in_root(self.pid, &path).and_then(|file| {
+            let owner = file.metadata()?.uid();
+            Ok((file, owner))
+        });
+        match opened {
+            Err(error) => self.perf_map.forget(PerfMap::new(), state_of(&path, &error)),
+            Ok((_, owner)) if !status.users.contains(&owner) => {
+                self.perf_map.forget(PerfMap::new(), JitFileState::ForeignOwner { path, owner });
+            }
+            Ok((file, _)) => self.perf_map.follow(&file, &path, PerfMap::new, |map, bytes| {
+                let used = map.read(bytes);
+                Ok((used, map.functions(), map.bad_lines()))
+            }),
+        }
+    }
+
+    fn refresh_dump(&mut self, status: &Status, mappings: &[Mapping]) {
+        let name = format!("/jit-{}.dump", status.own_pid);
+        let marks =
+            |mapping: &&Mapping| mapping.executable && mapping.is_file() && mapping.path.ends_with(name.as_bytes());
+        let Some(mark) = mappings.iter().find(marks) else {
+            return self.dump.forget(JitDump::new(), JitFileState::Absent);
+        };
+        let path = PathBuf::from(String::from_utf8_lossy(&mark.path).into_owned());
+        let file = match open_mapped(self.pid, mark) {
+            Ok(file) => file,
+            Err(error) => return self.dump.forget(JitDump::new(), state_of(&path, &error)),
+        };
+        let own_pid = status.own_pid;
+        self.dump.follow(&file, &path, JitDump::new, |dump, bytes| {
+            let used = dump.read(bytes).map_err(|error| error.to_string())?;
+            // A child has its parent's dump mapped, and not its future.
+            if let Some(pid) = dump.pid().filter(|pid| *pid != own_pid) {
+                return Err(format!("expected the dump of process {own_pid}, found that of {pid}"));
+            }
+            Ok((used, dump.functions(), dump.bad_records()))
+        });
+    }
+}
+
+impl<P> Followed<P> {
+    fn new(parser: P) -> Self {
+        Self { parser, file: None, read_bytes: 0, state: JitFileState::Absent }
+    }
+
+    fn forget(&mut self, parser: P, state: JitFileState) {
+        *self = Self { state, ..Self::new(parser) };
+    }
+
+    /// Reads on where the last time ended; from the beginning where it is another file, or a shorter one. `read` gives
+    /// the bytes that it used, the functions held and the entries passed over.
+    fn follow(
+        &mut self,
+        file: &File,
+        path: &Path,
+        new: impl Fn() -> P,
+        mut read: impl FnMut(&mut P, &[u8]) -> Result<(usize, usize, u64), String>,
+    ) {
+        let metadata = match file.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) => return self.forget(new(), state_of(path, &error)),
+        };
+        let identity = Some((metadata.dev(), metadata.ino()));
+        if self.file != identity || metadata.len() < self.read_bytes {
+            self.forget(new(), JitFileState::Absent);
+            self.file = identity;
+        } else if matches!(self.state, JitFileState::Damaged { .. }) {
+            return;
+        }
+        let (mut waiting, mut at) = (Vec::new(), self.read_bytes);
+        let end = metadata.len().min(MAX_FILE_BYTES);
+        while at < end && waiting.len() < MAX_WAITING_BYTES {
+            let wanted = usize::try_from(end.saturating_sub(at)).unwrap_or(STEP_BYTES).min(STEP_BYTES);
+            let filled = waiting.len();
+            waiting.resize(filled.saturating_add(wanted), 0);
+            let got = match file.read_at(waiting.get_mut(filled..).unwrap_or_default(), at) {
+                Ok(0) => break,
+                Ok(got) => got,
+                Err(error) => {
+                    self.state = state_of(path, &error);
+                    return;
+                }
+            };
+            waiting.truncate(filled.saturating_add(got));
+            at = at.saturating_add(got as u64);
+            match read(&mut self.parser, &waiting) {
+                Ok((used, functions, passed_over)) => {
+                    waiting.drain(..used.min(waiting.len()));
+                    self.read_bytes = self.read_bytes.saturating_add(used as u64);
+                    self.state = JitFileState::Read { path: path.to_owned(), functions, passed_over };
+                }
+                Err(problem) => {
+                    self.state = JitFileState::Damaged { path: path.to_owned(), problem };
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn state_of(path: &Path, error: &io::Error) -> JitFileState {
+    match error.kind() {
+        io::ErrorKind::NotFound => JitFileState::Absent,
+        _ => JitFileState::Unreadable { path: path.to_owned(), problem: error.to_string() },
+    }
+}
+
+/// What is needed of `/proc/PID/status`.
+struct Status {
+    /// The process's id in its innermost namespace: what it takes itself for.
+    own_pid: u32,
+    /// Its real, effective, saved and file system user.
+    users: Vec<u32>,
+}
+
+impl Status {
+    fn of(pid: u32) -> Option<Self> {
+        let status = read_proc(pid, "status", "look at").ok()?;
+        let numbers = |key: &[u8]| -> Vec<u32> {
+            let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(key));
+            let text = line.and_then(|line| str::from_utf8(line).ok()).unwrap_or_default();
+            text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+        };
+        let own_pid = numbers(b"NSpid:").last().copied().unwrap_or(pid);
+        Some(Self { own_pid, users: numbers(b"Uid:") })
+    }
+}

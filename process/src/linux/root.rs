@@ -1,0 +1,42 @@
+//! Files as a process sees them, below its own root directory.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Opens the regular file at `path`, as process `pid` would find it: in its mount namespace, below its root directory.
+/// Links that begin with a slash lead to its root, not to ours, and none leads out of it.
+///
+/// # Errors
+/// As [`File::open`]; `InvalidInput` for what is no regular file, which is not opened for reading.
+pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
+    let root = File::open(format!("/proc/{pid}/root"))?;
+    let relative = CString::new(path.as_os_str().as_bytes())?;
+    let file = open_beneath(&root, &relative)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+#[allow(unsafe_code)]
+fn open_beneath(root: &File, path: &CString) -> io::Result<File> {
+    // SAFETY: `open_how` is plain numbers, for which zero is a value.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    // A pipe or a device does not hold up the call, and is recognised afterwards.
+    how.flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
+    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    let (folder, name, bytes) = (root.as_raw_fd(), path.as_ptr(), size_of::<libc::open_how>());
+    // SAFETY: the descriptor is open, the name ends in a zero byte, and `how` lives through the call and has the size
+    // that is given.
+    let opened = unsafe { libc::syscall(libc::SYS_openat2, folder, name, &raw const how, bytes) };
+    if opened < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let opened = i32::try_from(opened).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(opened) }))
+}
