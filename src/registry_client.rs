@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indicatif::ProgressBar;
+use symseal_bundle::Digest;
 use symseal_registry::{Options, Progress, Reference, RegistryError, credentials};
 
 use crate::exit::NotFound;
+use crate::output::visible;
 
 /// How many referrers that were left out are named.
 const PASSED_OVER_NAMED: usize = 5;
@@ -29,16 +31,23 @@ pub(crate) fn shown(options: &Options, message: impl Into<String>) -> (Options, 
         Progress::Done { bytes, existed: true, .. } => {
             told.set_length(told.length().unwrap_or_default().saturating_sub(bytes));
         }
-        // Whoever adds referrers must not fill the terminal with them.
-        Progress::PassedOver { referrer, reason } => match passed_over.fetch_add(1, Ordering::Relaxed) {
-            0..PASSED_OVER_NAMED => told.suspend(|| eprintln!("referrer {referrer} was left out: {reason}")),
-            PASSED_OVER_NAMED => told.suspend(|| eprintln!("and further referrers like these")),
-            _ => {}
-        },
+        Progress::PassedOver { referrer, reason } => {
+            let before = passed_over.fetch_add(1, Ordering::Relaxed);
+            told.suspend(|| tell_passed_over(before, &referrer, &reason));
+        }
         Progress::Retry { reason } => told.set_message(format!("trying again: {reason}")),
         _ => {}
     };
     (Options { progress: Some(Arc::new(progress)), ..options.clone() }, bar)
+}
+
+/// Says that a referrer is left out, after `before` others: whoever adds referrers must not fill the terminal with them.
+pub(crate) fn tell_passed_over(before: usize, referrer: &Digest, reason: &str) {
+    match before {
+        0..PASSED_OVER_NAMED => eprintln!("referrer {referrer} was left out: {}", visible(reason)),
+        PASSED_OVER_NAMED => eprintln!("and further referrers like these"),
+        _ => {}
+    }
 }
 
 /// An error of the registry client; what is not there is a "no", not a wrong call.

@@ -37,7 +37,7 @@ pub enum RegistryError {
     },
     /// Credentials are missing or wrong.
     #[error(
-        "{url}: the registry refuses {who}: {message}; expected credentials that allow it: log in with `docker login` or `oras login`, or set SYMSEAL_REGISTRY, SYMSEAL_REGISTRY_USER and SYMSEAL_REGISTRY_PASSWORD"
+        "{url}: the registry refuses {who}: {message}; expected credentials that allow it; where credentials are what is missing, log in with `docker login` or `oras login`, or set SYMSEAL_REGISTRY, SYMSEAL_REGISTRY_USER and SYMSEAL_REGISTRY_PASSWORD"
     )]
     Unauthorized {
         /// The URL asked.

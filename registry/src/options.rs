@@ -56,7 +56,7 @@ impl fmt::Debug for Options {
 }
 
 /// Whether a registry is spoken to by TLS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Tls {
     /// Unless it is on a loopback address.
     #[default]

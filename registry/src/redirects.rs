@@ -44,7 +44,13 @@ impl Redirections {
 }
 
 fn may_lead(from: &Url, to: &Url) -> bool {
-    from.origin() == to.origin() || to.scheme() == "https" && to.domain().is_some_and(|name| name.contains('.'))
+    from.origin() == to.origin() || to.scheme() == "https" && to.domain().is_some_and(is_named_for_all)
+}
+
+/// Whether a host name means the same to everybody: it has a dot within it, and is no name of the machine itself (RFC 6761, 6.3).
+fn is_named_for_all(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name.contains('.') && name.rsplit('.').next() != Some("localhost")
 }
 
 #[cfg(test)]
@@ -63,6 +69,11 @@ mod tests {
             ("https://[::1]/", false),
             ("http://store.example/blob", false),
             ("https://localhost/", false),
+            ("https://localhost./", false),
+            ("https://intranet./", false),
+            ("https://app.localhost/", false),
+            ("https://app.localhost./", false),
+            ("https://store.example./blob", true),
             ("file:///etc/passwd", false),
         ] {
             let to = Url::parse(to).unwrap();

@@ -186,10 +186,12 @@ impl Repository {
             }
             // What has no room leaves it to smaller ones.
             let bytes = seals.bytes.saturating_add(layer.size);
-            if seals.list.len() >= SEALS_LIMIT || bytes > SEALS_BYTES_LIMIT || !seals.blobs.insert(layer.digest) {
+            if seals.list.len() >= SEALS_LIMIT || bytes > SEALS_BYTES_LIMIT || seals.blobs.contains(&layer.digest) {
                 continue;
             }
+            // One manifest may lie about the size of what another one names rightly: only what was fetched counts as taken.
             seals.list.push(self.blob(&layer.digest, layer.size).await?);
+            seals.blobs.insert(layer.digest);
             seals.bytes = bytes;
         }
         Ok(())

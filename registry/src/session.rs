@@ -277,7 +277,7 @@ impl Failure {
     fn with_who(mut self, auth: &RegistryAuth) -> Self {
         if let RegistryError::Unauthorized { who, .. } = &mut self.error {
             *who = match auth {
-                RegistryAuth::Anonymous => "nobody in particular".to_owned(),
+                RegistryAuth::Anonymous => "a caller without credentials".to_owned(),
                 RegistryAuth::Basic(user, _) if user == challenge::IDENTITY_TOKEN_USER => {
                     "an identity token".to_owned()
                 }

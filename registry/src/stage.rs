@@ -3,7 +3,6 @@
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::{Digest, LayoutDir};
 
-use crate::options::Progress;
 use crate::pull::list;
 use crate::tree::{Bounds, Tree, is_bundle, referrer_tree};
 use crate::{RegistryError, Repository, Target, manifests, referrers};
@@ -15,11 +14,12 @@ pub struct Staged {
     pub blobs: Vec<Digest>,
     /// The referrers that were taken.
     pub referrers: Vec<Digest>,
+    /// Those that were passed over, each with the reason.
+    pub passed_over: Vec<(Digest, String)>,
 }
 
 /// Brings the manifests of what has this digest, and those of the `referrers` that were listed for it, into a layout of the caller's own. As in a
-/// [`pull`](crate::pull()) a referrer that is no manifest, not whole or too large is passed over, and
-/// [`Progress::PassedOver`] says why.
+/// [`pull`](crate::pull()) a referrer that is no manifest, not whole or too large is passed over.
 ///
 /// # Errors
 /// [`RegistryError`] names what could not be fetched.
@@ -46,8 +46,7 @@ pub async fn stage(
                 list(layout, descriptor, None).await?;
             }
             Err(error) if referrers::is_junk(&error) => {
-                let reason = error.to_string();
-                session.options.tell(Progress::PassedOver { referrer: referrer.digest, reason });
+                staged.passed_over.push((referrer.digest, error.to_string()));
             }
             Err(error) => return Err(error),
         }

@@ -66,7 +66,7 @@ async fn a_wrong_password_and_none_at_all_are_told_with_the_user_and_what_to_do(
         let error = scene.push(&login("robot", "wrong")).await.unwrap_err();
         refused(&error, &["the user \"robot\""]);
         assert!(!error.to_string().contains("wrong"), "{error}");
-        refused(&scene.push(&Options::default()).await.unwrap_err(), &["nobody in particular"]);
+        refused(&scene.push(&Options::default()).await.unwrap_err(), &["a caller without credentials"]);
         let token = Options { auth: RegistryAuth::Bearer("made up".into()), ..Options::default() };
         refused(&scene.push(&token).await.unwrap_err(), &["a bearer token"]);
         refused(&scene.pull(&login("nobody", "x")).await.unwrap_err(), &["the user \"nobody\""]);

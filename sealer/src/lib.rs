@@ -48,5 +48,5 @@ pub use signer::{KeySource, OpenSignerError, SignError, Signer, sign_verified};
 pub use state::{StateDir, StateError};
 pub use trust::{
     LoadTrustError, RootChange, TrustChange, TrustChangeError, TrustFiles, TrustImportError, TrustInit, TrustInitError,
-    load_trust, trust_init,
+    load_trust, load_trust_files, trust_init,
 };

@@ -168,6 +168,12 @@ async fn one(
     if before.is_some() && before == Some(referrers_at(destination, &digest).await?) {
         return Ok((Outcome::Unchanged, PushReport::default()));
     }
+    // The seal that was judged may have gone from SRC before it was brought.
+    if let Some(sealed) = sealed
+        && let Err(why) = sealed.check(destination, &digest).await?
+    {
+        return Ok((Outcome::Failed(format!("it is at DST, and {why} there: mirror it again")), sent));
+    }
     tell_done(args, tag, &digest);
     Ok((Outcome::Mirrored, sent))
 }
@@ -205,13 +211,19 @@ async fn bring(
             let staging = tempfile::tempdir().context("a directory for manifests")?;
             let layout = LayoutDir::create(staging.path().join("layout"))?;
             let staged = symseal_registry::stage(repository, &digest, referrers, &layout).await;
+            let staged = staged.map_err(registry_client::told)?;
+            for (before, (referrer, reason)) in staged.passed_over.iter().enumerate() {
+                registry_client::tell_passed_over(before, referrer, reason);
+            }
             let mut elsewhere = Elsewhere::default();
-            elsewhere.add(from, options, staged.map_err(registry_client::told)?.blobs);
+            elsewhere.add(from, options, staged.blobs);
             elsewhere.leave_out_broken_referrers();
             let (to_options, bar) = registry_client::shown(&registry_client::options(&to)?, message);
             let pushed = symseal_registry::push_with(&layout, &digest, &to, &elsewhere, &to_options).await;
             bar.finish_and_clear();
-            pushed.map_err(registry_client::told)
+            let mut pushed = pushed.map_err(registry_client::told)?;
+            pushed.referrers_passed_over += staged.passed_over.len() as u64;
+            Ok(pushed)
         }
         (Place::Layout(_), Place::Layout(_)) => bail!("SRC and DST are directories"),
     }

@@ -103,6 +103,21 @@ impl Reason {
     }
 }
 
+/// Digests and what is noted of them: a table, or under `name` in JSON.
+fn print_notes(name: &str, notes: &[(String, Note)], as_json: bool, nothing: &str) {
+    if as_json {
+        let in_json = |(digest, note): &(String, Note)| json!({ "digest": digest, "at": note.at, "reason": note.reason, "by": note.by });
+        outln!("{}", json!({ (name): notes.iter().map(in_json).collect::<Vec<_>>() }));
+        return;
+    }
+    for (digest, note) in notes {
+        outln!("{digest}  {}  {}: {}", note.at, note.by, note.reason);
+    }
+    if notes.is_empty() {
+        outln!("{nothing}");
+    }
+}
+
 impl Place {
     fn config(&self) -> Result<Config> {
         let mut file = load_config(self.config.as_deref())?;

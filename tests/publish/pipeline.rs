@@ -16,7 +16,7 @@ fn a_pipeline_logs_in_by_docker_s_file_or_by_the_environment() {
         let arguments = ["publish", &app, "--to", &to, "--name", "app", "--version", "1.0"];
         command("symseal").args(arguments).envs(variables.iter().copied()).output().expect("it starts").into()
     };
-    publish(&[]).refused(2, &["nobody in particular", "docker login", "SYMSEAL_REGISTRY_USER"]);
+    publish(&[]).refused(2, &["a caller without credentials", "docker login", "SYMSEAL_REGISTRY_USER"]);
     let host = scene.front.address.to_string();
     let of_environment = [
         ("SYMSEAL_REGISTRY", host.as_str()),

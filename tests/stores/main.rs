@@ -9,6 +9,7 @@ mod postgres;
 #[path = "../program/mod.rs"]
 mod program;
 
+mod commands;
 mod gate;
 mod looked_after;
 mod object_store;

@@ -111,6 +111,15 @@ pub fn trust_init(directory: &Path, init: &TrustInit<'_>) -> Result<Trust, Trust
 /// # Errors
 /// [`LoadTrustError`].
 pub fn load_trust(directory: &Path) -> Result<Trust, LoadTrustError> {
+    load_trust_files(directory).map(|(_, trust)| trust)
+}
+
+/// The same, with the files as they were read, by which a change is noticed.
+///
+/// # Errors
+/// [`LoadTrustError`].
+pub fn load_trust_files(directory: &Path) -> Result<(TrustFiles, Trust), LoadTrustError> {
     let files = TrustFiles::read(directory)?;
-    files.verify().map_err(|source| LoadTrustError::Trust { directory: directory.to_owned(), source })
+    let trust = files.verify().map_err(|source| LoadTrustError::Trust { directory: directory.to_owned(), source })?;
+    Ok((files, trust))
 }

@@ -20,7 +20,7 @@ use symseal_module::DebugId;
 use super::catalogue::Offer;
 use super::fetch::{Brought, Lost};
 use super::home::Trouble;
-use super::learn::Covered;
+use super::learn::{Covered, homes};
 use super::refusals::{Code, Refusal};
 use super::{Gate, status};
 use crate::blobs::OpenBlob;
@@ -141,28 +141,59 @@ impl Gate {
         is_called: impl Fn(&str) -> bool + Send + Sync,
         symbol_path: Option<&str>,
     ) -> Response {
-        let offers = match self.files(keys, kind, is_called).await {
+        let offers = match self.files(keys, kind, &is_called).await {
             Covered::Sealed(offers) => offers,
             Covered::Refused(refusals) => return self.refuse(asked, refusals),
             Covered::Unknown(why, refusals) => return self.cannot_tell(asked, (refusals, &why)),
         };
+        let homes = homes(&offers);
+        let (mut refused, mut down) = match self.first_of(asked, &offers, kind, symbol_path).await {
+            Ok(response) => return response,
+            Err(unanswered) => unanswered,
+        };
+        // Those that were known lost it, or have other bytes: one that was not asked yet may have it.
+        if down.is_none() && refused.iter().all(|refusal| matches!(refusal.code, Code::NotThere | Code::WrongBytes)) {
+            let (offers, unasked) = self.files_elsewhere(keys, kind, &is_called, &homes).await;
+            down = unasked;
+            match self.first_of(asked, &offers, kind, symbol_path).await {
+                Ok(response) => {
+                    self.note(asked, refused);
+                    return response;
+                }
+                Err((more, why)) => {
+                    refused.extend(more);
+                    down = why.or(down);
+                }
+            }
+        }
+        self.no_answer(asked, refused, down)
+    }
+
+    /// The first of the files that comes; else what was refused, and why it cannot be told.
+    async fn first_of(
+        self: &Arc<Self>,
+        asked: &Asked<'_>,
+        offers: &[(Offer, SealedBy)],
+        kind: FileKind,
+        symbol_path: Option<&str>,
+    ) -> Result<Response, (Vec<Refusal>, Option<String>)> {
         let (mut refused, mut down) = (Vec::new(), None);
         for (offer, by) in offers.iter().take(OFFERS) {
             if let Some(refused) = too_large(asked.headers, offer.file.size) {
-                return refused;
+                return Ok(refused);
             }
             if *asked.method == Method::HEAD {
-                return head(offer, by);
+                return Ok(head(offer, by));
             }
             let path = server_path(offer, kind).or_else(|| symbol_path.map(str::to_owned));
             match self.bring(offer, (asked.path, path.as_deref())).await {
-                Ok(Brought::Whole(found)) => return self.cached_answer(asked, (offer, by), found),
-                Ok(Brought::Flying(flight)) => return self.flying_answer((offer, by), &flight),
+                Ok(Brought::Whole(found)) => return Ok(self.cached_answer(asked, (offer, by), found)),
+                Ok(Brought::Flying(flight)) => return Ok(self.flying_answer((offer, by), &flight)),
                 Err(Lost::Refused(refusal)) => refused.push(refusal),
                 Err(Lost::Down(why)) => down = Some(why),
             }
         }
-        self.no_answer(asked, refused, down)
+        Err((refused, down))
     }
 
     /// A section, cut out of the whole file here: of a section alone nothing is signed.

@@ -204,7 +204,8 @@ impl State {
     fn weigh(&mut self, known: &KnownBundle, change: impl FnOnce()) {
         let before = known.weight();
         change();
-        if self.bundles.contains_key(&known.digest) {
+        // One that was forgotten and heard of again is another one, and was weighed by itself.
+        if self.bundles.get(&known.digest).is_some_and(|kept| std::ptr::eq(Arc::as_ptr(kept), known)) {
             self.bytes = self.bytes.saturating_sub(before).saturating_add(known.weight());
             self.make_room(0);
         }

@@ -30,6 +30,10 @@ impl Place {
         format!("{}/{}", self.reference.registry(), self.reference.repository()).into()
     }
 
+    fn key(&self) -> Key {
+        (self.name(), self.tls, self.token.clone())
+    }
+
     /// Looks for credentials and makes a client. Blocks: a credential helper is a program.
     fn open(&self) -> Result<Repository, Trouble> {
         let auth = match (&self.token, self.tls) {
@@ -53,7 +57,10 @@ impl Place {
 
 /// The clients.
 #[derive(Default)]
-pub(super) struct Clients(Mutex<HashMap<Arc<str>, Arc<Repository>>>);
+pub(super) struct Clients(Mutex<HashMap<Key, Arc<Repository>>>);
+
+/// Two upstreams may have one repository, each with a way of its own to speak to it.
+type Key = (Arc<str>, Tls, Option<String>);
 
 impl Clients {
     /// The client of a repository.
@@ -61,8 +68,8 @@ impl Clients {
     /// # Errors
     /// [`Trouble`] where its credentials cannot be read.
     pub(super) async fn of(&self, pool: &Pool, place: &Place) -> Result<Arc<Repository>, Trouble> {
-        let name = place.name();
-        if let Some(known) = lock(&self.0).get(&name) {
+        let key = place.key();
+        if let Some(known) = lock(&self.0).get(&key) {
             return Ok(Arc::clone(known));
         }
         let place = place.clone();
@@ -72,12 +79,12 @@ impl Clients {
         if known.len() >= KEPT {
             known.clear();
         }
-        known.insert(name, Arc::clone(&opened));
+        known.insert(key, Arc::clone(&opened));
         Ok(opened)
     }
 
     /// Forgets the client of a repository that could not be asked: its credentials may have been renewed.
     pub(super) fn forget(&self, place: &Place) {
-        lock(&self.0).remove(&place.name());
+        lock(&self.0).remove(&place.key());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use symseal_seal::{Expectation, Trust, examine_seals};
-use symseal_sealer::{LoadTrustError, StateDir, TrustFiles};
+use symseal_sealer::{LoadTrustError, StateDir, TrustFiles, load_trust_files};
 
 use super::known::KnownBundle;
 use super::lock;
@@ -127,7 +127,7 @@ impl Judge {
         let mut current = lock(&self.current);
         if current.looked.elapsed() >= LOOK_AGAIN {
             current.looked = Instant::now();
-            match load(&self.directory) {
+            match load_trust_files(&self.directory) {
                 Ok((files, _)) if current.files.as_ref() == Some(&files) => {}
                 Ok((files, trust)) => {
                     tracing::info!(
@@ -150,10 +150,4 @@ impl Judge {
         }
         (current.trust.clone(), current.generation)
     }
-}
-
-fn load(directory: &Path) -> Result<(TrustFiles, Trust), LoadTrustError> {
-    let files = TrustFiles::read(directory)?;
-    let trust = files.verify().map_err(|source| LoadTrustError::Trust { directory: directory.to_owned(), source })?;
-    Ok((files, trust))
 }

@@ -1,8 +1,10 @@
 //! Which sealed bundle covers what is asked for.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use symseal_bundle::Digest;
 
 use super::Gate;
 use super::catalogue::Offer;
@@ -22,6 +24,16 @@ pub(super) enum Covered<T> {
     Unknown(String, Vec<Refusal>),
 }
 
+/// Where the bundles of these files are known to be.
+pub(super) fn homes(offers: &[(Offer, SealedBy)]) -> HashSet<(Digest, String)> {
+    offers.iter().flat_map(|(offer, _)| places(&offer.bundle)).collect()
+}
+
+fn places(bundle: &KnownBundle) -> impl Iterator<Item = (Digest, String)> + use<> {
+    let digest = bundle.digest;
+    bundle.homes().into_iter().map(move |home| (digest, home.name()))
+}
+
 impl Gate {
     /// The sealed files that answer for the first of `keys` that has one.
     pub(super) async fn files(
@@ -30,13 +42,34 @@ impl Gate {
         kind: FileKind,
         is_called: impl Fn(&str) -> bool + Send + Sync,
     ) -> Covered<Offer> {
-        let find = |gate: &Self| {
-            let offers = keys.iter().map(|key| gate.catalogue.offers(key, kind));
-            let mut named =
-                offers.map(|offers| offers.into_iter().filter(|offer| is_called(&offer.name)).collect::<Vec<_>>());
-            named.find(|offers| !offers.is_empty()).unwrap_or_default()
-        };
+        let find = |gate: &Self| gate.offers(keys, kind, &is_called);
         self.covered(keys, find, |offer| Arc::clone(&offer.bundle)).await
+    }
+
+    /// Asks every upstream, and gives the sealed files that have another home now than the `known` ones; why one could not be asked.
+    pub(super) async fn files_elsewhere(
+        self: &Arc<Self>,
+        keys: &[Key],
+        kind: FileKind,
+        is_called: impl Fn(&str) -> bool + Send + Sync,
+        known: &HashSet<(Digest, String)>,
+    ) -> (Vec<(Offer, SealedBy)>, Option<String>) {
+        let unasked = self.learn(keys).await;
+        let mut found = self.offers(keys, kind, is_called);
+        found.retain(|offer| places(&offer.bundle).any(|place| !known.contains(&place)));
+        match self.judged(found, |offer| Arc::clone(&offer.bundle)).await {
+            Covered::Sealed(offers) => (offers, unasked),
+            Covered::Refused(_) => (Vec::new(), unasked),
+            Covered::Unknown(why, _) => (Vec::new(), Some(why)),
+        }
+    }
+
+    /// What is known to answer for the first of `keys` for which there is anything.
+    fn offers(&self, keys: &[Key], kind: FileKind, is_called: impl Fn(&str) -> bool) -> Vec<Offer> {
+        let offers = keys.iter().map(|key| self.catalogue.offers(key, kind));
+        let mut named =
+            offers.map(|offers| offers.into_iter().filter(|offer| is_called(&offer.name)).collect::<Vec<_>>());
+        named.find(|offers| !offers.is_empty()).unwrap_or_default()
     }
 
     /// The sealed bundles that have a module.

@@ -52,6 +52,8 @@ struct State {
     /// What of it cannot be had.
     problem: Option<String>,
     passed_over: HashMap<Digest, PassedOver>,
+    /// How often in a row it could not be told what a tag names. At most [`TAGS`].
+    untold: HashMap<String, u32>,
     bundles: usize,
 }
 
@@ -208,23 +210,36 @@ impl RegistryUpstream {
             read.problem = Some(problem);
         }
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        let is_one = !self.is_whole;
         // Tags for referrers name no bundles. Futures of one named function, as they must be `Send` for every caller.
         let tags: Vec<_> = tags.into_iter().filter(|tag| !tag.starts_with("sha256-")).take(TAGS).collect();
+        lock(&self.state).untold.retain(|tag, _| tags.contains(tag));
         let asked: Vec<_> = tags.iter().map(|tag| resolve(repository, tag)).collect();
         let mut answers = stream::iter(asked).buffered(AT_ONCE);
         while let Some((tag, answer)) = answers.next().await {
             match answer {
-                Ok(Some(digest)) if seen.insert(digest) => found.push(digest),
-                Ok(_) => {}
-                Err(Trouble::Down(why)) => read.goes_on(format!("{}: {why}", self.name()))?,
-                Err(trouble) => {
-                    let problem = format!("{}: tag {tag}: {}", self.name(), trouble.text());
-                    tracing::info!(problem, "what a tag names cannot be told");
-                    read.problem = Some(problem);
+                Ok(digest) => {
+                    lock(&self.state).untold.remove(tag);
+                    found.extend(digest.filter(|digest| seen.insert(*digest)));
                 }
+                // The one that whoever runs the gateway named.
+                Err(trouble) if is_one => return Err(trouble),
+                Err(Trouble::Down(why)) => read.goes_on(format!("{}: {why}", self.name()))?,
+                Err(trouble) => self.tag_is_untold(tag, &trouble, read),
             }
         }
         Ok(found)
+    }
+
+    /// A tag that is listed and then not there, or answered with what is no manifest: that may pass, so it is no absence at first.
+    fn tag_is_untold(&self, tag: &str, trouble: &Trouble, read: &mut Read) {
+        let problem = format!("{}: tag {tag}: {}", self.name(), trouble.text());
+        tracing::info!(problem, "what a tag names cannot be told");
+        read.problem = Some(problem);
+        let mut state = lock(&self.state);
+        let tries = state.untold.entry(tag.to_owned()).or_default();
+        *tries = tries.saturating_add(1);
+        read.lacks |= *tries < TRIES;
     }
 
     fn is_passed_over(&self, digest: &Digest) -> bool {
@@ -254,16 +269,31 @@ impl RegistryUpstream {
     }
 }
 
-/// The image index that a tag names; `None` where it names something else, or nothing any more.
+/// The image index that a tag names; `None` where it names something else.
 async fn resolve<'t>(repository: &Repository, tag: &'t str) -> (&'t str, Result<Option<Digest>, Trouble>) {
-    let resolved = repository.resolve_tag(tag).await;
-    let index = resolved.map(|found| found.filter(|found| found.media_type == oci::IMAGE_INDEX));
-    (tag, index.map(|found| found.map(|found| found.digest)).map_err(Trouble::from))
+    let found = match repository.resolve_tag(tag).await {
+        Ok(Some(found)) => Ok((found.media_type == oci::IMAGE_INDEX).then_some(found.digest)),
+        // It was listed, or named by hand: a copy of a registry may lag.
+        Ok(None) => Err(Trouble::Absent("there is no such manifest".to_owned())),
+        Err(error) => Err(error.into()),
+    };
+    (tag, found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_that_is_listed_and_not_there_is_no_absence_at_first() {
+        let upstream = RegistryUpstream::parse("registry.example/team/app").unwrap();
+        for tries in 1..=TRIES {
+            let mut read = Read::default();
+            upstream.tag_is_untold("1.0", &Trouble::Absent("404".to_owned()), &mut read);
+            assert_eq!(read.lacks, tries < TRIES);
+            assert!(read.problem.is_some_and(|problem| problem.contains("tag 1.0: 404")));
+        }
+    }
 
     #[test]
     fn what_is_no_bundle_is_passed_over_for_good_and_what_cannot_be_had_is_tried_again() {

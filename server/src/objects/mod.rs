@@ -282,6 +282,9 @@ impl Objects {
     async fn copy_through(&self, key: &str, to: &str) -> object_store::Result<()> {
         let found = self.store.get(&self.path(key)).await?;
         let part = PART.max(found.meta.size.div_ceil(PARTS));
+        // What is on its way, and the part that is being gathered.
+        let parts = u32::try_from(PARTS_AT_ONCE.saturating_add(1)).unwrap_or(u32::MAX);
+        let _room = self.in_memory.acquire_many(parts).await;
         let upload = self.store.put_multipart(&self.path(to)).await?;
         let mut writer = WriteMultipart::new_with_chunk_size(upload, usize::try_from(part).unwrap_or(usize::MAX));
         let mut chunks = found.into_stream();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use symseal_seal::{Expectation, SEAL_LIMIT, SubjectDigests, Trust, examine_seals};
-use symseal_sealer::{LoadTrustError, TrustFiles};
+use symseal_sealer::{LoadTrustError, TrustFiles, load_trust_files};
 
 use crate::blobs::{BlobDigest, BlobDirectory, unless_lost};
 use crate::clock::now;
@@ -76,7 +76,7 @@ struct Current {
 impl Seals {
     /// Takes a trust directory, once. Blocks.
     pub(crate) fn trust(&self, directory: PathBuf) -> Result<(), LoadTrustError> {
-        let (files, trust) = load(&directory)?;
+        let (files, trust) = load_trust_files(&directory)?;
         let current = Mutex::new(Current { files, trust: Arc::new(trust), since: Instant::now() });
         // The first one stays: whoever gives two has made a mistake that a test finds.
         let _ = self.0.set(Judge { directory, current });
@@ -93,7 +93,7 @@ impl Seals {
     pub(crate) fn look_again(&self) -> bool {
         let Some(judge) = self.0.get() else { return false };
         let mut current = judge.current.lock().unwrap_or_else(PoisonError::into_inner);
-        match load(&judge.directory) {
+        match load_trust_files(&judge.directory) {
             Ok((files, trust)) if files != current.files => {
                 tracing::info!(
                     policy = trust.policy.version,
@@ -129,12 +129,6 @@ impl Seals {
             Expectation { name: Some(&entry.name), version: Some(&entry.version), ..Expectation::default() };
         Verdict::of(&examine_seals(seals, &subjects, &trust, &expectation, now()))
     }
-}
-
-fn load(directory: &std::path::Path) -> Result<(TrustFiles, Trust), LoadTrustError> {
-    let files = TrustFiles::read(directory)?;
-    let trust = files.verify().map_err(|source| LoadTrustError::Trust { directory: directory.to_owned(), source })?;
-    Ok((files, trust))
 }
 
 /// The bytes of a bundle's seals in these repositories, each once. What is lost is none. Blocks.

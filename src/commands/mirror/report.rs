@@ -78,11 +78,13 @@ impl Serialize for Mirrored {
         map.serialize_entry("outcome", outcome)?;
         map.serialize_entry("reason", &reason)?;
         let PushReport { blobs_sent, blobs_existing, blobs_mounted, bytes_sent, referrers, .. } = &self.sent;
+        let passed_over = self.sent.referrers_passed_over;
         map.serialize_entry("blobs_sent", blobs_sent)?;
         map.serialize_entry("blobs_existing", blobs_existing)?;
         map.serialize_entry("blobs_mounted", blobs_mounted)?;
         map.serialize_entry("bytes_sent", bytes_sent)?;
         map.serialize_entry("referrers", referrers)?;
+        map.serialize_entry("referrers_passed_over", &passed_over)?;
         map.end()
     }
 }

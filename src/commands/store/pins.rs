@@ -1,10 +1,9 @@
 //! `symseal store pin`, `unpin` and `pins`: what stays whatever the rules of retention say.
 
 use anyhow::Result;
-use serde_json::json;
 use symseal_server::Pins;
 
-use super::{Place, Reason, runtime};
+use super::{Place, Reason, print_notes, runtime};
 use crate::exit::Answer;
 use crate::output::outln;
 
@@ -69,19 +68,6 @@ pub(super) fn unpin(args: &UnpinArgs) -> Result<Answer> {
 pub(super) fn list(args: &ListArgs) -> Result<Answer> {
     let config = args.place.config()?;
     let pins = runtime()?.block_on(async { Pins::open(&config).await?.list().await })?;
-    if args.json {
-        let pins: Vec<_> = pins
-            .iter()
-            .map(|(digest, note)| json!({ "digest": digest, "at": note.at, "reason": note.reason, "by": note.by }))
-            .collect();
-        outln!("{}", json!({ "pins": pins }));
-        return Ok(Answer::Yes);
-    }
-    for (digest, note) in &pins {
-        outln!("{digest}  {}  {}: {}", note.at, note.by, note.reason);
-    }
-    if pins.is_empty() {
-        outln!("nothing is pinned");
-    }
+    print_notes("pins", &pins, args.json, "nothing is pinned");
     Ok(Answer::Yes)
 }

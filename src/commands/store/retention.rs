@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     }
     let goes = plan.iter().filter(|it| it.goes).count();
     match gone {
-        Some(gone) => outln!("{gone} bundles are gone"),
+        Some(gone) => outln!("{gone} of {} bundles are gone", plan.len()),
         None => outln!("{goes} of {} bundles would go; nothing was changed", plan.len()),
     }
     Ok(Answer::Yes)

@@ -1,10 +1,9 @@
 //! `symseal store takedown` and `tombstones`: what nobody is given any more.
 
 use anyhow::{Result, bail};
-use serde_json::json;
 use symseal_server::Tombstones;
 
-use super::{Place, Reason, runtime};
+use super::{Place, Reason, print_notes, runtime};
 use crate::exit::Answer;
 use crate::output::outln;
 
@@ -68,19 +67,6 @@ pub(super) fn takedown(args: &TakedownArgs) -> Result<Answer> {
 pub(super) fn list(args: &ListArgs) -> Result<Answer> {
     let config = args.place.config()?;
     let tombstones = runtime()?.block_on(async { Tombstones::open(&config).await?.list().await })?;
-    if args.json {
-        let tombstones: Vec<_> = tombstones
-            .iter()
-            .map(|(digest, note)| json!({ "digest": digest, "at": note.at, "reason": note.reason, "by": note.by }))
-            .collect();
-        outln!("{}", json!({ "tombstones": tombstones }));
-        return Ok(Answer::Yes);
-    }
-    for (digest, note) in &tombstones {
-        outln!("{digest}  {}  {}: {}", note.at, note.by, note.reason);
-    }
-    if tombstones.is_empty() {
-        outln!("nothing is taken down");
-    }
+    print_notes("tombstones", &tombstones, args.json, "nothing is taken down");
     Ok(Answer::Yes)
 }
