@@ -94,6 +94,10 @@ pub enum DigestOf {
     Source,
     /// The binary that was read itself.
     Binary,
+    /// The separate debug file that was read.
+    DebugFile,
+    /// A file that debug information refers to: what dwz moved out, or split DWARF.
+    Companion,
 }
 
 /// One digest that an answer rests on.

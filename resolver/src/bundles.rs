@@ -1,12 +1,12 @@
 //! The step "local bundle": symbol tables by debug id.
 
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use symseal_bundle::{Bundle, BundleError, Digest, FileEntry, FileRole, LayoutError, ModuleEntry};
 use symseal_module::{DebugId, MissReason, Proof};
 
-use crate::cache::BoundedMap;
+use crate::flights::Flights;
 use crate::table::{LoadedTable, TableBytes};
 
 /// Tables kept open per bundle.
@@ -34,13 +34,13 @@ pub(crate) struct BundleSource {
     /// The bundle's digest; what `oras pull` left has none.
     pub(crate) digest: Option<Digest>,
     pub(crate) index_digest: Digest,
-    tables: Mutex<BoundedMap<DebugId, Result<Arc<LoadedTable>, NoTable>>>,
+    tables: Flights<DebugId, Result<Arc<LoadedTable>, NoTable>>,
 }
 
 impl BundleSource {
     pub(crate) fn new(bundle: Bundle, proof: Proof, access: Access) -> Self {
         let (digest, index_digest) = (bundle.digest(), bundle.index_digest());
-        let tables = Mutex::new(BoundedMap::with_capacity(OPEN_TABLES));
+        let tables = Flights::with_capacity(OPEN_TABLES);
         Self { bundle, access, proof, digest, index_digest, tables }
     }
 
@@ -51,13 +51,7 @@ impl BundleSource {
 
     /// The symbol table of a module. Its digest is checked when it is opened, once.
     pub(crate) fn table(&self, id: &DebugId) -> Result<Arc<LoadedTable>, NoTable> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tables.get(id) {
-            return known;
-        }
-        let opened = self.open(id).map(Arc::new);
-        tables.insert(id.clone(), opened.clone());
-        opened
+        self.tables.get(id.clone(), || self.open(id).map(Arc::new))
     }
 
     fn open(&self, id: &DebugId) -> Result<LoadedTable, NoTable> {

@@ -6,8 +6,9 @@
 //!
 //! | step | asked |
 //! | --- | --- |
-//! | `debuginfod` | never by this version: skipped as `offline` |
+//! | `debuginfod`, `symbol-server` | never by this version: skipped as `offline` |
 //! | `local-bundle` | always; the `.symx` table of the module, by debug id |
+//! | `debug-file` | with [`Options::local_files`]; a separate debug file where debuggers look for one, with the module's debug id |
 //! | `binary-debug-info`, `binary-symbols` | with [`Options::local_files`]; the file must have the module's debug id. An image that the trace carries (vDSO) is always asked |
 //! | `module-offset` | always: the module and the address in it |
 //! | `raw` | for addresses outside of every module |
@@ -27,11 +28,12 @@
 //! ```
 
 mod answer;
-mod binary;
 mod bundles;
 mod cache;
 mod demangle;
 mod files;
+mod flights;
+mod local;
 mod options;
 mod resolver;
 mod table;

@@ -1,25 +1,23 @@
 //! The chain itself: which step is asked, in which order, and what is recorded of it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use symseal_bundle::{Bundle, DebugInfo, Digest};
 use symseal_module::{
     Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod,
 };
-use symseal_symx::{SparseHit, SymbolSource};
+use symseal_symx::SparseHit;
 
-use crate::binary::{self, BinaryTable};
 use crate::bundles::{Access, BundleSource};
 use crate::cache::BoundedMap;
+use crate::local::{self, Local};
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::{
-    DigestOf, DigestRef, ModuleFiles, ModuleRef, Options, Outcome, ResolvedFrame, SourceFrame, Symbolized, ThisMachine,
-    Tried, VdsoModule, demangle,
+    DigestOf, DigestRef, ModuleFiles, ModuleRef, Options, Outcome, ResolvedFrame, SourceFrame, Symbolized, Tried,
+    VdsoModule, demangle,
 };
-
-/// Binaries kept open.
-const OPEN_BINARIES: usize = 256;
 
 /// What the instruction pointer of a caller is lowered by for the lookup: it is a return address, and any
 /// byte inside the call instruction belongs to the calling line (x86: 1).
@@ -39,14 +37,11 @@ struct Sources {
     bundles: Vec<Arc<BundleSource>>,
     /// Images of modules that are no file, by debug id.
     images: BTreeMap<DebugId, Arc<LoadedTable>>,
-    binaries: Mutex<Option<BoundedMap<(String, DebugId), BinaryResult>>>,
     /// Modules whose symbol tables are treated as absent.
     dropped: Vec<DebugId>,
-    /// Where files are read from; else this machine.
-    files: Option<Arc<dyn ModuleFiles>>,
+    /// Read where [`Options::local_files`] allows it.
+    local: Arc<Local>,
 }
-
-type BinaryResult = Result<Arc<BinaryTable>, (MissReason, String)>;
 
 /// What an answer depends on, apart from the sources: module and lookup address. The path matters where
 /// files are read.
@@ -105,7 +100,12 @@ impl Resolver {
 
     /// Reads the files of modules from there, and not from this machine's paths. With [`Options::local_files`].
     pub fn with_module_files(self, files: Arc<dyn ModuleFiles>) -> Self {
-        self.change(|sources| sources.files = Some(files))
+        self.change(|sources| sources.local = Arc::new(sources.local.with_files(files)))
+    }
+
+    /// Looks for separate debug files below these directories, in place of `/usr/lib/debug`. With [`Options::local_files`].
+    pub fn with_debug_directories(self, directories: Vec<PathBuf>) -> Self {
+        self.change(|sources| sources.local = Arc::new(sources.local.with_directories(directories)))
     }
 
     /// The same sources and options with an address cache of its own, cold, of `capacity` addresses.
@@ -204,9 +204,8 @@ impl Resolver {
         let mut sources = Sources {
             bundles: self.sources.bundles.clone(),
             images: self.sources.images.clone(),
-            binaries: Mutex::default(),
             dropped: self.sources.dropped.clone(),
-            files: self.sources.files.clone(),
+            local: Arc::clone(&self.sources.local),
         };
         change(&mut sources);
         self.sources = Arc::new(sources);
@@ -237,11 +236,11 @@ impl Resolver {
 
     /// Asks one step after the other until one answers.
     fn walk(&self, id: Option<&DebugId>, module: Option<&MappedModule>, lookup: Rva) -> Answer {
-        let mut tried = vec![self.debuginfod()];
+        let mut tried = vec![self.online(id)];
         if let Some(answer) = self.ask_bundles(id, lookup, &mut tried) {
             return self.finish(answer, tried);
         }
-        if let Some(answer) = self.ask_binary(id, module, lookup, &mut tried) {
+        if let Some(answer) = self.ask_local(id, module, lookup, &mut tried) {
             return self.finish(answer, tried);
         }
         // Only steps that were asked can tell why there is no name.
@@ -263,12 +262,17 @@ impl Resolver {
         }
     }
 
-    fn debuginfod(&self) -> Tried {
+    /// The step that asks the network: by which kind of server depends on the module's platform.
+    fn online(&self, id: Option<&DebugId>) -> Tried {
+        let step = match id {
+            Some(DebugId::Pdb { .. } | DebugId::MachoUuid(_)) => ResolverStep::SymbolServer,
+            Some(DebugId::BuildId(_)) | None => ResolverStep::Debuginfod,
+        };
         let (reason, detail) = match self.options.online {
             true => (MissReason::Unsupported, crate::ONLINE_NOT_OFFERED.to_string()),
             false => (MissReason::Offline, String::new()),
         };
-        Tried { step: ResolverStep::Debuginfod, outcome: Outcome::Skipped(reason), detail, digest: None }
+        Tried { detail, ..skip(step, reason) }
     }
 
     fn ask_bundles(&self, id: Option<&DebugId>, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
@@ -308,74 +312,42 @@ impl Resolver {
         None
     }
 
-    fn ask_binary(
+    fn ask_local(
         &self,
         id: Option<&DebugId>,
         module: Option<&MappedModule>,
         lookup: Rva,
         tried: &mut Vec<Tried>,
     ) -> Option<NamedBy> {
-        let (debug_info, symbols) = (ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols);
-        if let Some(table) = id.and_then(|id| self.sources.images.get(id)) {
-            let image = "the image that the trace carries".to_string();
-            tried.push(miss(debug_info, MissReason::NoDebugInfo, image.clone(), None));
-            let Some(named) = table.lookup(lookup) else {
-                tried.push(miss(symbols, MissReason::NoSymbolAtAddress, image, None));
-                return None;
-            };
-            tried.push(Tried { detail: image, ..hit(symbols) });
-            return Some(NamedBy { step: symbols, proof: Proof::None, named, digests: Vec::new() });
-        }
-        let both = |tried: &mut Vec<Tried>, outcome: Outcome, detail: &str| {
-            for step in [debug_info, symbols] {
-                tried.push(Tried { step, outcome, detail: detail.to_string(), digest: None });
+        let local = &self.sources.local;
+        if let Some((id, image)) = id.and_then(|id| Some((id, self.sources.images.get(id)?))) {
+            if self.options.local_files {
+                let found = local.ask_debug_file((id, None), lookup, tried);
+                if found.is_some() {
+                    return found;
+                }
+            } else {
+                tried.push(skip(ResolverStep::DebugFile, MissReason::NotAllowed));
             }
-        };
+            return ask_image(image, lookup, tried);
+        }
         if !self.options.local_files {
-            both(tried, Outcome::Skipped(MissReason::NotAllowed), "");
+            local::skipped(MissReason::NotAllowed, tried);
             return None;
         }
-        let (Some(id), Some(module)) = (id, module) else {
-            both(tried, Outcome::Skipped(MissReason::NoDebugId), "");
+        let Some(id) = id else {
+            local::skipped(MissReason::NoDebugId, tried);
             return None;
         };
-        let binary = match self.binary(module, id) {
-            Ok(binary) => binary,
-            Err((reason, detail)) => {
-                both(tried, Outcome::Miss(reason), &detail);
-                return None;
-            }
-        };
-        let digest = Some(binary.digest);
-        let named = binary.table.lookup(lookup);
-        let found_by = named.as_ref().map(|named| match named.source {
-            SymbolSource::Dwarf | SymbolSource::Pdb | SymbolSource::Breakpad => debug_info,
-            _ => symbols,
-        });
-        if found_by != Some(debug_info) {
-            let reason = if binary.has_debug_info { MissReason::NoSymbolAtAddress } else { MissReason::NoDebugInfo };
-            tried.push(miss(debug_info, reason, String::new(), digest));
+        if let Some(found) = local.ask_debug_file((id, module), lookup, tried) {
+            return Some(found);
         }
-        let (Some(named), Some(step)) = (named, found_by) else {
-            tried.push(miss(symbols, MissReason::NoSymbolAtAddress, String::new(), digest));
+        let Some(module) = module else {
+            tried.push(skip(ResolverStep::BinaryDebugInfo, MissReason::FileNotFound));
+            tried.push(skip(ResolverStep::BinarySymbols, MissReason::FileNotFound));
             return None;
         };
-        tried.push(Tried { digest, ..hit(step) });
-        let digests = vec![DigestRef { of: DigestOf::Binary, digest: binary.digest }];
-        Some(NamedBy { step, proof: Proof::None, named, digests })
-    }
-
-    fn binary(&self, module: &MappedModule, id: &DebugId) -> BinaryResult {
-        let mut open = self.sources.binaries.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = open.get_or_insert_with(|| BoundedMap::with_capacity(OPEN_BINARIES));
-        let key = (module.path.clone(), id.clone());
-        if let Some(known) = open.get(&key) {
-            return known;
-        }
-        let files = self.sources.files.as_deref().unwrap_or(&ThisMachine);
-        let result = binary::open_file(files, module, id).map(Arc::new);
-        open.insert(key, result.clone());
-        result
+        local.ask_binary((id, module), lookup, tried)
     }
 
     fn finish(&self, found: NamedBy, tried: Vec<Tried>) -> Answer {
@@ -398,12 +370,25 @@ impl Resolver {
     }
 }
 
+/// Asks the image of a module that is no file, which has symbols alone.
+fn ask_image(image: &LoadedTable, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
+    let word = "the image that the trace carries".to_string();
+    tried.push(miss(ResolverStep::BinaryDebugInfo, MissReason::NoDebugInfo, word.clone(), None));
+    let step = ResolverStep::BinarySymbols;
+    let Some(named) = image.lookup(lookup) else {
+        tried.push(miss(step, MissReason::NoSymbolAtAddress, word, None));
+        return None;
+    };
+    tried.push(Tried { detail: word, ..hit(step) });
+    Some(NamedBy { step, proof: Proof::None, named, digests: Vec::new() })
+}
+
 /// A name and the step that had it.
-struct NamedBy {
-    step: ResolverStep,
-    proof: Proof,
-    named: Named,
-    digests: Vec<DigestRef>,
+pub(crate) struct NamedBy {
+    pub(crate) step: ResolverStep,
+    pub(crate) proof: Proof,
+    pub(crate) named: Named,
+    pub(crate) digests: Vec<DigestRef>,
 }
 
 impl Symbolized {
@@ -452,12 +437,16 @@ fn demangle_frame(frame: &mut SourceFrame) {
     }
 }
 
-fn hit(step: ResolverStep) -> Tried {
+pub(crate) fn hit(step: ResolverStep) -> Tried {
     Tried { step, outcome: Outcome::Hit, detail: String::new(), digest: None }
 }
 
-fn miss(step: ResolverStep, reason: MissReason, detail: String, digest: Option<Digest>) -> Tried {
+pub(crate) fn miss(step: ResolverStep, reason: MissReason, detail: String, digest: Option<Digest>) -> Tried {
     Tried { step, outcome: Outcome::Miss(reason), detail, digest }
+}
+
+fn skip(step: ResolverStep, reason: MissReason) -> Tried {
+    Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), digest: None }
 }
 
 fn raw_frame(ip: Avma, unwind: UnwindMethod) -> ResolvedFrame {

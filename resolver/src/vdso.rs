@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile};
+use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
 
 /// The largest image that is taken from a trace, in bytes. Real ones have two pages.
@@ -90,5 +91,5 @@ fn table_of(
     debug_id: &DebugId,
     bytes: &[u8],
 ) -> Result<Vec<u8>, VdsoError> {
-    crate::binary::write_table(stream, object.image_base(), debug_id, bytes).map_err(VdsoError::Malformed)
+    crate::local::write_table(stream, object.image_base(), debug_id, &Digest::of(bytes)).map_err(VdsoError::Malformed)
 }

@@ -221,7 +221,8 @@ fn the_binary_itself_is_read_only_when_allowed_and_proves_nothing() {
     let (debug_info, symbols) = (ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols);
     let frame = at(&Resolver::new(Options::default()), &program.map(), start);
     let not_allowed = Outcome::Skipped(MissReason::NotAllowed);
-    assert_eq!(outcomes(&frame)[2..4], [(debug_info, not_allowed), (symbols, not_allowed)]);
+    let steps = [ResolverStep::DebugFile, debug_info, symbols];
+    assert_eq!(outcomes(&frame)[2..5], steps.map(|step| (step, not_allowed)));
     let local = Options { local_files: true, ..Options::default() };
     let frame = at(&Resolver::new(local), &program.map(), start);
     assert_eq!((frame.resolver, frame.quality, frame.proof), (debug_info, Quality::Full, Proof::None));
@@ -240,7 +241,7 @@ fn a_binary_without_debug_information_has_its_symbols() {
     let resolver = Resolver::new(Options { local_files: true, demangle: true, ..Options::default() });
     let frame = at(&resolver, &program.map(), start);
     assert_eq!((frame.resolver, frame.quality), (ResolverStep::BinarySymbols, Quality::Function));
-    assert_eq!(outcomes(&frame)[2], (ResolverStep::BinaryDebugInfo, Outcome::Miss(MissReason::NoDebugInfo)));
+    assert_eq!(outcomes(&frame)[3], (ResolverStep::BinaryDebugInfo, Outcome::Miss(MissReason::NoDebugInfo)));
     assert_eq!(names(&frame.frames), ["shapes::area(int, int volatile*)"]);
     assert_eq!(frame.frames[0].symbol.as_deref(), Some(AREA), "the raw symbol is kept");
 }

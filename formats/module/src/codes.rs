@@ -114,6 +114,10 @@ codes! {
         BinarySymbols = 3, "binary-symbols", "The binary's own symbol tables.";
         ModuleOffset = 4, "module-offset", "The module's name and the address in it.";
         Raw = 5, "raw", "The bare address.";
+        DebugFile = 6, "debug-file", "A separate debug file on this machine, of the module's debug id.";
+        JitMap = 7, "jit-map", "What a JIT compiler wrote of its code; the process alone says so.";
+        Kallsyms = 8, "kallsyms", "The running kernel's own list of symbols.";
+        SymbolServer = 9, "symbol-server", "A symbol server for Windows or macOS, asked only when online.";
     }
 }
 
@@ -136,6 +140,9 @@ codes! {
         NoDebugInfo = 13, "no-debug-info", "The file has no debug information and no symbols.";
         ServerMiss = 14, "server-miss", "The server does not have it.";
         ServerError = 15, "server-error", "The server could not be reached or failed.";
+        NoDebugFile = 16, "no-debug-file", "No separate debug file is where debuggers look for one.";
+        ChecksumMismatch = 17, "checksum-mismatch", "The debug file has another checksum than the binary's link names.";
+        NotPermitted = 18, "not-permitted", "The system does not let this user read it.";
     }
 }
 

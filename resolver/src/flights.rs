@@ -1,0 +1,78 @@
+//! What is made once for many who ask at the same time, and kept for those who ask later.
+
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::cache::BoundedMap;
+
+/// Values by key, each made by the first who asks for it. Whoever asks for the same key waits for that one; other keys are not held up.
+#[derive(Debug)]
+pub(crate) struct Flights<K, V> {
+    places: Mutex<BoundedMap<K, Arc<OnceLock<V>>>>,
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
+    /// Keeps at most so many values.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self { places: Mutex::new(BoundedMap::with_capacity(capacity)) }
+    }
+
+    /// The value of the key; `make` is called where there is none yet.
+    pub(crate) fn get(&self, key: K, make: impl FnOnce() -> V) -> V {
+        let place = {
+            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            match places.get(&key) {
+                Some(place) => place,
+                None => {
+                    let place = Arc::new(OnceLock::new());
+                    places.insert(key, Arc::clone(&place));
+                    place
+                }
+            }
+        };
+        place.get_or_init(make).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn many_who_ask_at_once_are_given_what_one_makes() {
+        let (flights, made, begin) = (Flights::with_capacity(4), AtomicUsize::new(0), Barrier::new(8));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    begin.wait();
+                    let value = flights.get("key", || {
+                        std::thread::sleep(Duration::from_millis(20));
+                        made.fetch_add(1, Ordering::SeqCst)
+                    });
+                    assert_eq!(value, 0);
+                });
+            }
+        });
+        assert_eq!(made.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_takes_long_holds_up_no_other_key() {
+        let (flights, inside) = (Flights::with_capacity(4), Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                flights.get("slow", || {
+                    inside.wait();
+                    inside.wait();
+                })
+            });
+            inside.wait();
+            flights.get("other", || ());
+            inside.wait();
+        });
+    }
+}

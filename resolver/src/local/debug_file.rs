@@ -1,0 +1,138 @@
+//! The separate debug file of a module: found where debuggers look for one, and used only if it is of this module.
+
+use std::path::{Path, PathBuf};
+
+use symseal_artifact::{FileKind, FunctionStream, ObjectFile, PdbFile, pdb_functions, sniff};
+use symseal_module::{DebugId, MappedModule, MissReason, Svma};
+
+use super::companions::Described;
+use super::places::{self, shown};
+use super::read::{object_of, read_whole};
+use super::{Local, LocalTable, NoTable};
+use crate::files::path_of;
+
+/// What makes a file at a place the one that is looked for, beside its debug id.
+#[derive(Clone, Copy)]
+enum Sought {
+    /// The module's id.
+    ById,
+    /// The CRC-32 that the binary's link names, and the id where the file has one that a linker wrote.
+    ByLink(u32),
+}
+
+impl Local {
+    /// The table of the module's separate debug file.
+    pub(super) fn open_debug_file(&self, module: Option<&MappedModule>, id: &DebugId) -> Result<LocalTable, NoTable> {
+        let path = module.map(|module| path_of(&module.path)).filter(|path| path.is_absolute());
+        let program = path.as_deref();
+        let places = self.places(module, program, id);
+        let looked_at = places.len();
+        let mut problem = None;
+        for (place, sought) in places {
+            let opened = match self.read_path(&place) {
+                Ok(None) => continue,
+                Ok(Some(bytes)) => self.debug_table(&bytes, &place, (id, sought), program),
+                Err(error) => Err(error),
+            };
+            match opened {
+                Ok(table) => return Ok(table),
+                // The first one says most: it is where the file should be.
+                Err(error) => problem = problem.or(Some(error)),
+            }
+        }
+        Err(problem.unwrap_or_else(|| {
+            (MissReason::NoDebugFile, format!("none at the {looked_at} places where debuggers look for one"))
+        }))
+    }
+
+    /// Where it may be, the likelier places first.
+    fn places(&self, module: Option<&MappedModule>, program: Option<&Path>, id: &DebugId) -> Vec<(PathBuf, Sought)> {
+        let by_id = |places: Vec<PathBuf>| places.into_iter().map(|place| (place, Sought::ById)).collect::<Vec<_>>();
+        match id {
+            DebugId::BuildId(_) => {
+                let mut places = by_id(places::by_build_id(&self.directories, id.build_id().unwrap_or_default()));
+                let Some(program) = program else { return places };
+                if let Some((name, crc32)) = module.and_then(|module| self.debug_link(module, id)) {
+                    let linked = places::by_debug_link(&self.directories, program, &name);
+                    places.extend(linked.into_iter().map(|place| (place, Sought::ByLink(crc32))));
+                }
+                places.extend(by_id(places::beside(program)));
+                places
+            }
+            DebugId::Pdb { .. } => {
+                let Some(program) = program else { return Vec::new() };
+                let written = module.and_then(|module| self.written_pdb(module, id));
+                by_id(places::program_database(program, written.as_deref()))
+            }
+            DebugId::MachoUuid(_) => by_id(program.map(places::dsym).unwrap_or_default()),
+        }
+    }
+
+    /// Name and CRC-32 in the binary's `.gnu_debuglink`.
+    fn debug_link(&self, module: &MappedModule, id: &DebugId) -> Option<(Vec<u8>, u32)> {
+        let bytes = self.read_binary(module).ok()?;
+        let binary = object_of(&bytes, id, &module.path).ok()?;
+        binary.debug_link().map(|link| (link.file_name.to_vec(), link.crc32))
+    }
+
+    /// Where the linker wrote the program database.
+    fn written_pdb(&self, module: &MappedModule, id: &DebugId) -> Option<Vec<u8>> {
+        let bytes = self.read_binary(module).ok()?;
+        let binary = object_of(&bytes, id, &module.path).ok()?;
+        binary.pdb_reference().map(|pdb| pdb.path.to_vec())
+    }
+
+    /// The bytes of the module's own file.
+    pub(super) fn read_binary(&self, module: &MappedModule) -> Result<Vec<u8>, NoTable> {
+        let unreadable =
+            |error: std::io::Error| (crate::bundles::io_reason(&error), format!("{}: {error}", module.path));
+        read_whole(self.files.open(module).map_err(unreadable)?, &module.path)
+    }
+
+    fn debug_table(
+        &self,
+        bytes: &[u8],
+        place: &Path,
+        (id, sought): (&DebugId, Sought),
+        program: Option<&Path>,
+    ) -> Result<LocalTable, NoTable> {
+        let name = shown(place);
+        if let Sought::ByLink(crc32) = sought
+            && crc32fast::hash(bytes) != crc32
+        {
+            // Whose it is says more than that the sum differs.
+            linked_object(bytes, id, &name)?;
+            let found = crc32fast::hash(bytes);
+            let detail = format!("{name}: expected the CRC-32 {crc32:#010x} of .gnu_debuglink, found {found:#010x}");
+            return Err((MissReason::ChecksumMismatch, detail));
+        }
+        if sniff(bytes) == FileKind::Pdb {
+            let (stream, image_base) = pdb_stream(bytes, id, &name)?;
+            let described = Described { stream, companions: Vec::new(), note: String::new() };
+            return super::table_of(described, image_base, (id, bytes, name), true);
+        }
+        let object = match sought {
+            Sought::ById => object_of(bytes, id, &name)?,
+            Sought::ByLink(_) => linked_object(bytes, id, &name)?,
+        };
+        let described = self.describe(&object, place, program)?;
+        super::table_of(described, object.image_base(), (id, bytes, name), object.has_debug_info())
+    }
+}
+
+/// What a link led to, by its CRC-32: a file without an id of its own is the one that is meant.
+fn linked_object<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<ObjectFile<'d>, NoTable> {
+    match ObjectFile::parse(bytes) {
+        Ok(object) if object.debug_id().is_none() => Ok(object),
+        _ => object_of(bytes, id, name),
+    }
+}
+
+fn pdb_stream(bytes: &[u8], id: &DebugId, name: &str) -> Result<(FunctionStream, Svma), NoTable> {
+    let malformed = |error: symseal_artifact::ArtifactError| (MissReason::Malformed, format!("{name}: {error}"));
+    let pdb = PdbFile::parse(bytes).map_err(malformed)?;
+    if pdb.debug_id() != *id {
+        return Err((MissReason::DebugIdMismatch, format!("{name}: the file is of {}", pdb.debug_id())));
+    }
+    Ok((pdb_functions(&pdb).map_err(malformed)?, Svma(0)))
+}

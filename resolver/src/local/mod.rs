@@ -1,0 +1,190 @@
+//! The steps that read files of this machine: a separate debug file, then the binary's own debug information, then its symbols.
+//!
+//! A file counts only if it is of the module that was asked for, by its own debug id. What is read is read whole and never mapped: nobody keeps others
+//! from writing to it.
+
+mod companions;
+mod debug_file;
+mod own;
+mod places;
+mod read;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use symseal_artifact::FunctionStream;
+use symseal_bundle::Digest;
+use symseal_module::{DebugId, MappedModule, MissReason, Proof, ResolverStep, Rva, Svma};
+use symseal_symx::{SymbolSource, TableInput};
+
+use self::companions::Described;
+use crate::flights::Flights;
+use crate::resolver::{NamedBy, hit, miss};
+use crate::table::{LoadedTable, Named, TableBytes};
+use crate::{DigestOf, DigestRef, ModuleFiles, Outcome, ThisMachine, Tried};
+
+/// Tables of files that are kept open.
+const OPEN_TABLES: usize = 256;
+
+/// Why a file gave no table: the reason and, for people, a word about it.
+pub(crate) type NoTable = (MissReason, String);
+
+type Opened = Result<Arc<LocalTable>, NoTable>;
+
+/// The files of this machine, or of what a process sees, with the tables that were made of them so far.
+#[derive(Debug)]
+pub(crate) struct Local {
+    files: Arc<dyn ModuleFiles>,
+    directories: Vec<PathBuf>,
+    debug_files: Flights<(Option<String>, DebugId), Opened>,
+    binaries: Flights<(String, DebugId), Opened>,
+}
+
+/// What one file, with what it refers to, names.
+#[derive(Debug)]
+pub(crate) struct LocalTable {
+    table: LoadedTable,
+    /// Whether it has debug information, as opposed to symbols alone.
+    has_debug_info: bool,
+    /// The digest of the file, and those of the files that it refers to.
+    digest: Digest,
+    companions: Vec<Digest>,
+    /// Where it is, and what is missing.
+    detail: String,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self::new(Arc::new(ThisMachine), places::DEBUG_DIRECTORIES.iter().map(PathBuf::from).collect())
+    }
+}
+
+impl Local {
+    fn new(files: Arc<dyn ModuleFiles>, directories: Vec<PathBuf>) -> Self {
+        let (debug_files, binaries) = (Flights::with_capacity(OPEN_TABLES), Flights::with_capacity(OPEN_TABLES));
+        Self { files, directories, debug_files, binaries }
+    }
+
+    /// The same, read from elsewhere.
+    pub(crate) fn with_files(&self, files: Arc<dyn ModuleFiles>) -> Self {
+        Self::new(files, self.directories.clone())
+    }
+
+    /// The same with other debug directories.
+    pub(crate) fn with_directories(&self, directories: Vec<PathBuf>) -> Self {
+        Self::new(Arc::clone(&self.files), directories)
+    }
+
+    /// Asks for a separate debug file.
+    pub(crate) fn ask_debug_file(
+        &self,
+        (id, module): (&DebugId, Option<&MappedModule>),
+        lookup: Rva,
+        tried: &mut Vec<Tried>,
+    ) -> Option<NamedBy> {
+        let step = ResolverStep::DebugFile;
+        let key = (module.map(|module| module.path.clone()), id.clone());
+        let table = match self.debug_files.get(key, || self.open_debug_file(module, id).map(Arc::new)) {
+            Ok(table) => table,
+            Err((reason, detail)) => {
+                tried.push(miss(step, reason, detail, None));
+                return None;
+            }
+        };
+        let Some(named) = table.table.lookup(lookup) else {
+            tried.push(miss(step, MissReason::NoSymbolAtAddress, table.detail.clone(), Some(table.digest)));
+            return None;
+        };
+        tried.push(Tried { detail: table.detail.clone(), digest: Some(table.digest), ..hit(step) });
+        Some(table.answer(step, DigestOf::DebugFile, named))
+    }
+
+    /// Asks the module's own file: its debug information, then its symbols.
+    pub(crate) fn ask_binary(
+        &self,
+        (id, module): (&DebugId, &MappedModule),
+        lookup: Rva,
+        tried: &mut Vec<Tried>,
+    ) -> Option<NamedBy> {
+        let (debug_info, symbols) = (ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols);
+        let key = (module.path.clone(), id.clone());
+        let table = match self.binaries.get(key, || self.open_own(module, id).map(Arc::new)) {
+            Ok(table) => table,
+            Err((reason, detail)) => {
+                for step in [debug_info, symbols] {
+                    tried.push(miss(step, reason, detail.clone(), None));
+                }
+                return None;
+            }
+        };
+        let digest = Some(table.digest);
+        let named = table.table.lookup(lookup);
+        let found_by = named.as_ref().map(|named| match named.source {
+            SymbolSource::Dwarf | SymbolSource::Pdb | SymbolSource::Breakpad => debug_info,
+            _ => symbols,
+        });
+        if found_by != Some(debug_info) {
+            let reason = if table.has_debug_info { MissReason::NoSymbolAtAddress } else { MissReason::NoDebugInfo };
+            tried.push(miss(debug_info, reason, table.detail.clone(), digest));
+        }
+        let (Some(named), Some(step)) = (named, found_by) else {
+            tried.push(miss(symbols, MissReason::NoSymbolAtAddress, table.detail.clone(), digest));
+            return None;
+        };
+        tried.push(Tried { digest, detail: table.detail.clone(), ..hit(step) });
+        Some(table.answer(step, DigestOf::Binary, named))
+    }
+}
+
+impl LocalTable {
+    /// The answer with the digests that it rests on. What lies on a machine proves nothing.
+    fn answer(&self, step: ResolverStep, of: DigestOf, named: Named) -> NamedBy {
+        let companions = self.companions.iter().map(|digest| DigestRef { of: DigestOf::Companion, digest: *digest });
+        let digests = std::iter::once(DigestRef { of, digest: self.digest }).chain(companions).collect();
+        NamedBy { step, proof: Proof::None, named, digests }
+    }
+}
+
+/// The three steps, not asked.
+pub(crate) fn skipped(reason: MissReason, tried: &mut Vec<Tried>) {
+    for step in [ResolverStep::DebugFile, ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols] {
+        tried.push(Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), digest: None });
+    }
+}
+
+/// The `.symx` table of what a file at `name` describes: files and bundles are then read by the same code.
+fn table_of(
+    described: Described,
+    image_base: Svma,
+    (id, bytes, name): (&DebugId, &[u8], String),
+    has_debug_info: bool,
+) -> Result<LocalTable, NoTable> {
+    let Described { stream, companions, note } = described;
+    if stream.functions.is_empty() {
+        return Err((MissReason::NoDebugInfo, name));
+    }
+    let digest = Digest::of(bytes);
+    let table = write_table(&stream, image_base, id, &digest);
+    let table = table.map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
+    let table = LoadedTable::open(TableBytes::Owned(table), Some(id), None, Vec::new())?;
+    let detail = if note.is_empty() { name } else { format!("{name}: {note}") };
+    Ok(LocalTable { table, has_debug_info, digest, companions, detail })
+}
+
+/// The `.symx` table of a function stream.
+pub(crate) fn write_table(
+    stream: &FunctionStream,
+    image_base: Svma,
+    id: &DebugId,
+    source: &Digest,
+) -> Result<Vec<u8>, String> {
+    symseal_symx::write(&TableInput {
+        debug_id: id,
+        image_base,
+        source_sha256: *source.as_bytes(),
+        producer: concat!("symseal ", env!("CARGO_PKG_VERSION")),
+        strings: &stream.strings,
+        functions: &stream.functions,
+    })
+    .map_err(|error| error.to_string())
+}

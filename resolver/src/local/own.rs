@@ -1,0 +1,17 @@
+//! The module's own file: its debug information and its symbols.
+
+use symseal_module::{DebugId, MappedModule};
+
+use super::read::object_of;
+use super::{Local, LocalTable, NoTable, table_of};
+use crate::files::path_of;
+
+impl Local {
+    /// The table of the module's own file, which must be of the module `id`.
+    pub(super) fn open_own(&self, module: &MappedModule, id: &DebugId) -> Result<LocalTable, NoTable> {
+        let bytes = self.read_binary(module)?;
+        let object = object_of(&bytes, id, &module.path)?;
+        let described = self.describe(&object, &path_of(&module.path), None)?;
+        table_of(described, object.image_base(), (id, &bytes, module.path.clone()), object.has_debug_info())
+    }
+}

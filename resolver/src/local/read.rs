@@ -1,0 +1,65 @@
+//! Files in memory: found at a path, bounded, and of the module that was asked for.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use symseal_artifact::{ObjectFile, ReleaseFile};
+use symseal_module::{DebugId, MissReason};
+
+use super::places::shown;
+use super::{Local, NoTable};
+use crate::bundles::io_reason;
+
+/// The largest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 4 << 30;
+
+impl Local {
+    /// The bytes of a file; `None` where there is none.
+    pub(super) fn read_path(&self, path: &Path) -> Result<Option<Vec<u8>>, NoTable> {
+        match self.files.open_path(path) {
+            Ok(file) => read_whole(file, &shown(path)).map(Some),
+            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) => Err((io_reason(&error), format!("{}: {error}", shown(path)))),
+        }
+    }
+}
+
+/// A whole file that was opened. `name` is for the message.
+pub(super) fn read_whole(file: File, name: &str) -> Result<Vec<u8>, NoTable> {
+    let unreadable = |error: io::Error| (io_reason(&error), format!("{name}: {error}"));
+    let size = file.metadata().map_err(unreadable)?.len();
+    if size > MAX_FILE_BYTES {
+        let detail = format!("{name}: {size} bytes, at most {MAX_FILE_BYTES} are read");
+        return Err((MissReason::FileUnreadable, detail));
+    }
+    let mut bytes = Vec::new();
+    // The file may have grown since; the bound holds all the same.
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// The object of the module `id` in a file: of a universal Mach-O file the slice with its UUID.
+pub(super) fn object_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<ObjectFile<'d>, NoTable> {
+    let malformed = |error: symseal_artifact::ArtifactError| (MissReason::Malformed, format!("{name}: {error}"));
+    let objects = match ReleaseFile::parse(bytes).map_err(malformed)? {
+        ReleaseFile::Object(object) => vec![object],
+        ReleaseFile::Fat(slices) => slices,
+        ReleaseFile::Pdb(_) | ReleaseFile::PortablePdb(_) => {
+            return Err((MissReason::Malformed, format!("{name}: expected an object file, found a program database")));
+        }
+    };
+    let found: Vec<String> = objects.iter().filter_map(ObjectFile::debug_id).map(ToString::to_string).collect();
+    objects.into_iter().find(|object| object.debug_id() == Some(id)).ok_or_else(|| {
+        let detail = match found.is_empty() {
+            true => format!("{name}: the file has no debug id"),
+            false => format!("{name}: the file is of {}", found.join(", ")),
+        };
+        (MissReason::DebugIdMismatch, detail)
+    })
+}
+
+/// Whether an error says no more than that nothing is at the path.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

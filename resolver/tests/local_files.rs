@@ -1,0 +1,371 @@
+//! Debug files of this machine: found where debuggers look, used only where they are of the module, and as good as a bundle made of them.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use symseal_artifact::{ObjectFile, ReleaseFile};
+use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
+use symseal_bundle::{Bundle, LayoutDir};
+use symseal_module::{DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, UnwindMethod};
+use symseal_resolver::{DigestOf, Options, Outcome, ResolvedFrame, Resolver, Tried};
+
+const SOURCE: &str = "
+static inline __attribute__((always_inline)) int doubled(int x) { return x * 2 + 1; }
+static __attribute__((noinline)) int hidden(int x, volatile int *y) { *y = doubled(x); return *y + 3; }
+int main(int argc, char **argv) { volatile int y = 0; (void)argv; return hidden(argc, &y); }
+";
+
+/// Runs a tool in a folder; `None`, with a word about it, where there is none.
+fn tool(names: &[&str], arguments: &[&str], folder: &Path) -> Option<()> {
+    let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+    for name in names {
+        let Ok(ran) = Command::new(name).args(arguments).current_dir(folder).output() else { continue };
+        assert!(ran.status.success(), "{name} {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        return Some(());
+    }
+    assert!(!required.split(',').any(|name| names.contains(&name)), "{names:?}: not found, and it is required");
+    eprintln!("SKIP {}: not found", names[0]);
+    None
+}
+
+/// A folder with a program in it, and directories for debug files.
+struct Scene {
+    root: tempfile::TempDir,
+    id: DebugId,
+}
+
+impl Scene {
+    /// Compiles `app`; every other file is the test's to make.
+    fn new(flags: &[&str]) -> Option<Self> {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("app.c"), SOURCE).unwrap();
+        let arguments = [&["-O2", "app.c", "-Wl,--build-id", "-o", "app"], flags].concat();
+        tool(&["gcc", "clang"], &arguments, root.path())?;
+        let id = id_of(&root.path().join("app"));
+        Some(Self { root, id })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Option<()> {
+        tool(&[program], arguments, self.root.path())
+    }
+
+    /// Moves the debug information to `to`; the program keeps neither it nor its symbols.
+    fn split(&self, to: &str) -> Option<()> {
+        std::fs::create_dir_all(self.at(to).parent().unwrap()).unwrap();
+        self.run("objcopy", &["--only-keep-debug", "app", to])?;
+        self.run("objcopy", &["--strip-all", "app"])
+    }
+
+    fn by_build_id(&self) -> String {
+        let hex = self.id.to_string();
+        format!("debug/.build-id/{}/{}.debug", &hex[..2], &hex[2..])
+    }
+
+    fn resolver(&self) -> Resolver {
+        Resolver::new(Options { local_files: true, ..Options::default() })
+            .with_debug_directories(vec![self.at("debug")])
+    }
+
+    fn ask(&self, resolver: &Resolver, rva: u64) -> ResolvedFrame {
+        ask(resolver, &self.at("app"), &self.id, rva)
+    }
+
+    /// What a bundle of these files says, which the builder paired.
+    fn bundled(&self, paths: &[&str]) -> Resolver {
+        let layout = LayoutDir::create(self.at("layout")).unwrap();
+        let options = BuildOptions { name: "app".into(), version: "1".into(), progress: None };
+        let builder =
+            paths.iter().fold(SymbolBundleBuilder::new(options), |builder, path| builder.add_path(self.at(path)));
+        let built = builder.build(&layout).unwrap();
+        let bundle = Bundle::open(layout, Some(&built.digest)).unwrap();
+        Resolver::new(Options::default()).with_bundle(bundle, Proof::DigestKnown)
+    }
+
+    /// Every address of the program's code has the same frames in both.
+    fn agrees(&self, local: &Resolver, bundled: &Resolver, step: ResolverStep) {
+        let bytes = std::fs::read(self.at("app")).unwrap();
+        let text = ObjectFile::parse(&bytes).unwrap().unwind_inputs().text;
+        let mut named = 0;
+        for rva in text.into_iter().flatten() {
+            let (found, expected) = (self.ask(local, rva), bundled.symbolize(&self.id, Rva(rva)));
+            if expected.quality == Quality::Full {
+                assert_eq!((found.resolver, &found.frames), (step, &expected.frames), "{rva:#x}");
+                named += 1;
+            }
+        }
+        assert!(named > 20, "{named} addresses have lines");
+    }
+}
+
+fn id_of(path: &Path) -> DebugId {
+    let bytes = std::fs::read(path).unwrap();
+    ReleaseFile::parse(&bytes).unwrap().debug_ids().first().unwrap().clone()
+}
+
+fn ask(resolver: &Resolver, path: &Path, id: &DebugId, rva: u64) -> ResolvedFrame {
+    let bytes = std::fs::read(path).unwrap();
+    let image_base = ObjectFile::parse(&bytes).unwrap().image_base();
+    let map = ModuleMap::new(vec![MappedModule {
+        path: path.to_str().unwrap().into(),
+        debug_id: Some(id.clone()),
+        start: symseal_module::Avma(0x7000_0000 + image_base.0),
+        end: symseal_module::Avma(0x7100_0000 + image_base.0),
+        bias: 0x7000_0000,
+        image_base,
+    }]);
+    let ip = symseal_module::Avma(0x7000_0000 + image_base.0 + rva);
+    resolver.resolve(&map, ip, true, UnwindMethod::Context)
+}
+
+/// The address of a function, by the program's own symbols before they were taken away.
+fn address(path: &Path, name: &str) -> u64 {
+    let bytes = std::fs::read(path).unwrap();
+    let object = ObjectFile::parse(&bytes).unwrap();
+    let stream = symseal_artifact::functions(&object, &symseal_artifact::DebugFiles::default()).unwrap();
+    let found = stream.functions.iter().find(|function| stream.strings.get(function.name) == name);
+    found.unwrap_or_else(|| panic!("no function {name}")).start.0
+}
+
+fn tried(frame: &ResolvedFrame, step: ResolverStep) -> &Tried {
+    frame.tried.iter().find(|tried| tried.step == step).unwrap_or_else(|| panic!("{step}: {:#?}", frame.tried))
+}
+
+const DEBUG_FILE: ResolverStep = ResolverStep::DebugFile;
+
+#[test]
+fn a_debug_file_is_found_by_its_build_id_and_names_what_a_bundle_names() {
+    let Some(scene) = Scene::new(&["-g"]) else { return };
+    let hidden = address(&scene.at("app"), "hidden");
+    if scene.split(&scene.by_build_id()).is_none() {
+        return;
+    }
+    let resolver = scene.resolver();
+    let frame = scene.ask(&resolver, hidden);
+    assert_eq!((frame.resolver, frame.quality, frame.proof), (DEBUG_FILE, Quality::Full, Proof::None));
+    assert!(tried(&frame, DEBUG_FILE).detail.ends_with(".debug"), "{:?}", frame.tried);
+    assert_eq!(frame.digests.iter().map(|digest| digest.of).collect::<Vec<_>>(), [DigestOf::DebugFile]);
+    scene.agrees(&resolver, &scene.bundled(&["app", "debug"]), DEBUG_FILE);
+    // Without a path there is still the id.
+    assert_eq!(resolver.symbolize(&scene.id, Rva(hidden)).resolver, DEBUG_FILE);
+    // Nothing is read that was not allowed.
+    let frame = scene.ask(&Resolver::new(Options::default()).with_debug_directories(vec![scene.at("debug")]), hidden);
+    assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Skipped(MissReason::NotAllowed));
+    assert_eq!(frame.quality, Quality::ModuleOffset);
+}
+
+#[test]
+fn a_link_counts_by_id_and_checksum() {
+    let Some(scene) = Scene::new(&["-g"]) else { return };
+    let hidden = address(&scene.at("app"), "hidden");
+    if scene.split("linked/app.debug").is_none() {
+        return;
+    }
+    scene.run("objcopy", &["--add-gnu-debuglink=linked/app.debug", "app"]).unwrap();
+    let frame = scene.ask(&scene.resolver(), hidden);
+    assert_eq!(frame.quality, Quality::ModuleOffset);
+    assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(MissReason::NoDebugFile));
+    let good = std::fs::read(scene.at("linked/app.debug")).unwrap();
+    // Beside the program, in `.debug`, and below the debug directory.
+    let below = scene.at("debug").join(scene.root.path().strip_prefix("/").unwrap()).join("app.debug");
+    for place in [scene.at(".debug/app.debug"), below.clone(), scene.at("app.debug")] {
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::write(&place, &good).unwrap();
+        assert_eq!(scene.ask(&scene.resolver(), hidden).resolver, DEBUG_FILE, "{}", place.display());
+        std::fs::remove_file(&place).unwrap();
+    }
+    std::fs::create_dir_all(below.parent().unwrap()).unwrap();
+    // The same build-id and other bytes.
+    let mut changed = good.clone();
+    changed.push(0);
+    std::fs::write(&below, &changed).unwrap();
+    let frame = scene.ask(&scene.resolver(), hidden);
+    assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(MissReason::ChecksumMismatch));
+    // Of another program: that says more than the checksum.
+    let other = Scene::new(&["-g", "-DOTHER", "-O1"]).unwrap();
+    other.run("objcopy", &["--only-keep-debug", "app", "app.debug"]).unwrap();
+    std::fs::copy(other.at("app.debug"), &below).unwrap();
+    let frame = scene.ask(&scene.resolver(), hidden);
+    assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(MissReason::DebugIdMismatch));
+    assert!(tried(&frame, DEBUG_FILE).detail.contains(&other.id.to_string()));
+    // One that is right somewhere else still counts.
+    std::fs::write(scene.at("app.debug"), &good).unwrap();
+    assert_eq!(scene.ask(&scene.resolver(), hidden).resolver, DEBUG_FILE);
+}
+
+#[test]
+fn what_is_no_debug_file_ends_in_a_reason_and_the_binary_is_asked() {
+    let Some(scene) = Scene::new(&["-g"]) else { return };
+    let hidden = address(&scene.at("app"), "hidden");
+    let place = scene.at(&scene.by_build_id());
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    let whole = std::fs::read(scene.at("app")).unwrap();
+    for (bytes, reason) in [
+        (Vec::new(), MissReason::Malformed),
+        (b"\x7fELF".to_vec(), MissReason::Malformed),
+        (whole[..whole.len() / 2].to_vec(), MissReason::Malformed),
+        (b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0".to_vec(), MissReason::Malformed),
+    ] {
+        std::fs::write(&place, &bytes).unwrap();
+        let frame = scene.ask(&scene.resolver(), hidden);
+        assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(reason), "{} bytes", bytes.len());
+        assert_eq!((frame.resolver, frame.quality), (ResolverStep::BinaryDebugInfo, Quality::Full));
+    }
+    // What would block or never end.
+    std::fs::remove_file(&place).unwrap();
+    if scene.run("mkfifo", &[place.to_str().unwrap()]).is_some() {
+        let frame = scene.ask(&scene.resolver(), hidden);
+        assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(MissReason::FileUnreadable));
+        std::fs::remove_file(&place).unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/zero", &place).unwrap();
+    let frame = scene.ask(&scene.resolver(), hidden);
+    assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(MissReason::FileUnreadable));
+    assert_eq!(frame.resolver, ResolverStep::BinaryDebugInfo);
+}
+
+#[test]
+fn what_dwz_moved_out_is_followed_and_missed() {
+    let Some(scene) = Scene::new(&["-g"]) else { return };
+    let hidden = address(&scene.at("app"), "hidden");
+    if scene.split(&scene.by_build_id()).is_none() {
+        return;
+    }
+    // dwz moves what two files share.
+    std::fs::copy(scene.at(&scene.by_build_id()), scene.at("second.debug")).unwrap();
+    std::fs::create_dir_all(scene.at("debug/.dwz")).unwrap();
+    let (debug, shared) = (scene.by_build_id(), scene.at("debug/.dwz/shared"));
+    if scene.run("dwz", &["-m", shared.to_str().unwrap(), "-M", "../../.dwz/shared", &debug, "second.debug"]).is_none()
+    {
+        return;
+    }
+    assert!(shared.exists(), "dwz moved something");
+    let expected = {
+        let unpacked = Scene::new(&["-g"]).unwrap();
+        ask(&unpacked.resolver(), &unpacked.at("app"), &unpacked.id, hidden).frames
+    };
+    let frame = scene.ask(&scene.resolver(), hidden);
+    let names =
+        |frame: &ResolvedFrame| frame.frames.iter().map(|it| (it.function.clone(), it.line)).collect::<Vec<_>>();
+    let expected: Vec<_> = expected.iter().map(|it| (it.function.clone(), it.line)).collect();
+    assert_eq!((frame.resolver, names(&frame)), (DEBUG_FILE, expected));
+    let of: Vec<DigestOf> = frame.digests.iter().map(|digest| digest.of).collect();
+    assert_eq!(of, [DigestOf::DebugFile, DigestOf::Companion]);
+    // One of another build is as good as none.
+    let other = Scene::new(&["-g", "-O1"]).unwrap();
+    std::fs::copy(other.at("app"), &shared).unwrap();
+    let frame = scene.ask(&scene.resolver(), hidden);
+    assert!(tried(&frame, DEBUG_FILE).detail.contains("supplementary file"), "{:?}", frame.tried);
+    assert_eq!(frame.digests.len(), 1);
+}
+
+#[test]
+fn split_dwarf_is_found_and_a_skeleton_alone_says_so() {
+    let Some(scene) = Scene::new(&["-g", "-gsplit-dwarf"]) else { return };
+    let hidden = address(&scene.at("app"), "main");
+    let dwo = std::fs::read_dir(scene.root.path()).unwrap().flatten().map(|entry| entry.path());
+    let dwo = dwo.into_iter().find(|path| path.extension().is_some_and(|end| end == "dwo")).expect("a .dwo file");
+    let step = ResolverStep::BinaryDebugInfo;
+    let whole = scene.ask(&scene.resolver(), hidden);
+    assert_eq!((whole.resolver, whole.quality), (step, Quality::Full));
+    assert_eq!(
+        whole.digests.iter().map(|digest| digest.of).collect::<Vec<_>>(),
+        [DigestOf::Binary, DigestOf::Companion]
+    );
+    // A package stands in for it.
+    let package = Command::new("dwp").args(["-e", "app", "-o", "app.dwp"]).current_dir(scene.root.path()).status();
+    let kept = std::fs::read(&dwo).unwrap();
+    std::fs::remove_file(&dwo).unwrap();
+    if package.is_ok_and(|status| status.success()) && scene.at("app.dwp").exists() {
+        assert_eq!(scene.ask(&scene.resolver(), hidden).frames, whole.frames);
+        std::fs::remove_file(scene.at("app.dwp")).unwrap();
+    }
+    let skeleton = scene.ask(&scene.resolver(), hidden);
+    let told = skeleton.tried.iter().any(|tried| tried.detail.contains("skeleton-only"));
+    assert!(told && skeleton.digests.len() <= 1, "{:#?}", skeleton.tried);
+    // One that was compiled again is not the one that is asked for.
+    let other = Scene::new(&["-g", "-gsplit-dwarf", "-O1"]).unwrap();
+    let theirs = other.at(dwo.file_name().unwrap().to_str().unwrap());
+    std::fs::copy(theirs, &dwo).unwrap();
+    let stale = scene.ask(&scene.resolver(), hidden);
+    assert!(stale.tried.iter().any(|tried| tried.detail.contains("skeleton-only")), "{:#?}", stale.tried);
+    std::fs::write(&dwo, kept).unwrap();
+    assert_eq!(scene.ask(&scene.resolver(), hidden).frames, whole.frames);
+}
+
+#[test]
+fn a_program_database_beside_its_program_is_of_its_guid_and_age() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    std::fs::write(folder.join("app.c"), SOURCE).unwrap();
+    let clang = ["--target=x86_64-pc-windows-msvc", "-O1", "-g", "-gcodeview", "-c", "app.c", "-o", "app.obj"];
+    let link = |pdb: &str| {
+        let pdb = format!("/pdb:{pdb}");
+        let arguments =
+            ["/nologo", "/debug", "/nodefaultlib", "/entry:main", "/subsystem:console", "/out:app.exe", "app.obj"];
+        tool(&["lld-link-19", "lld-link"], &[&arguments[..], &[pdb.as_str()]].concat(), folder)
+    };
+    if tool(&["clang", "clang-19"], &clang, folder).is_none() || link("core.pdb").is_none() {
+        return;
+    }
+    let (app, id) = (folder.join("app.exe"), id_of(&folder.join("app.exe")));
+    let resolver = || Resolver::new(Options { local_files: true, ..Options::default() });
+    // The first address of code, which is that of a function of the source.
+    let bytes = std::fs::read(&app).unwrap();
+    let object = ObjectFile::parse(&bytes).unwrap();
+    let rva = object.unwind_inputs().text[0].start - object.image_base().0;
+    let frame = ask(&resolver(), &app, &id, rva);
+    assert_eq!((frame.resolver, frame.quality), (DEBUG_FILE, Quality::Full), "{:#?}", frame.tried);
+    assert_eq!(frame.tried[0].step, ResolverStep::SymbolServer);
+    assert!(tried(&frame, DEBUG_FILE).detail.ends_with("core.pdb"));
+    // Under the program's own name, too.
+    std::fs::rename(folder.join("core.pdb"), folder.join("app.pdb")).unwrap();
+    assert_eq!(ask(&resolver(), &app, &id, rva).frames, frame.frames);
+    // Of a later build.
+    let kept = std::fs::read(&app).unwrap();
+    std::fs::write(folder.join("app.c"), SOURCE.replace("+ 3", "+ 4")).unwrap();
+    tool(&["clang", "clang-19"], &clang, folder).unwrap();
+    link("app.pdb").unwrap();
+    std::fs::write(&app, kept).unwrap();
+    let stale = ask(&resolver(), &app, &id, rva);
+    assert_eq!(tried(&stale, DEBUG_FILE).outcome, Outcome::Miss(MissReason::DebugIdMismatch), "{:#?}", stale.tried);
+}
+
+#[test]
+fn a_dsym_beside_a_program_is_of_its_uuid() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("Some.app/Contents/MacOS");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("app.c"), SOURCE).unwrap();
+    let clang = ["--target=x86_64-apple-macos11", "-O1", "-g", "-c", "app.c", "-o", "app.o"];
+    let link = ["-arch", "x86_64", "-platform_version", "macos", "11.0", "11.0", "-undefined", "dynamic_lookup"];
+    let link = [&link[..], &["-e", "_main", "-o", "app", "app.o"]].concat();
+    let made = tool(&["clang", "clang-19"], &clang, &folder)
+        .and_then(|()| tool(&["ld64.lld-19", "ld64.lld"], &link, &folder))
+        .and_then(|()| tool(&["dsymutil", "dsymutil-19"], &["app", "-o", "app.dSYM"], &folder));
+    if made.is_none() {
+        return;
+    }
+    std::fs::remove_file(folder.join("app.o")).unwrap();
+    let (app, id) = (folder.join("app"), id_of(&folder.join("app")));
+    let resolver = || Resolver::new(Options { local_files: true, ..Options::default() });
+    let dwarf = folder.join("app.dSYM/Contents/Resources/DWARF/app");
+    let bytes = std::fs::read(&dwarf).unwrap();
+    let object = ObjectFile::parse(&bytes).unwrap();
+    let stream = symseal_artifact::functions(&object, &symseal_artifact::DebugFiles::default()).unwrap();
+    let rva = stream.functions.iter().find(|function| stream.strings.get(function.name) == "main").unwrap().start.0;
+    let frame = ask(&resolver(), &app, &id, rva);
+    assert_eq!((frame.resolver, frame.quality), (DEBUG_FILE, Quality::Full), "{:#?}", frame.tried);
+    // Beside the application around it.
+    std::fs::rename(folder.join("app.dSYM"), root.path().join("Some.app.dSYM")).unwrap();
+    assert_eq!(ask(&resolver(), &app, &id, rva).frames, frame.frames);
+    std::fs::remove_dir_all(root.path().join("Some.app.dSYM")).unwrap();
+    let without = ask(&resolver(), &app, &id, rva);
+    assert_eq!(tried(&without, DEBUG_FILE).outcome, Outcome::Miss(MissReason::NoDebugFile));
+    assert_ne!(without.resolver, DEBUG_FILE);
+}
