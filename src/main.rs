@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, gateway, import, index, key, log, mirror, publish, serve, setup, store, symbolize, token, trace, trust,
-    upload, verify_bundle, verify_frame,
+    bundle, explain, gateway, import, index, key, log, mirror, publish, serve, setup, store, symbolize, token, trace,
+    trust, upload, verify_bundle, verify_frame,
 };
 use symseal::{demo, exit, workload};
 
@@ -43,6 +43,12 @@ enum Command {
     #[command(subcommand, after_help = "Example:\n  symseal index dump ./bundle | head")]
     Index(index::Command),
     Symbolize(symbolize::Args),
+    /// Say why an answer is what it is.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  symseal explain symbol ./bundle 93ac61ec… 0x401136 --trust ./trust"
+    )]
+    Explain(explain::Command),
     VerifyFrame(verify_frame::Args),
     VerifyBundle(verify_bundle::Args),
     /// Make signing keys.
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
         Command::Mirror(args) => mirror::run(&args),
         Command::Index(command) => index::run(&command),
         Command::Symbolize(args) => symbolize::run(&args),
+        Command::Explain(command) => explain::run(&command),
         Command::VerifyFrame(args) => verify_frame::run(&args),
         Command::VerifyBundle(args) => verify_bundle::run(&args),
         Command::Key(command) => key::run(&command),

@@ -97,7 +97,7 @@ pub fn read_trace(path: &Path) -> Result<Trace> {
 
 /// The proof that the bundle's names carry: with a trust directory it is verified first. None where that failed; the
 /// failed checks are on standard error.
-pub(super) fn proof(opened: &OpenedBundle, trust: Option<&Path>) -> Result<Option<Proof>> {
+pub(crate) fn proof(opened: &OpenedBundle, trust: Option<&Path>) -> Result<Option<Proof>> {
     let Some(trust) = trust else { return Ok(Some(Proof::DigestKnown)) };
     let report = report_on(&opened.bundle, trust, &Question::default(), Default::default())?;
     if report.verdict == Verdict::Verified {

@@ -1,0 +1,166 @@
+//! `symseal explain symbol`: an address's name, every step that was asked for it, and the digests that it rests on.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args as ClapArgs;
+use serde_json::json;
+use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Rva, Svma, UnwindMethod};
+use symseal_resolver::{DigestRef, Options, Outcome, ResolvedFrame, Resolver, SourceFrame, Symbolized, Tried};
+
+use crate::bundle_ref;
+use crate::commands::trace::resolve::proof;
+use crate::commands::write_place;
+use crate::exit::Answer;
+use crate::output::{out, outln, visible};
+use crate::table::Table;
+
+/// Name one address, and say which steps were asked, what each of them said, and which digests the name rests on.
+#[derive(ClapArgs)]
+#[command(after_help = "Examples:
+  symseal explain symbol ./bundle 93ac61ec5a8eb1396f9fbd350e3169a558528a40 0x401136 --trust ./trust
+  symseal explain symbol sha256:9f2c… 93ac61ec… 0x401136 --file /usr/bin/app --json
+
+The address is a stated one (svma), as llvm-symbolizer takes it. With --trust the bundle is verified first, and the proof of what it names is `sealed`. With
+--file the steps behind the bundle are asked too: a separate debug file where debuggers look for one, then this file. docs/resolving.md explains
+each step and word. Exit status 1: the address has no name, or the bundle does not hold.")]
+pub struct Args {
+    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
+    bundle: String,
+    /// The module: build-id, GUID-age or uuid:…
+    #[arg(value_parser = super::super::debug_id)]
+    debug_id: DebugId,
+    /// The address in hexadecimal.
+    #[arg(value_parser = super::super::address)]
+    address: u64,
+    /// The address is relative to the image base.
+    #[arg(long)]
+    rva: bool,
+    /// Verify the bundle against this trust directory first.
+    #[arg(long, value_name = "DIR")]
+    trust: Option<PathBuf>,
+    /// The module's own file: it, and debug files of this machine, may be read as well.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Look for separate debug files below this directory, in place of /usr/lib/debug. Repeat for more.
+    #[arg(long, value_name = "DIR", requires = "file")]
+    debug_directory: Vec<PathBuf>,
+    /// Give demangled names as `function`; the raw symbol stays beside it.
+    #[arg(long)]
+    demangle: bool,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Answer> {
+    let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
+    let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
+    let image_base = opened.bundle.module(&args.debug_id).map(|module| module.image_base).unwrap_or_default();
+    let options = Options { local_files: args.file.is_some(), demangle: args.demangle, ..Options::default() };
+    let mut resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
+    if !args.debug_directory.is_empty() {
+        resolver = resolver.with_debug_directories(args.debug_directory.clone());
+    }
+    let svma =
+        if args.rva { Rva(args.address).to_svma(image_base).unwrap_or(Svma(args.address)) } else { Svma(args.address) };
+    let found = ask(&resolver, args, (svma, image_base))?;
+    if args.json {
+        outln!("{:#}", in_json(&found, args, svma));
+    } else {
+        tell(&found, svma)?;
+    }
+    Ok((!found.frames.is_empty()).into())
+}
+
+/// Asks for the address in the module alone, or in the file where it was said to be.
+fn ask(resolver: &Resolver, args: &Args, (svma, image_base): (Svma, Svma)) -> Result<Symbolized> {
+    // An address below the image base is in no function; the largest rva is in none either.
+    let rva = svma.to_rva(image_base).unwrap_or(Rva(u64::MAX));
+    let Some(file) = &args.file else { return Ok(resolver.symbolize(&args.debug_id, rva)) };
+    let path = symseal_module::escape::escape(std::path::absolute(file)?.as_os_str().as_encoded_bytes());
+    let module = MappedModule {
+        path,
+        debug_id: Some(args.debug_id.clone()),
+        start: Avma(0),
+        end: Avma(u64::MAX),
+        bias: 0,
+        image_base,
+    };
+    let ResolvedFrame { resolver, quality, proof, approximate, frames, tried, reason, digests, .. } =
+        resolver.resolve(&ModuleMap::new(vec![module]), Avma(svma.0), true, UnwindMethod::Context);
+    Ok(Symbolized { rva, resolver, quality, proof, approximate, frames, tried, reason, digests })
+}
+
+fn in_json(found: &Symbolized, args: &Args, svma: Svma) -> serde_json::Value {
+    json!({
+        "debug_id": args.debug_id,
+        "address": svma,
+        "rva": found.rva,
+        "resolver": found.resolver,
+        "quality": found.quality,
+        "proof": found.proof,
+        "approximate": found.approximate,
+        "reason": found.reason,
+        "frames": found.frames,
+        "tried": found.tried,
+        "digests": found.digests,
+    })
+}
+
+fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
+    if found.frames.is_empty() {
+        outln!("{svma}  has no name: {}", found.reason.map_or("no step was asked", MissReason::meaning));
+    }
+    for (depth, frame) in found.frames.iter().enumerate() {
+        let lead = if depth == 0 { svma.to_string() } else { " ".repeat(svma.to_string().len()) };
+        outln!("{lead}  {}", line_of(frame)?);
+    }
+    outln!();
+    let mut steps = Table::new(&["step", "outcome", "what that means"]);
+    for Tried { step, outcome, detail, .. } in &found.tried {
+        let (word, meaning) = match outcome {
+            Outcome::Hit => ("answered".to_owned(), step.meaning()),
+            Outcome::Miss(reason) => (format!("missed: {reason}"), reason.meaning()),
+            Outcome::Skipped(reason) => (format!("skipped: {reason}"), reason.meaning()),
+        };
+        let detail = visible(detail);
+        let meaning = if detail.is_empty() { meaning.to_owned() } else { format!("{meaning} {detail}") };
+        steps.row([step.to_string(), word, meaning]);
+    }
+    out!("{steps}");
+    outln!("\nquality  {}: {}", found.quality, found.quality.meaning());
+    outln!("proof    {}: {}", found.proof, found.proof.meaning());
+    if found.approximate {
+        outln!("approximate: the function's size is unknown, only the next symbol bounds it");
+    }
+    if found.digests.is_empty() {
+        return Ok(());
+    }
+    outln!("\nThe name rests on");
+    for DigestRef { of, digest } in &found.digests {
+        outln!("  {:13}  {digest}", json!(of).as_str().unwrap_or_default());
+    }
+    if found.proof == Proof::DigestKnown {
+        outln!("  (nobody's seal was verified: say --trust DIR)");
+    }
+    Ok(())
+}
+
+/// Function, symbol and place.
+fn line_of(frame: &SourceFrame) -> Result<String> {
+    let mut line = Vec::new();
+    let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??");
+    line.extend_from_slice(visible(function).as_bytes());
+    write_place(&mut line, frame)?;
+    let mut text = String::from_utf8_lossy(&line).into_owned();
+    if frame.inlined {
+        text.push_str(" (inlined)");
+    } else if let Some(symbol) = frame.symbol.as_deref().filter(|symbol| Some(*symbol) != frame.function.as_deref()) {
+        text.push_str(&format!(" [{}]", visible(symbol)));
+    }
+    Ok(text)
+}
