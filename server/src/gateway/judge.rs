@@ -54,7 +54,7 @@ pub(super) struct TrustStanding {
 impl Judge {
     /// Reads the trust directory, which must be sound at the start. What was seen is remembered in `memory`. Blocks.
     pub(super) fn open(directory: &Path, memory: Option<&Path>) -> Result<Self, LoadTrustError> {
-        let (files, trust) = load(directory)?;
+        let (files, trust) = load_trust_files(directory)?;
         let current = Current { files: Some(files), trust: Ok(Arc::new(trust)), generation: 0, looked: Instant::now() };
         Ok(Self { directory: directory.to_owned(), memory: memory.map(StateDir::new), current: Mutex::new(current) })
     }
