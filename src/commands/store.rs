@@ -5,6 +5,7 @@ mod retention;
 mod takedown;
 mod usage;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -104,9 +105,9 @@ impl Reason {
 }
 
 /// Digests and what is noted of them: a table, or under `name` in JSON.
-fn print_notes(name: &str, notes: &[(String, Note)], as_json: bool, nothing: &str) {
+fn print_notes(name: &str, notes: &BTreeMap<String, Note>, as_json: bool, nothing: &str) {
     if as_json {
-        let in_json = |(digest, note): &(String, Note)| json!({ "digest": digest, "at": note.at, "reason": note.reason, "by": note.by });
+        let in_json = |(digest, note): (&String, &Note)| json!({ "digest": digest, "at": note.at, "reason": note.reason, "by": note.by });
         outln!("{}", json!({ (name): notes.iter().map(in_json).collect::<Vec<_>>() }));
         return;
     }
