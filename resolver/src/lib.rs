@@ -34,8 +34,12 @@ mod demangle;
 mod files;
 mod flights;
 mod local;
+#[cfg(feature = "online")]
+pub mod online;
 mod options;
+mod remote;
 mod resolver;
+mod servers;
 mod table;
 mod vdso;
 
@@ -46,6 +50,7 @@ pub use answer::{
 pub use bundles::{Access, miss_reason};
 pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
 pub use files::{ModuleFiles, ThisMachine};
-pub use options::{DEFAULT_ADDRESS_CACHE, ONLINE_NOT_OFFERED, Options};
+pub use options::{DEFAULT_ADDRESS_CACHE, Options};
 pub use resolver::Resolver;
+pub use servers::{CheckFile, FetchedFile, NO_SERVERS, SymbolServers, WantedFile, WantedKind};
 pub use vdso::{MAX_IMAGE_BYTES, VdsoError, VdsoModule, VdsoUnwind, vdso_module};

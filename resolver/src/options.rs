@@ -1,9 +1,5 @@
 //! What the caller allows the resolver to use.
 
-/// What `--online` answers in this version.
-pub const ONLINE_NOT_OFFERED: &str =
-    "this version fetches nothing over the network: leave out --online, and pull the bundle first";
-
 /// Default bound of the address cache, in addresses.
 pub const DEFAULT_ADDRESS_CACHE: usize = 65_536;
 
@@ -12,7 +8,7 @@ pub const DEFAULT_ADDRESS_CACHE: usize = 65_536;
 pub struct Options {
     /// Also read the binaries where the process had them, if their debug id is the module's.
     pub local_files: bool,
-    /// Ask debuginfod servers. This version fetches nothing: the step is then skipped as unsupported.
+    /// Ask the servers of [`Resolver::with_servers`](crate::Resolver::with_servers).
     pub online: bool,
     /// Give demangled names as `function`. The raw symbol is kept beside it.
     pub demangle: bool,

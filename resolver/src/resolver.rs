@@ -13,10 +13,11 @@ use symseal_symx::SparseHit;
 use crate::bundles::{Access, BundleSource};
 use crate::cache::BoundedMap;
 use crate::local::{self, Local};
+use crate::remote::Remote;
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::{
-    DigestOf, DigestRef, ModuleFiles, ModuleRef, Options, Outcome, ResolvedFrame, SourceFrame, Symbolized, Tried,
-    VdsoModule, demangle,
+    DigestOf, DigestRef, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome, ResolvedFrame, SourceFrame,
+    SymbolServers, Symbolized, Tried, VdsoModule, demangle,
 };
 
 /// What the instruction pointer of a caller is lowered by for the lookup: it is a return address, and any
@@ -41,6 +42,8 @@ struct Sources {
     dropped: Vec<DebugId>,
     /// Read where [`Options::local_files`] allows it.
     local: Arc<Local>,
+    /// Asked where [`Options::online`] allows it.
+    remote: Option<Arc<Remote>>,
 }
 
 /// What an answer depends on, apart from the sources: module and lookup address. The path matters where
@@ -101,6 +104,11 @@ impl Resolver {
     /// Reads the files of modules from there, and not from this machine's paths. With [`Options::local_files`].
     pub fn with_module_files(self, files: Arc<dyn ModuleFiles>) -> Self {
         self.change(|sources| sources.local = Arc::new(sources.local.with_files(files)))
+    }
+
+    /// Asks these servers first. With [`Options::online`].
+    pub fn with_servers(self, servers: Arc<dyn SymbolServers>) -> Self {
+        self.change(|sources| sources.remote = Some(Arc::new(Remote::new(servers))))
     }
 
     /// Looks for separate debug files below these directories, in place of `/usr/lib/debug`. With [`Options::local_files`].
@@ -206,6 +214,8 @@ impl Resolver {
             images: self.sources.images.clone(),
             dropped: self.sources.dropped.clone(),
             local: Arc::clone(&self.sources.local),
+            // What may count depends on the bundles.
+            remote: self.sources.remote.as_ref().map(|remote| Arc::new(remote.afresh())),
         };
         change(&mut sources);
         self.sources = Arc::new(sources);
@@ -236,7 +246,10 @@ impl Resolver {
 
     /// Asks one step after the other until one answers.
     fn walk(&self, id: Option<&DebugId>, module: Option<&MappedModule>, lookup: Rva) -> Answer {
-        let mut tried = vec![self.online(id)];
+        let mut tried = Vec::with_capacity(4);
+        if let Some(answer) = self.ask_servers(id, module, lookup, &mut tried) {
+            return self.finish(answer, tried);
+        }
         if let Some(answer) = self.ask_bundles(id, lookup, &mut tried) {
             return self.finish(answer, tried);
         }
@@ -263,16 +276,27 @@ impl Resolver {
     }
 
     /// The step that asks the network: by which kind of server depends on the module's platform.
-    fn online(&self, id: Option<&DebugId>) -> Tried {
+    fn ask_servers(
+        &self,
+        id: Option<&DebugId>,
+        module: Option<&MappedModule>,
+        lookup: Rva,
+        tried: &mut Vec<Tried>,
+    ) -> Option<NamedBy> {
         let step = match id {
             Some(DebugId::Pdb { .. } | DebugId::MachoUuid(_)) => ResolverStep::SymbolServer,
             Some(DebugId::BuildId(_)) | None => ResolverStep::Debuginfod,
         };
-        let (reason, detail) = match self.options.online {
-            true => (MissReason::Unsupported, crate::ONLINE_NOT_OFFERED.to_string()),
-            false => (MissReason::Offline, String::new()),
+        let skipped = match (self.options.online, &self.sources.remote, id) {
+            (false, ..) => skip(step, MissReason::Offline),
+            (true, None, _) => Tried { detail: NO_SERVERS.to_string(), ..skip(step, MissReason::Unsupported) },
+            (true, Some(_), None) => skip(step, MissReason::NoDebugId),
+            (true, Some(remote), Some(id)) => {
+                return remote.ask(step, (id, module), &self.sources.bundles, lookup, tried);
+            }
         };
-        Tried { detail, ..skip(step, reason) }
+        tried.push(skipped);
+        None
     }
 
     fn ask_bundles(&self, id: Option<&DebugId>, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {

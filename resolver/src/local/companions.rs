@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
+use symseal_artifact::{DebugAltLink, DebugFiles, FunctionStream, ObjectFile, SplitUnit, functions};
 use symseal_bundle::Digest;
 use symseal_module::MissReason;
 
-use super::places::{self, shown};
+use super::places;
 use super::{Local, NoTable};
 
 /// Units of split DWARF whose files are looked for, one by one. A program of more has a package, or none of them here.
@@ -16,70 +16,76 @@ const SPLIT_UNITS: usize = 10_000;
 const SPLIT_BYTES: u64 = 8 << 30;
 
 /// The functions of an object and of what it refers to.
-pub(super) struct Described {
-    pub(super) stream: FunctionStream,
+pub(crate) struct Described {
+    pub(crate) stream: FunctionStream,
     /// The files beside the object, in the order in which they were found.
-    pub(super) companions: Vec<Digest>,
+    pub(crate) companions: Vec<Digest>,
     /// What is missing, for people; empty where nothing is.
-    pub(super) note: String,
+    pub(crate) note: String,
 }
 
-impl Local {
-    /// Reads the functions of `object`, which is at `path`, with what it refers to; `program` is the module's own file, beside which a package may be.
-    pub(super) fn describe(
-        &self,
-        object: &ObjectFile<'_>,
-        path: &Path,
-        program: Option<&Path>,
-    ) -> Result<Described, NoTable> {
-        let mut notes = Vec::new();
-        let supplementary = self.supplementary(object, path, &mut notes);
-        let split = self.split(object, path, program);
-        let files = supplementary.iter().chain(&split);
-        let companions = files.map(|bytes| Digest::of(bytes)).collect();
-        let parsed_supplementary = supplementary.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok());
-        let parsed_split: Vec<ObjectFile<'_>> =
-            split.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
-        let with =
-            DebugFiles { supplementary: parsed_supplementary.as_ref(), split: &parsed_split, ..DebugFiles::default() };
-        let stream =
-            functions(object, &with).map_err(|error| (MissReason::Malformed, format!("{}: {error}", shown(path))))?;
-        let missing = stream.statistics.missing_split.len();
-        if missing > 0 {
-            // The line tables are in the program itself, the functions are not.
-            notes.push(format!("skeleton-only: the split DWARF of {missing} units is not there"));
-        }
-        Ok(Described { stream, companions, note: notes.join("; ") })
-    }
+/// Where debug information finds what it refers to.
+pub(crate) trait Companions {
+    /// What dwz moved out of `object`; else a note of what is missing.
+    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>>;
 
-    fn supplementary(&self, object: &ObjectFile<'_>, path: &Path, notes: &mut Vec<String>) -> Option<Vec<u8>> {
-        let link = object.debug_alt_link()?;
-        for place in places::supplementary(&self.directories, path, link.path, link.build_id) {
-            let Ok(Some(bytes)) = self.read_path(&place) else { continue };
-            let alone = ObjectFile::parse(&bytes);
-            // Its own id is what was meant, whatever the file is called; `.debug_sup` (DWARF 5) names a checksum, which the reader compares.
-            let is_it = alone.is_ok_and(|found| {
-                found.debug_id().and_then(|id| id.build_id()).is_none_or(|id| id == link.build_id)
-                    || object.section(".debug_sup").is_some()
-            });
-            if is_it {
-                return Some(bytes);
-            }
-        }
+    /// The split DWARF that the units of `object` ask for, as far as it is there.
+    fn split(&self, object: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<Vec<u8>>;
+}
+
+/// Reads the functions of `object`, called `name`, with what it refers to.
+pub(crate) fn describe(object: &ObjectFile<'_>, name: &str, companions: &dyn Companions) -> Result<Described, NoTable> {
+    let mut notes = Vec::new();
+    let link = object.debug_alt_link();
+    let supplementary = link.and_then(|link| companions.supplementary(object, &link));
+    if let (Some(link), None) = (link, &supplementary) {
         let name = symseal_artifact::escaped(link.path);
         notes.push(format!("the supplementary file {name} is not there: names that dwz moved to it are missing"));
-        None
+    }
+    let asked = object.split_units();
+    let split = if asked.is_empty() { Vec::new() } else { companions.split(object, &asked) };
+    let digests = supplementary.iter().chain(&split).map(|bytes| Digest::of(bytes)).collect();
+    let parsed_supplementary = supplementary.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok());
+    let parsed_split: Vec<ObjectFile<'_>> = split.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
+    let with =
+        DebugFiles { supplementary: parsed_supplementary.as_ref(), split: &parsed_split, ..DebugFiles::default() };
+    let stream = functions(object, &with).map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
+    let missing = stream.statistics.missing_split.len();
+    if missing > 0 {
+        // The line tables are in the program itself, the functions are not.
+        notes.push(format!("skeleton-only: the split DWARF of {missing} units is not there"));
+    }
+    Ok(Described { stream, companions: digests, note: notes.join("; ") })
+}
+
+/// Whether bytes are the supplementary file that `link` in `object` means: by its own id, whatever it is called. `.debug_sup` (DWARF 5) names a checksum,
+/// which the reader compares.
+pub(crate) fn is_supplementary(object: &ObjectFile<'_>, link: &DebugAltLink<'_>, bytes: &[u8]) -> bool {
+    ObjectFile::parse(bytes).is_ok_and(|found| {
+        found.debug_id().and_then(|id| id.build_id()).is_none_or(|id| id == link.build_id)
+            || object.section(".debug_sup").is_some()
+    })
+}
+
+/// The files of this machine, around a file at `path`; `program` is the module's own file, beside which a package may be.
+pub(super) struct Around<'l> {
+    pub(super) local: &'l Local,
+    pub(super) path: &'l Path,
+    pub(super) program: Option<&'l Path>,
+}
+
+impl Companions for Around<'_> {
+    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>> {
+        let places = places::supplementary(&self.local.directories, self.path, link.path, link.build_id);
+        let read = places.into_iter().filter_map(|place| self.local.read_path(&place).ok().flatten());
+        read.into_iter().find(|bytes| is_supplementary(object, link, bytes))
     }
 
     /// The package beside the file or the program, else the single files that its skeletons name.
-    fn split(&self, object: &ObjectFile<'_>, path: &Path, program: Option<&Path>) -> Vec<Vec<u8>> {
-        let asked = object.split_units();
-        if asked.is_empty() {
-            return Vec::new();
-        }
-        let packages = [Some(path), program].into_iter().flatten().map(places::package);
+    fn split(&self, _: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<Vec<u8>> {
+        let packages = [Some(self.path), self.program].into_iter().flatten().map(places::package);
         for package in packages {
-            if let Ok(Some(bytes)) = self.read_path(&package)
+            if let Ok(Some(bytes)) = self.local.read_path(&package)
                 && ObjectFile::parse(&bytes).is_ok_and(|found| found.split_kind().is_some())
             {
                 return vec![bytes];
@@ -87,8 +93,8 @@ impl Local {
         }
         let (mut found, mut room) = (Vec::new(), SPLIT_BYTES);
         for unit in asked.iter().take(SPLIT_UNITS) {
-            for place in places::split_unit(program.unwrap_or(path), &unit.name, &unit.comp_dir) {
-                let Ok(Some(bytes)) = self.read_path(&place) else { continue };
+            for place in places::split_unit(self.program.unwrap_or(self.path), &unit.name, &unit.comp_dir) {
+                let Ok(Some(bytes)) = self.local.read_path(&place) else { continue };
                 // One that was compiled again has other ids.
                 if !ObjectFile::parse(&bytes).is_ok_and(|file| file.split_ids().contains(&unit.id)) {
                     continue;

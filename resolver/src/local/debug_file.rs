@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use symseal_artifact::{FileKind, FunctionStream, ObjectFile, PdbFile, pdb_functions, sniff};
 use symseal_module::{DebugId, MappedModule, MissReason, Svma};
 
-use super::companions::Described;
+use super::companions::{Around, Described, describe};
 use super::places::{self, shown};
 use super::read::{object_of, read_whole};
-use super::{Local, LocalTable, NoTable};
+use super::{Local, LocalTable, NoTable, table_of};
 use crate::files::path_of;
 
 /// What makes a file at a place the one that is looked for, beside its debug id.
@@ -106,17 +106,15 @@ impl Local {
             let detail = format!("{name}: expected the CRC-32 {crc32:#010x} of .gnu_debuglink, found {found:#010x}");
             return Err((MissReason::ChecksumMismatch, detail));
         }
-        if sniff(bytes) == FileKind::Pdb {
-            let (stream, image_base) = pdb_stream(bytes, id, &name)?;
-            let described = Described { stream, companions: Vec::new(), note: String::new() };
-            return super::table_of(described, image_base, (id, bytes, name), true);
+        if let Some(pdb) = pdb_table(bytes, id, &name) {
+            return pdb;
         }
         let object = match sought {
             Sought::ById => object_of(bytes, id, &name)?,
             Sought::ByLink(_) => linked_object(bytes, id, &name)?,
         };
-        let described = self.describe(&object, place, program)?;
-        super::table_of(described, object.image_base(), (id, bytes, name), object.has_debug_info())
+        let described = describe(&object, &name, &Around { local: self, path: place, program })?;
+        table_of(described, object.image_base(), (id, bytes, name), object.has_debug_info())
     }
 }
 
@@ -128,11 +126,20 @@ fn linked_object<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<Object
     }
 }
 
-fn pdb_stream(bytes: &[u8], id: &DebugId, name: &str) -> Result<(FunctionStream, Svma), NoTable> {
+/// The table of a program database; `None` where the bytes are none.
+pub(crate) fn pdb_table(bytes: &[u8], id: &DebugId, name: &str) -> Option<Result<LocalTable, NoTable>> {
+    (sniff(bytes) == FileKind::Pdb).then(|| {
+        let stream = pdb_stream(bytes, id, name)?;
+        let described = Described { stream, companions: Vec::new(), note: String::new() };
+        table_of(described, Svma(0), (id, bytes, name.to_owned()), true)
+    })
+}
+
+fn pdb_stream(bytes: &[u8], id: &DebugId, name: &str) -> Result<FunctionStream, NoTable> {
     let malformed = |error: symseal_artifact::ArtifactError| (MissReason::Malformed, format!("{name}: {error}"));
     let pdb = PdbFile::parse(bytes).map_err(malformed)?;
     if pdb.debug_id() != *id {
         return Err((MissReason::DebugIdMismatch, format!("{name}: the file is of {}", pdb.debug_id())));
     }
-    Ok((pdb_functions(&pdb).map_err(malformed)?, Svma(0)))
+    pdb_functions(&pdb).map_err(malformed)
 }

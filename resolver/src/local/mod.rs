@@ -3,11 +3,11 @@
 //! A file counts only if it is of the module that was asked for, by its own debug id. What is read is read whole and never mapped: nobody keeps others
 //! from writing to it.
 
-mod companions;
-mod debug_file;
+pub(crate) mod companions;
+pub(crate) mod debug_file;
 mod own;
 mod places;
-mod read;
+pub(crate) mod read;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,14 +43,14 @@ pub(crate) struct Local {
 /// What one file, with what it refers to, names.
 #[derive(Debug)]
 pub(crate) struct LocalTable {
-    table: LoadedTable,
+    pub(crate) table: LoadedTable,
     /// Whether it has debug information, as opposed to symbols alone.
     has_debug_info: bool,
     /// The digest of the file, and those of the files that it refers to.
-    digest: Digest,
-    companions: Vec<Digest>,
+    pub(crate) digest: Digest,
+    pub(crate) companions: Vec<Digest>,
     /// Where it is, and what is missing.
-    detail: String,
+    pub(crate) detail: String,
 }
 
 impl Default for Local {
@@ -138,7 +138,7 @@ impl Local {
 
 impl LocalTable {
     /// The answer with the digests that it rests on. What lies on a machine proves nothing.
-    fn answer(&self, step: ResolverStep, of: DigestOf, named: Named) -> NamedBy {
+    pub(crate) fn answer(&self, step: ResolverStep, of: DigestOf, named: Named) -> NamedBy {
         let companions = self.companions.iter().map(|digest| DigestRef { of: DigestOf::Companion, digest: *digest });
         let digests = std::iter::once(DigestRef { of, digest: self.digest }).chain(companions).collect();
         NamedBy { step, proof: Proof::None, named, digests }
@@ -153,7 +153,7 @@ pub(crate) fn skipped(reason: MissReason, tried: &mut Vec<Tried>) {
 }
 
 /// The `.symx` table of what a file at `name` describes: files and bundles are then read by the same code.
-fn table_of(
+pub(crate) fn table_of(
     described: Described,
     image_base: Svma,
     (id, bytes, name): (&DebugId, &[u8], String),

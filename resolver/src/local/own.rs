@@ -2,6 +2,7 @@
 
 use symseal_module::{DebugId, MappedModule};
 
+use super::companions::{Around, describe};
 use super::read::object_of;
 use super::{Local, LocalTable, NoTable, table_of};
 use crate::files::path_of;
@@ -11,7 +12,8 @@ impl Local {
     pub(super) fn open_own(&self, module: &MappedModule, id: &DebugId) -> Result<LocalTable, NoTable> {
         let bytes = self.read_binary(module)?;
         let object = object_of(&bytes, id, &module.path)?;
-        let described = self.describe(&object, &path_of(&module.path), None)?;
+        let path = path_of(&module.path);
+        let described = describe(&object, &module.path, &Around { local: self, path: &path, program: None })?;
         table_of(described, object.image_base(), (id, &bytes, module.path.clone()), object.has_debug_info())
     }
 }

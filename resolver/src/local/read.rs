@@ -40,7 +40,7 @@ pub(super) fn read_whole(file: File, name: &str) -> Result<Vec<u8>, NoTable> {
 }
 
 /// The object of the module `id` in a file: of a universal Mach-O file the slice with its UUID.
-pub(super) fn object_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<ObjectFile<'d>, NoTable> {
+pub(crate) fn object_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<ObjectFile<'d>, NoTable> {
     let malformed = |error: symseal_artifact::ArtifactError| (MissReason::Malformed, format!("{name}: {error}"));
     let objects = match ReleaseFile::parse(bytes).map_err(malformed)? {
         ReleaseFile::Object(object) => vec![object],

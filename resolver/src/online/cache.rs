@@ -1,0 +1,245 @@
+//! Files that came, on the disk: shared by processes, bounded in bytes, and never half-written.
+//!
+//! ```text
+//! <cache>/files/<kind>/<id>        the file
+//! <cache>/files/<kind>/<id>.from   where it came from
+//! <cache>/absent/<hex>             empty: the URL of this SHA-256 was answered 404, at the file's time
+//! <cache>/parts/<hex>              what came of a URL so far; whoever fetches it holds its lock
+//! <cache>/parts/<hex>.etag         the ETag of these bytes
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use symseal_bundle::Digest;
+
+use super::download::{append, read_from_start};
+use crate::{CheckFile, FetchedFile, WantedFile, WantedKind};
+
+/// How long a 404 is believed.
+const ABSENT_FOR: Duration = Duration::from_secs(3600);
+/// What a try left behind goes after that.
+const PARTS_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// The cache.
+#[derive(Debug)]
+pub(super) struct Cache {
+    root: PathBuf,
+    bytes: u64,
+    elfutils: Option<PathBuf>,
+}
+
+/// A file on its way. Other processes wait while this one is held.
+#[derive(Debug)]
+pub(super) struct Part {
+    file: File,
+    path: PathBuf,
+}
+
+impl Cache {
+    pub(super) fn open(root: &Path, bytes: u64, elfutils: Option<PathBuf>) -> io::Result<Self> {
+        for folder in ["files/debug-file", "files/executable", "absent", "parts"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        let this = Self { root: root.to_owned(), bytes, elfutils };
+        this.sweep("parts", PARTS_FOR);
+        this.sweep("absent", ABSENT_FOR);
+        Ok(this)
+    }
+
+    /// A file that lies here and passes the check; one that does not is fetched again.
+    pub(super) fn find(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Option<FetchedFile> {
+        let path = self.path(wanted);
+        if let Ok(bytes) = fs::read(&path)
+            && check(&bytes).is_ok()
+        {
+            // What is used stays.
+            let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+            let from = fs::read_to_string(from_of(&path)).unwrap_or_else(|_| path.display().to_string());
+            return Some(FetchedFile { bytes, from });
+        }
+        // libdebuginfod's own: an empty file there is its memory of a miss, which says nothing here.
+        let theirs = self.elfutils.as_ref().zip(wanted.id.build_id())?;
+        let name = match wanted.kind {
+            WantedKind::DebugFile => "debuginfo",
+            WantedKind::Executable => "executable",
+        };
+        let path = theirs.0.join(wanted.id.to_string()).join(name);
+        let bytes = fs::read(&path).ok().filter(|bytes| !bytes.is_empty() && check(bytes).is_ok())?;
+        Some(FetchedFile { bytes, from: path.display().to_string() })
+    }
+
+    /// Keeps a file for later, and makes room.
+    pub(super) fn keep(&self, wanted: &WantedFile<'_>, bytes: &[u8], from: &str) -> io::Result<()> {
+        if bytes.len() as u64 > self.bytes {
+            return Ok(());
+        }
+        let path = self.path(wanted);
+        write_whole(&self.root.join("parts"), &from_of(&path), from.as_bytes())?;
+        write_whole(&self.root.join("parts"), &path, bytes)?;
+        self.make_room()
+    }
+
+    /// Whether a URL was answered 404 a short while ago.
+    pub(super) fn is_absent(&self, url: &Url) -> bool {
+        let noted = fs::metadata(self.absent(url)).and_then(|found| found.modified());
+        noted.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < ABSENT_FOR))
+    }
+
+    /// Notes that a URL was answered 404.
+    pub(super) fn note_absent(&self, url: &Url) {
+        // Without the note it is asked again.
+        let _ = File::create(self.absent(url)).and_then(|file| file.set_modified(SystemTime::now()));
+    }
+
+    /// What came of a URL so far. Waits for another process that fetches the same.
+    pub(super) fn part(&self, url: &Url, _: &WantedFile<'_>) -> io::Result<Part> {
+        let path = self.root.join("parts").join(name_of(url));
+        loop {
+            let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+            file.lock()?;
+            // The one before may have finished, and removed it.
+            if is_at(&file, &path)? {
+                return Ok(Part { file, path });
+            }
+        }
+    }
+
+    fn absent(&self, url: &Url) -> PathBuf {
+        self.root.join("absent").join(name_of(url))
+    }
+
+    fn path(&self, wanted: &WantedFile<'_>) -> PathBuf {
+        let kind = match wanted.kind {
+            WantedKind::DebugFile => "files/debug-file",
+            WantedKind::Executable => "files/executable",
+        };
+        // An id's text has letters, digits, `-` and `:` alone.
+        self.root.join(kind).join(wanted.id.to_string().replace(':', "-"))
+    }
+
+    /// Removes what was not used the longest until the rest fits, and a tenth more, so that this is not for every file.
+    fn make_room(&self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for kind in ["files/debug-file", "files/executable"] {
+            for entry in fs::read_dir(self.root.join(kind))? {
+                let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
+                // Another process may have removed it.
+                let Ok(found) = entry else { continue };
+                files.push((found.modified().unwrap_or(SystemTime::UNIX_EPOCH), found.len(), path));
+            }
+        }
+        let mut sum: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        if sum <= self.bytes {
+            return Ok(());
+        }
+        files.sort();
+        let goal = self.bytes - self.bytes / 10;
+        for (_, bytes, path) in files {
+            if sum <= goal {
+                break;
+            }
+            let _ = fs::remove_file(&path);
+            sum = sum.saturating_sub(bytes);
+        }
+        Ok(())
+    }
+
+    /// Removes what is older than `age`.
+    fn sweep(&self, folder: &str, age: Duration) {
+        for entry in fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten() {
+            let modified = entry.metadata().and_then(|found| found.modified());
+            if modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed > age)) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Bytes so far.
+    pub(super) fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// The ETag under which they came.
+    pub(super) fn etag(&self) -> Option<String> {
+        fs::read_to_string(self.etag_path()).ok().filter(|etag| !etag.is_empty() && !etag.starts_with("W/"))
+    }
+
+    pub(super) fn set_etag(&self, etag: Option<&HeaderValue>) -> io::Result<()> {
+        match etag.and_then(|etag| etag.to_str().ok()) {
+            Some(etag) => fs::write(self.etag_path(), etag),
+            None => remove(&self.etag_path()),
+        }
+    }
+
+    /// Forgets what came.
+    pub(super) fn begin_anew(&mut self) -> io::Result<()> {
+        remove(&self.etag_path())?;
+        self.file.set_len(0)
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        append(&mut self.file, bytes)
+    }
+
+    /// The whole file; it is no part any more.
+    pub(super) fn take(mut self) -> io::Result<Vec<u8>> {
+        let bytes = read_from_start(&mut self.file)?;
+        remove(&self.etag_path())?;
+        remove(&self.path)?;
+        Ok(bytes)
+    }
+
+    fn etag_path(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".etag");
+        path.into()
+    }
+}
+
+/// Where it is noted where a file came from.
+fn from_of(path: &Path) -> PathBuf {
+    let mut path = path.to_owned().into_os_string();
+    path.push(".from");
+    path.into()
+}
+
+fn name_of(url: &Url) -> String {
+    Digest::of(url.as_str().as_bytes()).hex()
+}
+
+/// Whether the open file is the one at this path.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let here = file.metadata()?;
+        Ok(fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())))
+    }
+    #[cfg(not(unix))]
+    {
+        // What is open cannot be removed there.
+        let _ = file;
+        Ok(path.exists())
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Writes a file that is seen whole or not at all.
+pub(super) fn write_whole(beside: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(beside)?;
+    file.write_all(bytes)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}

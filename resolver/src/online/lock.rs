@@ -1,0 +1,155 @@
+//! `symbols.lock`: which bytes servers gave for which module, so that a run can be repeated with the same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+use symseal_bundle::Digest;
+
+use super::cache::write_whole;
+use crate::{WantedFile, WantedKind};
+
+/// The largest lock file that is read, in bytes: several hundred thousand files.
+const BYTES: u64 = 64 << 20;
+
+/// What a lock allows beyond what it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockMode {
+    /// What it does not name is fetched, and noted.
+    Extend,
+    /// What it does not name is not fetched.
+    Frozen,
+}
+
+/// A lock file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    files: BTreeMap<String, Entry>,
+    mode: LockMode,
+}
+
+/// What is pinned of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// Null where no server had it.
+    sha256: Option<Digest>,
+    /// Where it came from; not compared.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    from: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    files: BTreeMap<String, Entry>,
+}
+
+/// A lock file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// It cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is none.
+    #[error("{path}: expected a lock file of version 1 as symseal writes it: {problem}; remove it to begin anew")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// What a lock says of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pinned {
+    /// These bytes.
+    File(Digest),
+    /// No server had it.
+    Absent,
+    /// Nothing, and nothing else is taken.
+    Unknown,
+    /// Nothing: it is fetched and noted.
+    Free,
+}
+
+impl Lock {
+    /// Reads a lock file; an empty one where there is none, unless it is frozen.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn read(path: &Path, mode: LockMode) -> Result<Self, LockError> {
+        let name = path.display().to_string();
+        let read = || {
+            let size = fs::metadata(path)?.len();
+            if size > BYTES {
+                return Err(io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    format!("{size} bytes, expected at most {BYTES}"),
+                ));
+            }
+            fs::read(path)
+        };
+        let bytes = match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && mode == LockMode::Extend => {
+                return Ok(Self { files: BTreeMap::new(), mode });
+            }
+            Err(source) => return Err(LockError::Io { path: name, source }),
+            Ok(bytes) => bytes,
+        };
+        let parsed: Result<Document, _> = serde_json::from_slice(&bytes);
+        let document =
+            parsed.map_err(|error| LockError::Malformed { path: name.clone(), problem: error.to_string() })?;
+        if document.version != 1 {
+            let problem = format!("found version {}", document.version);
+            return Err(LockError::Malformed { path: name, problem });
+        }
+        Ok(Self { files: document.files, mode })
+    }
+
+    /// Writes it in the place of what was there. It is seen whole or not at all.
+    ///
+    /// # Errors
+    /// [`LockError::Io`].
+    pub fn write(&self, path: &Path) -> Result<(), LockError> {
+        let fail = |source| LockError::Io { path: path.display().to_string(), source };
+        let document = Document { version: 1, files: self.files.clone() };
+        let mut text = serde_json::to_vec_pretty(&document).map_err(|error| fail(io::Error::other(error)))?;
+        text.push(b'\n');
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        write_whole(folder, path, &text).map_err(fail)
+    }
+
+    /// Whether it names nothing.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    pub(super) fn pinned(&self, wanted: &WantedFile<'_>) -> Pinned {
+        match (self.files.get(&key(wanted)), self.mode) {
+            (Some(Entry { sha256: Some(digest), .. }), _) => Pinned::File(*digest),
+            (Some(Entry { sha256: None, .. }), _) => Pinned::Absent,
+            (None, LockMode::Frozen) => Pinned::Unknown,
+            (None, LockMode::Extend) => Pinned::Free,
+        }
+    }
+
+    pub(super) fn note(&mut self, wanted: &WantedFile<'_>, sha256: Option<Digest>, from: &str) {
+        self.files.insert(key(wanted), Entry { sha256, from: from.to_owned() });
+    }
+}
+
+/// `debug-file ID` or `executable ID`.
+fn key(wanted: &WantedFile<'_>) -> String {
+    let kind = match wanted.kind {
+        WantedKind::DebugFile => "debug-file",
+        WantedKind::Executable => "executable",
+    };
+    format!("{kind} {}", wanted.id)
+}

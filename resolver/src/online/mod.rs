@@ -1,0 +1,228 @@
+//! Servers over HTTP: debuginfod and symbol servers, with a cache on the disk that processes share, and a lock file by which a run can be repeated.
+
+mod cache;
+mod download;
+mod environment;
+mod lock;
+mod paths;
+mod server;
+
+use std::io::{Cursor, Read};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use symseal_artifact::{ArchiveKind, Limits, Member, Source, archive_kind, read_archive};
+use symseal_module::MissReason;
+
+use self::cache::Cache;
+use self::download::{Came, Downloads};
+use self::lock::Pinned;
+use self::server::Server;
+use crate::{CheckFile, FetchedFile, SymbolServers, WantedFile};
+
+pub use self::lock::{Lock, LockError, LockMode};
+
+/// Bytes that the cache may fill by default.
+pub const CACHE_BYTES: u64 = 10 << 30;
+
+/// Which servers, and how long they are waited for.
+#[derive(Debug, Clone)]
+pub struct OnlineConfig {
+    /// debuginfod servers, in the order in which they are asked: `http(s)://HOST[:PORT][/PATH]`.
+    pub debuginfod: Vec<String>,
+    /// Symbol servers for Windows and macOS.
+    pub symbol_servers: Vec<String>,
+    /// Headers for debuginfod servers, as `NAME: VALUE`.
+    pub headers: Vec<String>,
+    /// Where files are kept.
+    pub cache: PathBuf,
+    /// Bytes that they may fill; what was not used the longest goes.
+    pub cache_bytes: u64,
+    /// A cache of libdebuginfod that is read as well.
+    pub elfutils_cache: Option<PathBuf>,
+    /// The most bytes of one file.
+    pub file_bytes: u64,
+    /// How long a connection may take to come about.
+    pub connect: Duration,
+    /// How long a server may keep silent, within an answer and before it.
+    pub silence: Duration,
+}
+
+/// No client could be made, or an address is none.
+#[derive(Debug, thiserror::Error)]
+pub enum OnlineError {
+    /// What is no URL of a server.
+    #[error("{url}: expected http://HOST or https://HOST, perhaps with a port and a path: {problem}")]
+    Url {
+        /// As it was given, without what is secret.
+        url: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// What is no header.
+    #[error("{place}: expected NAME: VALUE in each line: {problem}")]
+    Header {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The HTTP client, the runtime or the cache.
+    #[error("{0}")]
+    Setup(String),
+}
+
+/// The servers. Shared between threads; each asks for itself.
+#[derive(Debug)]
+pub struct OnlineServers {
+    debuginfod: Vec<Server>,
+    symbol_servers: Vec<Server>,
+    downloads: Downloads,
+    cache: Cache,
+    lock: Option<Mutex<Lock>>,
+    file_bytes: u64,
+}
+
+impl OnlineServers {
+    /// Makes a client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`OnlineError`].
+    pub fn new(config: OnlineConfig) -> Result<Self, OnlineError> {
+        let headers = environment::headers(&config.headers, "headers")?;
+        let downloads = Downloads::new(&config, headers)?;
+        let servers = |urls: &[String]| urls.iter().map(|url| Server::parse(url)).collect::<Result<Vec<_>, _>>();
+        let (debuginfod, symbol_servers) = (servers(&config.debuginfod)?, servers(&config.symbol_servers)?);
+        let cache = Cache::open(&config.cache, config.cache_bytes, config.elfutils_cache.clone());
+        let cache = cache.map_err(|error| OnlineError::Setup(format!("{}: {error}", config.cache.display())))?;
+        Ok(Self { debuginfod, symbol_servers, downloads, cache, lock: None, file_bytes: config.file_bytes })
+    }
+
+    /// Whether there is anybody to ask.
+    pub fn is_empty(&self) -> bool {
+        self.debuginfod.is_empty() && self.symbol_servers.is_empty()
+    }
+
+    /// Takes only what `lock` pins, and notes what it does not.
+    pub fn with_lock(mut self, lock: Lock) -> Self {
+        self.lock = Some(Mutex::new(lock));
+        self
+    }
+
+    /// The lock with what was noted in this run.
+    pub fn lock(&self) -> Option<Lock> {
+        self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn fetch_unpinned(
+        &self,
+        wanted: &WantedFile<'_>,
+        check: CheckFile<'_>,
+    ) -> Result<FetchedFile, (MissReason, String)> {
+        if let Some(found) = self.cache.find(wanted, check) {
+            return Ok(found);
+        }
+        let (servers, asked) = match wanted.id {
+            symseal_module::DebugId::BuildId(_) => (&self.debuginfod, "a debuginfod server: set DEBUGINFOD_URLS"),
+            _ => (&self.symbol_servers, "a symbol server: set _NT_SYMBOL_PATH"),
+        };
+        if servers.is_empty() {
+            return Err((MissReason::Unsupported, format!("no server to ask: expected {asked}")));
+        }
+        let (mut told, mut gravest) = (Vec::new(), MissReason::ServerMiss);
+        for server in servers {
+            for path in paths::of(wanted) {
+                match self.downloads.get(server, &path, wanted, &self.cache) {
+                    Came::File { bytes, from } => {
+                        let checked = unpacked(bytes, self.file_bytes).and_then(|bytes| check(&bytes).map(|()| bytes));
+                        match checked {
+                            Ok(bytes) => {
+                                // A full disk keeps nobody from the name.
+                                let _ = self.cache.keep(wanted, &bytes, &from);
+                                return Ok(FetchedFile { bytes, from });
+                            }
+                            Err((reason, why)) => {
+                                told.push(format!("{from}: {why}"));
+                                gravest = graver(gravest, reason);
+                            }
+                        }
+                    }
+                    Came::Absent => told.push(format!("{} has none", server.name())),
+                    Came::Failed(why) => {
+                        told.push(why);
+                        gravest = graver(gravest, MissReason::ServerError);
+                    }
+                }
+            }
+        }
+        told.dedup();
+        Err((gravest, told.join("; ")))
+    }
+}
+
+impl SymbolServers for OnlineServers {
+    fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, (MissReason, String)> {
+        let Some(lock) = &self.lock else { return self.fetch_unpinned(wanted, check) };
+        let of_lock = || lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let pinned = of_lock().pinned(wanted);
+        match pinned {
+            Pinned::Absent => Err((MissReason::ServerMiss, "the lock file says that no server had it".to_owned())),
+            Pinned::Unknown => Err((MissReason::NotAllowed, "the lock file does not name it".to_owned())),
+            Pinned::File(digest) => {
+                let check = |bytes: &[u8]| {
+                    check(bytes)?;
+                    let found = symseal_bundle::Digest::of(bytes);
+                    if found == digest {
+                        return Ok(());
+                    }
+                    Err((MissReason::DigestMismatch, format!("the lock file pins {digest}, found {found}")))
+                };
+                self.fetch_unpinned(wanted, &check)
+            }
+            Pinned::Free => {
+                let fetched = self.fetch_unpinned(wanted, check);
+                match &fetched {
+                    Ok(file) => of_lock().note(wanted, Some(symseal_bundle::Digest::of(&file.bytes)), &file.from),
+                    Err((MissReason::ServerMiss, _)) => of_lock().note(wanted, None, ""),
+                    // What failed today may come tomorrow.
+                    Err(_) => {}
+                }
+                fetched
+            }
+        }
+    }
+}
+
+/// A file that is the wrong one says more than a server that failed, and that more than one that has nothing.
+fn graver(one: MissReason, other: MissReason) -> MissReason {
+    let rank = |reason| match reason {
+        MissReason::ServerMiss => 0,
+        MissReason::ServerError => 1,
+        MissReason::DigestMismatch => 3,
+        _ => 2,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}
+
+/// What is in a cabinet, as symbol stores keep files; other bytes as they are.
+fn unpacked(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, (MissReason, String)> {
+    if archive_kind(&bytes) != Some(ArchiveKind::Cab) {
+        return Ok(bytes);
+    }
+    let limits = Limits { members: 16, member_bytes: limit, total_bytes: limit, ..Limits::default() };
+    let mut first = None;
+    let mut take = |_: &Member<'_>, content: &mut dyn Read| -> Result<(), Box<dyn std::error::Error>> {
+        if first.is_none() {
+            let mut member = Vec::new();
+            content
+                .read_to_end(&mut member)
+                .map_err(|source| ArchiveError::Io { name: "cabinet".to_owned(), source })?;
+            first = Some(member);
+        }
+        Ok(())
+    };
+    let read = read_archive("cabinet", Source::Seekable(&mut Cursor::new(&bytes)), &limits, &mut take);
+    read.map_err(|error| (MissReason::Malformed, error.to_string()))?;
+    first.ok_or_else(|| (MissReason::Malformed, "the cabinet is empty".to_owned()))
+}

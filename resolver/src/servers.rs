@@ -1,0 +1,70 @@
+//! The step that asks the network, as a question: who answers it is up to the caller, or to the feature `online`.
+
+use symseal_bundle::Digest;
+use symseal_module::{DebugId, MissReason};
+
+/// What is wanted of a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WantedKind {
+    /// Its debug file: ELF with debug information, a program database, the DWARF of a dSYM; also what dwz moved out.
+    DebugFile,
+    /// The program or library itself, for its symbols.
+    Executable,
+}
+
+/// A file that servers are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct WantedFile<'w> {
+    /// The module.
+    pub id: &'w DebugId,
+    /// What of it.
+    pub kind: WantedKind,
+    /// The module's file name, without a folder, where it is known: symbol servers for Windows and macOS are asked by it.
+    pub name: Option<&'w str>,
+}
+
+/// A file that came.
+#[derive(Debug, Clone)]
+pub struct FetchedFile {
+    /// Its bytes, which the check that was given let pass.
+    pub bytes: Vec<u8>,
+    /// Where it came from, without what is secret in that.
+    pub from: String,
+}
+
+/// Whether bytes are what was wanted; else why not.
+pub type CheckFile<'c> = &'c dyn Fn(&[u8]) -> Result<(), (MissReason, String)>;
+
+/// Servers that have debug files. They are asked in a fixed order, and the first file that the check lets pass is given.
+pub trait SymbolServers: std::fmt::Debug + Send + Sync {
+    /// Fetches a file. Blocks.
+    ///
+    /// # Errors
+    /// [`MissReason::ServerMiss`] where every server says that it has none; else the gravest of what went wrong, with a word about it.
+    fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, (MissReason, String)>;
+}
+
+/// What is said where `--online` was asked for and no servers were given.
+pub const NO_SERVERS: &str = "no server to ask: set DEBUGINFOD_URLS or _NT_SYMBOL_PATH";
+
+/// The files that a bundle names for a module: bytes from a server count only if they are one of these.
+#[derive(Debug)]
+pub(crate) struct Covered {
+    pub(crate) bundle: String,
+    pub(crate) digests: Vec<Digest>,
+}
+
+impl Covered {
+    /// Whether the bundle names these bytes.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), (MissReason, String)> {
+        let found = Digest::of(bytes);
+        if self.digests.contains(&found) {
+            return Ok(());
+        }
+        let Self { bundle, .. } = self;
+        Err((
+            MissReason::DigestMismatch,
+            format!("the bytes have the digest {found}, which the bundle {bundle} does not name"),
+        ))
+    }
+}
