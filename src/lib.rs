@@ -12,6 +12,7 @@ pub mod exit;
 mod heap;
 pub mod keyring;
 pub mod memory;
+mod online;
 mod output;
 pub mod passphrase;
 mod places;

@@ -15,6 +15,11 @@ pub(crate) fn config_dir() -> Result<PathBuf> {
     user_dir("XDG_CONFIG_HOME", ".config")
 }
 
+/// The user's cache directory for symseal: `$XDG_CACHE_HOME/symseal`, else `~/.cache/symseal`.
+pub(crate) fn cache_dir() -> Result<PathBuf> {
+    user_dir("XDG_CACHE_HOME", ".cache")
+}
+
 /// A server's data directory: what `--data` says, else `server` in the data directory.
 pub(crate) fn server_data(asked: Option<&PathBuf>) -> Result<PathBuf> {
     asked.cloned().map_or_else(|| Ok(data_dir()?.join("server")), Ok)

@@ -12,6 +12,7 @@ use crate::bundle_ref;
 use crate::commands::trace::resolve::proof;
 use crate::commands::write_place;
 use crate::exit::Answer;
+use crate::online::{Online, OnlineArgs};
 use crate::output::{out, outln, visible};
 use crate::table::Table;
 
@@ -45,6 +46,8 @@ pub struct Args {
     /// Look for separate debug files below this directory, in place of /usr/lib/debug. Repeat for more.
     #[arg(long, value_name = "DIR", requires = "file")]
     debug_directory: Vec<PathBuf>,
+    #[command(flatten)]
+    online: OnlineArgs,
     /// Give demangled names as `function`; the raw symbol stays beside it.
     #[arg(long)]
     demangle: bool,
@@ -60,14 +63,22 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
     let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
     let image_base = opened.bundle.module(&args.debug_id).map(|module| module.image_base).unwrap_or_default();
-    let options = Options { local_files: args.file.is_some(), demangle: args.demangle, ..Options::default() };
+    let online = args.online.open()?;
+    let options = Options {
+        local_files: args.file.is_some(),
+        online: online.is_some(),
+        demangle: args.demangle,
+        ..Options::default()
+    };
     let mut resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     if !args.debug_directory.is_empty() {
         resolver = resolver.with_debug_directories(args.debug_directory.clone());
     }
+    let resolver = Online::ask(online.as_ref(), resolver);
     let svma =
         if args.rva { Rva(args.address).to_svma(image_base).unwrap_or(Svma(args.address)) } else { Svma(args.address) };
     let found = ask(&resolver, args, (svma, image_base))?;
+    online.as_ref().map_or(Ok(()), Online::finish)?;
     if args.json {
         outln!("{:#}", in_json(&found, args, svma));
     } else {

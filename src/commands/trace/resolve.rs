@@ -16,12 +16,14 @@ use symseal_trace::{Event, Limits, Trace};
 use crate::bundle_ref::{self, OpenedBundle};
 use crate::commands::bundle::verify::{Question, report_on};
 use crate::exit::Answer;
+use crate::online::{Online, OnlineArgs};
 
 /// Unwind the stacks of a trace and name every frame, from a bundle alone.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   trace-resolve --bundle ./bundle trace.jsonl
   trace-resolve --bundle sha256:… --trust ./trust trace.jsonl --json
+  DEBUGINFOD_URLS=https://debuginfod.example trace-resolve --bundle ./bundle --online --lock symbols.lock trace.jsonl
 
 With --trust the bundle is verified first, and names that come from it carry the proof `sealed`. Frames without a name
 are listed with the reason. The trace file is not changed.")]
@@ -37,9 +39,8 @@ pub struct Args {
     /// Also read the binaries where the process had them; the output says so.
     #[arg(long)]
     local_files: bool,
-    /// Ask debuginfod servers; not offered by this version.
-    #[arg(long, hide = true)]
-    online: bool,
+    #[command(flatten)]
+    online: OnlineArgs,
     /// Give demangled names as `function`; the raw symbol stays beside it.
     #[arg(long)]
     demangle: bool,
@@ -58,16 +59,21 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
-    if args.online {
-        bail!("{}", symseal_resolver::ONLINE_NOT_OFFERED);
-    }
+    let online = args.online.open()?;
     let trace = read_trace(&args.trace)?;
     let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
     let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
-    let options = Options { local_files: args.local_files, demangle: args.demangle, ..Options::default() };
+    let options = Options {
+        local_files: args.local_files,
+        online: online.is_some(),
+        demangle: args.demangle,
+        ..Options::default()
+    };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
+    let resolver = Online::ask(online.as_ref(), resolver);
     let (event, threads) = resolve_trace(&trace, &resolver, &tables);
+    online.as_ref().map_or(Ok(()), Online::finish)?;
 
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.event {
