@@ -6,15 +6,15 @@
 //!
 //! | step | asked |
 //! | --- | --- |
-//! | `debuginfod`, `symbol-server` | never by this version: skipped as `offline` |
+//! | `debuginfod`, `symbol-server` | with [`Options::online`]; whoever implements [`SymbolServers`], as the feature `online` does |
 //! | `local-bundle` | always; the `.symx` table of the module, by debug id |
 //! | `debug-file` | with [`Options::local_files`]; a separate debug file where debuggers look for one, with the module's debug id |
 //! | `binary-debug-info`, `binary-symbols` | with [`Options::local_files`]; the file must have the module's debug id. An image that the trace carries (vDSO) is always asked |
 //! | `module-offset` | always: the module and the address in it |
 //! | `raw` | for addresses outside of every module |
 //!
-//! What it refuses to do: it fetches nothing, it never answers with the nearest symbol when the address lies
-//! beyond that symbol's size, and timing or caches never change an answer.
+//! What it refuses to do: it fetches nothing that it was not told to fetch, it never answers with the nearest symbol when the
+//! address lies beyond that symbol's size, and timing or caches never change an answer.
 //!
 //! Everything is synchronous, and a [`Resolver`] can be shared between threads.
 //!
