@@ -262,7 +262,7 @@ mod tests {
         links.offer(named.clone(), None, now);
         assert_eq!(links.bytes(), 123);
         // Nothing names it any more: it can be had until the collector comes, and counts no longer.
-        assert_eq!(links.forget([&found].into_iter(), true), [found.clone()]);
+        assert_eq!(links.forget([&found].into_iter(), true), std::slice::from_ref(&found));
         assert!(links.has(&found) && !links.counts(&found));
         assert_eq!(links.bytes(), 103);
         assert_eq!((links.withdraw(&found), links.withdraw(&found)), (Some(None), None));
