@@ -486,6 +486,7 @@ async fn a_file_of_another_server_that_is_taken_down_here_is_not_given() {
         [("cold", far.url(""), StatusCode::NOT_FOUND), ("silent", silent.url.clone(), StatusCode::OK)]
     {
         let data = root.path().join(name);
+        std::fs::create_dir(&data).unwrap();
         let config = Config::new(&data, ([127, 0, 0, 1], 0).into());
         Tombstones::open(&config).await.unwrap().take_down(&digest, note.clone()).await.unwrap();
         let cold = Running::start_with(&data, &asking(&[url])).await;
