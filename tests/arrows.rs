@@ -69,6 +69,20 @@ fn the_stand_alone_rooms_keep_their_dependency_budget() {
 }
 
 #[test]
+fn a_profiler_that_uses_the_resolver_compiles_neither_a_runtime_nor_sigstore() {
+    let graph = resolved_graph(&cargo_metadata());
+    let reached = reachable(&graph, "symseal-resolver");
+    assert!(reached.contains("symseal-process"), "{reached:?}");
+    let wrong: Vec<&String> = reached
+        .iter()
+        .filter(|name| {
+            name.starts_with("sigstore") || ["tokio", "hyper", "reqwest", "sqlx", "axum"].contains(&name.as_str())
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn a_missing_arrow_would_be_noticed() {
     // The checks above must not pass because they read nothing.
     let table = allowed_arrows(&architecture());

@@ -39,6 +39,8 @@ pub struct KernelSymbols {
     /// By rising address, one an address.
     symbols: Vec<Symbol>,
     modules: Vec<Arc<str>>,
+    /// The lowest function of the kernel and then of each module.
+    bases: Vec<Avma>,
     text: Option<Avma>,
     bad_lines: u64,
 }
@@ -61,6 +63,8 @@ pub struct KernelHit<'k> {
     pub start: Avma,
     /// The kernel module that it belongs to; `None` for the kernel itself.
     pub module: Option<&'k str>,
+    /// Where the code of that module, or of the kernel, begins: its lowest function.
+    pub base: Avma,
 }
 
 /// Whether `address` lies in the kernel's half of the address space.
@@ -109,6 +113,12 @@ impl KernelSymbols {
         kernel.symbols.sort_by(|one, other| (one.address, one.rank()).cmp(&(other.address, other.rank())));
         kernel.symbols.dedup_by_key(|symbol| symbol.address);
         kernel.symbols.shrink_to_fit();
+        kernel.bases = vec![Avma(u64::MAX); kernel.modules.len().saturating_add(1)];
+        for symbol in kernel.symbols.iter().filter(|symbol| symbol.is_function()) {
+            if let Some(base) = kernel.bases.get_mut(symbol.module as usize) {
+                *base = Avma(symbol.address).min(*base);
+            }
+        }
         Ok(kernel)
     }
 
@@ -122,7 +132,12 @@ impl KernelSymbols {
             return None;
         }
         let module = symbol.module.checked_sub(1).and_then(|number| self.modules.get(number as usize));
-        Some(KernelHit { name: &symbol.name, start: Avma(symbol.address), module: module.map(|name| &**name) })
+        let start = Avma(symbol.address);
+        let base = match (symbol.module, self.text) {
+            (0, Some(text)) if text <= start => text,
+            (module, _) => self.bases.get(module as usize).copied().unwrap_or(start),
+        };
+        Some(KernelHit { name: &symbol.name, start, module: module.map(|name| &**name), base })
     }
 
     /// Where the kernel's own code begins (`_text`).
@@ -223,6 +238,9 @@ ffffffffc0001080 t other\t[nf_tables]
     fn modules_have_their_own_functions_and_the_last_one_ends() {
         assert_eq!(find(0xffff_ffff_c000_1010), Some(("hook".into(), Some("nf_tables".into()))));
         assert_eq!(find(0xffff_ffff_c000_1fff), Some(("other".into(), Some("nf_tables".into()))));
+        let kernel = KernelSymbols::parse(TEXT).unwrap();
+        assert_eq!(kernel.find(Avma(0xffff_ffff_c000_1080)).unwrap().base, Avma(0xffff_ffff_c000_1000));
+        assert_eq!(kernel.find(Avma(0xffff_ffff_8100_0310)).unwrap().base, Avma(0xffff_ffff_8100_0000));
         assert_eq!(find(0xffff_ffff_c000_2080), None, "nobody says how far the last one reaches");
         assert_eq!(find(0xffff_ffff_9000_0000), None, "nor the kernel's last one before the modules");
     }

@@ -44,6 +44,11 @@ impl<K: Eq + Hash + Clone, V: Clone> BoundedMap<K, V> {
         self.young.insert(key, value);
     }
 
+    /// What is held now.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.young.values().chain(self.old.values())
+    }
+
     /// Entries held now.
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()

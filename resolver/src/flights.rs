@@ -32,6 +32,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
         };
         place.get_or_init(make).clone()
     }
+
+    /// What was made and is kept.
+    pub(crate) fn made(&self) -> Vec<V> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.values().filter_map(|place| place.get().cloned()).collect()
+    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,15 @@
 //! | `local-bundle` | always; the `.symx` table of the module, by debug id |
 //! | `debug-file` | with [`Options::local_files`]; a separate debug file where debuggers look for one, with the module's debug id |
 //! | `binary-debug-info`, `binary-symbols` | with [`Options::local_files`]; the file must have the module's debug id. An image that the trace carries (vDSO) is always asked |
+//! | `jit-map`, `kallsyms` | of a running process, by [`live`] |
 //! | `module-offset` | always: the module and the address in it |
 //! | `raw` | for addresses outside of every module |
 //!
 //! What it refuses to do: it fetches nothing that it was not told to fetch, it never answers with the nearest symbol when the
 //! address lies beyond that symbol's size, and timing or caches never change an answer.
 //!
-//! Everything is synchronous, and a [`Resolver`] can be shared between threads.
+//! Everything is synchronous, and a [`Resolver`] can be shared between threads. [`live`] names addresses of running
+//! processes, with threads of its own for those who must not wait.
 //!
 //! ```
 //! use symseal_module::{Avma, ModuleMap, ResolverStep, UnwindMethod};
@@ -33,6 +35,7 @@ mod cache;
 mod demangle;
 mod files;
 mod flights;
+pub mod live;
 mod local;
 #[cfg(feature = "online")]
 pub mod online;

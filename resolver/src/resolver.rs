@@ -208,6 +208,12 @@ impl Resolver {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// The bytes of memory that tables take: those of files and images, which are this resolver's own. Those of bundles are not counted.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let images: u64 = self.sources.images.values().map(|image| image.held_bytes()).sum();
+        images.saturating_add(self.sources.local.held_bytes())
+    }
+
     fn change(mut self, change: impl FnOnce(&mut Sources)) -> Self {
         let mut sources = Sources {
             bundles: self.sources.bundles.clone(),

@@ -74,6 +74,14 @@ impl LoadedTable {
         Ok(Self { bytes, digest, sources })
     }
 
+    /// The bytes of memory that the table takes; a map of a file takes none of its own.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match &self.bytes {
+            TableBytes::Mapped(_) => 0,
+            TableBytes::Owned(bytes) => bytes.len() as u64,
+        }
+    }
+
     /// The functions at `address`, the innermost first; `None` where no function's range holds it.
     pub(crate) fn lookup(&self, address: Rva) -> Option<Named> {
         let table = Table::open(self.bytes.as_slice()).ok()?;

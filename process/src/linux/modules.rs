@@ -115,10 +115,12 @@ fn build_id_in_memory(pid: u32, image: &ElfImage, bias: u64) -> Result<Option<De
     }
 }
 
-/// Whether all bytes were read. Memory that is not there is no failure; a process that is not there is one.
+/// Whether all bytes were read. Memory that is not there, or not shown (Yama shows mappings to some who may not read
+/// memory), is no failure: then the file tells. A process that is not there is one.
 fn fills(read: Result<usize, ProcessError>, wanted: usize, failure: &mut Option<ProcessError>) -> bool {
     match read {
         Ok(read) => read == wanted,
+        Err(ProcessError::NotPermitted { .. }) => false,
         Err(error) => {
             *failure = Some(error);
             false

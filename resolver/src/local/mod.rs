@@ -75,6 +75,12 @@ impl Local {
         Self::new(Arc::clone(&self.files), directories)
     }
 
+    /// The bytes of memory that the tables of files take.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let opened = self.debug_files.made().into_iter().chain(self.binaries.made());
+        opened.flatten().map(|opened| opened.table.held_bytes()).sum()
+    }
+
     /// Asks for a separate debug file.
     pub(crate) fn ask_debug_file(
         &self,

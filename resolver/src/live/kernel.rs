@@ -1,0 +1,113 @@
+//! Names of the running kernel: of a bundle that has it, else its own list.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma};
+use symseal_process::{KernelSymbols, ProcessError, is_kernel_address, kernel_build_id, kernel_symbols};
+
+use super::LiveAddress;
+use super::frame::{missed, raw, with_name};
+use crate::{ModuleRef, ResolvedFrame, Resolver, SourceFrame};
+
+/// How the kernel is called where a module has a path.
+const KERNEL: &str = "[kernel]";
+
+/// After this time an address without a symbol is a reason to read the list again: a module may have been loaded.
+const STALE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Kernel {
+    list: Mutex<Option<(Instant, Symbols)>>,
+    build_ids: Mutex<HashMap<Option<String>, Option<DebugId>>>,
+}
+
+type Symbols = Result<Arc<KernelSymbols>, (MissReason, String)>;
+
+impl Kernel {
+    /// Whether the list was read, so that [`Self::frame`] has nothing to wait for.
+    pub(super) fn is_read(&self) -> bool {
+        self.list.try_lock().is_ok_and(|list| list.is_some())
+    }
+
+    /// The frame at an address of the kernel. With `wait` the list is read where it was not, and again where it is old
+    /// and does not have the address.
+    pub(super) fn frame(&self, resolver: &Resolver, address: LiveAddress, wait: bool) -> ResolvedFrame {
+        let found = match self.symbols(None) {
+            Ok(symbols) if wait && symbols.find(address.lookup()).is_none() => self.symbols(Some(STALE)),
+            symbols => symbols,
+        };
+        match found {
+            Ok(symbols) => self.named(resolver, &symbols, address),
+            Err((reason, detail)) => missed(raw(address), ResolverStep::Kallsyms, reason, detail),
+        }
+    }
+
+    /// The list; read now where it was not, or is older than `stale`.
+    fn symbols(&self, stale: Option<Duration>) -> Symbols {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, symbols)) = &*list
+            && stale.is_none_or(|stale| read.elapsed() < stale)
+        {
+            return symbols.clone();
+        }
+        let symbols = kernel_symbols().map(Arc::new).map_err(|error| {
+            let reason = match &error {
+                ProcessError::KernelSymbols { .. } => MissReason::NotPermitted,
+                _ => MissReason::FileUnreadable,
+            };
+            (reason, error.to_string())
+        });
+        *list = Some((Instant::now(), symbols.clone()));
+        symbols
+    }
+
+    fn named(&self, resolver: &Resolver, symbols: &KernelSymbols, address: LiveAddress) -> ResolvedFrame {
+        let Some(hit) = symbols.find(address.lookup()) else {
+            return missed(raw(address), ResolverStep::Kallsyms, MissReason::NoSymbolAtAddress, String::new());
+        };
+        let debug_id = self.build_id(hit.module);
+        let path = hit.module.map_or_else(|| KERNEL.to_string(), |module| format!("[{module}]"));
+        if let (None, Some(id)) = (hit.module, &debug_id)
+            && let Some(frame) = in_bundle(resolver, symbols.text_start(), id, address)
+        {
+            return frame;
+        }
+        let rva = Rva(address.ip.0.saturating_sub(hit.base.0));
+        let frame = SourceFrame {
+            function: Some(hit.name.to_string()),
+            symbol: Some(hit.name.to_string()),
+            symbol_offset: address.ip.0.checked_sub(hit.start.0),
+            ..SourceFrame::default()
+        };
+        let module = Some(ModuleRef { path, debug_id, rva, svma: Svma(rva.0) });
+        let base = ResolvedFrame { module, ..raw(address) };
+        with_name(base, ResolverStep::Kallsyms, "/proc/kallsyms".to_string(), frame, true)
+    }
+
+    fn build_id(&self, module: Option<&str>) -> Option<DebugId> {
+        let mut ids = self.build_ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.entry(module.map(str::to_owned)).or_insert_with(|| kernel_build_id(module)).clone()
+    }
+}
+
+/// The name of a bundle that has this very kernel, moved to where it lies now.
+fn in_bundle(resolver: &Resolver, text: Option<Avma>, id: &DebugId, address: LiveAddress) -> Option<ResolvedFrame> {
+    let image_base = resolver.image_base(id)?;
+    // Kernels whose first segment holds the variables of processors begin at 0, and not with their code.
+    if !is_kernel_address(Avma(image_base.0)) {
+        return None;
+    }
+    let start = text?;
+    let module = MappedModule {
+        path: KERNEL.to_string(),
+        debug_id: Some(id.clone()),
+        start,
+        end: Avma(u64::MAX),
+        bias: start.0.wrapping_sub(image_base.0),
+        image_base,
+    };
+    let frame = resolver.resolve(&ModuleMap::new(vec![module]), address.ip, address.exact, address.unwind);
+    (frame.quality <= Quality::Function && frame.proof != Proof::None).then_some(frame)
+}

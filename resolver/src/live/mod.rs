@@ -1,0 +1,176 @@
+//! Names of addresses of running processes.
+//!
+//! [`LiveSymbolizer`] holds what processes share: the chain's sources, the tables of modules, the kernel's symbols, a few
+//! threads and the caches. [`LiveProcess`] is one process of it.
+//!
+//! Each address is given the best that is known, and never an error:
+//!
+//! | where the address lies | name |
+//! | --- | --- |
+//! | a module | the chain of [`Resolver`]; files are those that are mapped, also deleted or replaced ones, read through the process's own root directory |
+//! | the vDSO | its symbols, out of the process's memory |
+//! | code that the process made | its jitdump, else its perf map: the process's own word, without proof |
+//! | the kernel | a bundle with the running kernel's build-id, else `/proc/kallsyms` where the system shows it |
+//! | another mapping | its name and the place in it |
+//! | nothing | the bare address, with the reason |
+//!
+//! A process's mappings are read once, and again when an address falls outside of what is known or the process runs
+//! another program. What replaces a mapping at the same addresses is not noticed by itself: [`LiveProcess::refresh`]. When
+//! a process ends, what was known last still names what was sampled before; a later process of the same id never
+//! gets any of it.
+//!
+//! A profiler calls [`LiveProcess::try_resolve`], which reads no file of the process but two small ones of `/proc` and waits
+//! for nobody: what is not known yet is found by the threads of the symbolizer. Each module is read by one thread, once for
+//! all processes.
+//!
+//! ```no_run
+//! use symseal_module::Avma;
+//! use symseal_resolver::live::{LiveAddress, LiveProcess};
+//! use symseal_resolver::{Options, Resolver};
+//!
+//! let resolver = Resolver::new(Options { local_files: true, demangle: true, ..Options::default() });
+//! let process = LiveProcess::attach(1234, resolver)?;
+//! for frame in process.resolve(&[LiveAddress::instruction(Avma(0x7f00_0000_1234))]) {
+//!     println!("{:?}", frame.stack_frames());
+//! }
+//! # Ok::<(), symseal_process::ProcessError>(())
+//! ```
+
+mod entry;
+mod files;
+mod frame;
+mod kernel;
+mod lru;
+mod modules;
+mod pool;
+mod process;
+mod view;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use symseal_module::{Avma, Rva, UnwindMethod};
+use symseal_process::{ProcessError, identity_of};
+
+use crate::{ResolvedFrame, Resolver};
+use entry::Entry;
+use kernel::Kernel;
+use lru::Lru;
+use modules::Modules;
+use pool::Pool;
+
+pub use lru::CacheStatistics;
+pub use process::{LiveProcess, Resolving};
+
+/// An address of a process that is to be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveAddress {
+    /// The instruction pointer.
+    pub ip: Avma,
+    /// Whether it is the instruction that was executing; else it is a return address, and the byte before it is looked up.
+    pub exact: bool,
+    /// How the frame was found.
+    pub unwind: UnwindMethod,
+}
+
+impl LiveAddress {
+    /// The instruction that a thread was executing.
+    pub fn instruction(ip: Avma) -> Self {
+        Self { ip, exact: true, unwind: UnwindMethod::Context }
+    }
+
+    /// A return address that was found on the stack.
+    pub fn return_address(ip: Avma, unwind: UnwindMethod) -> Self {
+        Self { ip, exact: false, unwind }
+    }
+
+    /// The address that is looked up.
+    fn lookup(&self) -> Avma {
+        if self.exact { self.ip } else { self.ip.checked_sub(1).unwrap_or(self.ip) }
+    }
+}
+
+/// Bounds of what a symbolizer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveLimits {
+    /// Processes whose mappings are kept.
+    pub processes: usize,
+    /// Bytes of the tables of modules; the one that was read last is kept even if it is larger alone.
+    pub module_bytes: u64,
+    /// Addresses whose frames are kept.
+    pub addresses: usize,
+    /// Threads that read files.
+    pub threads: usize,
+}
+
+impl Default for LiveLimits {
+    fn default() -> Self {
+        Self { processes: 256, module_bytes: 512 << 20, addresses: crate::DEFAULT_ADDRESS_CACHE, threads: 2 }
+    }
+}
+
+/// What the caches of a symbolizer hold and how often they helped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LiveStatistics {
+    /// Mappings by process; a hit is a question that needed no reading of them.
+    pub processes: CacheStatistics,
+    /// Tables by module.
+    pub modules: CacheStatistics,
+    /// Frames by module and address; what a runtime or the kernel names is not among them.
+    pub addresses: CacheStatistics,
+}
+
+/// Names addresses of any number of processes. See the [module documentation](self). Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct LiveSymbolizer {
+    shared: Arc<Shared>,
+}
+
+/// A process by its id and when it was started.
+type ProcessKey = (u32, u64);
+
+/// The names of a module as they were read at one time, the address in it, and whether that was the instruction itself.
+type AddressKey = (u64, Rva, bool);
+
+#[derive(Debug)]
+struct Shared {
+    base: Resolver,
+    pool: Pool,
+    kernel: Kernel,
+    modules: Modules,
+    processes: Mutex<Lru<ProcessKey, Arc<Entry>>>,
+    addresses: Mutex<Lru<AddressKey, Arc<ResolvedFrame>>>,
+}
+
+impl LiveSymbolizer {
+    /// A symbolizer that asks the bundles of `resolver`, under its options. Without
+    /// [`local_files`](crate::Options::local_files) the files of modules are not read.
+    pub fn new(resolver: Resolver, limits: LiveLimits) -> Self {
+        let base = resolver.with_cold_cache(0);
+        let shared = Shared {
+            modules: Modules::new(base.with_cold_cache(0), limits.module_bytes),
+            base,
+            pool: Pool::new(limits.threads),
+            kernel: Kernel::default(),
+            processes: Mutex::new(Lru::new(limits.processes.max(1), u64::MAX)),
+            addresses: Mutex::new(Lru::new(limits.addresses, u64::MAX)),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The process that has this id now.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be looked at.
+    pub fn process(&self, pid: u32) -> Result<LiveProcess, ProcessError> {
+        Ok(LiveProcess::new(Arc::clone(&self.shared), pid, identity_of(pid)?.started))
+    }
+
+    /// What is held, and how often it helped.
+    pub fn statistics(&self) -> LiveStatistics {
+        LiveStatistics {
+            processes: self.shared.processes.lock().unwrap_or_else(PoisonError::into_inner).statistics(),
+            modules: self.shared.modules.statistics(),
+            addresses: self.shared.addresses.lock().unwrap_or_else(PoisonError::into_inner).statistics(),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The tables of modules, each made once for all who need it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use symseal_module::{MissReason, ModuleMap, ResolverStep, UnwindMethod};
+
+use super::files::ProcessFiles;
+use super::lru::{CacheStatistics, Lru};
+use super::view::{ModuleKey, ViewedModule};
+use crate::{Outcome, Resolver};
+
+/// How long a file that could not be read is not looked for again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What a module without any table weighs, in bytes.
+const EMPTY_BYTES: u64 = 1024;
+
+#[derive(Debug)]
+pub(super) struct Modules {
+    base: Resolver,
+    places: Mutex<Lru<ModuleKey, Arc<Place>>>,
+    serials: AtomicU64,
+}
+
+/// Where a module's names are, or will be.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unread,
+    /// A thread is reading it.
+    Reading,
+    Read(Names, Option<Instant>),
+}
+
+/// The names of one module.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    /// Another one each time that the module is read.
+    pub(super) serial: u64,
+    /// Its steps of the chain; `None` where reading it panicked.
+    pub(super) resolver: Option<Arc<Resolver>>,
+}
+
+impl Modules {
+    pub(super) fn new(base: Resolver, most_bytes: u64) -> Self {
+        let places = Mutex::new(Lru::new(usize::MAX, most_bytes));
+        Self { base, places, serials: AtomicU64::new(0) }
+    }
+
+    /// The place of a module's names.
+    pub(super) fn place(&self, module: &ViewedModule) -> Arc<Place> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get(&module.key) {
+            return place;
+        }
+        let place = Arc::new(Place::default());
+        places.insert(module.key.clone(), Arc::clone(&place), EMPTY_BYTES);
+        place
+    }
+
+    /// The names at this place. Where they are not there yet, they are read here, or waited for where another thread
+    /// is just reading them.
+    pub(super) fn names(&self, place: &Arc<Place>, pid: u32, module: &ViewedModule) -> Names {
+        let mut state = place.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &*state {
+                State::Read(names, retry) if retry.is_none_or(|retry| Instant::now() < retry) => return names.clone(),
+                State::Reading => state = place.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                State::Unread | State::Read(..) => break,
+            }
+        }
+        *state = State::Reading;
+        drop(state);
+        let read = std::panic::catch_unwind(AssertUnwindSafe(|| self.read(pid, module)));
+        let (resolver, passing) = read.map_or((None, false), |(resolver, passing)| (Some(Arc::new(resolver)), passing));
+        let bytes = resolver.as_ref().map_or(0, |resolver| resolver.held_bytes());
+        let names = Names { serial: self.serials.fetch_add(1, Ordering::Relaxed), resolver };
+        let retry = if passing { Instant::now().checked_add(RETRY) } else { None };
+        *place.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Read(names.clone(), retry);
+        place.changed.notify_all();
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.insert(module.key.clone(), Arc::clone(place), bytes.saturating_add(EMPTY_BYTES));
+        names
+    }
+
+    pub(super) fn statistics(&self) -> CacheStatistics {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).statistics()
+    }
+
+    /// Reads what names the module; true where another time may bring more.
+    fn read(&self, pid: u32, viewed: &ViewedModule) -> (Resolver, bool) {
+        let files = ProcessFiles { pid, module: viewed.module.clone() };
+        let mut resolver = self.base.with_cold_cache(0).with_module_files(Arc::new(files));
+        if let Some(image) = &viewed.image {
+            resolver = resolver.with_image(image);
+        }
+        // The first question opens the tables.
+        let module = &viewed.module.module;
+        let map = ModuleMap::new(vec![module.clone()]);
+        let first = resolver.resolve(&map, module.start, true, UnwindMethod::Context);
+        let passing = first.tried.iter().any(|tried| {
+            let unread = [MissReason::FileNotFound, MissReason::FileUnreadable, MissReason::NotPermitted];
+            tried.step == ResolverStep::BinaryDebugInfo
+                && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
+        });
+        (resolver, passing)
+    }
+}
+
+impl Place {
+    /// The names, where they are there already. Waits for nothing.
+    pub(super) fn ready(&self) -> Option<Names> {
+        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Read(names, retry) if retry.is_none_or(|retry| Instant::now() < retry) => Some(names.clone()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One process: its addresses to frames, at once or as far as they are known.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, PoisonError};
+
+use symseal_module::{MissReason, ModuleMap, ResolverStep};
+use symseal_process::{ProcessError, is_kernel_address};
+
+use super::entry::Entry;
+use super::frame::{in_mapping, missed, raw};
+use super::modules::Names;
+use super::view::{View, ViewedModule};
+use super::{LiveAddress, LiveLimits, LiveStatistics, LiveSymbolizer, Shared};
+use crate::{ModuleRef, Options, ResolvedFrame, Resolver};
+
+/// A running process whose addresses are named. See the [module documentation](super). Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct LiveProcess {
+    shared: Arc<Shared>,
+    pid: u32,
+    started: u64,
+}
+
+/// Frames as far as they are known, and the rest when it is ready.
+#[derive(Debug)]
+pub struct Resolving {
+    /// One frame an address, as far as it is known.
+    pub frames: Vec<ResolvedFrame>,
+    /// Which of the frames may get better, as indices; empty where all are final.
+    pub pending: Vec<usize>,
+    later: Option<Receiver<Vec<ResolvedFrame>>>,
+}
+
+impl LiveProcess {
+    /// The process with this id, with a symbolizer of its own under the default limits.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be looked at.
+    pub fn attach(pid: u32, resolver: Resolver) -> Result<Self, ProcessError> {
+        LiveSymbolizer::new(resolver, LiveLimits::default()).process(pid)
+    }
+
+    pub(super) fn new(shared: Arc<Shared>, pid: u32, started: u64) -> Self {
+        Self { shared, pid, started }
+    }
+
+    /// The process's id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The caches of its symbolizer.
+    pub fn statistics(&self) -> LiveStatistics {
+        LiveSymbolizer { shared: Arc::clone(&self.shared) }.statistics()
+    }
+
+    /// Reads the process's mappings and JIT files again, as after the kernel told of a new mapping. It waits for the process.
+    ///
+    /// # Errors
+    /// Where nothing is known of the process and nothing can be read any more.
+    pub fn refresh(&self) -> Result<(), ProcessError> {
+        let entry = self.entry();
+        let view = entry.read()?;
+        entry.read_jit(&view);
+        Ok(())
+    }
+
+    /// Names addresses, one frame each, in their order. It waits for what has to be read; tables of several modules are
+    /// read side by side.
+    pub fn resolve(&self, addresses: &[LiveAddress]) -> Vec<ResolvedFrame> {
+        let entry = self.entry();
+        let view = match entry.view() {
+            Ok(view) => self.view_for(addresses, &entry, view),
+            Err(error) => return addresses.iter().map(|address| self.without_view(*address, &error)).collect(),
+        };
+        self.remember(&entry, &view);
+        self.read_beside(addresses, &view);
+        let frame = |address: &LiveAddress| self.frame(&entry, &view, *address);
+        addresses.iter().map(frame).collect()
+    }
+
+    /// Names addresses as far as that can be done at once. What is missing is then found by the symbolizer's threads:
+    /// the next call has it, or [`Resolving::wait`] does.
+    pub fn try_resolve(&self, addresses: &[LiveAddress]) -> Resolving {
+        let entry = self.entry();
+        let view = entry.view_without_reading();
+        let (mut frames, mut pending) = (Vec::with_capacity(addresses.len()), Vec::new());
+        for (index, address) in addresses.iter().enumerate() {
+            let (frame, is_final) = self.frame_now(&entry, view.as_deref(), *address);
+            frames.push(frame);
+            if !is_final {
+                pending.push(index);
+            }
+        }
+        let later = if pending.is_empty() { None } else { self.resolve_later(addresses) };
+        Resolving { frames, pending, later }
+    }
+
+    fn resolve_later(&self, addresses: &[LiveAddress]) -> Option<Receiver<Vec<ResolvedFrame>>> {
+        let (sender, receiver) = channel();
+        let (process, addresses) = (self.clone(), addresses.to_vec());
+        let submitted = self.shared.pool.submit(move || {
+            // Nobody may be waiting any more; what was read is kept all the same.
+            let _ = sender.send(process.resolve(&addresses));
+        });
+        submitted.then_some(receiver)
+    }
+
+    fn entry(&self) -> Arc<Entry> {
+        let mut processes = self.shared.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (self.pid, self.started);
+        if let Some(entry) = processes.get(&key) {
+            return entry;
+        }
+        let entry = Arc::new(Entry::new(self.pid, self.started));
+        processes.insert(key, Arc::clone(&entry), 0);
+        entry
+    }
+
+    /// Notes what the view of a process weighs.
+    fn remember(&self, entry: &Arc<Entry>, view: &View) {
+        let mut processes = self.shared.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        processes.insert((self.pid, self.started), Arc::clone(entry), view.bytes());
+    }
+
+    /// A view in which the addresses are known, as far as any is: mappings and JIT files are read again where one is not.
+    fn view_for(&self, addresses: &[LiveAddress], entry: &Entry, view: Arc<View>) -> Arc<View> {
+        let outside = |view: &View| {
+            let unknown = |address: &&LiveAddress| {
+                let lookup = address.lookup();
+                view.locate(lookup).is_none() && !is_kernel(view, **address)
+            };
+            addresses.iter().filter(unknown).copied().collect::<Vec<_>>()
+        };
+        let unknown = outside(&view);
+        if unknown.is_empty() {
+            return view;
+        }
+        entry.read_jit(&view);
+        let is_named = |address: &LiveAddress| !entry.with_jit(raw(*address), address.lookup()).frames.is_empty();
+        if unknown.iter().all(is_named) {
+            return view;
+        }
+        let read = entry.read().unwrap_or_else(|_| Arc::clone(&view));
+        if !Arc::ptr_eq(&read, &view) {
+            entry.read_jit(&read);
+        }
+        read
+    }
+
+    /// Has the pool read the tables that are needed, but for one, which the caller reads.
+    fn read_beside(&self, addresses: &[LiveAddress], view: &View) {
+        let located = addresses.iter().filter_map(|address| view.locate(address.lookup()));
+        let needed: BTreeMap<usize, &Arc<ViewedModule>> = located.map(|(module, at)| (at.module, module)).collect();
+        let unread = needed.values().filter_map(|module| {
+            let place = self.shared.modules.place(module);
+            place.ready().is_none().then_some((place, Arc::clone(module)))
+        });
+        for (place, module) in unread.skip(1) {
+            let (shared, pid) = (Arc::downgrade(&self.shared), self.pid);
+            // Where the pool is full, the caller reads it.
+            self.shared.pool.submit(move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.modules.names(&place, pid, &module);
+                }
+            });
+        }
+    }
+
+    fn frame(&self, entry: &Entry, view: &View, address: LiveAddress) -> ResolvedFrame {
+        let lookup = address.lookup();
+        if let Some((module, _)) = view.locate(lookup) {
+            let place = self.shared.modules.place(module);
+            let names = self.shared.modules.names(&place, self.pid, module);
+            let frame = self.in_module(&names, module, address);
+            return if frame.frames.is_empty() { entry.with_jit(frame, lookup) } else { frame };
+        }
+        if is_kernel(view, address) {
+            return self.shared.kernel.frame(&self.shared.base, address, true);
+        }
+        entry.with_jit(in_no_module(view, address), lookup)
+    }
+
+    /// The frame as far as it is known, and whether that is final.
+    fn frame_now(&self, entry: &Entry, view: Option<&View>, address: LiveAddress) -> (ResolvedFrame, bool) {
+        let lookup = address.lookup();
+        let Some(view) = view else { return (raw(address), false) };
+        if let Some((module, _)) = view.locate(lookup) {
+            let Some(names) = self.shared.modules.place(module).ready() else {
+                return (module_offset(module, address), false);
+            };
+            let frame = self.in_module(&names, module, address);
+            if !frame.frames.is_empty() {
+                return (frame, true);
+            }
+            return (entry.try_with_jit(frame, lookup).0, true);
+        }
+        if is_kernel(view, address) {
+            return match self.shared.kernel.is_read() {
+                true => (self.shared.kernel.frame(&self.shared.base, address, false), true),
+                false => (raw(address), false),
+            };
+        }
+        let (frame, fresh) = entry.try_with_jit(in_no_module(view, address), lookup);
+        let is_final = fresh && (!frame.frames.is_empty() || entry.is_fresh());
+        (frame, is_final)
+    }
+
+    /// What the chain says of an address of a module; remembered.
+    fn in_module(&self, names: &Names, module: &ViewedModule, address: LiveAddress) -> ResolvedFrame {
+        let Some(resolver) = &names.resolver else {
+            let detail = format!("{}: reading it failed unexpectedly", module.module.module.path);
+            let frame = module_offset(module, address);
+            return missed(frame, ResolverStep::BinaryDebugInfo, MissReason::Malformed, detail);
+        };
+        let (svma, base) = (module.module.module.svma(address.ip), module.module.module.image_base);
+        let key = svma.to_rva(base).map(|rva| (names.serial, rva, address.exact));
+        let addresses = || self.shared.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = key.and_then(|key| addresses().get(&key)) {
+            // The same place of the module, which may lie elsewhere in this process.
+            let module = known.module.clone().map(|known| ModuleRef { svma, ..known });
+            return ResolvedFrame { ip: address.ip, unwind: address.unwind, module, ..(*known).clone() };
+        }
+        let map = ModuleMap::new(vec![module.module.module.clone()]);
+        let frame = resolver.resolve(&map, address.ip, address.exact, address.unwind);
+        if let Some(key) = key {
+            addresses().insert(key, Arc::new(frame.clone()), bytes_of(&frame));
+        }
+        frame
+    }
+
+    /// A frame of a process that cannot be looked at. The kernel's functions are named all the same.
+    fn without_view(&self, address: LiveAddress, error: &ProcessError) -> ResolvedFrame {
+        if is_kernel_address(address.lookup()) {
+            return self.shared.kernel.frame(&self.shared.base, address, true);
+        }
+        let reason = match error {
+            ProcessError::NotPermitted { .. } => MissReason::NotPermitted,
+            _ => MissReason::NoModule,
+        };
+        missed(raw(address), ResolverStep::ModuleOffset, reason, error.to_string())
+    }
+}
+
+impl Resolving {
+    /// Whether every frame is final.
+    pub fn is_complete(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Takes in what has become ready. True once every frame is final.
+    pub fn poll(&mut self) -> bool {
+        match self.later.as_ref().map(Receiver::try_recv) {
+            Some(Ok(frames)) => self.complete(frames),
+            // Too many were waiting, or the symbolizer is gone: what is here is what there is.
+            Some(Err(TryRecvError::Disconnected)) => self.later = None,
+            Some(Err(TryRecvError::Empty)) | None => {}
+        }
+        self.is_complete()
+    }
+
+    /// Waits for the rest. Where it does not come, because too much was waiting, gives what is known.
+    pub fn wait(mut self) -> Vec<ResolvedFrame> {
+        if let Some(frames) = self.later.take().and_then(|later| later.recv().ok()) {
+            self.complete(frames);
+        }
+        self.frames
+    }
+
+    fn complete(&mut self, frames: Vec<ResolvedFrame>) {
+        self.frames = frames;
+        self.pending.clear();
+        self.later = None;
+    }
+}
+
+fn is_kernel(view: &View, address: LiveAddress) -> bool {
+    // `[vsyscall]` lies in the kernel's half and is the process's.
+    is_kernel_address(address.lookup()) && view.mapping(address.lookup()).is_none()
+}
+
+fn in_no_module(view: &View, address: LiveAddress) -> ResolvedFrame {
+    view.mapping(address.lookup()).map_or_else(|| raw(address), |mapping| in_mapping(address, mapping))
+}
+
+/// The place in a module, before anything was read of it.
+fn module_offset(module: &ViewedModule, address: LiveAddress) -> ResolvedFrame {
+    let map = ModuleMap::new(vec![module.module.module.clone()]);
+    let nothing = Resolver::new(Options { address_cache: 0, ..Options::default() });
+    nothing.resolve(&map, address.ip, address.exact, address.unwind)
+}
+
+/// Estimated.
+fn bytes_of(frame: &ResolvedFrame) -> u64 {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let frames = frame.frames.iter().map(|frame| {
+        size_of_val(frame)
+            .saturating_add(text(&frame.function))
+            .saturating_add(text(&frame.symbol))
+            .saturating_add(text(&frame.file))
+    });
+    let tried = frame.tried.iter().map(|tried| size_of_val(tried).saturating_add(tried.detail.len()));
+    frames.chain(tried).fold(size_of_val(frame), usize::saturating_add) as u64
+}

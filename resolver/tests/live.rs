@@ -1,0 +1,309 @@
+//! Running processes: what a profiler is told of them, while they load, replace, move and end.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use symseal_module::{Avma, MissReason, Proof, Quality, ResolverStep, UnwindMethod};
+use symseal_resolver::live::{LiveAddress, LiveLimits, LiveProcess, LiveSymbolizer};
+use symseal_resolver::{Options, ResolvedFrame, Resolver};
+
+/// A program that does what it is told, line by line, and says where its functions are.
+const SOURCE: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+__attribute__((noinline)) int outer(int x) { volatile int y = x; return y + 1; }
+int main(int argc, char **argv) {
+    char line[4096], path[2048];
+    setvbuf(stdout, 0, _IOLBF, 0);
+    printf("%p\n", (void *)outer);
+    while (fgets(line, sizeof line, stdin)) {
+        if (sscanf(line, "dlopen %2000s", path) == 1) {
+            void *library = dlopen(path, RTLD_NOW);
+            printf("%p\n", library ? dlsym(library, "loaded") : 0);
+        } else if (sscanf(line, "exec %2000s", path) == 1) {
+            execl(path, path, (char *)0);
+        } else if (!strcmp(line, "map\n")) {
+            printf("%p\n", mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        }
+    }
+    return outer(argc);
+}
+"#;
+
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    outer: Avma,
+}
+
+impl Program {
+    fn start(path: &Path) -> Self {
+        let mut child = Command::new(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut program = Self { child, input, output, outer: Avma(0) };
+        program.outer = program.answer();
+        program
+    }
+
+    fn tell(&mut self, line: &str) -> Avma {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Avma {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Compiles `source` to `dir/name`; `None`, said aloud, where there is no compiler.
+fn compile(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let input = dir.join(format!("{name}.c"));
+    std::fs::write(&input, source).unwrap();
+    let output = dir.join(name);
+    for compiler in ["gcc", "clang"] {
+        let mut command = Command::new(compiler);
+        command.args(["-g", "-O1", "-Wl,--build-id"]).args(flags).arg("-o").arg(&output).arg(&input).arg("-ldl");
+        if let Ok(ran) = command.output() {
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            return Some(output);
+        }
+    }
+    let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == "gcc" || name == "all"), "gcc is required");
+    eprintln!("SKIP gcc: not found");
+    None
+}
+
+fn symbolizer() -> LiveSymbolizer {
+    let options = Options { local_files: true, ..Options::default() };
+    LiveSymbolizer::new(Resolver::new(options), LiveLimits::default())
+}
+
+fn one(process: &LiveProcess, address: Avma) -> ResolvedFrame {
+    process.resolve(&[LiveAddress::instruction(address)]).remove(0)
+}
+
+fn name(frame: &ResolvedFrame) -> Option<&str> {
+    frame.function().and_then(|function| function.function.as_deref())
+}
+
+/// What addr2line says of the function `name` in a file: its line.
+fn line_by_addr2line(file: &Path, name: &str) -> Option<u32> {
+    let symbols = Command::new("nm").arg(file).output().ok()?;
+    let symbols = String::from_utf8(symbols.stdout).unwrap();
+    let address = symbols.lines().find(|line| line.ends_with(&format!(" {name}")))?.split(' ').next()?.to_owned();
+    let answer = Command::new("addr2line").arg("-fe").arg(file).arg(address).output().ok()?;
+    let answer = String::from_utf8(answer.stdout).unwrap();
+    let (function, place) = answer.split_once('\n')?;
+    assert_eq!(function, name);
+    place.trim().rsplit(':').next()?.split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn a_function_is_named_as_addr2line_names_it_also_when_its_file_is_replaced_or_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let expected = line_by_addr2line(&path, "outer");
+    let program = Program::start(&path);
+    let check = |what: &str| {
+        // A symbolizer that has read nothing before.
+        let process = symbolizer().process(program.pid()).unwrap();
+        let frame = one(&process, program.outer);
+        assert_eq!((name(&frame), frame.quality), (Some("outer"), Quality::Full), "{what}: {frame:?}");
+        assert_eq!(frame.frames[0].line, expected, "{what}");
+        assert_eq!((frame.resolver, frame.proof), (ResolverStep::BinaryDebugInfo, Proof::None));
+        assert_eq!(frame.module.unwrap().path, path.to_str().unwrap());
+    };
+    check("as it was started");
+    let other =
+        compile(dir.path(), "other", "int other(void) { return 1; }\nint main(void) { return other(); }\n", &[]);
+    let through_map = std::fs::read_dir(format!("/proc/{}/map_files", program.pid())).unwrap().next().unwrap().unwrap();
+    let is_privileged = std::fs::metadata(through_map.path()).is_ok();
+    std::fs::rename(other.unwrap(), &path).unwrap();
+    if !is_privileged {
+        println!("SKIP map_files: not permitted");
+        let process = symbolizer().process(program.pid()).unwrap();
+        let frame = one(&process, program.outer);
+        assert_eq!((frame.quality, name(&frame)), (Quality::ModuleOffset, None), "never the other file's name");
+        return;
+    }
+    check("replaced");
+    std::fs::remove_file(&path).unwrap();
+    check("deleted");
+}
+
+#[test]
+fn what_is_loaded_after_the_first_look_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let library =
+        compile(dir.path(), "library.so", "int loaded(int x) { return x + 2; }\n", &["-shared", "-fPIC"]).unwrap();
+    let mut program = Program::start(&path);
+    let symbolizer = symbolizer();
+    let process = symbolizer.process(program.pid()).unwrap();
+    assert_eq!(name(&one(&process, program.outer)), Some("outer"));
+    let loaded = program.tell(&format!("dlopen {}", library.display()));
+    assert_ne!(loaded, Avma(0));
+    let frame = one(&process, loaded);
+    assert_eq!((name(&frame), frame.quality), (Some("loaded"), Quality::Full));
+    assert_eq!(frame.frames[0].line, line_by_addr2line(&library, "loaded"));
+    // Nothing was read twice.
+    one(&process, loaded);
+    let statistics = symbolizer.statistics();
+    assert_eq!((statistics.modules.entries, statistics.modules.misses), (2, 2));
+    assert_eq!((statistics.addresses.entries, statistics.addresses.hits), (2, 1));
+    assert!(statistics.modules.bytes > 0 && statistics.processes.hits > 0 && statistics.processes.bytes > 0);
+}
+
+#[test]
+fn after_exec_the_names_are_those_of_the_new_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let renamed = SOURCE.replace("outer", "second");
+    let next = compile(dir.path(), "next", &renamed, &[]).unwrap();
+    let mut program = Program::start(&path);
+    let process = symbolizer().process(program.pid()).unwrap();
+    assert_eq!(name(&one(&process, program.outer)), Some("outer"));
+    let second = program.tell(&format!("exec {}", next.display()));
+    assert_eq!(name(&one(&process, second)), Some("second"));
+    assert_ne!(name(&one(&process, program.outer)), Some("outer"), "the old program is gone");
+    // The same program again: its file is the same one, and its addresses are others.
+    let again = program.tell(&format!("exec {}", next.display()));
+    assert_eq!(name(&one(&process, again)), Some("second"));
+}
+
+#[test]
+fn a_process_that_ends_leaves_what_was_known_of_it_and_never_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let mut program = Program::start(&path);
+    let symbolizer = symbolizer();
+    let (seen, unseen) =
+        (symbolizer.process(program.pid()).unwrap(), self::symbolizer().process(program.pid()).unwrap());
+    assert_eq!(name(&one(&seen, program.outer)), Some("outer"));
+    program.end();
+    assert_eq!(name(&one(&seen, program.outer)), Some("outer"), "sampled before");
+    let frame = one(&seen, Avma(program.outer.0 + 1));
+    assert!(frame.module.is_some(), "what was mapped is still known");
+    let frame = one(&unseen, program.outer);
+    assert_eq!((frame.resolver, frame.reason), (ResolverStep::Raw, Some(MissReason::NoModule)));
+    assert!(frame.tried.iter().any(|tried| tried.detail.contains(&program.pid().to_string())), "{:?}", frame.tried);
+    assert!(symbolizer.process(program.pid()).is_err());
+}
+
+#[test]
+fn what_is_not_known_yet_is_pending_and_comes_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let program = Program::start(&path);
+    let process = symbolizer().process(program.pid()).unwrap();
+    let addresses = [LiveAddress::instruction(program.outer)];
+    let first = process.try_resolve(&addresses);
+    assert_eq!((first.pending.as_slice(), first.is_complete()), ([0].as_slice(), false));
+    assert_eq!((first.frames.len(), name(&first.frames[0])), (1, None));
+    assert_eq!(name(&first.wait()[0]), Some("outer"));
+    let second = process.try_resolve(&addresses);
+    assert!(second.is_complete());
+    assert_eq!(name(&second.frames[0]), Some("outer"));
+
+    let mut polled = process
+        .try_resolve(&[LiveAddress::instruction(Avma(program.outer.0 + 1)), LiveAddress::instruction(Avma(0x10))]);
+    let begin = Instant::now();
+    while !polled.poll() && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!((name(&polled.frames[0]), polled.frames[1].resolver), (Some("outer"), ResolverStep::Raw));
+}
+
+#[test]
+fn many_who_ask_at_once_have_each_module_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let (one_program, other) = (Program::start(&path), Program::start(&path));
+    let symbolizer = symbolizer();
+    std::thread::scope(|scope| {
+        for program in [&one_program, &other, &one_program, &other] {
+            let process = symbolizer.process(program.pid()).unwrap();
+            scope.spawn(move || assert_eq!(name(&one(&process, program.outer)), Some("outer")));
+        }
+    });
+    // Serial numbers are given with each reading: two processes of one file share it, and so do their frames.
+    let statistics = symbolizer.statistics();
+    assert_eq!((statistics.modules.entries, statistics.addresses.entries, statistics.processes.entries), (1, 1, 2));
+}
+
+#[test]
+fn code_that_the_process_made_has_the_name_that_it_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let mut program = Program::start(&path);
+    let process = symbolizer().process(program.pid()).unwrap();
+    let code = program.tell("map");
+    let frame = one(&process, code);
+    assert_eq!((frame.resolver, frame.reason), (ResolverStep::Raw, Some(MissReason::NoModule)));
+    let map = format!("/tmp/perf-{}.map", program.pid());
+    std::fs::write(&map, format!("{:x} 40 JS:*hot a.js:1\n", code.0)).unwrap();
+    let frame = one(&process, Avma(code.0 + 0x10));
+    assert_eq!(
+        (name(&frame), frame.resolver, frame.proof),
+        (Some("JS:*hot a.js:1"), ResolverStep::JitMap, Proof::None)
+    );
+    assert_eq!(frame.function().unwrap().symbol_offset, Some(0x10));
+    // The compiler used the memory again.
+    let mut file = std::fs::OpenOptions::new().append(true).open(&map).unwrap();
+    writeln!(file, "{:x} 80 JS:*next a.js:2", code.0).unwrap();
+    assert_eq!(name(&one(&process, Avma(code.0 + 0x10))), Some("JS:*next a.js:2"));
+    // A return address just behind a function belongs to it.
+    let behind = LiveAddress::return_address(Avma(code.0 + 0x80), UnwindMethod::FramePointer);
+    assert_eq!(name(&process.resolve(&[behind])[0]), Some("JS:*next a.js:2"));
+    if std::os::unix::fs::chown(&map, Some(65534), None).is_ok() {
+        let frame = one(&process, code);
+        assert_eq!((name(&frame), frame.reason), (None, Some(MissReason::NotPermitted)), "{frame:?}");
+    }
+    std::fs::remove_file(&map).unwrap();
+}
+
+#[test]
+fn bounds_of_caches_hold_and_change_no_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let program = Program::start(&path);
+    let limits = LiveLimits { processes: 1, module_bytes: 1, addresses: 1, threads: 1 };
+    let resolver = Resolver::new(Options { local_files: true, ..Options::default() });
+    let symbolizer = LiveSymbolizer::new(resolver, limits);
+    let process = symbolizer.process(program.pid()).unwrap();
+    let ours = symbolizer.process(std::process::id()).unwrap();
+    let own = Avma(bounds_of_caches_hold_and_change_no_answer as fn() as usize as u64);
+    for _ in 0..2 {
+        assert_eq!(name(&one(&process, program.outer)), Some("outer"));
+        let frame = one(&ours, own);
+        assert!(name(&frame).unwrap().contains("bounds_of_caches_hold"), "{frame:?}");
+        let statistics = symbolizer.statistics();
+        assert_eq!((statistics.processes.entries, statistics.modules.entries, statistics.addresses.entries), (1, 1, 1));
+    }
+}
