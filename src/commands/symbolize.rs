@@ -1,5 +1,6 @@
 //! `symseal symbolize`: addresses → frames.
 
+mod live;
 mod prove;
 mod remote;
 
@@ -17,18 +18,21 @@ use crate::memory::StateArgs;
 
 use remote::Remote;
 
-/// Name addresses of one module, from a bundle alone.
+/// Name addresses of one module, from a bundle alone; or of a running process.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal symbolize --bundle ./bundle --debug-id 93ac61ec5a8eb1396f9fbd350e3169a558528a40 0x401136
   symseal symbolize --remote registry.example/app:1.0 --trust ./trust --debug-id 93ac61ec… 0x401136
   symseal symbolize --bundle ./bundle --debug-id 93ac61ec… --prove frame.json 0x401136
   cut -d' ' -f1 addresses.txt | symseal symbolize --bundle sha256:… --debug-id 93ac61ec… --json
+  symseal symbolize --pid 4711 --local-files --demangle 0x7f20b96d1040 0x55d0a1c2e1a9
+  symseal symbolize --pid 4711 --bundle ./bundle 0x55d0a1c2e1a9
 
-Addresses are stated addresses (svma), as llvm-symbolizer takes them. Exit status 1: no address has a name.")]
+Addresses are stated addresses (svma), as llvm-symbolizer takes them; with --pid they are those of the process (avma), of any
+of its modules, of code that it made itself, or of the kernel. Exit status 1: no address has a name.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
-    #[arg(long, required_unless_present = "remote")]
+    #[arg(long, required_unless_present_any = ["remote", "pid"])]
     bundle: Option<String>,
     /// A bundle in a registry, of which only the pages that are needed are read; each is verified.
     #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove"])]
@@ -43,8 +47,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     prove: Option<PathBuf>,
     /// The module: build-id, GUID-age or uuid:…
-    #[arg(long, value_parser = super::debug_id)]
-    debug_id: DebugId,
+    #[arg(long, value_parser = super::debug_id, required_unless_present = "pid")]
+    debug_id: Option<DebugId>,
+    /// A running process whose addresses these are. Its modules are named from --bundle, and with --local-files from their files.
+    #[arg(long, conflicts_with_all = ["debug_id", "remote", "prove", "rva"])]
+    pid: Option<u32>,
+    /// With --pid: also read the files that the process has mapped, and debug files of this machine.
+    #[arg(long, requires = "pid")]
+    local_files: bool,
     /// Addresses in hexadecimal; read from standard input, one a line, when there are none.
     #[arg(value_parser = super::address)]
     addresses: Vec<u64>,
@@ -69,17 +79,21 @@ enum Source {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
+    if let Some(pid) = args.pid {
+        return live::run(args, pid);
+    }
+    let debug_id = args.debug_id.as_ref().context("--debug-id: expected the module whose addresses these are")?;
     if let Some(to) = &args.prove {
-        prove(args, to)?;
+        prove(args, debug_id, to)?;
     }
     let (mut source, image_base) = match &args.remote {
         Some(reference) => {
             let state = StateArgs { state: args.state.clone() };
-            let remote = Remote::open(reference, &args.debug_id, args.trust.as_deref(), &state)?;
+            let remote = Remote::open(reference, debug_id, args.trust.as_deref(), &state)?;
             let image_base = remote.image_base();
             (Source::Remote(Box::new(remote)), image_base)
         }
-        None => local(args)?,
+        None => local(args, debug_id)?,
     };
 
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -90,30 +104,13 @@ pub fn run(args: &Args) -> Result<Answer> {
         // An address below the image base is in no function; the largest rva is in none either.
         let rva = rva.unwrap_or(Rva(u64::MAX));
         let symbolized = match &mut source {
-            Source::Bundle(resolver) => resolver.symbolize(&args.debug_id, rva),
+            Source::Bundle(resolver) => resolver.symbolize(debug_id, rva),
             Source::Remote(remote) => remote.symbolize(rva, args.demangle)?,
         };
         named |= !symbolized.frames.is_empty();
         print(&mut out, Svma(value), &symbolized, args.json)
     };
-    if args.addresses.is_empty() {
-        let mut given = false;
-        for (number, line) in std::io::stdin().lock().lines().enumerate() {
-            let line = line.context("standard input")?;
-            let text = line.trim();
-            if !text.is_empty() {
-                let address = super::address(text)
-                    .map_err(|error| anyhow::anyhow!("standard input, line {}: {error}", number + 1))?;
-                answer(address)?;
-                given = true;
-            }
-        }
-        if !given {
-            bail!("standard input: expected addresses, one a line, found none; give them as arguments or pipe them in");
-        }
-    } else {
-        args.addresses.iter().try_for_each(|address| answer(*address))?;
-    }
+    each_address(args, &mut answer)?;
     out.flush()?;
     if let Source::Remote(remote) = &source {
         eprintln!("{}", remote.account());
@@ -121,38 +118,59 @@ pub fn run(args: &Args) -> Result<Answer> {
     Ok(named.into())
 }
 
-fn open(args: &Args) -> Result<OpenedBundle> {
+/// Hands over the addresses that were given, or those on standard input, one after the other.
+fn each_address(args: &Args, mut take: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    if !args.addresses.is_empty() {
+        return args.addresses.iter().try_for_each(|address| take(*address));
+    }
+    let mut given = false;
+    for (number, line) in std::io::stdin().lock().lines().enumerate() {
+        let line = line.context("standard input")?;
+        let text = line.trim();
+        if !text.is_empty() {
+            let address = super::address(text)
+                .map_err(|error| anyhow::anyhow!("standard input, line {}: {error}", number + 1))?;
+            take(address)?;
+            given = true;
+        }
+    }
+    if !given {
+        bail!("standard input: expected addresses, one a line, found none; give them as arguments or pipe them in");
+    }
+    Ok(())
+}
+
+fn open(args: &Args, debug_id: &DebugId) -> Result<OpenedBundle> {
     let reference = args.bundle.as_deref().unwrap_or_default();
     let opened = bundle_ref::open(reference, args.store.as_ref())?;
-    if opened.bundle.module(&args.debug_id).is_none() {
+    if opened.bundle.module(debug_id).is_none() {
         return Err(NotFound(format!(
-            "bundle {reference} has no module {}; `symseal bundle inspect` lists what it has",
-            args.debug_id
+            "bundle {reference} has no module {debug_id}; `symseal bundle inspect` lists what it has"
         ))
         .into());
     }
     Ok(opened)
 }
 
-fn local(args: &Args) -> Result<(Source, Svma)> {
-    let opened = open(args)?;
+fn local(args: &Args, debug_id: &DebugId) -> Result<(Source, Svma)> {
+    let opened = open(args, debug_id)?;
     let options = Options { demangle: args.demangle, ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
-    let image_base = resolver.image_base(&args.debug_id).unwrap_or_default();
+    let image_base = resolver.image_base(debug_id).unwrap_or_default();
     Ok((Source::Bundle(Box::new(resolver)), image_base))
 }
 
-fn prove(args: &Args, to: &Path) -> Result<()> {
+fn prove(args: &Args, debug_id: &DebugId, to: &Path) -> Result<()> {
     let [address] = args.addresses.as_slice() else {
         bail!("--prove {}: expected one address, found {}; a proof is of one name", to.display(), args.addresses.len());
     };
-    let opened = open(args)?;
-    let image_base = opened.bundle.module(&args.debug_id).map(|module| module.image_base).unwrap_or_default();
+    let opened = open(args, debug_id)?;
+    let image_base = opened.bundle.module(debug_id).map(|module| module.image_base).unwrap_or_default();
     let address = match args.rva {
         true => Rva(*address).to_svma(image_base).unwrap_or(Svma(*address)),
         false => Svma(*address),
     };
-    let size = prove::write(&opened.bundle, &args.debug_id, address, to)?;
+    let size = prove::write(&opened.bundle, debug_id, address, to)?;
     eprintln!("{}: {size} bytes; `symseal verify-frame` checks them", to.display());
     Ok(())
 }

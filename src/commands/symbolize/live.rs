@@ -1,0 +1,114 @@
+//! Addresses of a running process.
+
+use std::io::{BufWriter, Write};
+
+use anyhow::Result;
+use serde::Serialize;
+use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva};
+use symseal_resolver::live::{LiveAddress, LiveProcess};
+use symseal_resolver::{Options, Outcome, ResolvedFrame, Resolver, SourceFrame};
+
+use super::Args;
+use crate::bundle_ref;
+use crate::exit::Answer;
+
+/// One line of `symbolize --pid --json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    address: Avma,
+    module: Option<&'a str>,
+    debug_id: Option<&'a DebugId>,
+    module_offset: Option<Rva>,
+    resolver: ResolverStep,
+    quality: Quality,
+    proof: Proof,
+    reason: Option<MissReason>,
+    /// What a person wants to know beyond the reason.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    detail: &'a str,
+    symbol_offset: Option<Rva>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    approximate: bool,
+    frames: &'a [SourceFrame],
+}
+
+pub(super) fn run(args: &Args, pid: u32) -> Result<Answer> {
+    let options = Options { local_files: args.local_files, demangle: args.demangle, ..Options::default() };
+    let mut resolver = Resolver::new(options);
+    if let Some(reference) = &args.bundle {
+        let opened = bundle_ref::open(reference, args.store.as_ref())?;
+        resolver = resolver.with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
+    }
+    // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
+    let process = LiveProcess::attach(pid, resolver)?;
+    let mut addresses = Vec::new();
+    super::each_address(args, |address| {
+        addresses.push(LiveAddress::instruction(Avma(address)));
+        Ok(())
+    })?;
+
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut named = false;
+    for frame in process.resolve(&addresses) {
+        named |= !frame.frames.is_empty();
+        if args.json {
+            serde_json::to_writer(&mut out, &line(&frame))?;
+            writeln!(out)?;
+        } else {
+            print(&mut out, &frame)?;
+        }
+    }
+    out.flush()?;
+    Ok(named.into())
+}
+
+fn line(frame: &ResolvedFrame) -> Line<'_> {
+    let shape = frame.line(false);
+    Line {
+        address: frame.ip,
+        module: shape.module,
+        debug_id: shape.debug_id,
+        module_offset: shape.module_offset,
+        resolver: shape.resolver,
+        quality: shape.quality,
+        proof: shape.proof,
+        reason: shape.reason,
+        detail: detail(frame),
+        symbol_offset: shape.symbol_offset,
+        approximate: shape.approximate,
+        frames: shape.frames,
+    }
+}
+
+/// What the step whose reason is given said besides.
+fn detail(frame: &ResolvedFrame) -> &str {
+    let is_it = |outcome: Outcome| matches!(outcome, Outcome::Miss(reason) if Some(reason) == frame.reason);
+    let tried = frame.tried.iter().rev().find(|tried| is_it(tried.outcome) && !tried.detail.is_empty());
+    tried.map_or("", |tried| &tried.detail)
+}
+
+fn print(out: &mut impl Write, frame: &ResolvedFrame) -> std::io::Result<()> {
+    let address = frame.ip.to_string();
+    let module = frame.module.as_ref().map(|module| (module.path.rsplit('/').next().unwrap_or_default(), module.rva));
+    if frame.frames.is_empty() {
+        let place = module.map_or_else(|| "??".to_string(), |(name, rva)| format!("{name}+{rva}"));
+        let reason = frame.reason.map_or("no name", MissReason::meaning);
+        write!(out, "{address}  {place}  {reason}")?;
+        match detail(frame) {
+            "" => writeln!(out)?,
+            detail => writeln!(out, " ({detail})")?,
+        }
+    }
+    for (depth, source) in frame.frames.iter().enumerate() {
+        let shown = if depth == 0 { address.as_str() } else { "" };
+        let function = source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??");
+        write!(out, "{shown:width$}  {function}", width = address.len())?;
+        crate::commands::write_place(out, source)?;
+        match (source.inlined, module) {
+            (true, _) => writeln!(out, " (inlined)")?,
+            (false, Some((name, _))) => writeln!(out, " ({name})  [{}]", frame.resolver)?,
+            (false, None) => writeln!(out, "  [{}]", frame.resolver)?,
+        }
+    }
+    Ok(())
+}

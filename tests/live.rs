@@ -1,0 +1,234 @@
+//! `symseal symbolize --pid`: what a person is told of a running program, held to nm and addr2line.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+#![cfg(target_os = "linux")]
+
+mod program;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use program::{Ran, compile_c, symseal, symseal_path};
+use serde_json::Value;
+
+/// Says where its function is, and waits until its input ends.
+const SOURCE: &str = r#"
+#include <stdio.h>
+__attribute__((noinline)) int outer(int x) {
+    volatile int y = x;
+    return y + 1;
+}
+int main(int argc, char **argv) {
+    (void)argv;
+    printf("%p\n", (void *)outer);
+    fflush(stdout);
+    getchar();
+    return outer(argc);
+}
+"#;
+
+struct Running {
+    child: Child,
+    outer: String,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut outer = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut outer).unwrap();
+        Self { child, outer: outer.trim().to_owned() }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn symbolize(&self, arguments: &[&str]) -> Ran {
+        let pid = self.pid();
+        symseal(["symbolize", "--pid", &pid].iter().chain(arguments))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(ran: &Ran) -> Vec<Value> {
+    ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Address of a symbol in a file, as nm has it.
+fn by_nm(file: &Path, arguments: &[&str], name: &str) -> u64 {
+    let output = Command::new("nm").args(arguments).arg(file).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line =
+        text.lines().find(|line| line.rsplit(' ').next().is_some_and(|found| found.split('@').next() == Some(name)));
+    u64::from_str_radix(line.unwrap_or_else(|| panic!("no {name}: {text}")).split(' ').next().unwrap(), 16).unwrap()
+}
+
+/// `file:line` of an address of a file, as addr2line has it.
+fn by_addr2line(file: &Path, address: u64) -> String {
+    let output = Command::new("addr2line").arg("-e").arg(file).arg(format!("{address:#x}")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace().next().unwrap().to_owned()
+}
+
+fn built(dir: &Path) -> Option<PathBuf> {
+    compile_c(dir, "waits", SOURCE, &["-g", "-O1", "-Wl,--build-id"])
+}
+
+#[test]
+fn a_function_has_the_place_that_addr2line_gives() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = built(dir.path()) else { return };
+    let svma = by_nm(&path, &[], "outer");
+    let program = Running::start(&mut Command::new(&path));
+    let ran = program.symbolize(&[&program.outer, "--local-files", "--json"]).ok();
+    let line = &lines(&ran)[0];
+    let frame = &line["frames"][0];
+    assert_eq!(line["address"], program.outer.as_str());
+    assert_eq!((line["resolver"].as_str(), frame["function"].as_str()), (Some("binary-debug-info"), Some("outer")));
+    let place = format!("{}:{}", frame["file"].as_str().unwrap(), frame["line"]);
+    assert_eq!(place, by_addr2line(&path, svma));
+    assert_eq!(line["module_offset"], format!("{svma:#x}"));
+    // For people, and from standard input.
+    let text = program.symbolize(&[&program.outer, "--local-files"]).ok().stdout;
+    assert!(text.contains("  outer at ") && text.contains("(waits)  [binary-debug-info]"), "{text}");
+
+    // Without leave to read files there is the place in the module, and why.
+    let ran = program.symbolize(&[&program.outer, "--json"]);
+    assert_eq!((ran.status, lines(&ran)[0]["resolver"].as_str()), (1, Some("module-offset")));
+
+    // A bundle names it as well.
+    let layout = dir.path().join("bundle");
+    let built = [path.as_os_str(), "--name".as_ref(), "n".as_ref(), "--version".as_ref(), "1".as_ref()];
+    let arguments = ["bundle", "build"].map(AsRef::<std::ffi::OsStr>::as_ref).into_iter().chain(built);
+    symseal(arguments.chain(["--output".as_ref(), layout.as_os_str()])).ok();
+    let ran = program.symbolize(&[&program.outer, "--bundle", layout.to_str().unwrap(), "--json"]).ok();
+    assert_eq!(
+        (&lines(&ran)[0]["resolver"], &lines(&ran)[0]["proof"]),
+        (&"local-bundle".into(), &"digest-known".into())
+    );
+}
+
+#[test]
+fn a_program_in_another_mount_namespace_is_read_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = built(dir.path()) else { return };
+    let inside = dir.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let script =
+        format!("mount -t tmpfs none {0} && cp {1} {0}/hidden && exec {0}/hidden", inside.display(), path.display());
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    if !unshare.arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        println!("SKIP unshare: mount namespaces are not permitted");
+        return;
+    }
+    let mut unshare = Command::new("unshare");
+    let program = Running::start(unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]));
+    assert!(!inside.join("hidden").exists(), "the file is in the other namespace alone");
+    let ran = program.symbolize(&[&program.outer, "--local-files", "--json"]).ok();
+    let line = &lines(&ran)[0];
+    assert_eq!(line["frames"][0]["function"], "outer");
+    assert!(line["module"].as_str().unwrap().ends_with("inside/hidden"), "{line}");
+}
+
+#[test]
+fn the_vdso_the_kernel_and_nothing_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = built(dir.path()) else { return };
+    let program = Running::start(&mut Command::new(&path));
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();
+    let vdso = maps.lines().find(|line| line.ends_with("[vdso]")).map(|line| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        number(start)..number(end)
+    });
+    if let Some(range) = vdso {
+        // The same bytes, read by nm.
+        let image = dir.path().join("vdso.so");
+        let memory = std::fs::File::open(format!("/proc/{}/mem", program.pid())).unwrap();
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, range.start).unwrap();
+        std::fs::write(&image, bytes).unwrap();
+        let address = format!("{:#x}", range.start + by_nm(&image, &["-D"], "__vdso_clock_gettime"));
+        let line = &lines(&program.symbolize(&[&address, "--json"]).ok())[0];
+        assert_eq!((line["module"].as_str(), line["resolver"].as_str()), (Some("[vdso]"), Some("binary-symbols")));
+        assert!(line["frames"][0]["function"].as_str().unwrap().contains("clock_gettime"), "{line}");
+    }
+
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let schedule = symbols.lines().find_map(|line| line.strip_suffix(" T schedule"));
+    let ran = program.symbolize(&["0x10", "0xffffffff81000100", "--json"]);
+    let found = lines(&ran);
+    assert_eq!((found[0]["resolver"].as_str(), found[0]["reason"].as_str()), (Some("raw"), Some("no-module")));
+    match schedule.filter(|address| address.trim_start_matches('0') != "") {
+        Some(address) => {
+            let ran = program.symbolize(&[address, "--json"]).ok();
+            let line = &lines(&ran)[0];
+            assert_eq!((&line["resolver"], &line["frames"][0]["function"]), (&"kallsyms".into(), &"schedule".into()));
+            assert_eq!(line["module"], "[kernel]");
+        }
+        None => assert_eq!(found[1]["reason"], "not-permitted"),
+    }
+}
+
+#[test]
+fn without_privilege_the_kernel_has_no_names_and_the_process_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = built(dir.path()) else { return };
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody = |program: &Path| {
+        let mut command = Command::new(program);
+        command.uid(65534).gid(65534).env("HOME", "/nonexistent");
+        command
+    };
+    // The program itself has to be within reach of another user.
+    let copy = dir.path().join("symseal");
+    std::fs::copy(symseal_path(), &copy).unwrap();
+    if nobody(&copy).arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("SKIP setuid: not permitted to become another user");
+        return;
+    }
+    let program = Running::start(&mut nobody(&path));
+    let address = "0xffffffff81000100";
+    let mut ours = nobody(&copy);
+    let arguments = ["symbolize", "--pid", &program.pid(), "--local-files", "--json", address, &program.outer];
+    let ran: Ran = ours.args(arguments).output().unwrap().into();
+    let ran = ran.ok();
+    let found = lines(&ran);
+    assert_eq!(found[1]["frames"][0]["function"], "outer");
+    let visible = std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").is_ok_and(|text| text.trim() == "0")
+        && std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+            .is_ok_and(|text| text.trim().starts_with(['-', '0', '1']));
+    if !visible {
+        assert_eq!(
+            (found[0]["reason"].as_str(), found[0]["frames"].as_array().unwrap().len()),
+            (Some("not-permitted"), 0)
+        );
+        assert!(found[0]["detail"].as_str().unwrap().contains("CAP_SYSLOG"), "{}", found[0]);
+    }
+    // Another user's process is refused by name, with what would help.
+    let foreign = Running::start(&mut Command::new(&path));
+    let mut ours = nobody(&copy);
+    let ran: Ran = ours.args(["symbolize", "--pid", &foreign.pid(), &foreign.outer]).output().unwrap().into();
+    ran.refused(2, &[&foreign.pid(), "not permitted", "CAP_SYS_PTRACE"]);
+}
+
+#[test]
+fn wrong_calls_are_named() {
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    symseal(["symbolize", "--pid", &ended.id().to_string(), "0x10"])
+        .refused(2, &[&ended.id().to_string(), "no process"]);
+    symseal(["symbolize", "--pid", "1", "--debug-id", "abcd", "0x10"]).refused(2, &["--debug-id"]);
+    symseal(["symbolize", "--bundle", "nowhere", "0x10"]).refused(2, &["--debug-id"]);
+    symseal(["symbolize", "--bundle", "nowhere", "--debug-id", "abcd", "--local-files", "0x10"]).refused(2, &["--pid"]);
+}
