@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use reqwest::{Body, Client, StatusCode, Url, header};
+use reqwest::{Body, Client, Response, Url, header};
 use serde_json::{Value, json};
 use symseal_bundle::Digest;
 
@@ -45,7 +45,12 @@ impl SymbolsServer {
         }
         // The one provider of this program; it may be there already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().build().context("no HTTP client could be made")?;
+        let mut client = Client::builder();
+        if is_this_machine(url) {
+            // The environment's proxy is the way to other machines: for it, this one would be another.
+            client = client.no_proxy();
+        }
+        let client = client.build().context("no HTTP client could be made")?;
         Ok(Self { client, url: url.clone(), repository: repository.to_owned(), token })
     }
 
@@ -63,16 +68,14 @@ impl SymbolsServer {
             request = request.bearer_auth(token);
         }
         let answer = request.send().await?;
-        let status = answer.status().as_u16();
-        let seconds = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let (status, wait) = (answer.status().as_u16(), wait(&answer));
         let text = answer.text().await?;
         let body = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "error": { "message": text.trim() } }));
-        let wait = seconds.map(|seconds: u64| Duration::from_secs(seconds.min(LONGEST_WAIT)));
         Ok(Answered { status, body, wait })
     }
 
-    /// Whether its repository has a manifest. A server that does not say has none.
-    pub(crate) async fn has(&self, manifest: &Digest) -> reqwest::Result<bool> {
+    /// Asks whether its repository has a manifest: 200 where it has; an error only where there is no answer.
+    pub(crate) async fn ask(&self, manifest: &Digest) -> reqwest::Result<Answered> {
         let mut parts = vec!["v2"];
         parts.extend(self.repository.split('/'));
         let digest = manifest.to_string();
@@ -81,7 +84,8 @@ impl SymbolsServer {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        Ok(request.send().await?.status() == StatusCode::OK)
+        let answer = request.send().await?;
+        Ok(Answered { status: answer.status().as_u16(), body: Value::Null, wait: wait(&answer) })
     }
 
     fn at(&self, parts: &[&str]) -> Url {
@@ -91,6 +95,11 @@ impl SymbolsServer {
         }
         url
     }
+}
+
+fn wait(answer: &Response) -> Option<Duration> {
+    let seconds: u64 = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds.min(LONGEST_WAIT)))
 }
 
 /// Whether a URL leads no further than this machine.

@@ -64,7 +64,7 @@ pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
 pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place};
 pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference, SplitKind, SplitUnit};
-pub use pdb::{FrameData, FrameRule, PdbFile};
+pub use pdb::{FrameData, FrameKind, FrameRule, FrameTable, PdbFile, ProgramId};
 pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;
 pub use sniff::{FileKind, SNIFF_BYTES, sniff};

@@ -295,8 +295,9 @@ fn a_cabinet_that_is_packed_in_another_way_is_told() {
     cabinet.extend_from_slice(b"\x42\0\0\0\x01\0");
     let packing = cabinet.len();
     cabinet.extend_from_slice(b"\x03\x15\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0a.pdb\0\0\0\0\0\x05\0\x05\0hello");
-    for (number, name) in [(3, "LZX"), (2, "Quantum")] {
-        cabinet[packing] = number;
+    // LZX with a window of 16 KiB, which there is not; Quantum.
+    for (number, window, name) in [(3, 14, "an unknown method"), (2, 14, "Quantum")] {
+        (cabinet[packing], cabinet[packing + 1]) = (number, window);
         let (members, report) = read_bytes("a.pd_", &cabinet).expect("a cabinet");
         let told = report.passed_over[0].reason.to_string();
         assert!(members.is_empty() && told.contains(name) && told.contains("cabextract"), "{told}");

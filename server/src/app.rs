@@ -15,6 +15,7 @@ use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
 use crate::limits::Limits;
 use crate::log::Log;
+use crate::made_tables::Tableless;
 use crate::metrics::Metrics;
 use crate::notes::Notes;
 use crate::pool::Pool;
@@ -59,6 +60,8 @@ pub(crate) struct App {
     pub(crate) upstreams: OnceLock<Arc<Upstreams>>,
     /// Other symbol servers.
     pub(crate) symbol_upstreams: OnceLock<Arc<Upstreams>>,
+    /// Files that no symbol table can be made of.
+    pub(crate) tableless: Tableless,
     /// The bytes.
     pub(crate) blobs: Arc<BlobDirectory>,
     /// Bytes on their way in.

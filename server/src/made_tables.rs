@@ -3,9 +3,10 @@
 //! What they are made of: debug files, PDBs (with their PE file where that is here too), dSYMs, and symbol files of Breakpad. A bundle's own
 //! table goes before them all, and its names rest on the bundle; these rest on a file that somebody uploaded.
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memmap2::Mmap;
 use symseal_artifact::{
@@ -31,6 +32,39 @@ const PRODUCER: &str = concat!("symseal-server ", env!("CARGO_PKG_VERSION"));
 /// Symbol files go behind what they were made of.
 const KINDS: [FileKind; 2] = [FileKind::Debuginfo, FileKind::SymbolFile];
 
+/// Files of one kind that are tried for one id.
+const TRIED: usize = 4;
+
+/// Files that are remembered as giving no table.
+const REMEMBERED: usize = 1 << 14;
+
+/// The files that give no table, with the reason: for as long as the server runs, none of them is read again in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Tableless {
+    known: Mutex<HashMap<CacheKey, String>>,
+}
+
+impl Tableless {
+    fn check(&self, key: &CacheKey) -> io::Result<()> {
+        self.lock().get(key).map_or(Ok(()), |why| Err(io::Error::new(io::ErrorKind::InvalidData, why.clone())))
+    }
+
+    /// Remembers what the bytes of a file are to blame for. What a disk says may be another thing next time.
+    fn add(&self, key: CacheKey, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            let mut known = self.lock();
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+            known.insert(key, error.to_string());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<CacheKey, String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A table in the cache.
 #[derive(Debug)]
 pub(crate) struct MadeTable {
@@ -40,6 +74,12 @@ pub(crate) struct MadeTable {
     pub(crate) sha256: String,
     /// SHA-256 of the file that it was made of, in hex.
     pub(crate) source: String,
+}
+
+impl MadeTable {
+    fn has_functions(&self) -> bool {
+        Table::open(self).is_ok_and(|table| table.counts().functions > 0)
+    }
 }
 
 impl Deref for MadeTable {
@@ -58,19 +98,40 @@ enum Origin {
     Tree(Place),
 }
 
-/// The table of the module with Breakpad's id, where there is a file to make it of that the caller may read. One that cannot be made now is an
-/// error; a file without functions gives a table without.
+/// The table of the module with Breakpad's id, of the best file that the caller may read and that gives one with functions; none where there is no
+/// file. Where none has functions the table has none.
+///
+/// # Errors
+/// No file gives one, not even one without functions. [`io::ErrorKind::InvalidData`] where that is so for what they have in them; else another time may be better.
 pub(crate) async fn made_table(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Option<io::Result<MadeTable>> {
-    let key = Key::Breakpad { guid, age };
-    let loose = KINDS.into_iter().find_map(|kind| app.debug_files.find_in(scope, &key, kind));
-    if let Some(file) = loose {
-        let id = Key::Id(DebugId::Pdb { guid, age });
-        let image = app.debug_files.find_in(scope, &id, FileKind::Executable);
-        return Some(make(app, (guid, age), Origin::Loose(file, image)).await);
+    let mut without_functions = None;
+    let mut failed: Option<io::Error> = None;
+    for origin in origins(app, scope, guid, age) {
+        match make(app, (guid, age), origin).await {
+            Ok(made) if made.has_functions() => return Some(Ok(made)),
+            Ok(made) => {
+                without_functions.get_or_insert(made);
+            }
+            // One that may be had later says more than one that never will.
+            Err(error) if failed.as_ref().is_none_or(|failed| failed.kind() == io::ErrorKind::InvalidData) => {
+                failed = Some(error);
+            }
+            Err(_) => {}
+        }
     }
-    let trees = app.trees.get().filter(|_| scope.is_everything())?;
-    let place = KINDS.into_iter().find_map(|kind| trees.find(&key, kind).into_iter().next())?;
-    Some(make(app, (guid, age), Origin::Tree(place)).await)
+    without_functions.map(Ok).or(failed.map(Err))
+}
+
+/// Every file that a table may be made of, the best first: what was uploaded, then what lies in trees.
+fn origins(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Vec<Origin> {
+    let key = Key::Breakpad { guid, age };
+    let image = app.debug_files.find_in(scope, &Key::Id(DebugId::Pdb { guid, age }), FileKind::Executable);
+    let loose = KINDS.into_iter().flat_map(|kind| app.debug_files.find_several(scope, &key, kind, TRIED));
+    let mut origins: Vec<Origin> = loose.map(|file| Origin::Loose(file, image.clone())).collect();
+    if let Some(trees) = app.trees.get().filter(|_| scope.is_everything()) {
+        origins.extend(KINDS.into_iter().flat_map(|kind| trees.find(&key, kind)).map(Origin::Tree));
+    }
+    origins
 }
 
 async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Result<MadeTable> {
@@ -82,6 +143,7 @@ async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Re
     };
     let of = format!("symx {FORM} {PRODUCER} {source} {} {guid:?} {age}", image.unwrap_or_default());
     let (key, pools) = (CacheKey::of(&of), (&app.pool, &app.making));
+    app.tableless.check(&key)?;
     // What it is made of is fetched by itself: one wait within the other could hold all places of the pool.
     let copy = match &origin {
         Origin::Tree(place) if !app.cache.has(&key) => Some(tree_copy(app, place).await?),
@@ -89,7 +151,7 @@ async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Re
     };
     let blobs = Arc::clone(&app.blobs);
     let job = move |file: &mut NamedTempFile| write(&blobs, (guid, age), (&origin, copy), file);
-    let made = app.cache.make(pools, key, job).await?;
+    let made = app.cache.make(pools, key.clone(), job).await.inspect_err(|error| app.tableless.add(key, error))?;
     let (size, sha256) = (usize::try_from(made.size).map_err(io::Error::other)?, made.note.sha256);
     // Files of the cache are never written to after their rename.
     let map = map_own(&made.blob.file)?;
@@ -187,5 +249,24 @@ fn nothing() -> FunctionStream {
         strings: Strings::default(),
         sources: Vec::new(),
         statistics: Default::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_files_bytes_are_to_blame_for_is_remembered_and_what_a_disk_says_is_not() {
+        let (tableless, key) = (Tableless::default(), CacheKey::of("a file"));
+        tableless.add(key.clone(), &io::Error::from(io::ErrorKind::PermissionDenied));
+        assert!(tableless.check(&key).is_ok());
+        tableless.add(key.clone(), &io::Error::new(io::ErrorKind::InvalidData, "no debug information"));
+        assert_eq!(tableless.check(&key).unwrap_err().to_string(), "no debug information");
+        for number in 0..2 * REMEMBERED {
+            let error = io::Error::from(io::ErrorKind::InvalidData);
+            tableless.add(CacheKey::of(&number.to_string()), &error);
+        }
+        assert!(tableless.lock().len() <= REMEMBERED);
     }
 }

@@ -32,6 +32,7 @@ use crate::file_cache::FileCache;
 use crate::http::{BreakConnection, Breakable, MapSender, Peer};
 use crate::limits::Limits;
 use crate::log::Log;
+use crate::made_tables::Tableless;
 use crate::metrics::Metrics;
 use crate::notes::{Notes, PINS};
 use crate::objects::{Objects, Reach};
@@ -438,6 +439,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         source_roots: OnceLock::new(),
         upstreams: OnceLock::new(),
         symbol_upstreams: OnceLock::new(),
+        tableless: Tableless::default(),
         blobs: Arc::new(blobs),
         uploads: Arc::new(Uploads::default()),
         repositories: Arc::new(repositories),

@@ -5,12 +5,12 @@ mod journal;
 mod place;
 mod pointer;
 mod report;
+mod send;
 mod walk;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -21,13 +21,14 @@ use reqwest::Url;
 use serde::Deserialize;
 use symseal_bundle::{Digest, loose};
 use symseal_server::{SealRules, Server};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::content::{Identity, Refused};
+use self::content::{Identity, LARGEST, Opened, Refused};
 use self::journal::Journal;
-use self::place::{Kind, Layout, Place};
+use self::place::{DATABASE, IMAGE, Kind, Layout, Place, Placed};
 use self::pointer::{Mapping, Pointers};
 use self::report::{Fate, Summary, Told};
+use self::send::Sender;
 use self::walk::{Found, Root};
 use crate::commands::serve::load_config;
 use crate::exit::Answer;
@@ -35,17 +36,8 @@ use crate::places;
 use crate::progress::bytes_bar;
 use crate::symbols_server::SymbolsServer;
 
-/// Files that are looked at to tell the layout.
-const SAMPLE: usize = 400;
-
 /// Memory for the files that are worked on at once, in KiB. A larger file is worked on alone.
 const MEMORY_KIB: u32 = 1 << 20;
-
-/// A packed file is taken for so many times as large.
-const PACKED: u64 = 6;
-
-/// How often a file is sent again when there is no answer, or one that says to come again.
-const ATTEMPTS: u32 = 5;
 
 /// The largest `meta` file that is read, in bytes.
 const META: u64 = 64 << 10;
@@ -103,7 +95,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     let store = args.store.canonicalize().with_context(|| format!("{}", args.store.display()))?;
     let root = Root::open(&store).with_context(|| format!("{}", store.display()))?;
-    let sample = root.sample(SAMPLE);
+    let sample = root.sample(place::is_administration);
     let told = || place::told_by(sample.iter().map(String::as_str));
     let Some(layout) = args.layout.or_else(told) else {
         bail!(
@@ -118,8 +110,8 @@ pub fn run(args: &Args) -> Result<Answer> {
         let own = own_server(args).await?;
         let server = match (&args.to, &own) {
             _ if args.dry_run => None,
-            (Some(url), _) => Some(SymbolsServer::new(url, &args.repository)?),
-            (None, Some((url, ..))) => Some(SymbolsServer::new(url, &args.repository)?),
+            (Some(url), _) => Some(Sender::new(SymbolsServer::new(url, &args.repository)?)),
+            (None, Some((url, ..))) => Some(Sender::new(SymbolsServer::new(url, &args.repository)?)),
             (None, None) => None,
         };
         let journal = journal(args, &store)?;
@@ -140,8 +132,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         }
         summary
     })?;
-    summary.end(args.json);
-    Ok((summary.refused == 0).into())
+    Ok(summary.is_whole().into())
 }
 
 /// What every file is worked on with.
@@ -150,7 +141,7 @@ struct Import {
     layout: Layout,
     pointers: Pointers,
     /// None: nothing is sent.
-    server: Option<SymbolsServer>,
+    server: Option<Sender>,
     journal: Mutex<Journal>,
     memory: Arc<Semaphore>,
     bar: ProgressBar,
@@ -197,9 +188,12 @@ async fn import_all(args: &Args, import: Arc<Import>) -> Result<Summary> {
     let found = import.root.walk();
     let bar = import.bar.clone();
     let files = futures_util::stream::unfold(found, |mut found| async { found.recv().await.map(|file| (file, found)) });
+    let summary = Mutex::new(Summary { layout: import.layout.to_string(), ..Summary::default() });
+    let summary_of = || summary.lock().unwrap_or_else(PoisonError::into_inner);
     let work = |file: Found| {
         let import = Arc::clone(&import);
         bar.inc_length(file.size);
+        summary_of().find();
         async move {
             let told = import.file(&file).await;
             import.bar.inc(file.size);
@@ -207,13 +201,21 @@ async fn import_all(args: &Args, import: Arc<Import>) -> Result<Summary> {
         }
     };
     let mut told = std::pin::pin!(files.map(work).buffer_unordered(jobs));
-    let mut summary = Summary { layout: import.layout.to_string(), ..Summary::default() };
+    let mut ended = Ok(());
     while let Some(next) = told.next().await {
-        let next = next?;
-        bar.suspend(|| summary.tell(&next, args.json));
+        match next {
+            Ok(next) => bar.suspend(|| summary_of().tell(&next, args.json)),
+            Err(error) => {
+                ended = Err(error);
+                break;
+            }
+        }
     }
     bar.finish_and_clear();
-    Ok(summary)
+    let summary = summary_of().clone();
+    // What was imported before an end is imported.
+    summary.end(args.json);
+    ended.map(|()| summary)
 }
 
 /// A file that is ready to be sent.
@@ -235,23 +237,14 @@ impl Import {
         let place = match self.layout.place(&file.path) {
             Place::Administration => return Ok(Told::new(&file.path, Fate::Administration)),
             Place::NotTaken(why) => return Ok(Told::refused(&file.path, why)),
-            Place::File { name, id, kind } => (name, id, kind),
+            Place::File(placed) => placed,
         };
         // What a pointer names may change without it.
-        let is_plain = place.2 != Kind::Pointer;
+        let is_plain = place.kind != Kind::Pointer;
         if is_plain && let Some(told) = self.known(file).await? {
             return Ok(told);
         }
-        let size = if file.path.ends_with('_') || self.layout == Layout::Unified {
-            file.size.saturating_mul(PACKED)
-        } else {
-            file.size
-        };
-        let permits = u32::try_from(size >> 10).unwrap_or(u32::MAX).clamp(1, MEMORY_KIB);
-        let _memory = Arc::clone(&self.memory).acquire_many_owned(permits).await?;
-        let (import, path) = (Arc::clone(self), file.path.clone());
-        let ready = tokio::task::spawn_blocking(move || import.read(&path, place)).await?;
-        let ready = match ready {
+        let (ready, _memory) = match self.ready(&file.path, place).await? {
             Ok(ready) => ready,
             Err(refused) => return Ok(Told::refused(&file.path, refused)),
         };
@@ -265,7 +258,8 @@ impl Import {
             ..Told::new(&file.path, Fate::WouldImport)
         };
         if let Some(server) = &self.server {
-            told.fate = send(server, &ready).await.with_context(|| format!("{} to {}", file.path, server.url()))?;
+            let sent = server.send(&ready.name, &ready.bytes, &ready.manifest).await;
+            told.fate = sent.with_context(|| format!("{} to {}", file.path, server.url()))?;
         }
         if is_plain && matches!(told.fate, Fate::Imported | Fate::Already) {
             let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -285,11 +279,58 @@ impl Import {
         Ok(has.then(|| Told { ids: entry.ids, ..Told::new(&file.path, Fate::Already) }))
     }
 
-    /// Reads a file and holds it against its path. Blocks.
-    fn read(&self, path: &str, (name, id, kind): (Option<String>, String, Kind)) -> Result<Ready, Refused> {
+    /// Reads a file once there is memory for it, which is taken until what comes with it is let go.
+    async fn ready(
+        self: &Arc<Self>,
+        path: &str,
+        place: Placed,
+    ) -> Result<Result<(Ready, OwnedSemaphorePermit), Refused>> {
+        let (import, named, of) = (Arc::clone(self), path.to_owned(), place.clone());
+        let expected = tokio::task::spawn_blocking(move || import.expected(&named, &of)).await?;
+        let mut kib = match expected {
+            Ok(expected) => u32::try_from(expected.div_ceil(1 << 10)).unwrap_or(u32::MAX).clamp(1, MEMORY_KIB),
+            Err(refused) => return Ok(Err(refused)),
+        };
+        loop {
+            let memory = Arc::clone(&self.memory).acquire_many_owned(kib).await?;
+            // Alone it may take what a server takes.
+            let at_most = if kib == MEMORY_KIB { LARGEST } else { u64::from(kib) << 10 };
+            let (import, named, of) = (Arc::clone(self), path.to_owned(), place.clone());
+            match tokio::task::spawn_blocking(move || import.read(&named, of, at_most)).await? {
+                // It is larger than it said.
+                Err(Refused::LargerThan(_)) if kib < MEMORY_KIB => kib = MEMORY_KIB,
+                read => return Ok(read.map(|ready| (ready, memory))),
+            }
+        }
+    }
+
+    /// Opens a file, or what a pointer names.
+    fn open(&self, path: &str, kind: Kind) -> Result<Opened, Refused> {
         let (file, _) = self.root.file(path)?;
         let file = if kind == Kind::Pointer { self.pointers.follow(file)? } else { file };
-        let (bytes, packed) = content::read(file, path.rsplit('/').next().unwrap_or(path))?;
+        Opened::of(file, last(path))
+    }
+
+    /// Bytes that are in memory while a file is read and sent. Blocks.
+    fn expected(&self, path: &str, place: &Placed) -> Result<u64, Refused> {
+        let own = self.open(path, place.kind)?.expected();
+        // A PDB without a name is called what its PE file calls it.
+        let image = place.name.is_none().then(|| self.beside(path, DATABASE, IMAGE)).flatten();
+        Ok(own.saturating_add(image.map_or(0, |image| image.expected())))
+    }
+
+    /// Of the unified layout: another file of the same folder.
+    fn beside(&self, path: &str, own: &str, other: &str) -> Option<Opened> {
+        let folder = path.strip_suffix(own)?.strip_suffix('/')?;
+        let (file, _) = self.root.file(&format!("{folder}/{other}")).ok()?;
+        Opened::of(file, other).ok()
+    }
+
+    /// Reads a file of at most so many bytes and holds it against its path. Blocks.
+    fn read(&self, path: &str, Placed { name, id, kind }: Placed, at_most: u64) -> Result<Ready, Refused> {
+        let opened = self.open(path, kind)?;
+        let packed = opened.packed();
+        let bytes = opened.read(last(path), at_most)?;
         if bytes.is_empty() {
             return Err(Refused::Because("an empty file".to_owned()));
         }
@@ -306,7 +347,8 @@ impl Import {
         {
             return Err(Refused::Because(format!("its path says {name:?}, and the file itself {own:?}")));
         }
-        let (name, note) = self.name(path, name, &id, &identity);
+        let left = at_most.saturating_sub(bytes.len() as u64);
+        let (name, note) = self.name(path, name, (&id, &identity), left)?;
         let digest = Digest::of(&bytes);
         let manifest = loose::manifest(&name, digest, bytes.len() as u64);
         let manifest = Digest::of(&manifest.map_err(|error| Refused::Because(error.to_string()))?);
@@ -314,17 +356,23 @@ impl Import {
         Ok(Ready { bytes: bytes.into(), packed, identity, name, note, manifest })
     }
 
-    /// The name under which a file is sent: clients ask for PDBs and PE files by name.
-    fn name(&self, path: &str, name: Option<String>, id: &str, identity: &Identity) -> (String, Option<String>) {
+    /// The name under which a file is sent: clients ask for PDBs and PE files by name. What is read for it has at most `at_most` bytes.
+    fn name(
+        &self,
+        path: &str,
+        name: Option<String>,
+        (id, identity): (&str, &Identity),
+        at_most: u64,
+    ) -> Result<(String, Option<String>), Refused> {
         if identity.stack.is_some() {
             let module = identity.name.clone().or(name).unwrap_or_default();
-            return (symbol_file_name(&module), None);
+            return Ok((symbol_file_name(&module), None));
         }
-        match name {
+        Ok(match name {
             // SSQP's names of debug files say nothing.
             Some(name) if name.starts_with("_.") => (format!("{id}{}", name.trim_start_matches('_')), None),
             Some(name) => (name, None),
-            None => match self.name_beside(path, identity) {
+            None => match self.name_beside(path, identity, at_most)? {
                 Some(name) => (name, None),
                 None => {
                     let is_asked_by_name = identity.ids.iter().any(|id| id.contains('-') || id.len() < 20);
@@ -332,29 +380,38 @@ impl Import {
                     (id.to_owned(), is_asked_by_name.then(|| note.to_owned()))
                 }
             },
-        }
+        })
     }
 
-    /// Of the unified layout: what `meta` says, else the PE file of the same folder about its PDB.
-    fn name_beside(&self, path: &str, identity: &Identity) -> Option<String> {
-        use std::io::Read as _;
-        let (folder, kind) = path.rsplit_once('/')?;
-        let beside = |name: &str| self.root.file(&format!("{folder}/{name}")).ok();
-        let is_database =
-            kind == "debuginfo" && identity.pdb.is_none() && identity.ids.iter().any(|id| id.contains('-'));
-        if is_database && let Some((file, _)) = beside("executable") {
-            let image = content::read(file, "executable").ok().and_then(|(bytes, _)| Identity::of(&bytes).ok());
+    /// Of the unified layout: what the PE file of the same folder says about its PDB, else what `meta` says.
+    fn name_beside(&self, path: &str, identity: &Identity, at_most: u64) -> Result<Option<String>, Refused> {
+        let is_database = identity.pdb.is_none() && identity.ids.iter().any(|id| id.contains('-'));
+        if is_database && let Some(image) = self.beside(path, DATABASE, IMAGE) {
+            let image = match image.read(IMAGE, at_most) {
+                Err(larger @ Refused::LargerThan(_)) => return Err(larger),
+                read => read.ok().and_then(|bytes| Identity::of(&bytes).ok()),
+            };
             if let Some(name) = image.and_then(|image| image.pdb).filter(|name| !name.is_empty()) {
-                return Some(name);
+                return Ok(Some(name));
             }
         }
-        let (mut meta, _) = beside("meta")?;
+        Ok(self.name_in_meta(path))
+    }
+
+    fn name_in_meta(&self, path: &str) -> Option<String> {
+        use std::io::Read as _;
+        let (folder, _) = path.rsplit_once('/')?;
+        let (meta, _) = self.root.file(&format!("{folder}/meta")).ok()?;
         let mut text = Vec::new();
-        std::io::Read::by_ref(&mut meta).take(META).read_to_end(&mut text).ok()?;
+        meta.take(META).read_to_end(&mut text).ok()?;
         let meta: Meta = serde_json::from_slice(&text).ok()?;
         let name = meta.name?.rsplit(['/', '\\']).next()?.to_owned();
         (!name.is_empty()).then_some(name)
     }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// What symsorter notes of a file.
@@ -370,35 +427,5 @@ fn symbol_file_name(module: &str) -> String {
     match stem {
         Some((stem, extension)) if extension.eq_ignore_ascii_case(".pdb") => format!("{stem}.sym"),
         _ => format!("{module}.sym"),
-    }
-}
-
-/// Sends a file, unless the server has it. An error where it cannot be reached, or takes nothing from this caller.
-async fn send(server: &SymbolsServer, ready: &Ready) -> Result<Fate> {
-    if server.has(&ready.manifest).await? {
-        return Ok(Fate::Already);
-    }
-    let size = ready.bytes.len() as u64;
-    let mut pause = Duration::from_millis(500);
-    let mut attempt = 1;
-    loop {
-        let sent = server.put(&ready.name, size, ready.bytes.clone().into()).await;
-        let is_last = attempt >= ATTEMPTS;
-        match sent {
-            Ok(answer) => {
-                let why = answer.body["error"]["message"].as_str().unwrap_or("no reason was given").to_owned();
-                match answer.status {
-                    200 => return Ok(Fate::Already),
-                    201 => return Ok(Fate::Imported),
-                    401 | 403 | 507 => bail!("the server refuses with {}: {why}", answer.status),
-                    429 | 502..=504 if !is_last => tokio::time::sleep(answer.wait.unwrap_or(pause)).await,
-                    status if status >= 500 => bail!("the server answers {status}: {why}"),
-                    status => return Ok(Fate::Refused(format!("the server refuses it with {status}: {why}"))),
-                }
-            }
-            Err(error) if is_last => return Err(error.into()),
-            Err(_) => tokio::time::sleep(pause).await,
-        }
-        (attempt, pause) = (attempt + 1, pause * 2);
     }
 }

@@ -4,6 +4,7 @@
 mod breakpad;
 #[path = "../program/mod.rs"]
 mod program;
+mod refusals;
 mod scene;
 mod symstore;
 mod unified;

@@ -1,12 +1,13 @@
 //! Ids that stand in another module: what whole-program optimization leaves. (`cvinfo.h` and `dbi.cpp` of microsoft-pdb,
 //! "cross scope" imports and exports)
 
-use super::files::Files;
+use super::files::{Files, PATH};
 use super::header::u32_at;
 use super::lines::{kind, subsections};
 use crate::budget::Budget;
 use crate::cursor::Result;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Set in the number of an id of another module; else it is a number of the id stream.
 const CROSS_MODULE: u32 = 0x8000_0000;
@@ -48,7 +49,9 @@ impl CrossModule {
                 }
                 kind::CROSS_MODULE_IMPORTS => {
                     budget.charge(content.len() as u64)?;
-                    self.imports.entry(module).or_insert_with(|| imports(content, files));
+                    if let Entry::Vacant(entry) = self.imports.entry(module) {
+                        entry.insert(imports(content, files, budget)?);
+                    }
                 }
                 _ => {}
             }
@@ -69,17 +72,20 @@ impl CrossModule {
     }
 }
 
-fn imports(content: &[u8], files: &Files) -> Vec<Import> {
+/// Names are charged: an import of eight bytes may name a text of many thousand.
+fn imports(content: &[u8], files: &Files, budget: &mut Budget) -> Result<Vec<Import>> {
     let mut found = Vec::new();
     let mut rest = content;
     while let (Some(name), Some(count)) = (u32_at(rest, 0), u32_at(rest, 4)) {
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(4)?.checked_add(8));
         let Some(locals) = length.and_then(|length| rest.get(8..length)) else { break };
+        let from = files.text(name, PATH).unwrap_or_default();
+        budget.charge(from.len() as u64)?;
         found.push(Import {
-            from: files.text(name).unwrap_or_default().to_ascii_lowercase(),
+            from: from.to_ascii_lowercase(),
             locals: locals.chunks_exact(4).filter_map(|bytes| u32_at(bytes, 0)).collect(),
         });
         rest = rest.get(8 + locals.len()..).unwrap_or_default();
     }
-    found
+    Ok(found)
 }

@@ -20,6 +20,9 @@ mod kind {
 /// What the stream of texts starts with.
 const STRING_TABLE: u32 = 0xeffe_effe;
 
+/// The longest path that is taken, in bytes: what Windows takes, 32767 characters of up to three bytes.
+pub(crate) const PATH: usize = 3 * 32767;
+
 /// Reads paths; those of one module are remembered.
 pub(crate) struct Files {
     /// The texts of the stream `/names`.
@@ -45,9 +48,16 @@ impl Files {
         self.known.clear();
     }
 
-    /// The text at an offset of the string table.
-    pub(crate) fn text(&self, at: u32) -> Option<&[u8]> {
+    /// Bytes of all texts.
+    pub(crate) fn size(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The text at an offset of the string table; none where no end of it comes within `limit` bytes: a long text without one would be looked through
+    /// again for each offset in it.
+    pub(crate) fn text(&self, at: u32, limit: usize) -> Option<&[u8]> {
         let rest = self.names.get(usize::try_from(at).ok()?..)?;
+        let rest = rest.get(..limit.saturating_add(1).min(rest.len()))?;
         rest.get(..memchr::memchr(0, rest)?)
     }
 
@@ -56,7 +66,8 @@ impl Files {
         if let Some(known) = self.known.get(&file) {
             return *known;
         }
-        let found = lines.file(file).and_then(|(name, kind, bytes)| Some((self.text(name)?, checksum(kind, bytes))));
+        let found =
+            lines.file(file).and_then(|(name, kind, bytes)| Some((self.text(name, PATH)?, checksum(kind, bytes))));
         let path = match found {
             Some((path, checksum)) if !path.is_empty() => {
                 let path = work.text(path);

@@ -23,6 +23,6 @@ mod read;
 mod records;
 mod rows;
 
-pub use frames::{FrameData, FrameRule};
+pub use frames::{FrameData, FrameKind, FrameRule, FrameTable, ProgramId};
 pub use identity::PdbFile;
 pub(crate) use read::PdbReader;

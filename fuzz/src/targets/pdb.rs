@@ -2,15 +2,31 @@
 //! within them.
 
 use crate::streams::check_stream;
-use symseal_artifact::{PdbFile, PortablePdb, pdb_functions};
+use symseal_artifact::{FrameRule, FrameTable, PdbFile, PortablePdb, pdb_functions};
 
 pub(super) fn run(bytes: &[u8]) {
     let _ = PortablePdb::parse(bytes);
     let Ok(pdb) = PdbFile::parse(bytes) else { return };
     let _ = (pdb.debug_id(), pdb.guid(), pdb.age(), pdb.stream_age(), pdb.arch(), pdb.is_stripped());
-    if let Ok(frames) = pdb.frame_data() {
-        assert!(frames.is_sorted());
+    if let Ok(table) = pdb.frame_data() {
+        check_frames(&table, bytes.len());
     }
     let Ok(stream) = pdb_functions(&pdb) else { return };
     check_stream(&stream);
+}
+
+/// In order, and in proportion to the file.
+fn check_frames(table: &FrameTable, bytes: usize) {
+    assert!(table.frames().is_sorted());
+    assert!(table.frames().len() <= 4096.max(bytes / 8));
+    let program = |rule| match rule {
+        FrameRule::Program(program) => table.program(program),
+        FrameRule::Sizes { .. } => "",
+    };
+    let mut written = 0;
+    for text in table.frames().iter().map(|frame| program(frame.rule)) {
+        assert!(!text.chars().any(char::is_control));
+        written += text.len();
+    }
+    assert!(written <= 4096.max(8 * bytes));
 }

@@ -9,7 +9,7 @@ mod win;
 
 use std::io::{self, Write};
 
-use symseal_artifact::FrameData;
+use symseal_artifact::FrameTable;
 use symseal_symx::Table;
 
 /// What the head of the file says.
@@ -34,7 +34,7 @@ pub(crate) fn write(
     head: &Head,
     symbols: &Table<'_>,
     unwind: Option<&symseal_unwind::Table<'_>>,
-    frames: &[FrameData],
+    frames: &FrameTable,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let os = match head.platform.as_str() {

@@ -141,6 +141,22 @@ impl DebugFiles {
         best.to_candidate()
     }
 
+    /// The files with different bytes that answer for a key in a scope, the best first and at most so many.
+    pub(crate) fn find_several(&self, scope: &Scope, key: &Key, kind: FileKind, at_most: usize) -> Vec<Candidate> {
+        let key = key.to_bytes();
+        let (shown, kind) = (self.shown.load(), kind_code(kind));
+        let mut all: Vec<_> =
+            shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down)).collect();
+        all.sort_by(layer::Found::preferred);
+        let mut several: Vec<Candidate> = Vec::new();
+        for candidate in all.iter().filter_map(layer::Found::to_candidate) {
+            if several.len() < at_most && several.iter().all(|known| known.digest != candidate.digest) {
+                several.push(candidate);
+            }
+        }
+        several
+    }
+
     /// The bundles that offer a file for a key in a scope, the best first. Loose files are none: they have no index.
     pub(crate) fn bundles_of(&self, scope: &Scope, key: &Key) -> Vec<BlobDigest> {
         let (shown, key) = (self.shown.load(), key.to_bytes());

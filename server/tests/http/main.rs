@@ -8,6 +8,9 @@ mod federation;
 mod limits;
 mod log;
 mod loose;
+mod made_tables;
+#[path = "../../../artifact/tests/msf/mod.rs"]
+mod msf;
 mod oidc;
 mod quotas;
 mod registry;

@@ -31,17 +31,22 @@ impl fmt::Display for Layout {
 /// What a path says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A file of a module: its name, the id that stands in the path, in lower case.
-    File {
-        /// `app.pdb`; none where the layout has no names.
-        name: Option<String>,
-        id: String,
-        kind: Kind,
-    },
+    /// A file of a module.
+    File(Placed),
     /// The store's own bookkeeping.
     Administration,
     /// Something that no symbol server of ours has a use for.
     NotTaken(&'static str),
+}
+
+/// What the path of a module's file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Placed {
+    /// `app.pdb`; none where the layout has no names.
+    pub(super) name: Option<String>,
+    /// The id that stands in the path, in lower case.
+    pub(super) id: String,
+    pub(super) kind: Kind,
 }
 
 /// What a file is by its path.
@@ -59,6 +64,9 @@ pub(super) enum Kind {
 const ADMINISTRATION: [&str; 4] = ["pingme.txt", "index2.txt", "refs.ptr", "index.txt"];
 /// Folder of SymStore's transactions.
 const ADMINISTRATION_FOLDER: &str = "000admin";
+/// What the unified layout calls a debug file, and the program or library that it belongs to.
+pub(super) const DATABASE: &str = "debuginfo";
+pub(super) const IMAGE: &str = "executable";
 /// Folders of symsorter's bookkeeping.
 const SORTER_FOLDERS: [&str; 2] = ["bundles", "refs"];
 
@@ -66,11 +74,7 @@ impl Layout {
     /// Reads a path below the store's root, `/` between its parts.
     pub(super) fn place(self, path: &str) -> Place {
         let parts: Vec<&str> = path.split('/').collect();
-        let last = parts.last().copied().unwrap_or_default();
-        let first = parts.first().copied().unwrap_or_default();
-        if first.eq_ignore_ascii_case(ADMINISTRATION_FOLDER)
-            || ADMINISTRATION.iter().any(|name| last.eq_ignore_ascii_case(name))
-        {
+        if is_administration(path) {
             return Place::Administration;
         }
         match self {
@@ -79,6 +83,14 @@ impl Layout {
             Self::Symstore | Self::Breakpad => named(&parts),
         }
     }
+}
+
+/// Whether SymStore keeps a file or a folder for itself.
+pub(super) fn is_administration(path: &str) -> bool {
+    let first = path.split('/').next().unwrap_or(path);
+    let last = path.rsplit('/').next().unwrap_or(path);
+    first.eq_ignore_ascii_case(ADMINISTRATION_FOLDER)
+        || ADMINISTRATION.iter().any(|name| last.eq_ignore_ascii_case(name))
 }
 
 fn named(parts: &[&str]) -> Place {
@@ -95,7 +107,7 @@ fn named(parts: &[&str]) -> Place {
     } else {
         return Place::NotTaken("its name is not that of its folder: expected NAME/ID/NAME");
     };
-    Place::File { name: Some((*name).to_owned()), id: id.to_lowercase(), kind }
+    Place::File(Placed { name: Some((*name).to_owned()), id: id.to_lowercase(), kind })
 }
 
 fn two_tiers(parts: &[&str]) -> Place {
@@ -121,12 +133,12 @@ fn unified(parts: &[&str]) -> Place {
         return Place::NotTaken("no path of the unified layout: expected AB/CDEF…/KIND");
     }
     let kind = match *kind {
-        "executable" | "debuginfo" => Kind::Native,
+        IMAGE | DATABASE => Kind::Native,
         "breakpad" => Kind::SymbolFile,
         "sourcebundle" => return Place::NotTaken("a bundle of sources: publish them with symseal publish --sources"),
         _ => return Place::NotTaken("no executable, debuginfo or breakpad file"),
     };
-    Place::File { name: None, id: format!("{first}{rest}").to_lowercase(), kind }
+    Place::File(Placed { name: None, id: format!("{first}{rest}").to_lowercase(), kind })
 }
 
 /// `app.sym` for `app.pdb`, else `.sym` behind the name.
@@ -153,10 +165,13 @@ pub(super) fn told_by<'p>(paths: impl Iterator<Item = &'p str>) -> Option<Layout
         if path.eq_ignore_ascii_case("index2.txt") {
             return Some(Layout::Symstore2);
         }
+        if is_administration(path) {
+            continue;
+        }
         let found = match (unified(&parts), named(&parts)) {
-            (Place::File { .. }, _) => Layout::Unified,
-            (_, Place::File { kind: Kind::SymbolFile, .. }) => Layout::Breakpad,
-            (_, Place::File { .. }) => Layout::Symstore,
+            (Place::File(_), _) => Layout::Unified,
+            (_, Place::File(Placed { kind: Kind::SymbolFile, .. })) => Layout::Breakpad,
+            (_, Place::File(_)) => Layout::Symstore,
             _ => continue,
         };
         if let Some((_, count)) = seen.iter_mut().find(|(layout, _)| *layout == found) {
@@ -171,7 +186,7 @@ mod tests {
     use super::*;
 
     fn file(name: Option<&str>, id: &str, kind: Kind) -> Place {
-        Place::File { name: name.map(str::to_owned), id: id.to_owned(), kind }
+        Place::File(Placed { name: name.map(str::to_owned), id: id.to_owned(), kind })
     }
 
     #[test]

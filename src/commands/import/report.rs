@@ -16,6 +16,10 @@ pub(super) enum Fate {
     WouldImport,
     /// It stays out, for this reason.
     Refused(String),
+    /// The server had it once and does not take it again.
+    TakenDown(String),
+    /// The server failed with it: another run may have more luck.
+    Failed(String),
     /// The store's own bookkeeping.
     Administration,
 }
@@ -39,15 +43,37 @@ pub(super) struct Told {
     pub(super) note: Option<String>,
 }
 
-/// Counts of a run.
+impl Fate {
+    /// How it is called in JSON, and why it is so.
+    fn told(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Imported => ("imported", None),
+            Self::Already => ("already-there", None),
+            Self::WouldImport => ("would-import", None),
+            Self::Refused(reason) => ("refused", Some(reason)),
+            Self::TakenDown(reason) => ("taken-down", Some(reason)),
+            Self::Failed(reason) => ("failed", Some(reason)),
+            Self::Administration => ("administration", None),
+        }
+    }
+}
+
+/// Counts of a run. What was found is the sum of what became of it: imported, already there, would import, refused, taken down, failed,
+/// administration, unfinished.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Summary {
     pub(super) layout: String,
+    /// Files of the store, and folders that could not be read.
+    pub(super) found: u64,
     pub(super) imported: u64,
     pub(super) already_there: u64,
     pub(super) would_import: u64,
     pub(super) refused: u64,
+    pub(super) taken_down: u64,
+    pub(super) failed: u64,
     pub(super) administration: u64,
+    /// The run ended before it was known what becomes of them.
+    pub(super) unfinished: u64,
     pub(super) bytes: u64,
     pub(super) unpacked: u64,
     pub(super) symbol_files: u64,
@@ -74,13 +100,7 @@ impl Told {
     }
 
     fn json(&self) -> Value {
-        let (fate, reason) = match &self.fate {
-            Fate::Imported => ("imported", None),
-            Fate::Already => ("already-there", None),
-            Fate::WouldImport => ("would-import", None),
-            Fate::Refused(reason) => ("refused", Some(reason)),
-            Fate::Administration => ("administration", None),
-        };
+        let (fate, reason) = self.fate.told();
         json!({
             "path": self.path,
             "outcome": fate,
@@ -95,13 +115,27 @@ impl Told {
 }
 
 impl Summary {
-    /// Counts a file and tells of it: on one line of JSON, or what a person should look at.
+    /// One more file, of which [`tell`](Self::tell) will tell.
+    pub(super) fn find(&mut self) {
+        self.found += 1;
+        self.unfinished += 1;
+    }
+
+    /// Whether the server has all of the store now, or would have.
+    pub(super) fn is_whole(&self) -> bool {
+        self.refused + self.taken_down + self.failed + self.unfinished == 0
+    }
+
+    /// Counts a file that was found and tells of it: on one line of JSON, or what a person should look at.
     pub(super) fn tell(&mut self, told: &Told, as_json: bool) {
+        self.unfinished = self.unfinished.saturating_sub(1);
         match told.fate {
             Fate::Imported => self.imported += 1,
             Fate::Already => self.already_there += 1,
             Fate::WouldImport => self.would_import += 1,
             Fate::Refused(_) => self.refused += 1,
+            Fate::TakenDown(_) => self.taken_down += 1,
+            Fate::Failed(_) => self.failed += 1,
             Fate::Administration => self.administration += 1,
         }
         self.bytes = self.bytes.saturating_add(told.bytes);
@@ -113,7 +147,7 @@ impl Summary {
             outln!("{}", told.json());
             return;
         }
-        if let Fate::Refused(reason) = &told.fate {
+        if let Some(reason) = told.fate.told().1 {
             eprintln!("{}: left out: {}", visible(&told.path), visible(reason));
         }
         if let Some(note) = &told.note {
@@ -129,12 +163,20 @@ impl Summary {
         }
         let done = if self.would_import > 0 { "would be imported" } else { "imported" };
         outln!(
-            "{}: {} {done}, {} already there, {} left out, {} of the store's own bookkeeping",
+            "{}: {} found: {} {done}, {} already there, {} left out, {} taken down on the server, {} failed, {} of the store's own bookkeeping{}",
             self.layout,
+            self.found,
             self.imported + self.would_import,
             self.already_there,
             self.refused,
-            self.administration
+            self.taken_down,
+            self.failed,
+            self.administration,
+            if self.unfinished > 0 {
+                format!(", {} not looked at to their end", self.unfinished)
+            } else {
+                String::new()
+            }
         );
         let records = self.stack_cfi_records + self.stack_win_records;
         if records > 0 {

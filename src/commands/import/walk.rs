@@ -13,6 +13,13 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 /// How deep folders are looked into.
 const DEEPEST: usize = 64;
 
+/// Of a look at the layout: files in all, of one folder, folders below one of the top, entries of a folder that are gone through, and how deep it goes.
+const SAMPLE: usize = 400;
+const SAMPLE_OF_FOLDER: usize = 4;
+const SAMPLE_OF_TOP: usize = 16;
+const SAMPLE_ENTRIES: usize = 100_000;
+const SAMPLE_DEPTH: usize = 8;
+
 /// Threads that look into folders: on a file server most of the time is waiting.
 const WALKERS: usize = 4;
 
@@ -45,31 +52,49 @@ impl Root {
 
     /// Opens a regular file below it.
     pub(super) fn file(&self, path: &str) -> io::Result<(File, Metadata)> {
+        let regular = |metadata: Metadata| {
+            if metadata.is_file() { Ok(metadata) } else { Err(io::Error::other("no regular file")) }
+        };
+        // A pipe that nobody writes to would not be opened for ever.
+        regular(self.dir.metadata(path)?)?;
         let file = self.dir.open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_file() { Ok((file, metadata)) } else { Err(io::Error::other("no regular file")) }
+        let metadata = regular(file.metadata()?)?;
+        Ok((file, metadata))
     }
 
-    /// The first files, for a look at the layout: a few of each folder.
-    pub(super) fn sample(&self, limit: usize) -> Vec<String> {
+    /// Some files, for a look at the layout: a few of each of many folders, so that no single one speaks for all. What is `left_out` is not looked into,
+    /// but told of where it lies at the top.
+    pub(super) fn sample(&self, left_out: impl Fn(&str) -> bool) -> Vec<String> {
         let mut found = Vec::new();
-        let mut open = VecDeque::from([String::new()]);
-        while let Some(folder) = open.pop_front().filter(|_| found.len() < limit) {
-            let Ok(entries) = self.entries(&folder) else { continue };
-            for entry in entries.take(limit).flatten() {
-                let Some(path) = path_of(&folder, &entry) else { continue };
+        let mut tops = VecDeque::new();
+        let mut look = |folder: &str, found: &mut Vec<String>, folders: &mut dyn FnMut(String)| {
+            let mut files = 0;
+            for entry in self.entries(folder).into_iter().flatten().take(SAMPLE_ENTRIES).flatten() {
+                let Some(path) = path_of(folder, &entry) else { continue };
                 match entry.file_type() {
-                    // Depth first after the top, so that few folders are enough.
-                    Ok(kind) if kind.is_dir() && depth(&path) <= DEEPEST => {
-                        if folder.is_empty() {
-                            open.push_back(path)
-                        } else {
-                            open.push_front(path)
+                    Ok(kind) if kind.is_dir() => {
+                        if depth(&path) <= SAMPLE_DEPTH && !left_out(&path) {
+                            folders(path);
                         }
                     }
-                    Ok(_) => found.push(path),
-                    Err(_) => {}
+                    Ok(_) if left_out(&path) => found.extend(folder.is_empty().then_some(path)),
+                    Ok(_) if files < SAMPLE_OF_FOLDER => {
+                        files += 1;
+                        found.push(path);
+                    }
+                    Ok(_) | Err(_) => {}
                 }
+            }
+        };
+        look("", &mut found, &mut |folder| tops.push_back(folder));
+        for top in tops {
+            if found.len() >= SAMPLE {
+                break;
+            }
+            let (mut open, mut looked) = (vec![top], 0);
+            while let Some(folder) = open.pop().filter(|_| looked < SAMPLE_OF_TOP) {
+                looked += 1;
+                look(&folder, &mut found, &mut |folder| open.push(folder));
             }
         }
         found
@@ -210,5 +235,44 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, (Vec<String>, usize)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_files_of_many_folders_however_full_the_first_ones_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: String| {
+            let file = folder.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, b"").unwrap();
+        };
+        for number in 0..600 {
+            put(format!("000Admin/{number:010}"));
+            put(format!("report{number}.txt"));
+            put(format!("aa/notes/note{number}"));
+        }
+        put("index2.txt".to_owned());
+        put("000Admin/index2.txt".to_owned());
+        put("ap/app.pdb/D6FE1/app.pd_".to_owned());
+        let root = Root::open(folder.path()).unwrap();
+        let sample = root.sample(super::super::place::is_administration);
+        let has = |path: &str| sample.iter().any(|found| found == path);
+        assert!(has("ap/app.pdb/D6FE1/app.pd_") && has("index2.txt"), "{sample:?}");
+        assert!(sample.len() <= SAMPLE && !sample.iter().any(|path| path.starts_with("000Admin")), "{sample:?}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_pipe_that_nobody_writes_to_is_no_file_and_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo").arg(folder.path().join("meta")).status().unwrap();
+        assert!(made.success());
+        let refused = Root::open(folder.path()).unwrap().file("meta").unwrap_err();
+        assert_eq!(refused.to_string(), "no regular file");
     }
 }

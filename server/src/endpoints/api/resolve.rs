@@ -188,8 +188,8 @@ pub(crate) async fn post(
         })
         .await??;
     let made = match (&found, request.id()) {
-        (None, Some(id)) => made(&app, &scope, &id).await?.map(|table| (id, table)),
-        _ => None,
+        (None, Some(id)) => made(&app, &scope, &id).await?,
+        _ => Made::Nothing,
     };
     let shared = Arc::clone(&app);
     let text = app.naming.run(move || resolve(&shared, &request, found, made)).await??;
@@ -228,14 +228,28 @@ fn id_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<
     Ok(found.and_then(|(id, _)| id.parse().ok()))
 }
 
+/// What came of making a table of a file without a bundle.
+enum Made {
+    /// One that names.
+    Table(MadeTable),
+    /// There are files, and what they have in them gives none.
+    Malformed,
+    /// There is no file.
+    Nothing,
+}
+
 /// The table that is made of a file without a bundle.
-async fn made(app: &App, scope: &Scope, id: &DebugId) -> io::Result<Option<MadeTable>> {
+async fn made(app: &App, scope: &Scope, id: &DebugId) -> io::Result<Made> {
+    let mut none = Made::Nothing;
     for (guid, age) in breakpad_keys(id) {
-        if let Some(made) = made_table(app, scope, guid, age).await {
-            return made.map(Some);
+        match made_table(app, scope, guid, age).await {
+            Some(Ok(table)) => return Ok(Made::Table(table)),
+            Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => none = Made::Malformed,
+            Some(Err(error)) => return Err(error),
+            None => {}
         }
     }
-    Ok(None)
+    Ok(none)
 }
 
 /// Breakpad's forms of an id, in either byte order.
@@ -252,17 +266,13 @@ fn is_of(table: &DebugId, asked: &DebugId) -> bool {
         || matches!((table.build_id(), asked.build_id()), (Some(table), Some(asked)) if beginning(table, asked))
 }
 
-fn resolve(
-    app: &App,
-    request: &Request,
-    found: Option<(DebugId, Candidate)>,
-    made: Option<(DebugId, MadeTable)>,
-) -> Result<Vec<u8>, ApiError> {
-    if let Some((id, made)) = made {
-        return resolve_made(request, id, &made);
-    }
-    let Some((id, candidate)) = found else {
-        return write(request, request.id(), None, &Provenance::default(), Some(MissReason::NotInBundle));
+fn resolve(app: &App, request: &Request, found: Option<(DebugId, Candidate)>, made: Made) -> Result<Vec<u8>, ApiError> {
+    let miss = |reason| write(request, request.id(), None, &Provenance::default(), Some(reason));
+    let (id, candidate) = match (found, made, request.id()) {
+        (None, Made::Table(made), Some(id)) => return resolve_made(request, id, &made),
+        (None, Made::Malformed, _) => return miss(MissReason::Malformed),
+        (None, ..) => return miss(MissReason::NotInBundle),
+        (Some(found), ..) => found,
     };
     let (mut provenance, sealed) = provenance(app, &candidate);
     let bytes = app.blobs.map(&candidate.digest)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use symseal_artifact::{BreakpadFile, FrameData, PdbFile};
+use symseal_artifact::{BreakpadFile, FrameTable, PdbFile};
 use symseal_bundle::{FileRole, ModuleEntry};
 use symseal_module::DebugId;
 use tempfile::NamedTempFile;
@@ -23,7 +23,7 @@ use crate::ingest::{breakpad_ids, parse_breakpad_id};
 use crate::releases::read_symbol_index;
 
 /// Counts the forms that were written so far: files of an older one are made again.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 /// How long a file may be kept, in seconds: a later version may say more.
 const CACHE: &str = "public, max-age=3600";
 /// The longest id, in digits.
@@ -160,14 +160,14 @@ fn make(
 }
 
 /// Of the PDB of a module of 32-bit x86: nothing else says how its frames are laid out.
-fn frame_data(blobs: &BlobDirectory, platform: &str, module: &ModuleEntry) -> io::Result<Vec<FrameData>> {
+fn frame_data(blobs: &BlobDirectory, platform: &str, module: &ModuleEntry) -> io::Result<FrameTable> {
     let database = module.files.iter().find(|file| file.role == FileRole::Debuginfo && file.size > 0);
     let Some(database) = database.filter(|_| platform == "windows" && module.arch == "x86") else {
-        return Ok(Vec::new());
+        return Ok(FrameTable::default());
     };
     let bytes = blobs.map(&database.sha256.into())?;
     // A PE file with DWARF is its own debug file.
-    PdbFile::parse(&bytes).map_or_else(|_| Ok(Vec::new()), |pdb| pdb.frame_data().map_err(invalid))
+    PdbFile::parse(&bytes).map_or_else(|_| Ok(FrameTable::default()), |pdb| pdb.frame_data().map_err(invalid))
 }
 
 struct Counted<'f> {

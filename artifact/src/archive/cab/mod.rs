@@ -1,11 +1,14 @@
 //! Cabinets (Microsoft Cabinet Format, MS-CAB): symbol stores keep each file in one, as `app.pd_`.
 //!
 //! A cabinet's files lie one behind the other in folders, and a folder is a row of blocks of at most 32 KiB, stored or packed with MSZIP: deflate
-//! (RFC 1951) that may refer to the block before. LZX and Quantum are told and not read.
+//! (RFC 1951) that may refer to the block before; or with LZX, which refers to up to 2 MiB before. Quantum is told and not read.
+
+mod blocks;
+mod lzx;
 
 use std::io::{self, Read};
 
-use flate2::{Decompress, FlushDecompress, Status};
+use blocks::Blocks;
 
 use super::decompress::{Ratio, Unpacked};
 use super::error::Halt;
@@ -13,11 +16,10 @@ use super::member::Inside;
 use super::report::PassedOverReason;
 use super::walk::Walk;
 
-/// Bytes of a cabinet's header, of a folder's, of a file's before its name, and of a block's.
+/// Bytes of a cabinet's header, of a folder's, and of a file's before its name.
 const HEADER: usize = 36;
 const FOLDER: usize = 8;
 const FILE: usize = 16;
-const BLOCK: usize = 8;
 
 /// Bits of the header's flags: names of the cabinet before and of the one behind, and sizes of reserved areas, stand behind it.
 const HAS_PREVIOUS: u16 = 1;
@@ -29,12 +31,6 @@ const CONTINUED: u16 = 0xfffd;
 
 /// The longest name, in bytes.
 const NAME_LIMIT: usize = 256;
-
-/// Unpacked bytes of a block, and what the next one may refer to.
-const WINDOW: usize = 32 << 10;
-
-/// What every block of MSZIP begins with.
-const MSZIP_MAGIC: &[u8] = b"CK";
 
 #[derive(Debug, Clone, Copy)]
 struct Folder {
@@ -48,7 +44,23 @@ struct Folder {
 enum Packing {
     Stored,
     Mszip,
+    /// With a window of 2 to the power of so many bytes.
+    Lzx(u8),
     Other(&'static str),
+}
+
+impl Packing {
+    /// The method in the lowest four bits; of LZX the window in those from the ninth on.
+    fn of(packing: u16) -> Self {
+        let [method, window] = packing.to_le_bytes().map(|byte| byte & 0x1f);
+        match (method & 0xf, window) {
+            (0, _) => Self::Stored,
+            (1, _) => Self::Mszip,
+            (2, _) => Self::Other("Quantum"),
+            (3, bits) if lzx::WINDOWS.contains(&bits) => Self::Lzx(bits),
+            _ => Self::Other("an unknown method"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -189,13 +201,7 @@ impl Directory {
         for _ in 0..folder_count {
             let folder = input.bytes::<FOLDER>()?;
             skip(input, of_folder.into())?;
-            let packing = match u16_at(&folder, 6) & 0xf {
-                0 => Packing::Stored,
-                1 => Packing::Mszip,
-                2 => Packing::Other("Quantum"),
-                3 => Packing::Other("LZX"),
-                _ => Packing::Other("an unknown method"),
-            };
+            let packing = Packing::of(u16_at(&folder, 6));
             folders.push(Folder { start: u32_at(&folder, 0).into(), blocks: u16_at(&folder, 4), packing });
         }
         input.skip_to(files_at)?;
@@ -213,110 +219,6 @@ impl Directory {
         entries.sort_by_key(|entry| (entry.folder, entry.start));
         Ok(Self { folders, entries, reserved: of_block })
     }
-}
-
-/// The unpacked bytes of a folder.
-struct Blocks<R> {
-    input: R,
-    left: u16,
-    packing: Packing,
-    reserved: u8,
-    inflate: Decompress,
-    /// What a block is unpacked from.
-    packed: Vec<u8>,
-    /// The block that is read, and where in it.
-    block: Vec<u8>,
-    at: usize,
-}
-
-impl<R: Read> Blocks<R> {
-    fn new(input: R, folder: Folder, reserved: u8) -> Self {
-        Self {
-            input,
-            left: folder.blocks,
-            packing: folder.packing,
-            reserved,
-            inflate: Decompress::new(false),
-            packed: Vec::new(),
-            block: Vec::new(),
-            at: 0,
-        }
-    }
-
-    fn next_block(&mut self) -> io::Result<()> {
-        let mut header = [0; BLOCK];
-        self.input.read_exact(&mut header)?;
-        let (stated, packed, unpacked) = (u32_at(&header, 0), u16_at(&header, 4), u16_at(&header, 6));
-        let mut reserved = vec![0; self.reserved.into()];
-        self.input.read_exact(&mut reserved)?;
-        self.packed.resize(packed.into(), 0);
-        self.input.read_exact(&mut self.packed)?;
-        let sum = checksum(&self.packed) ^ checksum(&reserved) ^ u32_at(&header, 4);
-        if stated != 0 && stated != sum {
-            return Err(invalid(&format!("a block with the checksum {sum:#010x} in the place of {stated:#010x}")));
-        }
-        let unpacked = usize::from(unpacked);
-        if unpacked == 0 || unpacked > WINDOW {
-            return Err(invalid(&format!("a block of {unpacked} unpacked bytes in the place of 1 to {WINDOW}")));
-        }
-        self.at = 0;
-        if self.packing == Packing::Stored {
-            std::mem::swap(&mut self.block, &mut self.packed);
-        } else {
-            self.inflate(unpacked)?;
-        }
-        if self.block.len() != unpacked {
-            return Err(invalid(&format!("a block of {} unpacked bytes in the place of {unpacked}", self.block.len())));
-        }
-        Ok(())
-    }
-
-    /// The block before comes first, as a stored block of deflate, so that it is there to be referred to.
-    fn inflate(&mut self, unpacked: usize) -> io::Result<()> {
-        let Some(packed) = self.packed.strip_prefix(MSZIP_MAGIC) else {
-            return Err(invalid("a block that does not begin with CK"));
-        };
-        self.inflate.reset(false);
-        let mut out = Vec::with_capacity(self.block.len().saturating_add(unpacked));
-        let before = self.block.len();
-        if let Ok(length) = u16::try_from(before)
-            && length > 0
-        {
-            let mut stored = vec![0];
-            stored.extend_from_slice(&length.to_le_bytes());
-            stored.extend_from_slice(&(!length).to_le_bytes());
-            stored.extend_from_slice(&self.block);
-            self.inflate.decompress_vec(&stored, &mut out, FlushDecompress::None).map_err(io::Error::other)?;
-        }
-        let status =
-            self.inflate.decompress_vec(packed, &mut out, FlushDecompress::Finish).map_err(io::Error::other)?;
-        if status != Status::StreamEnd || out.len() < before {
-            return Err(invalid("a deflate stream that does not end with its block"));
-        }
-        self.block = out.split_off(before);
-        Ok(())
-    }
-}
-
-impl<R: Read> Read for Blocks<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.at >= self.block.len() {
-            let Some(left) = self.left.checked_sub(1) else { return Ok(0) };
-            self.left = left;
-            self.next_block()?;
-        }
-        let mut rest = self.block.get(self.at..).unwrap_or_default();
-        let read = rest.read(buffer)?;
-        self.at = self.at.saturating_add(read);
-        Ok(read)
-    }
-}
-
-/// All words exclusive-or; of what is left the bytes in the order of the most significant first.
-fn checksum(bytes: &[u8]) -> u32 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let sum = words.iter().fold(0, |sum, word| sum ^ u32::from_le_bytes(*word));
-    sum ^ rest.iter().fold(0, |last, byte| last << 8 | u32::from(*byte))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -1,0 +1,104 @@
+//! Symbol tables of modules that came without a bundle: one file that gives none stands in nobody's way.
+
+use std::time::{Duration, Instant};
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use symseal_server::Origins;
+
+use crate::msf::Pdb;
+use crate::support::programs::{Fixture, has, run};
+use crate::support::{Running, http};
+
+/// The id of the PDBs that [`Pdb`] writes.
+const ID: &str = "00000001000200000300000004000000";
+
+fn symbols() -> Vec<u8> {
+    format!("MODULE windows x86 {ID}1 app.pdb\nFILE 0 a.c\nFUNC 1000 10 0 main\n1000 10 5 0\n").into_bytes()
+}
+
+async fn put(fixture: &Fixture, name: &str, bytes: Vec<u8>) {
+    let url = fixture.server.url(&format!("/api/v1/symbols?name={name}"));
+    let answer = fixture.http.put(url).body(bytes).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::CREATED, "{}", answer.text().await.unwrap());
+}
+
+/// Name and reason that the two faces give for an address.
+async fn named(server: &Running, platform: &str, id: &str, address: &str) -> (Value, Value) {
+    let body = json!({ "platform": platform, "debug_id": id, "address_kind": "rva", "addresses": [address] });
+    let answer = http().post(server.url("/api/v1/resolve")).json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let answer: Value = answer.json().await.unwrap();
+    let frame = &answer["frames"][0];
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
+    let breakpad = format!("{}1", id.trim_end_matches("-1"));
+    let body = json!({ "jobs": [{ "memoryMap": [["app.pdb", breakpad]], "stacks": [[[0, address]]] }], "version": 5 });
+    let answer = http().post(server.url("/symbolicate/v5")).json(&body).send().await.unwrap();
+    if platform == "windows" {
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(answer["results"][0]["stacks"][0][0]["function"], frame["frames"][0]["function"], "{answer}");
+    }
+    (frame["frames"][0]["function"].clone(), frame["reason"].clone())
+}
+
+#[tokio::test]
+async fn a_pdb_without_functions_does_not_take_away_the_symbol_file_beside_it() {
+    let fixture = Fixture::new().await;
+    put(&fixture, "app.pdb", Pdb::default().write()).await;
+    let id = format!("{ID}-1");
+    let (function, reason) = named(&fixture.server, "windows", &id, "0x1000").await;
+    assert_eq!((function, reason), (Value::Null, json!("no-symbol-at-address")));
+    put(&fixture, "app.sym", symbols()).await;
+    let (function, reason) = named(&fixture.server, "windows", &id, "0x1000").await;
+    assert_eq!((function, reason), (json!("main"), Value::Null));
+}
+
+#[tokio::test]
+async fn files_of_every_place_are_tried_for_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    std::fs::create_dir_all(&tree).unwrap();
+    std::fs::write(tree.join("app.sym"), symbols()).unwrap();
+    // As large as nothing else: the first to be tried.
+    std::fs::write(tree.join("app.pdb"), [Pdb::default().write(), vec![0; 1 << 16]].concat()).unwrap();
+    let origins = Origins { trees: vec![tree], tree_interval: Duration::from_millis(200), ..Origins::default() };
+    let root = tempfile::tempdir().unwrap();
+    let server = Running::start_with(&root.path().join("data"), &origins).await;
+    let fixture = Fixture { root, server, http: http() };
+    put(&fixture, "app.pdb", Pdb::default().write()).await;
+    let started = Instant::now();
+    while named(&fixture.server, "windows", &format!("{ID}-1"), "0x1000").await.0 != json!("main") {
+        assert!(started.elapsed() < Duration::from_secs(10), "the tree's symbol file is not tried");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_debug_file_is_told_and_a_sound_one_of_the_same_module_names() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let path = |name: &str| fixture.root.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("app.c"), "int main(void) { return 0; }\n").unwrap();
+    let id = "abcdef0102030405060708090a0b0c0d0e0f1011";
+    run("cc", &["-g", "-gz=zlib", &path("app.c"), "-o", &path("app"), &format!("-Wl,--build-id=0x{id}")]);
+    run("objcopy", &["--only-keep-debug", &path("app"), &path("app.debug")]);
+    run("objcopy", &["--dump-section", &format!(".debug_info={}", path("info")), &path("app.debug")]);
+    let sound = std::fs::read(path("app.debug")).unwrap();
+    // Its debug information cannot be decompressed; it is the larger one, so it is the first to be tried.
+    let packed = std::fs::read(path("info")).unwrap();
+    let at = sound.windows(packed.len()).position(|window| window == packed).unwrap();
+    let mut damaged = [&sound[..], &[0; 4096]].concat();
+    damaged[at + 24..at + packed.len()].fill(0xff);
+    put(&fixture, "app.debug", damaged).await;
+    for _ in 0..2 {
+        let (function, reason) = named(&fixture.server, "linux", id, "0x0").await;
+        assert_eq!((function, reason), (Value::Null, json!("malformed")));
+    }
+    put(&fixture, "app.debug", sound).await;
+    let symbols = crate::support::programs::output("nm", &[&path("app")]);
+    let main = symbols.lines().find_map(|line| line.strip_suffix(" T main")).unwrap();
+    let main = format!("0x{}", main.trim_start_matches('0'));
+    assert_eq!(named(&fixture.server, "linux", id, &main).await, (json!("main"), Value::Null));
+}
