@@ -104,12 +104,12 @@ impl Collector {
         let before = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
         // What was taken down may come back for as long as what nothing names would stay.
         let since = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let buried = self.taken_down.before(UtcSeconds(i64::try_from(since).unwrap_or(i64::MAX)));
+        let old = Arc::new(self.taken_down.before(UtcSeconds(i64::try_from(since).unwrap_or(i64::MAX))));
         for repository in self.repositories.all() {
-            for digest in &buried {
+            if repository.hides_any() {
                 let _changes = repository.lock_changes().await;
-                let (shared, digest) = (Arc::clone(&repository), digest.clone());
-                self.run(move || shared.bury(&digest)).await?;
+                let (shared, old) = (Arc::clone(&repository), Arc::clone(&old));
+                self.run(move || shared.bury(&old)).await?;
             }
             let (uploads, folder) = (Arc::clone(&self.uploads), repository.uploads_folder());
             collected.sessions += self.run(move || uploads.expire(&folder)).await?;

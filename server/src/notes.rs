@@ -3,9 +3,10 @@
 //! A note is a small fact beside those of the repositories, `<folder>/<algorithm>/<hex>`, as a file of the data directory or as an object. So it is
 //! copied with them, and a record that is made again from the store has it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use crate::blobs::{Algorithm, BlobDigest, sync_directory, write_file_atomically};
-use crate::shared::Facts;
+use crate::shared::{FACT_LIMIT, Facts};
 use crate::{Config, ServerError, serve, store};
 
 /// The folder of pins, and the beginning of their keys.
@@ -29,6 +30,13 @@ pub struct Note {
     /// Who noted it, as far as is known: a user of the machine.
     pub by: String,
 }
+
+/// The longest note, in bytes, as it is stored.
+const NOTE_LIMIT: usize = FACT_LIMIT as usize;
+
+/// By what a note that was replaced is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamp(String);
 
 /// The notes of a folder. Every method blocks.
 #[derive(Debug)]
@@ -46,19 +54,26 @@ impl Notes {
 
     /// What is noted about a digest.
     pub(crate) fn get(&self, digest: &BlobDigest) -> io::Result<Option<Note>> {
-        let text = match &self.facts {
-            Some(facts) => facts.read(&self.key(digest))?,
-            None => match fs::read_to_string(self.path(digest)) {
+        let bytes = match &self.facts {
+            Some(facts) => facts.read_bytes(&self.key(digest))?,
+            None => match fs::read(self.path(digest)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 read => Some(read?),
             },
         };
-        Ok(text.map(|text| note(&text)))
+        Ok(bytes.map(|bytes| note(&bytes)))
     }
 
     /// Notes something, in place of what was noted before.
     pub(crate) fn put(&self, digest: &BlobDigest, note: &Note) -> io::Result<()> {
         let text = serde_json::to_string(note)?;
+        if text.len() > NOTE_LIMIT {
+            let problem = format!(
+                "the note about {digest} has {} bytes, expected at most {NOTE_LIMIT}: give a shorter reason",
+                text.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
         match &self.facts {
             Some(facts) => facts.write(&self.key(digest), &text),
             None => write_file_atomically(&self.path(digest), text.as_bytes()),
@@ -83,21 +98,34 @@ impl Notes {
         }
     }
 
-    /// The digests that something is noted about.
-    pub(crate) fn digests(&self) -> io::Result<BTreeSet<BlobDigest>> {
+    /// By what the notes that there are would be seen to have changed.
+    pub(crate) fn stamps(&self) -> io::Result<BTreeMap<BlobDigest, Stamp>> {
         if let Some(facts) = &self.facts {
-            return Ok(facts.keys(self.folder)?.iter().filter_map(|key| digest_of(self.folder, key)).collect());
+            let stamps = facts.stamps(self.folder)?.into_iter();
+            return Ok(stamps.filter_map(|(key, stamp)| Some((digest_of(self.folder, &key)?, Stamp(stamp)))).collect());
         }
-        let mut found = BTreeSet::new();
+        let mut found = BTreeMap::new();
         for algorithm in Algorithm::ALL {
             let entries = match fs::read_dir(self.root.join(algorithm.name())) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 entries => entries?,
             };
             for entry in entries {
-                let name = entry?.file_name();
+                let entry = entry?;
                 // Other names are what a crash left before its rename.
-                found.extend(name.to_str().and_then(|hex| format!("{}:{hex}", algorithm.name()).parse().ok()));
+                let name = entry.file_name();
+                let digest = name.to_str().and_then(|hex| format!("{}:{hex}", algorithm.name()).parse().ok());
+                let Some(digest) = digest else { continue };
+                match entry.metadata() {
+                    // Lifted meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    // A note is replaced by another file.
+                    metadata => {
+                        let metadata = metadata?;
+                        let stamp = format!("{}-{}-{}", metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+                        found.insert(digest, Stamp(stamp));
+                    }
+                }
             }
         }
         Ok(found)
@@ -105,10 +133,13 @@ impl Notes {
 
     /// Everything that is noted.
     pub(crate) fn all(&self) -> io::Result<BTreeMap<BlobDigest, Note>> {
-        let digests = self.digests()?;
+        let digests = self.stamps()?.into_keys();
         if let Some(facts) = &self.facts {
-            let found = facts.read_all(digests.iter().map(|digest| self.key(digest)).collect())?;
-            let read = found.iter().filter_map(|(key, text)| Some((digest_of(self.folder, key)?, note(text))));
+            let found = facts.read_all(digests.map(|digest| self.key(&digest)).collect())?.into_iter();
+            let noted = |read: Result<String, String>| {
+                read.map_or_else(|problem| unread(&problem), |text| note(text.as_bytes()))
+            };
+            let read = found.filter_map(|(key, read)| Some((digest_of(self.folder, &key)?, noted(read))));
             return Ok(read.collect());
         }
         let mut found = BTreeMap::new();
@@ -136,12 +167,12 @@ pub(crate) fn digest_of(folder: &str, key: &str) -> Option<BlobDigest> {
 }
 
 /// A note that cannot be read is one all the same: what somebody wanted kept, or gone, is not lost to a damaged file.
-fn note(text: &str) -> Note {
-    serde_json::from_str(text).unwrap_or_else(|error| Note {
-        at: String::new(),
-        reason: format!("the note cannot be read: {error}"),
-        by: String::new(),
-    })
+fn note(bytes: &[u8]) -> Note {
+    serde_json::from_slice(bytes).unwrap_or_else(|error| unread(&error.to_string()))
+}
+
+fn unread(problem: &str) -> Note {
+    Note { at: String::new(), reason: format!("the note cannot be read: {problem}"), by: String::new() }
 }
 
 /// The pins of a store, for an operator.
@@ -263,9 +294,15 @@ mod tests {
         assert!(notes.all().unwrap().is_empty() && !notes.remove(&one).unwrap());
         let note = Note { at: "2026-01-02T03:04:05Z".into(), reason: "long support \"é\"".into(), by: "me".into() };
         notes.put(&one, &note).unwrap();
-        assert_eq!(notes.get(&one).unwrap(), Some(note));
+        assert_eq!(notes.get(&one).unwrap(), Some(note.clone()));
         assert_eq!(notes.get(&other).unwrap(), None);
-        fs::write(data.path().join(PINS).join("sha256").join(other.hex()), "{").unwrap();
+        let before = notes.stamps().unwrap();
+        assert_eq!(notes.stamps().unwrap(), before);
+        notes.put(&one, &Note { reason: "longer support".into(), ..note.clone() }).unwrap();
+        assert_ne!(notes.stamps().unwrap(), before, "it was replaced");
+        let long = Note { reason: "x".repeat(NOTE_LIMIT), ..note };
+        assert!(notes.put(&one, &long).unwrap_err().to_string().contains("shorter reason"));
+        fs::write(data.path().join(PINS).join("sha256").join(other.hex()), [b'{', 0xff]).unwrap();
         fs::write(data.path().join(PINS).join("sha256/.new123"), "").unwrap();
         assert!(notes.get(&other).unwrap().unwrap().reason.contains("cannot be read"));
         assert_eq!(notes.all().unwrap().len(), 2);

@@ -95,6 +95,8 @@ pub(crate) async fn publish(
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
     app.taken_down.check_manifest(&put.digest, &put.manifest).map_err(Box::new)?;
+    let hidden = repository.hidden_subject(&put.manifest, |digest| app.taken_down.has(digest));
+    hidden.map_or(Ok(()), |subject| app.taken_down.check(&subject)).map_err(Box::new)?;
     let more = repository.would_add(&put.digest, &put.manifest);
     let _reserved = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
     let digest = put.digest.clone();
@@ -288,12 +290,6 @@ pub(crate) async fn withdraw(
     // Another server may have changed what is to go.
     app.catch_up().await?;
     let Some(repository) = app.repositories.get(name) else { return Ok(Removal::Missing) };
-    if let Reference::Digest(digest) = reference {
-        let (pins, wanted) = (Arc::clone(&app.pins), digest.clone());
-        if app.pool.run(move || pins.get(&wanted)).await??.is_some() {
-            return Ok(Removal::Pinned);
-        }
-    }
     let changes = repository.lock_changes().await;
     // The bundle whose standing changes.
     let concerned = match reference {
@@ -303,8 +299,10 @@ pub(crate) async fn withdraw(
         }),
         Reference::Tag(_) => None,
     };
-    let (shared, blobs, wanted) = (Arc::clone(&repository), Arc::clone(&app.blobs), reference.clone());
-    let removed = app.pool.run(move || shared.remove(&wanted, &blobs)).await??;
+    let (shared, blobs, pins, wanted) =
+        (Arc::clone(&repository), Arc::clone(&app.blobs), Arc::clone(&app.pins), reference.clone());
+    let is_pinned = move |digest: &BlobDigest| Ok(pins.get(digest)?.is_some());
+    let removed = app.pool.run(move || shared.remove_unless(is_pinned, &wanted, &blobs)).await??;
     drop(changes);
     if let (Some(concerned), Removal::Removed) = (concerned, removed) {
         let _bundle_changes = app.debug_files.changes.lock().await;

@@ -178,8 +178,8 @@ impl Server {
                 ServerError::Origin { origin: path.display().to_string(), problem }
             };
             let data = self.index_file.parent().unwrap_or(Path::new(""));
-            let trees =
-                Trees::open(&origins.trees, data, Arc::clone(&app.cache), origins.tree_interval).map_err(failed)?;
+            let (cache, taken_down) = (Arc::clone(&app.cache), Arc::clone(&app.taken_down));
+            let trees = Trees::open(&origins.trees, data, cache, taken_down, origins.tree_interval).map_err(failed)?;
             let _ = app.trees.set(Arc::new(trees));
         }
         let roots = origins.source_roots.iter().map(open).collect::<Result<_, _>>()?;
@@ -190,7 +190,8 @@ impl Server {
                 continue;
             }
             let pools = (app.pool.clone(), app.making.clone());
-            let upstreams = Upstreams::new(urls, origins.patience, Arc::clone(&app.cache), pools)
+            let (cache, taken_down) = (Arc::clone(&app.cache), Arc::clone(&app.taken_down));
+            let upstreams = Upstreams::new(urls, origins.patience, (cache, taken_down), pools)
                 .map_err(|problem| ServerError::Origin { origin: urls.join(", "), problem })?;
             let _ = slot.set(Arc::new(upstreams));
         }
@@ -552,7 +553,7 @@ fn taken_down(
     (repositories, blobs): (&Repositories, &BlobDirectory),
 ) -> io::Result<Arc<TakenDown>> {
     let taken_down = TakenDown::load(Notes::new(TOMBSTONES, data, facts))?;
-    taken_down.hide_in(repositories, blobs);
+    taken_down.hide_in(repositories, blobs)?;
     let digests: Vec<_> = taken_down.all().keys().cloned().collect();
     blobs.take_down(&digests);
     Ok(Arc::new(taken_down))

@@ -32,9 +32,13 @@ impl Traces {
         let folder = data.join(FOLDER);
         if let Some(facts) = facts {
             let mut by_id = HashMap::new();
-            for (key, content) in facts.read_all(facts.keys(FOLDER)?)? {
+            for (key, read) in facts.read_all(facts.keys(FOLDER)?)? {
                 let id = key.strip_prefix(FOLDER).and_then(|rest| Uuid::try_parse(rest.strip_prefix('/')?).ok());
-                by_id.extend(id.and_then(|id| Some((id, digest_of(&content).ok()?))));
+                let Some(id) = id else { continue };
+                match read.and_then(|content| digest_of(&content).map_err(|error| error.to_string())) {
+                    Ok(digest) => drop(by_id.insert(id, digest)),
+                    Err(error) => tracing::error!(key, error, "the fact of a trace is damaged: the trace is left out"),
+                }
             }
             let (by_id, changes) = (RwLock::new(by_id), tokio::sync::Mutex::default());
             return Ok(Self { folder, facts: Some(facts), by_id, incomplete: false, changes });
@@ -45,8 +49,7 @@ impl Traces {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let Some(id) = entry.file_name().to_str().and_then(|name| Uuid::try_parse(name).ok()) else { continue };
-            let text = fs::read_to_string(entry.path())?;
-            let digest = text.trim().parse::<BlobDigest>();
+            let digest = digest_of(&String::from_utf8_lossy(&fs::read(entry.path())?));
             incomplete |= digest.is_err();
             match digest {
                 Ok(digest) if blobs.size(&digest)?.is_some() => drop(by_id.insert(id, digest)),

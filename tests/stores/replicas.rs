@@ -93,6 +93,14 @@ impl Scene {
         self.servers[which] = None;
     }
 
+    /// What an operator does beside the servers.
+    fn store(&self, arguments: &[&str]) -> Ran {
+        let mut store = command("symseal");
+        store.arg("store").args(arguments).args(["--blobs", &self.objects.url(), "--data"]);
+        store.arg(self.root.path().join("operator")).env("SYMSEAL_SERVER_DATABASE", &self.database);
+        Ran::from(store.envs(self.objects.environment()).output().unwrap())
+    }
+
     fn address(&self, which: usize) -> String {
         format!("127.0.0.1:{}", self.ports[which])
     }
@@ -272,6 +280,48 @@ fn servers_go_on_with_a_database_that_is_put_back() {
 }
 
 #[test]
+fn a_quota_behind_an_object_store_has_room_again_when_a_bundle_is_deleted_on_any_server() {
+    let Some(scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    let digest = publish(scene.root.path(), &one, "team/app", 1);
+    let kept = publish(scene.root.path(), &one, "team/app", 2);
+    let usage = || {
+        let usage = scene.store(&["usage", "--json"]).ok().json();
+        let repositories = usage["repositories"].as_array().unwrap();
+        repositories.iter().map(|it| it["bytes"].as_u64().unwrap()).sum::<u64>()
+    };
+    let whole = usage();
+    assert_eq!(ask(&two, &format!("/v2/team/app/manifests/{digest}"), &["--request", "DELETE"]).status, 202);
+    let rest = usage();
+    let file = get(&one, &format!("/buildid/{}/debuginfo", id(2))).body.len() as u64;
+    assert!(rest >= file && rest + file <= whole, "{whole} became {rest}, a file has {file}");
+    assert_eq!(ask(&two, &format!("/v2/team/app/manifests/{kept}"), &["--request", "DELETE"]).status, 202);
+    assert_eq!(usage(), 0);
+}
+
+#[test]
+fn what_is_taken_down_stays_so_where_the_database_is_put_back() {
+    let Some(scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    let digest = publish(scene.root.path(), &one, "app", 1);
+    let blob = format!("/v2/app/blobs/{}", sha256(&get(&two, &format!("/buildid/{}/debuginfo", id(1))).body));
+    scene.store(&["takedown", &digest, "--reason", "a name"]).ok();
+    wait_until("it is taken down", || [&one, &two].iter().all(|server| get(server, &blob).status == 404));
+    // As a backup has it that was made between the push and the takedown.
+    let put_back = "DELETE FROM changes WHERE key LIKE 'tombstones/%'; \
+                    SELECT setval(pg_get_serial_sequence('changes', 'number'), (SELECT max(number) FROM changes))";
+    scene.postgres.run(&scene.database, put_back);
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    publish(scene.root.path(), &one, "other", 2);
+    wait_until("both go on", || [&one, &two].iter().all(|server| get(server, "/v2/other/manifests/2").status == 200));
+    for server in [&one, &two] {
+        assert_eq!(get(server, &blob).status, 404);
+        assert_eq!(get(server, "/v2/app/manifests/1").status, 404);
+        assert_eq!(get(server, &format!("/buildid/{}/debuginfo", id(1))).status, 404);
+    }
+}
+
+#[test]
 fn no_server_says_that_something_is_not_there_while_it_cannot_know() {
     let Some(mut scene) = Scene::new() else { return };
     let address = scene.address(0);
@@ -293,12 +343,7 @@ fn a_takedown_is_seen_by_both_servers_and_so_is_its_end() {
     let servers = [scene.address(0), scene.address(1)];
     let digest = publish(scene.root.path(), &servers[0], "team/app", 1);
     let kept = publish(scene.root.path(), &servers[1], "team/app", 2);
-    let store = |arguments: &[&str]| {
-        let mut store = command("symseal");
-        store.arg("store").args(arguments).args(["--blobs", &scene.objects.url(), "--data"]);
-        store.arg(scene.root.path().join("operator")).env("SYMSEAL_SERVER_DATABASE", &scene.database);
-        Ran::from(store.envs(scene.objects.environment()).output().unwrap())
-    };
+    let store = |arguments: &[&str]| scene.store(arguments);
     let paths = [
         format!("/v2/team/app/manifests/{digest}"),
         "/v2/team/app/manifests/1".to_owned(),
@@ -347,6 +392,12 @@ fn a_server_that_fell_behind_reads_everything_again() {
     signal(&scene, "-STOP");
     let new = publish(scene.root.path(), &one, "team/other", 2);
     assert_eq!(ask(&one, &format!("/v2/team/app/manifests/{gone}"), &["--request", "DELETE"]).status, 202);
+    // Facts that somebody damaged are no reason to read no other.
+    for key in ["repositories/team/app/_tags/damaged", "traces/00000000-0000-4000-8000-000000000000"] {
+        let file = scene.objects.file(key);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, [0xff, 0xfe]).unwrap();
+    }
     // A week passes, and a server deletes what is older.
     let database = scene.database.rsplit('/').find(|part| part.starts_with("symbols")).unwrap();
     let database = database.split('?').next().unwrap().to_owned();

@@ -303,7 +303,7 @@ impl BlobDirectory {
         digests.iter().for_each(|digest| self.maps.forget(digest));
     }
 
-    fn check_given(&self, digest: &BlobDigest) -> io::Result<()> {
+    pub(super) fn check_given(&self, digest: &BlobDigest) -> io::Result<()> {
         let is_taken_down = self.taken_down.read().unwrap_or_else(PoisonError::into_inner).contains(digest);
         if is_taken_down { Err(io::Error::new(io::ErrorKind::PermissionDenied, NotGiven)) } else { Ok(()) }
     }

@@ -69,6 +69,8 @@ struct Entry {
 impl BlobDirectory {
     /// A blob that is mapped already, and was looked at a moment ago. Blocks nobody.
     pub(crate) fn mapped(&self, digest: &BlobDigest) -> Option<Arc<MappedBlob>> {
+        // One that was being mapped while it was taken down may be here.
+        self.check_given(digest).ok()?;
         let (blob, looked_at) = self.maps().get(digest)?;
         (looked_at.elapsed() < BELIEVED && blob.is_unchanged()).then_some(blob)
     }

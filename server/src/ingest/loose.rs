@@ -67,7 +67,7 @@ pub(crate) enum RefusedLoose {
 
 /// Whether a manifest is a loose file's.
 pub(crate) fn is_loose(manifest: &Manifest) -> bool {
-    manifest.media_type == oci::MANIFEST && manifest.artifact_type.as_deref() == Some(LOOSE)
+    manifest.is_loose()
 }
 
 /// The manifest of a file. Its digest follows from the file's and its name.

@@ -64,6 +64,9 @@ pub(crate) struct Reach {
     pub(crate) region: Option<String>,
 }
 
+/// A key with the bytes of its object, or why they are not taken.
+type Small = (String, Result<Vec<u8>, String>);
+
 /// A part of a bucket.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -218,20 +221,21 @@ impl Objects {
         Ok(true)
     }
 
-    /// Small objects, as many at once as are good for a start. What is gone is left out.
-    pub(crate) fn get_all(&self, keys: Vec<String>, limit: u64) -> io::Result<Vec<(String, Vec<u8>)>> {
+    /// Small objects, as many at once as are good for a start; in the place of one that has more bytes than `limit`, that it has. What is gone is
+    /// left out.
+    pub(crate) fn get_all(&self, keys: Vec<String>, limit: u64) -> io::Result<Vec<Small>> {
         let get = |key: String| async move {
             let found = self.store.get(&self.path(&key)).await;
             let bytes = match found {
                 Ok(found) if found.meta.size <= limit => found.bytes().await,
                 Ok(found) => {
-                    let problem = format!("{key} has {} bytes, expected at most {limit}", found.meta.size);
-                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+                    let problem = format!("it has {} bytes, expected at most {limit}", found.meta.size);
+                    return Ok(Some((key, Err(problem))));
                 }
                 Err(error) => Err(error),
             };
             match bytes {
-                Ok(bytes) => Ok(Some((key, bytes.to_vec()))),
+                Ok(bytes) => Ok(Some((key, Ok(bytes.to_vec())))),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(self.failed("get", &key, &error)),
             }
@@ -304,6 +308,16 @@ impl Objects {
         let all = self.store.list(Some(&self.path(below)));
         let named = all.map_ok(|meta| (self.key(&meta.location), meta.size));
         self.runtime.block_on(named.try_collect()).map_err(|error| self.failed("list", below, &error))
+    }
+
+    /// The keys below a prefix, each with a text that changes when its object is written again.
+    pub(crate) fn stamps(&self, below: &str) -> io::Result<Vec<(String, String)>> {
+        let stamp = |meta: &object_store::ObjectMeta| {
+            format!("{} {} {}", meta.last_modified, meta.size, meta.e_tag.as_deref().unwrap_or_default())
+        };
+        let all = self.store.list(Some(&self.path(below)));
+        let stamped = all.map_ok(|meta| (self.key(&meta.location), stamp(&meta)));
+        self.runtime.block_on(stamped.try_collect()).map_err(|error| self.failed("list", below, &error))
     }
 
     fn path(&self, key: &str) -> Path {

@@ -1,11 +1,12 @@
 //! What changes a repository here: the folder first, and memory after it.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use super::content::Content;
-use super::manifest::{MANIFEST_LIMIT, Manifest, Reference};
+use super::manifest::{Child, MANIFEST_LIMIT, Manifest, Reference};
 use super::name::Tag;
 use super::repository::Repository;
 use crate::blobs::{BlobDigest, BlobDirectory, unless_lost};
@@ -61,18 +62,17 @@ impl Repository {
     /// [`Self::lock_changes`]. Blocks.
     pub(crate) fn unlink_blob(&self, digest: &BlobDigest) -> io::Result<Removal> {
         let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
-        {
+        let size = {
             let mut content = self.write();
             if content.links.is_named(digest) && content.links.has(digest) {
                 return Ok(Removal::Named);
             }
-            if !content.links.withdraw(digest) {
-                return Ok(Removal::Missing);
-            }
-        }
+            let Some(size) = content.links.withdraw(digest) else { return Ok(Removal::Missing) };
+            size
+        };
         if let Err(error) = self.folder.unlink_blobs(std::slice::from_ref(digest)) {
             // It is there again after the next start: so it is there now, and can be deleted once more.
-            self.write().links.offer(digest.clone(), None, SystemTime::now());
+            self.write().links.offer(digest.clone(), size, SystemTime::now());
             return Err(error);
         }
         Ok(Removal::Removed)
@@ -87,7 +87,7 @@ impl Repository {
         let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
         let idle = {
             let mut content = self.write();
-            if !content.unreadable.is_empty() {
+            if !content.is_whole() {
                 return Ok(0);
             }
             let idle = content.links.idle(before, limit);
@@ -137,13 +137,26 @@ impl Repository {
     /// Removes a tag, or a manifest with its tags, unless another manifest names it. Call it with
     /// [`Self::lock_changes`]. Blocks.
     pub(crate) fn remove(&self, reference: &Reference, blobs: &BlobDirectory) -> io::Result<Removal> {
+        self.remove_unless(|_| Ok(false), reference, blobs)
+    }
+
+    /// [`Self::remove`], but for a manifest that `is_pinned`: whoever pins it before it is gone wins.
+    pub(crate) fn remove_unless(
+        &self,
+        is_pinned: impl Fn(&BlobDigest) -> io::Result<bool>,
+        reference: &Reference,
+        blobs: &BlobDirectory,
+    ) -> io::Result<Removal> {
         match reference {
             Reference::Tag(tag) => {
-                if !self.read().tags.contains_key(tag) {
-                    return Ok(Removal::Missing);
-                }
+                let Some(digest) = self.read().tags.get(tag).cloned() else { return Ok(Removal::Missing) };
+                let named = self.named_by_orphans(std::iter::once(digest.clone()), blobs)?;
                 self.folder.remove_tag(tag)?;
-                let Some(digest) = self.write().tags.remove(tag) else { return Ok(Removal::Missing) };
+                {
+                    let mut content = self.write();
+                    content.tags.remove(tag);
+                    content.leave_all(named);
+                }
                 self.tell_of_manifest(&digest)?;
                 Ok(Removal::Removed)
             }
@@ -160,9 +173,13 @@ impl Repository {
                 // What it named is no longer in memory.
                 let manifest = stored_manifest(digest, blobs)?;
                 let now = SystemTime::now();
+                // Asked last, as all before it takes its time.
+                if is_pinned(digest)? {
+                    return Ok(Removal::Pinned);
+                }
                 // Before the manifest goes, so that a crash between the two leaves nothing that is never taken.
-                let children = manifest.iter().flat_map(|manifest| &manifest.manifests).map(|child| &child.digest);
-                let orphans = self.read().orphans_of(digest, children);
+                let orphans = self.orphans_of(digest, manifest.as_ref());
+                let named = self.named_by(orphans.iter().cloned(), blobs)?;
                 for orphan in orphans {
                     self.folder.mark_orphan(&orphan, now)?;
                     self.write().links.orphan(orphan, now);
@@ -175,12 +192,21 @@ impl Repository {
                     self.folder.remove_tag(tag)?;
                 }
                 self.folder.remove_manifest(digest)?;
+                // And once more, as an operator takes no lock of this server.
+                match is_pinned(digest) {
+                    Ok(false) => {}
+                    pinned => {
+                        self.put_back(digest, &tags)?;
+                        return pinned.map(|_| Removal::Pinned);
+                    }
+                }
                 let (idle, was_orphan) = {
                     let mut content = self.write();
-                    content.remove_manifest(digest);
+                    let counted = content.remove_manifest(digest);
                     let was_orphan = content.links.adopt(digest);
-                    let idle =
-                        manifest.map(|manifest| content.links.forget(manifest.child_digests())).unwrap_or_default();
+                    let forgotten = manifest.map(|manifest| content.links.forget(manifest.child_digests(), counted));
+                    let idle = forgotten.unwrap_or_default();
+                    content.leave_all(named);
                     // Whoever was told of them while the manifest kept them has the grace period from now on.
                     let linked = idle.into_iter().filter(|digest| content.links.tell(digest).is_some());
                     (linked.collect::<Vec<_>>(), was_orphan)
@@ -192,6 +218,13 @@ impl Repository {
                 Ok(Removal::Removed)
             }
         }
+    }
+
+    /// Writes a manifest again that memory still has.
+    fn put_back(&self, digest: &BlobDigest, tags: &[Tag]) -> io::Result<()> {
+        let media_type = self.read().manifests.get(digest).map(|manifest| manifest.media_type.clone());
+        self.folder.put_manifest(digest, &media_type.unwrap_or_default())?;
+        tags.iter().try_for_each(|tag| self.folder.put_tag(tag, digest))
     }
 
     /// Removes the manifests whose index or subject was deleted, that nothing else names, by tag or digest, and that no
@@ -209,7 +242,7 @@ impl Repository {
         };
         let idle = {
             let content = self.read();
-            if !content.unreadable.is_empty() {
+            if !content.is_whole() {
                 return Ok(0);
             }
             let mut idle = content.links.idle_orphans(before);
@@ -230,6 +263,51 @@ impl Repository {
             }
         }
         Ok(removed)
+    }
+}
+
+impl Repository {
+    /// The manifests that came with one.
+    pub(super) fn orphans_of(&self, digest: &BlobDigest, manifest: Option<&Manifest>) -> Vec<BlobDigest> {
+        let children = manifest.into_iter().flat_map(|manifest| &manifest.manifests).map(|child| &child.digest);
+        self.read().orphans_of(digest, children)
+    }
+
+    /// What manifests name that may be left behind and still count. Blocks.
+    ///
+    /// # Errors
+    /// One of them cannot be read now.
+    pub(super) fn named_by(
+        &self,
+        digests: impl Iterator<Item = BlobDigest>,
+        blobs: &BlobDirectory,
+    ) -> io::Result<HashMap<BlobDigest, Vec<Child>>> {
+        let mut named = HashMap::new();
+        for digest in digests {
+            let may_be_left = {
+                let content = self.read();
+                let manifest = content.manifests.get(&digest);
+                let stays = |manifest: &Manifest| manifest.is_bundle() || manifest.is_loose();
+                !content.left.contains_key(&digest) && manifest.is_some_and(|manifest| !stays(manifest))
+            };
+            if may_be_left && let Some(manifest) = stored_manifest(&digest, blobs)? {
+                named.insert(digest, manifest.children().cloned().collect());
+            }
+        }
+        Ok(named)
+    }
+
+    /// [`Self::named_by`] of those that are orphans already.
+    pub(super) fn named_by_orphans(
+        &self,
+        digests: impl Iterator<Item = BlobDigest>,
+        blobs: &BlobDirectory,
+    ) -> io::Result<HashMap<BlobDigest, Vec<Child>>> {
+        let orphans: Vec<BlobDigest> = {
+            let content = self.read();
+            digests.filter(|digest| content.links.is_orphan(digest)).collect()
+        };
+        self.named_by(orphans.into_iter(), blobs)
     }
 }
 
@@ -260,5 +338,36 @@ mod tests {
         repository.link_blob(&config, 2).unwrap();
         assert_eq!(repository.missing_child(&of_size(2), &blobs).unwrap(), None);
         assert_eq!(repository.missing_child(&of_size(3), &blobs).unwrap().unwrap().found, Some(2));
+    }
+
+    #[test]
+    fn a_pin_that_is_set_while_a_manifest_goes_wins() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let load = || Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&"r".parse().unwrap());
+        let repository = load();
+        let text = br#"{"schemaVersion":2,"layers":[]}"#;
+        let digest = BlobDigest::of(text);
+        blobs.write(text, &digest).unwrap();
+        let manifest = Manifest::parse(text, None).unwrap();
+        let put = PutManifest { digest: digest.clone(), manifest, tags: vec!["v1".parse().unwrap()] };
+        repository.publish(put).unwrap();
+        let (wanted, tag) = (Reference::Digest(digest.clone()), Reference::Tag("v1".parse().unwrap()));
+        // At the first look, at the second, and one that cannot be told.
+        for pinned_from in [0, 1] {
+            let looks = std::cell::Cell::new(0);
+            let is_pinned = |_: &BlobDigest| Ok(looks.replace(looks.get() + 1) >= pinned_from);
+            assert_eq!(repository.remove_unless(is_pinned, &wanted, &blobs).unwrap(), Removal::Pinned);
+            assert!([&repository, &load()].iter().all(|repository| repository.manifest(&tag).is_some()));
+        }
+        let looks = std::cell::Cell::new(0);
+        let fails = |_: &BlobDigest| match looks.replace(1) {
+            0 => Ok(false),
+            _ => Err(io::ErrorKind::HostUnreachable.into()),
+        };
+        repository.remove_unless(fails, &wanted, &blobs).unwrap_err();
+        assert!([&repository, &load()].iter().all(|repository| repository.manifest(&tag).is_some()));
+        assert_eq!(repository.remove_unless(|_| Ok(false), &wanted, &blobs).unwrap(), Removal::Removed);
+        assert!([&repository, &load()].iter().all(|repository| repository.manifest(&wanted).is_none()));
     }
 }

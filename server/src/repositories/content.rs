@@ -1,6 +1,6 @@
 //! What a repository holds, in memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::folder::{Folder, Said};
 use super::hidden::Hidden;
 use super::links::Links;
-use super::manifest::{MANIFEST_LIMIT, Manifest};
+use super::manifest::{Child, MANIFEST_LIMIT, Manifest};
 use super::name::{RepositoryName, Tag};
 use crate::blobs::{BlobDigest, BlobDirectory, BlobNames, is_lasting};
 
@@ -17,10 +17,16 @@ pub(super) struct Content {
     pub(super) links: Links,
     /// Manifests whose bytes could not be read at the start: what they name is not known.
     pub(super) unreadable: Vec<BlobDigest>,
+    /// Something that the repository says could not be read at all.
+    pub(super) is_damaged: bool,
     /// What is out of sight, by what was taken down.
     pub(super) hidden: HashMap<BlobDigest, Hidden>,
+    /// Something that was taken down could not be read: what it alone named is not out of sight yet.
+    pub(super) is_hiding: bool,
+    /// What a deletion left behind, with what it names: here until the collector takes it, and no longer counted.
+    pub(super) left: HashMap<BlobDigest, Vec<Child>>,
     pub(super) manifests: HashMap<BlobDigest, Arc<Manifest>>,
-    /// The sizes of the manifests, together.
+    /// The sizes of the manifests that count, together.
     pub(super) manifest_bytes: u64,
     /// How many of them are bundles.
     pub(super) bundles: u64,
@@ -38,7 +44,12 @@ impl Content {
         blobs: &BlobDirectory,
         present: &BlobNames,
     ) -> io::Result<Self> {
-        let mut content = Content::default();
+        let mut content = Content { is_damaged: !said.damaged.is_empty(), ..Content::default() };
+        for fact in said.damaged {
+            tracing::error!(repository = %name, fact, "a fact of the repository is damaged and left out: write it again by pushing what it is about; no blob of the repository is collected");
+        }
+        let orphans: HashSet<&BlobDigest> = said.orphans.iter().map(|(digest, _)| digest).collect();
+        let mut named_by_orphans = HashMap::new();
         for (digest, media_type) in said.manifests {
             let parsed = match blobs.read(&digest, MANIFEST_LIMIT as u64) {
                 Ok(bytes) => Manifest::parse(&bytes, Some(&media_type)).map_err(|error| error.to_string()),
@@ -47,7 +58,12 @@ impl Content {
                 Err(error) => return Err(error),
             };
             match parsed {
-                Ok(manifest) => content.insert_manifest(digest, manifest),
+                Ok(manifest) => {
+                    if orphans.contains(&digest) {
+                        named_by_orphans.insert(digest.clone(), manifest.children().cloned().collect());
+                    }
+                    content.insert_manifest(digest, manifest);
+                }
                 Err(error) => {
                     tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered; no blob of the repository is collected");
                     content.unreadable.push(digest);
@@ -74,14 +90,18 @@ impl Content {
                 content.tags.insert(tag, digest);
             }
         }
+        content.leave_all(named_by_orphans);
         Ok(content)
     }
 
     pub(super) fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
+        self.recover(&digest);
         if !self.manifests.contains_key(&digest) {
             self.links.name(manifest.children());
             self.manifest_bytes = self.manifest_bytes.saturating_add(manifest.size);
             self.bundles = self.bundles.saturating_add(u64::from(manifest.is_bundle()));
+            let kept = self.orphans_of(&digest, manifest.child_digests());
+            kept.iter().for_each(|kept| self.recover(kept));
         }
         // Checked already; a large bundle's list of layers need not stay in memory.
         manifest.blobs = Vec::new();
@@ -108,9 +128,13 @@ impl Content {
             || self.tags.values().any(|tagged| tagged == digest)
     }
 
-    pub(super) fn remove_manifest(&mut self, digest: &BlobDigest) {
-        let Some(manifest) = self.manifests.remove(digest) else { return };
-        self.manifest_bytes = self.manifest_bytes.saturating_sub(manifest.size);
+    /// Forgets a manifest, but not what it names; whether it counted.
+    pub(super) fn remove_manifest(&mut self, digest: &BlobDigest) -> bool {
+        let counted = self.left.remove(digest).is_none();
+        let Some(manifest) = self.manifests.remove(digest) else { return false };
+        if counted {
+            self.manifest_bytes = self.manifest_bytes.saturating_sub(manifest.size);
+        }
         self.bundles = self.bundles.saturating_sub(u64::from(manifest.is_bundle()));
         self.tags.retain(|_, to| to != digest);
         if let Some(subject) = &manifest.subject
@@ -121,5 +145,11 @@ impl Content {
                 self.referrers.remove(subject);
             }
         }
+        counted
+    }
+
+    /// Whether everything that the repository says is known: else what nothing seems to name may be named all the same.
+    pub(super) fn is_whole(&self) -> bool {
+        self.unreadable.is_empty() && !self.is_damaged
     }
 }

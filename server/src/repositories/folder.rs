@@ -40,6 +40,8 @@ pub(super) struct Said {
     /// With the time at which a client was last told of each.
     pub(super) orphans: Vec<(BlobDigest, SystemTime)>,
     pub(super) tags: Vec<(Tag, BlobDigest)>,
+    /// What cannot be read as what it is: its file or key, and why.
+    pub(super) damaged: Vec<String>,
 }
 
 impl Folder {
@@ -50,8 +52,11 @@ impl Folder {
 
     /// What the files say.
     pub(super) fn said(&self) -> io::Result<Said> {
-        let (blobs, manifests) = (self.digests("_blobs")?, self.manifests()?);
-        Ok(Said { blobs, manifests, orphans: self.orphans()?, tags: self.tags()? })
+        let blobs = self.digests("_blobs")?;
+        let mut said = Said { blobs, orphans: self.orphans()?, ..Said::default() };
+        self.read_manifests(&mut said)?;
+        self.read_tags(&mut said)?;
+        Ok(said)
     }
 
     /// What the files, or the objects, say now.
@@ -178,22 +183,27 @@ impl Folder {
         }
     }
 
-    fn manifests(&self) -> io::Result<Vec<(BlobDigest, String)>> {
-        let with_type = |digest: BlobDigest| {
-            let media_type = fs::read_to_string(self.digest_path("_manifests", &digest))?;
-            Ok((digest, media_type))
-        };
-        self.digests("_manifests")?.into_iter().map(with_type).collect()
+    fn read_manifests(&self, said: &mut Said) -> io::Result<()> {
+        for digest in self.digests("_manifests")? {
+            let path = self.digest_path("_manifests", &digest);
+            match String::from_utf8(fs::read(&path)?) {
+                Ok(media_type) => said.manifests.push((digest, media_type)),
+                Err(error) => said.damaged.push(format!("{}: {error}", path.display())),
+            }
+        }
+        Ok(())
     }
 
-    fn tags(&self) -> io::Result<Vec<(Tag, BlobDigest)>> {
-        let mut tags = Vec::new();
+    fn read_tags(&self, said: &mut Said) -> io::Result<()> {
         for name in file_names(&self.path.join("_tags"))? {
             let Ok(tag) = name.parse::<Tag>() else { continue };
-            let digest = digest_of(&fs::read_to_string(self.tag_path(&tag))?)?;
-            tags.push((tag, digest));
+            let path = self.tag_path(&tag);
+            match digest_of(&String::from_utf8_lossy(&fs::read(&path)?)) {
+                Ok(digest) => said.tags.push((tag, digest)),
+                Err(error) => said.damaged.push(format!("{}: {error}", path.display())),
+            }
         }
-        Ok(tags)
+        Ok(())
     }
 
     fn digests(&self, kind: &str) -> io::Result<Vec<BlobDigest>> {
@@ -271,13 +281,17 @@ fn said_below(facts: &Facts, key: &str) -> io::Result<BTreeMap<RepositoryName, S
             FactKey::Manifest(_) | FactKey::Tag(_) => with_content.push(key),
         }
     }
-    for (key, content) in facts.read_all(with_content)? {
+    for (key, read) in facts.read_all(with_content)? {
         let Some((name, fact)) = FactKey::parse(&key) else { continue };
         let said = said.entry(name).or_default();
-        match fact {
-            FactKey::Manifest(digest) => said.manifests.push((digest, content)),
-            FactKey::Tag(tag) => said.tags.push((tag, digest_of(&content)?)),
-            FactKey::Blob(_) | FactKey::Orphan(_) => {}
+        match (fact, read) {
+            (FactKey::Manifest(digest), Ok(media_type)) => said.manifests.push((digest, media_type)),
+            (FactKey::Tag(tag), Ok(content)) => match digest_of(&content) {
+                Ok(digest) => said.tags.push((tag, digest)),
+                Err(error) => said.damaged.push(format!("{key}: {error}")),
+            },
+            (FactKey::Manifest(_) | FactKey::Tag(_), Err(error)) => said.damaged.push(format!("{key}: {error}")),
+            (FactKey::Blob(_) | FactKey::Orphan(_), _) => {}
         }
     }
     Ok(said)
@@ -390,6 +404,31 @@ mod tests {
             "blobs/sha256/aa",
         ] {
             assert_eq!(FactKey::parse(key), None, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_fact_is_named_and_hides_no_other() {
+        let data = tempfile::tempdir().unwrap();
+        let name: RepositoryName = "team/app".parse().unwrap();
+        let folder = Folder::new(data.path(), &name, None);
+        let (kept, damaged) = (BlobDigest::of(b"kept"), BlobDigest::of(b"damaged"));
+        folder.put_manifest(&kept, "a/b").unwrap();
+        folder.put_tag(&"kept".parse().unwrap(), &kept).unwrap();
+        folder.link_blob(&kept).unwrap();
+        folder.put_manifest(&damaged, "a/b").unwrap();
+        fs::write(folder.digest_path("_manifests", &damaged), [0xff, b'a']).unwrap();
+        for (tag, content) in [("no-digest", b"sha256:no".as_slice()), ("no-text", &[0xff]), ("empty", b"")] {
+            folder.put_tag(&tag.parse().unwrap(), &kept).unwrap();
+            fs::write(folder.tag_path(&tag.parse().unwrap()), content).unwrap();
+        }
+        let said = folder.said().unwrap();
+        assert_eq!(said.manifests, [(kept.clone(), "a/b".to_owned())]);
+        assert_eq!(said.tags, [("kept".parse().unwrap(), kept.clone())]);
+        assert_eq!(said.blobs, [kept]);
+        assert_eq!(said.damaged.len(), 4);
+        for part in ["_tags/no-digest", "_tags/no-text", "_tags/empty", damaged.hex()] {
+            assert!(said.damaged.iter().any(|damaged| damaged.contains(part)), "{part}: {:?}", said.damaged);
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Links {
     offered: HashMap<BlobDigest, Offered>,
     /// In how many manifests a digest stands, be it a blob's or a manifest's, and the size that they say.
     named: HashMap<BlobDigest, Named>,
-    /// The sizes of what is offered, together.
+    /// The sizes of what is offered and counts, together.
     bytes: u64,
     /// Manifests whose index or subject was deleted, and when a client was last told of one.
     orphans: HashMap<BlobDigest, AtomicU64>,
@@ -26,13 +26,16 @@ pub(super) struct Links {
 struct Offered {
     /// When a client was last told that the blob is here, in milliseconds since 1970.
     told: AtomicU64,
-    /// Bytes in the blob; `None` for one that came before this start, or to another server, and that no manifest names.
+    /// Bytes in the blob, while they count: from its upload until the last manifest that counts and names it is gone. `None` also for one that
+    /// came before this start, or to another server, and that no manifest names.
     size: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Named {
     count: u32,
+    /// Those of the manifests that were not left behind by a deletion.
+    counting: u32,
     size: u64,
 }
 
@@ -46,16 +49,16 @@ pub(super) struct Told {
 impl Links {
     /// Offers a blob, since a time; with its size, where that is known.
     pub(super) fn offer(&mut self, digest: BlobDigest, size: Option<u64>, since: SystemTime) {
-        let size = size.or_else(|| self.named.get(&digest).map(|named| named.size));
-        let offered = self.offered.entry(digest).or_insert_with(|| Offered { told: AtomicU64::new(0), size: None });
-        offered.told.fetch_max(milliseconds(since), Ordering::AcqRel);
-        if let (None, Some(size)) = (offered.size, size) {
-            offered.size = Some(size);
-            self.bytes = self.bytes.saturating_add(size);
+        let named = self.named.get(&digest).filter(|named| named.counting > 0);
+        let size = size.or_else(|| named.map(|named| named.size));
+        let new = || Offered { told: AtomicU64::new(0), size: None };
+        self.offered.entry(digest.clone()).or_insert_with(new).told.fetch_max(milliseconds(since), Ordering::AcqRel);
+        if let Some(size) = size {
+            self.count(&digest, size);
         }
     }
 
-    /// Bytes of everything that is offered, each blob once.
+    /// Bytes of everything that is offered and counts, each blob once.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -88,11 +91,17 @@ impl Links {
         Some(Told { to_keep: (is_old && !self.is_named(digest)).then_some(now) })
     }
 
-    /// Ceases to offer a blob; whether it was.
-    pub(super) fn withdraw(&mut self, digest: &BlobDigest) -> bool {
-        let Some(offered) = self.offered.remove(digest) else { return false };
+    /// Ceases to offer a blob; where it was, the bytes for which it counted.
+    pub(super) fn withdraw(&mut self, digest: &BlobDigest) -> Option<Option<u64>> {
+        let offered = self.offered.remove(digest)?;
         self.bytes = self.bytes.saturating_sub(offered.size.unwrap_or(0));
-        true
+        Some(offered.size)
+    }
+
+    /// The blobs that count and that no manifest names, with their sizes: nothing but memory knows these.
+    pub(super) fn uploaded(&self) -> impl Iterator<Item = (&BlobDigest, u64)> {
+        let unnamed = self.offered.iter().filter(|(digest, _)| !self.is_named(digest));
+        unnamed.filter_map(|(digest, offered)| Some((digest, offered.size?)))
     }
 
     /// At most `limit` blobs that no manifest names and no client was told of since `before`.
@@ -142,24 +151,33 @@ impl Links {
         self.named.contains_key(digest)
     }
 
-    /// A manifest names these.
+    /// Whether a manifest that counts names a digest.
+    pub(super) fn is_counting(&self, digest: &BlobDigest) -> bool {
+        self.named.get(digest).is_some_and(|named| named.counting > 0)
+    }
+
+    /// A manifest names these, and counts.
     pub(super) fn name<'d>(&mut self, children: impl Iterator<Item = &'d Child>) {
         for Child { digest, size } in children {
-            let named = self.named.entry(digest.clone()).or_insert(Named { count: 0, size: *size });
+            let new = Named { count: 0, counting: 0, size: *size };
+            let named = self.named.entry(digest.clone()).or_insert(new);
             named.count = named.count.saturating_add(1);
-            if let Some(offered) = self.offered.get_mut(digest)
-                && offered.size.is_none()
-            {
-                offered.size = Some(*size);
-                self.bytes = self.bytes.saturating_add(*size);
-            }
+            named.counting = named.counting.saturating_add(1);
+            self.count(digest, *size);
         }
     }
 
-    /// A manifest that named these is gone; those that nothing names now.
-    pub(super) fn forget<'d>(&mut self, digests: impl Iterator<Item = &'d BlobDigest>) -> Vec<BlobDigest> {
+    /// A manifest that named these and counted, or did not any more, is gone; those that nothing names now.
+    pub(super) fn forget<'d>(
+        &mut self,
+        digests: impl Iterator<Item = &'d BlobDigest>,
+        counted: bool,
+    ) -> Vec<BlobDigest> {
         let mut idle = Vec::new();
         for digest in digests {
+            if counted {
+                self.uncount(digest);
+            }
             let Some(named) = self.named.get_mut(digest) else { continue };
             named.count = named.count.saturating_sub(1);
             if named.count == 0 {
@@ -168,6 +186,34 @@ impl Links {
             }
         }
         idle
+    }
+
+    /// A manifest that names a digest ceases to count.
+    pub(super) fn uncount(&mut self, digest: &BlobDigest) {
+        let Some(named) = self.named.get_mut(digest) else { return };
+        named.counting = named.counting.saturating_sub(1);
+        if named.counting == 0
+            && let Some(offered) = self.offered.get_mut(digest)
+        {
+            self.bytes = self.bytes.saturating_sub(offered.size.take().unwrap_or(0));
+        }
+    }
+
+    /// A manifest that names a digest counts again.
+    pub(super) fn recount(&mut self, digest: &BlobDigest) {
+        let Some(named) = self.named.get_mut(digest) else { return };
+        named.counting = named.counting.saturating_add(1);
+        let size = named.size;
+        self.count(digest, size);
+    }
+
+    fn count(&mut self, digest: &BlobDigest, size: u64) {
+        if let Some(offered) = self.offered.get_mut(digest)
+            && offered.size.is_none()
+        {
+            offered.size = Some(size);
+            self.bytes = self.bytes.saturating_add(size);
+        }
     }
 }
 
@@ -194,8 +240,8 @@ mod tests {
         links.name([&child].into_iter());
         assert_eq!(links.tell(&blob), Some(Told { to_keep: None }));
         assert!(links.idle(SystemTime::now() + Duration::from_secs(1), 9).is_empty());
-        assert!(links.forget([&blob].into_iter()).is_empty());
-        assert_eq!(links.forget([&blob, &blob].into_iter()), std::slice::from_ref(&blob));
+        assert!(links.forget([&blob].into_iter(), true).is_empty());
+        assert_eq!(links.forget([&blob, &blob].into_iter(), true), std::slice::from_ref(&blob));
         assert!(links.idle(lately, 9).is_empty());
         assert_eq!(links.idle(SystemTime::now() + Duration::from_secs(1), 9), [blob]);
     }
@@ -215,9 +261,34 @@ mod tests {
         // As at a start, where manifests are read first.
         links.offer(named.clone(), None, now);
         assert_eq!(links.bytes(), 123);
-        links.forget([&found].into_iter());
-        assert_eq!(links.bytes(), 123);
-        assert!(links.withdraw(&found) && !links.withdraw(&found));
+        // Nothing names it any more: it can be had until the collector comes, and counts no longer.
+        assert_eq!(links.forget([&found].into_iter(), true), std::slice::from_ref(&found));
+        assert!(links.has(&found) && !links.counts(&found));
         assert_eq!(links.bytes(), 103);
+        assert_eq!((links.withdraw(&found), links.withdraw(&found)), (Some(None), None));
+        assert_eq!(links.withdraw(&uploaded), Some(Some(100)));
+        assert_eq!(links.bytes(), 3);
+    }
+
+    #[test]
+    fn a_blob_counts_while_a_manifest_that_counts_names_it() {
+        let (mut links, blob) = (Links::default(), BlobDigest::of(b"blob"));
+        let child = Child { digest: blob.clone(), size: 4 };
+        links.offer(blob.clone(), Some(4), SystemTime::now());
+        assert_eq!(links.uploaded().collect::<Vec<_>>(), [(&blob, 4)]);
+        links.name([&child].into_iter());
+        links.name([&child].into_iter());
+        assert_eq!(links.uploaded().count(), 0);
+        links.uncount(&blob);
+        assert_eq!((links.bytes(), links.is_counting(&blob)), (4, true));
+        links.uncount(&blob);
+        assert_eq!((links.bytes(), links.is_counting(&blob), links.is_named(&blob)), (0, false, true));
+        links.recount(&blob);
+        assert_eq!(links.bytes(), 4);
+        // The one that does not count goes.
+        assert!(links.forget([&blob].into_iter(), false).is_empty());
+        assert_eq!(links.bytes(), 4);
+        assert_eq!(links.forget([&blob].into_iter(), true), [blob]);
+        assert_eq!(links.bytes(), 0);
     }
 }

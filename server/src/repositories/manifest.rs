@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use symseal_bundle::loose::LOOSE;
 use symseal_bundle::oci;
 
 use super::name::Tag;
@@ -119,6 +120,11 @@ impl Manifest {
     /// Whether it is a bundle's image index.
     pub(crate) fn is_bundle(&self) -> bool {
         self.media_type == oci::IMAGE_INDEX && self.artifact_type.as_deref() == Some(oci::BUNDLE)
+    }
+
+    /// Whether it is a loose file's.
+    pub(crate) fn is_loose(&self) -> bool {
+        self.media_type == oci::MANIFEST && self.artifact_type.as_deref() == Some(LOOSE)
     }
 
     /// Everything that must be here while the manifest is.

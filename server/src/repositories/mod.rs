@@ -8,6 +8,7 @@ mod content;
 mod folder;
 mod hidden;
 mod learned;
+mod left;
 mod links;
 mod manifest;
 mod name;

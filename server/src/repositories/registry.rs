@@ -114,10 +114,10 @@ impl Repositories {
         by_name.values().cloned().collect()
     }
 
-    /// Whether any repository that `may_read` allows offers a blob.
+    /// Whether any repository that `may_read` allows gives a blob away.
     pub(crate) fn any_has_blob(&self, digest: &BlobDigest, may_read: impl Fn(&RepositoryName) -> bool) -> bool {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
-        by_name.iter().any(|(name, repository)| repository.has_blob(digest) && may_read(name))
+        by_name.iter().any(|(name, repository)| repository.gives_blob(digest) && may_read(name))
     }
 }
 
@@ -168,6 +168,25 @@ mod tests {
         assert!(repository.referrers(&subject).is_empty());
         let repositories = Repositories::load(data.path(), &blobs, None).unwrap();
         assert!(repositories.get(&name).unwrap().manifest(&Reference::Digest(digest)).is_none());
+    }
+
+    #[test]
+    fn nothing_is_collected_where_a_fact_is_damaged() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let (name, digest): (RepositoryName, _) = ("r".parse().unwrap(), BlobDigest::of(b"bytes"));
+        let load = || Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&name);
+        blobs.write(b"bytes", &digest).unwrap();
+        load().link_blob(&digest, 5).unwrap();
+        let tags = data.path().join("repositories/r/_tags");
+        std::fs::create_dir_all(&tags).unwrap();
+        std::fs::write(tags.join("v1"), "sha256:no").unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+        let damaged = load();
+        assert!(damaged.has_blob(&digest));
+        assert_eq!(damaged.unlink_idle(later, 9).unwrap(), 0);
+        std::fs::remove_file(tags.join("v1")).unwrap();
+        assert_eq!(load().unlink_idle(later, 9).unwrap(), 1);
     }
 
     #[test]

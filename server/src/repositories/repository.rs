@@ -1,6 +1,5 @@
 //! One repository: what is offered in it, and what a client may rely on.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -25,10 +24,10 @@ pub(crate) struct Repository {
     pub(super) linking: RwLock<()>,
 }
 
-/// What a repository refers to.
+/// What a repository refers to. What a deletion left to the collector is no part of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// Bytes of its manifests, of the blobs that they name, and of those that were uploaded and that none names yet: each once.
+    /// Bytes of its manifests, of the blobs that they name, and of those that were uploaded and that none named yet: each once.
     pub(crate) bytes: u64,
     /// Its bundles.
     pub(crate) bundles: u64,
@@ -164,17 +163,15 @@ impl Repository {
         Held { bytes: content.links.bytes().saturating_add(content.manifest_bytes), bundles: content.bundles }
     }
 
-    /// What would come to it with a manifest whose blobs are here: nothing for one that is here.
+    /// What would come to it with a manifest whose blobs are here: nothing for one that is here and counts.
     pub(crate) fn would_add(&self, digest: &BlobDigest, manifest: &Manifest) -> Held {
         let content = self.read();
-        if content.manifests.contains_key(digest) {
+        let is_here = content.manifests.contains_key(digest);
+        if is_here && !content.left.contains_key(digest) {
             return Held::default();
         }
-        let mut seen = BTreeSet::new();
-        let new =
-            manifest.blobs.iter().filter(|child| !content.links.counts(&child.digest) && seen.insert(&child.digest));
-        let bytes = new.fold(manifest.size, |sum, child| sum.saturating_add(child.size));
-        Held { bytes, bundles: u64::from(manifest.is_bundle()) }
+        let bundles = u64::from(manifest.is_bundle() && !is_here);
+        Held { bytes: content.cost(digest, manifest), bundles }
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Content> {

@@ -5,18 +5,22 @@
 //! bytes go with the collector.
 
 mod channel;
+mod order;
 mod round;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::blobs::{BlobDigest, BlobDirectory};
 use crate::config::RetentionConfig;
 use crate::ids::BundleEntry;
 use crate::notes::Note;
-use crate::repositories::{Repositories, Repository, RepositoryName};
+use crate::repositories::{Manifest, Repositories, Repository, RepositoryName};
 use crate::seals::Seals;
+use channel::Channel;
+use order::Places;
 
 pub(crate) use round::retain_again;
 pub use round::{Retained, Retention, plan_retention, retain_stopped};
@@ -55,7 +59,7 @@ pub(crate) struct Ground<'g> {
 struct Item {
     digest: BlobDigest,
     entry: BundleEntry,
-    channels: Vec<Option<String>>,
+    channels: Vec<Channel>,
     arrived: SystemTime,
 }
 
@@ -94,10 +98,10 @@ fn plan_repository(
         items.push(Item { digest, entry, channels, arrived });
     }
     items.sort_by(|a, b| b.arrived.cmp(&a.arrived).then_with(|| a.digest.cmp(&b.digest)));
-    let mut places = HashMap::new();
+    let places = Places::of(rules, &items);
     let mut verdicts: Vec<(Item, Result<String, String>)> = Vec::new();
     for item in items {
-        let judged = by_rules(rules, &item, &mut places, now);
+        let judged = by_rules(rules, &item, &places, now);
         let verdict = match ground.pins.get(&item.digest) {
             Some(pin) => Err(format!("pinned: {}", pin.reason)),
             None if repository.is_named(&item.digest) => Err("another manifest of the repository names it".to_owned()),
@@ -105,15 +109,9 @@ fn plan_repository(
         };
         verdicts.push((item, verdict));
     }
-    let going: HashSet<BlobDigest> =
-        verdicts.iter().filter(|(_, verdict)| verdict.is_ok()).map(|(item, _)| item.digest.clone()).collect();
-    // A bundle that stays and refers to one as its subject keeps it.
-    let mut subjects = HashMap::new();
-    for (digest, manifest) in repository.manifests() {
-        if manifest.is_bundle() && !going.contains(&digest) {
-            subjects.extend(manifest.subject.clone().map(|subject| (subject, digest)));
-        }
-    }
+    let going: HashSet<&BlobDigest> =
+        verdicts.iter().filter(|(_, verdict)| verdict.is_ok()).map(|(item, _)| &item.digest).collect();
+    let subjects = subjects_that_stay(repository, &going);
     Ok(verdicts
         .into_iter()
         .map(|(item, verdict)| {
@@ -126,38 +124,46 @@ fn plan_repository(
         .collect())
 }
 
-/// Where releases are counted: a rule, a name and a channel.
-type Place = (usize, String, Option<String>);
+/// What bundles that stay refer to as their subject, and what that refers to, with the referrer of each.
+fn subjects_that_stay(repository: &Repository, going: &HashSet<&BlobDigest>) -> HashMap<BlobDigest, BlobDigest> {
+    let manifests: BTreeMap<BlobDigest, _> = repository.manifests().into_iter().collect();
+    let stays = |(digest, manifest): &(&BlobDigest, &Arc<Manifest>)| manifest.is_bundle() && !going.contains(digest);
+    let mut open: Vec<&BlobDigest> = manifests.iter().filter(stays).map(|(digest, _)| digest).collect();
+    let mut subjects = HashMap::new();
+    while let Some(referrer) = open.pop() {
+        let Some(subject) = manifests.get(referrer).and_then(|manifest| manifest.subject.as_ref()) else { continue };
+        if !subjects.contains_key(subject) {
+            subjects.insert(subject.clone(), referrer.clone());
+            open.push(subject);
+        }
+    }
+    subjects
+}
 
 /// Why a bundle goes, or (`Err`) why it stays.
-fn by_rules(
-    rules: &[&RetentionConfig],
-    item: &Item,
-    places: &mut HashMap<Place, u32>,
-    now: SystemTime,
-) -> Result<String, String> {
+fn by_rules(rules: &[&RetentionConfig], item: &Item, places: &Places, now: SystemTime) -> Result<String, String> {
     // A clock that went back makes nothing old.
     let age = now.duration_since(item.arrived).unwrap_or_default();
     let (mut stays, mut goes) = (None, Vec::new());
     for channel in &item.channels {
-        let is_about = |rule: &&RetentionConfig| {
-            rule.channel.as_ref().is_none_or(|wanted| channel.as_deref().unwrap_or_default() == wanted)
-        };
-        let Some(number) = rules.iter().position(is_about) else {
-            stays = Some(format!("no rule is about {}", said_of_channel(channel.as_deref())));
+        let name = channel.name.as_deref();
+        let Some((number, rule)) = rule_about(rules, channel) else {
+            stays = Some(format!("no rule is about {}", said_of_channel(name)));
             continue;
         };
-        let Some(rule) = rules.get(number) else { continue };
-        // Counted in each channel, also where another one keeps it.
-        let place = places.entry((number, item.entry.name.clone(), channel.clone())).or_default();
-        let before = *place;
-        *place = place.saturating_add(1);
-        match kept_by(rule, before, age) {
-            Some(why) => stays = Some(format!("{why} of {}", said_of_channel(channel.as_deref()))),
-            None => goes.push(why_it_goes(rule, channel.as_deref(), age)),
+        match kept_by(rule, places.before(number, item, channel), age) {
+            Some(why) => stays = Some(format!("{why} of {}", said_of_channel(name))),
+            None => goes.push(why_it_goes(rule, name, age)),
         }
     }
     stays.map_or_else(|| Ok(goes.join("; ")), Err)
+}
+
+/// The first rule about a channel, with its number.
+fn rule_about<'r>(rules: &[&'r RetentionConfig], channel: &Channel) -> Option<(usize, &'r RetentionConfig)> {
+    let wanted = channel.name.as_deref().unwrap_or_default();
+    let is_about = |rule: &RetentionConfig| rule.channel.as_ref().is_none_or(|about| about == wanted);
+    rules.iter().copied().enumerate().find(|(_, rule)| is_about(rule))
 }
 
 /// Why a rule keeps a bundle that so many newer ones of its name and channel stand before.
@@ -202,7 +208,7 @@ fn decision(name: &RepositoryName, item: Item, verdict: Result<String, String>, 
         digest: item.digest.to_string(),
         name: item.entry.name,
         version: item.entry.version,
-        channels: item.channels.into_iter().map(Option::unwrap_or_default).collect(),
+        channels: item.channels.into_iter().map(|channel| channel.name.unwrap_or_default()).collect(),
         age: now.duration_since(item.arrived).unwrap_or_default(),
         goes,
         reason,
@@ -212,6 +218,41 @@ fn decision(name: &RepositoryName, item: Item, verdict: Result<String, String>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Manifests that refer to each other in a row; their digests.
+    fn chain(repository: &Repository, blobs: &BlobDirectory, length: usize) -> Vec<BlobDigest> {
+        let mut digests: Vec<BlobDigest> = Vec::new();
+        for number in 0..length {
+            let subject = digests.last().map(|digest| serde_json::json!({ "digest": digest.to_string(), "size": 1 }));
+            // Every second one is a bundle.
+            let kind = if number % 2 == 0 { symseal_bundle::oci::BUNDLE } else { "a/note" };
+            let text = serde_json::json!({
+                "schemaVersion": 2, "mediaType": symseal_bundle::oci::IMAGE_INDEX, "artifactType": kind, "manifests": [], "subject": subject,
+            })
+            .to_string();
+            let digest = BlobDigest::of(text.as_bytes());
+            blobs.write(text.as_bytes(), &digest).unwrap();
+            let manifest = Manifest::parse(text.as_bytes(), None).unwrap();
+            let put = crate::repositories::PutManifest { digest: digest.clone(), manifest, tags: Vec::new() };
+            repository.publish(put).unwrap();
+            digests.push(digest);
+        }
+        digests
+    }
+
+    #[test]
+    fn what_stays_keeps_what_it_refers_to_through_any_number_of_others() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let repository = Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&"r".parse().unwrap());
+        let chain = chain(&repository, &blobs, 5);
+        // The last one stays, and with it the others, bundles or not.
+        let kept = subjects_that_stay(&repository, &[&chain[0], &chain[2]].into());
+        assert_eq!(kept.len(), 4);
+        assert!(chain.windows(2).all(|pair| kept[&pair[0]] == pair[1]));
+        let kept = subjects_that_stay(&repository, &[&chain[2], &chain[4]].into());
+        assert!(kept.is_empty());
+    }
 
     fn rule(last: Option<u32>, days: Option<u64>, least: Option<u32>) -> RetentionConfig {
         RetentionConfig {

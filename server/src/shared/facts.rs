@@ -12,7 +12,7 @@ use crate::objects::Objects;
 use crate::store::{ChangeRow, Store, StoreError};
 
 /// The largest fact, in bytes: media types and digests are far smaller.
-const FACT_LIMIT: u64 = 4096;
+pub(crate) const FACT_LIMIT: u64 = 4096;
 
 /// The facts of an object store. Every method blocks.
 #[derive(Debug)]
@@ -52,7 +52,13 @@ impl Facts {
 
     /// What a key says now; `None` where it says nothing.
     pub(crate) fn read(&self, key: &str) -> io::Result<Option<String>> {
-        self.objects.get(key, FACT_LIMIT)?.map(text).transpose()
+        let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        self.read_bytes(key)?.map(|bytes| String::from_utf8(bytes).map_err(damaged)).transpose()
+    }
+
+    /// [`Self::read`] of what may be no text.
+    pub(crate) fn read_bytes(&self, key: &str) -> io::Result<Option<Vec<u8>>> {
+        self.objects.get(key, FACT_LIMIT)
     }
 
     /// Whether there is a fact of this key.
@@ -75,15 +81,17 @@ impl Facts {
         Ok(self.objects.list(folder)?.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// What many keys say. Those that say nothing are left out.
-    pub(crate) fn read_all(&self, keys: Vec<String>) -> io::Result<Vec<(String, String)>> {
-        let found = self.objects.get_all(keys, FACT_LIMIT)?;
-        found.into_iter().map(|(key, bytes)| Ok((key, text(bytes)?))).collect()
+    /// The keys of all facts below a folder, each with a text that changes when it is written again.
+    pub(crate) fn stamps(&self, folder: &str) -> io::Result<Vec<(String, String)>> {
+        self.objects.stamps(folder)
     }
-}
 
-fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    /// What many keys say, or why one of them can be no fact. Those that say nothing are left out.
+    pub(crate) fn read_all(&self, keys: Vec<String>) -> io::Result<Vec<(String, Result<String, String>)>> {
+        let found = self.objects.get_all(keys, FACT_LIMIT)?;
+        let text = |read: Result<Vec<u8>, String>| String::from_utf8(read?).map_err(|error| error.to_string());
+        Ok(found.into_iter().map(|(key, read)| (key, text(read))).collect())
+    }
 }
 
 /// A database that is away is answered as an object store that is.

@@ -164,11 +164,7 @@ impl Follower {
                     pruned,
                     "changes that this server has not read are no longer there: it reads everything again"
                 );
-                // Before the facts are read, so that nothing that comes meanwhile is missed.
-                let newest = app.store.last_change().await.map_err(unreachable)?;
-                reread(app).await?;
-                *last = newest;
-                self.learned.fetch_add(1, Ordering::AcqRel);
+                self.read_everything(app, last).await?;
                 continue;
             }
             let is_all = rows.len() < ROWS as usize;
@@ -191,15 +187,25 @@ impl Follower {
         }
     }
 
-    /// A database that was put back to an earlier state begins to number where that was: everything in it is looked at again.
-    async fn notice_restore(&self, app: &App) -> io::Result<()> {
+    /// A database that was put back to an earlier state begins to number where that was: everything is read again. Its changes alone would not do, as
+    /// they would show again what was hidden since.
+    async fn notice_restore(&self, app: &Arc<App>) -> io::Result<()> {
         let last = self.state.lock().await.last;
         // Asked for after that, so that it is not smaller by itself; and without the lock, for which requests wait.
         let newest = app.store.last_change().await.map_err(unreachable)?;
         if newest < last {
-            tracing::warn!(last, newest, "the database was put back: its changes are read again");
-            self.state.lock().await.last = 0;
+            tracing::warn!(last, newest, "the database was put back: everything is read again");
+            self.read_everything(app, &mut self.state.lock().await.last).await?;
         }
+        Ok(())
+    }
+
+    async fn read_everything(&self, app: &Arc<App>, last: &mut u64) -> io::Result<()> {
+        // Before the facts are read, so that nothing that comes meanwhile is missed.
+        let newest = app.store.last_change().await.map_err(unreachable)?;
+        reread(app).await?;
+        *last = newest;
+        self.learned.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
@@ -301,13 +307,21 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
         FactKey::Blob(digest) => {
             let is_known = !change.is_removed && repository.has_blob(&digest);
             repository.learn_blob(&digest, is_known || offered.contains(&change.key));
+            if app.taken_down.has(&digest) {
+                let (shared, here) = (Arc::clone(app), Arc::clone(&repository));
+                return run(app, move || {
+                    shared.taken_down.hide_in_one(&here, &digest, &shared.blobs);
+                    Ok(None)
+                })
+                .await;
+            }
             Ok(None)
         }
         FactKey::Tag(tag) => {
             let (shared, key, here) = (Arc::clone(app), change.key.clone(), Arc::clone(&repository));
             run(app, move || {
                 let digest = read(&shared, &key)?.map(|content| digest_of(&content)).transpose()?;
-                here.learn_tag(tag, digest);
+                here.learn_tag(tag, digest, &shared.blobs)?;
                 Ok(None)
             })
             .await
@@ -320,6 +334,7 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
             let before = known(&digest);
             if !change.is_removed && before.is_some() {
                 // Our own, or one of which debuggers could not be told before.
+                repository.learn_adoption(&digest);
                 return Ok(before);
             }
             let (shared, key, wanted, here) =
@@ -335,13 +350,11 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
                 let bytes = shared.blobs.read(&wanted, MANIFEST_LIMIT as u64)?;
                 let manifest = Manifest::parse(&bytes, Some(&media_type))
                     .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-                here.learn_manifest(wanted.clone(), manifest);
-                // It may have come to another server before that one heard that it is taken down.
-                if shared.taken_down.get(&wanted).is_some() {
-                    here.hide(&wanted, &shared.blobs);
-                    return Ok(false);
-                }
-                Ok(true)
+                // It, or what it refers to, may have come to another server before that one heard that it is taken down.
+                let cause = here.learn_manifest(&wanted, manifest, |digest| shared.taken_down.has(digest));
+                let Some(cause) = cause else { return Ok(true) };
+                shared.taken_down.hide_in_one(&here, &cause, &shared.blobs);
+                Ok(false)
             })
             .await?;
             Ok(if is_here { known(&digest) } else { before.map(|news| News { is_removed: true, ..news }) })

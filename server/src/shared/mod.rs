@@ -7,7 +7,7 @@ mod not_here;
 mod parts;
 mod reread;
 
-pub(crate) use facts::Facts;
+pub(crate) use facts::{FACT_LIMIT, Facts};
 pub(crate) use follow::{Follower, follow, prune};
 pub(crate) use not_here::look_elsewhere;
 pub(crate) use parts::{Part, Parts, end};

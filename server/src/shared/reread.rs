@@ -24,7 +24,14 @@ pub(super) async fn reread(app: &Arc<App>) -> io::Result<()> {
     };
     let (traces, facts) = run(app, keys).await?;
     for key in traces {
-        learn(app, &ChangeRow { key, is_removed: false }, &HashSet::new()).await?;
+        let change = ChangeRow { key, is_removed: false };
+        match learn(app, &change, &HashSet::new()).await {
+            Err(error) if !is_lasting(&error) => return Err(error),
+            Err(error) => {
+                tracing::error!(key = change.key, %error, "the fact of a trace is damaged: the trace is left out")
+            }
+            Ok(_) => {}
+        }
     }
     let mut names: BTreeSet<RepositoryName> = app.repositories.named().into_iter().map(|(name, _)| name).collect();
     names.extend(facts.iter().filter_map(|key| Some(FactKey::parse(key)?.0)));

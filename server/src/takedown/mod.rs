@@ -6,15 +6,15 @@
 mod operator;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use symseal_seal::UtcSeconds;
 
 use crate::blobs::{BlobDigest, BlobDirectory};
-use crate::notes::{Note, Notes};
-use crate::repositories::{Manifest, Repositories};
+use crate::notes::{Note, Notes, Stamp};
+use crate::repositories::{Manifest, Repositories, Repository};
 
 pub use operator::Tombstones;
 pub(crate) use watch::{refresh, watch};
@@ -27,6 +27,21 @@ pub(crate) const TOMBSTONES: &str = "tombstones";
 pub(crate) struct TakenDown {
     notes: Notes,
     known: RwLock<Arc<BTreeMap<BlobDigest, Note>>>,
+    /// By what the notes that are known would be seen to have changed.
+    stamps: Mutex<BTreeMap<BlobDigest, Stamp>>,
+    /// What is still to be done in the repositories. A start does all of it before it answers, so it need not be kept.
+    unfinished: Mutex<BTreeMap<BlobDigest, Work>>,
+}
+
+/// What must be done in the repositories for a tombstone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// It was set.
+    Hide,
+    /// It was lifted.
+    Show,
+    /// It was lifted, and that broke off: repositories may show what debuggers do not see yet.
+    ShowAgain,
 }
 
 /// Something was taken down.
@@ -40,8 +55,10 @@ pub(crate) struct IsTakenDown {
 impl TakenDown {
     /// Reads the tombstones. Blocks.
     pub(crate) fn load(notes: Notes) -> io::Result<Self> {
+        // Before the notes: what is set meanwhile is read again.
+        let stamps = Mutex::new(notes.stamps()?);
         let known = RwLock::new(Arc::new(notes.all()?));
-        Ok(Self { notes, known })
+        Ok(Self { notes, known, stamps, unfinished: Mutex::default() })
     }
 
     /// Every tombstone.
@@ -53,6 +70,16 @@ impl TakenDown {
     pub(crate) fn get(&self, digest: &BlobDigest) -> Option<IsTakenDown> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(digest).map(|note| IsTakenDown { digest: digest.clone(), note: note.clone() })
+    }
+
+    /// Whether a digest is taken down.
+    pub(crate) fn has(&self, digest: &BlobDigest) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(digest)
+    }
+
+    /// Whether the file with this SHA-256, in hex, is taken down.
+    pub(crate) fn has_sha256(&self, hex: &str) -> bool {
+        format!("sha256:{hex}").parse().is_ok_and(|digest| self.has(&digest))
     }
 
     /// Whether a digest may come in.
@@ -73,15 +100,68 @@ impl TakenDown {
     }
 
     /// Takes what is taken down out of the sight of repositories that were just read. Blocks.
-    pub(crate) fn hide_in(&self, repositories: &Repositories, blobs: &BlobDirectory) {
-        for digest in self.all().keys() {
-            repositories.all().iter().for_each(|repository| drop(repository.hide(digest, blobs)));
-        }
+    ///
+    /// # Errors
+    /// Something cannot be read now, so that it is not known what must be hidden.
+    pub(crate) fn hide_in(&self, repositories: &Repositories, blobs: &BlobDirectory) -> io::Result<()> {
+        let all = self.all();
+        repositories.all().iter().try_for_each(|repository| repository.hide_all(all.keys(), blobs))
     }
 
     /// Those that were taken down before a time. One whose time cannot be read counts as old.
-    pub(crate) fn before(&self, time: UtcSeconds) -> Vec<BlobDigest> {
+    pub(crate) fn before(&self, time: UtcSeconds) -> BTreeSet<BlobDigest> {
         let is_old = |note: &Note| note.at.parse::<UtcSeconds>().map_or(true, |at| at < time);
         self.all().iter().filter(|(_, note)| is_old(note)).map(|(digest, _)| digest.clone()).collect()
+    }
+
+    /// Hides something in a repository whose changes are locked; what cannot be read now is tried again later. Blocks.
+    pub(crate) fn hide_in_one(&self, repository: &Repository, digest: &BlobDigest, blobs: &BlobDirectory) {
+        if let Some(error) = repository.hide(digest, blobs).problem {
+            tracing::warn!(%digest, %error, "what is taken down is not hidden whole: it is tried again");
+            self.leave_unfinished(digest, Work::Hide);
+        }
+    }
+
+    fn leave_unfinished(&self, digest: &BlobDigest, work: Work) {
+        self.unfinished().entry(digest.clone()).or_insert(work);
+    }
+
+    /// Whether every repository shows what the tombstones that are known let it show.
+    fn is_finished(&self) -> bool {
+        self.unfinished().is_empty()
+    }
+
+    /// Reads the tombstones where they have changed; what follows for the repositories is [unfinished](Self::unfinished). Blocks.
+    fn look(&self) -> io::Result<()> {
+        let stamps = self.notes.stamps()?;
+        // Mostly nothing has changed.
+        if *self.stamps() == stamps {
+            return Ok(());
+        }
+        let now = self.notes.all()?;
+        let before = self.all();
+        {
+            let mut unfinished = self.unfinished();
+            for new in now.keys().filter(|digest| !before.contains_key(*digest)) {
+                tracing::info!(digest = %new, "taken down");
+                unfinished.insert(new.clone(), Work::Hide);
+            }
+            for lifted in before.keys().filter(|digest| !now.contains_key(*digest)) {
+                tracing::info!(digest = %lifted, "no longer taken down");
+                unfinished.insert(lifted.clone(), Work::Show);
+            }
+        }
+        // From here on nobody may push it any more.
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
+        *self.stamps() = stamps;
+        Ok(())
+    }
+
+    fn stamps(&self) -> MutexGuard<'_, BTreeMap<BlobDigest, Stamp>> {
+        self.stamps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unfinished(&self) -> MutexGuard<'_, BTreeMap<BlobDigest, Work>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,14 +1,16 @@
-//! A server that runs takes over tombstones that an operator, or another server, set or lifted.
+//! A server that runs takes over tombstones that an operator, or another server, set or lifted. What breaks off is done again until it is done: a disk that
+//! is full, or an object store or a database that is away, only delays it, and a repository that could not hide everything gives nothing away meanwhile.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::Work;
 use crate::app::App;
-use crate::blobs::BlobDigest;
+use crate::blobs::{BlobDigest, is_lasting};
 use crate::publish;
 
-/// How often the folder of a data directory is looked at.
+/// How often the folder of a data directory is looked at, and what broke off is tried again.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How often an object store is asked, where no sequence of changes tells of it.
@@ -17,98 +19,116 @@ const ASK: Duration = Duration::from_secs(30);
 /// Looks at the tombstones until the server ends.
 pub(crate) async fn watch(app: Arc<App>) {
     let pause = if app.repositories.facts().is_some() { ASK } else { LOOK };
+    let mut looked = Instant::now();
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(LOOK).await;
+        if looked.elapsed() < pause && app.taken_down.is_finished() {
+            continue;
+        }
+        looked = Instant::now();
         if let Err(error) = refresh(&app).await {
             tracing::warn!(%error, "what was taken down cannot be read");
         }
     }
 }
 
-/// Takes over what the tombstones say now.
+/// Takes over what the tombstones say now, and goes on where that broke off before. What breaks off again is logged, and [tried again](watch).
 ///
 /// # Errors
-/// They cannot be read, or a repository; what is known stays.
+/// The tombstones cannot be read; what is known stays.
 pub(crate) async fn refresh(app: &Arc<App>) -> io::Result<()> {
     // One at a time: two that differ would undo each other.
     let _turn = app.takedowns.lock().await;
-    let before = app.taken_down.all();
-    let (shared, known) = (Arc::clone(app), Arc::clone(&before));
-    let read = move || {
-        let notes = &shared.taken_down.notes;
-        // Mostly nothing has changed, and the names alone say so.
-        if notes.digests()?.iter().eq(known.keys()) { Ok(None) } else { notes.all().map(Some) }
-    };
-    let Some(now) = run(app, read).await? else { return Ok(()) };
-    let new: Vec<BlobDigest> = now.keys().filter(|digest| !before.contains_key(*digest)).cloned().collect();
-    let lifted: Vec<BlobDigest> = before.keys().filter(|digest| !now.contains_key(*digest)).cloned().collect();
-    let all: Vec<BlobDigest> = now.keys().cloned().collect();
-    // First nobody may push it any more.
-    *app.taken_down.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
+    let shared = Arc::clone(app);
+    let looked = run(app, move || shared.taken_down.look()).await;
+    // Taken out, so that what another one leaves unfinished meanwhile stays so.
+    let work = std::mem::take(&mut *app.taken_down.unfinished());
+    if work.is_empty() {
+        return looked;
+    }
+    let all: Vec<BlobDigest> = app.taken_down.all().keys().cloned().collect();
     let (shared, digests) = (Arc::clone(app), all.clone());
-    run(app, move || {
+    let gates = move || {
         shared.debug_files.take_down(&digests);
         shared.blobs.take_down(&digests);
         Ok(())
-    })
-    .await?;
-    for digest in new {
-        tracing::info!(%digest, "taken down");
-        hide(app, &digest).await?;
+    };
+    if let Err(error) = run(app, gates).await {
+        work.into_iter().for_each(|(digest, work)| app.taken_down.leave_unfinished(&digest, work));
+        return Err(error);
     }
-    for digest in lifted {
-        tracing::info!(%digest, "no longer taken down");
-        show_again(app, &digest, &all).await?;
+    for (digest, work) in work {
+        let (done, rest) = match work {
+            Work::Hide => (hide(app, &digest).await, Work::Hide),
+            Work::Show => (show_again(app, &digest, &all, false).await, Work::ShowAgain),
+            Work::ShowAgain => (show_again(app, &digest, &all, true).await, Work::ShowAgain),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%digest, %error, "what was taken down, or lifted, is not taken over whole: it is tried again");
+            app.taken_down.leave_unfinished(&digest, rest);
+        }
     }
-    Ok(())
+    looked
 }
 
 async fn hide(app: &Arc<App>, digest: &BlobDigest) -> io::Result<()> {
+    let mut problem = None;
     for repository in app.repositories.all() {
-        let gone = {
+        let hiding = {
             let _changes = repository.lock_changes().await;
             let (shared, blobs, wanted) = (Arc::clone(&repository), Arc::clone(&app.blobs), digest.clone());
             run(app, move || Ok(shared.hide(&wanted, &blobs))).await?
         };
-        for (hidden, manifest) in gone {
+        if let Some(error) = hiding.problem {
+            problem.get_or_insert(error);
+        }
+        for (hidden, manifest) in hiding.gone {
             publish::unlearn(app, &hidden, &manifest).await?;
-            if manifest.is_bundle() && app.debug_files.bundle(&hidden).is_none() {
-                app.store.remove_bundle(&hidden.to_string()).await.map_err(io::Error::other)?;
+            if manifest.is_bundle()
+                && app.debug_files.bundle(&hidden).is_none()
+                && let Err(error) = app.store.remove_bundle(&hidden.to_string()).await
+            {
+                problem.get_or_insert(io::Error::other(error));
             }
         }
     }
-    Ok(())
+    problem.map_or(Ok(()), Err)
 }
 
-async fn show_again(app: &Arc<App>, digest: &BlobDigest, still: &[BlobDigest]) -> io::Result<()> {
+/// Where it broke off before (`is_again`), debuggers are told of everything that they do not know.
+async fn show_again(app: &Arc<App>, digest: &BlobDigest, still: &[BlobDigest], is_again: bool) -> io::Result<()> {
+    let mut problem = None;
     for (name, repository) in app.repositories.named() {
-        if !repository.hides(digest) {
-            continue;
-        }
-        let manifests = {
+        if repository.hides(digest) {
             let _changes = repository.lock_changes().await;
             let (shared, blobs, still, named) =
                 (Arc::clone(&repository), Arc::clone(&app.blobs), still.to_vec(), name.clone());
-            run(app, move || {
-                shared.show_again(&named, &blobs, &still)?;
-                Ok(shared.manifests())
-            })
-            .await?
-        };
-        for (shown, manifest) in manifests {
+            if let Err(error) = run(app, move || shared.show_again(&named, &blobs, &still)).await {
+                problem.get_or_insert(error);
+                continue;
+            }
+        } else if !is_again {
+            continue;
+        }
+        for (shown, manifest) in repository.manifests() {
             let is_known = app.debug_files.bundle(&shown).is_some_and(|known| known.repositories.contains(&name));
-            if !is_known {
-                let learned = match publish::learn(app, &shown, &manifest).await {
-                    Ok(()) => publish::record(app, &shown, &manifest).await.map_err(io::Error::other),
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = learned {
-                    tracing::error!(repository = %name, digest = %shown, %error, "what is no longer taken down is not seen before the next start");
+            if is_known {
+                continue;
+            }
+            let learned = match publish::learn(app, &shown, &manifest).await {
+                Ok(()) => publish::record(app, &shown, &manifest).await.map_err(io::Error::other),
+                Err(error) => Err(error),
+            };
+            match learned {
+                Err(error) if !is_lasting(&error) => drop(problem.get_or_insert(error)),
+                Err(error) => {
+                    tracing::error!(repository = %name, digest = %shown, %error, "what is no longer taken down is not seen by debuggers");
                 }
+                Ok(()) => {}
             }
         }
     }
-    Ok(())
+    problem.map_or(Ok(()), Err)
 }
 
 async fn run<T: Send + 'static>(app: &App, job: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

@@ -18,9 +18,11 @@ use arc_swap::ArcSwapOption;
 use memmap2::Mmap;
 use symseal_module::DebugId;
 
+use crate::blobs::BlobDigest;
 use crate::debug_files::{FileKind, Key, kind_code};
 use crate::file_cache::FileCache;
 use crate::ids::Ids;
+use crate::takedown::TakenDown;
 
 pub(crate) use open::TreeError;
 use root::Root;
@@ -44,6 +46,7 @@ pub(crate) struct Trees {
     ids: ArcSwapOption<Ids<Mmap>>,
     index_file: PathBuf,
     cache: Arc<FileCache>,
+    taken_down: Arc<TakenDown>,
     /// How long after a scan the next one begins.
     interval: Duration,
 }
@@ -106,6 +109,7 @@ impl Trees {
         roots: &[PathBuf],
         data: &Path,
         cache: Arc<FileCache>,
+        taken_down: Arc<TakenDown>,
         interval: Duration,
     ) -> Result<Self, (PathBuf, io::Error)> {
         let open = |path: &PathBuf| Root::open(path).map(Arc::new).map_err(|error| (path.clone(), error));
@@ -119,14 +123,14 @@ impl Trees {
                 None
             }
         };
-        Ok(Self { roots, ids: ArcSwapOption::new(ids), index_file, cache, interval })
+        Ok(Self { roots, ids: ArcSwapOption::new(ids), index_file, cache, taken_down, interval })
     }
 
-    /// The files that answer for a key, the best first.
+    /// The files that answer for a key and are not taken down, the best first.
     pub(crate) fn find(&self, key: &Key, kind: FileKind) -> Vec<Place> {
         let Some(ids) = self.ids.load_full() else { return Vec::new() };
         let (key, kind) = (key.to_bytes(), kind_code(kind));
-        let found = ids.find(&key).filter(|found| found.kind == kind);
+        let found = ids.find(&key).filter(|found| found.kind == kind && self.is_given(found));
         let place = |found: crate::ids::Candidate<'_>| {
             let container = ids.bundle(found.bundle)?;
             let (root, path) = self.roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
@@ -154,7 +158,7 @@ impl Trees {
         let mut files = Vec::new();
         for (at, row) in ids.keys().enumerate() {
             let Some(Key::Id(id @ DebugId::BuildId(_))) = Key::from_bytes(row.bytes) else { continue };
-            for found in row.candidates() {
+            for found in row.candidates().filter(|found| self.is_given(found)) {
                 let kinds = [FileKind::Executable, FileKind::Debuginfo];
                 let Some(kind) = kinds.into_iter().find(|kind| kind_code(*kind) == found.kind) else { continue };
                 let path = match found.name.rsplit_once(WITHIN) {
@@ -174,7 +178,11 @@ impl Trees {
 
     /// Whether something answers for a key.
     pub(crate) fn has(&self, key: &Key) -> bool {
-        self.ids.load().as_ref().is_some_and(|ids| ids.find(&key.to_bytes()).next().is_some())
+        self.ids.load().as_ref().is_some_and(|ids| ids.find(&key.to_bytes()).any(|found| self.is_given(&found)))
+    }
+
+    fn is_given(&self, found: &crate::ids::Candidate<'_>) -> bool {
+        !self.taken_down.has(&BlobDigest::from_sha256(*found.sha256))
     }
 
     /// How much there is.

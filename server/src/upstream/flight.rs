@@ -159,6 +159,8 @@ impl Upstreams {
     /// Brings a file.
     pub(super) async fn fly(&self, key: &CacheKey, wanted: &Wanted, hops: &Hops, pilot: Pilot) {
         let end = match self.choose(wanted, hops).await {
+            // Not noted as absent: the tombstone may be lifted.
+            Answer::File(incoming) if self.says_taken_down(&incoming) => Progress::Absent,
             Answer::File(incoming) => match self.store(key, wanted, *incoming, &pilot).await {
                 Ok(bytes) => Progress::Whole { bytes },
                 Err(why) => {
@@ -174,6 +176,11 @@ impl Upstreams {
             Answer::Failed(why) => Progress::Lost(why.into()),
         };
         pilot.progress.send_replace(end);
+    }
+
+    /// Whether a server says itself that it sends what is taken down here. One that does not say it is believed to the last byte but one.
+    fn says_taken_down(&self, incoming: &Incoming) -> bool {
+        incoming.sha256.as_ref().is_some_and(|sha256| self.taken_down.has_sha256(sha256))
     }
 
     /// Asks all upstreams; the first that has the file brings it. Absence is what all of them say.
@@ -198,7 +205,7 @@ impl Upstreams {
     }
 
     async fn store(&self, key: &CacheKey, wanted: &Wanted, incoming: Incoming, pilot: &Pilot) -> Result<u64, String> {
-        let Incoming { length, headers, start, mut rest } = incoming;
+        let Incoming { length, headers, start, mut rest, .. } = incoming;
         let limit = self.cache.capacity() / 2;
         let too_large = || format!("it has more than {limit} bytes, half of the cache");
         if length.is_some_and(|length| length > limit) {
@@ -227,7 +234,11 @@ impl Upstreams {
         let bytes = receiving.bytes;
         let (cache, key, expected) = (Arc::clone(&self.cache), key.clone(), wanted.expected.clone());
         let kept = self.making.run(move || receiving.keep(&cache, &key, &expected, headers));
-        kept.await.map_err(text)?.map_err(text)??;
+        let sha256 = kept.await.map_err(text)?.map_err(text)??;
+        if self.taken_down.has_sha256(&sha256) {
+            // It stays in the cache, so that the next one who asks is told at once.
+            return Err(format!("sha256:{sha256} is taken down here"));
+        }
         Ok(bytes)
     }
 
@@ -261,18 +272,19 @@ impl Receiving {
         self.bytes.saturating_sub(1)
     }
 
+    /// Checks and keeps it; its SHA-256 in hex, or why it is refused.
     fn keep(
         self,
         cache: &crate::file_cache::FileCache,
         key: &CacheKey,
         expected: &super::Expected,
         headers: Vec<(String, String)>,
-    ) -> io::Result<Result<(), String>> {
+    ) -> io::Result<Result<String, String>> {
         if let Some(why) = expected.refuses(self.file.as_file())? {
             return Ok(Err(why));
         }
         let sha256 = self.hasher.finish().hex().to_owned();
-        cache.keep(key, self.file, &Note { sha256, headers })?;
-        Ok(Ok(()))
+        cache.keep(key, self.file, &Note { sha256: sha256.clone(), headers })?;
+        Ok(Ok(sha256))
     }
 }

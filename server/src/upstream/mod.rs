@@ -25,6 +25,7 @@ use std::time::Instant;
 use crate::file_cache::{CacheKey, CachedFile, FileCache};
 use crate::origins::Patience;
 use crate::pool::Pool;
+use crate::takedown::TakenDown;
 use server::UpstreamServer;
 
 /// Files that are known to be absent; beyond that the memory starts anew.
@@ -62,6 +63,7 @@ pub(crate) struct Upstreams {
     http: reqwest::Client,
     patience: Patience,
     cache: Arc<FileCache>,
+    taken_down: Arc<TakenDown>,
     pool: Pool,
     making: Pool,
     /// Files on their way, by name and hops: a request that came back to us must not wait for itself.
@@ -77,7 +79,7 @@ impl Upstreams {
     pub(crate) fn new(
         urls: &[String],
         patience: Patience,
-        cache: Arc<FileCache>,
+        (cache, taken_down): (Arc<FileCache>, Arc<TakenDown>),
         (pool, making): (Pool, Pool),
     ) -> Result<Self, String> {
         let servers = urls.iter().map(|url| UpstreamServer::new(url, patience).map(Arc::new));
@@ -86,6 +88,7 @@ impl Upstreams {
             http: server::client(patience)?,
             patience,
             cache,
+            taken_down,
             pool,
             making,
             flights: Mutex::default(),
@@ -100,7 +103,7 @@ impl Upstreams {
             if self.cache.has(&key) {
                 let (cache, wanted) = (Arc::clone(&self.cache), key.clone());
                 if let Ok(Some(found)) = self.pool.run(move || cache.find(&wanted)).await {
-                    return Outcome::Cached(found);
+                    return self.unless_taken_down(found);
                 }
             }
             if self.is_absent(&key) {
@@ -127,12 +130,17 @@ impl Upstreams {
                 Progress::Whole { .. } => {
                     let cache = Arc::clone(&self.cache);
                     let found = self.pool.run(move || cache.find(&key)).await.ok().flatten();
-                    found.map_or_else(|| Outcome::Unavailable("the cache lost it".to_owned()), Outcome::Cached)
+                    let lost = || Outcome::Unavailable("the cache lost it".to_owned());
+                    found.map_or_else(lost, |found| self.unless_taken_down(found))
                 }
                 _ => Outcome::Unavailable(flight.reason()),
             },
             other => other,
         }
+    }
+
+    fn unless_taken_down(&self, found: CachedFile) -> Outcome {
+        if self.taken_down.has_sha256(&found.note.sha256) { Outcome::Absent } else { Outcome::Cached(found) }
     }
 
     /// The flight that brings the file; none when it has just arrived.

@@ -22,7 +22,9 @@ const PROBE: Duration = Duration::from_secs(10);
 /// Headers that are passed on begin so.
 const RELAYED: &str = "x-debuginfod-";
 /// Those that this server finds out by itself.
-const OWN: [&str; 2] = ["x-debuginfod-size", "x-debuginfod-sha256"];
+const OWN: [&str; 2] = ["x-debuginfod-size", SHA256];
+/// The file's SHA-256, of symseal and of elfutils since 0.193.
+const SHA256: &str = "x-debuginfod-sha256";
 /// Bytes of a header that is passed on.
 const HEADER_LIMIT: usize = 4096;
 
@@ -67,6 +69,8 @@ pub(super) enum Answer {
 pub(super) struct Incoming {
     /// Bytes of the whole, where it says so.
     pub(super) length: Option<u64>,
+    /// SHA-256 of the file in hex, where it says so.
+    pub(super) sha256: Option<String>,
     /// Headers to pass on.
     pub(super) headers: Vec<(String, String)>,
     /// The first bytes.
@@ -128,6 +132,7 @@ impl UpstreamServer {
             return Answer::Failed(format!("{} sent {coding:?}, which was not asked for", self.base));
         }
         let length = response.content_length();
+        let sha256 = response.headers().get(SHA256).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
         let relayed = response.headers().iter().filter(|(name, value)| {
             name.as_str().starts_with(RELAYED) && !OWN.contains(&name.as_str()) && value.len() <= HEADER_LIMIT
         });
@@ -158,7 +163,7 @@ impl UpstreamServer {
             };
             Some((next, rest))
         });
-        Answer::File(Box::new(Incoming { length, headers, start: start.freeze(), rest: rest.boxed() }))
+        Answer::File(Box::new(Incoming { length, sha256, headers, start: start.freeze(), rest: rest.boxed() }))
     }
 
     fn unanswered(&self, connected: bool, error: &dyn std::error::Error) -> Answer {

@@ -12,7 +12,7 @@ use crate::support::{Running, http, noise};
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_RANGES, CONTENT_LENGTH, ETAG, RANGE, USER_AGENT};
 use symseal_bundle::Digest;
-use symseal_server::{Origins, Patience};
+use symseal_server::{Config, Note, Origins, Patience, Tombstones};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -441,4 +441,61 @@ async fn elfutils_server_behind_this_one_answers_elfutils_client_before_it() {
         assert!(std::fs::read(found).unwrap() == std::fs::read(&source).unwrap());
         assert!(find(&["debuginfo", OTHER_ID], cache).await.is_none());
     }
+}
+
+#[tokio::test]
+async fn a_file_of_another_server_that_is_taken_down_here_is_not_given() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let binary = compile(root.path(), "app", ID, 300_000);
+    let bytes = std::fs::read(&binary).unwrap();
+    let digest = Digest::of(&bytes).to_string();
+    let far = Running::start(&root.path().join("far")).await;
+    publish(&far, root.path(), "1", &[&binary]).await;
+    // One that does not say the digest of what it sends.
+    let silent = Told::does(Does::Sends(ok(bytes.len(), &bytes))).await;
+    let note = Note { at: "2026-01-02T03:04:05Z".into(), reason: "a name".into(), by: "a test".into() };
+    let paths = [debuginfo(ID), format!("/buildid/{ID}/executable"), format!("/buildid/{ID}/section/.comment")];
+    let becomes = async |server: &Running, path: &str, expected: StatusCode| {
+        let started = Instant::now();
+        while get(server, path).await.unwrap().status() != expected {
+            assert!(started.elapsed() < Duration::from_secs(10), "{path} is not {expected}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    // What the cache has.
+    let data = root.path().join("warm");
+    let warm = Running::start_with(&data, &asking(&[far.url("")])).await;
+    for path in &paths {
+        assert!(get(&warm, path).await.unwrap().bytes().await.unwrap().len() > 4);
+    }
+    let config = Config::new(&data, ([127, 0, 0, 1], 0).into());
+    let tombstones = Tombstones::open(&config).await.unwrap();
+    tombstones.take_down(&digest, note.clone()).await.unwrap();
+    for path in &paths {
+        becomes(&warm, path, StatusCode::NOT_FOUND).await;
+    }
+    tombstones.lift(&digest).await.unwrap();
+    for path in &paths {
+        becomes(&warm, path, StatusCode::OK).await;
+    }
+    // What it has not: where the other server says what it sends nothing of it goes out, else not the whole of it, and once.
+    for (name, url, first) in
+        [("cold", far.url(""), StatusCode::NOT_FOUND), ("silent", silent.url.clone(), StatusCode::OK)]
+    {
+        let data = root.path().join(name);
+        let config = Config::new(&data, ([127, 0, 0, 1], 0).into());
+        Tombstones::open(&config).await.unwrap().take_down(&digest, note.clone()).await.unwrap();
+        let cold = Running::start_with(&data, &asking(&[url])).await;
+        let answer = get(&cold, &debuginfo(ID)).await.unwrap();
+        assert_eq!(answer.status(), first, "{name}");
+        if first == StatusCode::OK {
+            assert!(answer.bytes().await.is_err(), "it came whole");
+        }
+        becomes(&cold, &debuginfo(ID), StatusCode::NOT_FOUND).await;
+        cold.stop().await;
+    }
+    assert_eq!(silent.asked(), 1);
 }

@@ -181,3 +181,51 @@ async fn a_bundle_too_many_is_refused_with_its_manifest_and_other_artifacts_are_
     assert!(!tags.contains("\"2\""), "{tags}");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_bundle_that_is_deleted_makes_room_at_once_and_costs_the_same_when_it_is_pushed_again() {
+    if !crate::support::programs::has("gcc") {
+        return;
+    }
+    let scene = Scene::new(&[("app", Some(10 * LIMIT), None)]);
+    let server = scene.start().await;
+    let root = tempfile::tempdir().unwrap();
+    let (source, binary) = (root.path().join("app.c"), root.path().join("app"));
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    crate::support::programs::run("gcc", &["-g", "-o", binary.to_str().unwrap(), source.to_str().unwrap()]);
+    let held = async |server: &Running| scene.metric(server, "symseal_quota_bytes_held{prefix=\"app\"}").await;
+    let digest = crate::support::programs::publish(&server, root.path(), "1", &[&binary]).await;
+    let whole = held(&server).await;
+    assert!(whole > std::fs::metadata(&binary).unwrap().len(), "{whole}");
+    // No collector runs here, as none does behind an object store.
+    let url = server.url(&format!("/v2/app/manifests/{digest}"));
+    assert_eq!(scene.http.delete(&url).send().await.unwrap().status(), StatusCode::ACCEPTED);
+    assert_eq!(held(&server).await, 0);
+    server.stop().await;
+    let server = scene.start().await;
+    assert_eq!(held(&server).await, 0);
+    let layout = symseal_bundle::LayoutDir::open(root.path().join("layout-1")).unwrap();
+    let to = server.reference("app:1");
+    symseal_registry::push(&layout, &digest, &to, &crate::support::options()).await.unwrap();
+    assert_eq!(held(&server).await, whole);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_deletion_left_cannot_be_taken_back_above_the_quota() {
+    let scene = Scene::new(&[("r", Some(LIMIT), None)]);
+    let server = scene.start().await;
+    let (first, second) = (noise(600_000, 1), noise(600_000, 2));
+    let (one, two) = (manifest(&[&first]), manifest(&[&second]));
+    for (bytes, text, tag) in [(&first, &one, "1"), (&second, &two, "2")] {
+        assert_eq!(scene.push(&server, "r", bytes).await.status(), StatusCode::CREATED);
+        assert_eq!(scene.manifest(&server, "r", tag, oci::MANIFEST, text).await.status(), StatusCode::CREATED);
+        let url = server.url(&format!("/v2/r/manifests/{}", Digest::of(text.as_bytes())));
+        assert_eq!(scene.http.delete(url).send().await.unwrap().status(), StatusCode::ACCEPTED);
+        assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"r\"}").await, 0);
+    }
+    // Both blobs are here still, and only one of them fits.
+    assert_eq!(scene.manifest(&server, "r", "1", oci::MANIFEST, &one).await.status(), StatusCode::CREATED);
+    refused(scene.manifest(&server, "r", "2", oci::MANIFEST, &two).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    server.stop().await;
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
 use serde_json::Value;
+use symseal_builder::SealOptions;
 use symseal_bundle::Digest;
 use symseal_seal::UtcSeconds;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog};
@@ -63,6 +64,17 @@ impl Scene {
         channel: Option<&str>,
         days: u32,
     ) -> Digest {
+        let seal = channel.map(|channel| SealOptions { channel: Some(channel.to_owned()), ..Default::default() });
+        self.publish_sealed(server, (repository, number), seal, days).await
+    }
+
+    async fn publish_sealed(
+        &mut self,
+        server: &Running,
+        (repository, number): (&str, u8),
+        seal: Option<SealOptions>,
+        days: u32,
+    ) -> Digest {
         let folder = self.root.path().join(format!("release-{number}"));
         std::fs::create_dir_all(&folder).unwrap();
         let (source, binary) = (folder.join("app.c"), folder.join("app"));
@@ -74,8 +86,7 @@ impl Scene {
             symseal_builder::Options { name: "app".into(), version: number.to_string(), ..Default::default() };
         let digest =
             symseal_builder::SymbolBundleBuilder::new(release).add_path(&binary).build(&layout).unwrap().digest;
-        if let Some(channel) = channel {
-            let options = symseal_builder::SealOptions { channel: Some(channel.to_owned()), ..Default::default() };
+        if let Some(options) = seal {
             symseal_builder::seal_bundle(&layout, &digest, &self.key, &mut self.log, &options).unwrap();
         }
         let to = server.reference(&format!("{repository}:{number}"));
@@ -266,5 +277,44 @@ async fn what_a_bundle_that_stays_has_in_common_with_one_that_goes_stays() {
     symseal_registry::pull(&server.reference("app:2"), &pulled, &options()).await.unwrap();
     assert_eq!(status(&server, "/buildid/abcdef01/debuginfo").await, StatusCode::OK);
     assert_eq!(status(&server, "/buildid/abcdef03/debuginfo").await, StatusCode::OK);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_newest_release_of_a_channel_is_the_one_with_the_largest_sequence() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new(vec![rule("app", None, Some(2), None, None)]);
+    let bound = Server::bind(scene.config()).await.unwrap();
+    let retention = bound.retention();
+    let server = Running::run(bound);
+    // The third release came before the others, or the others were pushed once more: its sequence says that it is the newest.
+    for (number, channel, sequence, days) in [
+        (1, "stable", Some(10), 1),
+        (2, "stable", Some(20), 5),
+        (3, "stable", Some(30), 9),
+        // Of equal ones the later arrival stays.
+        (4, "nightly", Some(7), 3),
+        (5, "nightly", Some(7), 2),
+        (6, "nightly", Some(8), 400),
+        // Without any the arrival decides, as before.
+        (7, "beta", None, 3),
+        (8, "beta", None, 2),
+        (9, "beta", None, 1),
+    ] {
+        let seal = SealOptions { channel: Some(channel.into()), sequence, ..Default::default() };
+        scene.publish_sealed(&server, ("app", number), Some(seal), days).await;
+    }
+    let plan = scene.plan().await;
+    let goes: Vec<&str> = plan.iter().filter(|(_, it)| it.goes).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(goes, ["app:1", "app:4", "app:7"]);
+    assert_eq!(retention.round().await.unwrap().gone, 3);
+    for (number, expected) in
+        [(1, StatusCode::NOT_FOUND), (3, StatusCode::OK), (4, StatusCode::NOT_FOUND), (6, StatusCode::OK)]
+    {
+        assert_eq!(status(&server, &format!("/v2/app/manifests/{number}")).await, expected, "{number}");
+    }
+    assert_eq!(retention.round().await.unwrap().gone, 0);
     server.stop().await;
 }

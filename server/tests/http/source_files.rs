@@ -271,3 +271,85 @@ async fn a_compressed_form_is_made_once_and_given_to_those_who_take_it() {
     assert_eq!(get(&server, "zstd").await.headers()[CONTENT_ENCODING], "zstd", "it is kept");
     assert_eq!(cached(), 2);
 }
+
+#[tokio::test]
+async fn a_pack_that_is_taken_down_hides_no_other_bundles_copy_of_a_file() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let folder = fixture.root.path().canonicalize().unwrap();
+    let (source, binary) = compile(&folder, "full", "abcdef01", &[]);
+    let first = publish_with_sources(&fixture.server, &folder, "1", &binary, Some("app-sources:1")).await;
+    // The same module, beside another one: its sources are in another pack.
+    let both = folder.join("both");
+    std::fs::create_dir(&both).unwrap();
+    std::fs::copy(&binary, both.join("full")).unwrap();
+    let (_, more) = compile(&folder, "more", "abcdef02", &["-DMORE"]);
+    std::fs::write(folder.join("more +#.c"), format!("{PROGRAM}// more\n")).unwrap();
+    std::fs::copy(&more, both.join("more")).unwrap();
+    let second = publish_with_sources(&fixture.server, &folder, "2", &both, Some("app-sources:2")).await;
+    let pack = async |sources: &Digest| -> String {
+        let manifest = fixture.get(&format!("/v2/app-sources/manifests/{sources}")).await;
+        let manifest: Value = manifest.json().await.unwrap();
+        let layers = manifest["layers"].as_array().unwrap();
+        assert_eq!(layers.len(), 2, "a table and a pack: {manifest}");
+        layers[1]["digest"].as_str().unwrap().to_owned()
+    };
+    let packs = [pack(&first).await, pack(&second).await];
+    assert_ne!(packs[0], packs[1]);
+    let path = format!("/buildid/abcdef01/source{}", escaped(source.to_str().unwrap()));
+    let config = symseal_server::Config::new(folder.join("data"), ([127, 0, 0, 1], 0).into());
+    let tombstones = symseal_server::Tombstones::open(&config).await.unwrap();
+    let note = symseal_server::Note { at: "2026-01-02T03:04:05Z".into(), reason: "a name".into(), by: "a test".into() };
+    let is_down = async |digest: &str, path: &str, expected: StatusCode| {
+        tombstones.take_down(digest, note.clone()).await.unwrap();
+        let started = std::time::Instant::now();
+        while fixture.get(path).await.status() != expected {
+            assert!(started.elapsed() < Duration::from_secs(10), "{path} is not {expected}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    // Whichever of the two is asked first.
+    for pack in &packs {
+        is_down(pack, &format!("/v2/app-sources/blobs/{pack}"), StatusCode::NOT_FOUND).await;
+        let answer = fixture.get(&path).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{pack}");
+        assert_eq!(answer.text().await.unwrap(), PROGRAM);
+        tombstones.lift(pack).await.unwrap();
+    }
+    is_down(&packs[0], &format!("/v2/app-sources/blobs/{}", packs[0]), StatusCode::NOT_FOUND).await;
+    is_down(&packs[1], &path, StatusCode::NOT_FOUND).await;
+    for pack in &packs {
+        tombstones.lift(pack).await.unwrap();
+    }
+    // The file itself, out of whatever pack.
+    is_down(&Digest::of(PROGRAM.as_bytes()).to_string(), &path, StatusCode::NOT_FOUND).await;
+}
+
+#[tokio::test]
+async fn a_file_below_a_directory_of_sources_that_is_taken_down_is_not_served() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().canonicalize().unwrap();
+    let (source, binary) = compile(&folder, "full", "abcdef01", &[]);
+    let origins = Origins { source_roots: vec![folder.clone()], ..Origins::default() };
+    let server = Running::start_with(&folder.join("data"), &origins).await;
+    publish(&server, &folder, "1", &[&binary]).await;
+    let url = server.url(&format!("/buildid/abcdef01/source{}", escaped(source.to_str().unwrap())));
+    assert_eq!(http().get(&url).send().await.unwrap().text().await.unwrap(), PROGRAM);
+    let config = symseal_server::Config::new(folder.join("data"), ([127, 0, 0, 1], 0).into());
+    let tombstones = symseal_server::Tombstones::open(&config).await.unwrap();
+    let note = symseal_server::Note { at: "2026-01-02T03:04:05Z".into(), reason: "a name".into(), by: "a test".into() };
+    let digest = Digest::of(PROGRAM.as_bytes()).to_string();
+    for (other, expected) in [(Digest::of(b"other").to_string(), StatusCode::OK), (digest, StatusCode::NOT_FOUND)] {
+        tombstones.take_down(&other, note.clone()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let answer = http().get(&url).send().await.unwrap();
+        assert_eq!(answer.status(), expected);
+        assert!(expected != StatusCode::OK || answer.text().await.unwrap() == PROGRAM);
+    }
+    server.stop().await;
+}

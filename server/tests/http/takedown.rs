@@ -1,12 +1,12 @@
 //! What was taken down: nobody is given it, nobody may push it, and it comes back while its bytes are here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use symseal_bundle::{Digest, LayoutDir, oci};
-use symseal_server::{Collected, Config, Note, Tombstones};
+use symseal_server::{Collected, Config, Note, Origins, Tombstones};
 
 use crate::support::programs::{has, publish, run};
 use crate::support::{Running, http, options};
@@ -23,7 +23,7 @@ fn note() -> Note {
 }
 
 /// A program whose build-id ends so.
-fn program(root: &Path, number: u8) -> std::path::PathBuf {
+fn program(root: &Path, number: u8) -> PathBuf {
     let (source, binary) = (root.join(format!("app{number}.c")), root.join(format!("app{number}")));
     std::fs::write(&source, format!("int main(void) {{ return {number}; }}\n")).unwrap();
     let id = format!("-Wl,--build-id=0xabcdef{number:02x}");
@@ -66,6 +66,32 @@ async fn statuses(server: &Running, digest: &Digest, blob: &Digest) -> Vec<(Stri
     found
 }
 
+/// A server with a release of two programs.
+struct Scene {
+    root: tempfile::TempDir,
+    server: Running,
+    one: PathBuf,
+    two: PathBuf,
+    /// The release.
+    first: Digest,
+    tombstones: Tombstones,
+}
+
+impl Scene {
+    /// `None` where there is no compiler.
+    async fn start() -> Option<Self> {
+        if !has("cc") {
+            return None;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let server = Running::start_as(config(root.path())).await;
+        let (one, two) = (program(root.path(), 1), program(root.path(), 2));
+        let first = publish(&server, root.path(), "1", &[&one, &two]).await;
+        let tombstones = Tombstones::open(&config(root.path())).await.unwrap();
+        Some(Self { root, server, one, two, first, tombstones })
+    }
+}
+
 async fn push(server: &Running, root: &Path, version: &str) -> Result<(), String> {
     let layout = LayoutDir::open(root.join(format!("layout-{version}"))).unwrap();
     let digest = layout.manifests().unwrap()[0].digest;
@@ -75,20 +101,13 @@ async fn push(server: &Running, root: &Path, version: &str) -> Result<(), String
 
 #[tokio::test]
 async fn a_bundle_that_is_taken_down_is_nowhere_and_comes_back_when_that_is_lifted() {
-    if !has("cc") {
-        return;
-    }
-    let root = tempfile::tempdir().unwrap();
+    let Some(Scene { root, server, one, two, first, tombstones }) = Scene::start().await else { return };
     let root = root.path();
-    let server = Running::start_as(config(root)).await;
-    let (one, two) = (program(root, 1), program(root, 2));
-    let first = publish(&server, root, "1", &[&one, &two]).await;
     let second = publish(&server, root, "2", &[&two]).await;
     let blob = Digest::of(&std::fs::read(&one).unwrap());
     let shared = Digest::of(&std::fs::read(&two).unwrap());
     assert!(statuses(&server, &first, &blob).await.iter().all(|(_, status)| *status == StatusCode::OK));
 
-    let tombstones = Tombstones::open(&config(root)).await.unwrap();
     assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap());
     assert!(tombstones.take_down("sha256:no", note()).await.is_err());
     becomes(&server, &format!("/v2/app/manifests/{first}"), StatusCode::NOT_FOUND).await;
@@ -172,37 +191,61 @@ async fn a_bundle_that_is_taken_down_is_nowhere_and_comes_back_when_that_is_lift
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_blob_that_is_taken_down_is_no_file_of_any_bundle() {
-    if !has("cc") {
-        return;
-    }
-    let root = tempfile::tempdir().unwrap();
-    let root = root.path();
-    let server = Running::start_as(config(root)).await;
-    let (one, two) = (program(root, 1), program(root, 2));
-    let first = publish(&server, root, "1", &[&one, &two]).await;
-    let bytes = std::fs::read(&one).unwrap();
-    let blob = Digest::of(&bytes);
-    // Warm: mapped, and answered from there.
-    for _ in 0..3 {
-        assert_eq!(status(&server, "/buildid/abcdef01/debuginfo").await, StatusCode::OK);
-    }
-    let mount = server.url(&format!("/v2/other/blobs/uploads/?mount={blob}&from=app"));
-    assert_eq!(http().post(&mount).send().await.unwrap().status(), StatusCode::CREATED);
-    let tombstones = Tombstones::open(&config(root)).await.unwrap();
-    tombstones.take_down(&blob.to_string(), note()).await.unwrap();
-    becomes(&server, "/buildid/abcdef01/debuginfo", StatusCode::NOT_FOUND).await;
+/// What gives the first program away: as a blob, by its ids, in parts, to symbol servers' clients.
+async fn routes(server: &Running, blob: &Digest) -> Vec<(String, StatusCode)> {
+    let mut found = Vec::new();
     for path in [
         format!("/v2/app/blobs/{blob}"),
         format!("/v2/other/blobs/{blob}"),
+        "/buildid/abcdef01/debuginfo".to_owned(),
         "/buildid/abcdef01/executable".to_owned(),
         "/buildid/abcdef01/section/.debug_info".to_owned(),
+        "/s/app/buildid/abcdef01/debuginfo".to_owned(),
+        "/symbols/app1/elf-buildid-abcdef01/app1".to_owned(),
+        "/symbols/_.debug/elf-buildid-sym-abcdef01/_.debug".to_owned(),
+        "/s/app/symbols/app1/elf-buildid-abcdef01/app1".to_owned(),
     ] {
-        assert_eq!(status(&server, &path).await, StatusCode::NOT_FOUND, "{path}");
+        for request in [
+            http().get(server.url(&path)),
+            http().head(server.url(&path)),
+            http().get(server.url(&path)).header("range", "bytes=64-127"),
+            http().get(server.url(&path)).header("accept-encoding", "zstd"),
+        ] {
+            let status = request.send().await.unwrap().status();
+            found.push((path.clone(), if status == StatusCode::PARTIAL_CONTENT { StatusCode::OK } else { status }));
+        }
     }
-    // Its bundle stays with its other files.
-    for path in [format!("/v2/app/manifests/{first}"), "/buildid/abcdef02/debuginfo".to_owned()] {
+    found
+}
+
+#[tokio::test]
+async fn a_blob_that_is_taken_down_is_no_file_of_any_bundle() {
+    let Some(Scene { root, server, one, two, first, tombstones }) = Scene::start().await else { return };
+    let bytes = std::fs::read(&one).unwrap();
+    let blob = Digest::of(&bytes);
+    // Another bundle has the same file.
+    let third = program(root.path(), 3);
+    let second = publish(&server, root.path(), "2", &[&one, &third]).await;
+    assert_ne!(first, second);
+    let mount = server.url(&format!("/v2/other/blobs/uploads/?mount={blob}&from=app"));
+    assert_eq!(http().post(&mount).send().await.unwrap().status(), StatusCode::CREATED);
+    // Warm: mapped, and answered from there, and a compressed form is there.
+    for _ in 0..3 {
+        assert!(routes(&server, &blob).await.iter().all(|(_, status)| *status == StatusCode::OK));
+    }
+    tombstones.take_down(&blob.to_string(), note()).await.unwrap();
+    becomes(&server, "/buildid/abcdef01/debuginfo", StatusCode::NOT_FOUND).await;
+    for (path, status) in routes(&server, &blob).await {
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+    }
+    // Its bundles stay with their other files.
+    for path in [
+        format!("/v2/app/manifests/{first}"),
+        format!("/v2/app/manifests/{second}"),
+        "/buildid/abcdef02/debuginfo".to_owned(),
+        "/buildid/abcdef03/debuginfo".to_owned(),
+        format!("/v2/app/blobs/{}", Digest::of(&std::fs::read(&two).unwrap())),
+    ] {
         assert_eq!(status(&server, &path).await, StatusCode::OK, "{path}");
     }
     let url = server.url(&format!("/v2/app/blobs/uploads/?digest={blob}"));
@@ -221,10 +264,157 @@ async fn a_blob_that_is_taken_down_is_no_file_of_any_bundle() {
     let loose = http().put(server.url("/api/v1/symbols?name=app")).body(bytes.clone()).send().await.unwrap();
     assert_eq!(loose.status(), StatusCode::FORBIDDEN);
     assert_eq!(loose.json::<Value>().await.unwrap()["error"]["code"], "taken-down");
+    // Another reason is told of, though the tombstone is the same.
+    let reason = || async {
+        let answer = http().get(server.url(&format!("/v2/app/blobs/{blob}"))).send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    let note = Note { reason: "a court said so".into(), ..note() };
+    tombstones.take_down(&blob.to_string(), note).await.unwrap();
+    let started = Instant::now();
+    while !reason().await.contains("a court said so") {
+        assert!(started.elapsed() < Duration::from_secs(10), "the reason stays: {}", reason().await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     tombstones.lift(&blob.to_string()).await.unwrap();
     becomes(&server, "/buildid/abcdef01/debuginfo", StatusCode::OK).await;
-    assert_eq!(status(&server, &format!("/v2/app/blobs/{blob}")).await, StatusCode::OK);
+    for (path, status) in routes(&server, &blob).await {
+        assert_eq!(status, StatusCode::OK, "{path}");
+    }
     let back = http().get(server.url("/buildid/abcdef01/executable")).send().await.unwrap().bytes().await.unwrap();
     assert!(back == bytes);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_takedown_that_breaks_off_gives_nothing_away_and_is_finished_by_the_server_that_runs() {
+    let Some(Scene { root, server, one, first, tombstones, .. }) = Scene::start().await else { return };
+    let blob = format!("/v2/app/blobs/{}", Digest::of(&std::fs::read(&one).unwrap()));
+    let manifest = format!("/v2/app/manifests/{first}");
+    let elsewhere = b"elsewhere".to_vec();
+    let upload = server.url(&format!("/v2/other/blobs/uploads/?digest={}", Digest::of(&elsewhere)));
+    assert_eq!(http().post(upload).body(elsewhere.clone()).send().await.unwrap().status(), StatusCode::CREATED);
+    // The disk cannot tell what the bundle names.
+    let shard = root.path().join("data/blobs/sha256").join(&first.hex()[..2]);
+    let aside = root.path().join("aside");
+    std::fs::rename(&shard, &aside).unwrap();
+    std::fs::write(&shard, "").unwrap();
+    tombstones.take_down(&first.to_string(), note()).await.unwrap();
+    becomes(&server, &blob, StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(status(&server, &manifest).await, StatusCode::SERVICE_UNAVAILABLE);
+    becomes(&server, "/buildid/abcdef01/debuginfo", StatusCode::NOT_FOUND).await;
+    // Nor is anything taken to another repository, which has its own.
+    let digest = blob.rsplit('/').next().unwrap();
+    let mount = server.url(&format!("/v2/other/blobs/uploads/?mount={digest}&from=app"));
+    assert_eq!(http().post(mount).send().await.unwrap().status(), StatusCode::ACCEPTED);
+    assert_eq!(status(&server, &format!("/v2/other/blobs/{}", Digest::of(&elsewhere))).await, StatusCode::OK);
+    // Whoever takes it down again changes nothing.
+    tombstones.take_down(&first.to_string(), note()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(status(&server, &blob).await, StatusCode::SERVICE_UNAVAILABLE);
+    std::fs::remove_file(&shard).unwrap();
+    std::fs::rename(&aside, &shard).unwrap();
+    becomes(&server, &blob, StatusCode::NOT_FOUND).await;
+    assert_eq!(status(&server, &manifest).await, StatusCode::NOT_FOUND);
+    // So does what is lifted come back.
+    std::fs::rename(&shard, &aside).unwrap();
+    std::fs::write(&shard, "").unwrap();
+    tombstones.lift(&first.to_string()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(status(&server, &blob).await, StatusCode::NOT_FOUND);
+    std::fs::remove_file(&shard).unwrap();
+    std::fs::rename(&aside, &shard).unwrap();
+    becomes(&server, "/buildid/abcdef01/debuginfo", StatusCode::OK).await;
+    assert!(statuses(&server, &first, &digest.parse().unwrap()).await.iter().all(|(_, it)| *it == StatusCode::OK));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_refers_to_what_is_taken_down_be_it_through_others() {
+    let Some(Scene { root, server, first, tombstones, .. }) = Scene::start().await else { return };
+    let layout = LayoutDir::open(root.path().join("layout-1")).unwrap();
+    let (note_of_it, note_of_note) = {
+        let first_note = crate::support::referrer(&layout, &first, "a note");
+        (first_note, crate::support::referrer(&layout, &first_note, "a note of the note"))
+    };
+    let put = async |digest: &Digest| {
+        let bytes = layout.read_blob(digest, oci::MAX_MANIFEST_BYTES).unwrap();
+        for text in ["a note", "a note of the note"] {
+            let url = server.url(&format!("/v2/app/blobs/uploads/?digest={}", Digest::of(text.as_bytes())));
+            http().post(url).body(text).send().await.unwrap();
+        }
+        let url = server.url(&format!("/v2/app/blobs/uploads/?digest={}", Digest::of(oci::EMPTY_JSON)));
+        http().post(url).body(oci::EMPTY_JSON).send().await.unwrap();
+        let url = server.url(&format!("/v2/app/manifests/{digest}"));
+        http().put(url).header("content-type", oci::MANIFEST).body(bytes).send().await.unwrap()
+    };
+    assert_eq!(put(&note_of_it).await.status(), StatusCode::CREATED);
+    tombstones.take_down(&first.to_string(), note()).await.unwrap();
+    becomes(&server, &format!("/v2/app/manifests/{note_of_it}"), StatusCode::NOT_FOUND).await;
+    for digest in [&note_of_it, &note_of_note] {
+        let refused = put(digest).await;
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+        assert!(refused.text().await.unwrap().contains(&first.to_string()));
+    }
+    let referrers = async |subject: &Digest| json_of(&server, &format!("/v2/app/referrers/{subject}")).await;
+    assert_eq!(referrers(&first).await["manifests"], json!([]));
+    tombstones.lift(&first.to_string()).await.unwrap();
+    becomes(&server, &format!("/v2/app/manifests/{note_of_it}"), StatusCode::OK).await;
+    assert_eq!(put(&note_of_note).await.status(), StatusCode::CREATED);
+    // Now both go at once.
+    tombstones.take_down(&first.to_string(), note()).await.unwrap();
+    becomes(&server, &format!("/v2/app/manifests/{note_of_note}"), StatusCode::NOT_FOUND).await;
+    assert_eq!(referrers(&note_of_it).await["manifests"], json!([]));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_of_a_tree_that_is_taken_down_is_not_served() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let whole = program(root, 1);
+    let tree = root.join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let debug = tree.join("app1.debug");
+    run("objcopy", &["--only-keep-debug", whole.to_str().unwrap(), debug.to_str().unwrap()]);
+    std::fs::copy(&whole, tree.join("app1")).unwrap();
+    run("tar", &["-C", tree.to_str().unwrap(), "-cf", tree.join("both.tar").to_str().unwrap(), "app1"]);
+    let (whole, debug) = (Digest::of(&std::fs::read(&whole).unwrap()), Digest::of(&std::fs::read(&debug).unwrap()));
+    let origins = Origins { trees: vec![tree], tree_interval: Duration::from_millis(200), ..Origins::default() };
+    let server = Running::start_with(&root.join("data"), &origins).await;
+    let executables =
+        ["/buildid/abcdef01/executable", "/buildid/abcdef01/section/.text", "/symbols/app1/elf-buildid-abcdef01/app1"];
+    let debuginfo = ["/buildid/abcdef01/debuginfo", "/buildid/abcdef01/section/.debug_info"];
+    for path in executables.iter().chain(&debuginfo) {
+        becomes(&server, path, StatusCode::OK).await;
+    }
+    let sha256 = async || {
+        let answer = http().get(server.url(debuginfo[0])).send().await.unwrap();
+        Digest::of(&answer.bytes().await.unwrap())
+    };
+    let tombstones = Tombstones::open(&config(root)).await.unwrap();
+    // By itself and in an archive; another file of the id stays.
+    tombstones.take_down(&whole.to_string(), note()).await.unwrap();
+    for path in executables {
+        becomes(&server, path, StatusCode::NOT_FOUND).await;
+    }
+    assert_eq!(sha256().await, debug);
+    assert_eq!(status(&server, debuginfo[1]).await, StatusCode::OK);
+    tombstones.take_down(&debug.to_string(), note()).await.unwrap();
+    for path in debuginfo {
+        becomes(&server, path, StatusCode::NOT_FOUND).await;
+    }
+    assert_eq!(json_of(&server, "/metadata?key=buildid&value=abcdef01").await["results"], json!([]));
+    let found = json_of(&server, "/metadata?key=glob&value=*app1").await;
+    assert_eq!(found["results"], json!([]), "{found}");
+    let resolve = json!({"platform": "linux", "debug_id": "abcdef01", "addresses": ["0x1040"]});
+    let named = http().post(server.url("/api/v1/resolve")).json(&resolve).send().await.unwrap();
+    assert_eq!(named.json::<Value>().await.unwrap()["frames"][0]["reason"], "not-in-bundle");
+    tombstones.lift(&whole.to_string()).await.unwrap();
+    becomes(&server, executables[0], StatusCode::OK).await;
+    assert_eq!(sha256().await, whole);
     server.stop().await;
 }

@@ -1,16 +1,17 @@
 //! `/buildid/<id>/source/<path>`: a source file, out of the sources artifacts of bundles that have the id, or below a directory that the
 //! operator named.
 
-use std::io;
+use std::io::{self, Seek as _, SeekFrom};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
-use super::{Answering, FILE, SHA256, SIZE, not_found, too_large};
-use crate::blobs::{NotGiven, OpenBlob};
-use crate::debug_files::Key;
+use super::{Answering, FILE, SHA256, SIZE, too_large};
+use crate::app::App;
+use crate::blobs::{Algorithm, BlobDigest, NotGiven, OpenBlob, hash_file};
+use crate::debug_files::{Key, Scope};
 use crate::endpoints::IMMUTABLE;
 use crate::http::{FileAnswer, break_connection, file_response};
 use crate::sources::FoundSource;
@@ -33,14 +34,20 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
     let (shared, asking, wanted) = (Arc::clone(app), scope.clone(), path.to_owned());
     let find = move || -> io::Result<Option<Found>> {
         for bundle in &bundles {
-            let Some(sources) = shared.releases.get(&shared.blobs, bundle)?.sources else { continue };
-            let (tables, repositories) = (&shared.source_tables, &shared.repositories);
-            if let Some(found) = tables.find(repositories, &shared.blobs, &asking, &sources, &wanted)? {
-                return Ok(Some(Found::Packed(found)));
+            match in_bundle(&shared, &asking, bundle, &wanted) {
+                // What it lies in was taken down: another bundle may have the file elsewhere.
+                Err(error) if NotGiven::is_why(&error) => {}
+                Err(error) => return Err(error),
+                Ok(None) => {}
+                Ok(Some(found)) => return Ok(Some(Found::Packed(found))),
             }
         }
-        let roots = shared.source_roots.get().into_iter().flatten();
-        Ok(roots.filter_map(|root| root.find(&wanted)).next().map(Found::Below))
+        for blob in shared.source_roots.get().into_iter().flatten().filter_map(|root| root.find(&wanted)) {
+            if !is_taken_down(&shared, &blob)? {
+                return Ok(Some(Found::Below(blob)));
+            }
+        }
+        Ok(None)
     };
     // Tables are read in the pool for slow work: large ones take seconds.
     let answer = match app.making.run(find).await {
@@ -57,8 +64,6 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
             FileAnswer { headers: headers(path, blob.size, SHORT_CACHE), source: blob.into(), window: None, etag }
         }
         Ok(Ok(None)) => return None,
-        // A pack of the sources was taken down.
-        Ok(Err(error)) if NotGiven::is_why(&error) => return Some(not_found()),
         Ok(Err(error)) => return Some(break_connection(&format!("{path}: {error}"))),
         Err(error) => return Some(break_connection(&error.to_string())),
     };
@@ -67,6 +72,24 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
         return Some(refused);
     }
     Some(file_response(&app.pool, method, request, answer))
+}
+
+/// The file out of the sources of a bundle, unless it is taken down.
+fn in_bundle(app: &App, asking: &Scope, bundle: &BlobDigest, path: &str) -> io::Result<Option<FoundSource>> {
+    let Some(sources) = app.releases.get(&app.blobs, bundle)?.sources else { return Ok(None) };
+    let found = app.source_tables.find(&app.repositories, &app.blobs, asking, &sources, path)?;
+    Ok(found.filter(|found| !app.taken_down.has(&found.sha256.into())))
+}
+
+/// Whether the bytes of a file that lies in a directory are taken down. It is read for that where anything is.
+fn is_taken_down(app: &App, blob: &OpenBlob) -> io::Result<bool> {
+    if app.taken_down.all().is_empty() {
+        return Ok(false);
+    }
+    let mut file = blob.file.try_clone()?;
+    let (hasher, _) = hash_file(&mut file, Algorithm::Sha256)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(app.taken_down.has(&hasher.finish()))
 }
 
 fn headers(path: &str, size: u64, cache: &'static str) -> Vec<(header::HeaderName, HeaderValue)> {

@@ -33,12 +33,24 @@ pub(crate) fn check(
         return check_write(app, caller, name, headers);
     }
     if caller.may_read(name) {
-        return Ok(());
+        return check_hidden(app, target);
     }
     if caller.may_show_more() {
         return Err(challenge(app, headers, &format!("repository:{name}:pull"), !caller.showed_nothing()));
     }
     Err(OciError::new(Code::NameUnknown, format!("there is no repository {name} that this token may read")))
+}
+
+/// Nothing is given out of a repository while it is not known what of it is taken down.
+fn check_hidden(app: &App, target: &Target) -> Result<(), OciError> {
+    let (Target::Blob(name, _) | Target::Manifest(name, _)) = target else { return Ok(()) };
+    if app.repositories.get(name).is_some_and(|repository| repository.is_hiding()) {
+        let message = format!(
+            "something in {name} was taken down and cannot be read at this moment, so that nobody knows what goes with it: try again"
+        );
+        return Err(OciError::away(message));
+    }
+    Ok(())
 }
 
 fn check_write(app: &App, caller: &Caller, name: &RepositoryName, headers: &HeaderMap) -> Result<(), OciError> {

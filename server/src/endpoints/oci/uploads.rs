@@ -154,7 +154,7 @@ async fn mount(
     let pin = app.blobs.pin(digest);
     let has_it = match from {
         Some(from) => from.parse().is_ok_and(|from: RepositoryName| {
-            caller.may_read(&from) && app.repositories.get(&from).is_some_and(|source| source.has_blob(digest))
+            caller.may_read(&from) && app.repositories.get(&from).is_some_and(|source| source.gives_blob(digest))
         }),
         None => app.repositories.any_has_blob(digest, |name| caller.may_read(name)),
     };
@@ -258,7 +258,7 @@ async fn finish(
         repository.link_blob(&expected, commit.size)?;
         // While the bytes came.
         if let Some(gone) = taken_down.get(&expected) {
-            repository.hide(&expected, &blobs);
+            taken_down.hide_in_one(&repository, &expected, &blobs);
             return Err(gone.into());
         }
         Ok(commit.size)

@@ -13,7 +13,7 @@ use symseal_module::DebugId;
 use tempfile::NamedTempFile;
 
 use crate::app::App;
-use crate::blobs::{Algorithm, BlobDirectory, Hasher};
+use crate::blobs::{Algorithm, BlobDirectory, Hasher, NotGiven};
 use crate::breakpad::{self, Head, file_name};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::endpoints::{not_found, tree_file, unavailable, whole_file};
@@ -116,6 +116,8 @@ async fn symbol_file(app: &App, method: &Method, request: &HeaderMap, table: Can
             let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
             file_response(&app.pool, method, request, FileAnswer { source: found.blob.into(), window, etag, headers })
         }
+        // A file that it would be made of is taken down.
+        Err(error) if NotGiven::is_why(&error) => not_found("this server has no symbol file of this module"),
         Err(error) => unavailable(request, &format!("a symbol file could not be made: {error}")),
     }
 }
