@@ -334,7 +334,6 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
             let before = known(&digest);
             if !change.is_removed && before.is_some() {
                 // Our own, or one of which debuggers could not be told before.
-                repository.learn_adoption(&digest);
                 return Ok(before);
             }
             let (shared, key, wanted, here) =
@@ -359,8 +358,15 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
             .await?;
             Ok(if is_here { known(&digest) } else { before.map(|news| News { is_removed: true, ..news }) })
         }
-        // They matter to the collector alone.
-        FactKey::Orphan(_) => Ok(None),
+        // Whoever deletes what kept a manifest is followed by that. Marks are removed of what is pushed again.
+        FactKey::Orphan(_) if !change.is_removed => Ok(None),
+        FactKey::Orphan(digest) => {
+            let (shared, key) = (Arc::clone(app), change.key.clone());
+            if run(app, move || read(&shared, &key)).await?.is_none() {
+                repository.learn_adoption(&digest);
+            }
+            Ok(None)
+        }
     }
 }
 
