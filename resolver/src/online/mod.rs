@@ -215,9 +215,7 @@ fn unpacked(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, (MissReason, String)>
     let mut take = |_: &Member<'_>, content: &mut dyn Read| -> Result<(), Box<dyn std::error::Error>> {
         if first.is_none() {
             let mut member = Vec::new();
-            content
-                .read_to_end(&mut member)
-                .map_err(|source| ArchiveError::Io { name: "cabinet".to_owned(), source })?;
+            content.read_to_end(&mut member)?;
             first = Some(member);
         }
         Ok(())
