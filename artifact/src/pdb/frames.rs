@@ -173,7 +173,8 @@ impl Programs {
     fn find(&mut self, place: u32) -> Option<ProgramId> {
         let Self { texts, by_place, known, left } = self;
         *by_place.entry(place).or_insert_with(|| {
-            let text = std::str::from_utf8(texts.text(place, PROGRAM)?).ok()?;
+            let text = texts.text(place, PROGRAM).filter(|text| text.len() <= *left)?;
+            let text = std::str::from_utf8(text).ok()?;
             let is_plain = !text.chars().any(char::is_control);
             let text = text.trim_end();
             *left = left.checked_sub(text.len()).filter(|_| is_plain && !text.is_empty())?;

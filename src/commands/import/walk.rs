@@ -67,7 +67,7 @@ impl Root {
     pub(super) fn sample(&self, left_out: impl Fn(&str) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         let mut tops = VecDeque::new();
-        let mut look = |folder: &str, found: &mut Vec<String>, folders: &mut dyn FnMut(String)| {
+        let look = |folder: &str, found: &mut Vec<String>, folders: &mut dyn FnMut(String)| {
             let mut files = 0;
             for entry in self.entries(folder).into_iter().flatten().take(SAMPLE_ENTRIES).flatten() {
                 let Some(path) = path_of(folder, &entry) else { continue };
