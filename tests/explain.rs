@@ -81,7 +81,7 @@ fn a_sealed_name_rests_on_the_bundle_and_says_so() {
     assert_eq!(unsealed["proof"], "digest-known");
     // A trust directory that trusts nobody here.
     symseal(["key", "generate", "--output", &scene.at("others")]).ok();
-    let (key, log, other) = (scene.at("others/artifact.pub.pem"), scene.at("log"), scene.at("other-trust"));
+    let (key, log, other) = (scene.at("others/artifact.pub.pem"), scene.at("other-log"), scene.at("other-trust"));
     symseal(["trust", "init", "--trust", &other, "--key", &key, "--name", "app", "--log", &log]).ok();
     scene.explain(&scene.address, &["--trust", &other]).refused(1, &["refused"]);
 }
