@@ -74,12 +74,12 @@ impl SymbolsServer {
         Ok(Answered { status, body, wait })
     }
 
-    /// Asks whether its repository has a manifest: 200 where it has; an error only where there is no answer.
-    pub(crate) async fn ask(&self, manifest: &Digest) -> reqwest::Result<Answered> {
+    /// Asks whether its repository has a manifest, or a blob (`kind`): 200 where it has; an error only where there is no answer.
+    pub(crate) async fn ask(&self, kind: &str, digest: &Digest) -> reqwest::Result<Answered> {
         let mut parts = vec!["v2"];
         parts.extend(self.repository.split('/'));
-        let digest = manifest.to_string();
-        parts.extend(["manifests", &digest]);
+        let digest = digest.to_string();
+        parts.extend([kind, &digest]);
         let mut request = self.client.head(self.at(&parts));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);

@@ -24,7 +24,7 @@ use symseal_server::{SealRules, Server};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::content::{Identity, LARGEST, Opened, Refused};
-use self::journal::Journal;
+use self::journal::{Journal, Kept};
 use self::place::{DATABASE, IMAGE, Kind, Layout, Place, Placed};
 use self::pointer::{Mapping, Pointers};
 use self::report::{Fate, Summary, Told};
@@ -225,7 +225,7 @@ struct Ready {
     identity: Identity,
     name: String,
     note: Option<String>,
-    manifest: Digest,
+    kept: Kept,
 }
 
 impl Import {
@@ -258,12 +258,12 @@ impl Import {
             ..Told::new(&file.path, Fate::WouldImport)
         };
         if let Some(server) = &self.server {
-            let sent = server.send(&ready.name, &ready.bytes, &ready.manifest).await;
+            let sent = server.send(&ready.name, &ready.bytes, &ready.kept).await;
             told.fate = sent.with_context(|| format!("{} to {}", file.path, server.url()))?;
         }
         if is_plain && matches!(told.fate, Fate::Imported | Fate::Already) {
             let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.add(&file.path, &file.stamp, ready.manifest, &told.ids)?;
+            journal.add(&file.path, &file.stamp, ready.kept, &told.ids)?;
         }
         Ok(told)
     }
@@ -275,7 +275,7 @@ impl Import {
             journal.find(&file.path, &file.stamp).cloned()
         };
         let (Some(entry), Some(server)) = (entry, &self.server) else { return Ok(None) };
-        let has = server.has(&entry.manifest).await.with_context(|| format!("{}", server.url()))?;
+        let has = server.has(&entry.kept).await.with_context(|| format!("{}", server.url()))?;
         Ok(has.then(|| Told { ids: entry.ids, ..Told::new(&file.path, Fate::Already) }))
     }
 
@@ -352,8 +352,9 @@ impl Import {
         let digest = Digest::of(&bytes);
         let manifest = loose::manifest(&name, digest, bytes.len() as u64);
         let manifest = Digest::of(&manifest.map_err(|error| Refused::Because(error.to_string()))?);
+        let kept = Kept { manifest, file: digest };
         let packed = packed.map(symseal_artifact::ArchiveKind::name);
-        Ok(Ready { bytes: bytes.into(), packed, identity, name, note, manifest })
+        Ok(Ready { bytes: bytes.into(), packed, identity, name, note, kept })
     }
 
     /// The name under which a file is sent: clients ask for PDBs and PE files by name. What is read for it has at most `at_most` bytes.

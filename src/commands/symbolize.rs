@@ -82,6 +82,10 @@ pub fn run(args: &Args) -> Result<Answer> {
     if let Some(pid) = args.pid {
         return live::run(args, pid);
     }
+    // clap does not ask for --pid beside what it cannot be with.
+    if args.local_files {
+        bail!("--local-files: expected --pid, whose files these are");
+    }
     let debug_id = args.debug_id.as_ref().context("--debug-id: expected the module whose addresses these are")?;
     if let Some(to) = &args.prove {
         prove(args, debug_id, to)?;

@@ -17,10 +17,19 @@ pub(super) struct Entry {
     path: String,
     /// Time of change and size of the file then.
     stamp: String,
-    /// The manifest under which a server has it.
-    pub(super) manifest: Digest,
+    #[serde(flatten)]
+    pub(super) kept: Kept,
     /// Its ids.
     pub(super) ids: Vec<String>,
+}
+
+/// How a server has a file.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// By this manifest.
+    pub(super) manifest: Digest,
+    /// The file itself: it may have been taken down, and the manifest not.
+    pub(super) file: Digest,
 }
 
 /// The entries of earlier runs, and the file to which new ones are added.
@@ -67,9 +76,9 @@ impl Journal {
     }
 
     /// Notes what a server has. One line by one write, so that another run's lines do not mix with it.
-    pub(super) fn add(&mut self, path: &str, stamp: &str, manifest: Digest, ids: &[String]) -> Result<()> {
+    pub(super) fn add(&mut self, path: &str, stamp: &str, kept: Kept, ids: &[String]) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let entry = Entry { path: path.to_owned(), stamp: stamp.to_owned(), manifest, ids: ids.to_vec() };
+        let entry = Entry { path: path.to_owned(), stamp: stamp.to_owned(), kept, ids: ids.to_vec() };
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
         file.write_all(&line).context("journal")

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use symseal_bundle::Digest;
 
+use super::journal::Kept;
 use super::report::Fate;
 use crate::symbols_server::{Answered, SymbolsServer};
 
@@ -36,24 +36,29 @@ impl Sender {
         self.server.url()
     }
 
-    /// Whether the server has a manifest. One that does not want to say has none: it will say why when the file is sent.
+    /// Whether the server has a file. One that does not want to say has none: it will say why when the file is sent.
     ///
     /// # Errors
     /// There is no answer, or none but that it cannot answer now.
-    pub(super) async fn has(&self, manifest: &Digest) -> Result<bool> {
-        let answer = patiently(|| self.server.ask(manifest)).await?;
-        if is_passing(answer.status) {
-            bail!("the server answers {} when asked for {manifest}", answer.status);
+    pub(super) async fn has(&self, kept: &Kept) -> Result<bool> {
+        for (kind, digest) in [("manifests", &kept.manifest), ("blobs", &kept.file)] {
+            let answer = patiently(|| self.server.ask(kind, digest)).await?;
+            if is_passing(answer.status) {
+                bail!("the server answers {} when asked for {digest}", answer.status);
+            }
+            if answer.status != 200 {
+                return Ok(false);
+            }
         }
-        Ok(answer.status == 200)
+        Ok(true)
     }
 
     /// Sends a file, unless the server has it.
     ///
     /// # Errors
     /// The server cannot be reached, takes nothing from this caller, or fails with every file.
-    pub(super) async fn send(&self, name: &str, bytes: &Bytes, manifest: &Digest) -> Result<Fate> {
-        if self.has(manifest).await? {
+    pub(super) async fn send(&self, name: &str, bytes: &Bytes, kept: &Kept) -> Result<Fate> {
+        if self.has(kept).await? {
             return Ok(Fate::Already);
         }
         let size = bytes.len() as u64;
