@@ -211,7 +211,7 @@ fn every_lack_has_its_reason() {
     let online = Resolver::new(Options { online: true, ..Options::default() });
     let frame = at(&online, &program.map(), start);
     assert_eq!(frame.tried[0].outcome, Outcome::Skipped(MissReason::Unsupported));
-    assert!(frame.tried[0].detail.contains("--online"));
+    assert!(frame.tried[0].detail.contains("DEBUGINFOD_URLS"));
 }
 
 #[test]
