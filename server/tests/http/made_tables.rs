@@ -91,12 +91,17 @@ async fn a_damaged_debug_file_is_told_and_a_sound_one_of_the_same_module_names()
     let at = sound.windows(packed.len()).position(|window| window == packed).unwrap();
     let mut damaged = [&sound[..], &[0; 4096]].concat();
     damaged[at + 24..at + packed.len()].fill(0xff);
+    // Nor has it symbols, which would name the function without it.
+    let object = symseal_artifact::ObjectFile::parse(&sound).unwrap();
+    let symbols = object.section(".symtab").unwrap().1;
+    let at = symbols.as_ptr() as usize - sound.as_ptr() as usize;
+    damaged[at..at + symbols.len()].fill(0xff);
     put(&fixture, "app.debug", damaged).await;
     for _ in 0..2 {
         let (function, reason) = named(&fixture.server, "linux", id, "0x0").await;
         assert_eq!((function, reason), (Value::Null, json!("malformed")));
     }
-    put(&fixture, "app.debug", sound).await;
+    put(&fixture, "app.debug", sound.clone()).await;
     let symbols = crate::support::programs::output("nm", &[&path("app")]);
     let main = symbols.lines().find_map(|line| line.strip_suffix(" T main")).unwrap();
     let main = format!("0x{}", main.trim_start_matches('0'));
