@@ -77,7 +77,8 @@ fn what_was_taken_down_is_told_by_name_and_the_rest_comes_in() {
         adds_up(&again);
     }
     assert_eq!(get(&server, &format!("/symbols/later.pdb/{ID}/later.sym")).1, symbols("later"));
-    assert_eq!(get(&server, &format!("/symbols/gone.pdb/{ID}/gone.sym")).0, 404);
+    // Others of the same id may answer for it.
+    assert_ne!(get(&server, &format!("/symbols/gone.pdb/{ID}/gone.sym")).1, symbols("gone"));
 }
 
 /// What befalls a connection before it reaches the server.
