@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use symseal_server::Origins;
 
 use crate::msf::Pdb;
-use crate::support::programs::{Fixture, has, run};
+use crate::support::programs::Fixture;
 use crate::support::{Running, http};
 
 /// The id of the PDBs that [`Pdb`] writes.
@@ -71,39 +71,4 @@ async fn files_of_every_place_are_tried_for_a_table() {
         assert!(started.elapsed() < Duration::from_secs(10), "the tree's symbol file is not tried");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-}
-
-#[tokio::test]
-async fn a_damaged_debug_file_is_told_and_a_sound_one_of_the_same_module_names() {
-    if !has("cc") || !has("objcopy") {
-        return;
-    }
-    let fixture = Fixture::new().await;
-    let path = |name: &str| fixture.root.path().join(name).to_str().unwrap().to_owned();
-    std::fs::write(path("app.c"), "int main(void) { return 0; }\n").unwrap();
-    let id = "abcdef0102030405060708090a0b0c0d0e0f1011";
-    run("cc", &["-g", "-gz=zlib", &path("app.c"), "-o", &path("app"), &format!("-Wl,--build-id=0x{id}")]);
-    run("objcopy", &["--only-keep-debug", &path("app"), &path("app.debug")]);
-    run("objcopy", &["--dump-section", &format!(".debug_info={}", path("info")), &path("app.debug")]);
-    let sound = std::fs::read(path("app.debug")).unwrap();
-    // Its debug information cannot be decompressed; it is the larger one, so it is the first to be tried.
-    let packed = std::fs::read(path("info")).unwrap();
-    let at = sound.windows(packed.len()).position(|window| window == packed).unwrap();
-    let mut damaged = [&sound[..], &[0; 4096]].concat();
-    damaged[at + 24..at + packed.len()].fill(0xff);
-    // Nor has it symbols, which would name the function without it.
-    let object = symseal_artifact::ObjectFile::parse(&sound).unwrap();
-    let symbols = object.section(".symtab").unwrap().1;
-    let at = symbols.as_ptr() as usize - sound.as_ptr() as usize;
-    damaged[at..at + symbols.len()].fill(0xff);
-    put(&fixture, "app.debug", damaged).await;
-    for _ in 0..2 {
-        let (function, reason) = named(&fixture.server, "linux", id, "0x0").await;
-        assert_eq!((function, reason), (Value::Null, json!("malformed")));
-    }
-    put(&fixture, "app.debug", sound.clone()).await;
-    let symbols = crate::support::programs::output("nm", &[&path("app")]);
-    let main = symbols.lines().find_map(|line| line.strip_suffix(" T main")).unwrap();
-    let main = format!("0x{}", main.trim_start_matches('0'));
-    assert_eq!(named(&fixture.server, "linux", id, &main).await, (json!("main"), Value::Null));
 }
