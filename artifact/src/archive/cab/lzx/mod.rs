@@ -271,7 +271,7 @@ fn base(slot: usize) -> usize {
     let highest = 2 * (MOST_BITS + 1);
     match slot {
         0..4 => slot,
-        _ if slot <= highest => (2 | slot % 2) << (slot / 2 - 1),
+        _ if slot <= highest => (2 | (slot % 2)) << (slot / 2 - 1),
         _ => (slot - highest).saturating_add(2) << MOST_BITS,
     }
 }
