@@ -169,7 +169,7 @@ fn the_vdso_the_kernel_and_nothing_are_told_apart() {
     let ran = program.symbolize(&["0x10", "0xffffffff81000100", "--json"]);
     let found = lines(&ran);
     assert_eq!((found[0]["resolver"].as_str(), found[0]["reason"].as_str()), (Some("raw"), Some("no-module")));
-    match schedule.filter(|address| address.trim_start_matches('0') != "") {
+    match schedule.filter(|address| !address.trim_start_matches('0').is_empty()) {
         Some(address) => {
             let ran = program.symbolize(&[address, "--json"]).ok();
             let line = &lines(&ran)[0];

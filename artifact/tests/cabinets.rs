@@ -37,6 +37,9 @@ fn read(cabinet: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     Ok(found)
 }
 
+/// The window's bits, the blocks, the size of programs for calls, and bytes in all.
+type Case<'k> = (u8, &'k [(Kind, usize)], u32, usize);
+
 #[test]
 fn files_that_are_packed_with_lzx_come_out_as_they_were_and_as_cabextract_has_them() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -47,7 +50,7 @@ fn files_that_are_packed_with_lzx_come_out_as_they_were_and_as_cabextract_has_th
         (Kind::Verbatim, 32_768),
         (Kind::Stored, 65_536),
     ];
-    let cases: [(u8, &[(Kind, usize)], u32, usize); 8] = [
+    let cases: [Case<'_>; 8] = [
         (15, &kinds, 0, 300_000),
         (16, &kinds, 1 << 20, 600_000),
         (18, &[(Kind::Verbatim, 1 << 20)], 12_000_000, 1_500_000),

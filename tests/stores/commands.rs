@@ -67,7 +67,7 @@ fn pins_hold_against_the_rules_of_retention_until_they_are_taken_off() {
     operator.store(&["retention", "--apply"]).refused(2, &["stop it first"]);
     operator.store(&["unpin", &first]).ok();
     operator.store(&["unpin", &first]).refused(1, &[]);
-    assert_eq!(goes(&operator.store(&["retention", "--json"]).ok()), [first.clone()]);
+    assert_eq!(goes(&operator.store(&["retention", "--json"]).ok()), std::slice::from_ref(&first));
     let plan = operator.store(&["retention"]).ok().stdout;
     assert!(plan.ends_with("1 of 2 bundles would go; nothing was changed\n"), "{plan}");
     assert!(plan.contains(&format!("app@{}", "1")) && plan.contains(&second), "{plan}");

@@ -117,11 +117,13 @@ fn huffman(weights: &[usize]) -> Vec<u8> {
     lengths
 }
 
+/// A symbol of the tree of lengths, and what stands behind it: value and bits, then a symbol again.
+type LengthStep = (usize, Option<(usize, u32)>, Option<usize>);
+
 /// Writes the lengths of a tree as differences from those before, with every kind of run.
 fn write_lengths(before: &[u8], lengths: &[u8], to: &mut Writer) {
     let difference = |at: usize| (17 + usize::from(before[at]) - usize::from(lengths[at])) % 17;
-    // Symbol, and what stands behind it: value and bits, then a symbol again.
-    let mut steps: Vec<(usize, Option<(usize, u32)>, Option<usize>)> = Vec::new();
+    let mut steps: Vec<LengthStep> = Vec::new();
     let mut at = 0;
     while at < lengths.len() {
         let alike = lengths[at..].iter().take_while(|length| **length == lengths[at]).count();

@@ -141,7 +141,8 @@ fn without_repetition(places: Vec<PathBuf>) -> Vec<PathBuf> {
     kept
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 

@@ -62,6 +62,7 @@ mod tests {
     fn symbols_come_by_length_and_number() {
         let tree = Tree::new(&[2, 0, 1, 3, 3]).expect("a tree");
         // 2: 0, 0: 10, 3: 110, 4: 111
+        #[allow(clippy::unusual_byte_groupings, reason = "grouped as the codes are")]
         let word = 0b0_10_110_111_0_0_10_0_0_0_u16;
         let bytes = word.to_le_bytes();
         let mut bits = Bits::new(&bytes);
