@@ -215,17 +215,18 @@ impl<R: ReadAt> Lookup<'_, R> {
         Ok(starts_before && self.block_start(next)?.is_none_or(|next| address < next))
     }
 
-    /// The last block that starts at or below `address`.
+    /// The last block that starts at or below `address`. By the same steps as the reader of whole tables, so that both choose the same block
+    /// where damage has put them out of order.
     fn find_block(&mut self, address: u64) -> Result<Option<u64>, R::Error> {
-        let (mut low, mut high) = (0, self.section(SectionId::BlockStarts).count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.block_start(middle)? {
-                Some(start) if start <= address => low = middle + 1,
-                _ => high = middle,
+        let (mut low, mut left) = (0, self.section(SectionId::BlockStarts).count);
+        while left > 1 {
+            let half = left / 2;
+            if self.block_start(low + half)?.is_some_and(|start| start <= address) {
+                low += half;
             }
+            left -= half;
         }
-        Ok(low.checked_sub(1))
+        Ok(self.block_start(low)?.is_some_and(|start| left > 0 && start <= address).then_some(low))
     }
 
     fn hit(&mut self, index: u64, address: u64) -> Result<Option<SparseHit>, R::Error> {
