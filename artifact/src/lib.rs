@@ -56,8 +56,8 @@ mod work;
 
 pub use archive::{
     ArchiveError, ArchiveKind, ArchiveReport, ImageReport, LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES,
-    Member, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, ReadSeek, Source, archive_kind, read_archive,
-    read_image_layout,
+    Member, ParseReachError, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_kind,
+    read_archive, read_image_layout,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
 pub use error::ArtifactError;

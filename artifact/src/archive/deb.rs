@@ -2,14 +2,16 @@
 //! the files. A ddeb, Ubuntu's package of debug symbols, is the same.
 
 use std::io::{self, Read};
+use std::rc::Rc;
 
-use super::decompress::unpack;
+use super::decompress::{Counted, unpack};
 use super::error::Halt;
 use super::kind::{ArchiveKind, archive_kind};
 use super::member::Inside;
+use super::reach::Payload;
 use super::report::PassedOverReason;
 use super::tar;
-use super::walk::Walk;
+use super::walk::{NOWHERE, Walk};
 
 const MAGIC_BYTES: usize = 8;
 const HEADER_BYTES: usize = 60;
@@ -30,7 +32,7 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
         let place = walk.begin(inside, name, Some(size))?;
         let mut content = input.take(size);
         if place.raw_path.starts_with(b"data.tar") {
-            payload(walk, inside, &mut content)?;
+            payload(walk, inside, (&mut content, size))?;
         }
         // What the payload's reader left, and the byte that makes the size even.
         let left = content.limit();
@@ -65,26 +67,34 @@ fn header(walk: &Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<Opti
 }
 
 /// The tar with the files, compressed or not. It is the package's own and no archive within it.
-fn payload(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<(), Halt> {
+fn payload(walk: &mut Walk<'_>, inside: &Inside, input: (&mut dyn Read, u64)) -> Result<(), Halt> {
     read_payload(walk, inside, input, "a data.tar", tar::read)
 }
 
-/// Unpacks a package's payload by what its first bytes say, and reads it with `read`, to its end.
+/// Unpacks a package's payload of at most so many bytes by what its first bytes say, and reads it with `read`, to its end.
 pub(super) fn read_payload(
     walk: &mut Walk<'_>,
     inside: &Inside,
-    input: &mut dyn Read,
+    (input, packed): (&mut dyn Read, u64),
     expected: &str,
     read: impl FnOnce(&mut Walk<'_>, &Inside, &mut dyn Read) -> Result<(), Halt>,
 ) -> Result<(), Halt> {
+    let start = walk.position.get();
     let mut head = Vec::new();
     let read_head = input.take(16).read_to_end(&mut head);
     read_head.map_err(|error| walk.account.halt(&inside.label, expected, &error))?;
     let mut input = head.chain(input);
     let kind = archive_kind(&head).filter(|kind| kind.is_compression()).unwrap_or(ArchiveKind::Tar);
     let account = walk.account;
-    let mut stream = unpack(kind, &inside.label, &mut input, account);
+    let at = Rc::default();
+    let mut stream = Counted::new(unpack(kind, &inside.label, &mut input, account), &at);
+    if inside.is_outermost() && start != NOWHERE {
+        walk.payload = Payload::new(kind, start, packed, at);
+    }
     read(walk, inside, &mut stream)?;
+    if inside.is_outermost() {
+        walk.payload = None;
+    }
     let rest = io::copy(&mut stream, &mut io::sink());
     rest.map(|_| ()).map_err(|error| account.halt(&inside.label, "a sound end of the payload", &error))
 }

@@ -24,6 +24,13 @@ pub(super) struct Counted<R> {
     count: Rc<Cell<u64>>,
 }
 
+impl<R: Read> Counted<R> {
+    /// Counts on from what `count` has.
+    pub(super) fn new(input: R, count: &Rc<Cell<u64>>) -> Self {
+        Self { input, count: Rc::clone(count) }
+    }
+}
+
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;

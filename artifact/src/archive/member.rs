@@ -1,6 +1,7 @@
 //! One file of an archive, and how its path is told.
 
 use super::kind::ArchiveKind;
+use super::reach::Reach;
 use crate::escaped;
 
 /// One regular file, as [`read_archive`](super::read_archive) visits it.
@@ -22,6 +23,9 @@ pub struct Member<'m> {
     pub compression: Option<ArchiveKind>,
     /// How many archives within the outermost one lie around it.
     pub depth: u32,
+    /// How it is reached in the outermost archive without reading what lies before it; unknown for what lies in an archive within, was compressed by itself, or has
+    /// holes.
+    pub reach: Option<Reach>,
 }
 
 impl Member<'_> {
@@ -59,6 +63,8 @@ pub(super) struct Place {
     pub(super) compression: Option<ArchiveKind>,
     /// Archives around it.
     pub(super) depth: u32,
+    /// How its bytes are reached as they lie there.
+    pub(super) reach: Option<Reach>,
 }
 
 impl Place {
@@ -81,7 +87,7 @@ impl Place {
 
     /// The same file, unpacked.
     pub(super) fn unpacked(&self, kind: ArchiveKind) -> Self {
-        Self { size: None, layers: self.layers.saturating_add(1), compression: Some(kind), ..self.clone() }
+        Self { size: None, layers: self.layers.saturating_add(1), compression: Some(kind), reach: None, ..self.clone() }
     }
 }
 
@@ -94,6 +100,11 @@ pub(super) struct Inside {
 }
 
 impl Inside {
+    /// Whether this is the outermost archive.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.outer.len() == 1
+    }
+
     pub(super) fn place(&self, raw_path: Vec<u8>, size: Option<u64>) -> Place {
         Place {
             outer: self.outer.clone(),
@@ -103,6 +114,7 @@ impl Inside {
             layers: 0,
             compression: None,
             depth: self.depth,
+            reach: None,
         }
     }
 }
@@ -160,6 +172,7 @@ mod tests {
             size_hint: None,
             compression: Some(ArchiveKind::Xz),
             depth: 1,
+            reach: None,
         };
         assert_eq!((member.file_name(), member.full_path()), ("x.ko", "a.deb!/lib/modules/x.ko.xz".to_owned()));
         member.compression = None;

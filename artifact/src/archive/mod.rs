@@ -23,6 +23,7 @@ mod image;
 mod kind;
 mod limits;
 mod member;
+mod reach;
 mod report;
 mod rpm;
 mod tar;
@@ -35,6 +36,7 @@ pub use error::{ArchiveError, LimitKind};
 pub use kind::{ArchiveKind, archive_kind};
 pub use limits::{Limits, MAX_WINDOW_BYTES, RATIO_FLOOR_BYTES};
 pub use member::Member;
+pub use reach::{ParseReachError, Reach};
 pub use report::{ArchiveReport, ImageReport, MAX_PASSED_OVER, PassedOver, PassedOverReason};
 
 use error::Halt;

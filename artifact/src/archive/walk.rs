@@ -1,12 +1,15 @@
 //! From the outermost file down to its members.
 
+use std::cell::Cell;
 use std::io::{self, Read, SeekFrom};
+use std::rc::Rc;
 
-use super::decompress::unpack;
+use super::decompress::{Counted, unpack};
 use super::error::{ArchiveError, Halt, LimitKind};
 use super::kind::{ArchiveKind, archive_kind};
 use super::limits::Account;
 use super::member::{Inside, Member, Place, is_apple_double, joined};
+use super::reach::Payload;
 use super::report::{ArchiveReport, PassedOverReason};
 use super::{ReadSeek, cab, deb, image, rpm, tar, zip};
 
@@ -16,6 +19,9 @@ const HEAD_BYTES: usize = 512;
 /// How often one file may be compressed upon itself before it is taken as it is.
 const MAX_LAYERS: u32 = 2;
 
+/// The position of a package that has none in the file.
+pub(super) const NOWHERE: u64 = u64::MAX;
+
 /// What the walk calls with each member; the caller's error stays with the caller.
 pub(super) type Visit<'v> = dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), ()> + 'v;
 
@@ -24,11 +30,15 @@ pub(super) struct Walk<'w> {
     pub(super) account: &'w Account<'w>,
     pub(super) visit: &'w mut Visit<'w>,
     pub(super) report: ArchiveReport,
+    /// Bytes that were read of the outermost package, which is a row of parts of the file.
+    pub(super) position: Rc<Cell<u64>>,
+    /// What the members of the outermost archive lie in, while that is read.
+    pub(super) payload: Option<Payload>,
 }
 
 impl<'w> Walk<'w> {
     pub(super) fn new(account: &'w Account<'w>, visit: &'w mut Visit<'w>) -> Self {
-        Self { account, visit, report: ArchiveReport::default() }
+        Self { account, visit, report: ArchiveReport::default(), position: Rc::default(), payload: None }
     }
 
     /// The outermost file.
@@ -126,15 +136,47 @@ impl<'w> Walk<'w> {
         }
         self.report.archives = self.report.archives.saturating_add(1);
         let inside = place.as_outer();
-        match kind {
-            ArchiveKind::Ar => deb::read(self, &inside, input),
-            ArchiveKind::Rpm => rpm::read(self, &inside, input),
-            ArchiveKind::Cab => cab::read(self, &inside, input),
-            _ => tar::read(self, &inside, input),
-        }?;
+        if inside.is_outermost() {
+            self.outermost_archive(kind, place, &inside, input)?;
+        } else {
+            self.members(kind, &inside, input)?;
+        }
         // The rest holds the check values of the compressed stream.
         let rest = io::copy(input, &mut io::sink());
         rest.map(|_| ()).map_err(|error| self.account.halt(&inside.label, "a sound end of the stream", &error))
+    }
+
+    /// With a count of what is read, by which members are found again.
+    fn outermost_archive(
+        &mut self,
+        kind: ArchiveKind,
+        place: &Place,
+        inside: &Inside,
+        input: &mut dyn Read,
+    ) -> Result<(), Halt> {
+        let count = Rc::default();
+        let mut input = Counted::new(input, &count);
+        match (kind, place.layers) {
+            (ArchiveKind::Tar, 0 | 1) => {
+                let packing = place.compression.unwrap_or(ArchiveKind::Tar);
+                self.payload = Payload::new(packing, 0, u64::MAX, count);
+            }
+            // Its parts are found in the file where it was not unpacked.
+            (_, 0) => self.position = count,
+            _ => self.position = Rc::new(Cell::new(NOWHERE)),
+        }
+        self.members(kind, inside, &mut input)?;
+        self.payload = None;
+        Ok(())
+    }
+
+    fn members(&mut self, kind: ArchiveKind, inside: &Inside, input: &mut dyn Read) -> Result<(), Halt> {
+        match kind {
+            ArchiveKind::Ar => deb::read(self, inside, input),
+            ArchiveKind::Rpm => rpm::read(self, inside, input),
+            ArchiveKind::Cab => cab::read(self, inside, input),
+            _ => tar::read(self, inside, input),
+        }
     }
 
     fn zip(&mut self, place: &Place, input: &mut dyn ReadSeek) -> Result<(), Halt> {
@@ -170,6 +212,7 @@ impl<'w> Walk<'w> {
             size_hint: place.size,
             compression: place.compression,
             depth: place.depth.saturating_sub(1),
+            reach: place.reach,
         };
         let archive = if place.outer.is_empty() { place.label() } else { joined(&place.outer, "") };
         let mut content = Content { input, archive, account: self.account, read: 0 };
@@ -184,7 +227,10 @@ impl<'w> Walk<'w> {
     /// A member begins: the account is kept, and the size that its header claims is checked.
     pub(super) fn begin(&self, inside: &Inside, raw_path: Vec<u8>, size: Option<u64>) -> Result<Place, Halt> {
         let length = raw_path.len();
-        let place = inside.place(raw_path, size);
+        let mut place = inside.place(raw_path, size);
+        if inside.is_outermost() {
+            place.reach = self.payload.as_ref().zip(size).map(|(payload, size)| payload.reach(size));
+        }
         self.account.member(&inside.label, &place.path, length)?;
         let claimed = size.unwrap_or(0);
         self.account.within(&inside.label, LimitKind::MemberBytes, self.account.limits.member_bytes, claimed)?;

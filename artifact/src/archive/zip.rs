@@ -10,6 +10,7 @@ use super::ReadSeek;
 use super::decompress::{Ratio, Unpacked};
 use super::error::{Halt, LimitKind};
 use super::member::{Inside, Place};
+use super::reach::Reach;
 use super::report::PassedOverReason;
 use super::walk::Walk;
 
@@ -28,7 +29,7 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn ReadSee
         let raw_path = record.file_path().as_ref().to_vec();
         let size = record.uncompressed_size_hint();
         let kind = Kind::of(&record);
-        let place = walk.begin(inside, with_slashes(raw_path), (kind == Kind::File).then_some(size))?;
+        let mut place = walk.begin(inside, with_slashes(raw_path), (kind == Kind::File).then_some(size))?;
         match kind {
             Kind::Folder => walk.report.folders = walk.report.folders.saturating_add(1),
             Kind::SymbolicLink => walk.report.symbolic_links = walk.report.symbolic_links.saturating_add(1),
@@ -36,6 +37,11 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn ReadSee
             Kind::File => {
                 let (method, wayfinder) = (record.compression_method(), record.wayfinder());
                 let entry = archive.get_entry(wayfinder).map_err(|error| damaged(walk, &error))?;
+                let (start, end) = entry.compressed_data_range();
+                if inside.is_outermost() && [CompressionMethod::STORE, CompressionMethod::DEFLATE].contains(&method) {
+                    let is_deflated = method == CompressionMethod::DEFLATE;
+                    place.reach = Some(Reach::in_zip(is_deflated, start, end.saturating_sub(start), size));
+                }
                 let packed = ratio.packed(entry.reader());
                 let decoder: Box<dyn Read + '_> = match method {
                     CompressionMethod::STORE => Box::new(packed),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use memmap2::Mmap;
+use symseal_artifact::Reach;
 use symseal_module::DebugId;
 
 use crate::blobs::BlobDigest;
@@ -31,7 +32,7 @@ use root::Root;
 pub(crate) const TREES_FILE: &str = "trees.index";
 
 /// What the rows are made by: raise it with whatever a file answers for that it did not before, and all files are read again.
-const CONTENT: u32 = 2;
+const CONTENT: u32 = 3;
 
 /// Between an archive and the path of a member.
 const WITHIN: &str = "!/";
@@ -60,6 +61,8 @@ pub(crate) struct Place {
     stamp: Stamp,
     /// The way to it within the archive; empty for a file by itself.
     member: String,
+    /// How it is reached there without reading what lies before it.
+    reach: Option<Reach>,
     sha256: [u8; 32],
     /// Bytes in the file.
     pub(crate) size: u64,
@@ -133,12 +136,14 @@ impl Trees {
         let found = ids.find(&key).filter(|found| found.kind == kind && self.is_given(found));
         let place = |found: crate::ids::Candidate<'_>| {
             let container = ids.bundle(found.bundle)?;
+            let (member, reach) = read::split(found.name);
             let (root, path) = self.roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
             Some(Place {
                 root: Arc::clone(root),
                 path: path.to_owned(),
                 stamp: Stamp::parse(&container.version)?,
-                member: found.name.to_owned(),
+                member: member.to_owned(),
+                reach,
                 sha256: *found.sha256,
                 size: found.size,
                 file: found.file.to_owned(),
@@ -161,7 +166,7 @@ impl Trees {
             for found in row.candidates().filter(|found| self.is_given(found)) {
                 let kinds = [FileKind::Executable, FileKind::Debuginfo];
                 let Some(kind) = kinds.into_iter().find(|kind| kind_code(*kind) == found.kind) else { continue };
-                let path = match found.name.rsplit_once(WITHIN) {
+                let path = match read::split(found.name).0.rsplit_once(WITHIN) {
                     Some((_, path)) => format!("/{path}"),
                     None => ids.bundle(found.bundle)?.digest,
                 };

@@ -1,7 +1,7 @@
 //! The bytes of a file of a tree.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _};
 
 use super::read::{copy, extract};
 use super::{Place, Trees};
@@ -61,13 +61,34 @@ impl Place {
     /// Copies it. Blocks.
     fn write(&self, to: &mut File) -> io::Result<Note> {
         let mut container = self.container().map_err(io::Error::other)?;
-        let copied =
-            if self.is_plain() { Some(copy(&mut container, to)?) } else { extract(&mut container, &self.member, to)? };
-        let same = copied.is_some_and(|(sha256, size)| sha256 == self.sha256 && size == self.size);
+        let copied = if self.is_plain() { Some(copy(&mut container, to)?) } else { self.take_out(&mut container, to)? };
+        let same = copied.is_some_and(|copied| self.is_of(copied));
         if !same {
             return Err(io::Error::other(TreeError::Changed(self.name())));
         }
         Ok(Note { sha256: self.sha256(), headers: Vec::new() })
+    }
+
+    /// Copies a member of an archive: from its place, where that is known and right, else by reading the archive. Blocks.
+    fn take_out(&self, archive: &mut File, to: &mut File) -> io::Result<Option<([u8; 32], u64)>> {
+        if let Some(reach) = self.reach {
+            match reach.read(archive, |content| copy(content, to)) {
+                Ok(copied) if self.is_of(copied) => return Ok(Some(copied)),
+                Ok(_) => {
+                    tracing::info!(archive = self.name(), member = self.member, "not at its place: the archive is read")
+                }
+                Err(error) => {
+                    tracing::info!(archive = self.name(), member = self.member, %error, "not at its place: the archive is read")
+                }
+            }
+            to.set_len(0)?;
+            to.rewind()?;
+        }
+        extract(archive, &self.member, to)
+    }
+
+    fn is_of(&self, (sha256, size): ([u8; 32], u64)) -> bool {
+        sha256 == self.sha256 && size == self.size
     }
 }
 

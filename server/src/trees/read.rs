@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 
 use sha2::{Digest as _, Sha256};
 use symseal_artifact::{
-    ArchiveError, BreakpadFile, FileKind as Sniffed, Limits, Member, SNIFF_BYTES, Source, read_archive, sniff,
+    ArchiveError, BreakpadFile, FileKind as Sniffed, Limits, Member, Reach, SNIFF_BYTES, Source, read_archive, sniff,
 };
 
 use crate::blobs::map_own;
@@ -24,13 +24,27 @@ const BLOCK: usize = 256 << 10;
 /// A file that answers for something.
 #[derive(Debug)]
 pub(super) struct Holder {
-    /// The way to it within the archive; empty for a file by itself.
+    /// The way to it within the archive, and its place where that is known ([`split`]); empty for a file by itself.
     pub(super) member: String,
     /// Its own name.
     pub(super) file: String,
     pub(super) sha256: [u8; 32],
     pub(super) size: u64,
     pub(super) answers: Vec<Answer>,
+}
+
+/// Between the way to a member and its place: no way has one in it.
+const PLACE: char = '\n';
+
+/// How the index tells of a member.
+fn joined(member: &Member<'_>) -> String {
+    let way = member.full_path();
+    member.reach.map_or_else(|| way.clone(), |reach| format!("{way}{PLACE}{reach}"))
+}
+
+/// The way to a member, and how it is reached without reading what lies before it.
+pub(super) fn split(name: &str) -> (&str, Option<Reach>) {
+    name.split_once(PLACE).map_or((name, None), |(way, place)| (way, place.parse().ok()))
 }
 
 /// Why an archive is not read to its end.
@@ -68,7 +82,7 @@ pub(super) fn holders(mut file: File, name: &str, cache: &FileCache) -> io::Resu
         Sniffed::Archive(_) => {
             let mut found = Vec::new();
             let visit = &mut |member: &Member<'_>, content: &mut dyn Read| -> Result<(), Halt> {
-                let holder = holder(content, member.full_path(), member.file_name(), cache).map_err(Halt::Io)?;
+                let holder = holder(content, joined(member), member.file_name(), cache).map_err(Halt::Io)?;
                 found.extend(holder);
                 Ok(())
             };

@@ -240,6 +240,57 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     server.stop().await;
 }
 
+/// Ids and names that the trees answer for.
+async fn keys(http: &Client, server: &Running) -> u64 {
+    let metrics = String::from_utf8(get(http, server, "/metrics").await.1).unwrap();
+    let line = metrics.lines().find_map(|line| line.strip_prefix("symseal_tree_keys ")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_has_not_changed_is_not_opened_again_and_a_member_that_is_not_at_its_place_is_not_given() {
+    if !has_tools() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::create_dir_all(&tree).unwrap();
+    let [first, second] = ["aaaa0021", "aaaa0022"].map(|id| program(&work, id));
+    let archive = tree.join("both.tar.xz");
+    let make = format!(
+        "tar -C {} -cf - {} {} | xz -0 --block-size=4KiB >{}",
+        text(&work),
+        text(first.debug.strip_prefix(&work).unwrap()),
+        text(second.debug.strip_prefix(&work).unwrap()),
+        text(&archive)
+    );
+    run("bash", &["-c", &make]);
+    let data = folder.path().join("data");
+    let server = Running::start_with(&data, &origins(&[&tree])).await;
+    let http = http();
+    wait(&http, &server, "/buildid/aaaa0022/debuginfo", StatusCode::OK).await;
+    assert!(get(&http, &server, "/buildid/aaaa0022/debuginfo").await.1 == std::fs::read(&second.debug).unwrap());
+    let known = keys(&http, &server).await;
+    assert!(known > 0);
+    // Other bytes, and nothing by which that is known: who opened it would find nothing in it.
+    let metadata = std::fs::metadata(&archive).unwrap();
+    std::fs::write(&archive, vec![0; usize::try_from(metadata.len()).unwrap()]).unwrap();
+    let file = std::fs::File::options().write(true).open(&archive).unwrap();
+    file.set_modified(metadata.modified().unwrap()).unwrap();
+    drop(file);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(keys(&http, &server).await, known);
+    server.stop().await;
+    let server = Running::start_with(&data, &origins(&[&tree])).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(keys(&http, &server).await, known);
+    // The other member was never taken out.
+    let answer = http.get(server.url("/buildid/aaaa0021/debuginfo")).send().await;
+    assert!(!answer.is_ok_and(|answer| answer.status().is_success()));
+    server.stop().await;
+}
+
 /// Who builds into a tree that is served writes to files while they are sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_written_to_while_it_is_sent_is_not_sent_to_its_end() {

@@ -32,6 +32,8 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
     }
     let sizes = header::sizes(input, &inside.label, walk.account, "header")?;
     let header = Header::read(input, &sizes, &inside.label, walk.account)?;
+    // It goes to the file's end.
+    let input = (input, u64::MAX);
     read_payload(walk, inside, input, "a payload", |walk, inside, input| payload(walk, inside, input, &header))
 }
 

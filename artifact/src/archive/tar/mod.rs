@@ -19,7 +19,9 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
     let mut stream = TarStream::new(input, &inside.label, walk.account);
     while let Some(entry) = stream.next()? {
         let size = matches!(entry.item, Item::File).then_some(entry.size);
-        let place = walk.begin(inside, entry.path, size)?;
+        let mut place = walk.begin(inside, entry.path, size)?;
+        // What is stored is not what is read.
+        place.reach = place.reach.filter(|_| !stream.has_holes());
         let report = &mut walk.report;
         match entry.item {
             Item::File => walk.member(&place, &mut stream)?,

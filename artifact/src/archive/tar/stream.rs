@@ -91,6 +91,11 @@ impl<'s> TarStream<'s> {
         }
     }
 
+    /// Whether the current entry is a sparse file.
+    pub(in crate::archive) fn has_holes(&self) -> bool {
+        self.sparse.is_some()
+    }
+
     fn entry(
         &mut self,
         header: &Header,
@@ -111,7 +116,7 @@ impl<'s> TarStream<'s> {
                     size = sparse.real_size.unwrap_or(stored);
                     self.claims(&path, size)?;
                     let map = if sparse.major == Some(1) { self.map_in_data()? } else { sparse.map };
-                    self.has_holes(map, size)?;
+                    self.sparse_by(map, size)?;
                 }
                 return Ok(Entry { path, item: Item::File, size });
             }
@@ -181,7 +186,7 @@ impl<'s> TarStream<'s> {
             goes_on = extension.is_extended();
         }
         self.holds(stored);
-        self.has_holes(map, size)?;
+        self.sparse_by(map, size)?;
         Ok(size)
     }
 
@@ -197,7 +202,7 @@ impl<'s> TarStream<'s> {
         Ok(map)
     }
 
-    fn has_holes(&mut self, map: Vec<(u64, u64)>, size: u64) -> Result<(), Halt> {
+    fn sparse_by(&mut self, map: Vec<(u64, u64)>, size: u64) -> Result<(), Halt> {
         let sparse = SparseFile::new(map, size, self.left);
         self.sparse = Some(sparse.map_err(|found| self.damaged("a map of a sparse file", found))?);
         Ok(())
