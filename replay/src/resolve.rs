@@ -78,7 +78,7 @@ fn add_rows(rows: &mut Vec<ResolvedRow>, thread: &ResolvedThread, frame: &Resolv
             debug_id: frame.module.as_ref().and_then(|module| module.debug_id.clone()),
             function: source.function.clone(),
             symbol: source.symbol.clone(),
-            symbol_offset: source.symbol_offset,
+            symbol_offset: frame.symbol_offset.filter(|_| !source.inlined),
             file: source.file.clone(),
             line: source.line,
             column: source.column,

@@ -1,5 +1,8 @@
 //! What the resolver says about an address. These are the JSON shapes that commands print.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use symseal_bundle::Digest;
 use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod};
@@ -34,10 +37,6 @@ pub struct SourceFrame {
     pub column: Option<u32>,
     /// Whether this function was inlined into the next frame of the list.
     pub inlined: bool,
-    /// The instruction pointer minus the function's first address, in bytes; only of the function itself,
-    /// not of inlined ones.
-    #[serde(skip)]
-    pub symbol_offset: Option<u64>,
     /// What demangling did, where it did not simply succeed or was not asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub demangling: Option<Demangling>,
@@ -109,15 +108,9 @@ pub struct DigestRef {
     pub digest: Digest,
 }
 
-/// Everything known about one frame of a stack.
+/// What the chain says of an address of a module: all of it that is the same for every frame there, so that frames share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolvedFrame {
-    /// The instruction pointer as it was found: for a caller, its return address.
-    pub ip: Avma,
-    /// The module it lies in.
-    pub module: Option<ModuleRef>,
-    /// How the frame was found.
-    pub unwind: UnwindMethod,
+pub struct Answer {
     /// The step of the chain that answered.
     pub resolver: ResolverStep,
     /// How much the answer tells.
@@ -126,8 +119,12 @@ pub struct ResolvedFrame {
     pub proof: Proof,
     /// Whether the function's size is unknown, so that only the next symbol bounds it. Never counts as coverage.
     pub approximate: bool,
+    /// Whether several functions share this code, so that the name is that of one of them and nobody can say which was called.
+    pub folded: bool,
     /// Functions at the address, the innermost first; empty where no step had a name.
     pub frames: Vec<SourceFrame>,
+    /// The first address of the function's range, relative to the image base.
+    pub start: Option<Rva>,
     /// Every step of the chain up to the one that answered.
     pub tried: Vec<Tried>,
     /// Why there is no name: the reason of the most telling step. None where there is one.
@@ -136,27 +133,46 @@ pub struct ResolvedFrame {
     pub digests: Vec<DigestRef>,
 }
 
-/// The name of one address of a module that is in no process.
+/// Everything known about one frame of a stack: the fields of its [`Answer`], and those here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedFrame {
+    /// The instruction pointer as it was found: for a caller, its return address.
+    pub ip: Avma,
+    /// The module it lies in.
+    pub module: Option<ModuleRef>,
+    /// How the frame was found.
+    pub unwind: UnwindMethod,
+    /// The instruction pointer minus the first address of the function (not of an inlined one), in bytes.
+    pub symbol_offset: Option<u64>,
+    /// What the chain says of the address that was looked up.
+    pub answer: Arc<Answer>,
+}
+
+/// The name of one address of a module that is in no process: the fields of its [`Answer`], and those here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbolized {
     /// The address relative to the image base.
     pub rva: Rva,
-    /// The step of the chain that answered.
-    pub resolver: ResolverStep,
-    /// How much the answer tells.
-    pub quality: Quality,
-    /// What the name rests on.
-    pub proof: Proof,
-    /// Whether the function's size is unknown, so that only the next symbol bounds it.
-    pub approximate: bool,
-    /// Functions at the address, the innermost first; empty where no step had a name.
-    pub frames: Vec<SourceFrame>,
-    /// Every step of the chain up to the one that answered.
-    pub tried: Vec<Tried>,
-    /// Why there is no name.
-    pub reason: Option<MissReason>,
-    /// The digests that the name rests on.
-    pub digests: Vec<DigestRef>,
+    /// The address minus the first address of the function (not of an inlined one), in bytes.
+    pub symbol_offset: Option<u64>,
+    /// What the chain says of the address.
+    pub answer: Arc<Answer>,
+}
+
+impl Deref for ResolvedFrame {
+    type Target = Answer;
+
+    fn deref(&self) -> &Answer {
+        &self.answer
+    }
+}
+
+impl Deref for Symbolized {
+    type Target = Answer;
+
+    fn deref(&self) -> &Answer {
+        &self.answer
+    }
 }
 
 /// One line of `symbolize --json`.
@@ -164,8 +180,17 @@ pub struct Symbolized {
 pub struct SymbolizeLine<'a> {
     /// The address as the user gave it.
     pub address: Svma,
+    /// The module, where the question named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub debug_id: Option<&'a DebugId>,
     /// The step that answered.
     pub resolver: ResolverStep,
+    /// True where the function's size is unknown; left out otherwise.
+    #[serde(skip_serializing_if = "is_false")]
+    pub approximate: bool,
+    /// True where several functions share this code; left out otherwise.
+    #[serde(skip_serializing_if = "is_false")]
+    pub folded: bool,
     /// Innermost first.
     pub frames: &'a [SourceFrame],
 }
@@ -196,6 +221,9 @@ pub struct FrameLine<'a> {
     /// True where the function's size is unknown; left out otherwise.
     #[serde(skip_serializing_if = "is_false")]
     pub approximate: bool,
+    /// True where several functions share this code; left out otherwise.
+    #[serde(skip_serializing_if = "is_false")]
+    pub folded: bool,
     /// Innermost first.
     pub frames: &'a [SourceFrame],
     /// The steps of the chain, where they were asked for.
@@ -265,8 +293,9 @@ impl ResolvedFrame {
             quality: self.quality,
             proof: self.proof,
             reason: self.reason,
-            symbol_offset: self.function().and_then(|function| function.symbol_offset).map(Rva),
+            symbol_offset: self.symbol_offset.map(Rva),
             approximate: self.approximate,
+            folded: self.folded,
             frames: &self.frames,
             tried: explain.then_some(&self.tried),
             digests: explain.then_some(&self.digests),
@@ -285,7 +314,7 @@ impl ResolvedFrame {
             address: self.ip,
             symbol: frame.function.clone().or_else(|| frame.symbol.clone()),
             module: module.clone(),
-            offset: frame.symbol_offset,
+            offset: self.symbol_offset.filter(|_| !frame.inlined),
             source_location: frame.file.as_ref().map(|file| SourceLocation {
                 file: file.clone(),
                 line: frame.line,
@@ -304,9 +333,16 @@ impl Serialize for ResolvedFrame {
 }
 
 impl Symbolized {
-    /// The answer as `symbolize --json` prints it, under the address as the user gave it.
-    pub fn line(&self, address: Svma) -> SymbolizeLine<'_> {
-        SymbolizeLine { address, resolver: self.resolver, frames: &self.frames }
+    /// The answer as `symbolize --json` prints it, under the address as the user gave it, and the module where the question named it.
+    pub fn line<'a>(&'a self, address: Svma, debug_id: Option<&'a DebugId>) -> SymbolizeLine<'a> {
+        SymbolizeLine {
+            address,
+            debug_id,
+            resolver: self.resolver,
+            approximate: self.approximate,
+            folded: self.folded,
+            frames: &self.frames,
+        }
     }
 }
 
@@ -322,7 +358,6 @@ mod tests {
             line: Some(7),
             column: None,
             inlined,
-            symbol_offset: (!inlined).then_some(4),
             demangling: None,
         }
     }
@@ -337,19 +372,24 @@ mod tests {
                 svma: Svma(0x1004),
             }),
             unwind: UnwindMethod::CfiEhFrame,
-            resolver: ResolverStep::LocalBundle,
-            quality: Quality::Full,
-            proof: Proof::Sealed,
-            approximate: false,
-            frames: vec![frame("inner", true), frame("outer", false)],
-            tried: vec![Tried {
-                step: ResolverStep::Debuginfod,
-                outcome: Outcome::Skipped(MissReason::Offline),
-                detail: String::new(),
-                digest: None,
-            }],
-            reason: None,
-            digests: Vec::new(),
+            symbol_offset: Some(4),
+            answer: Arc::new(Answer {
+                resolver: ResolverStep::LocalBundle,
+                quality: Quality::Full,
+                proof: Proof::Sealed,
+                approximate: false,
+                folded: false,
+                frames: vec![frame("inner", true), frame("outer", false)],
+                start: Some(Rva(0x1000)),
+                tried: vec![Tried {
+                    step: ResolverStep::Debuginfod,
+                    outcome: Outcome::Skipped(MissReason::Offline),
+                    detail: String::new(),
+                    digest: None,
+                }],
+                reason: None,
+                digests: Vec::new(),
+            }),
         }
     }
 
@@ -375,10 +415,23 @@ mod tests {
     #[test]
     fn an_address_prints_as_the_design_says() {
         let frames = vec![frame("outer", false)];
-        let line = SymbolizeLine { address: Svma(0x401000), resolver: ResolverStep::LocalBundle, frames: &frames };
+        let mut line = SymbolizeLine {
+            address: Svma(0x401000),
+            debug_id: None,
+            resolver: ResolverStep::LocalBundle,
+            approximate: false,
+            folded: false,
+            frames: &frames,
+        };
         assert_eq!(
             serde_json::to_string(&line).unwrap(),
             r#"{"address":"0x401000","resolver":"local-bundle","frames":[{"function":"outer","symbol":"outer","file":"a.c","line":7,"column":null,"inlined":false}]}"#
+        );
+        let id = "abcd".parse().unwrap();
+        (line.debug_id, line.approximate, line.folded, line.frames) = (Some(&id), true, true, &[]);
+        assert_eq!(
+            serde_json::to_string(&line).unwrap(),
+            r#"{"address":"0x401000","debug_id":"abcd","resolver":"local-bundle","approximate":true,"folded":true,"frames":[]}"#
         );
     }
 
@@ -391,7 +444,7 @@ mod tests {
         );
         assert_eq!((flat[0].offset, flat[1].offset), (None, Some(4)));
         let mut nameless = resolved();
-        nameless.frames.clear();
+        Arc::make_mut(&mut nameless.answer).frames.clear();
         assert_eq!(nameless.stack_frames()[0].offset, Some(0x1004));
     }
 }

@@ -1,40 +1,49 @@
 //! What is made once for many who ask at the same time, and kept for those who ask later.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cache::BoundedMap;
+use crate::slots::Slots;
 
 /// Values by key, each made by the first who asks for it. Whoever asks for the same key waits for that one; other keys are not held up.
 #[derive(Debug)]
 pub(crate) struct Flights<K, V> {
+    /// What was made, for those who need not wait: read without a lock.
+    made: Slots<K, V>,
     places: Mutex<BoundedMap<K, Arc<OnceLock<V>>>>,
 }
 
 impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
-    /// Keeps at most so many values.
+    /// Keeps at most so many values, and the last ones asked for besides.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self { places: Mutex::new(BoundedMap::with_capacity(capacity)) }
+        Self { made: Slots::with_capacity(capacity), places: Mutex::new(BoundedMap::with_capacity(capacity)) }
     }
 
     /// The value of the key; `make` is called where there is none yet.
     pub(crate) fn get(&self, key: K, make: impl FnOnce() -> V) -> V {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&key);
+        if let Some(made) = self.made.find(hash, |found| *found == key) {
+            return made;
+        }
         let place = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
             match places.get(&key) {
                 Some(place) => place,
                 None => {
                     let place = Arc::new(OnceLock::new());
-                    places.insert(key, Arc::clone(&place));
+                    places.insert(key.clone(), Arc::clone(&place));
                     place
                 }
             }
         };
-        place.get_or_init(make).clone()
+        let made = place.get_or_init(make).clone();
+        self.made.put(hash, key, made.clone());
+        made
     }
 
     /// What was made and is kept.
-    pub(crate) fn made(&self) -> Vec<V> {
+    pub(crate) fn kept(&self) -> Vec<V> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.values().filter_map(|place| place.get().cloned()).collect()
     }

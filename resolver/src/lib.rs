@@ -30,8 +30,11 @@
 //! ```
 
 mod answer;
+mod answers;
+mod batch;
 mod bundles;
 mod cache;
+mod call_site;
 mod demangle;
 mod files;
 mod flights;
@@ -43,14 +46,17 @@ mod options;
 mod remote;
 mod resolver;
 mod servers;
+mod slots;
 mod table;
 mod vdso;
 
 pub use answer::{
-    DigestOf, DigestRef, FrameLine, ModuleRef, Outcome, ResolvedFrame, SourceFrame, SourceLocation, StackFrame,
+    Answer, DigestOf, DigestRef, FrameLine, ModuleRef, Outcome, ResolvedFrame, SourceFrame, SourceLocation, StackFrame,
     SymbolizeLine, Symbolized, Tried,
 };
+pub use batch::{FrameAddress, ModuleAddress};
 pub use bundles::{Access, miss_reason};
+pub use call_site::CallSite;
 pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
 pub use files::{ModuleFiles, ThisMachine};
 pub use options::{DEFAULT_ADDRESS_CACHE, Options};

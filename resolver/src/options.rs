@@ -1,4 +1,6 @@
-//! What the caller allows the resolver to use.
+//! What the caller allows the resolver to use, and says of the addresses.
+
+use crate::CallSite;
 
 /// Default bound of the address cache, in addresses.
 pub const DEFAULT_ADDRESS_CACHE: usize = 65_536;
@@ -12,12 +14,15 @@ pub struct Options {
     pub online: bool,
     /// Give demangled names as `function`. The raw symbol is kept beside it.
     pub demangle: bool,
+    /// How a call is found from its return address.
+    pub call_site: CallSite,
     /// Bound of the address cache, in addresses; 0 caches none. Answers do not depend on it.
     pub address_cache: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { local_files: false, online: false, demangle: false, address_cache: DEFAULT_ADDRESS_CACHE }
+        let call_site = CallSite::LastByte;
+        Self { local_files: false, online: false, demangle: false, call_site, address_cache: DEFAULT_ADDRESS_CACHE }
     }
 }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use symseal_artifact::{DebugAltLink, ObjectFile, SplitUnit};
 use symseal_bundle::Digest;
-use symseal_module::{DebugId, MappedModule, MissReason, ResolverStep, Rva};
+use symseal_module::{DebugId, MissReason, ResolverStep, Rva, Svma};
 
 use crate::bundles::BundleSource;
 use crate::flights::Flights;
 use crate::local::companions::{Companions, describe, is_supplementary};
 use crate::local::debug_file::pdb_table;
 use crate::local::read::object_of;
-use crate::local::{LocalTable, NoTable, table_of};
-use crate::resolver::{NamedBy, hit, miss};
+use crate::local::read::check_id;
+use crate::local::{NoTable, Opened, LocalTable, ask_table, table_of};
+use crate::resolver::NamedBy;
 use crate::servers::Covered;
 use crate::{DigestOf, DigestRef, SymbolServers, Tried, WantedFile, WantedKind};
 
@@ -23,7 +24,7 @@ const OPEN_TABLES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Remote {
     servers: Arc<dyn SymbolServers>,
-    tables: Flights<DebugId, Result<Arc<LocalTable>, NoTable>>,
+    tables: Flights<(Option<String>, DebugId), Opened>,
 }
 
 impl Remote {
@@ -36,32 +37,21 @@ impl Remote {
         Self::new(Arc::clone(&self.servers))
     }
 
-    /// Asks the servers.
+    /// Asks the servers about a module, and its path where that is known.
     pub(crate) fn ask(
         &self,
         step: ResolverStep,
-        (id, module): (&DebugId, Option<&MappedModule>),
+        (id, path): (&DebugId, Option<&str>),
         bundles: &[Arc<BundleSource>],
         lookup: Rva,
         tried: &mut Vec<Tried>,
     ) -> Option<NamedBy> {
         let covering = bundles.iter().find(|bundle| bundle.module(id).is_some());
-        let covered = covering.map(|bundle| covered(bundle, id));
-        let table = match self.tables.get(id.clone(), || self.open(id, module, covered.as_ref()).map(Arc::new)) {
-            Ok(table) => table,
-            Err((reason, detail)) => {
-                tried.push(miss(step, reason, detail, None));
-                return None;
-            }
-        };
-        let Some(named) = table.table.lookup(lookup) else {
-            tried.push(miss(step, MissReason::NoSymbolAtAddress, table.detail.clone(), Some(table.digest)));
-            return None;
-        };
-        tried.push(Tried { detail: table.detail.clone(), digest: Some(table.digest), ..hit(step) });
-        let mut answer = table.answer(step, DigestOf::DebugFile, named);
-        if let (Some(bundle), Some(covered)) = (covering, covered) {
+        let table = self.table((id, path), covering);
+        let (table, mut answer) = ask_table(table, (step, DigestOf::DebugFile), lookup, tried)?;
+        if let Some(bundle) = covering {
             // What dwz moved out has a say in the names as well.
+            let covered = covered(bundle, id);
             if table.companions.iter().all(|digest| covered.digests.contains(digest)) {
                 answer.proof = bundle.proof;
             }
@@ -72,22 +62,33 @@ impl Remote {
         Some(answer)
     }
 
-    fn open(
+    /// The image base of a module that servers have.
+    pub(crate) fn image_base(
         &self,
-        id: &DebugId,
-        module: Option<&MappedModule>,
-        covered: Option<&Covered>,
-    ) -> Result<LocalTable, NoTable> {
-        let name = module.map(|module| module.path.rsplit(['/', '\\']).next().unwrap_or(&module.path));
+        (id, path): (&DebugId, Option<&str>),
+        bundles: &[Arc<BundleSource>],
+    ) -> Option<Svma> {
+        let covering = bundles.iter().find(|bundle| bundle.module(id).is_some());
+        self.table((id, path), covering).ok().map(|table| table.table.image_base())
+    }
+
+    /// The table of a module. It is kept by the name as well: who asks without one may be told less.
+    fn table(&self, (id, path): (&DebugId, Option<&str>), covering: Option<&Arc<BundleSource>>) -> Opened {
+        let in_bundle = covering.and_then(|bundle| bundle.module(id));
+        // A program database may be called otherwise than its program.
+        let pdb = in_bundle.and_then(|module| module.pdb.as_ref()).map(|pdb| pdb.name.as_str());
+        let name = pdb.or(path).or(in_bundle.map(|module| module.name.as_str()));
+        let name = name.map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
+        let key = (name.map(str::to_owned), id.clone());
+        self.tables.get(key, || {
+            let covered = covering.map(|bundle| covered(bundle, id));
+            self.open(id, name, covered.as_ref()).map(Arc::new)
+        })
+    }
+
+    fn open(&self, id: &DebugId, name: Option<&str>, covered: Option<&Covered>) -> Result<LocalTable, NoTable> {
         let check = |bytes: &[u8]| -> Result<(), NoTable> {
-            if let Some(pdb) = pdb_id(bytes) {
-                let found = pdb?;
-                if found != *id {
-                    return Err((MissReason::DebugIdMismatch, format!("the file is of {found}")));
-                }
-            } else {
-                object_of(bytes, id, "the file")?;
-            }
+            check_id(bytes, id, "the file")?;
             covered.map_or(Ok(()), |covered| covered.check(bytes))
         };
         let wanted = |kind| WantedFile { id, kind, name };
@@ -95,7 +96,8 @@ impl Remote {
             // Symbols are better than nothing.
             Err((MissReason::ServerMiss, why)) => {
                 self.servers.fetch(&wanted(WantedKind::Executable), &check).map_err(|(reason, other)| match reason {
-                    MissReason::ServerMiss => (reason, why),
+                    // Nobody keeps programs by what is known of this one.
+                    MissReason::ServerMiss | MissReason::Unsupported => (MissReason::ServerMiss, why),
                     _ => (reason, other),
                 })?
             }
@@ -126,14 +128,6 @@ impl Companions for Remote {
     fn split(&self, _: &ObjectFile<'_>, _: &[SplitUnit]) -> Vec<Vec<u8>> {
         Vec::new()
     }
-}
-
-/// The id of a program database; `None` where the bytes are none.
-fn pdb_id(bytes: &[u8]) -> Option<Result<DebugId, NoTable>> {
-    use symseal_artifact::{FileKind, PdbFile, sniff};
-    (sniff(bytes) == FileKind::Pdb).then(|| {
-        PdbFile::parse(bytes).map(|pdb| pdb.debug_id()).map_err(|error| (MissReason::Malformed, error.to_string()))
-    })
 }
 
 /// What a bundle names for a module: its files, and what its tables were made from.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use symseal_bundle::{Bundle, DebugInfo, Digest};
 use symseal_module::{
@@ -10,26 +10,22 @@ use symseal_module::{
 };
 use symseal_symx::SparseHit;
 
+use crate::answers::{Answers, Question};
 use crate::bundles::{Access, BundleSource};
-use crate::cache::BoundedMap;
 use crate::local::{self, Local};
 use crate::remote::Remote;
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::{
-    DigestOf, DigestRef, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome, ResolvedFrame, SourceFrame,
+    Answer, CallSite, DigestOf, DigestRef, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome, ResolvedFrame, SourceFrame,
     SymbolServers, Symbolized, Tried, VdsoModule, demangle,
 };
-
-/// What the instruction pointer of a caller is lowered by for the lookup: it is a return address, and any
-/// byte inside the call instruction belongs to the calling line (x86: 1).
-const RETURN_ADDRESS_ADJUSTMENT: u64 = 1;
 
 /// Names addresses through the strict chain. See the crate documentation.
 #[derive(Debug)]
 pub struct Resolver {
     options: Options,
     sources: Arc<Sources>,
-    answers: Mutex<BoundedMap<AnswerKey, Arc<Answer>>>,
+    answers: Answers,
 }
 
 /// What answers are made from; shared by resolvers that differ in their caches alone.
@@ -46,29 +42,10 @@ struct Sources {
     remote: Option<Arc<Remote>>,
 }
 
-/// What an answer depends on, apart from the sources: module and lookup address. The path matters where
-/// files are read.
-type AnswerKey = (Option<DebugId>, Option<String>, Rva);
-
-/// An answer without what differs from frame to frame.
-#[derive(Debug, Clone)]
-struct Answer {
-    resolver: ResolverStep,
-    quality: Quality,
-    proof: Proof,
-    approximate: bool,
-    frames: Vec<SourceFrame>,
-    /// The first address of the function's range.
-    start: Option<Rva>,
-    tried: Vec<Tried>,
-    reason: Option<MissReason>,
-    digests: Vec<DigestRef>,
-}
-
 impl Resolver {
     /// A resolver without any bundle yet.
     pub fn new(options: Options) -> Self {
-        Self { options, sources: Arc::default(), answers: Mutex::new(BoundedMap::with_capacity(options.address_cache)) }
+        Self { options, sources: Arc::default(), answers: Answers::with_capacity(options.address_cache) }
     }
 
     /// Adds a bundle; its files are read. `proof` is what the caller found: [`Proof::Sealed`] only if the
@@ -119,7 +96,13 @@ impl Resolver {
     /// The same sources and options with an address cache of its own, cold, of `capacity` addresses.
     pub fn with_cold_cache(&self, capacity: usize) -> Self {
         let options = Options { address_cache: capacity, ..self.options };
-        Self { options, sources: Arc::clone(&self.sources), answers: Mutex::new(BoundedMap::with_capacity(capacity)) }
+        Self { options, sources: Arc::clone(&self.sources), answers: Answers::with_capacity(capacity) }
+    }
+
+    /// The same for addresses of another processor.
+    pub(crate) fn with_call_site(mut self, call_site: CallSite) -> Self {
+        self.options.call_site = call_site;
+        self.change(|_| ())
     }
 
     /// The same resolver, as if the bundles had no symbol table of the module `id`: what replay uses to
@@ -152,13 +135,21 @@ impl Resolver {
         self.sources.bundles.iter().find_map(|bundle| bundle.module(id)).map(|module| module.image_base)
     }
 
+    /// The image base of a module that a bundle or, with [`Options::online`], a server has; `name` as in [`Self::symbolize_named`].
+    pub fn image_base_online(&self, id: &DebugId, name: Option<&str>) -> Option<Svma> {
+        self.image_base(id).or_else(|| {
+            let remote = self.sources.remote.as_ref().filter(|_| self.options.online)?;
+            remote.image_base((id, name), &self.sources.bundles)
+        })
+    }
+
     /// Names the frame at `ip`.
     ///
     /// `exact` says that `ip` is the instruction that was executing (the innermost frame, or the frame that a
-    /// signal interrupted). Otherwise it is a return address, and the byte before it is looked up; this is done
+    /// signal interrupted). Otherwise it is a return address, and the call before it is looked up ([`Options::call_site`]); this is done
     /// here, once, and the answer keeps `ip` as it was given.
     pub fn resolve(&self, modules: &ModuleMap, ip: Avma, exact: bool, unwind: UnwindMethod) -> ResolvedFrame {
-        let lookup = if exact { Some(ip) } else { ip.checked_sub(RETURN_ADDRESS_ADJUSTMENT) };
+        let lookup = if exact { Some(ip) } else { self.options.call_site.before(ip) };
         // A call that never returns may end its module: the module is found by the lookup address as well.
         let located = lookup.and_then(|lookup| {
             let at = modules.locate(lookup)?;
@@ -169,43 +160,25 @@ impl Resolver {
         };
         let svma = module.svma(ip);
         let rva = svma.to_rva(module.image_base).unwrap_or(lookup_rva);
-        let answer = self.answer(module.debug_id.as_ref(), Some(module), lookup_rva);
-        let (frames, approximate) = self.frames_for(&answer, rva);
-        ResolvedFrame {
-            ip,
-            module: Some(ModuleRef { path: module.path.clone(), debug_id: module.debug_id.clone(), rva, svma }),
-            unwind,
-            resolver: answer.resolver,
-            quality: answer.quality,
-            proof: answer.proof,
-            approximate,
-            frames,
-            tried: answer.tried.clone(),
-            reason: answer.reason,
-            digests: answer.digests.clone(),
-        }
+        let answer = self.answer(module.debug_id.as_ref(), Some(&module.path), Some(module), lookup_rva);
+        let module = ModuleRef { path: module.path.clone(), debug_id: module.debug_id.clone(), rva, svma };
+        ResolvedFrame { ip, module: Some(module), unwind, symbol_offset: offset_in(&answer, rva), answer }
     }
 
     /// Names an address of a module. The address is taken as it is: it is no return address.
     pub fn symbolize(&self, id: &DebugId, rva: Rva) -> Symbolized {
-        let answer = self.answer(Some(id), None, rva);
-        let (frames, approximate) = self.frames_for(&answer, rva);
-        Symbolized {
-            rva,
-            resolver: answer.resolver,
-            quality: answer.quality,
-            proof: answer.proof,
-            approximate,
-            frames,
-            tried: answer.tried.clone(),
-            reason: answer.reason,
-            digests: answer.digests.clone(),
-        }
+        self.symbolize_named(id, None, rva)
+    }
+
+    /// Names an address of a module whose file name is known: symbol servers for Windows and macOS are asked by it.
+    pub fn symbolize_named(&self, id: &DebugId, name: Option<&str>, rva: Rva) -> Symbolized {
+        let answer = self.answer(Some(id), name, None, rva);
+        Symbolized { rva, symbol_offset: offset_in(&answer, rva), answer }
     }
 
     /// Addresses whose answers are cached now.
     pub fn cached_addresses(&self) -> usize {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.answers.len()
     }
 
     /// The bytes of memory that tables take: those of files and images, which are this resolver's own. Those of bundles are not counted.
@@ -226,34 +199,32 @@ impl Resolver {
         change(&mut sources);
         self.sources = Arc::new(sources);
         // Answers of other sources must not be given for these.
-        self.answers = Mutex::new(BoundedMap::with_capacity(self.options.address_cache));
+        self.answers = Answers::with_capacity(self.options.address_cache);
         self
     }
 
-    /// The frames of an answer with what depends on the instruction pointer and on the options.
-    fn frames_for(&self, answer: &Answer, rva: Rva) -> (Vec<SourceFrame>, bool) {
-        let mut frames = answer.frames.clone();
-        if let Some(function) = frames.last_mut() {
-            function.symbol_offset = answer.start.and_then(|start| rva.0.checked_sub(start.0));
-        }
-        (frames, answer.approximate)
-    }
-
-    fn answer(&self, id: Option<&DebugId>, module: Option<&MappedModule>, lookup: Rva) -> Arc<Answer> {
-        let path = module.filter(|_| self.options.local_files || id.is_none()).map(|module| module.path.clone());
-        let key = (id.cloned(), path, lookup);
-        if let Some(answer) = self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+    fn answer(
+        &self,
+        id: Option<&DebugId>,
+        name: Option<&str>,
+        module: Option<&MappedModule>,
+        lookup: Rva,
+    ) -> Arc<Answer> {
+        let Options { local_files, online, .. } = self.options;
+        let path = name.filter(|_| local_files || online || id.is_none());
+        let question = Question { id, path, lookup };
+        if let Some(answer) = self.answers.find(question) {
             return answer;
         }
-        let answer = Arc::new(self.walk(id, module, lookup));
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&answer));
+        let answer = Arc::new(self.walk(id, name, module, lookup));
+        self.answers.keep(question, Arc::clone(&answer));
         answer
     }
 
     /// Asks one step after the other until one answers.
-    fn walk(&self, id: Option<&DebugId>, module: Option<&MappedModule>, lookup: Rva) -> Answer {
+    fn walk(&self, id: Option<&DebugId>, name: Option<&str>, module: Option<&MappedModule>, lookup: Rva) -> Answer {
         let mut tried = Vec::with_capacity(4);
-        if let Some(answer) = self.ask_servers(id, module, lookup, &mut tried) {
+        if let Some(answer) = self.ask_servers(id, name, lookup, &mut tried) {
             return self.finish(answer, tried);
         }
         if let Some(answer) = self.ask_bundles(id, lookup, &mut tried) {
@@ -268,24 +239,14 @@ impl Resolver {
             _ => None,
         });
         tried.push(hit(ResolverStep::ModuleOffset));
-        Answer {
-            resolver: ResolverStep::ModuleOffset,
-            quality: Quality::ModuleOffset,
-            proof: Proof::None,
-            approximate: false,
-            frames: Vec::new(),
-            start: None,
-            tried,
-            reason,
-            digests: Vec::new(),
-        }
+        Answer { tried, reason, ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset) }
     }
 
     /// The step that asks the network: by which kind of server depends on the module's platform.
     fn ask_servers(
         &self,
         id: Option<&DebugId>,
-        module: Option<&MappedModule>,
+        name: Option<&str>,
         lookup: Rva,
         tried: &mut Vec<Tried>,
     ) -> Option<NamedBy> {
@@ -298,7 +259,7 @@ impl Resolver {
             (true, None, _) => Tried { detail: NO_SERVERS.to_string(), ..skip(step, MissReason::Unsupported) },
             (true, Some(_), None) => skip(step, MissReason::NoDebugId),
             (true, Some(remote), Some(id)) => {
-                return remote.ask(step, (id, module), &self.sources.bundles, lookup, tried);
+                return remote.ask(step, (id, name), &self.sources.bundles, lookup, tried);
             }
         };
         tried.push(skipped);
@@ -391,6 +352,7 @@ impl Resolver {
             quality: if has_line { Quality::Full } else { Quality::Function },
             proof,
             approximate: named.approximate,
+            folded: named.folded,
             frames: named.frames,
             start: Some(named.start),
             tried,
@@ -424,8 +386,7 @@ pub(crate) struct NamedBy {
 impl Symbolized {
     /// What a bundle's table says of one address where the table is not at hand: read in parts, or proved.
     pub fn from_sparse(rva: Rva, hit: Option<SparseHit>, proof: Proof, demangle: bool) -> Self {
-        let start = hit.as_ref().map(|hit| hit.function.start);
-        let approximate = hit.as_ref().is_some_and(|hit| hit.function.flags.approximate);
+        let found = hit.as_ref().map(|hit| (hit.function.start, hit.function.flags));
         let mut frames: Vec<SourceFrame> = hit.into_iter().flat_map(|hit| hit.frames).map(SourceFrame::from).collect();
         // A function without any name names nothing.
         if frames.iter().all(|frame| frame.function.is_none()) {
@@ -434,20 +395,51 @@ impl Symbolized {
         if demangle {
             frames.iter_mut().for_each(demangle_frame);
         }
-        if let Some(function) = frames.last_mut() {
-            function.symbol_offset = start.and_then(|start| rva.0.checked_sub(start.0));
-        }
-        let first = frames.first();
-        let (resolver, quality, reason) = match first {
-            Some(frame) if frame.file.is_some() && frame.line.is_some() => {
-                (ResolverStep::LocalBundle, Quality::Full, None)
+        let answer = match (found, frames.first()) {
+            (Some((start, flags)), Some(first)) => {
+                let has_line = first.file.is_some() && first.line.is_some();
+                Answer {
+                    proof,
+                    approximate: flags.approximate,
+                    folded: flags.folded,
+                    start: Some(start),
+                    ..Answer::nameless(
+                        ResolverStep::LocalBundle,
+                        if has_line { Quality::Full } else { Quality::Function },
+                    )
+                }
             }
-            Some(_) => (ResolverStep::LocalBundle, Quality::Function, None),
-            None => (ResolverStep::ModuleOffset, Quality::ModuleOffset, Some(MissReason::NoSymbolAtAddress)),
+            _ => Answer {
+                reason: Some(MissReason::NoSymbolAtAddress),
+                ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset)
+            },
         };
-        let proof = if reason.is_none() { proof } else { Proof::None };
-        Self { rva, resolver, quality, proof, approximate, frames, tried: Vec::new(), reason, digests: Vec::new() }
+        let answer = Arc::new(Answer { frames, ..answer });
+        Self { rva, symbol_offset: offset_in(&answer, rva), answer }
     }
+}
+
+impl Answer {
+    /// Of a step that has no name to give.
+    pub(crate) fn nameless(resolver: ResolverStep, quality: Quality) -> Self {
+        Self {
+            resolver,
+            quality,
+            proof: Proof::None,
+            approximate: false,
+            folded: false,
+            frames: Vec::new(),
+            start: None,
+            tried: Vec::new(),
+            reason: None,
+            digests: Vec::new(),
+        }
+    }
+}
+
+/// Bytes from the beginning of the function that an answer names.
+fn offset_in(answer: &Answer, rva: Rva) -> Option<u64> {
+    rva.0.checked_sub(answer.start?.0)
 }
 
 /// Puts the demangled symbol in the place of the function's name; the raw symbol stays.
@@ -475,25 +467,15 @@ pub(crate) fn miss(step: ResolverStep, reason: MissReason, detail: String, diges
     Tried { step, outcome: Outcome::Miss(reason), detail, digest }
 }
 
-fn skip(step: ResolverStep, reason: MissReason) -> Tried {
+pub(crate) fn skip(step: ResolverStep, reason: MissReason) -> Tried {
     Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), digest: None }
 }
 
-fn raw_frame(ip: Avma, unwind: UnwindMethod) -> ResolvedFrame {
-    ResolvedFrame {
-        ip,
-        module: None,
-        unwind,
-        resolver: ResolverStep::Raw,
-        quality: Quality::Raw,
-        proof: Proof::None,
-        approximate: false,
-        frames: Vec::new(),
-        tried: vec![
-            miss(ResolverStep::ModuleOffset, MissReason::NoModule, String::new(), None),
-            hit(ResolverStep::Raw),
-        ],
-        reason: Some(MissReason::NoModule),
-        digests: Vec::new(),
-    }
+/// The frame at an address that lies in no module.
+pub(crate) fn raw_frame(ip: Avma, unwind: UnwindMethod) -> ResolvedFrame {
+    let tried =
+        vec![miss(ResolverStep::ModuleOffset, MissReason::NoModule, String::new(), None), hit(ResolverStep::Raw)];
+    let answer =
+        Answer { tried, reason: Some(MissReason::NoModule), ..Answer::nameless(ResolverStep::Raw, Quality::Raw) };
+    ResolvedFrame { ip, module: None, unwind, symbol_offset: None, answer: Arc::new(answer) }
 }

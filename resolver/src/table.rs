@@ -1,10 +1,11 @@
-//! One opened symbol table, mapped or in memory, and lookups in it.
+//! One opened symbol table, mapped or in memory, and lookups in it. It is opened once; what it borrows is held beside it.
 
 use std::fs::File;
 
 use memmap2::Mmap;
+use self_cell::self_cell;
 use symseal_bundle::Digest;
-use symseal_module::{DebugId, MissReason, Rva};
+use symseal_module::{DebugId, MissReason, Rva, Svma};
 use symseal_symx::{SparseFrame, SymbolSource, Table};
 
 use crate::SourceFrame;
@@ -39,12 +40,22 @@ impl TableBytes {
 /// A symbol table whose header was checked and whose digest is known.
 #[derive(Debug)]
 pub(crate) struct LoadedTable {
-    bytes: TableBytes,
+    opened: OpenedTable,
     /// The digest of the table, where it is a file of a bundle.
     pub(crate) digest: Option<Digest>,
     /// What it was derived from.
     pub(crate) sources: Vec<Digest>,
 }
+
+self_cell!(
+    struct OpenedTable {
+        owner: TableBytes,
+        #[covariant]
+        dependent: Table,
+    }
+
+    impl {Debug}
+);
 
 /// What a table says about one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +65,7 @@ pub(crate) struct Named {
     pub(crate) start: Rva,
     pub(crate) source: SymbolSource,
     pub(crate) approximate: bool,
+    pub(crate) folded: bool,
 }
 
 impl LoadedTable {
@@ -64,19 +76,25 @@ impl LoadedTable {
         digest: Option<Digest>,
         sources: Vec<Digest>,
     ) -> Result<Self, (MissReason, String)> {
-        let table = Table::open(bytes.as_slice()).map_err(|error| (MissReason::Malformed, error.to_string()))?;
+        let opened = OpenedTable::try_new(bytes, |bytes| Table::open(bytes.as_slice()))
+            .map_err(|error| (MissReason::Malformed, error.to_string()))?;
         if let Some(expected) = debug_id {
-            let found = table.debug_id();
+            let found = opened.borrow_dependent().debug_id();
             if found != *expected {
                 return Err((MissReason::DebugIdMismatch, format!("the table is of {found}")));
             }
         }
-        Ok(Self { bytes, digest, sources })
+        Ok(Self { opened, digest, sources })
+    }
+
+    /// What is added to the addresses of the table to get stated ones.
+    pub(crate) fn image_base(&self) -> Svma {
+        self.opened.borrow_dependent().image_base()
     }
 
     /// The bytes of memory that the table takes; a map of a file takes none of its own.
     pub(crate) fn held_bytes(&self) -> u64 {
-        match &self.bytes {
+        match self.opened.borrow_owner() {
             TableBytes::Mapped(_) => 0,
             TableBytes::Owned(bytes) => bytes.len() as u64,
         }
@@ -84,8 +102,7 @@ impl LoadedTable {
 
     /// The functions at `address`, the innermost first; `None` where no function's range holds it.
     pub(crate) fn lookup(&self, address: Rva) -> Option<Named> {
-        let table = Table::open(self.bytes.as_slice()).ok()?;
-        let hit = table.lookup(address)?;
+        let hit = self.opened.borrow_dependent().lookup(address)?;
         let function = hit.function();
         let frames: Vec<SourceFrame> = hit
             .frames()
@@ -100,7 +117,14 @@ impl LoadedTable {
         if frames.iter().all(|frame| frame.function.is_none()) {
             return None;
         }
-        Some(Named { frames, start: function.start, source: function.source, approximate: function.flags.approximate })
+        let (source, flags) = (function.source, function.flags);
+        Some(Named {
+            frames,
+            start: function.start,
+            source,
+            approximate: flags.approximate,
+            folded: flags.folded,
+        })
     }
 }
 
@@ -134,7 +158,6 @@ fn some_text(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use symseal_module::Svma;
     use symseal_symx::{FunctionFlags, FunctionRecord, Strings, TableInput};
 
     /// A table of one function that is known by this name and source.

@@ -2,40 +2,45 @@
 
 mod live;
 mod prove;
+mod questions;
 mod remote;
 
-use std::io::{BufRead, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_module::{DebugId, Proof, Rva, Svma};
-use symseal_resolver::{Options, Resolver, Symbolized};
+use symseal_resolver::{ModuleAddress, Options, Resolver, Symbolized};
 
 use crate::bundle_ref::{self, OpenedBundle};
 use crate::exit::{Answer, NotFound};
 use crate::memory::StateArgs;
+use crate::online::{Online, OnlineArgs};
 
+use questions::{Question, in_portions};
 use remote::Remote;
 
-/// Name addresses of one module, from a bundle alone; or of a running process.
+/// Name addresses of modules, from a bundle alone; or of a running process.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal symbolize --bundle ./bundle --debug-id 93ac61ec5a8eb1396f9fbd350e3169a558528a40 0x401136
   symseal symbolize --remote registry.example/app:1.0 --trust ./trust --debug-id 93ac61ec… 0x401136
   symseal symbolize --bundle ./bundle --debug-id 93ac61ec… --prove frame.json 0x401136
-  cut -d' ' -f1 addresses.txt | symseal symbolize --bundle sha256:… --debug-id 93ac61ec… --json
+  symseal symbolize --bundle sha256:… --json <addresses.txt       (lines of DEBUG-ID ADDRESS, of any modules)
+  symseal symbolize --online --debug-id 93ac61ec… 0x401136        (DEBUGINFOD_URLS, no bundle)
   symseal symbolize --pid 4711 --local-files --demangle 0x7f20b96d1040 0x55d0a1c2e1a9
   symseal symbolize --pid 4711 --bundle ./bundle 0x55d0a1c2e1a9
 
 Addresses are stated addresses (svma), as llvm-symbolizer takes them; with --pid they are those of the process (avma), of any
-of its modules, of code that it made itself, or of the kernel. Exit status 1: no address has a name.")]
+of its modules, of code that it made itself, or of the kernel. Standard input may have any number of lines; each portion that has come is answered
+at once, so that another program can write a line and wait for its answer. Exit status 1: no address has a name.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
-    #[arg(long, required_unless_present_any = ["remote", "pid"])]
+    #[arg(long, required_unless_present_any = ["remote", "pid", "online"])]
     bundle: Option<String>,
     /// A bundle in a registry, of which only the pages that are needed are read; each is verified.
-    #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove"])]
+    #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove", "online"])]
     remote: Option<String>,
     /// With --remote: verify the bundle's seal against this trust directory first.
     #[arg(long, value_name = "DIR", requires = "remote")]
@@ -46,18 +51,23 @@ pub struct Args {
     /// Write a file that proves the name of the one address: `symseal verify-frame` checks it without the bundle.
     #[arg(long, value_name = "FILE")]
     prove: Option<PathBuf>,
-    /// The module: build-id, GUID-age or uuid:…
-    #[arg(long, value_parser = super::debug_id, required_unless_present = "pid")]
+    /// The module: build-id, GUID-age or uuid:… Without it every address stands behind its module's.
+    #[arg(long, value_parser = super::debug_id, required_if_eq_any = [("remote", "*"), ("prove", "*")])]
     debug_id: Option<DebugId>,
+    /// The file name of the module, by which symbol servers for Windows and macOS are asked.
+    #[arg(long, value_name = "NAME", requires = "online", requires = "debug_id")]
+    module: Option<String>,
     /// A running process whose addresses these are. Its modules are named from --bundle, and with --local-files from their files.
     #[arg(long, conflicts_with_all = ["debug_id", "remote", "prove", "rva"])]
     pid: Option<u32>,
     /// With --pid: also read the files that the process has mapped, and debug files of this machine.
-    #[arg(long, requires = "pid")]
+    #[arg(long)]
     local_files: bool,
-    /// Addresses in hexadecimal; read from standard input, one a line, when there are none.
-    #[arg(value_parser = super::address)]
-    addresses: Vec<u64>,
+    #[command(flatten)]
+    online: OnlineArgs,
+    /// Addresses in hexadecimal, each alone or as DEBUG-ID@ADDRESS; read from standard input, one a line, when there are none.
+    #[arg(value_parser = Question::parse)]
+    addresses: Vec<Question>,
     /// Addresses are relative to the image base.
     #[arg(long)]
     rva: bool,
@@ -72,130 +82,158 @@ pub struct Args {
     store: Option<PathBuf>,
 }
 
-/// Where the names come from.
-enum Source {
-    Bundle(Box<Resolver>),
-    Remote(Box<Remote>),
-}
-
 pub fn run(args: &Args) -> Result<Answer> {
+    let online = args.online.open()?;
     if let Some(pid) = args.pid {
-        return live::run(args, pid);
+        let answer = live::run(args, pid, online.as_ref());
+        online.as_ref().map_or(Ok(()), Online::finish)?;
+        return answer;
     }
-    // clap does not ask for --pid beside what it cannot be with.
     if args.local_files {
         bail!("--local-files: expected --pid, whose files these are");
     }
-    let debug_id = args.debug_id.as_ref().context("--debug-id: expected the module whose addresses these are")?;
+    if let Some(reference) = &args.remote {
+        return from_remote(args, reference);
+    }
     if let Some(to) = &args.prove {
-        prove(args, debug_id, to)?;
+        prove(args, to)?;
     }
-    let (mut source, image_base) = match &args.remote {
-        Some(reference) => {
-            let state = StateArgs { state: args.state.clone() };
-            let remote = Remote::open(reference, debug_id, args.trust.as_deref(), &state)?;
-            let image_base = remote.image_base();
-            (Source::Remote(Box::new(remote)), image_base)
-        }
-        None => local(args, debug_id)?,
-    };
+    let answer = from_bundle(args, online.as_ref());
+    online.as_ref().map_or(Ok(()), Online::finish)?;
+    answer
+}
 
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut named = false;
-    let mut answer = |value: u64| -> Result<()> {
-        let svma = if args.rva { Rva(value).to_svma(image_base).unwrap_or(Svma(value)) } else { Svma(value) };
-        let rva = if args.rva { Some(Rva(value)) } else { svma.to_rva(image_base) };
-        // An address below the image base is in no function; the largest rva is in none either.
-        let rva = rva.unwrap_or(Rva(u64::MAX));
-        let symbolized = match &mut source {
-            Source::Bundle(resolver) => resolver.symbolize(debug_id, rva),
-            Source::Remote(remote) => remote.symbolize(rva, args.demangle)?,
-        };
-        named |= !symbolized.frames.is_empty();
-        print(&mut out, Svma(value), &symbolized, args.json)
-    };
-    each_address(args, &mut answer)?;
-    out.flush()?;
-    if let Source::Remote(remote) = &source {
-        eprintln!("{}", remote.account());
+/// Names addresses of any modules from a bundle, from servers, or both.
+fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
+    let options = Options { demangle: args.demangle, online: online.is_some(), ..Options::default() };
+    let mut resolver = Resolver::new(options);
+    if args.bundle.is_some() {
+        let opened = open(args)?;
+        resolver = resolver.with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
     }
+    let resolver = Online::ask(online, resolver);
+    let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
+    let name = args.module.as_deref();
+    in_portions(&args.addresses, |questions| {
+        let mut asked = Vec::with_capacity(questions.len());
+        let mut last = None;
+        for question in questions {
+            let id = module_of(args, question)?;
+            // Addresses of one module mostly stand together.
+            let image_base = match last {
+                Some((known, image_base)) if known == id => image_base,
+                _ => image_base(&resolver, args, id)?,
+            };
+            last = Some((id, image_base));
+            asked.push(ModuleAddress { id, name, rva: rva_of(args, question.address, image_base) });
+        }
+        for (question, found) in questions.iter().zip(resolver.symbolize_all(&asked)) {
+            named |= !found.frames.is_empty();
+            print(&mut out, question, &found, args.json)?;
+        }
+        Ok(out.flush()?)
+    })?;
     Ok(named.into())
 }
 
-/// Hands over the addresses that were given, or those on standard input, one after the other.
-fn each_address(args: &Args, mut take: impl FnMut(u64) -> Result<()>) -> Result<()> {
-    if !args.addresses.is_empty() {
-        return args.addresses.iter().try_for_each(|address| take(*address));
-    }
-    let mut given = false;
-    for (number, line) in std::io::stdin().lock().lines().enumerate() {
-        let line = line.context("standard input")?;
-        let text = line.trim();
-        if !text.is_empty() {
-            let address = super::address(text)
-                .map_err(|error| anyhow::anyhow!("standard input, line {}: {error}", number + 1))?;
-            take(address)?;
-            given = true;
+/// Names addresses of one module whose table stays in its registry.
+fn from_remote(args: &Args, reference: &str) -> Result<Answer> {
+    let debug_id = args.debug_id.as_ref().context("--debug-id: expected the module whose addresses these are")?;
+    let state = StateArgs { state: args.state.clone() };
+    let mut remote = Remote::open(reference, debug_id, args.trust.as_deref(), &state)?;
+    let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
+    in_portions(&args.addresses, |questions| {
+        for question in questions {
+            if question.debug_id.as_ref().is_some_and(|id| id != debug_id) {
+                bail!("--remote: expected addresses of {debug_id} alone, found one of another module");
+            }
+            let found = remote.symbolize(rva_of(args, question.address, remote.image_base()), args.demangle)?;
+            named |= !found.frames.is_empty();
+            print(&mut out, question, &found, args.json)?;
         }
-    }
-    if !given {
-        bail!("standard input: expected addresses, one a line, found none; give them as arguments or pipe them in");
-    }
-    Ok(())
+        Ok(out.flush()?)
+    })?;
+    eprintln!("{}", remote.account());
+    Ok(named.into())
 }
 
-fn open(args: &Args, debug_id: &DebugId) -> Result<OpenedBundle> {
+/// The module of an address: beside it, else the one of all of them.
+fn module_of<'a>(args: &'a Args, question: &'a Question) -> Result<&'a DebugId> {
+    let id = question.debug_id.as_ref().or(args.debug_id.as_ref());
+    id.with_context(|| {
+        format!("{:#x}: expected DEBUG-ID@ADDRESS, or --debug-id for all addresses", question.address)
+    })
+}
+
+fn image_base(resolver: &Resolver, args: &Args, id: &DebugId) -> Result<Svma> {
+    if let (false, None, DebugId::Pdb { .. }) = (args.rva, resolver.image_base(id), id) {
+        bail!("{id}: expected --rva: a program database does not say where its program is loaded, and no bundle has it");
+    }
+    Ok(resolver.image_base_online(id, args.module.as_deref()).unwrap_or_default())
+}
+
+/// An address below the image base is in no function; the largest rva is in none either.
+fn rva_of(args: &Args, address: u64, image_base: Svma) -> Rva {
+    if args.rva { Rva(address) } else { Svma(address).to_rva(image_base).unwrap_or(Rva(u64::MAX)) }
+}
+
+/// Opens the bundle, which must have the one module where one was named.
+fn open(args: &Args) -> Result<OpenedBundle> {
     let reference = args.bundle.as_deref().unwrap_or_default();
     let opened = bundle_ref::open(reference, args.store.as_ref())?;
-    if opened.bundle.module(debug_id).is_none() {
-        return Err(NotFound(format!(
+    match &args.debug_id {
+        Some(debug_id) if !args.online.online && opened.bundle.module(debug_id).is_none() => Err(NotFound(format!(
             "bundle {reference} has no module {debug_id}; `symseal bundle inspect` lists what it has"
         ))
-        .into());
+        .into()),
+        _ => Ok(opened),
     }
-    Ok(opened)
 }
 
-fn local(args: &Args, debug_id: &DebugId) -> Result<(Source, Svma)> {
-    let opened = open(args, debug_id)?;
-    let options = Options { demangle: args.demangle, ..Options::default() };
-    let resolver = Resolver::new(options).with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
-    let image_base = resolver.image_base(debug_id).unwrap_or_default();
-    Ok((Source::Bundle(Box::new(resolver)), image_base))
-}
-
-fn prove(args: &Args, debug_id: &DebugId, to: &Path) -> Result<()> {
-    let [address] = args.addresses.as_slice() else {
+fn prove(args: &Args, to: &Path) -> Result<()> {
+    let [question] = args.addresses.as_slice() else {
         bail!("--prove {}: expected one address, found {}; a proof is of one name", to.display(), args.addresses.len());
     };
-    let opened = open(args, debug_id)?;
+    let (opened, debug_id) = (open(args)?, module_of(args, question)?);
     let image_base = opened.bundle.module(debug_id).map(|module| module.image_base).unwrap_or_default();
     let address = match args.rva {
-        true => Rva(*address).to_svma(image_base).unwrap_or(Svma(*address)),
-        false => Svma(*address),
+        true => Rva(question.address).to_svma(image_base).unwrap_or(Svma(question.address)),
+        false => Svma(question.address),
     };
     let size = prove::write(&opened.bundle, debug_id, address, to)?;
     eprintln!("{}: {size} bytes; `symseal verify-frame` checks them", to.display());
     Ok(())
 }
 
-fn print(out: &mut impl Write, address: Svma, symbolized: &Symbolized, json: bool) -> Result<()> {
+fn print(out: &mut impl Write, question: &Question, symbolized: &Symbolized, json: bool) -> Result<()> {
+    let (address, debug_id) = (Svma(question.address), question.debug_id.as_ref());
     if json {
-        serde_json::to_writer(&mut *out, &symbolized.line(address))?;
+        serde_json::to_writer(&mut *out, &symbolized.line(address, debug_id))?;
         writeln!(out)?;
         return Ok(());
     }
-    write!(out, "{address}")?;
+    let shown = debug_id.map_or_else(|| address.to_string(), |id| format!("{id} {address}"));
+    write!(out, "{shown}")?;
     if symbolized.frames.is_empty() {
         let reason = symbolized.reason.map_or("no name", |reason| reason.meaning());
         writeln!(out, "  ??  {reason}")?;
     }
     for (depth, frame) in symbolized.frames.iter().enumerate() {
         let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??");
-        let blanks = if depth == 0 { 2 } else { format!("{address}").len() + 2 };
+        let blanks = if depth == 0 { 2 } else { shown.len() + 2 };
         write!(out, "{:blanks$}{function}", "")?;
         super::write_place(out, frame)?;
-        writeln!(out, "{}", if frame.inlined { " (inlined)" } else { "" })?;
+        writeln!(out, "{}", mark(symbolized, frame.inlined))?;
     }
     Ok(())
+}
+
+/// What limits a name.
+fn mark(found: &Symbolized, inlined: bool) -> &'static str {
+    match (inlined, found.folded, found.approximate) {
+        (true, ..) => " (inlined)",
+        (false, true, _) => " (one of several functions with this code)",
+        (false, false, true) => " (size unknown)",
+        (false, false, false) => "",
+    }
 }

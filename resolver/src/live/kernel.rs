@@ -78,12 +78,11 @@ impl Kernel {
         let frame = SourceFrame {
             function: Some(hit.name.to_string()),
             symbol: Some(hit.name.to_string()),
-            symbol_offset: address.ip.0.checked_sub(hit.start.0),
             ..SourceFrame::default()
         };
         let module = Some(ModuleRef { path, debug_id, rva, svma: Svma(rva.0) });
         let base = ResolvedFrame { module, ..raw(address) };
-        with_name(base, ResolverStep::Kallsyms, "/proc/kallsyms".to_string(), frame, true)
+        with_name(base, (ResolverStep::Kallsyms, "/proc/kallsyms".to_string()), (frame, hit.start), true)
     }
 
     fn build_id(&self, module: Option<&str>) -> Option<DebugId> {

@@ -51,7 +51,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use symseal_module::{Avma, Rva, UnwindMethod};
 use symseal_process::{ProcessError, identity_of};
 
-use crate::{ResolvedFrame, Resolver};
+use crate::{CallSite, ResolvedFrame, Resolver};
 use entry::Entry;
 use kernel::Kernel;
 use lru::Lru;
@@ -85,7 +85,7 @@ impl LiveAddress {
 
     /// The address that is looked up.
     fn lookup(&self) -> Avma {
-        if self.exact { self.ip } else { self.ip.checked_sub(1).unwrap_or(self.ip) }
+        if self.exact { self.ip } else { CallSite::of_host().before(self.ip).unwrap_or(self.ip) }
     }
 }
 
@@ -145,7 +145,7 @@ impl LiveSymbolizer {
     /// A symbolizer that asks the bundles of `resolver`, under its options. Without
     /// [`local_files`](crate::Options::local_files) the files of modules are not read.
     pub fn new(resolver: Resolver, limits: LiveLimits) -> Self {
-        let base = resolver.with_cold_cache(0);
+        let base = resolver.with_cold_cache(0).with_call_site(CallSite::of_host());
         let shared = Shared {
             modules: Modules::new(base.with_cold_cache(0), limits.module_bytes),
             base,

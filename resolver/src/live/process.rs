@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, LazyLock, PoisonError};
 
 use symseal_module::{MissReason, ModuleMap, ResolverStep};
 use symseal_process::{ProcessError, is_kernel_address};
@@ -287,8 +287,10 @@ fn in_no_module(view: &View, address: LiveAddress) -> ResolvedFrame {
 /// The place in a module, before anything was read of it.
 fn module_offset(module: &ViewedModule, address: LiveAddress) -> ResolvedFrame {
     let map = ModuleMap::new(vec![module.module.module.clone()]);
-    let nothing = Resolver::new(Options { address_cache: 0, ..Options::default() });
-    nothing.resolve(&map, address.ip, address.exact, address.unwind)
+    // Asks nobody: it has neither bundles nor files.
+    static NOTHING: LazyLock<Resolver> =
+        LazyLock::new(|| Resolver::new(Options { address_cache: 0, ..Options::default() }));
+    NOTHING.resolve(&map, address.ip, address.exact, address.unwind)
 }
 
 /// Estimated.

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use symseal_artifact::{FileKind, FunctionStream, ObjectFile, PdbFile, pdb_functions, sniff};
+use symseal_artifact::{FileKind, FunctionStream, ObjectFile, pdb_functions, sniff};
 use symseal_module::{DebugId, MappedModule, MissReason, Svma};
 
 use super::companions::{Around, Described, describe};
 use super::places::{self, shown};
-use super::read::{object_of, read_whole};
+use super::read::{object_of, pdb_of, read_whole};
 use super::{Local, LocalTable, NoTable, table_of};
 use crate::files::path_of;
 
@@ -136,10 +136,5 @@ pub(crate) fn pdb_table(bytes: &[u8], id: &DebugId, name: &str) -> Option<Result
 }
 
 fn pdb_stream(bytes: &[u8], id: &DebugId, name: &str) -> Result<FunctionStream, NoTable> {
-    let malformed = |error: symseal_artifact::ArtifactError| (MissReason::Malformed, format!("{name}: {error}"));
-    let pdb = PdbFile::parse(bytes).map_err(malformed)?;
-    if pdb.debug_id() != *id {
-        return Err((MissReason::DebugIdMismatch, format!("{name}: the file is of {}", pdb.debug_id())));
-    }
-    pdb_functions(&pdb).map_err(malformed)
+    pdb_functions(&pdb_of(bytes, id, name)?).map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))
 }

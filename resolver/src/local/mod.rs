@@ -19,9 +19,9 @@ use symseal_symx::{SymbolSource, TableInput};
 
 use self::companions::Described;
 use crate::flights::Flights;
-use crate::resolver::{NamedBy, hit, miss};
+use crate::resolver::{NamedBy, hit, miss, skip};
 use crate::table::{LoadedTable, Named, TableBytes};
-use crate::{DigestOf, DigestRef, ModuleFiles, Outcome, ThisMachine, Tried};
+use crate::{DigestOf, DigestRef, ModuleFiles, ThisMachine, Tried};
 
 /// Tables of files that are kept open.
 const OPEN_TABLES: usize = 256;
@@ -29,7 +29,7 @@ const OPEN_TABLES: usize = 256;
 /// Why a file gave no table: the reason and, for people, a word about it.
 pub(crate) type NoTable = (MissReason, String);
 
-type Opened = Result<Arc<LocalTable>, NoTable>;
+pub(crate) type Opened = Result<Arc<LocalTable>, NoTable>;
 
 /// The files of this machine, or of what a process sees, with the tables that were made of them so far.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Local {
 
     /// The bytes of memory that the tables of files take.
     pub(crate) fn held_bytes(&self) -> u64 {
-        let opened = self.debug_files.made().into_iter().chain(self.binaries.made());
+        let opened = self.debug_files.kept().into_iter().chain(self.binaries.kept());
         opened.flatten().map(|opened| opened.table.held_bytes()).sum()
     }
 
@@ -90,19 +90,8 @@ impl Local {
     ) -> Option<NamedBy> {
         let step = ResolverStep::DebugFile;
         let key = (module.map(|module| module.path.clone()), id.clone());
-        let table = match self.debug_files.get(key, || self.open_debug_file(module, id).map(Arc::new)) {
-            Ok(table) => table,
-            Err((reason, detail)) => {
-                tried.push(miss(step, reason, detail, None));
-                return None;
-            }
-        };
-        let Some(named) = table.table.lookup(lookup) else {
-            tried.push(miss(step, MissReason::NoSymbolAtAddress, table.detail.clone(), Some(table.digest)));
-            return None;
-        };
-        tried.push(Tried { detail: table.detail.clone(), digest: Some(table.digest), ..hit(step) });
-        Some(table.answer(step, DigestOf::DebugFile, named))
+        let table = self.debug_files.get(key, || self.open_debug_file(module, id).map(Arc::new));
+        ask_table(table, (step, DigestOf::DebugFile), lookup, tried).map(|(_, found)| found)
     }
 
     /// Asks the module's own file: its debug information, then its symbols.
@@ -142,6 +131,29 @@ impl Local {
     }
 }
 
+/// Asks the table of a file, and notes how that went.
+pub(crate) fn ask_table(
+    table: Opened,
+    (step, of): (ResolverStep, DigestOf),
+    lookup: Rva,
+    tried: &mut Vec<Tried>,
+) -> Option<(Arc<LocalTable>, NamedBy)> {
+    let table = match table {
+        Ok(table) => table,
+        Err((reason, detail)) => {
+            tried.push(miss(step, reason, detail, None));
+            return None;
+        }
+    };
+    let Some(named) = table.table.lookup(lookup) else {
+        tried.push(miss(step, MissReason::NoSymbolAtAddress, table.detail.clone(), Some(table.digest)));
+        return None;
+    };
+    tried.push(Tried { detail: table.detail.clone(), digest: Some(table.digest), ..hit(step) });
+    let found = table.answer(step, of, named);
+    Some((table, found))
+}
+
 impl LocalTable {
     /// The answer with the digests that it rests on. What lies on a machine proves nothing.
     pub(crate) fn answer(&self, step: ResolverStep, of: DigestOf, named: Named) -> NamedBy {
@@ -154,7 +166,7 @@ impl LocalTable {
 /// The three steps, not asked.
 pub(crate) fn skipped(reason: MissReason, tried: &mut Vec<Tried>) {
     for step in [ResolverStep::DebugFile, ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols] {
-        tried.push(Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), digest: None });
+        tried.push(skip(step, reason));
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use symseal_artifact::{ObjectFile, ReleaseFile};
+use symseal_artifact::{FileKind, ObjectFile, PdbFile, ReleaseFile, sniff};
 use symseal_module::{DebugId, MissReason};
 
 use super::places::shown;
@@ -51,12 +51,32 @@ pub(crate) fn object_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result
     };
     let found: Vec<String> = objects.iter().filter_map(ObjectFile::debug_id).map(ToString::to_string).collect();
     objects.into_iter().find(|object| object.debug_id() == Some(id)).ok_or_else(|| {
-        let detail = match found.is_empty() {
-            true => format!("{name}: the file has no debug id"),
-            false => format!("{name}: the file is of {}", found.join(", ")),
-        };
-        (MissReason::DebugIdMismatch, detail)
+        match found.is_empty() {
+            true => (MissReason::DebugIdMismatch, format!("{name}: the file has no debug id")),
+            false => of_another(&found.join(", "), name),
+        }
     })
+}
+
+/// Whether bytes are an object or a program database of the module `id`.
+pub(crate) fn check_id(bytes: &[u8], id: &DebugId, name: &str) -> Result<(), NoTable> {
+    match sniff(bytes) {
+        FileKind::Pdb => pdb_of(bytes, id, name).map(|_| ()),
+        _ => object_of(bytes, id, name).map(|_| ()),
+    }
+}
+
+/// The program database of the module `id` in a file.
+pub(crate) fn pdb_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<PdbFile<'d>, NoTable> {
+    let pdb = PdbFile::parse(bytes).map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
+    if pdb.debug_id() != *id {
+        return Err(of_another(&pdb.debug_id().to_string(), name));
+    }
+    Ok(pdb)
+}
+
+fn of_another(found: &str, name: &str) -> NoTable {
+    (MissReason::DebugIdMismatch, format!("{name}: the file is of {found}"))
 }
 
 /// Whether an error says no more than that nothing is at the path.

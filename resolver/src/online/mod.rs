@@ -73,7 +73,7 @@ pub enum OnlineError {
     Setup(String),
 }
 
-/// The servers. Shared between threads; each asks for itself.
+/// The servers. Shared between threads; each asks for itself, and waits: not for the threads of a runtime.
 #[derive(Debug)]
 pub struct OnlineServers {
     debuginfod: Vec<Server>,
@@ -130,10 +130,16 @@ impl OnlineServers {
         if servers.is_empty() {
             return Err((MissReason::Unsupported, format!("no server to ask: expected {asked}")));
         }
+        let paths = paths::of(wanted);
+        if paths.is_empty() {
+            // No server said that it has none, so that nothing may be remembered of it.
+            let why = "symbol servers are asked by the module's file name, which is not known";
+            return Err((MissReason::Unsupported, why.to_owned()));
+        }
         let (mut told, mut gravest) = (Vec::new(), MissReason::ServerMiss);
         for server in servers {
-            for path in paths::of(wanted) {
-                match self.downloads.get(server, &path, wanted, &self.cache) {
+            for path in &paths {
+                match self.downloads.get(server, path, wanted, &self.cache) {
                     Came::File { bytes, from } => {
                         let checked = unpacked(bytes, self.file_bytes).and_then(|bytes| check(&bytes).map(|()| bytes));
                         match checked {

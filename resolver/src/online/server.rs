@@ -40,7 +40,7 @@ impl Server {
         shown(&self.base)
     }
 
-    /// Whether it is on this machine: no proxy leads there.
+    /// Whether it is not asked any more in this run.
     pub(super) fn is_dead(&self) -> bool {
         self.is_dead.load(Ordering::Relaxed)
     }

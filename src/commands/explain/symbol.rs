@@ -101,9 +101,9 @@ fn ask(resolver: &Resolver, args: &Args, (svma, image_base): (Svma, Svma)) -> Re
         bias: 0,
         image_base,
     };
-    let ResolvedFrame { resolver, quality, proof, approximate, frames, tried, reason, digests, .. } =
+    let ResolvedFrame { symbol_offset, answer, .. } =
         resolver.resolve(&ModuleMap::new(vec![module]), Avma(svma.0), true, UnwindMethod::Context);
-    Ok(Symbolized { rva, resolver, quality, proof, approximate, frames, tried, reason, digests })
+    Ok(Symbolized { rva, symbol_offset, answer })
 }
 
 fn in_json(found: &Symbolized, args: &Args, svma: Svma) -> serde_json::Value {
@@ -115,6 +115,7 @@ fn in_json(found: &Symbolized, args: &Args, svma: Svma) -> serde_json::Value {
         "quality": found.quality,
         "proof": found.proof,
         "approximate": found.approximate,
+        "folded": found.folded,
         "reason": found.reason,
         "frames": found.frames,
         "tried": found.tried,
@@ -147,6 +148,9 @@ fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
     outln!("proof    {}: {}", found.proof, found.proof.meaning());
     if found.approximate {
         outln!("approximate: the function's size is unknown, only the next symbol bounds it");
+    }
+    if found.folded {
+        outln!("folded: several functions share this code; the name is that of one of them");
     }
     if found.digests.is_empty() {
         return Ok(());

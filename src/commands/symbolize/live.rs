@@ -2,15 +2,17 @@
 
 use std::io::{BufWriter, Write};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
 use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva};
 use symseal_resolver::live::{LiveAddress, LiveProcess};
 use symseal_resolver::{Options, Outcome, ResolvedFrame, Resolver, SourceFrame};
 
 use super::Args;
+use super::questions::{Question, in_portions};
 use crate::bundle_ref;
 use crate::exit::Answer;
+use crate::online::Online;
 
 /// One line of `symbolize --pid --json`.
 #[derive(Serialize)]
@@ -29,36 +31,43 @@ struct Line<'a> {
     symbol_offset: Option<Rva>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     approximate: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    folded: bool,
     frames: &'a [SourceFrame],
 }
 
-pub(super) fn run(args: &Args, pid: u32) -> Result<Answer> {
-    let options = Options { local_files: args.local_files, demangle: args.demangle, ..Options::default() };
+pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answer> {
+    let options = Options {
+        local_files: args.local_files,
+        online: online.is_some(),
+        demangle: args.demangle,
+        ..Options::default()
+    };
     let mut resolver = Resolver::new(options);
     if let Some(reference) = &args.bundle {
         let opened = bundle_ref::open(reference, args.store.as_ref())?;
         resolver = resolver.with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
     }
     // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
-    let process = LiveProcess::attach(pid, resolver)?;
-    let mut addresses = Vec::new();
-    super::each_address(args, |address| {
-        addresses.push(LiveAddress::instruction(Avma(address)));
-        Ok(())
-    })?;
-
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut named = false;
-    for frame in process.resolve(&addresses) {
-        named |= !frame.frames.is_empty();
-        if args.json {
-            serde_json::to_writer(&mut out, &line(&frame))?;
-            writeln!(out)?;
-        } else {
-            print(&mut out, &frame)?;
+    let process = LiveProcess::attach(pid, Online::ask(online, resolver))?;
+    let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
+    in_portions(&args.addresses, |questions| {
+        if let Some(Question { debug_id: Some(id), .. }) = questions.iter().find(|asked| asked.debug_id.is_some()) {
+            bail!("--pid: expected addresses of the process, found one of the module {id}");
         }
-    }
-    out.flush()?;
+        let addresses: Vec<LiveAddress> =
+            questions.iter().map(|question| LiveAddress::instruction(Avma(question.address))).collect();
+        for frame in process.resolve(&addresses) {
+            named |= !frame.frames.is_empty();
+            if args.json {
+                serde_json::to_writer(&mut out, &line(&frame))?;
+                writeln!(out)?;
+            } else {
+                print(&mut out, &frame)?;
+            }
+        }
+        Ok(out.flush()?)
+    })?;
     Ok(named.into())
 }
 
@@ -76,6 +85,7 @@ fn line(frame: &ResolvedFrame) -> Line<'_> {
         detail: detail(frame),
         symbol_offset: shape.symbol_offset,
         approximate: shape.approximate,
+        folded: shape.folded,
         frames: shape.frames,
     }
 }

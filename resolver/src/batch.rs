@@ -1,0 +1,83 @@
+//! Many addresses in one call, on several threads.
+
+use std::thread;
+
+use symseal_module::{Avma, DebugId, ModuleMap, Rva, UnwindMethod};
+
+use crate::{ResolvedFrame, Resolver, Symbolized};
+
+/// Addresses that one thread takes at least: fewer are named faster than a thread is started.
+const SHARE: usize = 2048;
+
+/// An address of a module that is in no process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModuleAddress<'a> {
+    /// The module.
+    pub id: &'a DebugId,
+    /// Its file name, where it is known: symbol servers for Windows and macOS are asked by it.
+    pub name: Option<&'a str>,
+    /// The address relative to the image base; no return address.
+    pub rva: Rva,
+}
+
+/// A frame of a stack that is to be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameAddress {
+    /// The instruction pointer.
+    pub ip: Avma,
+    /// Whether it is the instruction that was executing; else it is a return address.
+    pub exact: bool,
+    /// How the frame was found.
+    pub unwind: UnwindMethod,
+}
+
+impl Resolver {
+    /// Names addresses of any modules, on as many threads as this machine has processors. The answers are in the order of the questions.
+    pub fn symbolize_all(&self, addresses: &[ModuleAddress<'_>]) -> Vec<Symbolized> {
+        in_shares(addresses, |address| self.symbolize_named(address.id, address.name, address.rva))
+    }
+
+    /// Names frames of one process, on as many threads as this machine has processors. The answers are in the order of the questions.
+    pub fn resolve_all(&self, modules: &ModuleMap, frames: &[FrameAddress]) -> Vec<ResolvedFrame> {
+        in_shares(frames, |frame| self.resolve(modules, frame.ip, frame.exact, frame.unwind))
+    }
+}
+
+fn in_shares<Q: Sync, A: Send>(questions: &[Q], answer: impl Fn(&Q) -> A + Sync) -> Vec<A> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = processors.min(questions.len() / SHARE).max(1);
+    let mut shares = questions.chunks(questions.len().div_ceil(threads).max(1));
+    let own = shares.next().unwrap_or_default();
+    let answer = &answer;
+    thread::scope(|scope| {
+        // A thread that cannot be started is no reason to give no answers.
+        let start = |share: &[Q]| -> Vec<A> { share.iter().map(answer).collect() };
+        let others: Vec<_> = shares
+            .map(|share| (share, thread::Builder::new().spawn_scoped(scope, move || start(share))))
+            .collect();
+        let mut answers = Vec::with_capacity(questions.len());
+        answers.extend(own.iter().map(answer));
+        for (share, started) in others {
+            match started.map(thread::ScopedJoinHandle::join) {
+                Ok(Ok(share)) => answers.extend(share),
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                Err(_) => answers.extend(share.iter().map(answer)),
+            }
+        }
+        answers
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_stand_in_the_order_of_the_questions() {
+        for count in [0, 1, SHARE - 1, SHARE, 2 * SHARE, 10 * SHARE + 7] {
+            let questions: Vec<usize> = (0..count).collect();
+            let expected: Vec<usize> = questions.iter().map(|number| number * 3).collect();
+            assert_eq!(in_shares(&questions, |number| number * 3), expected);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A bounded map that many threads read without a lock.
+//!
+//! Every key has one slot, by its hash, and what was put there last stays: no list has to be kept of what was asked for, so that a
+//! reader writes nothing but a count. Whether a value is still there never changes an answer.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
+
+/// Slots that are made at once, so that a large map of which little is used takes little memory.
+const CHUNK: usize = 256;
+
+type Slot<K, V> = ArcSwapOption<(K, V)>;
+
+/// At most its capacity of entries.
+#[derive(Debug)]
+pub(crate) struct Slots<K, V> {
+    chunks: Box<[OnceLock<Box<[Slot<K, V>]>>]>,
+    capacity: usize,
+}
+
+impl<K: Eq, V: Clone> Slots<K, V> {
+    /// A map of at most so many entries; with 0 every lookup misses.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self { chunks: (0..capacity.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(), capacity }
+    }
+
+    /// The value of the key with this hash for which `is` holds.
+    pub(crate) fn find(&self, hash: u64, is: impl FnOnce(&K) -> bool) -> Option<V> {
+        let (chunk, at) = self.place(hash);
+        let entry = self.chunks.get(chunk)?.get()?.get(at)?.load();
+        let (key, value) = entry.as_deref()?;
+        is(key).then(|| value.clone())
+    }
+
+    /// Keeps a value, in the place of another one with the same slot.
+    pub(crate) fn put(&self, hash: u64, key: K, value: V) {
+        let (chunk, at) = self.place(hash);
+        let Some(chunk) = self.chunks.get(chunk) else { return };
+        let slots = chunk.get_or_init(|| (0..CHUNK).map(|_| Slot::empty()).collect());
+        if let Some(slot) = slots.get(at) {
+            slot.store(Some(Arc::new((key, value))));
+        }
+    }
+
+    /// Entries held now.
+    pub(crate) fn len(&self) -> usize {
+        let slots = self.chunks.iter().filter_map(OnceLock::get).flatten();
+        slots.filter(|slot| slot.load().is_some()).count()
+    }
+
+    fn place(&self, hash: u64) -> (usize, usize) {
+        // The upper bits of a product are spread over the whole range, whatever the capacity.
+        let slot = ((u128::from(hash) * self.capacity as u128) >> u64::BITS) as usize;
+        (slot / CHUNK, slot % CHUNK)
+    }
+}
+
+/// Spreads a number over all bits.
+pub(crate) fn mixed(value: u64) -> u64 {
+    // The finalizer of MurmurHash3. Who chooses ids and addresses so that they share a slot makes lookups slower, and no more.
+    let value = (value ^ (value >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let value = (value ^ (value >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    value ^ (value >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_last_is_found_and_the_bound_holds() {
+        for capacity in [1, 2, 255, 256, 257, 1000] {
+            let slots = Slots::with_capacity(capacity);
+            for key in 0..5000_u64 {
+                slots.put(mixed(key), key, key * 2);
+                assert_eq!(slots.find(mixed(key), |found| *found == key), Some(key * 2));
+            }
+            assert!(slots.len() <= capacity, "{}", slots.len());
+            assert!(capacity < 255 || slots.len() > capacity / 2, "{} of {capacity}", slots.len());
+        }
+    }
+
+    #[test]
+    fn another_key_of_the_same_slot_is_not_found() {
+        let slots = Slots::with_capacity(4);
+        slots.put(7, "one", 1);
+        assert_eq!(slots.find(7, |key| *key == "other"), None);
+        slots.put(7, "other", 2);
+        assert_eq!(slots.find(7, |key| *key == "one"), None);
+    }
+
+    #[test]
+    fn a_capacity_of_zero_keeps_nothing() {
+        let slots = Slots::with_capacity(0);
+        slots.put(1, 1, 1);
+        assert_eq!((slots.find(1, |_| true), slots.len()), (None, 0));
+    }
+
+    #[test]
+    fn readers_see_whole_entries_while_others_write() {
+        let slots = Slots::with_capacity(8);
+        std::thread::scope(|scope| {
+            for writer in 0..2_u64 {
+                let slots = &slots;
+                scope.spawn(move || {
+                    for value in 0..20_000 {
+                        slots.put(value << 60, (value, writer), (value, writer));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for value in 0..20_000_u64 {
+                    let found = slots.find(value << 60, |key| key.0 == value);
+                    assert!(found.is_none_or(|found| found.0 == value));
+                }
+            });
+        });
+    }
+}
