@@ -35,9 +35,7 @@ impl Answers {
 
     pub(crate) fn find(&self, question: Question<'_>) -> Option<Arc<Answer>> {
         let Question { id, path, lookup } = question;
-        self.0.find(question.hash(), |key| {
-            key.lookup == lookup && key.id.as_ref() == id && key.path.as_deref() == path
-        })
+        self.0.find(question.hash(), |key| key.lookup == lookup && key.id.as_ref() == id && key.path.as_deref() == path)
     }
 
     pub(crate) fn keep(&self, question: Question<'_>, answer: Arc<Answer>) {

@@ -52,9 +52,8 @@ fn in_shares<Q: Sync, A: Send>(questions: &[Q], answer: impl Fn(&Q) -> A + Sync)
     thread::scope(|scope| {
         // A thread that cannot be started is no reason to give no answers.
         let start = |share: &[Q]| -> Vec<A> { share.iter().map(answer).collect() };
-        let others: Vec<_> = shares
-            .map(|share| (share, thread::Builder::new().spawn_scoped(scope, move || start(share))))
-            .collect();
+        let others: Vec<_> =
+            shares.map(|share| (share, thread::Builder::new().spawn_scoped(scope, move || start(share)))).collect();
         let mut answers = Vec::with_capacity(questions.len());
         answers.extend(own.iter().map(answer));
         for (share, started) in others {

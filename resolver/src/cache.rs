@@ -49,8 +49,8 @@ impl<K: Eq + Hash + Clone, V: Clone> BoundedMap<K, V> {
         self.young.values().chain(self.old.values())
     }
 
-    /// Entries held now.
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 }

@@ -16,8 +16,8 @@ use crate::local::{self, Local};
 use crate::remote::Remote;
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::{
-    Answer, CallSite, DigestOf, DigestRef, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome, ResolvedFrame, SourceFrame,
-    SymbolServers, Symbolized, Tried, VdsoModule, demangle,
+    Answer, CallSite, DigestOf, DigestRef, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome, ResolvedFrame,
+    SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
 };
 
 /// Names addresses through the strict chain. See the crate documentation.

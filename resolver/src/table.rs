@@ -118,13 +118,7 @@ impl LoadedTable {
             return None;
         }
         let (source, flags) = (function.source, function.flags);
-        Some(Named {
-            frames,
-            start: function.start,
-            source,
-            approximate: flags.approximate,
-            folded: flags.folded,
-        })
+        Some(Named { frames, start: function.start, source, approximate: flags.approximate, folded: flags.folded })
     }
 }
 

@@ -162,7 +162,7 @@ fn a_return_address_is_looked_up_one_byte_before_and_told_as_it_is() {
     let caller = resolver.resolve(&map, after, false, UnwindMethod::CfiEhFrame);
     assert_eq!(names(&caller.frames).last(), Some(&"shapes::never"));
     assert_eq!(caller.ip, after);
-    assert_eq!(caller.function().unwrap().symbol_offset, Some(size));
+    assert_eq!(caller.symbol_offset, Some(size));
     assert_eq!(caller.proof, Proof::DigestKnown);
     let exact = resolver.resolve(&map, after, true, UnwindMethod::Context);
     assert_ne!(names(&exact.frames).last(), Some(&"shapes::never"));
@@ -324,7 +324,7 @@ fn addresses_without_a_process_are_named_by_debug_id() {
     let resolver = Resolver::new(Options::default()).with_bundle(program.bundle(), Proof::DigestKnown);
     assert_eq!(resolver.image_base(&program.id), Some(Svma(0)));
     let found = resolver.symbolize(&program.id, Rva(start));
-    let line = serde_json::to_value(found.line(Svma(start))).unwrap();
+    let line = serde_json::to_value(found.line(Svma(start), None)).unwrap();
     assert_eq!(line["address"], format!("{start:#x}"));
     assert_eq!(line["resolver"], "local-bundle");
     let frame = line["frames"][0].as_object().unwrap();

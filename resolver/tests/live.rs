@@ -273,7 +273,7 @@ fn code_that_the_process_made_has_the_name_that_it_wrote() {
         (name(&frame), frame.resolver, frame.proof),
         (Some("JS:*hot a.js:1"), ResolverStep::JitMap, Proof::None)
     );
-    assert_eq!(frame.function().unwrap().symbol_offset, Some(0x10));
+    assert_eq!(frame.symbol_offset, Some(0x10));
     // The compiler used the memory again.
     let mut file = std::fs::OpenOptions::new().append(true).open(&map).unwrap();
     writeln!(file, "{:x} 80 JS:*next a.js:2", code.0).unwrap();

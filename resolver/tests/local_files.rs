@@ -247,7 +247,7 @@ fn what_dwz_moved_out_is_followed_and_missed() {
     assert!(shared.exists(), "dwz moved something");
     let expected = {
         let unpacked = Scene::new(&["-g"]).unwrap();
-        ask(&unpacked.resolver(), &unpacked.at("app"), &unpacked.id, hidden).frames
+        ask(&unpacked.resolver(), &unpacked.at("app"), &unpacked.id, hidden).frames.clone()
     };
     let frame = scene.ask(&scene.resolver(), hidden);
     let names =

@@ -534,7 +534,17 @@ fn a_symbol_server_gives_a_program_database_also_in_a_cabinet() {
             connect: Duration::from_secs(2),
             silence: Duration::from_secs(2),
         };
-        let resolver = online(config);
+        let lock = folder.join(format!("{name}.lock"));
+        let servers = OnlineServers::new(config).unwrap().with_lock(Lock::read(&lock, LockMode::Extend).unwrap());
+        let servers = Arc::new(servers);
+        let options = Options { online: true, ..Options::default() };
+        let resolver = Resolver::new(options).with_servers(servers.clone());
+        // Without the file's name nobody can be asked: that is no absence, and keeps nobody from the answer later.
+        let nameless = resolver.symbolize(&id, Rva(rva));
+        let outcome = nameless.tried.iter().find(|tried| tried.step == ResolverStep::SymbolServer).unwrap().outcome;
+        assert_eq!((outcome, stub.asked()), (Outcome::Miss(MissReason::Unsupported), 0), "{nameless:#?}");
+        servers.lock().unwrap().write(&lock).unwrap();
+        assert!(!std::fs::read_to_string(&lock).unwrap().contains("null"));
         let map = symseal_module::ModuleMap::new(vec![symseal_module::MappedModule {
             path: "C:\\Program Files\\app.exe".into(),
             debug_id: Some(id.clone()),
@@ -546,5 +556,7 @@ fn a_symbol_server_gives_a_program_database_also_in_a_cabinet() {
         let ip = symseal_module::Avma(0x1000_0000 + rva);
         let found = resolver.resolve(&map, ip, true, symseal_module::UnwindMethod::Context);
         assert_eq!((found.resolver, found.quality), (ResolverStep::SymbolServer, Quality::Full), "{name}: {found:#?}");
+        let named = resolver.symbolize_named(&id, Some("app.exe"), Rva(rva));
+        assert_eq!((named.resolver, &named.frames), (found.resolver, &found.frames));
     }
 }

@@ -160,14 +160,14 @@ fn from_remote(args: &Args, reference: &str) -> Result<Answer> {
 /// The module of an address: beside it, else the one of all of them.
 fn module_of<'a>(args: &'a Args, question: &'a Question) -> Result<&'a DebugId> {
     let id = question.debug_id.as_ref().or(args.debug_id.as_ref());
-    id.with_context(|| {
-        format!("{:#x}: expected DEBUG-ID@ADDRESS, or --debug-id for all addresses", question.address)
-    })
+    id.with_context(|| format!("{:#x}: expected DEBUG-ID@ADDRESS, or --debug-id for all addresses", question.address))
 }
 
 fn image_base(resolver: &Resolver, args: &Args, id: &DebugId) -> Result<Svma> {
     if let (false, None, DebugId::Pdb { .. }) = (args.rva, resolver.image_base(id), id) {
-        bail!("{id}: expected --rva: a program database does not say where its program is loaded, and no bundle has it");
+        bail!(
+            "{id}: expected --rva: a program database does not say where its program is loaded, and no bundle has it"
+        );
     }
     Ok(resolver.image_base_online(id, args.module.as_deref()).unwrap_or_default())
 }

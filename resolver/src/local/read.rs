@@ -50,11 +50,9 @@ pub(crate) fn object_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result
         }
     };
     let found: Vec<String> = objects.iter().filter_map(ObjectFile::debug_id).map(ToString::to_string).collect();
-    objects.into_iter().find(|object| object.debug_id() == Some(id)).ok_or_else(|| {
-        match found.is_empty() {
-            true => (MissReason::DebugIdMismatch, format!("{name}: the file has no debug id")),
-            false => of_another(&found.join(", "), name),
-        }
+    objects.into_iter().find(|object| object.debug_id() == Some(id)).ok_or_else(|| match found.is_empty() {
+        true => (MissReason::DebugIdMismatch, format!("{name}: the file has no debug id")),
+        false => of_another(&found.join(", "), name),
     })
 }
 

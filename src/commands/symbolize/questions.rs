@@ -55,8 +55,8 @@ pub(super) fn in_portions(given: &[Question], mut take: impl FnMut(&[Question]) 
         }
         let text = line.trim();
         if !text.is_empty() {
-            let question = Question::parse(text)
-                .map_err(|error| anyhow::anyhow!("standard input, line {number}: {error}"))?;
+            let question =
+                Question::parse(text).map_err(|error| anyhow::anyhow!("standard input, line {number}: {error}"))?;
             portion.push(question);
             found = true;
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use symseal_module::MissReason;
 use symseal_replay::{BundleTables, Coverage, Gate, ReplayReport, VERIFIER_VERSION, coverage, replay, resolve_trace};
-use symseal_resolver::{Options, Resolver};
+use symseal_resolver::{CallSite, Options, Resolver};
 use symseal_trace::{Event, ReplayResult, Trace, TraceResolved};
 use uuid::Uuid;
 
@@ -60,7 +60,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
     let verify_time = args.trust.as_ref().map(|_| verifying.elapsed());
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
-    let resolver = Resolver::new(Options::default()).with_bundle_access(opened.bundle, proof, opened.access);
+    let options = Options { call_site: CallSite::of_arch(&trace.begin.arch), ..Options::default() };
+    let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let seeds = seeds(args.seeds);
     let progress = crate::progress::spinner(format!("replaying {} with {} seeds", args.trace.display(), seeds.len()));
     let report =

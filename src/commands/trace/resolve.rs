@@ -10,7 +10,7 @@ use serde::Serialize;
 use symseal_bundle::verify::Verdict;
 use symseal_module::Proof;
 use symseal_replay::{BundleTables, ResolvedThread, resolve_trace};
-use symseal_resolver::{FrameLine, Options, Resolver};
+use symseal_resolver::{CallSite, FrameLine, Options, Resolver};
 use symseal_trace::{Event, Limits, Trace};
 
 use crate::bundle_ref::{self, OpenedBundle};
@@ -68,6 +68,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         local_files: args.local_files,
         online: online.is_some(),
         demangle: args.demangle,
+        call_site: CallSite::of_arch(&trace.begin.arch),
         ..Options::default()
     };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
