@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
+use symseal_module::Proof;
 use symseal_registry::Reference;
-use symseal_resolver::Access;
+use symseal_resolver::{Access, Resolver, StoredBundle};
 
 use crate::exit::NotFound;
 use crate::places::store_dir;
@@ -20,20 +21,68 @@ pub struct OpenedBundle {
     pub access: Access,
 }
 
+/// A bundle for names alone.
+pub enum NamingBundle {
+    /// In the local store: opened by the list of its modules.
+    Stored(StoredBundle),
+    /// Anywhere else.
+    Foreign(Bundle),
+}
+
+impl NamingBundle {
+    /// Opens what `reference` names, as [`open`] does, for names without a verified seal.
+    pub fn open(reference: &str, store: Option<&PathBuf>) -> Result<Self> {
+        match locate(reference, store)? {
+            Located::Directory(path) => Ok(Self::Foreign(foreign(reference, path)?)),
+            Located::Stored(store, digest) => {
+                let layout = stored_layout(&store, &digest)?;
+                let bundle = StoredBundle::open(layout, &digest).with_context(|| in_store(&digest, &store))?;
+                Ok(Self::Stored(bundle))
+            }
+        }
+    }
+
+    /// The resolver with the bundle.
+    pub fn join(self, resolver: Resolver) -> Resolver {
+        match self {
+            Self::Stored(bundle) => resolver.with_store(bundle, Proof::DigestKnown),
+            Self::Foreign(bundle) => resolver.with_bundle(bundle, Proof::DigestKnown),
+        }
+    }
+}
+
+/// Where a bundle is.
+enum Located<'r> {
+    Directory(&'r Path),
+    /// In this store, by its digest.
+    Stored(PathBuf, Digest),
+}
+
 /// Opens what `reference` names:
 ///
 /// * `sha256:…`: that bundle in the local store (`store`, or the default one);
 /// * a directory with an OCI layout, or what `oras pull` left;
 /// * `host[:port]/repository[:tag|@digest]`: pulled into the local store first.
 pub fn open(reference: &str, store: Option<&PathBuf>) -> Result<OpenedBundle> {
+    match locate(reference, store)? {
+        Located::Directory(path) => Ok(OpenedBundle { bundle: foreign(reference, path)?, access: Access::Foreign }),
+        Located::Stored(store, digest) => {
+            let layout = stored_layout(&store, &digest)?;
+            let bundle = Bundle::open(layout, Some(&digest)).with_context(|| in_store(&digest, &store))?;
+            Ok(OpenedBundle { bundle, access: Access::OwnStore })
+        }
+    }
+}
+
+/// Finds what `reference` names; what is in a registry is pulled.
+fn locate<'r>(reference: &'r str, store: Option<&PathBuf>) -> Result<Located<'r>> {
     if reference.starts_with("sha256:") {
         let digest: Digest = reference.parse().with_context(|| format!("bundle {reference}"))?;
-        return open_stored(&store_dir(store)?, &digest);
+        return Ok(Located::Stored(store_dir(store)?, digest));
     }
     let path = Path::new(reference);
     if path.exists() {
-        let bundle = open_directory(path).with_context(|| format!("bundle {reference}"))?;
-        return Ok(OpenedBundle { bundle, access: Access::Foreign });
+        return Ok(Located::Directory(path));
     }
     if !looks_like_a_registry_reference(reference) {
         bail!(
@@ -42,7 +91,7 @@ pub fn open(reference: &str, store: Option<&PathBuf>) -> Result<OpenedBundle> {
     }
     let store = store_dir(store)?;
     let digest = pull(reference, &store)?;
-    open_stored(&store, &digest)
+    Ok(Located::Stored(store, digest))
 }
 
 /// Pulls the bundle that `reference` names, with its seals, into the OCI layout `into`.
@@ -65,14 +114,21 @@ pub fn block_on<F: Future>(future: F) -> Result<F::Output> {
     Ok(runtime.block_on(future))
 }
 
-fn open_stored(store: &Path, digest: &Digest) -> Result<OpenedBundle> {
-    let in_store = || format!("bundle {digest} in the local store {}", store.display());
+fn in_store(digest: &Digest, store: &Path) -> String {
+    format!("bundle {digest} in the local store {}", store.display())
+}
+
+/// The store, which must have the bundle.
+fn stored_layout(store: &Path, digest: &Digest) -> Result<LayoutDir> {
     if !LayoutDir::open(store).is_ok_and(|layout| layout.has(digest)) && !store.is_file() {
-        return Err(NotFound(format!("{}: not there; `symseal bundle pull` brings it", in_store())).into());
+        let absent = format!("{}: not there; `symseal bundle pull` brings it", in_store(digest, store));
+        return Err(NotFound(absent).into());
     }
-    let layout = LayoutDir::open(store).with_context(in_store)?;
-    let bundle = Bundle::open(layout, Some(digest)).with_context(in_store)?;
-    Ok(OpenedBundle { bundle, access: Access::OwnStore })
+    LayoutDir::open(store).with_context(|| in_store(digest, store))
+}
+
+fn foreign(reference: &str, path: &Path) -> Result<Bundle> {
+    open_directory(path).with_context(|| format!("bundle {reference}"))
 }
 
 fn open_directory(path: &Path) -> Result<Bundle> {

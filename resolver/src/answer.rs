@@ -125,12 +125,12 @@ pub struct Answer {
     pub frames: Vec<SourceFrame>,
     /// The first address of the function's range, relative to the image base.
     pub start: Option<Rva>,
-    /// Every step of the chain up to the one that answered.
-    pub tried: Vec<Tried>,
+    /// Every step of the chain up to the one that answered. The answers of one table share it.
+    pub tried: Arc<[Tried]>,
     /// Why there is no name: the reason of the most telling step. None where there is one.
     pub reason: Option<MissReason>,
-    /// The digests that the name rests on.
-    pub digests: Vec<DigestRef>,
+    /// The digests that the name rests on. The answers of one table share them.
+    pub digests: Arc<[DigestRef]>,
 }
 
 /// Everything known about one frame of a stack: the fields of its [`Answer`], and those here.
@@ -381,14 +381,14 @@ mod tests {
                 folded: false,
                 frames: vec![frame("inner", true), frame("outer", false)],
                 start: Some(Rva(0x1000)),
-                tried: vec![Tried {
+                tried: Arc::new([Tried {
                     step: ResolverStep::Debuginfod,
                     outcome: Outcome::Skipped(MissReason::Offline),
                     detail: String::new(),
                     digest: None,
-                }],
+                }]),
                 reason: None,
-                digests: Vec::new(),
+                digests: Arc::default(),
             }),
         }
     }

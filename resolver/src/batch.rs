@@ -44,8 +44,11 @@ impl Resolver {
 }
 
 fn in_shares<Q: Sync, A: Send>(questions: &[Q], answer: impl Fn(&Q) -> A + Sync) -> Vec<A> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = processors.min(questions.len() / SHARE).max(1);
+    // Asking how many processors there are takes longer than a few names.
+    let threads = match questions.len() / SHARE {
+        0 | 1 => 1,
+        shares => thread::available_parallelism().map_or(1, usize::from).min(shares),
+    };
     let mut shares = questions.chunks(questions.len().div_ceil(threads).max(1));
     let own = shares.next().unwrap_or_default();
     let answer = &answer;

@@ -1,9 +1,13 @@
 //! The step "local bundle": symbol tables by debug id.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
-use symseal_bundle::{Bundle, BundleError, Digest, FileEntry, FileRole, LayoutError, ModuleEntry};
+use symseal_bundle::stored_modules::{self, StoredModules};
+use symseal_bundle::{
+    Bundle, BundleError, DebugInfo, Digest, FileEntry, FileRole, LayoutDir, LayoutError, ModuleFacts,
+};
 use symseal_module::{DebugId, MissReason, Proof};
 
 use crate::flights::Flights;
@@ -25,11 +29,54 @@ pub enum Access {
 /// Why a bundle has no table of a module: the reason and, for people, a word about it.
 pub(crate) type NoTable = (MissReason, String);
 
+/// A bundle of our own store, opened by the list of its modules alone: no JSON is read, and its tables are mapped without being hashed. Their digests were
+/// checked when they came into the store (`symseal store scrub` checks them again); who asks for proof opens a [`Bundle`] and verifies it.
+#[derive(Debug)]
+pub struct StoredBundle {
+    layout: LayoutDir,
+    modules: TableBytes,
+    digest: Digest,
+    index_digest: Digest,
+}
+
+impl StoredBundle {
+    /// Opens the bundle `digest` of the store `layout`. Where the list of its modules is not there yet, it is made of the symbol index.
+    ///
+    /// # Errors
+    /// Where the list is not there and the bundle cannot be opened.
+    pub fn open(layout: LayoutDir, digest: &Digest) -> Result<Self, BundleError> {
+        let kept = File::open(layout.modules_path(digest)).and_then(|file| TableBytes::map(&file)).ok();
+        if let Some(modules) = kept
+            && let Ok(list) = StoredModules::open(modules.as_slice())
+            && list.bundle() == *digest
+        {
+            let index_digest = list.symbol_index();
+            return Ok(Self { layout, modules, digest: *digest, index_digest });
+        }
+        let bundle = Bundle::open(layout.clone(), Some(digest))?;
+        let index_digest = bundle.index_digest();
+        // A bundle of more than fits the list is none that an index can describe: 4 GiB of facts.
+        let modules = stored_modules::write(bundle.index(), &index_digest, digest).unwrap_or_default();
+        // A store that may not be written to is slower to open, and no worse.
+        let _ = layout.keep_modules(digest, &modules);
+        Ok(Self { layout, modules: TableBytes::Owned(modules), digest: *digest, index_digest })
+    }
+
+    fn facts(&self, id: &DebugId) -> Option<ModuleFacts> {
+        StoredModules::open(self.modules.as_slice()).ok()?.module(id)
+    }
+}
+
+#[derive(Debug)]
+enum Form {
+    Opened(Box<Bundle>, Access),
+    Stored(StoredBundle),
+}
+
 /// A bundle, with the tables that were opened so far.
 #[derive(Debug)]
 pub(crate) struct BundleSource {
-    bundle: Bundle,
-    access: Access,
+    form: Form,
     pub(crate) proof: Proof,
     /// The bundle's digest; what `oras pull` left has none.
     pub(crate) digest: Option<Digest>,
@@ -41,43 +88,87 @@ impl BundleSource {
     pub(crate) fn new(bundle: Bundle, proof: Proof, access: Access) -> Self {
         let (digest, index_digest) = (bundle.digest(), bundle.index_digest());
         let tables = Flights::with_capacity(OPEN_TABLES);
-        Self { bundle, access, proof, digest, index_digest, tables }
+        Self { form: Form::Opened(Box::new(bundle), access), proof, digest, index_digest, tables }
     }
 
-    /// The module's entry in the index.
-    pub(crate) fn module(&self, id: &DebugId) -> Option<&ModuleEntry> {
-        self.bundle.module(id)
+    pub(crate) fn of_store(bundle: StoredBundle, proof: Proof) -> Self {
+        let (digest, index_digest) = (Some(bundle.digest), bundle.index_digest);
+        Self { form: Form::Stored(bundle), proof, digest, index_digest, tables: Flights::with_capacity(OPEN_TABLES) }
     }
 
-    /// The symbol table of a module. Its digest is checked when it is opened, once.
+    /// Whether the bundle has the module.
+    pub(crate) fn has(&self, id: &DebugId) -> bool {
+        match &self.form {
+            Form::Opened(bundle, _) => bundle.module(id).is_some(),
+            Form::Stored(stored) => stored.facts(id).is_some(),
+        }
+    }
+
+    /// What the bundle says of the module.
+    pub(crate) fn facts(&self, id: &DebugId) -> Option<ModuleFacts> {
+        match &self.form {
+            Form::Opened(bundle, _) => bundle.module(id).map(ModuleFacts::from),
+            Form::Stored(stored) => stored.facts(id),
+        }
+    }
+
+    /// How much debug information the bundle has of the module.
+    pub(crate) fn debug_info(&self, id: &DebugId) -> Option<DebugInfo> {
+        match &self.form {
+            Form::Opened(bundle, _) => bundle.module(id).map(|module| module.debug_info),
+            Form::Stored(stored) => stored.facts(id).map(|facts| facts.debug_info),
+        }
+    }
+
+    /// The symbol table of a module. Its digest is checked when it is opened, once; in a [`StoredBundle`] it was before.
     pub(crate) fn table(&self, id: &DebugId) -> Result<Arc<LoadedTable>, NoTable> {
         self.tables.get(id.clone(), || self.open(id).map(Arc::new))
     }
 
     fn open(&self, id: &DebugId) -> Result<LoadedTable, NoTable> {
-        let module = self.bundle.module(id).ok_or((MissReason::NotInBundle, String::new()))?;
-        let file = module.file(FileRole::SymbolTable).ok_or((MissReason::NoSymbolTable, String::new()))?;
-        let bytes = match self.access {
-            Access::OwnStore => self.map(file)?,
-            Access::Foreign => {
-                TableBytes::Owned(self.bundle.read(file).map_err(|error| (miss_reason(&error), error.to_string()))?)
+        let absent = || (MissReason::NotInBundle, String::new());
+        let without = || (MissReason::NoSymbolTable, String::new());
+        let (bytes, digest, derived_from) = match &self.form {
+            Form::Opened(bundle, access) => {
+                let module = bundle.module(id).ok_or_else(absent)?;
+                let file = module.file(FileRole::SymbolTable).ok_or_else(without)?;
+                let bytes = match access {
+                    Access::OwnStore => checked(map(&bundle.file_path(file))?, file, bundle)?,
+                    Access::Foreign => {
+                        TableBytes::Owned(bundle.read(file).map_err(|error| (miss_reason(&error), error.to_string()))?)
+                    }
+                };
+                (bytes, file.sha256, file.derived_from.clone())
+            }
+            Form::Stored(stored) => {
+                let table = stored.facts(id).ok_or_else(absent)?.table.ok_or_else(without)?;
+                let path = stored.layout.blob_path(&table.sha256);
+                let bytes = map(&path)?;
+                let found = bytes.as_slice().len() as u64;
+                if found != table.size {
+                    let detail = format!("{}: expected {} bytes, found {found}", path.display(), table.size);
+                    return Err((MissReason::DigestMismatch, detail));
+                }
+                (bytes, table.sha256, table.derived_from)
             }
         };
-        LoadedTable::open(bytes, Some(id), Some(file.sha256), file.derived_from.clone())
+        LoadedTable::open(bytes, Some(id), Some(digest), derived_from)
     }
+}
 
-    fn map(&self, entry: &FileEntry) -> Result<TableBytes, NoTable> {
-        let path = self.bundle.file_path(entry);
-        let unreadable = |error: std::io::Error| (io_reason(&error), format!("{}: {error}", path.display()));
-        let file = File::open(&path).map_err(unreadable)?;
-        let bytes = TableBytes::map(&file).map_err(unreadable)?;
-        let found = Digest::of(bytes.as_slice());
-        if found != entry.sha256 {
-            let detail = format!("{}: expected {}, found {found}", path.display(), entry.sha256);
-            return Err((MissReason::DigestMismatch, detail));
-        }
-        Ok(bytes)
+fn map(path: &Path) -> Result<TableBytes, NoTable> {
+    let unreadable = |error: std::io::Error| (io_reason(&error), format!("{}: {error}", path.display()));
+    File::open(path).and_then(|file| TableBytes::map(&file)).map_err(unreadable)
+}
+
+fn checked(bytes: TableBytes, entry: &FileEntry, bundle: &Bundle) -> Result<TableBytes, NoTable> {
+    let found = Digest::of(bytes.as_slice());
+    if found != entry.sha256 {
+        let path = bundle.file_path(entry);
+        let detail = format!("{}: expected {}, found {found}", path.display(), entry.sha256);
+        return Err((MissReason::DigestMismatch, detail));
     }
+    Ok(bytes)
 }
 
 /// Why a file of a bundle could not be used, as a code.

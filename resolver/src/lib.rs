@@ -55,7 +55,7 @@ pub use answer::{
     SymbolizeLine, Symbolized, Tried,
 };
 pub use batch::{FrameAddress, ModuleAddress};
-pub use bundles::{Access, miss_reason};
+pub use bundles::{Access, StoredBundle, miss_reason};
 pub use call_site::CallSite;
 pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
 pub use files::{ModuleFiles, ThisMachine};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use symseal_artifact::{DebugAltLink, ObjectFile, SplitUnit};
-use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, ResolverStep, Rva, Svma};
 
 use crate::bundles::BundleSource;
@@ -46,7 +45,7 @@ impl Remote {
         lookup: Rva,
         tried: &mut Vec<Tried>,
     ) -> Option<NamedBy> {
-        let covering = bundles.iter().find(|bundle| bundle.module(id).is_some());
+        let covering = bundles.iter().find(|bundle| bundle.has(id));
         let table = self.table((id, path), covering);
         let (table, mut answer) = ask_table(table, (step, DigestOf::DebugFile), lookup, tried)?;
         if let Some(bundle) = covering {
@@ -68,16 +67,16 @@ impl Remote {
         (id, path): (&DebugId, Option<&str>),
         bundles: &[Arc<BundleSource>],
     ) -> Option<Svma> {
-        let covering = bundles.iter().find(|bundle| bundle.module(id).is_some());
+        let covering = bundles.iter().find(|bundle| bundle.has(id));
         self.table((id, path), covering).ok().map(|table| table.table.image_base())
     }
 
     /// The table of a module. It is kept by the name as well: who asks without one may be told less.
     fn table(&self, (id, path): (&DebugId, Option<&str>), covering: Option<&Arc<BundleSource>>) -> Opened {
-        let in_bundle = covering.and_then(|bundle| bundle.module(id));
+        let in_bundle = covering.and_then(|bundle| bundle.facts(id));
         // A program database may be called otherwise than its program.
-        let pdb = in_bundle.and_then(|module| module.pdb.as_ref()).map(|pdb| pdb.name.as_str());
-        let name = pdb.or(path).or(in_bundle.map(|module| module.name.as_str()));
+        let pdb = in_bundle.as_ref().and_then(|module| module.pdb.as_deref());
+        let name = pdb.or(path).or(in_bundle.as_ref().map(|module| module.name.as_str()));
         let name = name.map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
         let key = (name.map(str::to_owned), id.clone());
         self.tables.get(key, || {
@@ -132,8 +131,6 @@ impl Companions for Remote {
 
 /// What a bundle names for a module: its files, and what its tables were made from.
 fn covered(bundle: &BundleSource, id: &DebugId) -> Covered {
-    let files = bundle.module(id).map(|module| module.files.as_slice()).unwrap_or_default();
-    let digests = files.iter().flat_map(|file| std::iter::once(file.sha256).chain(file.derived_from.iter().copied()));
     let name = bundle.digest.unwrap_or(bundle.index_digest).to_string();
-    Covered { bundle: name, digests: digests.collect::<Vec<Digest>>() }
+    Covered { bundle: name, digests: bundle.facts(id).map(|facts| facts.digests).unwrap_or_default() }
 }

@@ -11,7 +11,8 @@ use symseal_module::{
 use symseal_symx::SparseHit;
 
 use crate::answers::{Answers, Question};
-use crate::bundles::{Access, BundleSource};
+use crate::bundles::{Access, BundleSource, StoredBundle};
+use crate::flights::Flights;
 use crate::local::{self, Local};
 use crate::remote::Remote;
 use crate::table::{LoadedTable, Named, TableBytes};
@@ -40,6 +41,8 @@ struct Sources {
     local: Arc<Local>,
     /// Asked where [`Options::online`] allows it.
     remote: Option<Arc<Remote>>,
+    /// The ways to the tables of modules that were asked for.
+    routes: Routes,
 }
 
 impl Resolver {
@@ -63,6 +66,12 @@ impl Resolver {
     /// Adds a bundle, saying where it lies.
     pub fn with_bundle_access(self, bundle: Bundle, proof: Proof, access: Access) -> Self {
         let source = Arc::new(BundleSource::new(bundle, proof, access));
+        self.change(|sources| sources.bundles.push(source))
+    }
+
+    /// Adds a bundle of our own store by the list of its modules: the fastest way to a first name.
+    pub fn with_store(self, bundle: StoredBundle, proof: Proof) -> Self {
+        let source = Arc::new(BundleSource::of_store(bundle, proof));
         self.change(|sources| sources.bundles.push(source))
     }
 
@@ -123,16 +132,13 @@ impl Resolver {
 
     /// Whether a bundle has line tables of the module, so that each of its frames should be named.
     pub fn has_line_tables(&self, id: &DebugId) -> bool {
-        self.sources
-            .bundles
-            .iter()
-            .find_map(|bundle| bundle.module(id))
-            .is_some_and(|module| matches!(module.debug_info, DebugInfo::Full | DebugInfo::LineTables))
+        let found = self.sources.bundles.iter().find_map(|bundle| bundle.debug_info(id));
+        matches!(found, Some(DebugInfo::Full | DebugInfo::LineTables))
     }
 
     /// The image base of a module that a bundle has a table of.
     pub fn image_base(&self, id: &DebugId) -> Option<Svma> {
-        self.sources.bundles.iter().find_map(|bundle| bundle.module(id)).map(|module| module.image_base)
+        self.sources.bundles.iter().find_map(|bundle| bundle.facts(id)).map(|facts| facts.image_base)
     }
 
     /// The image base of a module that a bundle or, with [`Options::online`], a server has; `name` as in [`Self::symbolize_named`].
@@ -195,6 +201,7 @@ impl Resolver {
             local: Arc::clone(&self.sources.local),
             // What may count depends on the bundles.
             remote: self.sources.remote.as_ref().map(|remote| Arc::new(remote.afresh())),
+            routes: Routes::default(),
         };
         change(&mut sources);
         self.sources = Arc::new(sources);
@@ -223,6 +230,12 @@ impl Resolver {
 
     /// Asks one step after the other until one answers.
     fn walk(&self, id: Option<&DebugId>, name: Option<&str>, module: Option<&MappedModule>, lookup: Rva) -> Answer {
+        if let Some(route) = id.filter(|_| !self.options.online).and_then(|id| self.route(id))
+            && let Some(named) = route.table.lookup(lookup)
+        {
+            let trail = (Arc::clone(&route.tried), Arc::clone(&route.digests));
+            return self.named(ResolverStep::LocalBundle, route.proof, named, trail);
+        }
         let mut tried = Vec::with_capacity(4);
         if let Some(answer) = self.ask_servers(id, name, lookup, &mut tried) {
             return self.finish(answer, tried);
@@ -239,7 +252,7 @@ impl Resolver {
             _ => None,
         });
         tried.push(hit(ResolverStep::ModuleOffset));
-        Answer { tried, reason, ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset) }
+        Answer { tried: tried.into(), reason, ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset) }
     }
 
     /// The step that asks the network: by which kind of server depends on the module's platform.
@@ -266,6 +279,30 @@ impl Resolver {
         None
     }
 
+    /// The way to the first table of a module in a bundle, as offline questions take it.
+    fn route(&self, id: &DebugId) -> Option<Arc<Route>> {
+        self.sources.routes.0.get(id.clone(), || {
+            let mut tried = Vec::new();
+            self.ask_servers(Some(id), None, Rva(0), &mut tried);
+            let mut bundles = self.sources.bundles.iter();
+            let (bundle, table) = bundles.find_map(|bundle| Some((bundle, self.table_in(bundle, id, &mut tried)?)))?;
+            tried.push(Tried { digest: table.digest, ..hit(ResolverStep::LocalBundle) });
+            let digests = digests_of(bundle, &table).into();
+            Some(Arc::new(Route { proof: bundle.proof, tried: tried.into(), digests, table }))
+        })
+    }
+
+    /// The table of a module in one bundle; else why there is none is noted.
+    fn table_in(&self, bundle: &BundleSource, id: &DebugId, tried: &mut Vec<Tried>) -> Option<Arc<LoadedTable>> {
+        let opened = match self.sources.dropped.contains(id) && bundle.has(id) {
+            true => Err((MissReason::NoSymbolTable, String::new())),
+            false => bundle.table(id),
+        };
+        opened
+            .map_err(|(reason, detail)| tried.push(miss(ResolverStep::LocalBundle, reason, detail, bundle.digest)))
+            .ok()
+    }
+
     fn ask_bundles(&self, id: Option<&DebugId>, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
         let step = ResolverStep::LocalBundle;
         let Some(id) = id else {
@@ -276,29 +313,13 @@ impl Resolver {
             tried.push(miss(step, MissReason::NotInBundle, "no bundle was given".to_string(), None));
         }
         for bundle in &self.sources.bundles {
-            if self.sources.dropped.contains(id) && bundle.module(id).is_some() {
-                tried.push(miss(step, MissReason::NoSymbolTable, String::new(), bundle.digest));
-                continue;
-            }
-            let table = match bundle.table(id) {
-                Ok(table) => table,
-                Err((reason, detail)) => {
-                    tried.push(miss(step, reason, detail, bundle.digest));
-                    continue;
-                }
-            };
+            let Some(table) = self.table_in(bundle, id, tried) else { continue };
             let Some(named) = table.lookup(lookup) else {
                 tried.push(miss(step, MissReason::NoSymbolAtAddress, String::new(), table.digest));
                 continue;
             };
-            let digest = |of, digest| DigestRef { of, digest };
-            let mut digests = Vec::new();
-            digests.extend(bundle.digest.map(|found| digest(DigestOf::Bundle, found)));
-            digests.push(digest(DigestOf::SymbolIndex, bundle.index_digest));
-            digests.extend(table.digest.map(|found| digest(DigestOf::SymbolTable, found)));
-            digests.extend(table.sources.iter().map(|found| digest(DigestOf::Source, *found)));
             tried.push(Tried { digest: table.digest, ..hit(step) });
-            return Some(NamedBy { step, proof: bundle.proof, named, digests });
+            return Some(NamedBy { step, proof: bundle.proof, named, digests: digests_of(bundle, &table) });
         }
         None
     }
@@ -342,7 +363,17 @@ impl Resolver {
     }
 
     fn finish(&self, found: NamedBy, tried: Vec<Tried>) -> Answer {
-        let NamedBy { step, proof, mut named, digests } = found;
+        let NamedBy { step, proof, named, digests } = found;
+        self.named(step, proof, named, (tried.into(), digests.into()))
+    }
+
+    fn named(
+        &self,
+        step: ResolverStep,
+        proof: Proof,
+        mut named: Named,
+        (tried, digests): (Arc<[Tried]>, Arc<[DigestRef]>),
+    ) -> Answer {
         if self.options.demangle {
             named.frames.iter_mut().for_each(demangle_frame);
         }
@@ -360,6 +391,38 @@ impl Resolver {
             digests,
         }
     }
+}
+
+/// Modules whose routes are kept.
+const ROUTES: usize = 4096;
+
+#[derive(Debug)]
+struct Routes(Flights<DebugId, Option<Arc<Route>>>);
+
+impl Default for Routes {
+    fn default() -> Self {
+        Self(Flights::with_capacity(ROUTES))
+    }
+}
+
+/// Where the names of a module are, with all that is the same for each of them.
+#[derive(Debug)]
+struct Route {
+    table: Arc<LoadedTable>,
+    proof: Proof,
+    tried: Arc<[Tried]>,
+    digests: Arc<[DigestRef]>,
+}
+
+/// What a name of a bundle's table rests on.
+fn digests_of(bundle: &BundleSource, table: &LoadedTable) -> Vec<DigestRef> {
+    let digest = |of, digest| DigestRef { of, digest };
+    let mut digests = Vec::new();
+    digests.extend(bundle.digest.map(|found| digest(DigestOf::Bundle, found)));
+    digests.push(digest(DigestOf::SymbolIndex, bundle.index_digest));
+    digests.extend(table.digest.map(|found| digest(DigestOf::SymbolTable, found)));
+    digests.extend(table.sources.iter().map(|found| digest(DigestOf::Source, *found)));
+    digests
 }
 
 /// Asks the image of a module that is no file, which has symbols alone.
@@ -430,9 +493,9 @@ impl Answer {
             folded: false,
             frames: Vec::new(),
             start: None,
-            tried: Vec::new(),
+            tried: Arc::default(),
             reason: None,
-            digests: Vec::new(),
+            digests: Arc::default(),
         }
     }
 }
@@ -473,9 +536,11 @@ pub(crate) fn skip(step: ResolverStep, reason: MissReason) -> Tried {
 
 /// The frame at an address that lies in no module.
 pub(crate) fn raw_frame(ip: Avma, unwind: UnwindMethod) -> ResolvedFrame {
-    let tried =
-        vec![miss(ResolverStep::ModuleOffset, MissReason::NoModule, String::new(), None), hit(ResolverStep::Raw)];
-    let answer =
-        Answer { tried, reason: Some(MissReason::NoModule), ..Answer::nameless(ResolverStep::Raw, Quality::Raw) };
+    let tried = [miss(ResolverStep::ModuleOffset, MissReason::NoModule, String::new(), None), hit(ResolverStep::Raw)];
+    let answer = Answer {
+        tried: tried.into(),
+        reason: Some(MissReason::NoModule),
+        ..Answer::nameless(ResolverStep::Raw, Quality::Raw)
+    };
     ResolvedFrame { ip, module: None, unwind, symbol_offset: None, answer: Arc::new(answer) }
 }

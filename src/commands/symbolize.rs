@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
-use symseal_module::{DebugId, Proof, Rva, Svma};
+use symseal_module::{DebugId, Rva, Svma};
 use symseal_resolver::{ModuleAddress, Options, Resolver, Symbolized};
 
-use crate::bundle_ref::{self, OpenedBundle};
+use crate::bundle_ref::{self, NamingBundle};
 use crate::exit::{Answer, NotFound};
 use crate::memory::StateArgs;
 use crate::online::{Online, OnlineArgs};
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     prove: Option<PathBuf>,
     /// The module: build-id, GUID-age or uuid:… Without it every address stands behind its module's.
-    #[arg(long, value_parser = super::debug_id, required_if_eq_any = [("remote", "*"), ("prove", "*")])]
+    #[arg(long, value_parser = super::debug_id)]
     debug_id: Option<DebugId>,
     /// The file name of the module, by which symbol servers for Windows and macOS are asked.
     #[arg(long, value_name = "NAME", requires = "online", requires = "debug_id")]
@@ -89,6 +89,10 @@ pub fn run(args: &Args) -> Result<Answer> {
         online.as_ref().map_or(Ok(()), Online::finish)?;
         return answer;
     }
+    // A wrong call costs nobody the opening of a bundle.
+    if let (None, Some(question)) = (&args.debug_id, args.addresses.iter().find(|asked| asked.debug_id.is_none())) {
+        module_of(args, question)?;
+    }
     if args.local_files {
         bail!("--local-files: expected --pid, whose files these are");
     }
@@ -107,9 +111,13 @@ pub fn run(args: &Args) -> Result<Answer> {
 fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
     let options = Options { demangle: args.demangle, online: online.is_some(), ..Options::default() };
     let mut resolver = Resolver::new(options);
-    if args.bundle.is_some() {
-        let opened = open(args)?;
-        resolver = resolver.with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
+    if let Some(reference) = &args.bundle {
+        resolver = NamingBundle::open(reference, args.store.as_ref())?.join(resolver);
+        if let (false, Some(id)) = (args.online.online, &args.debug_id)
+            && resolver.image_base(id).is_none()
+        {
+            return Err(no_module(reference, id));
+        }
     }
     let resolver = Online::ask(online, resolver);
     let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
@@ -177,25 +185,18 @@ fn rva_of(args: &Args, address: u64, image_base: Svma) -> Rva {
     if args.rva { Rva(address) } else { Svma(address).to_rva(image_base).unwrap_or(Rva(u64::MAX)) }
 }
 
-/// Opens the bundle, which must have the one module where one was named.
-fn open(args: &Args) -> Result<OpenedBundle> {
-    let reference = args.bundle.as_deref().unwrap_or_default();
-    let opened = bundle_ref::open(reference, args.store.as_ref())?;
-    match &args.debug_id {
-        Some(debug_id) if !args.online.online && opened.bundle.module(debug_id).is_none() => Err(NotFound(format!(
-            "bundle {reference} has no module {debug_id}; `symseal bundle inspect` lists what it has"
-        ))
-        .into()),
-        _ => Ok(opened),
-    }
+fn no_module(reference: &str, id: &DebugId) -> anyhow::Error {
+    NotFound(format!("bundle {reference} has no module {id}; `symseal bundle inspect` lists what it has")).into()
 }
 
 fn prove(args: &Args, to: &Path) -> Result<()> {
     let [question] = args.addresses.as_slice() else {
         bail!("--prove {}: expected one address, found {}; a proof is of one name", to.display(), args.addresses.len());
     };
-    let (opened, debug_id) = (open(args)?, module_of(args, question)?);
-    let image_base = opened.bundle.module(debug_id).map(|module| module.image_base).unwrap_or_default();
+    let debug_id = module_of(args, question)?;
+    let reference = args.bundle.as_deref().context("--prove: expected --bundle")?;
+    let opened = bundle_ref::open(reference, args.store.as_ref())?;
+    let image_base = opened.bundle.module(debug_id).ok_or_else(|| no_module(reference, debug_id))?.image_base;
     let address = match args.rva {
         true => Rva(question.address).to_svma(image_base).unwrap_or(Svma(question.address)),
         false => Svma(question.address),

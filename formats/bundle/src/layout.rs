@@ -84,6 +84,9 @@ pub enum LayoutError {
     },
 }
 
+/// Lists of modules, by the hexadecimal digits of their bundle's digest.
+const MODULES: &str = "modules/sha256";
+
 /// A directory with an OCI image layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutDir {
@@ -240,6 +243,25 @@ impl LayoutDir {
         }
         file.sync_all().map_err(io_error("sync", path))?;
         self.publish(path, expected)
+    }
+
+    /// Where the list of a bundle's modules is kept, in a store of our own (`docs/formats/stored_modules.md`).
+    pub fn modules_path(&self, bundle: &Digest) -> PathBuf {
+        self.root.join(MODULES).join(bundle.hex())
+    }
+
+    /// Keeps the list of a bundle's modules, in one step. It is not synced: it can be made again.
+    pub fn keep_modules(&self, bundle: &Digest, bytes: &[u8]) -> Result<(), LayoutError> {
+        let target = self.modules_path(bundle);
+        let folder = self.root.join(MODULES);
+        fs::create_dir_all(&folder).map_err(io_error("create the directory", &folder))?;
+        let (mut file, path) = self.temporary()?;
+        let written = file.write_all(bytes).and_then(|()| fs::rename(&path, &target));
+        written.map_err(|source| {
+            // The error that matters is the first one.
+            let _ = fs::remove_file(&path);
+            LayoutError::Io { action: "write", path: target, source }
+        })
     }
 
     /// The descriptors of `index.json`, in its order.

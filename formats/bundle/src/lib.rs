@@ -9,6 +9,7 @@
 //! * [`disclosure`](mod@disclosure): what a reader of a bundle learns.
 //! * [`LayoutDir`]: an OCI layout on disk, written so that a crash shows nothing half-written; [`Staging`]: a bundle in the
 //!   making beside one.
+//! * [`stored_modules`]: the modules of a bundle in a store of our own, found without reading JSON.
 //! * [`Bundle`]: an opened bundle, whose files are checked as they are read.
 //! * [`workers`]: threads that share a budget of memory, for whoever reads many files of bundles.
 //!
@@ -27,6 +28,7 @@ pub mod ingest;
 pub mod join;
 mod layout;
 pub mod loose;
+mod module_facts;
 pub mod module_index;
 pub mod module_tree;
 pub mod oci;
@@ -35,6 +37,7 @@ pub mod pages;
 pub mod pieces;
 pub mod sources;
 mod staging;
+pub mod stored_modules;
 pub mod subject;
 pub mod title;
 pub mod verify;
@@ -47,6 +50,7 @@ pub use index::{
     Producer, ShardEntry, SymbolIndex,
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
+pub use module_facts::{ModuleFacts, TableFacts};
 pub use staging::Staging;
 
 /// The seal's types, for rooms that build or show verifications.

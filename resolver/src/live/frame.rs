@@ -24,7 +24,7 @@ pub(super) fn in_mapping(address: LiveAddress, mapping: &Mapping) -> ResolvedFra
     let path = symseal_module::escape::escape(&mapping.path);
     let answer = Answer {
         reason: Some(MissReason::NoModule),
-        tried: vec![hit(ResolverStep::ModuleOffset)],
+        tried: Arc::new([hit(ResolverStep::ModuleOffset)]),
         ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset)
     };
     let module = Some(ModuleRef { path, debug_id: None, rva, svma: Svma(rva.0) });
@@ -39,7 +39,9 @@ pub(super) fn missed(
     detail: String,
 ) -> ResolvedFrame {
     let answer = Arc::make_mut(&mut frame.answer);
-    answer.tried.insert(answer.tried.len().saturating_sub(1), miss(step, reason, detail, None));
+    let mut tried = answer.tried.to_vec();
+    tried.insert(tried.len().saturating_sub(1), miss(step, reason, detail, None));
+    answer.tried = tried.into();
     answer.reason = Some(reason);
     frame
 }
@@ -51,12 +53,12 @@ pub(super) fn with_name(
     (name, start): (SourceFrame, Avma),
     approximate: bool,
 ) -> ResolvedFrame {
-    let mut tried = frame.answer.tried.clone();
+    let mut tried = frame.answer.tried.to_vec();
     // The step that had answered before, with less.
     tried.pop();
     tried.push(Tried { detail, ..hit(step) });
     let quality = if name.line.is_some() { Quality::Full } else { Quality::Function };
-    let answer = Answer { approximate, frames: vec![name], tried, ..Answer::nameless(step, quality) };
+    let answer = Answer { approximate, frames: vec![name], tried: tried.into(), ..Answer::nameless(step, quality) };
     let symbol_offset = frame.ip.0.checked_sub(start.0);
     ResolvedFrame { symbol_offset, answer: Arc::new(answer), ..frame }
 }

@@ -118,8 +118,8 @@ fn in_json(found: &Symbolized, args: &Args, svma: Svma) -> serde_json::Value {
         "folded": found.folded,
         "reason": found.reason,
         "frames": found.frames,
-        "tried": found.tried,
-        "digests": found.digests,
+        "tried": &*found.tried,
+        "digests": &*found.digests,
     })
 }
 
@@ -133,7 +133,7 @@ fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
     }
     outln!();
     let mut steps = Table::new(&["step", "outcome", "what that means"]);
-    for Tried { step, outcome, detail, .. } in &found.tried {
+    for Tried { step, outcome, detail, .. } in found.tried.iter() {
         let (word, meaning) = match outcome {
             Outcome::Hit => ("answered".to_owned(), step.meaning()),
             Outcome::Miss(reason) => (format!("missed: {reason}"), reason.meaning()),
@@ -156,7 +156,7 @@ fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
         return Ok(());
     }
     outln!("\nThe name rests on");
-    for DigestRef { of, digest } in &found.digests {
+    for DigestRef { of, digest } in found.digests.iter() {
         outln!("  {:13}  {digest}", json!(of).as_str().unwrap_or_default());
     }
     if found.proof == Proof::DigestKnown {

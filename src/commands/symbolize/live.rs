@@ -10,7 +10,7 @@ use symseal_resolver::{Options, Outcome, ResolvedFrame, Resolver, SourceFrame};
 
 use super::Args;
 use super::questions::{Question, in_portions};
-use crate::bundle_ref;
+use crate::bundle_ref::NamingBundle;
 use crate::exit::Answer;
 use crate::online::Online;
 
@@ -45,8 +45,7 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     };
     let mut resolver = Resolver::new(options);
     if let Some(reference) = &args.bundle {
-        let opened = bundle_ref::open(reference, args.store.as_ref())?;
-        resolver = resolver.with_bundle_access(opened.bundle, Proof::DigestKnown, opened.access);
+        resolver = NamingBundle::open(reference, args.store.as_ref())?.join(resolver);
     }
     // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
     let process = LiveProcess::attach(pid, Online::ask(online, resolver))?;

@@ -160,7 +160,7 @@ fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) ->
             }
         }
         if explain {
-            for tried in &frame.tried {
+            for tried in frame.tried.iter() {
                 let outcome = serde_json::to_string(&tried.outcome).unwrap_or_default();
                 writeln!(out, "         {}: {outcome} {}", tried.step, tried.detail)?;
             }

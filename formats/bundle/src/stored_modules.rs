@@ -1,0 +1,309 @@
+//! The modules of a bundle in a store of our own: found without reading JSON. `docs/formats/stored_modules.md` describes the form.
+//!
+//! It is made of the symbol index when a bundle comes into the store, or is first asked for there, and can be made again at any time.
+
+use std::cmp::Ordering;
+
+use symseal_module::{DebugId, Svma};
+
+use crate::module_facts::TableFacts;
+use crate::{DebugInfo, Digest, ModuleFacts, SymbolIndex};
+
+/// The first eight bytes.
+pub const MAGIC: [u8; 8] = *b"SYMMODS\0";
+
+/// The one version.
+pub const VERSION: u32 = 1;
+
+/// Bytes before the offsets.
+const HEADER_BYTES: usize = 80;
+
+const DIGEST_BYTES: usize = 32;
+
+/// The forms of debug information, by their number.
+const DEBUG_INFO: [DebugInfo; 4] = [DebugInfo::Full, DebugInfo::LineTables, DebugInfo::Symbols, DebugInfo::None];
+
+/// Why some bytes are no list of modules.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoredModulesError {
+    /// It does not begin as one of this version does.
+    #[error("not a list of modules of version {VERSION}")]
+    Header,
+    /// It ends before its header says.
+    #[error("the list of modules is cut: {found} bytes, at least {expected} expected")]
+    Cut {
+        /// Bytes that header and offsets take.
+        expected: u64,
+        /// Bytes that there are.
+        found: u64,
+    },
+    /// Larger than the form can count.
+    #[error("more modules, or larger ones, than a list of modules can hold")]
+    TooLarge,
+}
+
+/// Writes the modules of the bundle `bundle`, whose symbol index has the digest `index_digest`.
+///
+/// # Errors
+/// [`StoredModulesError::TooLarge`].
+pub fn write(index: &SymbolIndex, index_digest: &Digest, bundle: &Digest) -> Result<Vec<u8>, StoredModulesError> {
+    let mut records: Vec<(&str, Vec<u8>)> = Vec::new();
+    for (_, id, module) in index.modules() {
+        records.push((id, record(id, &ModuleFacts::from(module)).ok_or(StoredModulesError::TooLarge)?));
+    }
+    records.sort_unstable();
+    let count = u32::try_from(records.len()).map_err(|_| StoredModulesError::TooLarge)?;
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&count.to_le_bytes());
+    bytes.extend_from_slice(bundle.as_bytes());
+    bytes.extend_from_slice(index_digest.as_bytes());
+    let mut at = HEADER_BYTES + 4 * (records.len() + 1);
+    for length in records.iter().map(|(_, record)| record.len()).chain([0]) {
+        bytes.extend_from_slice(&u32::try_from(at).map_err(|_| StoredModulesError::TooLarge)?.to_le_bytes());
+        at += length;
+    }
+    bytes.extend(records.into_iter().flat_map(|(_, record)| record));
+    Ok(bytes)
+}
+
+fn record(id: &str, facts: &ModuleFacts) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    let text = |body: &mut Vec<u8>, text: &str| -> Option<()> {
+        body.extend_from_slice(&u16::try_from(text.len()).ok()?.to_le_bytes());
+        body.extend_from_slice(text.as_bytes());
+        Some(())
+    };
+    let digests = |body: &mut Vec<u8>, digests: &[Digest]| -> Option<()> {
+        body.extend_from_slice(&u32::try_from(digests.len()).ok()?.to_le_bytes());
+        digests.iter().for_each(|digest| body.extend_from_slice(digest.as_bytes()));
+        Some(())
+    };
+    text(&mut body, id)?;
+    text(&mut body, &facts.name)?;
+    text(&mut body, facts.pdb.as_deref().unwrap_or_default())?;
+    body.extend_from_slice(&facts.image_base.0.to_le_bytes());
+    body.push(u8::try_from(DEBUG_INFO.iter().position(|known| *known == facts.debug_info)?).ok()?);
+    body.push(u8::from(facts.table.is_some()));
+    if let Some(table) = &facts.table {
+        body.extend_from_slice(table.sha256.as_bytes());
+        body.extend_from_slice(&table.size.to_le_bytes());
+        digests(&mut body, &table.derived_from)?;
+    }
+    digests(&mut body, &facts.digests)?;
+    let mut record = crc32fast::hash(&body).to_le_bytes().to_vec();
+    record.extend_from_slice(&body);
+    Some(record)
+}
+
+/// A list of modules, read in place.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredModules<'a> {
+    bytes: &'a [u8],
+    count: usize,
+}
+
+impl<'a> StoredModules<'a> {
+    /// Checks the header. A record is checked when it is read; a damaged one is none.
+    ///
+    /// # Errors
+    /// [`StoredModulesError`].
+    pub fn open(bytes: &'a [u8]) -> Result<Self, StoredModulesError> {
+        let header = bytes.get(..HEADER_BYTES).ok_or(StoredModulesError::Header)?;
+        let number = |at: usize| header.get(at..at + 4).and_then(|it| it.try_into().ok()).map(u32::from_le_bytes);
+        if header.get(..8) != Some(&MAGIC) || number(8) != Some(VERSION) {
+            return Err(StoredModulesError::Header);
+        }
+        let count = number(12).unwrap_or_default() as usize;
+        let expected = HEADER_BYTES as u64 + 4 * (count as u64 + 1);
+        if (bytes.len() as u64) < expected {
+            return Err(StoredModulesError::Cut { expected, found: bytes.len() as u64 });
+        }
+        Ok(Self { bytes, count })
+    }
+
+    /// The bundle's digest.
+    pub fn bundle(&self) -> Digest {
+        self.digest_at(16)
+    }
+
+    /// The digest of the bundle's symbol index.
+    pub fn symbol_index(&self) -> Digest {
+        self.digest_at(48)
+    }
+
+    /// How many modules there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The module with this id.
+    pub fn module(&self, id: &DebugId) -> Option<ModuleFacts> {
+        let id = id.to_string();
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            let mut reader = self.record(middle)?;
+            match reader.text()?.cmp(id.as_str()) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return self.checked(middle)?.facts(),
+            }
+        }
+        None
+    }
+
+    fn digest_at(&self, at: usize) -> Digest {
+        // The header is there.
+        let bytes = self.bytes.get(at..at + DIGEST_BYTES).and_then(|bytes| bytes.try_into().ok());
+        Digest::from_bytes(bytes.unwrap_or_default())
+    }
+
+    /// A record behind its checksum.
+    fn record(&self, at: usize) -> Option<Reader<'a>> {
+        self.bounds(at).and_then(|record| record.get(4..)).map(Reader)
+    }
+
+    /// The same, and behind its id, where the checksum holds.
+    fn checked(&self, at: usize) -> Option<Reader<'a>> {
+        let (checksum, body) = self.bounds(at)?.split_at_checked(4)?;
+        if crc32fast::hash(body).to_le_bytes() != checksum {
+            return None;
+        }
+        let mut reader = Reader(body);
+        reader.text()?;
+        Some(reader)
+    }
+
+    fn bounds(&self, at: usize) -> Option<&'a [u8]> {
+        let offset = |at: usize| {
+            let place = HEADER_BYTES.checked_add(at.checked_mul(4)?)?;
+            let bytes = self.bytes.get(place..place.checked_add(4)?)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+        };
+        self.bytes.get(offset(at)?..offset(at + 1)?)
+    }
+}
+
+/// What is left of a record.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = u16::from_le_bytes(self.array()?);
+        std::str::from_utf8(self.take(length.into())?).ok()
+    }
+
+    fn digest(&mut self) -> Option<Digest> {
+        self.array().map(Digest::from_bytes)
+    }
+
+    fn digests(&mut self) -> Option<Vec<Digest>> {
+        let count = u32::from_le_bytes(self.array()?) as usize;
+        // No more than there are bytes for.
+        let bytes = self.take(count.checked_mul(DIGEST_BYTES)?)?;
+        let (digests, _) = bytes.as_chunks::<DIGEST_BYTES>();
+        Some(digests.iter().map(|digest| Digest::from_bytes(*digest)).collect())
+    }
+
+    fn facts(&mut self) -> Option<ModuleFacts> {
+        let name = self.text()?.to_owned();
+        let pdb = Some(self.text()?.to_owned()).filter(|pdb| !pdb.is_empty());
+        let image_base = Svma(u64::from_le_bytes(self.array()?));
+        let [debug_info, has_table] = self.array()?;
+        let debug_info = *DEBUG_INFO.get(usize::from(debug_info))?;
+        let table = match has_table {
+            0 => None,
+            _ => Some(TableFacts {
+                sha256: self.digest()?,
+                size: u64::from_le_bytes(self.array()?),
+                derived_from: self.digests()?,
+            }),
+        };
+        let digests = self.digests()?;
+        Some(ModuleFacts { name, pdb, image_base, debug_info, table, digests })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(modules: &[(&str, ModuleFacts)]) -> Vec<u8> {
+        let records: Vec<Vec<u8>> = modules.iter().map(|(id, facts)| record(id, facts).unwrap()).collect();
+        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &(records.len() as u32).to_le_bytes(), &[7; 64]].concat();
+        let mut at = bytes.len() + 4 * (records.len() + 1);
+        for length in records.iter().map(Vec::len).chain([0]) {
+            bytes.extend_from_slice(&(at as u32).to_le_bytes());
+            at += length;
+        }
+        bytes.extend(records.concat());
+        bytes
+    }
+
+    fn facts(seed: u8) -> ModuleFacts {
+        let digest = |number: u8| Digest::from_bytes([seed ^ number; 32]);
+        ModuleFacts {
+            name: format!("lib{seed}.so"),
+            pdb: (seed % 2 == 1).then(|| format!("app{seed}.pdb")),
+            image_base: Svma(u64::from(seed) << 40),
+            debug_info: DEBUG_INFO[usize::from(seed % 4)],
+            table: (seed % 3 != 0).then(|| TableFacts {
+                sha256: digest(1),
+                size: u64::MAX - u64::from(seed),
+                derived_from: (0..seed % 5).map(digest).collect(),
+            }),
+            digests: (0..seed % 7).map(digest).collect(),
+        }
+    }
+
+    #[test]
+    fn every_module_is_found_and_no_other() {
+        for count in [0_u8, 1, 2, 3, 64, 255] {
+            let ids: Vec<String> = (0..count).map(|seed| format!("{:02x}00", seed)).collect();
+            let modules: Vec<(&str, ModuleFacts)> = ids.iter().map(String::as_str).zip((0..count).map(facts)).collect();
+            let bytes = bytes_of(&modules);
+            let stored = StoredModules::open(&bytes).unwrap();
+            assert_eq!((stored.len(), stored.bundle()), (usize::from(count), Digest::from_bytes([7; 32])));
+            for (id, facts) in &modules {
+                assert_eq!(stored.module(&id.parse().unwrap()).as_ref(), Some(facts));
+            }
+            for absent in ["0001", "ff01", "7f01aa"] {
+                assert_eq!(stored.module(&absent.parse().unwrap()), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_list_has_other_modules_less_and_none_with_other_facts() {
+        let modules = [("aa00", facts(1)), ("bb00", facts(5)), ("cc00", facts(10))];
+        let bytes = bytes_of(&modules);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x41;
+            for bytes in [&damaged[..], &bytes[..at]] {
+                let Ok(stored) = StoredModules::open(bytes) else { continue };
+                for (id, facts) in &modules {
+                    let found = stored.module(&id.parse().unwrap());
+                    assert!(found.is_none_or(|found| found == *facts), "byte {at}");
+                }
+            }
+        }
+    }
+}
