@@ -1,4 +1,4 @@
-//! `symseal bundle build` and `symseal symbolize` beside llvm-symbolizer, on the C library and on a Rust program.
+//! `symseal bundle build` and `symseal symbolize` beside llvm-symbolizer and both addr2lines, on the C library and on a Rust program.
 //!
 //! Differences are counted by kind and printed. The kinds marked `(rule)` follow from the published rule of names
 //! (docs/names.md) or from a property of the oracle; everything else must stay below one in a thousand.
@@ -14,17 +14,20 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
+use oracle::addr2line::{addr2line, eu_addr2line};
 use oracle::compare::Comparison;
 use oracle::lookup::Found;
-use oracle::{LIBC, addresses_in, have, libc_debug, llvm_symbolizer};
+use oracle::{Expected, LIBC, addresses_in, have, libc_debug, llvm_symbolizer};
 use program::{command, symseal};
 use serde_json::Value;
 use symseal_artifact::ObjectFile;
 use symseal_bundle::{Bundle, FileRole};
 use symseal_module::DebugId;
 
-/// Behind what the oracle does not know, more than 10,000 are compared.
-const ADDRESSES: usize = 14_000;
+/// Behind what the oracle does not know, more than [`COMPARED`] are compared.
+const ADDRESSES: usize = 26_000;
+
+const COMPARED: u64 = 20_000;
 
 /// The aliases that the module's index lists, by symbol, and the symbols of folded code.
 struct Listed {
@@ -119,7 +122,51 @@ fn check(binary: &Path, debug: Option<&Path>) {
         comparison.add(*address, expected, found);
     }
     println!("{}: {comparison}", binary.display());
-    comparison.check(10_000);
+    comparison.check(COMPARED);
+    for (tool, read) in [("addr2line", addr2line as fn(&Path, &[u64]) -> _), ("eu-addr2line", eu_addr2line)] {
+        if have(tool) {
+            check_places(tool, &read(debug.unwrap_or(binary), &addresses), (&addresses, &expected, &ours));
+        }
+    }
+}
+
+/// Compares depth, file and line with a reader that has habits of its own: where it differs and llvm-symbolizer has our frames, that is its habit, and
+/// what is left must stay below one in two hundred. Names are llvm-symbolizer's part.
+#[track_caller]
+fn check_places(
+    tool: &str,
+    read: &[Vec<Expected>],
+    (addresses, llvm, ours): (&[u64], &[Vec<Expected>], &[Vec<Found>]),
+) {
+    let same = |expected: &[Expected], found: &[Found]| {
+        expected.len() == found.len()
+            && expected.iter().zip(found).all(|(expected, found)| {
+                expected.line == found.line && (found.line == 0 || same_file(&expected.file, &found.file))
+            })
+    };
+    let (mut compared, mut habits, mut differ) = (0, 0, Vec::new());
+    for (((address, expected), llvm), found) in addresses.iter().zip(read).zip(llvm).zip(ours) {
+        // What neither side names, and lines behind the end of a function, which are no frame.
+        if found.is_empty() || expected.is_empty() {
+            continue;
+        }
+        compared += 1;
+        match (same(expected, found), same(llvm, found)) {
+            (true, _) => {}
+            (false, true) => habits += 1,
+            (false, false) => differ.push((address, expected, found)),
+        }
+    }
+    let equal = 100.0 * (compared - differ.len()) as f64 / compared as f64;
+    println!("{tool}: {equal:.3} % of {compared}; in {habits} it differs and llvm-symbolizer has our frames");
+    assert!(compared as u64 >= COMPARED * 9 / 10 && equal >= 99.5, "{tool}: {:#?}", &differ[..differ.len().min(3)]);
+    assert!(habits * 20 < compared, "{tool}: {habits} of {compared} are more than habits");
+}
+
+/// Readers join directories and names in their own ways.
+fn same_file(one: &str, other: &str) -> bool {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    name(one) == name(other)
 }
 
 #[test]

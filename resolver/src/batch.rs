@@ -1,10 +1,14 @@
 //! Many addresses in one call, on several threads.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use symseal_module::{Avma, DebugId, ModuleMap, Rva, UnwindMethod};
 
 use crate::{ResolvedFrame, Resolver, Symbolized};
+
+/// Modules whose tables are opened beside each other: they mostly wait for a network or a disk.
+const OPENING: usize = 8;
 
 /// Addresses that one thread takes at least: fewer are named faster than a thread is started.
 const SHARE: usize = 2048;
@@ -32,6 +36,25 @@ pub struct FrameAddress {
 }
 
 impl Resolver {
+    /// Opens what names the modules, several at once, so that their files are fetched and read beside each other. It changes no answer: each address is still
+    /// asked for step by step.
+    pub fn open_modules(&self, modules: &ModuleMap) {
+        let (next, modules_of) = (AtomicUsize::new(0), modules.modules());
+        let open = || {
+            while let Some(module) = modules_of.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // The first question opens the tables.
+                self.resolve(modules, module.start, true, UnwindMethod::Context);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..OPENING.min(modules_of.len()) {
+                // Fewer threads open the same.
+                let _ = thread::Builder::new().spawn_scoped(scope, open);
+            }
+            open();
+        });
+    }
+
     /// Names addresses of any modules, on as many threads as this machine has processors. The answers are in the order of the questions.
     pub fn symbolize_all(&self, addresses: &[ModuleAddress<'_>]) -> Vec<Symbolized> {
         in_shares(addresses, |address| self.symbolize_named(address.id, address.name, address.rva))

@@ -12,7 +12,8 @@ use symseal_module::{
     Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod,
 };
 use symseal_resolver::{
-    Access, DigestOf, Options, Outcome, ResolvedFrame, Resolver, SourceFrame, StackFrame, vdso_module,
+    Access, DigestOf, FrameAddress, ModuleAddress, Options, Outcome, ResolvedFrame, Resolver, SourceFrame, StackFrame,
+    StoredBundle, vdso_module,
 };
 
 /// Where the modules of these tests are mapped.
@@ -291,6 +292,140 @@ fn access_caches_and_order_change_no_answer() {
             scope.spawn(|| assert_eq!(answers(&shared, &mut rvas.iter()), expected));
         }
     });
+}
+
+#[test]
+fn a_bundle_of_the_store_answers_alike_without_its_index() {
+    let Some(program) = program(&["-g"]) else { return };
+    let (start, size) = program.symbol("main");
+    let (map, bundle) = (program.map(), program.bundle());
+    let (layout, digest) = (bundle.layout().unwrap().clone(), bundle.digest().unwrap());
+    let list = layout.modules_path(&digest);
+    let stored = || Resolver::new(Options::default()).with_store(open(&layout, &digest), Proof::DigestKnown);
+    let plain = Resolver::new(Options::default()).with_stored_bundle(bundle.clone(), Proof::DigestKnown);
+    let alike = |what: &str| {
+        let stored = stored();
+        for rva in start - 64..start + size + 64 {
+            assert_eq!(at(&stored, &map, rva), at(&plain, &map, rva), "{what}: {rva:#x}");
+        }
+        let ids = [program.id.clone(), "0011".parse().unwrap()];
+        for id in &ids {
+            assert_eq!(stored.image_base(id), plain.image_base(id));
+            assert_eq!(stored.has_line_tables(id), plain.has_line_tables(id));
+        }
+    };
+    assert!(!list.exists());
+    alike("the list is made");
+    let written = std::fs::read(&list).unwrap();
+    // From here on no JSON is read: there is none.
+    let index = layout.blob_path(&bundle.index_digest());
+    let aside = program.dir.path().join("aside");
+    std::fs::rename(&index, &aside).unwrap();
+    alike("the list is there");
+    std::fs::rename(&aside, &index).unwrap();
+    // One of another bundle, one that is cut, and junk are made again.
+    let mut other = written.clone();
+    other[20] ^= 1;
+    for damaged in [other, written[..100].to_vec(), b"junk".to_vec(), Vec::new()] {
+        std::fs::remove_file(&list).unwrap();
+        std::fs::write(&list, damaged).unwrap();
+        alike("damaged");
+        assert_eq!(std::fs::read(&list).unwrap(), written);
+    }
+    let table = bundle.module(&program.id).unwrap().file(FileRole::SymbolTable).unwrap();
+    let path = bundle.file_path(table);
+    let bytes = std::fs::read(&path).unwrap();
+    for (content, reason) in [
+        (Some(&bytes[..bytes.len() / 2]), MissReason::DigestMismatch),
+        (Some(&[0; 0][..]), MissReason::DigestMismatch),
+        (None, MissReason::FileNotFound),
+    ] {
+        std::fs::remove_file(&path).unwrap();
+        content.into_iter().for_each(|content| std::fs::write(&path, content).unwrap());
+        assert_eq!(at(&stored(), &map, start).reason, Some(reason));
+        std::fs::write(&path, &bytes).unwrap();
+    }
+}
+
+fn open(layout: &LayoutDir, digest: &symseal_bundle::Digest) -> StoredBundle {
+    StoredBundle::open(layout.clone(), digest).unwrap()
+}
+
+#[test]
+fn a_table_that_is_replaced_while_it_is_asked_answers_as_before() {
+    let Some(program) = program(&["-g"]) else { return };
+    let (start, size) = program.symbol("main");
+    let (map, bundle) = (program.map(), program.bundle());
+    let table = bundle.module(&program.id).unwrap().file(FileRole::SymbolTable).unwrap();
+    let path = bundle.file_path(table);
+    let options = Options { address_cache: 0, ..Options::default() };
+    for access in [Access::OwnStore, Access::Foreign] {
+        let resolver = Resolver::new(options).with_bundle_access(bundle.clone(), Proof::DigestKnown, access);
+        let ask = || (start..start + size).map(|rva| at(&resolver, &map, rva)).collect::<Vec<_>>();
+        let expected = ask();
+        let kept = std::fs::read(&path).unwrap();
+        // As a store replaces a damaged blob: by a rename. What is mapped or read stays what it was.
+        let other = program.dir.path().join("other");
+        std::fs::write(&other, b"another table").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert_eq!(ask(), expected);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(ask(), expected);
+        std::fs::write(&path, kept).unwrap();
+    }
+}
+
+#[test]
+fn an_index_that_lies_about_a_digest_gives_no_name() {
+    let Some(program) = program(&["-g"]) else { return };
+    let (start, _) = program.symbol("main");
+    let bundle = program.bundle();
+    let pulled = program.dir.path().join("pulled");
+    std::fs::create_dir(&pulled).unwrap();
+    let module = bundle.module(&program.id).unwrap();
+    let table = module.file(FileRole::SymbolTable).unwrap();
+    for file in bundle.index().files() {
+        let to = pulled.join(&file.path);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(bundle.file_path(file), to).unwrap();
+    }
+    let index = String::from_utf8(bundle.index_bytes().to_vec()).unwrap();
+    // The digest of another file of the bundle, and that of a table of another module.
+    let other = bundle.index().files().find(|file| file.sha256 != table.sha256).unwrap().sha256;
+    let lie = index.replace(&table.sha256.to_string(), &other.to_string());
+    assert_ne!(lie, index);
+    std::fs::write(pulled.join("symbol_index.json"), lie).unwrap();
+    let lying = Bundle::open_pulled(&pulled).unwrap();
+    let resolver = Resolver::new(Options::default()).with_bundle(lying, Proof::DigestKnown);
+    let frame = at(&resolver, &program.map(), start);
+    assert_eq!((frame.reason, frame.proof), (Some(MissReason::DigestMismatch), Proof::None), "{frame:#?}");
+    std::fs::write(pulled.join("symbol_index.json"), index).unwrap();
+    let honest = Bundle::open_pulled(&pulled).unwrap();
+    let resolver = Resolver::new(Options::default()).with_bundle(honest, Proof::DigestKnown);
+    assert_eq!(at(&resolver, &program.map(), start).quality, Quality::Full);
+}
+
+#[test]
+fn a_batch_answers_as_one_address_after_the_other() {
+    let Some(program) = program(&["-g"]) else { return };
+    let (start, size) = program.symbol("main");
+    let (map, bundle) = (program.map(), program.bundle());
+    let resolver = Resolver::new(Options::default()).with_bundle(bundle, Proof::DigestKnown);
+    let unknown: DebugId = "0011".parse().unwrap();
+    let rvas: Vec<u64> = (start - 64..start + size + 64).cycle().take(10_000).collect();
+    let frames: Vec<FrameAddress> = rvas
+        .iter()
+        .map(|rva| FrameAddress { ip: Avma(BASE + rva), exact: rva % 2 == 0, unwind: UnwindMethod::CfiEhFrame })
+        .collect();
+    let expected: Vec<_> =
+        frames.iter().map(|frame| resolver.resolve(&map, frame.ip, frame.exact, frame.unwind)).collect();
+    assert_eq!(resolver.resolve_all(&map, &frames), expected);
+    let addresses: Vec<ModuleAddress<'_>> = rvas
+        .iter()
+        .map(|rva| ModuleAddress { id: if rva % 3 == 0 { &unknown } else { &program.id }, name: None, rva: Rva(*rva) })
+        .collect();
+    let expected: Vec<_> = addresses.iter().map(|asked| resolver.symbolize(asked.id, asked.rva)).collect();
+    assert_eq!(resolver.symbolize_all(&addresses), expected);
 }
 
 #[test]

@@ -158,6 +158,21 @@ fn a_function_is_named_as_addr2line_names_it_also_when_its_file_is_replaced_or_g
 }
 
 #[test]
+fn a_program_without_a_build_id_is_named_from_its_mapped_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(path) = compile(folder.path(), "plain", SOURCE, &["-Wl,--build-id=none"]) else { return };
+    let program = Program::start(&path);
+    let process = symbolizer().process(program.pid()).unwrap();
+    let frame = one(&process, program.outer);
+    assert_eq!((name(&frame), frame.quality), (Some("outer"), Quality::Full), "{frame:#?}");
+    let bytes = std::fs::read(&path).unwrap();
+    let object = symseal_artifact::ObjectFile::parse(&bytes).unwrap();
+    let id = frame.module.as_ref().unwrap().debug_id.clone();
+    assert!(id.is_some() && id.as_ref() == object.debug_id(), "{id:?}");
+    assert_eq!(frame.proof, Proof::None);
+}
+
+#[test]
 fn what_is_loaded_after_the_first_look_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };

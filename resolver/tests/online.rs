@@ -349,6 +349,41 @@ fn a_dead_server_costs_one_time_out_and_not_one_a_module() {
 }
 
 #[test]
+fn the_files_of_many_modules_are_fetched_beside_each_other() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let (path, debug) = (scene.path(), scene.debug.clone());
+    let slow = Stub::slow(move |head, stream| {
+        std::thread::sleep(Duration::from_millis(300));
+        let has_it = head.starts_with(&format!("GET {path} "));
+        let _ = stream.write_all(&if has_it { ok(&debug) } else { status("404 Not Found") });
+    });
+    let ids = (0..23_u8).map(|n| format!("{n:02x}{}", "cd".repeat(19)).parse().unwrap()).chain([scene.id.clone()]);
+    let modules = (1..).zip(ids).map(|(at, id)| symseal_module::MappedModule {
+        path: format!("/lib/{at}.so"),
+        debug_id: Some(id),
+        start: symseal_module::Avma(at << 24),
+        end: symseal_module::Avma((at + 1) << 24),
+        bias: at << 24,
+        image_base: symseal_module::Svma(0),
+    });
+    let map = symseal_module::ModuleMap::new(modules.collect());
+    let resolver = online(scene.config(&[&slow.url]));
+    let began = Instant::now();
+    resolver.open_modules(&map);
+    let opened = began.elapsed();
+    let asked = slow.asked();
+    // One after the other the answers take 24 times 0.3 s, and for all but one of them again for the program.
+    assert!(asked >= 24 && opened < Duration::from_millis(300) * asked as u32 / 3, "{asked} in {opened:?}");
+    for module in map.modules() {
+        let ip = symseal_module::Avma(module.bias + scene.rva);
+        let frame = resolver.resolve(&map, ip, true, symseal_module::UnwindMethod::Context);
+        let is_there = module.debug_id.as_ref() == Some(&scene.id);
+        assert_eq!(frame.quality == Quality::Full, is_there, "{frame:#?}");
+    }
+    assert_eq!(slow.asked(), asked, "each was asked for once");
+}
+
+#[test]
 fn only_a_true_404_is_remembered() {
     let Some(scene) = Scene::new(&[]) else { return };
     let (absent, busy) = (Stub::new(|_| status("404 Not Found")), Stub::new(|_| status("503 Service Unavailable")));

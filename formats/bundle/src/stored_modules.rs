@@ -1,6 +1,6 @@
 //! The modules of a bundle in a store of our own: found without reading JSON. `docs/formats/stored_modules.md` describes the form.
 //!
-//! It is made of the symbol index when a bundle comes into the store, or is first asked for there, and can be made again at any time.
+//! It is made of the symbol index when names of the bundle are first asked for, and can be made again at any time.
 
 use std::cmp::Ordering;
 
@@ -29,10 +29,10 @@ pub enum StoredModulesError {
     /// It does not begin as one of this version does.
     #[error("not a list of modules of version {VERSION}")]
     Header,
-    /// It ends before its header says.
-    #[error("the list of modules is cut: {found} bytes, at least {expected} expected")]
+    /// It does not end where its header and offsets say.
+    #[error("the list of modules is cut or has something behind it: {found} bytes, {expected} expected")]
     Cut {
-        /// Bytes that header and offsets take.
+        /// Bytes that it would take, or its header and offsets alone.
         expected: u64,
         /// Bytes that there are.
         found: u64,
@@ -117,10 +117,16 @@ impl<'a> StoredModules<'a> {
         }
         let count = number(12).unwrap_or_default() as usize;
         let expected = HEADER_BYTES as u64 + 4 * (count as u64 + 1);
-        if (bytes.len() as u64) < expected {
-            return Err(StoredModulesError::Cut { expected, found: bytes.len() as u64 });
+        let found = bytes.len() as u64;
+        if found < expected {
+            return Err(StoredModulesError::Cut { expected, found });
         }
-        Ok(Self { bytes, count })
+        let list = Self { bytes, count };
+        // Where the last record ends the file does.
+        match list.offset(count) {
+            Some(end) if end as u64 == found => Ok(list),
+            end => Err(StoredModulesError::Cut { expected: end.unwrap_or_default() as u64, found }),
+        }
     }
 
     /// The bundle's digest.
@@ -182,12 +188,13 @@ impl<'a> StoredModules<'a> {
     }
 
     fn bounds(&self, at: usize) -> Option<&'a [u8]> {
-        let offset = |at: usize| {
-            let place = HEADER_BYTES.checked_add(at.checked_mul(4)?)?;
-            let bytes = self.bytes.get(place..place.checked_add(4)?)?;
-            Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
-        };
-        self.bytes.get(offset(at)?..offset(at + 1)?)
+        self.bytes.get(self.offset(at)?..self.offset(at + 1)?)
+    }
+
+    fn offset(&self, at: usize) -> Option<usize> {
+        let place = HEADER_BYTES.checked_add(at.checked_mul(4)?)?;
+        let bytes = self.bytes.get(place..place.checked_add(4)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
     }
 }
 
@@ -288,6 +295,27 @@ mod tests {
                 assert_eq!(stored.module(&absent.parse().unwrap()), None);
             }
         }
+    }
+
+    /// A list that was written by the document alone, in another language.
+    #[test]
+    fn a_list_of_another_writer_is_read() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/stored_modules/three-modules");
+        let bytes = std::fs::read(path).unwrap();
+        let stored = StoredModules::open(&bytes).unwrap();
+        let digest = |number: u8| Digest::from_bytes([number; 32]);
+        assert_eq!((stored.len(), stored.bundle(), stored.symbol_index()), (3, digest(0x11), digest(0x22)));
+        let table = TableFacts { sha256: digest(4), size: 4096, derived_from: vec![digest(5)] };
+        let expected = ModuleFacts {
+            name: "app.exe".into(),
+            pdb: Some("app.pdb".into()),
+            image_base: Svma(0x1_4000_0000),
+            debug_info: DebugInfo::LineTables,
+            table: Some(table),
+            digests: vec![digest(4), digest(5)],
+        };
+        assert_eq!(stored.module(&"bb00".parse().unwrap()), Some(expected));
+        assert_eq!(stored.module(&"ffff".parse().unwrap()).unwrap().table, None);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use compress::Compression;
 pub use event::{Event, EventError};
 pub use module::{IdentifiedBy, TraceModule};
 pub use read::{EventReader, Limits, Problem, ReadError};
-pub use replay_result::ReplayResult;
+pub use replay_result::{CoverageNumbers, ReplayResult};
 pub use resolved::{ResolvedRow, TraceResolved};
 pub use sample::{StackSegment, TraceSample};
 pub use summary::{CaptureFrame, TraceCapture};

@@ -31,7 +31,21 @@ pub struct ReplayResult {
     /// Share of frames whose symbol is proved by a verified seal, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proved_coverage_pct: Option<f64>,
+    /// The numbers that both shares are made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<CoverageNumbers>,
     /// Anything further, as an object.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub notes: Value,
+}
+
+/// Frames, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoverageNumbers {
+    /// Expected frames: those found, and one for each stack that ended early.
+    pub frames: u64,
+    /// Frames with a name that counts.
+    pub named: u64,
+    /// Of these, those whose name rests on a verified seal.
+    pub proved: u64,
 }

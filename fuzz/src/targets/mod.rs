@@ -30,6 +30,7 @@ mod seen_state;
 mod server_requests;
 mod sigstore_bundle;
 mod sources;
+mod stored_modules;
 mod symbol_index;
 mod symx;
 mod tile_fragment;
@@ -76,6 +77,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("server_requests", server_requests::run),
     ("sigstore_bundle", sigstore_bundle::run),
     ("sources", sources::run),
+    ("stored_modules", stored_modules::run),
     ("symbol_index", symbol_index::run),
     ("symx", symx::run),
     ("tile_fragment", tile_fragment::run),

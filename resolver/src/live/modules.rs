@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use symseal_module::{MissReason, ModuleMap, ResolverStep, UnwindMethod};
+use symseal_artifact::ObjectFile;
+use symseal_module::{DebugId, MappedModule, MissReason, ModuleMap, ResolverStep, UnwindMethod};
 
 use super::files::ProcessFiles;
 use super::lru::{CacheStatistics, Lru};
 use super::view::{ModuleKey, ViewedModule};
-use crate::{Outcome, Resolver};
+use crate::local::read::read_whole;
+use crate::{ModuleFiles, Outcome, Resolver};
 
 /// How long a file that could not be read is not looked for again.
 const RETRY: Duration = Duration::from_secs(10);
@@ -48,6 +50,16 @@ pub(super) struct Names {
     pub(super) serial: u64,
     /// Its steps of the chain; `None` where reading it panicked.
     pub(super) resolver: Option<Arc<Resolver>>,
+    /// The id that its file has, where its memory has none.
+    pub(super) debug_id: Option<DebugId>,
+}
+
+/// What was read of a module.
+struct Read {
+    resolver: Resolver,
+    debug_id: Option<DebugId>,
+    /// Whether another time may bring more.
+    passing: bool,
 }
 
 impl Modules {
@@ -81,9 +93,12 @@ impl Modules {
         *state = State::Reading;
         drop(state);
         let read = std::panic::catch_unwind(AssertUnwindSafe(|| self.read(pid, module)));
-        let (resolver, passing) = read.map_or((None, false), |(resolver, passing)| (Some(Arc::new(resolver)), passing));
+        let (resolver, debug_id, passing) = match read {
+            Ok(Read { resolver, debug_id, passing }) => (Some(Arc::new(resolver)), debug_id, passing),
+            Err(_) => (None, None, false),
+        };
         let bytes = resolver.as_ref().map_or(0, |resolver| resolver.held_bytes());
-        let names = Names { serial: self.serials.fetch_add(1, Ordering::Relaxed), resolver };
+        let names = Names { serial: self.serials.fetch_add(1, Ordering::Relaxed), resolver, debug_id };
         let retry = if passing { Instant::now().checked_add(RETRY) } else { None };
         *place.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Read(names.clone(), retry);
         place.changed.notify_all();
@@ -96,24 +111,44 @@ impl Modules {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).statistics()
     }
 
-    /// Reads what names the module; true where another time may bring more.
-    fn read(&self, pid: u32, viewed: &ViewedModule) -> (Resolver, bool) {
+    /// Reads what names the module.
+    fn read(&self, pid: u32, viewed: &ViewedModule) -> Read {
         let files = ProcessFiles { pid, module: viewed.module.clone() };
+        let mut module = viewed.module.module.clone();
+        let mut debug_id = None;
+        if module.debug_id.is_none() && viewed.image.is_none() && self.base.options().local_files {
+            // The file is the one that is mapped; what it is called is for the file to say.
+            debug_id = own_id(&files, &module);
+            module.debug_id = debug_id.clone();
+        }
         let mut resolver = self.base.with_cold_cache(0).with_module_files(Arc::new(files));
         if let Some(image) = &viewed.image {
             resolver = resolver.with_image(image);
         }
         // The first question opens the tables.
-        let module = &viewed.module.module;
-        let map = ModuleMap::new(vec![module.clone()]);
-        let first = resolver.resolve(&map, module.start, true, UnwindMethod::Context);
+        let start = module.start;
+        let first = resolver.resolve(&ModuleMap::new(vec![module]), start, true, UnwindMethod::Context);
         let passing = first.tried.iter().any(|tried| {
             let unread = [MissReason::FileNotFound, MissReason::FileUnreadable, MissReason::NotPermitted];
             tried.step == ResolverStep::BinaryDebugInfo
                 && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
         });
-        (resolver, passing)
+        Read { resolver, debug_id, passing }
     }
+}
+
+impl Names {
+    /// The module with the id that is known of it.
+    pub(super) fn module(&self, viewed: &ViewedModule) -> MappedModule {
+        let module = viewed.module.module.clone();
+        MappedModule { debug_id: module.debug_id.or_else(|| self.debug_id.clone()), ..module }
+    }
+}
+
+/// The id of a module's own file, as a builder gives it: by its code, where no linker wrote one.
+fn own_id(files: &ProcessFiles, module: &MappedModule) -> Option<DebugId> {
+    let bytes = read_whole(files.open(module).ok()?, &module.path).ok()?;
+    ObjectFile::parse(&bytes).ok()?.debug_id().cloned()
 }
 
 impl Place {

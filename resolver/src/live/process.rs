@@ -222,7 +222,7 @@ impl LiveProcess {
             let module = known.module.clone().map(|known| ModuleRef { svma, ..known });
             return ResolvedFrame { ip: address.ip, unwind: address.unwind, module, ..(*known).clone() };
         }
-        let map = ModuleMap::new(vec![module.module.module.clone()]);
+        let map = ModuleMap::new(vec![names.module(module)]);
         let frame = resolver.resolve(&map, address.ip, address.exact, address.unwind);
         if let Some(key) = key {
             addresses().insert(key, Arc::new(frame.clone()), bytes_of(&frame));

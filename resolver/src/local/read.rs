@@ -26,7 +26,7 @@ impl Local {
 }
 
 /// A whole file that was opened. `name` is for the message.
-pub(super) fn read_whole(file: File, name: &str) -> Result<Vec<u8>, NoTable> {
+pub(crate) fn read_whole(file: File, name: &str) -> Result<Vec<u8>, NoTable> {
     let unreadable = |error: io::Error| (io_reason(&error), format!("{name}: {error}"));
     let size = file.metadata().map_err(unreadable)?.len();
     if size > MAX_FILE_BYTES {

@@ -9,7 +9,7 @@ use clap::Args as ClapArgs;
 use symseal_module::MissReason;
 use symseal_replay::{BundleTables, Coverage, Gate, ReplayReport, VERIFIER_VERSION, coverage, replay, resolve_trace};
 use symseal_resolver::{CallSite, Options, Resolver};
-use symseal_trace::{Event, ReplayResult, Trace, TraceResolved};
+use symseal_trace::{CoverageNumbers, Event, ReplayResult, Trace, TraceResolved};
 use uuid::Uuid;
 
 use super::resolve::{proof, read_trace};
@@ -130,6 +130,11 @@ pub(crate) fn results(
             verifier_version: Some(VERIFIER_VERSION.to_owned()),
             // Without a verification nothing is known to be proved, which is not the same as "nothing is".
             proved_coverage_pct: verify_time.map(|_| covered.all.proved_pct),
+            coverage: Some(CoverageNumbers {
+                frames: covered.all.frames,
+                named: covered.all.named,
+                proved: covered.all.proved,
+            }),
             ..ReplayResult::default()
         })
         .collect()

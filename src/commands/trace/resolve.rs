@@ -73,6 +73,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let resolver = Online::ask(online.as_ref(), resolver);
+    if online.is_some() {
+        resolver.open_modules(&trace.module_map());
+    }
     let (event, threads) = resolve_trace(&trace, &resolver, &tables);
     online.as_ref().map_or(Ok(()), Online::finish)?;
 

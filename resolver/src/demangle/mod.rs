@@ -3,6 +3,9 @@
 //! The raw symbol is always kept beside the result, so nothing is lost when a name is cut or no
 //! demangler knows it.
 
+mod dlang;
+mod ocaml;
+
 use serde::{Deserialize, Serialize};
 
 /// The longest demangled name that is given out, in bytes. C++ and Rust names can grow exponentially
@@ -33,28 +36,48 @@ pub enum Demangling {
 /// assert_eq!(demangle("main"), None);
 /// ```
 pub fn demangle(symbol: &str) -> Option<(String, Demangling)> {
-    if !looks_mangled(symbol) {
-        return None;
-    }
+    let scheme = scheme_of(symbol)?;
     if symbol.len() > MAX_SYMBOL_BYTES {
         return Some((cut(symbol).to_string(), Demangling::Failed));
     }
-    let readable = symbolic_demangle::demangle(symbol);
-    if readable == symbol {
-        return Some((readable.into_owned(), Demangling::Failed));
-    }
+    let readable = match scheme {
+        Scheme::Symbolic => Some(symbolic_demangle::demangle(symbol).into_owned()).filter(|name| name != symbol),
+        Scheme::D => dlang::demangle(symbol),
+        // C has functions that begin alike; what is not OCaml's is no failure.
+        Scheme::OCaml => Some(ocaml::demangle(symbol)?),
+    };
+    let Some(readable) = readable else { return Some((symbol.to_owned(), Demangling::Failed)) };
     if readable.len() > MAX_DEMANGLED_BYTES {
         return Some((cut(&readable).to_string(), Demangling::Truncated));
     }
-    Some((readable.into_owned(), Demangling::Done))
+    Some((readable, Demangling::Done))
 }
 
-/// Whether the symbol carries a prefix of a mangling scheme: Itanium C++ and Rust legacy (`_Z`), Rust
-/// v0 (`_R`), MSVC (`?`), each with the further underscores that some platforms put before.
-fn looks_mangled(symbol: &str) -> bool {
+/// Who reads a symbol.
+enum Scheme {
+    /// C++ (Itanium and Microsoft), Rust, and Swift with the feature `swift`.
+    Symbolic,
+    D,
+    OCaml,
+}
+
+/// The mangling scheme whose prefix a symbol has: Itanium C++ and Rust legacy (`_Z`), Rust v0 (`_R`), MSVC (`?`), each with the further underscores that some
+/// platforms put before; D (`_D` and a name), OCaml (`caml` and a module), Swift (`$s`, `_$s`).
+fn scheme_of(symbol: &str) -> Option<Scheme> {
     let bare = symbol.trim_start_matches('_');
     let underscored = bare.len() < symbol.len();
-    symbol.starts_with('?') || symbol.starts_with("@?") || (underscored && bare.starts_with(['Z', 'R']))
+    if symbol.starts_with('?') || symbol.starts_with("@?") || (underscored && bare.starts_with(['Z', 'R'])) {
+        return Some(Scheme::Symbolic);
+    }
+    if cfg!(feature = "swift") && ["$s", "$S", "$e"].iter().any(|prefix| bare.starts_with(prefix)) {
+        return Some(Scheme::Symbolic);
+    }
+    if symbol == "_Dmain"
+        || symbol.strip_prefix("_D").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit() || c == '_'))
+    {
+        return Some(Scheme::D);
+    }
+    symbol.starts_with("caml").then_some(Scheme::OCaml)
 }
 
 /// The longest beginning of `text` within the bound that ends between characters.
@@ -84,9 +107,17 @@ mod tests {
         check("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", Some("core::fmt::Formatter::pad"));
         check("_RNvCs1234_7mycrate3foo", Some("mycrate::foo"));
         check("?foo@bar@@YAXH@Z", Some("void bar::foo(int)"));
-        for plain in ["", "main", "qsort", "Zebra", "Rust", "__libc_start_main"] {
+        check("_D3std5stdio4File5closeMFNeZv", Some("std.stdio.File.close"));
+        check("camlStdlib__List__map_154", Some("Stdlib.List.map_154"));
+        for plain in ["", "main", "qsort", "Zebra", "Rust", "__libc_start_main", "_DYNAMIC", "caml_main", "camlCase"] {
             check(plain, None);
         }
+    }
+
+    #[cfg(feature = "swift")]
+    #[test]
+    fn swift_is_read_where_its_library_is_built_in() {
+        check("$s8mangling12GenericUnionO3FooyACyxGSicAEmlF", Some("GenericUnion.Foo<A>(_:)"));
     }
 
     #[test]

@@ -1,0 +1,125 @@
+//! `symseal symbolize` as other programs drive it: addresses of any modules on standard input, any number of them.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod program;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use program::symseal;
+use serde_json::Value;
+
+const SOURCE: &str = "__attribute__((noinline)) int FUNCTION(int x) { return x * 3 + 1; }
+int main(int argc, char **argv) { (void)argv; return FUNCTION(argc); }
+";
+
+/// A bundle of two programs: its path, and of each program the debug id and the address of its own function.
+struct Scene {
+    root: tempfile::TempDir,
+    modules: Vec<(String, String)>,
+}
+
+impl Scene {
+    fn new() -> Option<Self> {
+        let (nm, root) = (program::tool("nm")?, tempfile::tempdir().unwrap());
+        let mut modules = Vec::new();
+        let bundle = root.path().join("bundle").display().to_string();
+        let mut build = vec!["bundle".to_owned(), "build".to_owned()];
+        for name in ["first", "second"] {
+            let source = SOURCE.replace("FUNCTION", name);
+            let app =
+                program::compile_c(root.path(), &format!("app_{name}"), &source, &["-g", "-O1", "-Wl,--build-id"])?;
+            let symbols = String::from_utf8(Command::new(&nm).arg(&app).output().unwrap().stdout).unwrap();
+            let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+            let address = format!("0x{}", line.split(' ').next().unwrap().trim_start_matches('0'));
+            modules.push((app.display().to_string(), address));
+            build.push(app.display().to_string());
+        }
+        build.extend(["--name", "app", "--version", "1", "--output", &bundle].map(str::to_owned));
+        symseal(&build).ok();
+        let index = symseal(["bundle", "inspect", &bundle, "--json"]).ok().json();
+        for (path, _) in &mut modules {
+            let name = path.rsplit('/').next().unwrap().to_owned();
+            let found = index["linux"].as_object().unwrap().iter().find(|(_, module)| module["name"] == name.as_str());
+            *path = found.unwrap().0.clone();
+        }
+        Some(Self { root, modules })
+    }
+
+    fn bundle(&self) -> String {
+        self.root.path().join("bundle").display().to_string()
+    }
+}
+
+fn function(line: &str) -> (String, String) {
+    let line: Value = serde_json::from_str(line).unwrap();
+    (
+        line["debug_id"].as_str().unwrap_or_default().to_owned(),
+        line["frames"][0]["function"].as_str().unwrap_or("?").into(),
+    )
+}
+
+#[test]
+fn one_call_names_addresses_of_any_modules() {
+    let Some(scene) = Scene::new() else { return };
+    let asked: Vec<String> = scene.modules.iter().map(|(id, address)| format!("{id}@{address}")).collect();
+    let bundle = scene.bundle();
+    let found = symseal(["symbolize", "--bundle", &bundle, "--json", &asked[0], &asked[1]]).ok().stdout;
+    let found: Vec<_> = found.lines().map(function).collect();
+    assert_eq!(found, [(scene.modules[0].0.clone(), "first".into()), (scene.modules[1].0.clone(), "second".into())]);
+    let told = symseal(["symbolize", "--bundle", &bundle, &asked[1]]).ok().stdout;
+    assert!(told.starts_with(&scene.modules[1].0) && told.contains("  second at "), "{told}");
+    // One of them stands for all that name none.
+    let [(first, address), (_, other)] = &scene.modules[..] else { unreachable!() };
+    let found =
+        symseal(["symbolize", "--bundle", &bundle, "--json", "--debug-id", first, address, &asked[1]]).ok().stdout;
+    assert_eq!(found.lines().map(|line| function(line).1).collect::<Vec<_>>(), ["first", "second"]);
+    symseal(["symbolize", "--bundle", &bundle, other]).refused(2, &["DEBUG-ID@ADDRESS", "--debug-id"]);
+}
+
+#[test]
+fn who_writes_a_line_and_waits_is_answered_and_a_million_lines_take_no_more_memory() {
+    let Some(scene) = Scene::new() else { return };
+    let mut child = Command::new(program::symseal_path())
+        .args(["symbolize", "--bundle", &scene.bundle(), "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut peak = Vec::new();
+    let peak_of = |pid: u32| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    for count in [1_usize, 50_000, 1_000_000] {
+        let asked: Vec<String> = scene.modules.iter().map(|(id, address)| format!("{id} {address}\n")).collect();
+        let writer = std::thread::spawn(move || {
+            let mut portion = String::new();
+            for number in 0..count {
+                portion.push_str(&asked[number % asked.len()]);
+                if portion.len() > 1 << 16 {
+                    input.write_all(portion.as_bytes()).unwrap();
+                    portion.clear();
+                }
+            }
+            input.write_all(portion.as_bytes()).unwrap();
+            input.flush().unwrap();
+            input
+        });
+        // The input stays open: what comes, comes without its end.
+        for number in 0..count {
+            let line = answers.next().unwrap().unwrap();
+            if number % 1000 < 2 {
+                assert_eq!(function(&line).1, ["first", "second"][number % 2]);
+            }
+        }
+        input = writer.join().unwrap();
+        peak.push(peak_of(child.id()));
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    assert!(peak[2] < peak[1] + (16 << 10), "kB at the peak after 1, 50,000 and 1,000,000 addresses: {peak:?}");
+}
