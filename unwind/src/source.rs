@@ -18,6 +18,8 @@ pub enum SourceKind {
     Plt = 3,
     /// The instructions of a signal trampoline; the offset is their stated address.
     Trampoline = 4,
+    /// A record of `.pdr`; the offset is its own in the section.
+    Pdr = 5,
 }
 
 impl SourceKind {
@@ -27,6 +29,7 @@ impl SourceKind {
             2 => Self::DebugFrame,
             3 => Self::Plt,
             4 => Self::Trampoline,
+            5 => Self::Pdr,
             _ => return None,
         })
     }
@@ -38,6 +41,7 @@ impl SourceKind {
             Self::DebugFrame => "debug-frame",
             Self::Plt => "plt",
             Self::Trampoline => "trampoline",
+            Self::Pdr => "pdr",
         }
     }
 }

@@ -10,6 +10,7 @@ use symseal_unwind::{Cache, Frame, Module, Modules, Registers, StackBytes, Table
 
 /// Walks a few stacks of random words that like to point into the module.
 fn walk_anything(table: Table<'_>, random: &mut Random) {
+    let arch = table.arch();
     let (text_start, text_end) = (table.text_start().0, table.text_end().0);
     let base = 0x5500_0000_0000u64;
     let module = Module {
@@ -20,7 +21,7 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
         table: Some(table),
         code: None,
     };
-    let modules = Modules::new(vec![module]);
+    let modules = Modules::new(arch, vec![module]);
     let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { 0x7fff_0000_0000 };
     let mut stack = Vec::with_capacity(4096);
     for _ in 0..512 {
@@ -39,7 +40,7 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
             pc: base.wrapping_add(text_start).wrapping_add(random.below((text_end - text_start).max(1))),
             sp: stack_start.wrapping_add(random.below(4096)),
             fp: stack_start.wrapping_add(random.below(4096)),
-            general: [None; 16],
+            general: [None; Registers::GENERAL],
         };
         for general in &mut registers.general {
             *general = (random.below(2) == 0).then(|| stack_start.wrapping_add(random.below(4096) & !7));
@@ -183,6 +184,7 @@ fn a_header_that_points_before_its_section_is_ignored() {
         eh_frame: Some((0x9000, &[0xff; 3])),
         eh_frame_hdr: Some((0x8000, &header)),
         debug_frame: None,
+        pdr: None,
         plt: &[],
         code: &[],
         source_sha256: [0; 32],

@@ -84,6 +84,7 @@ codes! {
         NullCall = 7, "null-call", "A call through a null pointer: the return address was on top of the stack.";
         Scan = 8, "scan", "A guess from scanning the stack; never counts as coverage.";
         JitRule = 9, "jit-rule", "Call frame information that a JIT compiler supplied.";
+        Prologue = 10, "prologue", "What the function's own instructions do to its frame, held against its .pdr record.";
     }
 }
 

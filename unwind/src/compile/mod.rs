@@ -3,14 +3,16 @@
 mod eval;
 mod expression;
 mod fdes;
+mod mips;
 mod padding;
+mod pdr;
 mod pieces;
 mod plt;
 mod programs;
 mod terms;
 mod trampoline;
+mod translate;
 mod write;
-mod x86_64;
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -47,10 +49,13 @@ pub struct Input<'a> {
     pub eh_frame_hdr: Option<(u64, &'a [u8])>,
     /// Address (0 for a section that is not loaded) and decompressed bytes of `.debug_frame`. It fills what `.eh_frame` leaves open.
     pub debug_frame: Option<(u64, &'a [u8])>,
+    /// Decompressed bytes of `.pdr`, the procedure descriptors of 32-bit MIPS. Together with the code they fill what call frame
+    /// information leaves open.
+    pub pdr: Option<&'a [u8]>,
     /// Procedure linkage tables, from the section headers.
     pub plt: &'a [Plt<'a>],
     /// Addresses and bytes of the code, in which signal trampolines without call frame information are looked for, and by which
-    /// padding between functions is known. May be empty.
+    /// padding between functions is known, and that `.pdr` speaks of. May be empty.
     pub code: &'a [(u64, &'a [u8])],
     /// SHA-256 of the file that all this came from.
     pub source_sha256: [u8; 32],
@@ -127,6 +132,10 @@ pub struct Report {
     pub plt_skipped: usize,
     /// Signal trampolines that were known by their instructions.
     pub trampolines: usize,
+    /// Records of `.pdr` for code that nothing else speaks for.
+    pub pdr_records: usize,
+    /// Of these, records whose functions could not be followed to rules, in part or at all, by reason.
+    pub pdr_unused: BTreeMap<String, usize>,
 }
 
 /// More entries of [`Report::unsupported`] would help nobody.
@@ -192,7 +201,7 @@ impl core::error::Error for CompileError {}
 /// Makes the table of one module. The same input gives the same bytes.
 ///
 /// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.eh_frame`,
-/// `.debug_frame`. Within one section the entry that starts first counts, and of these the longest.
+/// `.debug_frame`, `.pdr`. Within one section the entry that starts first counts, and of these the longest.
 pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
     let text = normalized(input.text);
     let mut compiler = Compiler {
@@ -202,7 +211,7 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
         report: Report::default(),
     };
     compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
-    compiler.linkage_tables(input.plt);
+    compiler.linkage_tables(input.arch, input.plt);
     let mut bases = BaseAddresses::default();
     if let Some(text) = input.bases.text {
         bases = bases.set_text(text);
@@ -217,25 +226,30 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
         let bases = bases.clone().set_eh_frame(address);
         let section = fdes::eh_frame(bytes, input.arch);
         let header = input.eh_frame_hdr.map(|(_, header)| header);
-        let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, &mut compiler.report);
-        let evaluator = Evaluator::new(&section, bytes, &bases, RuleSource::EhFrame, SourceKind::EhFrame);
+        let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, input.arch, &mut compiler.report);
+        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::EhFrame);
         compiler.entries(fdes, evaluator);
     }
     if let Some((address, bytes)) = input.debug_frame {
         let bases = bases.set_eh_frame(address);
         let section = fdes::debug_frame(bytes, input.arch);
-        let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, &mut compiler.report);
+        let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, input.arch, &mut compiler.report);
         compiler.report.debug_frame_fdes = fdes.len();
-        let evaluator = Evaluator::new(&section, bytes, &bases, RuleSource::DebugFrame, SourceKind::DebugFrame);
+        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::DebugFrame);
         compiler.entries(fdes, evaluator);
+    }
+    if let Some(records) = input.pdr
+        && matches!(input.arch, Arch::Mips32 | Arch::Mips32Little)
+    {
+        pdr::rules(input.arch, records, input.code, &mut compiler);
     }
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
-    report.trampolines = trampoline::mark(input.code, &text, &mut pieces);
+    report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
     report.programs = programs.count();
     let known = pieces.iter().filter(|piece| !matches!(piece.rule.kind(), Some(Kind::Gap | Kind::Unsupported)));
     report.covered_bytes = known.map(|piece| piece.range.end - piece.range.start).sum();
-    padding::absorb(input.code, &mut pieces);
+    padding::absorb(input.arch, input.code, &mut pieces);
     let bytes = write::write(input, &text, &pieces, &programs.into_bytes(), &mut report)?;
     Ok(Compiled { bytes, report })
 }
@@ -248,9 +262,9 @@ struct Compiler<'t> {
 }
 
 impl Compiler<'_> {
-    fn linkage_tables(&mut self, plts: &[Plt<'_>]) {
+    fn linkage_tables(&mut self, arch: Arch, plts: &[Plt<'_>]) {
         for plt in plts {
-            let Some(rules) = plt::rules(plt) else {
+            let Some(rules) = plt::rules(arch, plt) else {
                 self.report.plt_skipped += 1;
                 continue;
             };

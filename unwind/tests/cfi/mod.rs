@@ -103,6 +103,7 @@ pub(crate) fn empty_input(debug_id: &DebugId) -> Input<'_> {
         eh_frame: None,
         eh_frame_hdr: None,
         debug_frame: None,
+        pdr: None,
         plt: &[],
         code: &[],
         source_sha256: [9; 32],
@@ -154,7 +155,7 @@ impl<'t> Process<'t> {
             table: Some(table),
             code: code.map(|(start, bytes)| CodeBytes { start: Avma(at(start)), bytes }),
         };
-        Self { modules: Modules::new(vec![module]) }
+        Self { modules: Modules::new(Arch::X86_64, vec![module]) }
     }
 
     pub(crate) fn walk(&self, registers: &Registers, memory: &impl Memory) -> (Vec<Frame>, Walk) {
