@@ -75,8 +75,8 @@ pub enum RuleSource {
     Plt = 3,
     /// The instructions of a signal trampoline.
     Trampoline = 4,
-    /// The instructions of a function, held against its record in `.pdr`.
-    Pdr = 5,
+    /// The instructions of a function, held against its record in `.pdr` if it has one.
+    Instructions = 5,
 }
 
 impl RuleSource {
@@ -87,7 +87,7 @@ impl RuleSource {
             2 => Self::DebugFrame,
             3 => Self::Plt,
             4 => Self::Trampoline,
-            5 => Self::Pdr,
+            5 => Self::Instructions,
             _ => return None,
         })
     }

@@ -20,6 +20,8 @@ pub enum SourceKind {
     Trampoline = 4,
     /// A record of `.pdr`; the offset is its own in the section.
     Pdr = 5,
+    /// The instructions of a function without any record; the offset is the stated address of the first.
+    Instructions = 6,
 }
 
 impl SourceKind {
@@ -30,6 +32,7 @@ impl SourceKind {
             3 => Self::Plt,
             4 => Self::Trampoline,
             5 => Self::Pdr,
+            6 => Self::Instructions,
             _ => return None,
         })
     }
@@ -42,6 +45,7 @@ impl SourceKind {
             Self::Plt => "plt",
             Self::Trampoline => "trampoline",
             Self::Pdr => "pdr",
+            Self::Instructions => "instructions",
         }
     }
 }

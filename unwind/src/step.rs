@@ -94,7 +94,7 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
     match rule.source() {
         Some(RuleSource::DebugFrame) => UnwindMethod::CfiDebugFrame,
         Some(RuleSource::Plt) => UnwindMethod::Plt,
-        Some(RuleSource::Pdr) => UnwindMethod::Prologue,
+        Some(RuleSource::Instructions) => UnwindMethod::Prologue,
         _ => UnwindMethod::CfiEhFrame,
     }
 }
@@ -264,7 +264,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     /// pointer. Each only with what supports it at hand; else the walk stops with `reason`.
     fn without_rule(&self, reason: StopReason, budget: &mut Budget) -> (Option<u64>, Next) {
         let state = self.state;
-        if let Some(context) = self.modules.code_at(state.pc).and_then(|code| Self::context_at(code, state.pc)) {
+        if let Some(context) = self.context_at(state.pc, state.exact) {
             if !state.sp_known {
                 return (None, Err(StopReason::RegisterUnknown));
             }
@@ -406,8 +406,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         (Self::MACHINE.context_slot)(register).map(|bytes| context.wrapping_add(bytes) & Self::MACHINE.address_mask())
     }
 
-    fn context_at(code: &CodeBytes<'_>, pc: u64) -> Option<i64> {
-        Self::MACHINE.context_at(code.at_address(pc))
+    /// Where the machine context is from the stack pointer on, if a signal trampoline is at `pc`.
+    fn context_at(&self, pc: u64, exact: bool) -> Option<i64> {
+        let code = self.modules.code_at(pc)?;
+        Self::MACHINE.context_at(pc, exact, |address| code.at_address(address))
     }
 
     fn call_before(code: &CodeBytes<'_>, pc: u64) -> Option<Call> {
@@ -435,7 +437,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 UnwindMethod::SignalContext => {
                     let offset = match self.modules.rule(callee) {
                         Some((rule, _)) if rule.kind() == Some(Kind::Signal) => rule.offset(),
-                        _ => Self::context_at(self.modules.code_at(callee.pc.0)?, callee.pc.0)?,
+                        _ => self.context_at(callee.pc.0, callee.exact)?,
                     };
                     return self.read(Self::in_context(Self::MACHINE.add(sp, offset), number)?);
                 }

@@ -185,6 +185,7 @@ fn a_header_that_points_before_its_section_is_ignored() {
         eh_frame_hdr: Some((0x8000, &header)),
         debug_frame: None,
         pdr: None,
+        functions: &[],
         plt: &[],
         code: &[],
         source_sha256: [0; 32],

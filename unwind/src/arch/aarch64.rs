@@ -27,7 +27,7 @@ impl Target for Aarch64 {
         longest_call: 4,
         call_before,
         context_slot,
-        trampolines: &[Trampoline { code: &SIGRETURN, context: CONTEXT }],
+        trampolines: &[Trampoline { code: &SIGRETURN, syscall: 4, context: CONTEXT }],
         is_padding,
     };
 }

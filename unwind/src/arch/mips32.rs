@@ -15,8 +15,8 @@ impl Target for Mips32Big {
         // The lower half of each 64-bit slot comes last.
         context_slot: |register| context_slot(register).map(|slot| slot + 4),
         trampolines: &[
-            Trampoline { code: &RT_SIGRETURN_BIG, context: RT_CONTEXT },
-            Trampoline { code: &SIGRETURN_BIG, context: CONTEXT },
+            Trampoline { code: &RT_SIGRETURN_BIG, syscall: 4, context: RT_CONTEXT },
+            Trampoline { code: &SIGRETURN_BIG, syscall: 4, context: CONTEXT },
         ],
         ..LITTLE
     };
@@ -47,8 +47,8 @@ const LITTLE: Machine = Machine {
     call_before: |code, address| call_before(code, address, false),
     context_slot,
     trampolines: &[
-        Trampoline { code: &RT_SIGRETURN_LITTLE, context: RT_CONTEXT },
-        Trampoline { code: &SIGRETURN_LITTLE, context: CONTEXT },
+        Trampoline { code: &RT_SIGRETURN_LITTLE, syscall: 4, context: RT_CONTEXT },
+        Trampoline { code: &SIGRETURN_LITTLE, syscall: 4, context: CONTEXT },
     ],
     is_padding: |code| is_all(code, [0; 4]),
 };
@@ -90,7 +90,7 @@ const SIGRETURN_LITTLE: [u8; 8] = [0x17, 0x10, 0x02, 0x24, 0x0c, 0, 0, 0];
 fn call_before(code: &[u8], address: u64, big_endian: bool) -> Option<Call> {
     let word = word_before(code, 4, big_endian)?;
     let delay_slot = address.wrapping_sub(4) & 0xffff_ffff;
-    match word >> 26 {
+    let call = match word >> 26 {
         3 => Some(Call::To(delay_slot & 0xf000_0000 | u64::from(word & 0x03ff_ffff) << 2)),
         // bltzal, bgezal and their likely forms; bal is one of them.
         1 if matches!(word >> 16 & 31, 16..=19) => {
@@ -98,7 +98,9 @@ fn call_before(code: &[u8], address: u64, big_endian: bool) -> Option<Call> {
         }
         0 if word & 0x001f_f83f == 0x0000_f809 => Some(Call::Indirect),
         _ => None,
-    }
+    };
+    // `bal` to the next instruction is how code learns its own address.
+    call.filter(|call| *call != Call::To(address))
 }
 
 #[cfg(test)]
@@ -114,7 +116,8 @@ mod tests {
             assert_eq!((Mips32Little::MACHINE.call_before)(&code, 0x1008), expected, "{word:x}");
         };
         check(0x0c10_0400, Some(Call::To(0x40_1000))); // jal 0x401000
-        check(0x0411_0001, Some(Call::To(0x1008))); // bal .+8
+        check(0x0411_0002, Some(Call::To(0x100c))); // bal .+12
+        check(0x0411_0001, None); // bal .+8
         check(0x0411_ffff, Some(Call::To(0x1000))); // bal .
         check(0x0320_f809, Some(Call::Indirect)); // jalr $t9
         check(0x0320_fc09, Some(Call::Indirect)); // jalr.hb $t9

@@ -180,6 +180,8 @@ pub(crate) enum Call {
 /// Instructions that return from a signal handler: a handler returns to their first one.
 pub(crate) struct Trampoline {
     pub(crate) code: &'static [u8],
+    /// Where the second and last instruction begins, which makes the system call.
+    pub(crate) syscall: usize,
     /// Bytes from the stack pointer there to the machine context.
     pub(crate) context: i64,
 }
@@ -201,9 +203,14 @@ impl Machine {
         register != self.fp && register != self.sp && !self.slot_registers.contains(&register)
     }
 
-    /// Where the machine context is from the stack pointer on, if `code` starts with a signal trampoline.
-    pub(crate) fn context_at(&self, code: &[u8]) -> Option<i64> {
-        self.trampolines.iter().find(|trampoline| code.starts_with(trampoline.code)).map(|found| found.context)
+    /// Where the machine context is from the stack pointer on, if a signal trampoline is at `address`. `code` gives the bytes
+    /// from an address on. An instruction that is about to run may also be the trampoline's second.
+    pub(crate) fn context_at<'c>(&self, address: u64, exact: bool, code: impl Fn(u64) -> &'c [u8]) -> Option<i64> {
+        let is_at = |trampoline: &&Trampoline| {
+            let first = address.wrapping_sub(trampoline.syscall as u64);
+            code(address).starts_with(trampoline.code) || (exact && code(first).starts_with(trampoline.code))
+        };
+        self.trampolines.iter().find(is_at).map(|found| found.context)
     }
 
     pub(crate) fn name(&self, number: u8) -> &'static str {

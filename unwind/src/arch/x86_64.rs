@@ -25,7 +25,7 @@ impl Target for X86_64 {
         longest_call: LONGEST_CALL,
         call_before,
         context_slot,
-        trampolines: &[Trampoline { code: &SIGRETURN, context: 0 }],
+        trampolines: &[Trampoline { code: &SIGRETURN, syscall: 7, context: 0 }],
         is_padding,
     };
 }

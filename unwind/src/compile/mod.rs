@@ -52,6 +52,9 @@ pub struct Input<'a> {
     /// Decompressed bytes of `.pdr`, the procedure descriptors of 32-bit MIPS. Together with the code they fill what call frame
     /// information leaves open.
     pub pdr: Option<&'a [u8]>,
+    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, code that neither call frame information nor
+    /// `.pdr` speaks for is followed from there. May be empty.
+    pub functions: &'a [u64],
     /// Procedure linkage tables, from the section headers.
     pub plt: &'a [Plt<'a>],
     /// Addresses and bytes of the code, in which signal trampolines without call frame information are looked for, and by which
@@ -134,8 +137,8 @@ pub struct Report {
     pub trampolines: usize,
     /// Records of `.pdr` for code that nothing else speaks for.
     pub pdr_records: usize,
-    /// Of these, records whose functions could not be followed to rules, in part or at all, by reason.
-    pub pdr_unused: BTreeMap<String, usize>,
+    /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
+    pub unfollowed: BTreeMap<String, usize>,
 }
 
 /// More entries of [`Report::unsupported`] would help nobody.
@@ -238,10 +241,8 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
         let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::DebugFrame);
         compiler.entries(fdes, evaluator);
     }
-    if let Some(records) = input.pdr
-        && matches!(input.arch, Arch::Mips32 | Arch::Mips32Little)
-    {
-        pdr::rules(input.arch, records, input.code, &mut compiler);
+    if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
+        pdr::rules(input, &mut compiler);
     }
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);

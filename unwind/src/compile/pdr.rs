@@ -7,9 +7,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Compiler;
 use super::mips::{Function, Step};
 use super::pieces::Piece;
+use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::source::SourceKind;
 
@@ -17,6 +17,7 @@ const RECORD_BYTES: usize = 32;
 /// No function is longer, in instructions: what keeps the memory for a hostile input small.
 const LONGEST: usize = 1 << 18;
 const RA_MASK: u32 = 1 << 31;
+const FP: i32 = 30;
 
 struct Record {
     /// In the section.
@@ -25,6 +26,8 @@ struct Record {
     saved: u32,
     saved_at: i32,
     frame_size: i32,
+    /// 0 in a record without content.
+    frame_register: i32,
 }
 
 fn records(arch: Arch, bytes: &[u8]) -> Vec<Record> {
@@ -41,6 +44,7 @@ fn records(arch: Arch, bytes: &[u8]) -> Vec<Record> {
             saved: word(1),
             saved_at: word(2) as i32,
             frame_size: word(5) as i32,
+            frame_register: word(6) as i32,
         }
     };
     let mut records: Vec<Record> = records.iter().enumerate().map(parse).collect();
@@ -49,41 +53,57 @@ fn records(arch: Arch, bytes: &[u8]) -> Vec<Record> {
     records
 }
 
-/// Adds the rules of the functions that `bytes` describes, where nothing has spoken for them yet.
-pub(super) fn rules(arch: Arch, bytes: &[u8], code: &[(u64, &[u8])], compiler: &mut Compiler<'_>) {
-    let records = records(arch, bytes);
-    let ends = records.iter().skip(1).map(|next| next.address).chain([u64::MAX]);
-    for (record, end) in records.iter().zip(ends) {
-        let section = code.iter().find(|(start, bytes)| {
-            record.address.checked_sub(*start).is_some_and(|offset| offset < bytes.len() as u64)
+/// Adds the rules of the functions that `.pdr` describes, and of those that begin where symbols say, where nothing has spoken for
+/// them yet.
+pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let records = records(input.arch, input.pdr.unwrap_or_default());
+    let mut starts: Vec<(u64, Option<&Record>)> = records.iter().map(|record| (record.address, Some(record))).collect();
+    starts.extend(input.functions.iter().map(|address| (*address, None)));
+    // The record first, where there is one.
+    starts.sort_by_key(|(address, record)| (*address, record.is_none()));
+    starts.dedup_by_key(|(address, _)| *address);
+    let ends = starts.iter().skip(1).map(|(next, _)| *next).chain([u64::MAX]);
+    for ((address, record), end) in starts.iter().zip(ends) {
+        let section = input.code.iter().find(|(start, bytes)| {
+            address.checked_sub(*start).is_some_and(|offset| offset < bytes.len() as u64)
         });
         // Records of discarded functions have other addresses.
-        let Some((section, bytes)) = section.filter(|_| record.address % 4 == 0) else { continue };
+        let Some((section, bytes)) = section.filter(|_| address % 4 == 0) else { continue };
         let end = end.min(section.saturating_add(bytes.len() as u64));
         let of = |address: u64| usize::try_from(address.saturating_sub(*section)).unwrap_or(usize::MAX);
-        let Some(bytes) = bytes.get(of(record.address)..of(end)) else { continue };
-        if !compiler.claims.is_free(record.address) {
+        let Some(bytes) = bytes.get(of(*address)..of(end)) else { continue };
+        if !compiler.claims.is_free(*address) {
             continue;
         }
-        compiler.report.pdr_records += 1;
-        if let Some(reason) = function(arch, record, bytes, compiler) {
-            *compiler.report.pdr_unused.entry(String::from(reason)).or_default() += 1;
+        compiler.report.pdr_records += usize::from(record.is_some());
+        if let Some(reason) = function(input.arch, *address, *record, bytes, compiler) {
+            *compiler.report.unfollowed.entry(String::from(reason)).or_default() += 1;
         }
     }
 }
 
 /// Adds what is known of one function. Gives what stands in the way of all or a part of it.
-fn function(arch: Arch, record: &Record, bytes: &[u8], compiler: &mut Compiler<'_>) -> Option<&'static str> {
+fn function(
+    arch: Arch,
+    start: u64,
+    record: Option<&Record>,
+    bytes: &[u8],
+    compiler: &mut Compiler<'_>,
+) -> Option<&'static str> {
     let (words, _) = bytes.as_chunks::<4>();
     if words.len() > LONGEST {
         return Some("longer than any function");
     }
-    let function = Function::follow(record.address, words, arch.machine());
-    if let Some(reason) = contradiction(record, &function) {
+    let function = Function::follow(start, words, arch.machine());
+    if let Some(reason) = record.and_then(|record| contradiction(record, &function)) {
         return Some(reason);
     }
+    let source = match record {
+        Some(record) => (SourceKind::Pdr, record.offset),
+        None => (SourceKind::Instructions, start),
+    };
     let mut lost = false;
-    for (address, step) in (record.address..).step_by(4).zip(function.steps()) {
+    for (address, step) in (start..).step_by(4).zip(function.steps()) {
         let (rule, slots) = match step {
             Step::Rule(rule, slots) => (rule, slots),
             Step::Lost => {
@@ -92,7 +112,6 @@ fn function(arch: Arch, record: &Record, bytes: &[u8], compiler: &mut Compiler<'
             }
             Step::NotReached => continue,
         };
-        let source = (SourceKind::Pdr, record.offset);
         for range in compiler.claims.claim(address..address.saturating_add(4)) {
             match compiler.pieces.last_mut() {
                 Some(last)
@@ -110,7 +129,10 @@ fn function(arch: Arch, record: &Record, bytes: &[u8], compiler: &mut Compiler<'
 
 /// What of the record the instructions do not bear out.
 fn contradiction(record: &Record, function: &Function) -> Option<&'static str> {
-    let (size, return_address) = function.extent();
+    if record.frame_register == 0 {
+        return None;
+    }
+    let (size, return_address) = function.extent(record.frame_register == FP);
     let recorded = (record.saved & RA_MASK != 0).then_some(record.saved_at);
     if return_address != recorded {
         return Some("the return address is saved elsewhere than the record says");

@@ -104,6 +104,7 @@ pub(crate) fn empty_input(debug_id: &DebugId) -> Input<'_> {
         eh_frame_hdr: None,
         debug_frame: None,
         pdr: None,
+        functions: &[],
         plt: &[],
         code: &[],
         source_sha256: [9; 32],

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use object::{Architecture, Endianness, Object, ObjectSection, ObjectSegment, SectionFlags, elf};
+use object::{Architecture, Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, elf};
 use symseal_module::{DebugId, Svma};
 use symseal_unwind::Arch;
 use symseal_unwind::compile::{self, Bases, Compiled, Input, Plt};
@@ -32,6 +32,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) eh_frame_hdr: Section<'a>,
     pub(crate) debug_frame: Section<'a>,
     pub(crate) pdr: Option<&'a [u8]>,
+    pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<Plt<'a>>,
     pub(crate) bases: Bases,
 }
@@ -71,6 +72,11 @@ impl Binary {
             eh_frame_hdr: section(".eh_frame_hdr"),
             debug_frame: section(".debug_frame"),
             pdr: section(".pdr").map(|(_, bytes)| bytes),
+            functions: file
+                .symbols()
+                .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text)
+                .map(|symbol| symbol.address())
+                .collect(),
             plt: Vec::new(),
             bases: Bases { text: section(".text").map(|text| text.0), got: section(".got").map(|got| got.0) },
         };
@@ -108,6 +114,7 @@ impl<'a> Parts<'a> {
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
             pdr: self.pdr,
+            functions: &self.functions,
             plt: &self.plt,
             code: &self.code,
             source_sha256: [7; 32],

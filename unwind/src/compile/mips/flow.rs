@@ -36,6 +36,8 @@ struct State {
     copy: Option<u8>,
     /// A register whose value is known.
     constant: Option<(u8, i32)>,
+    /// The code has declared that there is no caller: it put 0 in the place of the return address, or kept none.
+    is_root: bool,
 }
 
 impl State {
@@ -45,6 +47,7 @@ impl State {
         kept: [Kept { live: true, slot: None }; KEPT.len()],
         copy: None,
         constant: None,
+        is_root: false,
     };
 
     /// CFA minus the address `base` + `offset`, if `base` is a register of the frame.
@@ -119,9 +122,15 @@ impl State {
             Effect::Add { to, from: RA, value: 0 } if to != RA => {
                 let is_live = self.kept_mut(RA).is_some_and(|kept| kept.live);
                 self.write(to);
+                // What start-up code does where others keep the return address.
+                self.is_root |= to == 0;
                 if is_live && to != 0 {
                     self.copy = Some(to);
                 }
+            }
+            Effect::Add { to: RA, from: 0, value: 0 } => {
+                self.is_root = true;
+                self.set(RA, Some(0));
             }
             Effect::Add { to: RA, from, value: 0 } if self.copy == Some(from) => {
                 if let Some(kept) = self.kept_mut(RA) {
@@ -181,21 +190,28 @@ impl State {
 
     /// Takes from this state what `other` does not confirm. `None` if they are not of one frame.
     fn meet(&self, other: &Self) -> Option<Self> {
-        if (self.sp, self.fp.filter(|_| self.sp.is_none())) != (other.sp, other.fp.filter(|_| other.sp.is_none())) {
+        let agree = |a: Option<i32>, b: Option<i32>| a.is_some() && a == b;
+        if !agree(self.sp, other.sp) && !agree(self.fp, other.fp) && (self.sp, self.fp) != (other.sp, other.fp) {
             return None;
         }
         let mut met = *self;
+        // Paths with different amounts of memory from alloca come together.
+        met.sp = met.sp.filter(|sp| other.sp == Some(*sp));
         for (kept, other) in met.kept.iter_mut().zip(&other.kept) {
             kept.live &= other.live;
             kept.slot = kept.slot.filter(|slot| other.slot == Some(*slot));
         }
         met.fp = met.fp.filter(|fp| other.fp == Some(*fp));
+        met.is_root &= other.is_root;
         met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
         met.constant = met.constant.filter(|constant| other.constant == Some(*constant));
         Some(met)
     }
 
     fn rule(&self, machine: &Machine) -> Option<(Rule, Slots)> {
+        if self.is_root {
+            return Some((Rule::bare(Kind::End, RuleSource::Instructions), Slots::SAME));
+        }
         let words = |bytes: i32| i16::try_from(bytes / 4).ok().filter(|_| bytes % 4 == 0);
         let (kind, distance) = match (self.sp, self.fp) {
             (Some(distance), _) => (Kind::Sp, distance),
@@ -220,7 +236,7 @@ impl State {
             slots = slots.with(at, of(*register)?);
         }
         let offset = i64::from(words(distance).filter(|words| *words >= 0)?);
-        let rule = Rule::new(kind, RuleSource::Pdr, machine.fp, offset, return_address, of(machine.fp)?)?;
+        let rule = Rule::new(kind, RuleSource::Instructions, machine.fp, offset, return_address, of(machine.fp)?)?;
         Some((rule, slots))
     }
 }
@@ -294,11 +310,12 @@ impl Function {
         })
     }
 
-    /// The largest distance from the stack pointer to the CFA, and where the return address was saved, in bytes from the CFA.
-    pub(in super::super) fn extent(&self) -> (i32, Option<i32>) {
-        let size = self.states.iter().flatten().filter_map(|state| state.sp).max().unwrap_or(0);
-        let slot = self.states.iter().flatten().find_map(|state| state.kept.get(RA_AT)?.slot);
-        (size, slot)
+    /// The size of the frame, if it is counted from the frame pointer or from the stack pointer; and where the return address
+    /// was saved, in bytes from the CFA.
+    pub(in super::super) fn extent(&self, on_fp: bool) -> (i32, Option<i32>) {
+        let states = || self.states.iter().flatten();
+        let size = states().filter_map(|state| if on_fp { state.fp } else { state.sp }).max().unwrap_or(0);
+        (size, states().find_map(|state| state.kept.get(RA_AT)?.slot))
     }
 }
 
