@@ -46,6 +46,12 @@ impl<'t> CodeBytes<'t> {
         self.bytes.get(offset..).unwrap_or_default()
     }
 
+    /// The bytes from `start` to `end`; empty where not all of them are here.
+    pub(crate) fn between(&self, start: u64, end: u64) -> &'t [u8] {
+        let length = usize::try_from(end.wrapping_sub(start)).unwrap_or(usize::MAX);
+        self.at_address(start).get(..length).unwrap_or_default()
+    }
+
     /// Up to `most` bytes that end right before `address`.
     pub(crate) fn up_to_address(&self, address: u64, most: usize) -> &'t [u8] {
         let end = usize::try_from(address.wrapping_sub(self.start.0)).unwrap_or(usize::MAX);

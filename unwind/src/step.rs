@@ -272,18 +272,27 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         }
         let leaf = self.leaf(budget);
         let by_leaf = |method| {
-            let (pc, _) = leaf?;
+            let (pc, evidence) = leaf?;
             let pushed = if Self::MACHINE.link.is_some() { 0 } else { Self::WORD as u64 };
             let cfa = state.sp.checked_add(pushed)?;
-            let caller = Caller { pc, sp: cfa, sp_known: true, fp: self.live_fp(), exact: false, method };
-            Some((Some(cfa), Ok(caller)))
+            // The stack pointer is the caller's own only in a function that has not moved it.
+            let sp_known = match evidence {
+                Evidence::CallsHere { sp_known: true } => true,
+                _ => Self::MACHINE.link.is_none() || method == UnwindMethod::NullCall,
+            };
+            let caller = Caller { pc, sp: cfa, sp_known, fp: self.live_fp(), exact: false, method };
+            Some((sp_known.then_some(cfa), Ok(caller)))
         };
         let found = if state.exact && state.pc < LOWEST_CODE {
             by_leaf(UnwindMethod::NullCall)
         } else {
             match leaf {
+                // The function has pushed its frame record already, and the link register is as it was.
+                Some((pc, _)) if Self::MACHINE.link.is_some() && self.recorded_return_address() == Some(pc) => {
+                    self.by_frame_pointer()
+                }
                 // The call at the return address leads right here.
-                Some((_, Evidence::CallsHere)) => by_leaf(UnwindMethod::Leaf),
+                Some((_, Evidence::CallsHere { .. })) => by_leaf(UnwindMethod::Leaf),
                 // Either may be right: the word may be left over from an earlier call, and the frame pointer may be that of
                 // a function further out.
                 Some((_, Evidence::Calls)) => match self.by_frame_pointer() {
@@ -316,7 +325,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         };
         let evidence = match Self::call_before(code, pc)? {
             Call::To(target) if state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target) => {
-                Evidence::CallsHere
+                let code = self.modules.code_at(target).map(|code| code.between(target, state.pc));
+                Evidence::CallsHere { sp_known: code.is_some_and(|code| Self::MACHINE.keeps_stack(code)) }
             }
             // The link register keeps the address of the last call. That may be one of the running function itself.
             _ if Self::MACHINE.link.is_some() && pc.abs_diff(state.pc) < LONGEST_LEAF => Evidence::None,
@@ -354,6 +364,15 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let end = fp.checked_add(2 * Self::WORD as u64)?;
         // The frame pointer lies between the two.
         self.memory.same_stack(Avma(self.state.sp), Avma(Self::slot(end, -1))).then_some((fp, end))
+    }
+
+    /// The return address in the frame record that the frame pointer points to.
+    fn recorded_return_address(&self) -> Option<u64> {
+        if Self::MACHINE.frame_records != FrameRecords::InFrame {
+            return None;
+        }
+        let (_, end) = self.record()?;
+        self.read(Self::slot(end, -1)).map(|pc| self.unsigned(pc))
     }
 
     /// A frame that the frame pointer led to and whose rule counts from the stack pointer, which is not known. If the rule
@@ -478,7 +497,10 @@ enum Evidence {
     /// A call ends right before it.
     Calls,
     /// A direct call ends right before it, to the code around the program counter.
-    CallsHere,
+    CallsHere {
+        /// The instructions from the function's first one on leave the stack pointer alone. Meaningless where calls push.
+        sp_known: bool,
+    },
 }
 
 /// Whether `slot` lies outside the frame between `sp` and `cfa`. In an epilogue a rule may still name a slot after the pop:

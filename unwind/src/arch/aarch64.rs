@@ -26,6 +26,7 @@ impl Target for Aarch64 {
         names: &NAMES,
         longest_call: 4,
         call_before,
+        moves_stack,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, syscall: 4, context: CONTEXT }],
         is_padding,
@@ -73,6 +74,21 @@ fn call_before(code: &[u8], address: u64) -> Option<Call> {
     indirect.then_some(Call::Indirect)
 }
 
+/// Loads and stores that write their base register back, additions and subtractions. (Arm ARM, C4.1)
+fn moves_stack(word: u32) -> bool {
+    let (rd, rn) = (word & 31, word >> 5 & 31);
+    let sp = u32::from(SP);
+    let pair = word & 0x3a80_0000 == 0x2880_0000 && rn == sp;
+    // The unscaled forms, those of single vector structures, and the memory copies of later versions.
+    let single = word & 0x3b20_0400 == 0x3800_0400 && rn == sp;
+    let vector = word & 0xbe80_0000 == 0x0c80_0000 && rn == sp;
+    // The forms that set flags write the zero register instead.
+    let immediate = word & 0x3f80_0000 == 0x1100_0000 && rd == sp;
+    let extended = word & 0x3fe0_0000 == 0x0b20_0000 && rd == sp;
+    let logical = word & 0x1f80_0000 == 0x1200_0000 && word >> 29 & 3 != 3 && rd == sp;
+    pair || single || vector || immediate || extended || logical
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +104,28 @@ mod tests {
         check(0xd61f_0020, None); // br x1
         check(0x1400_0002, None); // b .+8
         assert_eq!(call_before(&[0x94], 4), None);
+    }
+
+    #[test]
+    fn instructions_that_move_the_stack_pointer_are_known_by_their_bytes() {
+        let moving = [
+            0xa9be_7bfd, // stp x29, x30, [sp, #-32]!
+            0xa8c2_7bfd, // ldp x29, x30, [sp], #32
+            0xf81f_0ffe, // str x30, [sp, #-16]!
+            0xd100_83ff, // sub sp, sp, #32
+            0xcb20_63ff, // sub sp, sp, x0
+            0x9100_03bf, // mov sp, x29
+            0x927c_ec1f, // and sp, x0, #~15
+        ];
+        let others = [
+            0xa900_7bfd, // stp x29, x30, [sp]
+            0x9100_03fd, // mov x29, sp
+            0xf940_07fe, // ldr x30, [sp, #8]
+            0xd503_233f, // paciasp
+            0xf100_001f, // cmp x0, #0
+            0xaa01_03e0, // mov x0, x1
+        ];
+        assert!(moving.into_iter().all(moves_stack) && !others.into_iter().any(moves_stack));
     }
 
     #[test]

@@ -45,6 +45,7 @@ const LITTLE: Machine = Machine {
     names: &NAMES,
     longest_call: 8,
     call_before: |code, address| call_before(code, address, false),
+    moves_stack,
     context_slot,
     trampolines: &[
         Trampoline { code: &RT_SIGRETURN_LITTLE, syscall: 4, context: RT_CONTEXT },
@@ -101,6 +102,16 @@ fn call_before(code: &[u8], address: u64, big_endian: bool) -> Option<Call> {
     };
     // `bal` to the next instruction is how code learns its own address.
     call.filter(|call| *call != Call::To(address))
+}
+
+/// Whether the stack pointer is what an instruction writes: rd of register forms, rt of immediate ones and of loads.
+fn moves_stack(word: u32) -> bool {
+    let sp = 29;
+    match word >> 26 {
+        0 | 28 => word >> 11 & 31 == sp,
+        8..=15 | 31..=38 | 48 => word >> 16 & 31 == sp,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -151,6 +151,8 @@ pub(crate) struct Machine {
     pub(crate) longest_call: usize,
     /// The call that returns to `address`, if one ends where `code` ends.
     pub(crate) call_before: fn(code: &[u8], address: u64) -> Option<Call>,
+    /// Whether an instruction may change the stack pointer. Asked only where calls leave the return address in a register.
+    pub(crate) moves_stack: fn(word: u32) -> bool,
     /// Bytes from the machine context to the value of a register.
     pub(crate) context_slot: fn(register: u8) -> Option<u64>,
     pub(crate) trampolines: &'static [Trampoline],
@@ -201,6 +203,13 @@ impl Machine {
     /// Whether a call may change `register`, so that its value at a call site is lost.
     pub(crate) fn is_volatile(&self, register: u8) -> bool {
         register != self.fp && register != self.sp && !self.slot_registers.contains(&register)
+    }
+
+    /// Whether `code`, whole instructions, certainly leaves the stack pointer alone.
+    pub(crate) fn keeps_stack(&self, code: &[u8]) -> bool {
+        let (words, rest) = code.as_chunks::<4>();
+        let word = |bytes: &[u8; 4]| if self.big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
+        rest.is_empty() && !words.iter().any(|bytes| (self.moves_stack)(word(bytes)))
     }
 
     /// Where the machine context is from the stack pointer on, if a signal trampoline is at `address`. `code` gives the bytes

@@ -24,6 +24,7 @@ impl Target for X86_64 {
         names: &NAMES,
         longest_call: LONGEST_CALL,
         call_before,
+        moves_stack: |_| true,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, syscall: 7, context: 0 }],
         is_padding,

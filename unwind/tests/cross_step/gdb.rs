@@ -112,6 +112,22 @@ impl Emulated {
             Some(signal) => self.request(&format!("vCont;S{signal:02x}"))?,
             None => self.request("s")?,
         };
+        Self::stop(&answer)
+    }
+
+    /// Runs up to one of `addresses`.
+    pub(crate) fn run_to(&mut self, addresses: &[u64]) -> Result<Stop, Error> {
+        for address in addresses {
+            self.request(&format!("Z0,{address:x},4"))?;
+        }
+        let answer = self.request("c")?;
+        for address in addresses {
+            self.request(&format!("z0,{address:x},4"))?;
+        }
+        Self::stop(&answer)
+    }
+
+    fn stop(answer: &str) -> Result<Stop, Error> {
         let number = answer.get(1..3).and_then(|number| u8::from_str_radix(number, 16).ok());
         match (answer.bytes().next(), number) {
             (Some(b'T' | b'S'), Some(5)) => Ok(Stop::Step),

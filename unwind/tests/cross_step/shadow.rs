@@ -45,6 +45,9 @@ enum Effect {
     Other,
 }
 
+/// The bits of an address in a program under qemu-aarch64.
+const ADDRESS_BITS: u64 = (1 << 48) - 1;
+
 impl Entry {
     fn is_below(&self, stack_pointer: u64) -> bool {
         matches!(self, Self::Call { sp, .. } if *sp < stack_pointer)
@@ -101,7 +104,17 @@ impl Shadow {
     pub(crate) fn enter_handler(&mut self, frame: u64, context: u64, interrupted: &Registers, now: &Registers) {
         self.pending = None;
         self.entries.push(Entry::Interrupted { context, sp: interrupted.sp });
-        self.entries.push(Entry::Call { address: now.link, sp: frame, fp: now.fp });
+        // The handler's first instruction may have signed it.
+        let address = if self.arch == Arch::Aarch64 { now.link & ADDRESS_BITS } else { now.link };
+        self.entries.push(Entry::Call { address, sp: frame, fp: now.fp });
+    }
+
+    /// Where the running function returns to.
+    pub(crate) fn top(&self) -> Option<u64> {
+        match self.entries.last()? {
+            Entry::Call { address, .. } => Some(*address),
+            Entry::Interrupted { .. } => None,
+        }
     }
 
     /// The context of the innermost signal.
