@@ -97,7 +97,13 @@ impl Cache {
     /// What `modules` say of `lookup`. `place` decides where in the cache the answer is; it is the program counter, which
     /// is at hand before `lookup` is.
     #[inline(always)]
-    pub(crate) fn find<T: Target>(&mut self, place: u64, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) -> &Entry {
+    pub(crate) fn find<T: Target>(
+        &mut self,
+        place: u64,
+        lookup: u64,
+        modules: &Modules<'_>,
+        hint: &mut Hint,
+    ) -> &Entry {
         let at = match self.mask {
             // Return addresses differ in their low bits.
             Some(mask) => (place & mask) as usize,

@@ -111,10 +111,13 @@ pub(crate) fn read_word<T: Target>(memory: &impl Memory, address: u64) -> Option
     }
 }
 
-/// The address in a signed pointer, `bits` being those of an address. Bit 55 tells the two halves of the address space apart,
-/// whatever the signature is. (Arm ARM, D8.8)
+/// Bit 55 of a pointer, which tells the two halves of the address space apart whatever the signature is, and those above it,
+/// which repeat it in an address. (Arm ARM, D8.8)
+const UPPER_HALF: u64 = !((1 << 55) - 1);
+
+/// The address in a signed pointer, `bits` being those of an address.
 pub(crate) fn without_signature(pointer: u64, bits: u64) -> u64 {
-    if pointer >> 55 & 1 != 0 { pointer | !bits } else { pointer & bits }
+    if pointer >> 55 & 1 != 0 { pointer | !bits | UPPER_HALF } else { pointer & bits & !UPPER_HALF }
 }
 
 /// Everything that a step may look at.

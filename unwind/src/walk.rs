@@ -119,10 +119,8 @@ fn plain_frames<T: Target>(
         // Where calls push it, it lies in the same place for every plain rule.
         let words_below = if machine.link.is_some() { rule.return_address_words() } else { -1 };
         let return_address = machine.add(cfa, words_below * machine.word);
-        let holds = rule.is_plain(machine)
-            && entry.fp_offset != FP_LOST
-            && cfa > sp
-            && cfa.is_multiple_of(machine.word as u64);
+        let holds =
+            rule.is_plain(machine) && entry.fp_offset != FP_LOST && cfa > sp && cfa.is_multiple_of(machine.word as u64);
         let words = (read_word::<T>(memory, return_address), read_word::<T>(memory, slot));
         let module = (entry.module != NO_MODULE).then_some(entry.module);
         if let (true, (Some(caller), Some(saved_fp))) = (holds && words.0 != Some(0), words) {

@@ -190,7 +190,8 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
         });
         let svma = range.expect("within the code");
         let sp = 0x1000_0000 + random.below(1 << 20) * 8;
-        let mut registers = Registers { pc: bias + svma, sp, fp: sp + random.below(64) * 8, general: [None; Registers::GENERAL] };
+        let mut registers =
+            Registers { pc: bias + svma, sp, fp: sp + random.below(64) * 8, general: [None; Registers::GENERAL] };
         for value in &mut registers.general {
             *value = Some(sp + 8 + random.below(64) * 8);
         }
@@ -243,7 +244,10 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
             *seen.entry("walked").or_insert(0) += 1;
         }
         if !same && differing.len() < 10 {
-            differing.push(format!("{svma:#x}: {expected:?}, found {}, {walk:?} {frames:x?} from {registers:x?}", rule.display(Arch::X86_64)));
+            differing.push(format!(
+                "{svma:#x}: {expected:?}, found {}, {walk:?} {frames:x?} from {registers:x?}",
+                rule.display(Arch::X86_64)
+            ));
         }
     }
     println!(

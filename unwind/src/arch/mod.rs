@@ -208,7 +208,8 @@ impl Machine {
     /// Whether `code`, whole instructions, certainly leaves the stack pointer alone.
     pub(crate) fn keeps_stack(&self, code: &[u8]) -> bool {
         let (words, rest) = code.as_chunks::<4>();
-        let word = |bytes: &[u8; 4]| if self.big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
+        let word =
+            |bytes: &[u8; 4]| if self.big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
         rest.is_empty() && !words.iter().any(|bytes| (self.moves_stack)(word(bytes)))
     }
 

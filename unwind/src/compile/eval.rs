@@ -48,13 +48,7 @@ pub(super) struct Evaluator<'s, S> {
 }
 
 impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
-    pub(super) fn new(
-        section: &'s S,
-        bytes: &[u8],
-        bases: &'s BaseAddresses,
-        arch: Arch,
-        source: RuleSource,
-    ) -> Self {
+    pub(super) fn new(section: &'s S, bytes: &[u8], bases: &'s BaseAddresses, arch: Arch, source: RuleSource) -> Self {
         let budget = bytes.len().saturating_mul(64).saturating_add(1 << 20);
         let kind = if source == RuleSource::DebugFrame { SourceKind::DebugFrame } else { SourceKind::EhFrame };
         Self { section, bases, arch, source, kind, context: UnwindContext::new_in(), budget }

@@ -9,11 +9,13 @@ mod pdr;
 mod pieces;
 mod plt;
 mod programs;
+mod signs;
 mod terms;
 mod trampoline;
 mod translate;
 mod write;
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -205,7 +207,7 @@ impl core::error::Error for CompileError {}
 ///
 /// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.eh_frame`,
 /// `.debug_frame`, `.pdr`. Within one section the entry that starts first counts, and of these the longest.
-pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
+pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let text = normalized(input.text);
     let mut compiler = Compiler {
         claims: Claims::new(&text),
@@ -225,7 +227,14 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
     if let Some((address, _)) = input.eh_frame_hdr {
         bases = bases.set_eh_frame_hdr(address);
     }
-    if let Some((address, bytes)) = input.eh_frame {
+    // One architecture has an instruction that gimli does not read.
+    let readable = |section: Option<(u64, &'i [u8])>, is_eh_frame| {
+        let (address, bytes) = section?;
+        let signs = input.arch.machine().signs_return_addresses;
+        Some((address, if signs { signs::without_pc(bytes, is_eh_frame) } else { Cow::Borrowed(bytes) }))
+    };
+    if let Some((address, bytes)) = &readable(input.eh_frame, true) {
+        let (address, bytes) = (*address, &**bytes);
         let bases = bases.clone().set_eh_frame(address);
         let section = fdes::eh_frame(bytes, input.arch);
         let header = input.eh_frame_hdr.map(|(_, header)| header);
@@ -233,7 +242,8 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
         let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::EhFrame);
         compiler.entries(fdes, evaluator);
     }
-    if let Some((address, bytes)) = input.debug_frame {
+    if let Some((address, bytes)) = &readable(input.debug_frame, false) {
+        let (address, bytes) = (*address, &**bytes);
         let bases = bases.set_eh_frame(address);
         let section = fdes::debug_frame(bytes, input.arch);
         let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, input.arch, &mut compiler.report);

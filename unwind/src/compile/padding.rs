@@ -22,7 +22,8 @@ pub(super) fn absorb(arch: Arch, code: &[(u64, &[u8])], pieces: &mut [Piece]) {
     for piece in pieces.iter_mut().rev() {
         let gap = next.saturating_sub(piece.range.end);
         if (1..machine.function_alignment).contains(&gap)
-            && bytes_of(piece.range.end, gap).is_some_and(machine.is_padding) {
+            && bytes_of(piece.range.end, gap).is_some_and(machine.is_padding)
+        {
             piece.range.end = next;
         }
         next = piece.range.start;

@@ -64,9 +64,10 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     starts.dedup_by_key(|(address, _)| *address);
     let ends = starts.iter().skip(1).map(|(next, _)| *next).chain([u64::MAX]);
     for ((address, record), end) in starts.iter().zip(ends) {
-        let section = input.code.iter().find(|(start, bytes)| {
-            address.checked_sub(*start).is_some_and(|offset| offset < bytes.len() as u64)
-        });
+        let section = input
+            .code
+            .iter()
+            .find(|(start, bytes)| address.checked_sub(*start).is_some_and(|offset| offset < bytes.len() as u64));
         // Records of discarded functions have other addresses.
         let Some((section, bytes)) = section.filter(|_| address % 4 == 0) else { continue };
         let end = end.min(section.saturating_add(bytes.len() as u64));

@@ -34,7 +34,9 @@ pub(super) fn register_rule(machine: &Machine, rule: &RegisterRule<usize>) -> Co
 pub(super) fn return_address(machine: &Machine, at: ReturnAddress) -> Cow<'static, str> {
     match at {
         ReturnAddress::AtCfa(words) => Cow::Owned(format!("offset({})", i64::from(words).saturating_mul(machine.word))),
-        ReturnAddress::InRegister(number) => Cow::Owned(format!("register({})", register(machine, Register(u16::from(number))))),
+        ReturnAddress::InRegister(number) => {
+            Cow::Owned(format!("register({})", register(machine, Register(u16::from(number)))))
+        }
     }
 }
 

@@ -27,8 +27,8 @@ pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], piece
             }
             let before = address.wrapping_sub(alignment as u64);
             let bytes_before = at.checked_sub(alignment).and_then(|from| bytes.get(from..at));
-            let with_before = is_code(before)
-                && (bytes_before.is_some_and(machine.is_padding) || piece_at(pieces, before).is_none());
+            let with_before =
+                is_code(before) && (bytes_before.is_some_and(machine.is_padding) || piece_at(pieces, before).is_none());
             let source = RuleSource::Trampoline;
             let (sp, context) = (machine.sp, trampoline.context);
             let rule = Rule::new(Kind::Signal, source, sp, context, ReturnAddress::AtCfa(0), Saved::Same);

@@ -76,7 +76,8 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             unknown += 1;
             Rule::new(kind, self.source, register, offset, return_address, Saved::Unknown)
         });
-        let rule = rule.ok_or_else(|| format!("return address rule {}", terms::return_address(machine, return_address)))?;
+        let rule =
+            rule.ok_or_else(|| format!("return address rule {}", terms::return_address(machine, return_address)))?;
         let rule = if on_fp { rule.with_slots_on_fp() } else { rule };
         let signed = match row.register(RA_SIGN_STATE) {
             None => false,
@@ -93,7 +94,8 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         let ops = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 let number = u8::try_from(register.0).ok().filter(|number| is_register(*number));
-                let number = number.ok_or_else(|| format!("CFA from register {}", terms::register(machine, *register)))?;
+                let number =
+                    number.ok_or_else(|| format!("CFA from register {}", terms::register(machine, *register)))?;
                 let kind = match number {
                     _ if number == machine.sp => Kind::Sp,
                     _ if number == machine.fp => Kind::Fp,
@@ -117,7 +119,8 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         {
             return Ok((Kind::Deref, register, words));
         }
-        let program = expression::program(&ops, machine).ok_or_else(|| String::from("CFA expression that gives no value"))?;
+        let program =
+            expression::program(&ops, machine).ok_or_else(|| String::from("CFA expression that gives no value"))?;
         let at = programs.intern(program).ok_or_else(|| String::from("CFA expression, one too many"))?;
         Ok((Kind::Program, 0, at))
     }

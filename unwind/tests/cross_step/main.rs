@@ -33,7 +33,11 @@ const EXPLAINED: &[(Arch, &str, &str)] = &[
     (Arch::Mips32Little, "__longjmp", "it has loaded the stack pointer of its target and not yet jumped"),
     (Arch::Aarch64, "_start+0x3", "__wrap_main, which is called, lies in the CFI of _start, which has no caller"),
     (Arch::Aarch64, "_init", "no CFI: the frame pointer gives the callers and does not tell the CFA"),
-    (Arch::Aarch64, "_fini", "no CFI: link register and frame pointer lead to different callers, and it is called through a pointer"),
+    (
+        Arch::Aarch64,
+        "_fini",
+        "no CFI: link register and frame pointer lead to different callers, and it is called through a pointer",
+    ),
     (Arch::Aarch64, "call_weak_fn", "no CFI, and called by _init: the CFA of _init is not told"),
 ];
 /// How far above a stack pointer its stack may reach.
@@ -269,7 +273,8 @@ impl Run<'_> {
     fn signal_frame(&mut self, now: &shadow::Registers, interrupted: &shadow::Registers) -> Option<(u64, u64)> {
         let arch = self.platform.arch;
         let to_context: &[u64] = if arch == Arch::Aarch64 { &[0x130] } else { &[0xb0, 0x18] };
-        let stack = Stack { emulated: RefCell::new(&mut self.emulated), starts: Vec::new(), pieces: RefCell::default() };
+        let stack =
+            Stack { emulated: RefCell::new(&mut self.emulated), starts: Vec::new(), pieces: RefCell::default() };
         let saved = |context: u64, register| stack.word(arch, context + arch.context_offset(register).expect("saved"));
         (0..0x1000).step_by(8).map(|more| now.sp + more).find_map(|frame| {
             let context = to_context.iter().map(|offset| frame + offset).find(|context| {
@@ -305,7 +310,8 @@ impl Run<'_> {
                 let at = agreeing.count();
                 let frame = found.get(at).copied().unwrap_or_default();
                 let stop = if at + 1 >= found.len() { walk.stop.code() } else { "differs" };
-                let rule = modules.rule(&frame).map_or(String::from("no table"), |(rule, _)| rule.display(arch).to_string());
+                let rule =
+                    modules.rule(&frame).map_or(String::from("no table"), |(rule, _)| rule.display(arch).to_string());
                 let exact = if frame.exact { "at" } else { "returning to" };
                 format!("{exact} {} ({rule}): {stop}", self.known.name(frame.pc.0))
             });
@@ -406,13 +412,7 @@ fn instruction(stack: &Stack<'_>, arch: Arch, pc: u64) -> u32 {
 }
 
 impl Score {
-    fn count(
-        &mut self,
-        expected: &[Expected],
-        found: &[Frame],
-        innermost: String,
-        describe: impl FnOnce() -> String,
-    ) {
+    fn count(&mut self, expected: &[Expected], found: &[Frame], innermost: String, describe: impl FnOnce() -> String) {
         self.instructions += 1;
         self.deepest = self.deepest.max(expected.len());
         for frame in found {

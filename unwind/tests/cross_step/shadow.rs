@@ -36,7 +36,9 @@ enum Entry {
 /// What a branch does once its delay slot was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    Call { returns_to: u64 },
+    Call {
+        returns_to: u64,
+    },
     Return,
     /// To where a register points.
     Jump,
@@ -76,9 +78,7 @@ impl Shadow {
         let arch = self.arch;
         for entry in self.entries.iter().rev() {
             let frame = match entry {
-                Entry::Call { address, sp, fp } => {
-                    Expected { pc: *address, exact: false, fp: *fp, cfa_below: *sp }
-                }
+                Entry::Call { address, sp, fp } => Expected { pc: *address, exact: false, fp: *fp, cfa_below: *sp },
                 Entry::Interrupted { context, .. } => {
                     let mut saved = |register| word(context + arch.context_offset(register).unwrap_or(0));
                     Expected {

@@ -201,7 +201,9 @@ fn run(program: &Path) -> Result<Score, std::io::Error> {
                 found.iter().skip(1).zip(&expected).take_while(|(frame, expected)| frame.pc.0 == expected.pc).count();
             let frame = found.get(agreeing).copied().unwrap_or_default();
             let module = frame.module.and_then(|index| names.get(index as usize)).map_or("nowhere", String::as_str);
-            let rule = modules.rule(&frame).map_or(String::from("no table"), |(rule, _)| rule.display(Arch::X86_64).to_string());
+            let rule = modules
+                .rule(&frame)
+                .map_or(String::from("no table"), |(rule, _)| rule.display(Arch::X86_64).to_string());
             let name = Path::new(module).file_name().map_or_else(|| module.into(), |name| name.to_string_lossy());
             let base = maps.iter().find(|map| map.path == module).map_or(0, |map| map.start);
             let at = frame.pc.0.wrapping_sub(base);

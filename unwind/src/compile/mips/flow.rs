@@ -230,7 +230,9 @@ impl State {
             (Saved::Unknown, Some(register)) => ReturnAddress::InRegister(register),
             (Saved::Unknown, None) => return None,
         };
-        let of = |register: u8| KEPT.iter().zip(&self.kept).find(|(kept, _)| **kept == register).map(|(_, kept)| saved(kept));
+        let of = |register: u8| {
+            KEPT.iter().zip(&self.kept).find(|(kept, _)| **kept == register).map(|(_, kept)| saved(kept))
+        };
         let mut slots = Slots::SAME;
         for (at, register) in machine.slot_registers.iter().enumerate() {
             slots = slots.with(at, of(*register)?);

@@ -59,9 +59,7 @@ pub(super) fn decode(word: u32) -> (Effect, Flow) {
             16..=19 => (Effect::None, branch(!(rt == 17 && rs == 0), rt >= 18, true)),
             _ => next(Effect::None),
         },
-        op @ (2 | 3) => {
-            (Effect::None, Flow::Jump { place: u64::from(word & 0x03ff_ffff) << 2, links: op == 3 })
-        }
+        op @ (2 | 3) => (Effect::None, Flow::Jump { place: u64::from(word & 0x03ff_ffff) << 2, links: op == 3 }),
         // beq of a register with itself always branches.
         4 => (Effect::None, branch(rs != rt, false, false)),
         5..=7 => (Effect::None, branch(true, false, false)),

@@ -60,14 +60,26 @@ mod tests {
     #[test]
     fn the_common_entry_pushes_the_return_address_and_the_others_do_not() {
         let words: [u32; 12] = [
-            0xa9bf_7bf0, 0x9000_0090, 0xf947_fe11, 0x913f_e210, 0xd61f_0220, NOP, NOP, NOP, // the common entry
-            0x9000_0090, 0xf940_0211, 0x9100_0210, 0xd61f_0220,
+            0xa9bf_7bf0,
+            0x9000_0090,
+            0xf947_fe11,
+            0x913f_e210,
+            0xd61f_0220,
+            NOP,
+            NOP,
+            NOP, // the common entry
+            0x9000_0090,
+            0xf940_0211,
+            0x9100_0210,
+            0xd61f_0220,
         ];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let plt = Plt { range: 0x1000..0x1030, entry_size: 0, bytes: &bytes };
-        let found: Vec<_> = rules(&plt).expect("a known form").into_iter().map(|(range, rule)| {
-            (range, rule.display(Arch::Aarch64).to_string())
-        }).collect();
+        let found: Vec<_> = rules(&plt)
+            .expect("a known form")
+            .into_iter()
+            .map(|(range, rule)| (range, rule.display(Arch::Aarch64).to_string()))
+            .collect();
         let (jumps, pushed) = ("CFA = sp+0; RA = x30", "CFA = sp+16; RA = [CFA-8]");
         let expected = [(0x1000..0x1004, jumps), (0x1004..0x1014, pushed), (0x1014..0x1030, jumps)];
         assert!(found.iter().map(|(range, rule)| (range.clone(), rule.as_str())).eq(expected), "{found:?}");

@@ -65,16 +65,17 @@ mod tests {
     #[test]
     fn a_stub_keeps_the_return_address_in_another_register_once_it_has_called_the_loader() {
         // lw $t9, -32752($gp); move $t7, $ra; jalr $t9; li $t8, 7; and a .plt entry
-        let words: [u32; 8] = [
-            0x8f99_8010, 0x03e0_7825, 0x0320_f809, 0x2418_0007, 0x3c0f_0041, 0x8df9_0c10, 0x0320_0008, 0x25f8_0c10,
-        ];
+        let words: [u32; 8] =
+            [0x8f99_8010, 0x03e0_7825, 0x0320_f809, 0x2418_0007, 0x3c0f_0041, 0x8df9_0c10, 0x0320_0008, 0x25f8_0c10];
         for big_endian in [true, false] {
             let order = |word: &u32| if big_endian { word.to_be_bytes() } else { word.to_le_bytes() };
             let bytes: Vec<u8> = words.iter().flat_map(order).collect();
             let plt = Plt { range: 0x1000..0x1020, entry_size: 0, bytes: &bytes };
-            let found: Vec<_> = rules(&plt, big_endian).expect("a known form").into_iter().map(|(range, rule)| {
-                (range, rule.display(Arch::Mips32).to_string())
-            }).collect();
+            let found: Vec<_> = rules(&plt, big_endian)
+                .expect("a known form")
+                .into_iter()
+                .map(|(range, rule)| (range, rule.display(Arch::Mips32).to_string()))
+                .collect();
             let (in_link, kept) = ("CFA = sp+0; RA = ra", "CFA = sp+0; RA = t7");
             let expected = [(0x1000..0x1008, in_link), (0x1008..0x1010, kept), (0x1010..0x1020, in_link)];
             assert!(found.iter().map(|(range, rule)| (range.clone(), rule.as_str())).eq(expected), "{found:?}");
