@@ -125,7 +125,12 @@ fn function(
             }
         }
     }
-    lost.then_some("the frame is lost on some path")
+    match function.conflicts {
+        _ if lost => Some("the frame is lost on some path"),
+        0 => None,
+        // As behind a call that never returns.
+        _ => Some("paths disagree about the frame, and the first one counts"),
+    }
 }
 
 /// What of the record the instructions do not bear out.

@@ -139,7 +139,7 @@ impl Emulated {
 }
 
 fn bytes_of(hexadecimal: &str) -> Option<Vec<u8>> {
-    if hexadecimal.len() % 2 != 0 || hexadecimal.starts_with('E') {
+    if !hexadecimal.len().is_multiple_of(2) || hexadecimal.starts_with('E') {
         return None;
     }
     (0..hexadecimal.len() / 2).map(|at| u8::from_str_radix(hexadecimal.get(2 * at..2 * at + 2)?, 16).ok()).collect()
