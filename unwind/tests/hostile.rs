@@ -6,7 +6,7 @@ mod elf;
 use elf::{Binary, Random};
 use symseal_module::Avma;
 use symseal_unwind::compile::{Input, compile};
-use symseal_unwind::{Cache, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
 
 /// Walks a few stacks of random words that like to point into the module.
 fn walk_anything(table: Table<'_>, random: &mut Random) {
@@ -140,6 +140,70 @@ fn damaged_unwind_sections_compile_to_sound_tables() {
         walk_anything(table, &mut random);
     }
     assert!(supported > 1000, "{supported}");
+}
+
+/// Instructions that a random word seldom is: of the stack pointer, of saves, of branches and calls.
+const MIPS_WORDS: [u32; 12] = [
+    0x27bd_ffe0,
+    0x27bd_0020,
+    0xafbf_001c,
+    0x8fbf_001c,
+    0x03a0_f025,
+    0x03c0_e825,
+    0x03e0_0008,
+    0x0320_f809,
+    0x1000_0004,
+    0x1440_fffc,
+    0x0411_0001,
+    0x0040_0008,
+];
+
+#[test]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
+fn code_and_descriptors_of_anything_compile_to_sound_tables() {
+    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let mut random = Random(17);
+    let mut rules = 0;
+    for turn in 0..60 {
+        let arch = [Arch::Mips32, Arch::Mips32Little][turn % 2];
+        let order = |word: u32| if turn % 2 == 0 { word.to_be_bytes() } else { word.to_le_bytes() };
+        let code: Vec<u8> = (0..2000)
+            .flat_map(|_| match random.below(4) {
+                0 => order(random.next() as u32),
+                _ => order(MIPS_WORDS[random.below(12) as usize]),
+            })
+            .collect();
+        let records: Vec<u8> = (0..8 * 40)
+            .flat_map(|at| match at % 8 {
+                0 => order(0x1000 + random.below(2200) as u32 * 4),
+                6 => order(29 * (random.below(2) as u32)),
+                _ => order(random.next() as u32),
+            })
+            .collect();
+        let functions: Vec<u64> = (0..40).map(|_| 0x1000 + random.below(9000)).collect();
+        let input = Input {
+            arch,
+            debug_id: &id,
+            image_base: symseal_module::Svma(0),
+            text: &[0x1000..0x1000 + code.len() as u64],
+            eh_frame: None,
+            eh_frame_hdr: None,
+            debug_frame: None,
+            pdr: Some(&records),
+            functions: &functions,
+            plt: &[],
+            code: &[(0x1000, &code)],
+            source_sha256: [0; 32],
+            producer: "symseal test",
+            bases: symseal_unwind::compile::Bases::default(),
+        };
+        let compiled = compile(&input).expect("a table, whatever the code is");
+        rules += compiled.report.rules;
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        walk_anything(table, &mut random);
+    }
+    assert!(rules > 500, "{rules}");
 }
 
 #[test]
