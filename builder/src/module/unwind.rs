@@ -1,5 +1,7 @@
 //! A module's unwind table, from the rules in its binary.
 
+use std::collections::BTreeMap;
+
 use symseal_artifact::{Arch, Format, ObjectFile, ObjectKind, UnwindInputs};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
@@ -74,6 +76,12 @@ pub(super) fn unwind_table(
         Err(error) => none(error.to_string()),
         Ok(compiled) => {
             let made = compiled.report;
+            // A function whose instructions could not be followed counts like a row.
+            let unfollowed = made.unfollowed.into_iter().map(|(reason, count)| (format!("function: {reason}"), count));
+            let mut unsupported_reasons: BTreeMap<String, u64> = BTreeMap::new();
+            for (reason, count) in made.unsupported_reasons.into_iter().chain(unfollowed) {
+                unsupported_reasons.insert(reason, count as u64);
+            }
             let report = UnwindReport {
                 table_bytes: compiled.bytes.len() as u64,
                 none_because: None,
@@ -82,12 +90,8 @@ pub(super) fn unwind_table(
                 rules: made.rules as u64,
                 text_bytes: made.text_bytes,
                 covered_bytes: made.covered_bytes,
-                unsupported: made.unsupported_count as u64,
-                unsupported_reasons: made
-                    .unsupported_reasons
-                    .into_iter()
-                    .map(|(reason, count)| (reason, count as u64))
-                    .collect(),
+                unsupported: unsupported_reasons.values().sum(),
+                unsupported_reasons,
                 unsupported_ranges: made
                     .unsupported
                     .into_iter()
