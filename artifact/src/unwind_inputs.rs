@@ -30,7 +30,7 @@ pub struct PltSection {
     pub range: Range<u64>,
     /// Bytes of an entry: the section header's figure, else what the processor's linkers use.
     pub entry_size: u64,
-    /// `.plt`, `.plt.sec`, `.plt.got`, `.iplt`.
+    /// `.plt`, `.plt.sec`, `.plt.got`, `.iplt`; `.MIPS.stubs`.
     pub name: String,
 }
 
@@ -49,6 +49,10 @@ pub struct UnwindInputs<'d> {
     pub eh_frame_hdr: Option<SectionSlice<'d>>,
     /// `.debug_frame`.
     pub debug_frame: Option<SectionSlice<'d>>,
+    /// `.pdr`, the procedure descriptors of 32-bit MIPS.
+    pub pdr: Option<SectionSlice<'d>>,
+    /// Where functions begin by the symbol tables, sorted. Of 32-bit MIPS alone, where much code has no other description.
+    pub functions: Vec<u64>,
     /// Procedure linkage tables, sorted by address.
     pub plt: Vec<PltSection>,
     /// Address of `.text`, the base of `DW_EH_PE_textrel`.
@@ -69,6 +73,8 @@ impl UnwindInputs<'_> {
             eh_frame: None,
             eh_frame_hdr: None,
             debug_frame: None,
+            pdr: None,
+            functions: Vec::new(),
             plt: Vec::new(),
             text_base: None,
             got_base: None,

@@ -161,6 +161,29 @@ fn a_debug_file_alone_gives_names_without_unwind_rules() {
 }
 
 #[test]
+fn programs_for_other_processors_get_unwind_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("main.c");
+    std::fs::write(&source, "#include <stdio.h>\nint main(void) { return printf(\"%d\\n\", 1) < 0; }\n").unwrap();
+    for (compiler, number) in [("aarch64-linux-gnu-gcc", 2), ("mips-linux-gnu-gcc", 3), ("mipsel-linux-gnu-gcc", 4)] {
+        let Some(compiler) = tool(compiler) else { continue };
+        let program = dir.path().join("program");
+        let (from, to) = (source.to_str().unwrap(), program.to_str().unwrap());
+        inputs::run(&compiler, &["-O2", "-static", "-Wl,--build-id", "-o", to, from]);
+        let out = tempfile::tempdir().unwrap();
+        let layout = LayoutDir::create(out.path()).unwrap();
+        let built = build(std::slice::from_ref(&program), &layout).unwrap();
+        let unwind = &built.report.modules[0].unwind;
+        assert_eq!(unwind.none_because, None, "{}", compiler.display());
+        assert!(unwind.covered_bytes * 100 > unwind.text_bytes * 97, "{unwind:?}");
+        let bundle = Bundle::open(layout, Some(&built.digest)).unwrap();
+        let (_, _, module) = built.index.modules().next().unwrap();
+        let table = bundle.read(module.file(FileRole::UnwindTable).unwrap()).unwrap();
+        assert_eq!((&table[..4], table[6]), (&b"UWT1"[..], number));
+    }
+}
+
+#[test]
 fn real_output_keeps_to_the_published_schemas() {
     let Some(release) = Release::make() else { return };
     let dir = tempfile::tempdir().unwrap();

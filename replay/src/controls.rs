@@ -120,7 +120,8 @@ fn mutate_rules(input: &ControlInput<'_>, controls: &mut Controls) {
             controls.mutation.add(noticed);
             controls.mutation_by_kind.entry(kind.to_string()).or_default().add(noticed);
             if !noticed && controls.survivors.len() < MAX_SURVIVORS_LISTED {
-                let survivor = format!("{kind}: {} at {}+{}", used.rule, used.module, used.svma);
+                let rule = used.rule.display(modules.arch());
+                let survivor = format!("{kind}: {rule} at {}+{}", used.module, used.svma);
                 controls.survivors.push(survivor);
             }
         }

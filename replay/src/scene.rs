@@ -129,7 +129,7 @@ impl Snapshot {
             pc: get("rip").unwrap_or(0),
             sp: get("rsp").unwrap_or(0),
             fp: get("rbp").unwrap_or(0),
-            general: X86_64_GENERAL.map(get),
+            general: std::array::from_fn(|at| X86_64_GENERAL.get(at).copied().and_then(get)),
         }
     }
 

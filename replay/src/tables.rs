@@ -169,6 +169,8 @@ fn compile_image(id: &DebugId, image: &[u8]) -> Result<(VdsoModule, Vec<u8>), (M
         eh_frame: eh_frame.as_ref().map(|(svma, bytes)| (*svma, bytes.as_slice())),
         eh_frame_hdr: eh_frame_hdr.as_ref().map(|(svma, bytes)| (*svma, bytes.as_slice())),
         debug_frame: None,
+        pdr: None,
+        functions: &[],
         plt: &[],
         code: &[],
         source_sha256: *Digest::of(image).as_bytes(),

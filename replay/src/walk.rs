@@ -2,7 +2,7 @@
 
 use symseal_module::{Avma, StopReason};
 use symseal_trace::Trace;
-use symseal_unwind::{Cache, CodeBytes, Frame, Module, Modules, unwind};
+use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, unwind};
 
 use crate::scene::{Scene, Snapshot};
 use crate::tables::BundleTables;
@@ -50,7 +50,8 @@ pub(crate) fn engine_modules<'t>(scene: &'t Scene, tables: &'t BundleTables) -> 
         table: module.debug_id.as_ref().and_then(|id| tables.open(id)),
         code: module.image.as_ref().map(|bytes| CodeBytes { start: Avma(module.start), bytes }),
     });
-    Modules::new(modules.collect())
+    // Traces are of x86_64 so far; see `Snapshot::engine_registers`.
+    Modules::new(Arch::X86_64, modules.collect())
 }
 
 pub(crate) fn walk(modules: &Modules<'_>, snapshot: &Snapshot, cache: &mut Cache) -> ThreadStack {

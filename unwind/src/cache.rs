@@ -3,8 +3,9 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use crate::arch::Target;
 use crate::modules::{Hint, Modules};
-use crate::rule::{Rule, Saved, WORD};
+use crate::rule::{Rule, Saved};
 
 /// A cache from lookup address to rule: direct-mapped, with the neighbouring entry as a second chance. One per thread; it may
 /// serve different [`Modules`] in turn, because an entry counts only for the very `Modules` that it came from.
@@ -34,7 +35,7 @@ pub(crate) struct Entry {
     pub(crate) module: u32,
     /// The rule's offset in bytes, taken out of the rule: the next frame waits for it.
     pub(crate) cfa_offset: i32,
-    /// Bytes from the CFA to the saved frame pointer; to the return address where none is saved; [`FP_LOST`].
+    /// Bytes from the CFA to the saved frame pointer; to the word below it where none is saved; [`FP_LOST`].
     pub(crate) fp_offset: i32,
 }
 
@@ -46,15 +47,15 @@ impl Entry {
     pub(crate) const EMPTY: Self =
         Self { lookup: 0, rule: Rule::GAP, generation: 0, module: NO_MODULE, cfa_offset: 0, fp_offset: 0 };
 
-    fn new(lookup: u64, generation: u32, rule: Rule, module: u32) -> Self {
+    fn new(lookup: u64, generation: u32, rule: Rule, module: u32, word: i64) -> Self {
         let fp_offset = match rule.frame_pointer() {
-            Saved::At(words) => i32::from(words) * WORD as i32,
+            Saved::At(words) => i32::from(words) * word as i32,
             // One address to read either way, so that the processor need not guess whether there is a slot.
-            Saved::Same => -(WORD as i32),
+            Saved::Same => -(word as i32),
             Saved::Unknown => FP_LOST,
         };
         // 20 bits of words always fit.
-        Self { lookup, rule, generation, module, cfa_offset: (rule.offset() * WORD) as i32, fp_offset }
+        Self { lookup, rule, generation, module, cfa_offset: (rule.offset() * word) as i32, fp_offset }
     }
 
     /// Whether `fp_offset` is that of a saved frame pointer.
@@ -96,7 +97,13 @@ impl Cache {
     /// What `modules` say of `lookup`. `place` decides where in the cache the answer is; it is the program counter, which
     /// is at hand before `lookup` is.
     #[inline(always)]
-    pub(crate) fn find(&mut self, place: u64, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) -> &Entry {
+    pub(crate) fn find<T: Target>(
+        &mut self,
+        place: u64,
+        lookup: u64,
+        modules: &Modules<'_>,
+        hint: &mut Hint,
+    ) -> &Entry {
         let at = match self.mask {
             // Return addresses differ in their low bits.
             Some(mask) => (place & mask) as usize,
@@ -104,7 +111,7 @@ impl Cache {
         };
         let is_hit = |entry: &Entry| entry.lookup == lookup && entry.generation == modules.generation();
         if !self.entries.get(at).is_some_and(is_hit) {
-            self.fill(at, lookup, modules, hint);
+            self.fill::<T>(at, lookup, modules, hint);
         }
         self.entries.get(at).unwrap_or(&Entry::EMPTY)
     }
@@ -112,7 +119,7 @@ impl Cache {
     /// Puts the answer for `lookup` at `at`: from the other entry of the pair, else a new one. What was there before moves to
     /// the other.
     #[inline(never)]
-    fn fill(&mut self, at: usize, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) {
+    fn fill<T: Target>(&mut self, at: usize, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) {
         let generation = modules.generation();
         let other = self.entries.get(at ^ 1).copied();
         let answer = match other {
@@ -120,7 +127,7 @@ impl Cache {
             _ => {
                 self.misses += 1;
                 let (rule, module) = modules.locate(lookup, hint);
-                Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module)
+                Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module, T::MACHINE.word)
             }
         };
         let Some(first) = self.entries.get_mut(at) else { return };

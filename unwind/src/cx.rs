@@ -1,12 +1,12 @@
 //! Programs: CFA expressions that no plain rule covers, as a tiny stack machine. At most [`MAX_STEPS`] steps and
 //! [`MAX_DEPTH`] values, no jumps: it always ends.
 
+use crate::arch::Machine;
+
 /// Most operations in a program.
 pub(crate) const MAX_STEPS: usize = 32;
 /// Most values on the stack.
 pub(crate) const MAX_DEPTH: usize = 8;
-/// The register number that stands for the program counter in [`Op::Register`].
-pub(crate) const PC: u8 = crate::arch::RETURN_ADDRESS;
 
 /// One operation. The number is the byte in the file; operands follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,10 +115,10 @@ pub(crate) fn evaluate(
     Err(Failure::Malformed)
 }
 
-/// Whether the bytes at the front of `bytes` are a program that ends with a value. There are no jumps, so that a
+/// Whether the bytes at the front of `bytes` are a program for `machine` that ends with a value. There are no jumps, so that a
 /// run with any values shows it.
-pub(crate) fn is_valid(bytes: &[u8]) -> bool {
-    let register = |number| (usize::from(number) <= usize::from(PC)).then_some(0);
+pub(crate) fn is_valid(bytes: &[u8], machine: &Machine) -> bool {
+    let register = |number| (usize::from(number) < machine.registers || number == machine.pc).then_some(0);
     evaluate(bytes, register, |_| Some(0)).is_ok()
 }
 
@@ -155,6 +155,10 @@ mod tests {
         check(&[Constant(1), Add, End], Err(Failure::Malformed));
         check(&[Constant(1); 9], Err(Failure::Malformed));
         check(&[], Err(Failure::Malformed));
-        assert!(!is_valid(&[99]) && !is_valid(&[1, 17, 0]) && is_valid(&[1, 16, 0]));
+        let is_valid = |bytes: &[u8], arch: crate::Arch| super::is_valid(bytes, arch.machine());
+        assert!(!is_valid(&[99], crate::Arch::X86_64));
+        for (arch, last, pc) in [(crate::Arch::X86_64, 15, 16), (crate::Arch::Mips32, 31, 37)] {
+            assert!(is_valid(&[1, last, 0], arch) && is_valid(&[1, pc, 0], arch) && !is_valid(&[1, pc + 1, 0], arch));
+        }
     }
 }

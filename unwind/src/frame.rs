@@ -9,11 +9,17 @@ pub struct Registers {
     pub pc: u64,
     /// Stack pointer.
     pub sp: u64,
-    /// Frame pointer register (x86_64: rbp), whether or not the code uses it as one.
+    /// Frame pointer register (rbp, x29, $30), whether or not the code uses it as one.
     pub fp: u64,
-    /// General registers by DWARF number (x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8–r15); `None` where unknown. A
-    /// few rules need them, above all rbx and r12–r15. `fp` and `sp` above are used for 6 and 7.
-    pub general: [Option<u64>; 16],
+    /// General registers by DWARF number (x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8–r15; aarch64: x0–x30; MIPS: $0–$31);
+    /// `None` where unknown. Where calls do not push the return address, the link register is needed; else a few
+    /// rules need some, above all those that calls keep. `fp` and `sp` above are used for the numbers of those two.
+    pub general: [Option<u64>; Registers::GENERAL],
+}
+
+impl Registers {
+    /// Room for the general registers of every architecture.
+    pub const GENERAL: usize = 32;
 }
 
 /// One frame of a walk, the innermost first.
@@ -24,8 +30,8 @@ pub struct Frame {
     /// True where `pc` is the next instruction to run; false where it is a return address, so that the call lies
     /// at `pc - 1` and everything is to be looked up there.
     pub exact: bool,
-    /// The canonical frame address: the stack pointer of the caller. Of a signal frame: the interrupted stack pointer. 0 in
-    /// the last frame if unknown.
+    /// The canonical frame address: the stack pointer of the caller. Of a signal frame: the interrupted stack pointer. 0 if
+    /// unknown: in the last frame, and where a frame pointer led on that does not tell it (aarch64).
     pub cfa: Avma,
     /// The value of the frame pointer register in this frame; 0 if a rule lost it.
     pub fp: u64,

@@ -1,4 +1,4 @@
-//! Registers, stack bytes and tables to frames.
+//! Registers, stack bytes and tables to frames, for x86_64, aarch64 and 32-bit MIPS (o32, either byte order) on any host.
 //!
 //! The caller brings a snapshot: the registers of one thread, the bytes of its stack, which modules
 //! are mapped where, and a `.uwt` table for those modules that have one. [`unwind`] gives the frames, and
@@ -9,11 +9,11 @@
 //!
 //! * the reader: [`Table`] reads a `.uwt` file in place (`docs/formats/uwt.md`);
 //! * the engine: [`unwind`] with [`Modules`], [`Memory`], [`Registers`] and a [`Cache`];
-//! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame` and `.debug_frame` (feature `compile`).
+//! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame`, `.debug_frame` and `.pdr` (feature `compile`).
 //!
 //! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address and it stays on
 //! the stack ([`Memory::same_stack`]) → a leaf or a call through a null pointer, where the return address provably lies on
-//! top of the stack → a stop with its reason. A rule that the engine cannot evaluate ends the walk; it is never replaced
+//! top of the stack or in the link register → a stop with its reason. A rule that the engine cannot evaluate ends the walk; it is never replaced
 //! by a guess.
 //!
 //! What this crate is not for: it neither finds modules nor opens files, it names no functions, and it does not scan

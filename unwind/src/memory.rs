@@ -2,10 +2,17 @@
 
 use symseal_module::Avma;
 
-/// Words of the unwound process, little-endian on all targets so far.
+/// Bytes of the unwound process. They are given as little-endian numbers, whatever the order of the process is.
 pub trait Memory {
-    /// The word at `address`, or `None` where it is not known. Must not block for long: it is called twice a frame.
+    /// The eight bytes at `address`, or `None` where one is not known. Must not block for long: it is called twice a frame.
     fn read_u64(&self, address: Avma) -> Option<u64>;
+
+    /// The four bytes at `address`; asked for words of 32-bit processors.
+    fn read_u32(&self, address: Avma) -> Option<u32> {
+        // At the end of what is known there are no eight bytes from here on, but there may be eight up to here.
+        let above = self.read_u64(address).map(|bytes| bytes as u32);
+        above.or_else(|| Some((self.read_u64(address.checked_sub(4)?)? >> 32) as u32))
+    }
 
     /// Whether the bytes at `a` and `b` belong to one stack, as far as is known.
     ///
@@ -22,6 +29,11 @@ impl<M: Memory + ?Sized> Memory for &M {
     #[inline]
     fn read_u64(&self, address: Avma) -> Option<u64> {
         (**self).read_u64(address)
+    }
+
+    #[inline]
+    fn read_u32(&self, address: Avma) -> Option<u32> {
+        (**self).read_u32(address)
     }
 
     #[inline]
@@ -54,6 +66,13 @@ impl Memory for StackBytes<'_> {
         let word = self.bytes.get(offset..)?.first_chunk::<8>()?;
         Some(u64::from_le_bytes(*word))
     }
+
+    #[inline]
+    fn read_u32(&self, address: Avma) -> Option<u32> {
+        let offset = usize::try_from(address.0.wrapping_sub(self.start.0)).ok()?;
+        let word = self.bytes.get(offset..)?.first_chunk::<4>()?;
+        Some(u32::from_le_bytes(*word))
+    }
 }
 
 /// Copies of several ranges, such as a thread's stack and its alternate signal stack. The first range that
@@ -68,6 +87,11 @@ impl Memory for StackRegions<'_> {
     #[inline]
     fn read_u64(&self, address: Avma) -> Option<u64> {
         self.0.iter().find_map(|region| region.read_u64(address))
+    }
+
+    #[inline]
+    fn read_u32(&self, address: Avma) -> Option<u32> {
+        self.0.iter().find_map(|region| region.read_u32(address))
     }
 
     fn same_stack(&self, a: Avma, b: Avma) -> bool {

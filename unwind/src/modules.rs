@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use symseal_module::{Avma, Rva, Svma};
 
+use crate::arch::Arch;
 use crate::cache::NO_MODULE;
 use crate::frame::Frame;
 use crate::rule::Rule;
@@ -45,6 +46,12 @@ impl<'t> CodeBytes<'t> {
         self.bytes.get(offset..).unwrap_or_default()
     }
 
+    /// The bytes from `start` to `end`; empty where not all of them are here.
+    pub(crate) fn between(&self, start: u64, end: u64) -> &'t [u8] {
+        let length = usize::try_from(end.wrapping_sub(start)).unwrap_or(usize::MAX);
+        self.at_address(start).get(..length).unwrap_or_default()
+    }
+
     /// Up to `most` bytes that end right before `address`.
     pub(crate) fn up_to_address(&self, address: u64, most: usize) -> &'t [u8] {
         let end = usize::try_from(address.wrapping_sub(self.start.0)).unwrap_or(usize::MAX);
@@ -58,6 +65,11 @@ pub struct Modules<'t> {
     /// By rising start address.
     entries: Vec<Entry<'t>>,
     generation: u32,
+    arch: Arch,
+    /// The highest address in a module.
+    highest: u64,
+    /// The bits of an address, if the caller knows them.
+    address_bits: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -77,9 +89,9 @@ struct Entry<'t> {
 pub(crate) type Hint = usize;
 
 impl<'t> Modules<'t> {
-    /// Takes modules in any order; frames refer to them by their index in `modules`. Where two overlap, the one with the
-    /// higher start address counts for the addresses from there on.
-    pub fn new(modules: Vec<Module<'t>>) -> Self {
+    /// The modules of a process on `arch`, in any order; frames refer to them by their index in `modules`. Where two overlap, the
+    /// one with the higher start address counts for the addresses from there on. A table for another architecture counts as none.
+    pub fn new(arch: Arch, modules: Vec<Module<'t>>) -> Self {
         // Tells entries of a cache apart that came from different sets of modules. 0 is never given.
         static GENERATIONS: AtomicU32 = AtomicU32::new(1);
         let mut generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
@@ -90,12 +102,13 @@ impl<'t> Modules<'t> {
             .into_iter()
             .zip(0..NO_MODULE)
             .map(|(module, index)| {
-                let image_base = module.table.as_ref().map_or(module.image_base, Table::image_base);
+                let table = module.table.filter(|table| table.arch() == arch);
+                let image_base = table.as_ref().map_or(module.image_base, Table::image_base);
                 Entry {
                     start: module.start.0,
                     size: module.end.0.saturating_sub(module.start.0),
                     base: module.bias.wrapping_add(image_base.0),
-                    table: module.table,
+                    table,
                     code: module.code,
                     index,
                 }
@@ -103,7 +116,27 @@ impl<'t> Modules<'t> {
             .filter(|entry| entry.size > 0)
             .collect();
         entries.sort_by_key(|entry| entry.start);
-        Self { entries, generation }
+        let highest = entries.iter().map(|entry| entry.start.saturating_add(entry.size)).max().unwrap_or(0);
+        Self { entries, generation, arch, highest, address_bits: None }
+    }
+
+    /// The same with the signature of signed return addresses in the bits that are set in `mask` (aarch64: the instruction mask
+    /// of the register set `NT_ARM_PAC_MASK`). Without it, every bit above those of the highest known address counts as
+    /// part of the signature.
+    pub fn with_signature_mask(mut self, mask: u64) -> Self {
+        self.address_bits = Some(!mask);
+        self
+    }
+
+    /// The processor of the process.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// The bits of an address in a process whose stack is at `sp`.
+    pub(crate) fn address_bits(&self, sp: u64) -> u64 {
+        let known = || u64::MAX.checked_shr((self.highest | sp).leading_zeros()).unwrap_or(0);
+        self.address_bits.unwrap_or_else(known)
     }
 
     /// The source record of the rule that covers `frame`: from which entry of which section the table's rule was made.

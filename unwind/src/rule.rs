@@ -6,7 +6,7 @@
 //! | 0..4 | [`Kind`] |
 //! | 4..6 | [`ReturnAddress`] |
 //! | 6 | saved registers lie relative to the frame pointer register instead of the CFA |
-//! | 7 | the return address is signed (no architecture yet) |
+//! | 7 | the return address is signed: bits that are no part of the address are to be taken away |
 //! | 8..12 | [`RuleSource`] |
 //! | 12..17 | base register, DWARF number |
 //! | 17..37 | offset for the CFA, signed words |
@@ -15,10 +15,7 @@
 
 use core::fmt;
 
-use crate::arch;
-
-/// Bytes in a word of a target.
-pub(crate) const WORD: i64 = 8;
+use crate::arch::{Arch, Machine};
 
 /// What a rule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +33,7 @@ pub enum Kind {
     Register = 4,
     /// CFA = *(register + offset).
     Deref = 5,
-    /// CFA = sp + 8 + (pc & 15 ≥ offset in bytes ? 8 : 0).
+    /// CFA = sp + 8 + (pc & 15 ≥ offset in bytes ? 8 : 0). Of x86_64 alone.
     Plt = 6,
     /// All registers lie in the machine context at sp + offset (in bytes).
     Signal = 7,
@@ -78,6 +75,8 @@ pub enum RuleSource {
     Plt = 3,
     /// The instructions of a signal trampoline.
     Trampoline = 4,
+    /// The instructions of a function, held against its record in `.pdr` if it has one.
+    Instructions = 5,
 }
 
 impl RuleSource {
@@ -88,6 +87,7 @@ impl RuleSource {
             2 => Self::DebugFrame,
             3 => Self::Plt,
             4 => Self::Trampoline,
+            5 => Self::Instructions,
             _ => return None,
         })
     }
@@ -98,7 +98,7 @@ impl RuleSource {
 pub enum ReturnAddress {
     /// In memory, this many words from the CFA.
     AtCfa(i16),
-    /// In a register, by DWARF number; true only before that register is overwritten.
+    /// In a register, by DWARF number. If a call may change the register, true only for an interrupted instruction.
     InRegister(u8),
 }
 
@@ -123,9 +123,15 @@ const SLOTS_ON_FP: u64 = 1 << 6;
 const FP_SAME: i64 = -(1 << (FP_BITS - 1));
 const FP_UNKNOWN: i64 = FP_SAME + 1;
 
-/// The bits that must read [`PLAIN`] for the fast path: kind but for its lowest bit, return address, its place, flags.
-const PLAIN_MASK: u64 = 0b1110 | 0b11 << 4 | SLOTS_ON_FP | 1 << 7 | ((1 << RA_BITS) - 1) << RA_AT;
-const PLAIN: u64 = 0b0010 | (((-1i64) as u64) & ((1 << RA_BITS) - 1)) << RA_AT;
+const SIGNED: u64 = 1 << 7;
+const RA_MASK: u64 = ((1 << RA_BITS) - 1) << RA_AT;
+
+/// The bits that must read [`PLAIN`] for the fast path: kind but for its lowest bit, form of the return address, where slots
+/// lie.
+const PLAIN_MASK: u64 = 0b1110 | 0b11 << 4 | SLOTS_ON_FP;
+const PLAIN: u64 = 0b0010;
+/// The return address right below the CFA.
+const RA_BELOW_CFA: u64 = (((-1i64) as u64) & ((1 << RA_BITS) - 1)) << RA_AT;
 
 /// One rule of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -171,6 +177,11 @@ impl Rule {
         Self(self.0 | SLOTS_ON_FP)
     }
 
+    /// The same rule with a signed return address.
+    pub fn with_signed_return_address(self) -> Self {
+        Self(self.0 | SIGNED)
+    }
+
     /// Whether `offset` fits its field.
     #[cfg(feature = "compile")]
     pub(crate) fn offset_fits(offset: i64) -> bool {
@@ -190,11 +201,23 @@ impl Rule {
     /// Where the return address is; `None` for a form that this version does not know.
     pub fn return_address(self) -> Option<ReturnAddress> {
         let value = sign_extend(self.0 >> RA_AT, RA_BITS);
-        match self.0 >> 4 & 0b1011 {
+        match self.0 >> 4 & 0b11 {
             0 => Some(ReturnAddress::AtCfa(value as i16)),
             1 => u8::try_from(value).ok().map(ReturnAddress::InRegister),
             _ => None,
         }
+    }
+
+    /// Whether the return address is signed, so that what is read is not yet an address.
+    #[inline(always)]
+    pub fn is_signed(self) -> bool {
+        self.0 & SIGNED != 0
+    }
+
+    /// Words from the CFA to the return address, of a rule that has it in memory.
+    #[inline(always)]
+    pub(crate) fn return_address_words(self) -> i64 {
+        sign_extend(self.0 >> RA_AT, RA_BITS)
     }
 
     /// Whether saved registers lie relative to the frame pointer register instead of the CFA.
@@ -223,10 +246,14 @@ impl Rule {
         }
     }
 
-    /// Whether this is CFA = sp or fp + offset, return address right below the CFA, slots relative to the CFA.
+    /// Whether this is CFA = sp or fp + offset, return address in memory, slots relative to the CFA. Where calls push the
+    /// return address, it is right below the CFA; where they do not, it may be signed.
     #[inline(always)]
-    pub(crate) fn is_plain(self) -> bool {
-        self.0 & PLAIN_MASK == PLAIN
+    pub(crate) fn is_plain(self, machine: &Machine) -> bool {
+        if machine.link.is_some() {
+            return self.0 & PLAIN_MASK == PLAIN;
+        }
+        self.0 & (PLAIN_MASK | SIGNED | RA_MASK) == PLAIN | RA_BELOW_CFA
     }
 
     /// Of a plain rule: whether the base is the frame pointer.
@@ -235,61 +262,81 @@ impl Rule {
         self.0 & 1 != 0
     }
 
-    /// Whether the rule is one that an evaluator of this version can carry out, its program aside.
-    pub(crate) fn is_well_formed(self) -> bool {
+    /// Whether the rule is one that an evaluator of this version can carry out on `machine`, its program aside.
+    pub(crate) fn is_well_formed(self, machine: &Machine) -> bool {
         let (Some(kind), Some(_), Some(ra)) = (self.kind(), self.source(), self.return_address()) else { return false };
-        let register_fits =
-            !matches!(ra, ReturnAddress::InRegister(register) if usize::from(register) >= arch::REGISTERS);
-        let base_fits = !matches!(kind, Kind::Register | Kind::Deref) || usize::from(self.register()) < arch::REGISTERS;
+        let is_register = |register: u8| usize::from(register) < machine.registers;
+        let register_fits = !matches!(ra, ReturnAddress::InRegister(register) if !is_register(register));
+        let base_fits = !matches!(kind, Kind::Register | Kind::Deref) || is_register(self.register());
         // Every piece of information comes from somewhere, and a gap from nowhere.
         let source_fits = (kind == Kind::Gap) == (self.source() == Some(RuleSource::None));
-        register_fits && base_fits && source_fits
+        let arch_fits = (!self.is_signed() || machine.signs_return_addresses)
+            && (kind != Kind::Plt || machine.arch == Arch::X86_64);
+        register_fits && base_fits && source_fits && arch_fits
+    }
+
+    /// The equations, such as `CFA = rsp+16; RA = [CFA-8]; rbp = [CFA-16]`.
+    pub fn display(self, arch: Arch) -> impl fmt::Display {
+        Equations { rule: self, machine: arch.machine() }
     }
 }
 
-/// Where the saved registers other than the frame pointer are: five fields of 12 bits, in the order of
-/// [`arch::SLOT_REGISTERS`], each signed words from where the rule's frame pointer slot is counted too; −2048 same value,
-/// −2047 unknown. The upper four bits are zero.
+/// Where the saved registers other than the frame pointer are: fields of 12 bits, five to a word from its lowest bit on, in
+/// the order of [`Arch::slot_registers`], each signed words from where the rule's frame pointer slot is counted too; −2048
+/// same value, −2047 unknown. The upper four bits of a word are zero. x86_64 has the first word alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Slots(pub u64);
+pub struct Slots(pub [u64; SLOT_WORDS]);
 
+/// The most words of slots that an architecture has.
+const SLOT_WORDS: usize = 2;
 const SLOT_BITS: u32 = 12;
+const SLOTS_IN_WORD: usize = 5;
 const SLOT_SAME: i64 = -(1 << (SLOT_BITS - 1));
 const SLOT_UNKNOWN: i64 = SLOT_SAME + 1;
 
 impl Slots {
     /// Every register keeps its value.
-    pub const SAME: Self = Self(0x0800_8008_0080_0800);
+    pub const SAME: Self = Self([0x0800_8008_0080_0800; SLOT_WORDS]);
 
-    /// The slots of [`arch::SLOT_REGISTERS`] in order. A slot too far away for its field becomes unknown.
-    pub fn new(saved: [Saved; arch::SLOT_REGISTERS.len()]) -> Self {
-        let mut bits = 0;
-        for (at, saved) in (0..).zip(saved) {
-            let value = match saved {
-                Saved::Same => SLOT_SAME,
-                Saved::Unknown => SLOT_UNKNOWN,
-                Saved::At(words) if (SLOT_UNKNOWN + 1..-SLOT_SAME).contains(&i64::from(words)) => i64::from(words),
-                Saved::At(_) => SLOT_UNKNOWN,
-            };
-            bits |= field(value, SLOT_BITS, at * SLOT_BITS).unwrap_or_default();
+    /// The same with `saved` for the register at `at` in [`Arch::slot_registers`]. A slot too far away for its field becomes
+    /// unknown.
+    pub fn with(mut self, at: usize, saved: Saved) -> Self {
+        let value = match saved {
+            Saved::Same => SLOT_SAME,
+            Saved::Unknown => SLOT_UNKNOWN,
+            Saved::At(_) if !Self::holds(saved) => SLOT_UNKNOWN,
+            Saved::At(words) => i64::from(words),
+        };
+        let shift = (at % SLOTS_IN_WORD) as u32 * SLOT_BITS;
+        if let (Some(word), Some(bits)) = (self.0.get_mut(at / SLOTS_IN_WORD), field(value, SLOT_BITS, shift)) {
+            *word = *word & !(((1 << SLOT_BITS) - 1) << shift) | bits;
         }
-        Self(bits)
+        self
     }
 
     /// Whether `saved` fits its field.
-    #[cfg(feature = "compile")]
     pub(crate) fn holds(saved: Saved) -> bool {
         !matches!(saved, Saved::At(words) if !(SLOT_UNKNOWN + 1..-SLOT_SAME).contains(&i64::from(words)))
     }
 
     /// Where the caller's value of `register` (DWARF number) is; `None` for a register that has no slot.
-    pub fn of(self, register: u8) -> Option<Saved> {
-        let at = arch::SLOT_REGISTERS.iter().position(|with_slot| *with_slot == register)?;
-        Some(match sign_extend(self.0 >> (at as u32 * SLOT_BITS), SLOT_BITS) {
+    pub fn of(self, arch: Arch, register: u8) -> Option<Saved> {
+        self.of_machine(arch.machine(), register)
+    }
+
+    pub(crate) fn of_machine(self, machine: &Machine, register: u8) -> Option<Saved> {
+        let at = machine.slot_registers.iter().position(|with_slot| *with_slot == register)?;
+        let word = self.0.get(at / SLOTS_IN_WORD)?;
+        Some(match sign_extend(word >> ((at % SLOTS_IN_WORD) as u32 * SLOT_BITS), SLOT_BITS) {
             SLOT_SAME => Saved::Same,
             SLOT_UNKNOWN => Saved::Unknown,
             words => Saved::At(words as i16),
         })
+    }
+
+    /// Whether the bits without a meaning are zero.
+    pub(crate) fn is_well_formed(self) -> bool {
+        self.0.iter().all(|word| word >> 60 == 0)
     }
 }
 
@@ -305,36 +352,44 @@ fn sign_extend(value: u64, bits: u32) -> i64 {
     (value << unused) as i64 >> unused
 }
 
-impl fmt::Display for Rule {
-    /// The equations, such as `CFA = rsp + 16; RA = [CFA - 8]; rbp = [CFA - 16]`.
+struct Equations {
+    rule: Rule,
+    machine: &'static Machine,
+}
+
+impl fmt::Display for Equations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let register = arch::register_name(self.register());
-        let (sp, fp) = (arch::register_name(arch::SP), arch::register_name(arch::FP));
-        let bytes = self.offset() * WORD;
-        match self.kind() {
+        let Self { rule, machine } = self;
+        let register = machine.name(rule.register());
+        let (sp, fp) = (machine.name(machine.sp), machine.name(machine.fp));
+        let bytes = rule.offset() * machine.word;
+        match rule.kind() {
             Some(Kind::Gap) => return f.write_str("no information"),
             Some(Kind::End) => return f.write_str("no caller: the end of the stack"),
             Some(Kind::Unsupported) => return f.write_str("information of an unsupported form"),
-            None => return write!(f, "unknown rule {:#018x}", self.0),
-            Some(Kind::Signal) => return write!(f, "all registers from the signal context at {sp}{:+}", self.offset()),
+            None => return write!(f, "unknown rule {:#018x}", rule.0),
+            Some(Kind::Signal) => return write!(f, "all registers from the signal context at {sp}{:+}", rule.offset()),
             Some(Kind::Sp) => write!(f, "CFA = {sp}{bytes:+}")?,
             Some(Kind::Fp) => write!(f, "CFA = {fp}{bytes:+}")?,
             Some(Kind::Register) => write!(f, "CFA = {register}{bytes:+}")?,
             Some(Kind::Deref) => write!(f, "CFA = [{register}{bytes:+}]")?,
-            Some(Kind::Plt) => write!(f, "CFA = {sp}+8 (+8 where pc & 15 >= {})", self.offset())?,
-            Some(Kind::Program) => write!(f, "CFA = program at {}", self.offset())?,
+            Some(Kind::Plt) => write!(f, "CFA = {sp}+8 (+8 where pc & 15 >= {})", rule.offset())?,
+            Some(Kind::Program) => write!(f, "CFA = program at {}", rule.offset())?,
         }
-        match self.return_address() {
-            Some(ReturnAddress::AtCfa(words)) => write!(f, "; RA = [CFA{:+}]", i64::from(words) * WORD)?,
-            Some(ReturnAddress::InRegister(register)) => write!(f, "; RA = {}", arch::register_name(register))?,
+        match rule.return_address() {
+            Some(ReturnAddress::AtCfa(words)) => write!(f, "; RA = [CFA{:+}]", i64::from(words) * machine.word)?,
+            Some(ReturnAddress::InRegister(register)) => write!(f, "; RA = {}", machine.name(register))?,
             None => f.write_str("; RA unknown")?,
         }
-        match self.frame_pointer() {
+        if rule.is_signed() {
+            f.write_str(" without its signature")?;
+        }
+        match rule.frame_pointer() {
             Saved::Same => Ok(()),
             Saved::Unknown => write!(f, "; {fp} unknown"),
             Saved::At(words) => {
-                let base = if self.slots_on_fp() { fp } else { "CFA" };
-                write!(f, "; {fp} = [{base}{:+}]", i64::from(words) * WORD)
+                let base = if rule.slots_on_fp() { fp } else { "CFA" };
+                write!(f, "; {fp} = [{base}{:+}]", i64::from(words) * machine.word)
             }
         }
     }
@@ -351,7 +406,7 @@ mod tests {
             (rule.kind(), rule.source(), rule.register(), rule.offset(), rule.return_address(), rule.frame_pointer()),
             (Some(kind), Some(RuleSource::EhFrame), register, offset, Some(ra), fp)
         );
-        assert!(rule.is_well_formed());
+        assert!(rule.is_well_formed(Arch::X86_64.machine()));
     }
 
     #[test]
@@ -381,27 +436,67 @@ mod tests {
     fn only_the_usual_rules_are_plain() {
         let rule = |kind, ra| Rule::new(kind, RuleSource::EhFrame, 0, 2, ra, Saved::At(-2)).expect("fits");
         let ra = ReturnAddress::AtCfa(-1);
-        assert!(rule(Kind::Sp, ra).is_plain() && !rule(Kind::Sp, ra).is_fp_based());
-        assert!(rule(Kind::Fp, ra).is_plain() && rule(Kind::Fp, ra).is_fp_based());
-        assert!(!rule(Kind::Fp, ReturnAddress::AtCfa(-2)).is_plain());
-        assert!(!rule(Kind::Sp, ReturnAddress::InRegister(5)).is_plain());
-        assert!(!rule(Kind::Sp, ra).with_slots_on_fp().is_plain());
-        assert!(!rule(Kind::Deref, ra).is_plain() && !Rule::GAP.is_plain() && !Rule::NO_TABLE.is_plain());
+        let check = |rule: Rule, x86_64, aarch64| {
+            let found = (rule.is_plain(Arch::X86_64.machine()), rule.is_plain(Arch::Aarch64.machine()));
+            assert_eq!(found, (x86_64, aarch64), "{rule:x?}");
+        };
+        assert!(!rule(Kind::Sp, ra).is_fp_based() && rule(Kind::Fp, ra).is_fp_based());
+        check(rule(Kind::Sp, ra), true, true);
+        check(rule(Kind::Fp, ra), true, true);
+        check(rule(Kind::Fp, ReturnAddress::AtCfa(-2)), false, true);
+        check(rule(Kind::Sp, ra).with_signed_return_address(), false, true);
+        check(rule(Kind::Sp, ReturnAddress::InRegister(5)), false, false);
+        check(rule(Kind::Sp, ra).with_slots_on_fp(), false, false);
+        for other in [rule(Kind::Deref, ra), Rule::GAP, Rule::NO_TABLE] {
+            check(other, false, false);
+        }
+    }
+
+    #[test]
+    fn a_rule_is_well_formed_only_for_a_processor_that_has_what_it_speaks_of() {
+        let check = |rule: Rule, arch: Arch, expected| {
+            assert_eq!(rule.is_well_formed(arch.machine()), expected, "{arch}: {}", rule.display(arch));
+        };
+        let ra = ReturnAddress::AtCfa(-1);
+        let rule = |kind, ra| Rule::new(kind, RuleSource::EhFrame, 20, 2, ra, Saved::Same).expect("fits");
+        check(rule(Kind::Sp, ReturnAddress::InRegister(30)), Arch::X86_64, false);
+        check(rule(Kind::Sp, ReturnAddress::InRegister(30)), Arch::Aarch64, true);
+        check(rule(Kind::Register, ra), Arch::X86_64, false);
+        check(rule(Kind::Register, ra), Arch::Mips32, true);
+        check(rule(Kind::Plt, ra), Arch::X86_64, true);
+        check(rule(Kind::Plt, ra), Arch::Mips32, false);
+        check(rule(Kind::Sp, ra).with_signed_return_address(), Arch::Aarch64, true);
+        check(rule(Kind::Sp, ra).with_signed_return_address(), Arch::X86_64, false);
     }
 
     #[test]
     fn slots_tell_same_unknown_and_places_apart() {
-        let slots = Slots::new([Saved::Same, Saved::Unknown, Saved::At(-3), Saved::At(2047), Saved::At(-3000)]);
-        let [first, second, third, fourth, fifth] = arch::SLOT_REGISTERS.map(|register| slots.of(register));
-        assert_eq!((first, second, third), (Some(Saved::Same), Some(Saved::Unknown), Some(Saved::At(-3))));
-        assert_eq!((fourth, fifth), (Some(Saved::At(2047)), Some(Saved::Unknown)));
-        assert_eq!(slots.of(0), None);
-        assert_eq!(Slots::new([Saved::Same; 5]), Slots::SAME);
+        let saved = [Saved::Same, Saved::Unknown, Saved::At(-3), Saved::At(2047), Saved::At(-3000)];
+        let slots = (0..).zip(saved).fold(Slots::SAME, |slots, (at, saved)| slots.with(at, saved));
+        let found = Arch::X86_64.slot_registers().iter().map(|register| slots.of(Arch::X86_64, *register));
+        let expected = [Saved::Same, Saved::Unknown, Saved::At(-3), Saved::At(2047), Saved::Unknown];
+        assert!(found.eq(expected.map(Some)) && slots.is_well_formed());
+        assert_eq!(slots.of(Arch::X86_64, 0), None);
+        assert_eq!((0..10).fold(slots, |slots, at| slots.with(at, Saved::Same)), Slots::SAME);
+        for arch in Arch::ALL {
+            for (at, register) in arch.slot_registers().iter().enumerate() {
+                let slots = Slots::SAME.with(at, Saved::At(-7));
+                for other in arch.slot_registers() {
+                    let expected = if other == register { Saved::At(-7) } else { Saved::Same };
+                    assert_eq!(slots.of(*arch, *other), Some(expected), "{arch}");
+                }
+            }
+        }
     }
 
     #[test]
     fn a_rule_prints_its_equations() {
         let rule = Rule::new(Kind::Sp, RuleSource::EhFrame, 0, 2, ReturnAddress::AtCfa(-1), Saved::At(-2));
-        assert_eq!(rule.expect("fits").to_string(), "CFA = rsp+16; RA = [CFA-8]; rbp = [CFA-16]");
+        let rule = rule.expect("fits");
+        let check = |rule: Rule, arch, expected: &str| assert_eq!(rule.display(arch).to_string(), expected);
+        check(rule, Arch::X86_64, "CFA = rsp+16; RA = [CFA-8]; rbp = [CFA-16]");
+        check(rule, Arch::Mips32, "CFA = sp+8; RA = [CFA-4]; s8 = [CFA-8]");
+        let signed = rule.with_signed_return_address();
+        check(signed, Arch::Aarch64, "CFA = sp+16; RA = [CFA-8] without its signature; x29 = [CFA-16]");
     }
 }

@@ -18,6 +18,10 @@ pub enum SourceKind {
     Plt = 3,
     /// The instructions of a signal trampoline; the offset is their stated address.
     Trampoline = 4,
+    /// A record of `.pdr`; the offset is its own in the section.
+    Pdr = 5,
+    /// The instructions of a function without any record; the offset is the stated address of the first.
+    Instructions = 6,
 }
 
 impl SourceKind {
@@ -27,6 +31,8 @@ impl SourceKind {
             2 => Self::DebugFrame,
             3 => Self::Plt,
             4 => Self::Trampoline,
+            5 => Self::Pdr,
+            6 => Self::Instructions,
             _ => return None,
         })
     }
@@ -38,6 +44,8 @@ impl SourceKind {
             Self::DebugFrame => "debug-frame",
             Self::Plt => "plt",
             Self::Trampoline => "trampoline",
+            Self::Pdr => "pdr",
+            Self::Instructions => "instructions",
         }
     }
 }

@@ -1,14 +1,16 @@
 //! One step from a frame to its caller, by any rule and without one.
 
+use core::marker::PhantomData;
+
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch;
+use crate::arch::{Call, FrameRecords, Machine, Target};
 use crate::cache::NO_MODULE;
 use crate::cx::{self, Failure};
 use crate::frame::{Frame, Registers};
 use crate::memory::Memory;
-use crate::modules::Modules;
-use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, WORD};
+use crate::modules::{CodeBytes, Modules};
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 
 /// Callee frames that one walk may look through for the value of a register. More means a table that was made to cost time:
 /// a register is saved a few frames down, and few rules need one at all.
@@ -37,6 +39,8 @@ impl Budget {
 pub(crate) struct State {
     pub(crate) pc: u64,
     pub(crate) sp: u64,
+    /// False where `sp` is only known to be at least this: the frame pointer led here, and does not tell it.
+    pub(crate) sp_known: bool,
     pub(crate) fp: u64,
     pub(crate) fp_known: bool,
     pub(crate) exact: bool,
@@ -44,11 +48,13 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn of(registers: &Registers) -> Self {
+    pub(crate) fn of<T: Target>(registers: &Registers) -> Self {
+        let mask = T::MACHINE.address_mask();
         Self {
-            pc: registers.pc,
-            sp: registers.sp,
-            fp: registers.fp,
+            pc: registers.pc & mask,
+            sp: registers.sp & mask,
+            sp_known: true,
+            fp: registers.fp & mask,
             fp_known: true,
             exact: true,
             method: UnwindMethod::Context,
@@ -70,10 +76,11 @@ impl State {
     }
 }
 
-/// The registers of the caller; its stack pointer is the CFA.
+/// The registers of the caller; its stack pointer is the CFA, or where that is not known, lies no lower than `sp`.
 pub(crate) struct Caller {
     pub(crate) pc: u64,
     pub(crate) sp: u64,
+    pub(crate) sp_known: bool,
     pub(crate) fp: Option<u64>,
     pub(crate) exact: bool,
     pub(crate) method: UnwindMethod,
@@ -87,29 +94,72 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
     match rule.source() {
         Some(RuleSource::DebugFrame) => UnwindMethod::CfiDebugFrame,
         Some(RuleSource::Plt) => UnwindMethod::Plt,
+        Some(RuleSource::Instructions) => UnwindMethod::Prologue,
         _ => UnwindMethod::CfiEhFrame,
     }
 }
 
-/// Everything that a step may look at.
-pub(crate) struct Stepper<'s, 't, M> {
-    pub(crate) modules: &'s Modules<'t>,
-    pub(crate) registers: &'s Registers,
-    pub(crate) memory: &'s M,
-    /// The frames so far, the current one last.
-    pub(crate) frames: &'s [Frame],
-    pub(crate) state: &'s State,
+/// The word of the target at `address`.
+#[inline(always)]
+pub(crate) fn read_word<T: Target>(memory: &impl Memory, address: u64) -> Option<u64> {
+    let address = Avma(address);
+    match (T::MACHINE.word, T::MACHINE.big_endian) {
+        (8, false) => memory.read_u64(address),
+        (8, true) => memory.read_u64(address).map(u64::swap_bytes),
+        (_, false) => memory.read_u32(address).map(u64::from),
+        (_, true) => memory.read_u32(address).map(|word| u64::from(word.swap_bytes())),
+    }
 }
 
-impl<M: Memory> Stepper<'_, '_, M> {
+/// Bit 55 of a pointer, which tells the two halves of the address space apart whatever the signature is, and those above it,
+/// which repeat it in an address. (Arm ARM, D8.8)
+const UPPER_HALF: u64 = !((1 << 55) - 1);
+
+/// The address in a signed pointer, `bits` being those of an address.
+pub(crate) fn without_signature(pointer: u64, bits: u64) -> u64 {
+    if pointer >> 55 & 1 != 0 { pointer | !bits | UPPER_HALF } else { pointer & bits & !UPPER_HALF }
+}
+
+/// Everything that a step may look at.
+pub(crate) struct Stepper<'s, 't, T, M> {
+    modules: &'s Modules<'t>,
+    registers: &'s Registers,
+    memory: &'s M,
+    /// The frames so far, the current one last.
+    frames: &'s [Frame],
+    state: &'s State,
+    address_bits: u64,
+    target: PhantomData<T>,
+}
+
+impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
+    const MACHINE: &'static Machine = T::MACHINE;
+    const WORD: i64 = T::MACHINE.word;
+
+    pub(crate) fn new(
+        modules: &'s Modules<'t>,
+        registers: &'s Registers,
+        memory: &'s M,
+        frames: &'s [Frame],
+        state: &'s State,
+        address_bits: u64,
+    ) -> Self {
+        Self { modules, registers, memory, frames, state, address_bits, target: PhantomData }
+    }
+
     /// The CFA of the current frame, if known, and its caller or the reason for there being none.
     pub(crate) fn step(&self, rule: Rule, budget: &mut Budget) -> (Option<u64>, Next) {
         let stop = |reason| (None, Err(reason));
         match rule.kind() {
             Some(Kind::Gap) => self.without_rule(StopReason::NoRule, budget),
             Some(Kind::End) => stop(StopReason::EndOfStack),
+            Some(Kind::Signal) if !self.state.sp_known => stop(StopReason::RegisterUnknown),
             Some(Kind::Signal) => self.signal(rule.offset(), budget),
             Some(_) if rule.source() == Some(RuleSource::None) => stop(StopReason::UnsupportedRule),
+            Some(Kind::Sp) if !self.state.sp_known => match self.by_record(rule, budget) {
+                Some(found) => found,
+                None => stop(StopReason::RegisterUnknown),
+            },
             Some(Kind::Sp | Kind::Fp | Kind::Register | Kind::Deref | Kind::Plt | Kind::Program) => {
                 match self.cfa(rule, budget) {
                     Ok(cfa) => self.by_rule(rule, cfa, budget),
@@ -127,14 +177,14 @@ impl<M: Memory> Stepper<'_, '_, M> {
 
     fn cfa(&self, rule: Rule, budget: &mut Budget) -> Result<u64, StopReason> {
         let state = self.state;
-        let bytes = rule.offset() * WORD;
+        let bytes = rule.offset() * Self::WORD;
         let mut register = |number| self.register(number, budget).ok_or(StopReason::RegisterUnknown);
         match rule.kind() {
-            Some(Kind::Fp) => register(arch::FP).map(|base| base.wrapping_add_signed(bytes)),
-            Some(Kind::Register) => register(rule.register()).map(|base| base.wrapping_add_signed(bytes)),
+            Some(Kind::Fp) => register(Self::MACHINE.fp).map(|base| Self::MACHINE.add(base, bytes)),
+            Some(Kind::Register) => register(rule.register()).map(|base| Self::MACHINE.add(base, bytes)),
             Some(Kind::Deref) => {
                 let base = register(rule.register())?;
-                self.read(base.wrapping_add_signed(bytes)).ok_or(StopReason::TruncatedStack)
+                self.read(Self::MACHINE.add(base, bytes)).ok_or(StopReason::TruncatedStack)
             }
             Some(Kind::Plt) => {
                 // The entry pushed its number once the program counter is past the push.
@@ -143,14 +193,16 @@ impl<M: Memory> Stepper<'_, '_, M> {
             }
             Some(Kind::Program) => {
                 let program = self.modules.table_at(self.lookup_pc()).map_or(&[][..], |table| table.program(rule));
-                let value = |number| if number == cx::PC { Some(state.pc) } else { self.register(number, budget) };
-                cx::evaluate(program, value, |address| self.read(address)).map_err(|failure| match failure {
+                let value =
+                    |number| if number == Self::MACHINE.pc { Some(state.pc) } else { self.register(number, budget) };
+                let cfa = cx::evaluate(program, value, |address| self.read(address)).map_err(|failure| match failure {
                     Failure::Malformed => StopReason::UnsupportedRule,
                     Failure::Register => StopReason::RegisterUnknown,
                     Failure::Memory => StopReason::TruncatedStack,
-                })
+                });
+                cfa.map(|cfa| cfa & Self::MACHINE.address_mask())
             }
-            _ => Ok(state.sp.wrapping_add_signed(bytes)),
+            _ => Ok(Self::MACHINE.add(state.sp, bytes)),
         }
     }
 
@@ -158,37 +210,38 @@ impl<M: Memory> Stepper<'_, '_, M> {
         let state = self.state;
         let stop = |reason| (Some(cfa), Err(reason));
         let return_address = rule.return_address();
-        // A function that popped its own return address has its CFA right at the stack pointer.
+        // A function that popped its own return address, or never pushed it, may have its CFA right at the stack pointer.
         let popped = state.exact && matches!(return_address, Some(ReturnAddress::InRegister(_)));
         if cfa < state.sp || (cfa == state.sp && !popped) {
             return stop(StopReason::StackNotRising);
         }
-        if !cfa.is_multiple_of(WORD as u64) {
+        if !cfa.is_multiple_of(Self::WORD as u64) {
             return stop(StopReason::Misaligned);
         }
         let pc = match return_address {
-            Some(ReturnAddress::AtCfa(words)) => self.read(slot(cfa, words)).ok_or(StopReason::TruncatedStack),
-            // Only before the register is used for something else, which a call would do.
-            Some(ReturnAddress::InRegister(number)) if state.exact => {
+            Some(ReturnAddress::AtCfa(words)) => self.read(Self::slot(cfa, words)).ok_or(StopReason::TruncatedStack),
+            // Only before the register is used for something else, which a call would do to most.
+            Some(ReturnAddress::InRegister(number)) if state.exact || !Self::MACHINE.is_volatile(number) => {
                 self.register(number, budget).ok_or(StopReason::RegisterUnknown)
             }
             Some(ReturnAddress::InRegister(_)) => Err(StopReason::RegisterUnknown),
             None => Err(StopReason::UnsupportedRule),
         };
+        let pc = pc.map(|pc| if rule.is_signed() { self.unsigned(pc) } else { pc });
         let fp = match rule.frame_pointer() {
             Saved::Same => Ok(self.live_fp()),
             Saved::Unknown => Ok(None),
             Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(cfa) } {
                 None => Err(StopReason::RegisterUnknown),
-                Some(base) if state.exact && is_stale(slot(base, words), state.sp, cfa) => Ok(self.live_fp()),
-                Some(base) => self.read(slot(base, words)).map(Some).ok_or(StopReason::TruncatedStack),
+                Some(base) if state.exact && is_stale(Self::slot(base, words), state.sp, cfa) => Ok(self.live_fp()),
+                Some(base) => self.read(Self::slot(base, words)).map(Some).ok_or(StopReason::TruncatedStack),
             },
         };
         match (pc, fp) {
             (Ok(0), _) => stop(StopReason::RootFramePointer),
             (Ok(pc), Ok(fp)) => {
                 let method = if rule.kind() == Some(Kind::Plt) { UnwindMethod::Plt } else { method_of(rule) };
-                (Some(cfa), Ok(Caller { pc, sp: cfa, fp, exact: false, method }))
+                (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp, exact: false, method }))
             }
             (Err(reason), _) | (_, Err(reason)) => stop(reason),
         }
@@ -199,12 +252,12 @@ impl<M: Memory> Stepper<'_, '_, M> {
     fn signal(&self, offset: i64, budget: &mut Budget) -> (Option<u64>, Next) {
         let Some(signals) = budget.signals.checked_sub(1) else { return (None, Err(StopReason::StackNotRising)) };
         budget.signals = signals;
-        let context = self.state.sp.wrapping_add_signed(offset);
-        let saved = |register| self.read(context.wrapping_add(arch::context_slot(register)?));
-        match (saved(arch::RETURN_ADDRESS), saved(arch::SP), saved(arch::FP)) {
+        let context = Self::MACHINE.add(self.state.sp, offset);
+        let saved = |register| self.read(Self::in_context(context, register)?);
+        match (saved(Self::MACHINE.pc), saved(Self::MACHINE.sp), saved(Self::MACHINE.fp)) {
             (Some(pc), Some(sp), Some(fp)) => {
                 let method = UnwindMethod::SignalContext;
-                (Some(sp), Ok(Caller { pc, sp, fp: Some(fp), exact: true, method }))
+                (Some(sp), Ok(Caller { pc, sp, sp_known: true, fp: Some(fp), exact: true, method }))
             }
             _ => (None, Err(StopReason::TruncatedStack)),
         }
@@ -214,22 +267,35 @@ impl<M: Memory> Stepper<'_, '_, M> {
     /// pointer. Each only with what supports it at hand; else the walk stops with `reason`.
     fn without_rule(&self, reason: StopReason, budget: &mut Budget) -> (Option<u64>, Next) {
         let state = self.state;
-        let code = self.modules.code_at(state.pc);
-        if code.is_some_and(|code| arch::is_sigreturn(code.at_address(state.pc))) {
-            return self.signal(0, budget);
+        if let Some(context) = self.context_at(state.pc, state.exact) {
+            if !state.sp_known {
+                return (None, Err(StopReason::RegisterUnknown));
+            }
+            return self.signal(context, budget);
         }
-        let leaf = self.leaf();
+        let leaf = self.leaf(budget);
         let by_leaf = |method| {
-            let (pc, _) = leaf?;
-            let cfa = state.sp.checked_add(WORD as u64)?;
-            Some((Some(cfa), Ok(Caller { pc, sp: cfa, fp: self.live_fp(), exact: false, method })))
+            let (pc, evidence) = leaf?;
+            let pushed = if Self::MACHINE.link.is_some() { 0 } else { Self::WORD as u64 };
+            let cfa = state.sp.checked_add(pushed)?;
+            // The stack pointer is the caller's own only in a function that has not moved it.
+            let sp_known = match evidence {
+                Evidence::CallsHere { sp_known: true } => true,
+                _ => Self::MACHINE.link.is_none() || method == UnwindMethod::NullCall,
+            };
+            let caller = Caller { pc, sp: cfa, sp_known, fp: self.live_fp(), exact: false, method };
+            Some((sp_known.then_some(cfa), Ok(caller)))
         };
         let found = if state.exact && state.pc < LOWEST_CODE {
             by_leaf(UnwindMethod::NullCall)
         } else {
             match leaf {
+                // The function has pushed its frame record already, and the link register is as it was.
+                Some((pc, _)) if Self::MACHINE.link.is_some() && self.recorded_return_address() == Some(pc) => {
+                    self.by_frame_pointer()
+                }
                 // The call at the return address leads right here.
-                Some((_, Evidence::CallsHere)) => by_leaf(UnwindMethod::Leaf),
+                Some((_, Evidence::CallsHere { .. })) => by_leaf(UnwindMethod::Leaf),
                 // Either may be right: the word may be left over from an earlier call, and the frame pointer may be that of
                 // a function further out.
                 Some((_, Evidence::Calls)) => match self.by_frame_pointer() {
@@ -245,47 +311,90 @@ impl<M: Memory> Stepper<'_, '_, M> {
         })
     }
 
-    /// The word on top of the stack, where the code before that address shows that it was put there by a call.
-    fn leaf(&self) -> Option<(u64, Evidence)> {
+    /// The word on top of the stack or the one in the link register, where the code before that address shows that it was
+    /// put there by a call.
+    fn leaf(&self, budget: &mut Budget) -> Option<(u64, Evidence)> {
         let state = self.state;
         if !state.exact {
             return None;
         }
-        let pc = self.read(state.sp).filter(|pc| *pc != 0)?;
+        let pc = match Self::MACHINE.link {
+            Some(link) => self.register(link, budget).map(|pc| self.unsigned(pc)),
+            None => self.read(state.sp),
+        };
+        let pc = pc.filter(|pc| *pc != 0)?;
         let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else {
             return self.is_covered(pc.wrapping_sub(1)).then_some((pc, Evidence::None));
         };
-        match arch::call_before(code.up_to_address(pc, arch::LONGEST_CALL))? {
-            arch::Call::Direct(to) => {
-                let target = pc.wrapping_add_signed(i64::from(to));
-                let here = state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target);
-                Some((pc, if here { Evidence::CallsHere } else { Evidence::Calls }))
+        let evidence = match Self::call_before(code, pc)? {
+            Call::To(target) if state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target) => {
+                let code = self.modules.code_at(target).map(|code| code.between(target, state.pc));
+                Evidence::CallsHere { sp_known: code.is_some_and(|code| Self::MACHINE.keeps_stack(code)) }
             }
-            arch::Call::Indirect => Some((pc, Evidence::Calls)),
-        }
+            // The link register keeps the address of the last call. That may be one of the running function itself.
+            _ if Self::MACHINE.link.is_some() && pc.abs_diff(state.pc) < LONGEST_LEAF => Evidence::None,
+            _ => Evidence::Calls,
+        };
+        Some((pc, evidence))
     }
 
     /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
     fn by_frame_pointer(&self) -> Option<(Option<u64>, Next)> {
-        let state = self.state;
-        let fp = self.live_fp().filter(|fp| *fp >= state.sp && fp.is_multiple_of(WORD as u64))?;
-        let cfa = fp.checked_add(2 * WORD as u64)?;
-        let return_address = slot(cfa, -1);
-        // The frame pointer lies between the two.
-        if !self.memory.same_stack(Avma(state.sp), Avma(return_address)) {
+        if Self::MACHINE.frame_records == FrameRecords::None {
             return None;
         }
-        let (caller_fp, pc) = (self.read(fp)?, self.read(return_address)?);
+        let (fp, record_end) = self.record()?;
+        let (caller_fp, pc) = (self.read(fp)?, self.read(Self::slot(record_end, -1))?);
+        let pc = self.unsigned(pc);
+        // The rest of the frame lies above the record, if there is a rest.
+        let sp_known = Self::MACHINE.frame_records == FrameRecords::BelowCfa;
+        let cfa = sp_known.then_some(record_end);
         if pc == 0 {
-            return Some((Some(cfa), Err(StopReason::RootFramePointer)));
+            return Some((cfa, Err(StopReason::RootFramePointer)));
         }
         let code = self.modules.code_at(pc.wrapping_sub(1));
-        let calls = code.is_none_or(|code| arch::call_before(code.up_to_address(pc, arch::LONGEST_CALL)).is_some());
+        let calls = code.is_none_or(|code| Self::call_before(code, pc).is_some());
         if !calls || !self.modules.holds(pc.wrapping_sub(1)) {
             return None;
         }
         let method = UnwindMethod::FramePointer;
-        Some((Some(cfa), Ok(Caller { pc, sp: cfa, fp: Some(caller_fp), exact: false, method })))
+        Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
+    }
+
+    /// Address and end of the frame record that the frame pointer points to.
+    fn record(&self) -> Option<(u64, u64)> {
+        let fp = self.live_fp().filter(|fp| *fp >= self.state.sp && fp.is_multiple_of(Self::WORD as u64))?;
+        let end = fp.checked_add(2 * Self::WORD as u64)?;
+        // The frame pointer lies between the two.
+        self.memory.same_stack(Avma(self.state.sp), Avma(Self::slot(end, -1))).then_some((fp, end))
+    }
+
+    /// The return address in the frame record that the frame pointer points to.
+    fn recorded_return_address(&self) -> Option<u64> {
+        if Self::MACHINE.frame_records != FrameRecords::InFrame {
+            return None;
+        }
+        let (_, end) = self.record()?;
+        self.read(Self::slot(end, -1)).map(|pc| self.unsigned(pc))
+    }
+
+    /// A frame that the frame pointer led to and whose rule counts from the stack pointer, which is not known. If the rule
+    /// says that the function pushed a frame record, then that is where the frame pointer points, and it tells the CFA.
+    fn by_record(&self, rule: Rule, budget: &mut Budget) -> Option<(Option<u64>, Next)> {
+        let (Some(ReturnAddress::AtCfa(return_address)), Saved::At(record)) =
+            (rule.return_address(), rule.frame_pointer())
+        else {
+            return None;
+        };
+        if self.state.exact || rule.slots_on_fp() || return_address != record.checked_add(1)? {
+            return None;
+        }
+        let (fp, _) = self.record()?;
+        let (cfa, mut next) = self.by_rule(rule, Self::slot(fp, record.checked_neg()?), budget);
+        if let Ok(caller) = &mut next {
+            caller.method = UnwindMethod::FramePointer;
+        }
+        Some((cfa, next))
     }
 
     /// Whether a rule covers `address`.
@@ -303,15 +412,38 @@ impl<M: Memory> Stepper<'_, '_, M> {
     }
 
     fn read(&self, address: u64) -> Option<u64> {
-        self.memory.read_u64(Avma(address))
+        read_word::<T>(self.memory, address)
+    }
+
+    /// The address in a pointer that may be signed.
+    fn unsigned(&self, pointer: u64) -> u64 {
+        if Self::MACHINE.signs_return_addresses { without_signature(pointer, self.address_bits) } else { pointer }
+    }
+
+    fn slot(base: u64, words: i16) -> u64 {
+        Self::MACHINE.add(base, i64::from(words) * Self::WORD)
+    }
+
+    fn in_context(context: u64, register: u8) -> Option<u64> {
+        (Self::MACHINE.context_slot)(register).map(|bytes| context.wrapping_add(bytes) & Self::MACHINE.address_mask())
+    }
+
+    /// Where the machine context is from the stack pointer on, if a signal trampoline is at `pc`.
+    fn context_at(&self, pc: u64, exact: bool) -> Option<i64> {
+        let code = self.modules.code_at(pc)?;
+        Self::MACHINE.context_at(pc, exact, |address| code.at_address(address))
+    }
+
+    fn call_before(code: &CodeBytes<'_>, pc: u64) -> Option<Call> {
+        (Self::MACHINE.call_before)(code.up_to_address(pc, Self::MACHINE.longest_call), pc)
     }
 
     /// The value of `number` in the current frame.
     fn register(&self, number: u8, budget: &mut Budget) -> Option<u64> {
         match number {
-            arch::SP => Some(self.state.sp),
-            arch::FP => self.live_fp(),
-            _ => self.recover(number, budget),
+            _ if number == Self::MACHINE.sp => self.state.sp_known.then_some(self.state.sp),
+            _ if number == Self::MACHINE.fp => self.live_fp(),
+            _ => self.recover(number, budget).map(|value| value & Self::MACHINE.address_mask()),
         }
     }
 
@@ -327,22 +459,25 @@ impl<M: Memory> Stepper<'_, '_, M> {
                 UnwindMethod::SignalContext => {
                     let offset = match self.modules.rule(callee) {
                         Some((rule, _)) if rule.kind() == Some(Kind::Signal) => rule.offset(),
-                        _ => 0,
+                        _ => self.context_at(callee.pc.0, callee.exact)?,
                     };
-                    let context = sp.wrapping_add_signed(offset);
-                    return self.read(context.wrapping_add(arch::context_slot(number)?));
+                    return self.read(Self::in_context(Self::MACHINE.add(sp, offset), number)?);
                 }
-                _ if arch::is_volatile(number) => return None,
+                _ if Self::MACHINE.is_volatile(number) => return None,
                 UnwindMethod::Leaf | UnwindMethod::NullCall => {}
-                UnwindMethod::CfiEhFrame | UnwindMethod::CfiDebugFrame | UnwindMethod::Plt | UnwindMethod::JitRule => {
+                UnwindMethod::CfiEhFrame
+                | UnwindMethod::CfiDebugFrame
+                | UnwindMethod::Plt
+                | UnwindMethod::JitRule
+                | UnwindMethod::Prologue => {
                     let (rule, table) = self.modules.rule(callee)?;
                     let rva = self.modules.rva_of(callee)?;
-                    match table.slots(rva)?.of(number)? {
+                    match table.slots(rva)?.of_machine(Self::MACHINE, number)? {
                         Saved::Same => {}
                         Saved::Unknown => return None,
                         Saved::At(words) => {
                             let base = if rule.slots_on_fp() { callee.fp } else { callee.cfa.0 };
-                            let slot = slot(base, words);
+                            let slot = Self::slot(base, words);
                             if !callee.exact || !is_stale(slot, sp, callee.cfa.0) {
                                 return self.read(slot);
                             }
@@ -365,15 +500,14 @@ enum Evidence {
     /// A call ends right before it.
     Calls,
     /// A direct call ends right before it, to the code around the program counter.
-    CallsHere,
+    CallsHere {
+        /// The instructions from the function's first one on leave the stack pointer alone. Meaningless where calls push.
+        sp_known: bool,
+    },
 }
 
 /// Whether `slot` lies outside the frame between `sp` and `cfa`. In an epilogue a rule may still name a slot after the pop:
 /// then the register has its value back.
 fn is_stale(slot: u64, sp: u64, cfa: u64) -> bool {
     slot < sp || slot >= cfa
-}
-
-fn slot(base: u64, words: i16) -> u64 {
-    base.wrapping_add_signed(i64::from(words) * WORD)
 }

@@ -24,7 +24,8 @@ pub struct Table<'a> {
     row_address: &'a [u8],
     row_rule: &'a [[u8; 2]],
     rules: &'a [[u8; 8]],
-    pub(crate) slots: &'a [[u8; 8]],
+    /// [`Machine::slot_words`](crate::arch::Machine::slot_words) for each rule.
+    slots: &'a [[u8; 8]],
     programs: &'a [u8],
     pub(crate) source_index: &'a [[u8; 16]],
     pub(crate) source_map: &'a [u8],
@@ -125,6 +126,8 @@ impl<'a> Table<'a> {
             usize::try_from(text_size.div_ceil(1 << BUCKET_SHIFT)).ok().and_then(|buckets| buckets.checked_add(1));
         let text = |kind| core::str::from_utf8(section(kind)?).map_err(|_| OpenError::Section { kind });
         let debug_id = text(SectionKind::DebugId)?;
+        let slot_words = rules.checked_mul(arch.machine().slot_words);
+        let slot_words = slot_words.ok_or(OpenError::Header { what: "more than 65536 rules" })?;
         if debug_id.parse::<DebugId>().is_err() {
             return Err(OpenError::Section { kind: SectionKind::DebugId });
         }
@@ -136,7 +139,7 @@ impl<'a> Table<'a> {
                 .as_flattened(),
             row_rule: array(section(SectionKind::RowRule)?, Some(rows), SectionKind::RowRule)?,
             rules: array(section(SectionKind::Rules)?, Some(rules), SectionKind::Rules)?,
-            slots: array(section(SectionKind::Slots)?, Some(rules), SectionKind::Slots)?,
+            slots: array(section(SectionKind::Slots)?, Some(slot_words), SectionKind::Slots)?,
             programs: section(SectionKind::Programs)?,
             source_index: array(section(SectionKind::SourceIndex)?, None, SectionKind::SourceIndex)?,
             source_map: section(SectionKind::SourceMap)?,
@@ -158,8 +161,19 @@ impl<'a> Table<'a> {
 
     /// The slots of the other saved registers at `rva`.
     pub fn slots(&self, rva: Rva) -> Option<Slots> {
-        let number = self.rule_number(rva)?;
-        self.slots.get(number).map(|slots| Slots(u64::from_le_bytes(*slots)))
+        self.slots_of(self.rule_number(rva)?)
+    }
+
+    /// The slots of the rule of this number.
+    pub(crate) fn slots_of(&self, number: usize) -> Option<Slots> {
+        let words = self.arch.machine().slot_words;
+        let start = number.checked_mul(words)?;
+        let from = self.slots.get(start..start.checked_add(words)?)?;
+        let mut slots = Slots::SAME;
+        for (to, from) in slots.0.iter_mut().zip(from) {
+            *to = u64::from_le_bytes(*from);
+        }
+        Some(slots)
     }
 
     #[inline(always)]
@@ -224,9 +238,9 @@ impl<'a> Table<'a> {
             let numbers = self.row_rule.get(first..end).unwrap_or_default();
             addresses.iter().zip(numbers).map_while(move |(address, number)| {
                 let number = usize::from(u16::from_le_bytes(*number));
-                let (rule, slots) = (self.rules.get(number)?, self.slots.get(number)?);
+                let (rule, slots) = (self.rules.get(number)?, self.slots_of(number)?);
                 let rva = Rva(start.wrapping_add(u64::from(*address)));
-                Some((rva, Rule(u64::from_le_bytes(*rule)), Slots(u64::from_le_bytes(*slots))))
+                Some((rva, Rule(u64::from_le_bytes(*rule)), slots))
             })
         })
     }

@@ -20,14 +20,16 @@ impl Table<'_> {
             }
         }
         self.verify_rows()?;
+        let machine = self.arch().machine();
         for (number, rule) in self.all_rules().iter().enumerate() {
             let rule = Rule(u64::from_le_bytes(*rule));
-            let program_holds = rule.kind() != Some(Kind::Program) || cx::is_valid(self.program(rule));
-            if !rule.is_well_formed() || !program_holds {
+            let program_holds = rule.kind() != Some(Kind::Program) || cx::is_valid(self.program(rule), machine);
+            if !rule.is_well_formed(machine) || !program_holds {
                 return Err(VerifyError::Rule { number });
             }
         }
-        if let Some(number) = self.slots.iter().position(|slots| u64::from_le_bytes(*slots) >> 60 != 0) {
+        let slots = |number: &usize| self.slots_of(*number).is_some_and(|slots| slots.is_well_formed());
+        if let Some(number) = (0..self.all_rules().len()).find(|number| !slots(number)) {
             return Err(VerifyError::Rule { number });
         }
         if !self.source_map_is_sound() {

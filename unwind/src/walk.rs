@@ -1,18 +1,21 @@
 //! The engine: from frame to caller until there is none.
 //!
-//! Nearly every frame has a plain rule (CFA from sp or fp, return address right below it). Those are followed in one
-//! short loop whose state stays in processor registers; everything else goes through [`step`](crate::step).
+//! Nearly every frame has a plain rule (CFA from sp or fp, return address at a fixed place below it). Those are followed in
+//! one short loop whose state stays in processor registers; everything else goes through [`step`](crate::step). Both are
+//! compiled once for each architecture.
 
 use symseal_module::{Avma, StopReason};
 
+use crate::arch::{Aarch64, Arch, Mips32Big, Mips32Little, Target, X86_64};
 use crate::cache::{Cache, FP_LOST, NO_MODULE};
 use crate::frame::{Frame, Registers, Walk};
 use crate::memory::Memory;
 use crate::modules::{Hint, Modules};
-use crate::rule::{Rule, WORD};
-use crate::step::{self, Caller, State, Stepper};
+use crate::rule::Rule;
+use crate::step::{self, Caller, State, Stepper, read_word};
 
-/// Walks the stack of one thread from `registers` outwards and writes its frames, the innermost first, to the front of `out`.
+/// Walks the stack of one thread from `registers` outwards and writes its frames, the innermost first, to the front of `out`. The
+/// architecture is that of `modules`.
 ///
 /// Nothing is allocated or locked, and `memory` is read at most a few times a frame. The walk ends when the stack
 /// does, when the next step is not known for certain, or when `out` is full; the reason says which. Whatever the
@@ -20,9 +23,9 @@ use crate::step::{self, Caller, State, Stepper};
 ///
 /// ```
 /// use symseal_module::{Avma, StopReason};
-/// use symseal_unwind::{Cache, Frame, Modules, Registers, StackBytes, unwind};
+/// use symseal_unwind::{Arch, Cache, Frame, Modules, Registers, StackBytes, unwind};
 ///
-/// let modules = Modules::new(Vec::new());
+/// let modules = Modules::new(Arch::X86_64, Vec::new());
 /// let registers = Registers { pc: 0x401000, sp: 0x7ff0, ..Registers::default() };
 /// let stack = StackBytes { start: Avma(0x7ff0), bytes: &[0; 16] };
 /// let mut frames = [Frame::EMPTY; 64];
@@ -36,14 +39,30 @@ pub fn unwind(
     cache: &mut Cache,
     out: &mut [Frame],
 ) -> Walk {
-    let mut state = State::of(registers);
+    match modules.arch() {
+        Arch::X86_64 => walk::<X86_64>(modules, registers, memory, cache, out),
+        Arch::Aarch64 => walk::<Aarch64>(modules, registers, memory, cache, out),
+        Arch::Mips32 => walk::<Mips32Big>(modules, registers, memory, cache, out),
+        Arch::Mips32Little => walk::<Mips32Little>(modules, registers, memory, cache, out),
+    }
+}
+
+fn walk<T: Target>(
+    modules: &Modules<'_>,
+    registers: &Registers,
+    memory: &impl Memory,
+    cache: &mut Cache,
+    out: &mut [Frame],
+) -> Walk {
+    let mut state = State::of::<T>(registers);
+    let address_bits = modules.address_bits(registers.sp);
     let mut budget = step::Budget::new();
     let mut hint = 0;
     let mut depth = 0;
     let walk = loop {
-        let rule = if state.exact || !state.fp_known {
+        let rule = if state.exact || !state.fp_known || !state.sp_known {
             let lookup = state.pc.wrapping_sub(u64::from(!state.exact));
-            let entry = cache.find(lookup, lookup, modules, &mut hint);
+            let entry = cache.find::<T>(lookup, lookup, modules, &mut hint);
             let Some(frame) = out.get_mut(depth) else {
                 break Walk { frames: depth, stop: StopReason::MaxFrames };
             };
@@ -51,20 +70,20 @@ pub fn unwind(
             depth += 1;
             entry.rule
         } else {
-            match plain_frames(modules, memory, cache, &mut hint, &mut state, out, &mut depth) {
+            match plain_frames::<T>(modules, memory, cache, &mut hint, &mut state, address_bits, out, &mut depth) {
                 Some(rule) => rule,
                 None => break Walk { frames: depth, stop: StopReason::MaxFrames },
             }
         };
         let frames = out.get(..depth).unwrap_or_default();
-        let stepper = Stepper { modules, registers, memory, frames, state: &state };
+        let stepper = Stepper::<T, _>::new(modules, registers, memory, frames, &state, address_bits);
         let (cfa, next) = stepper.step(rule, &mut budget);
         if let (Some(cfa), Some(frame)) = (cfa, out.get_mut(depth - 1)) {
             frame.cfa = Avma(cfa);
         }
         match next {
-            Ok(Caller { pc, sp, fp, exact, method }) => {
-                state = State { pc, sp, fp: fp.unwrap_or(0), fp_known: fp.is_some(), exact, method };
+            Ok(Caller { pc, sp, sp_known, fp, exact, method }) => {
+                state = State { pc, sp, sp_known, fp: fp.unwrap_or(0), fp_known: fp.is_some(), exact, method };
             }
             Err(stop) => break Walk { frames: depth, stop },
         }
@@ -76,37 +95,48 @@ pub fn unwind(
 /// Follows plain rules from a return address outwards. Ends with `state` at the last frame that was written, whose rule is
 /// not plain or does not hold, and gives that rule; `None` where `out` is full.
 #[inline(always)]
-fn plain_frames(
+#[allow(clippy::too_many_arguments, reason = "all of it stays in registers")]
+fn plain_frames<T: Target>(
     modules: &Modules<'_>,
     memory: &impl Memory,
     cache: &mut Cache,
     hint: &mut Hint,
     state: &mut State,
+    address_bits: u64,
     out: &mut [Frame],
     depth: &mut usize,
 ) -> Option<Rule> {
+    let machine = T::MACHINE;
     let State { mut pc, mut sp, mut fp, mut method, .. } = *state;
     for frame in out.get_mut(*depth..)? {
         let lookup = pc.wrapping_sub(1);
-        let entry = cache.find(pc, lookup, modules, hint);
+        let entry = cache.find::<T>(pc, lookup, modules, hint);
         let rule = entry.rule;
         *depth += 1;
         let base = if rule.is_fp_based() { fp } else { sp };
-        let cfa = base.wrapping_add_signed(i64::from(entry.cfa_offset));
-        let slot = cfa.wrapping_add_signed(i64::from(entry.fp_offset));
-        let holds = rule.is_plain() && entry.fp_offset != FP_LOST && cfa > sp && cfa.is_multiple_of(WORD as u64);
-        let words = (memory.read_u64(Avma(cfa.wrapping_sub(WORD as u64))), memory.read_u64(Avma(slot)));
+        let cfa = machine.add(base, i64::from(entry.cfa_offset));
+        let slot = machine.add(cfa, i64::from(entry.fp_offset));
+        // Where calls push it, it lies in the same place for every plain rule.
+        let words_below = if machine.link.is_some() { rule.return_address_words() } else { -1 };
+        let return_address = machine.add(cfa, words_below * machine.word);
+        let holds =
+            rule.is_plain(machine) && entry.fp_offset != FP_LOST && cfa > sp && cfa.is_multiple_of(machine.word as u64);
+        let words = (read_word::<T>(memory, return_address), read_word::<T>(memory, slot));
         let module = (entry.module != NO_MODULE).then_some(entry.module);
         if let (true, (Some(caller), Some(saved_fp))) = (holds && words.0 != Some(0), words) {
             *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(cfa), fp, method, module };
-            pc = caller;
+            pc = if machine.signs_return_addresses && rule.is_signed() {
+                step::without_signature(caller, address_bits)
+            } else {
+                caller
+            };
             sp = cfa;
             fp = if entry.saves_fp() { saved_fp } else { fp };
             method = step::method_of(rule);
             continue;
         }
         *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(0), fp, method, module };
-        *state = State { pc, sp, fp, fp_known: true, exact: false, method };
+        *state = State { pc, sp, sp_known: true, fp, fp_known: true, exact: false, method };
         return Some(rule);
     }
     None

@@ -12,7 +12,7 @@ use gimli::{
     Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
 };
 use symseal_module::{Avma, Rva, StopReason};
-use symseal_unwind::{Cache, Frame, Kind, Memory, Module, Modules, Registers, Saved, Table, arch, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Kind, Memory, Module, Modules, Registers, Saved, Table, unwind};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -41,7 +41,7 @@ struct Oracle<'a> {
     context: UnwindContext<usize>,
 }
 
-const REGISTERS_COMPARED: [u8; 6] = [arch::FP, 3, 12, 13, 14, 15];
+const REGISTERS_COMPARED: [u8; 6] = [6, 3, 12, 13, 14, 15];
 
 impl<'a> Oracle<'a> {
     fn new(parts: &elf::Parts<'a>) -> Self {
@@ -174,7 +174,7 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
         table: Some(table.clone()),
         code: None,
     };
-    let modules = Modules::new(vec![module]);
+    let modules = Modules::new(Arch::X86_64, vec![module]);
     let mut random = Random(42);
     let mut cache = Cache::new();
     let mut seen = BTreeMap::new();
@@ -190,7 +190,8 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
         });
         let svma = range.expect("within the code");
         let sp = 0x1000_0000 + random.below(1 << 20) * 8;
-        let mut registers = Registers { pc: bias + svma, sp, fp: sp + random.below(64) * 8, general: [None; 16] };
+        let mut registers =
+            Registers { pc: bias + svma, sp, fp: sp + random.below(64) * 8, general: [None; Registers::GENERAL] };
         for value in &mut registers.general {
             *value = Some(sp + 8 + random.below(64) * 8);
         }
@@ -219,7 +220,7 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
                     if rule.kind() == Some(Kind::Signal) {
                         return true;
                     }
-                    let found = match slots.of(*register).expect("has a slot") {
+                    let found = match slots.of(Arch::X86_64, *register).expect("has a slot") {
                         Saved::Same => live,
                         Saved::Unknown => None,
                         Saved::At(words) => {
@@ -243,7 +244,10 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
             *seen.entry("walked").or_insert(0) += 1;
         }
         if !same && differing.len() < 10 {
-            differing.push(format!("{svma:#x}: {expected:?}, found {rule}, {walk:?} {frames:x?} from {registers:x?}"));
+            differing.push(format!(
+                "{svma:#x}: {expected:?}, found {}, {walk:?} {frames:x?} from {registers:x?}",
+                rule.display(Arch::X86_64)
+            ));
         }
     }
     println!(

@@ -41,7 +41,7 @@ fn every_emulated_instruction_gives_the_return_addresses_of_its_calls() {
         table: Some(table),
         code: Some(CodeBytes { start: Avma(code.0), bytes: code.1 }),
     };
-    let modules = Modules::new(vec![module]);
+    let modules = Modules::new(parts.arch, vec![module]);
 
     let mut text = String::new();
     let file = std::fs::File::open(folder.join("fix.cases.json.gz")).expect("the cases");
@@ -55,7 +55,7 @@ fn every_emulated_instruction_gives_the_return_addresses_of_its_calls() {
             pc: hex(&case["pc"]),
             sp: hex(&named["rsp"]),
             fp: hex(&named["rbp"]),
-            general: DWARF_NAMES.map(|name| Some(hex(&named[name]))),
+            general: std::array::from_fn(|at| DWARF_NAMES.get(at).map(|name| hex(&named[name]))),
         };
         let digits = case["stack_hex"].as_str().expect("a string");
         let stack: Vec<u8> = (0..digits.len() / 2)

@@ -6,10 +6,11 @@ mod elf;
 use elf::{Binary, Random};
 use symseal_module::Avma;
 use symseal_unwind::compile::{Input, compile};
-use symseal_unwind::{Cache, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
 
 /// Walks a few stacks of random words that like to point into the module.
 fn walk_anything(table: Table<'_>, random: &mut Random) {
+    let arch = table.arch();
     let (text_start, text_end) = (table.text_start().0, table.text_end().0);
     let base = 0x5500_0000_0000u64;
     let module = Module {
@@ -20,7 +21,7 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
         table: Some(table),
         code: None,
     };
-    let modules = Modules::new(vec![module]);
+    let modules = Modules::new(arch, vec![module]);
     let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { 0x7fff_0000_0000 };
     let mut stack = Vec::with_capacity(4096);
     for _ in 0..512 {
@@ -39,7 +40,7 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
             pc: base.wrapping_add(text_start).wrapping_add(random.below((text_end - text_start).max(1))),
             sp: stack_start.wrapping_add(random.below(4096)),
             fp: stack_start.wrapping_add(random.below(4096)),
-            general: [None; 16],
+            general: [None; Registers::GENERAL],
         };
         for general in &mut registers.general {
             *general = (random.below(2) == 0).then(|| stack_start.wrapping_add(random.below(4096) & !7));
@@ -141,6 +142,70 @@ fn damaged_unwind_sections_compile_to_sound_tables() {
     assert!(supported > 1000, "{supported}");
 }
 
+/// Instructions that a random word seldom is: of the stack pointer, of saves, of branches and calls.
+const MIPS_WORDS: [u32; 12] = [
+    0x27bd_ffe0,
+    0x27bd_0020,
+    0xafbf_001c,
+    0x8fbf_001c,
+    0x03a0_f025,
+    0x03c0_e825,
+    0x03e0_0008,
+    0x0320_f809,
+    0x1000_0004,
+    0x1440_fffc,
+    0x0411_0001,
+    0x0040_0008,
+];
+
+#[test]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
+fn code_and_descriptors_of_anything_compile_to_sound_tables() {
+    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let mut random = Random(17);
+    let mut rules = 0;
+    for turn in 0..60 {
+        let arch = [Arch::Mips32, Arch::Mips32Little][turn % 2];
+        let order = |word: u32| if turn % 2 == 0 { word.to_be_bytes() } else { word.to_le_bytes() };
+        let code: Vec<u8> = (0..2000)
+            .flat_map(|_| match random.below(4) {
+                0 => order(random.next() as u32),
+                _ => order(MIPS_WORDS[random.below(12) as usize]),
+            })
+            .collect();
+        let records: Vec<u8> = (0..8 * 40)
+            .flat_map(|at| match at % 8 {
+                0 => order(0x1000 + random.below(2200) as u32 * 4),
+                6 => order(29 * (random.below(2) as u32)),
+                _ => order(random.next() as u32),
+            })
+            .collect();
+        let functions: Vec<u64> = (0..40).map(|_| 0x1000 + random.below(9000)).collect();
+        let input = Input {
+            arch,
+            debug_id: &id,
+            image_base: symseal_module::Svma(0),
+            text: &[0x1000..0x1000 + code.len() as u64],
+            eh_frame: None,
+            eh_frame_hdr: None,
+            debug_frame: None,
+            pdr: Some(&records),
+            functions: &functions,
+            plt: &[],
+            code: &[(0x1000, &code)],
+            source_sha256: [0; 32],
+            producer: "symseal test",
+            bases: symseal_unwind::compile::Bases::default(),
+        };
+        let compiled = compile(&input).expect("a table, whatever the code is");
+        rules += compiled.report.rules;
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        walk_anything(table, &mut random);
+    }
+    assert!(rules > 500, "{rules}");
+}
+
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
 fn code_that_no_table_can_span_is_refused() {
@@ -183,6 +248,8 @@ fn a_header_that_points_before_its_section_is_ignored() {
         eh_frame: Some((0x9000, &[0xff; 3])),
         eh_frame_hdr: Some((0x8000, &header)),
         debug_frame: None,
+        pdr: None,
+        functions: &[],
         plt: &[],
         code: &[],
         source_sha256: [0; 32],

@@ -6,7 +6,7 @@ mod cfi;
 use cfi::{AT_ENTRY, EhFrame, Process, TEXT, Words, advance, at, at_sp, cfa_offset, saved};
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
-use symseal_unwind::{Cache, Frame, Module, Modules, Registers, StackBytes, StackRegions, Table, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, StackBytes, StackRegions, Table, unwind};
 
 const SP: u64 = 0x7fff_0000;
 
@@ -299,7 +299,7 @@ fn t6_damage_hides_only_what_is_damaged() {
     );
     assert_eq!(report.unsupported_count, 1);
     let table = Table::open(&compiled.bytes).expect("a table");
-    let rule = |rva| table.rule(symseal_module::Rva(rva)).expect("code").to_string();
+    let rule = |rva| table.rule(symseal_module::Rva(rva)).expect("code").display(Arch::X86_64).to_string();
     assert!(rule(0x101f).starts_with("CFA = rsp+16") && rule(0x1020).starts_with("CFA = rsp+24"));
     assert_eq!(rule(0x1040), "no information");
     assert_eq!(rule(0x1100), "information of an unsupported form");
@@ -427,7 +427,7 @@ fn a_register_that_a_rule_needs_is_found_where_a_callee_saved_it() {
 fn a_module_without_a_table_and_an_address_without_a_module_say_so() {
     let module =
         Module { start: Avma(0x1000), end: Avma(0x2000), bias: 0, image_base: Svma(0), table: None, code: None };
-    let modules = Modules::new(vec![module]);
+    let modules = Modules::new(Arch::X86_64, vec![module]);
     let mut frames = [Frame::EMPTY; 4];
     let mut stop = |pc| {
         let registers = Registers { pc, sp: SP, ..Registers::default() };

@@ -1,8 +1,9 @@
 //! Code ranges and the sections that say how to unwind them.
 
 use super::headers::{Elf, Section};
-use super::{dynamic, gabi, relocate, section};
+use super::{dynamic, gabi, relocate, section, symbols};
 use crate::code_ranges::disjoint;
+use crate::symbols::SymbolTable;
 use crate::{Arch, PltSection, SectionSlice, UnwindInputs};
 use std::ops::Range;
 use symseal_module::Svma;
@@ -51,6 +52,8 @@ pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
         eh_frame: slice(elf, b".eh_frame").or(frames_of_segment),
         eh_frame_hdr: slice(elf, b".eh_frame_hdr").or(header_of_segment),
         debug_frame: slice(elf, b".debug_frame").or_else(|| slice(elf, b".zdebug_frame")),
+        pdr: slice(elf, b".pdr"),
+        functions: functions(elf),
         plt: plt_sections(elf),
         text_base: base_of(b".text"),
         got_base: base_of(b".got"),
@@ -71,12 +74,33 @@ fn slice<'d>(elf: &Elf<'d>, name: &[u8]) -> Option<SectionSlice<'d>> {
     Some(SectionSlice { svma: section.addr, bytes })
 }
 
+/// [`Symbol::type_rank`](crate::symbols::Symbol::type_rank) of a symbol that may be a label inside a function.
+const UNTYPED: u8 = 2;
+
+/// The addresses of the symbols of functions.
+fn functions(elf: &Elf<'_>) -> Vec<u64> {
+    if elf.arch() != Arch::Mips {
+        return Vec::new();
+    }
+    let tables = [SymbolTable::Symtab, SymbolTable::Dynsym].into_iter();
+    let mut functions: Vec<u64> = tables
+        .flat_map(|table| symbols::symbols(elf, table))
+        .filter(|symbol| symbol.type_rank < UNTYPED)
+        .map(|symbol| symbol.svma)
+        .collect();
+    functions.sort_unstable();
+    functions.dedup();
+    functions
+}
+
 fn plt_sections(elf: &Elf<'_>) -> Vec<PltSection> {
     let mut found: Vec<PltSection> = elf
         .sections
         .iter()
         .filter(|section| section.is_executable() && section.size > 0)
-        .filter(|section| matches!(section.name, b".plt" | b".plt.sec" | b".plt.got" | b".plt.bnd" | b".iplt"))
+        .filter(|section| {
+            matches!(section.name, b".plt" | b".plt.sec" | b".plt.got" | b".plt.bnd" | b".iplt" | b".MIPS.stubs")
+        })
         .map(|section| PltSection {
             range: section.range(),
             entry_size: entry_size(elf, section),

@@ -15,7 +15,7 @@ use elf::Binary;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
 use symseal_module::{Avma, Svma};
-use symseal_unwind::{Cache, Frame, Module, Modules, StackBytes, Table, Walk, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Module, Modules, StackBytes, Table, Walk, unwind};
 use workload::Snapshot;
 
 /// Distinct stacks, and how often all of them are walked.
@@ -201,6 +201,7 @@ fn main() {
     let loaded = loaded();
     let theirs = framehop_modules(&loaded);
     let modules = Modules::new(
+        Arch::X86_64,
         loaded
             .iter()
             .map(|module| Module {

@@ -45,7 +45,7 @@ fn snapshot(descent: &mut Descent) {
     let bytes = usize::try_from(descent.stack_end - sp).expect("a stack");
     // SAFETY: the thread's own stack is mapped from its stack pointer to its end.
     let stack = unsafe { std::slice::from_raw_parts(sp as *const u8, bytes) }.to_vec();
-    let registers = Registers { pc, sp, fp, general: [None; 16] };
+    let registers = Registers { pc, sp, fp, general: [None; Registers::GENERAL] };
     descent.result = Some(Snapshot { registers, start: Avma(sp), stack });
 }
 

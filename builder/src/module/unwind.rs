@@ -1,5 +1,7 @@
 //! A module's unwind table, from the rules in its binary.
 
+use std::collections::BTreeMap;
+
 use symseal_artifact::{Arch, Format, ObjectFile, ObjectKind, UnwindInputs};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
@@ -36,9 +38,9 @@ pub(super) fn unwind_table(
     if object.format() != Format::Elf {
         return none(format!("unwind tables of {} files are not made by this version", object.format().code()));
     }
-    if object.arch() != Arch::X86_64 || !object.is_64() {
+    let Some(arch) = arch_of(object) else {
         return none(format!("unwind tables of {} are not made by this version", object.arch()));
-    }
+    };
     if object.kind() == ObjectKind::Relocatable {
         return none("a relocatable file: its rules get their addresses from the loader".to_owned());
     }
@@ -47,12 +49,14 @@ pub(super) fn unwind_table(
     let debug_frame = inputs.debug_frame.as_ref();
     let from_debug_file =
         separate.as_ref().and_then(|inputs| inputs.debug_frame.as_ref()).filter(|_| debug_frame.is_none());
-    let used_debug = from_debug_file.is_some();
+    let mut functions = inputs.functions.clone();
+    functions.extend(separate.iter().flat_map(|inputs| &inputs.functions));
+    let used_debug = from_debug_file.is_some() || functions.len() > inputs.functions.len();
     let plt = plt(object, &inputs);
     let code: Vec<(u64, &[u8])> = object.section(".text").map(|(svma, bytes)| (svma.0, bytes)).into_iter().collect();
     let section = |slice: Option<&'_ symseal_artifact::SectionSlice<'_>>| slice.map(|slice| slice.svma);
     let input = compile::Input {
-        arch: symseal_unwind::Arch::X86_64,
+        arch,
         debug_id: id,
         image_base: inputs.image_base,
         text: &inputs.text,
@@ -60,6 +64,8 @@ pub(super) fn unwind_table(
         eh_frame_hdr: section(inputs.eh_frame_hdr.as_ref())
             .zip(inputs.eh_frame_hdr.as_ref().map(|slice| &*slice.bytes)),
         debug_frame: debug_frame.or(from_debug_file).map(|slice| (slice.svma, &*slice.bytes)),
+        pdr: inputs.pdr.as_ref().map(|slice| &*slice.bytes),
+        functions: &functions,
         plt: &plt,
         code: &code,
         source_sha256: *source.as_bytes(),
@@ -70,6 +76,12 @@ pub(super) fn unwind_table(
         Err(error) => none(error.to_string()),
         Ok(compiled) => {
             let made = compiled.report;
+            // A function whose instructions could not be followed counts like a row.
+            let unfollowed = made.unfollowed.into_iter().map(|(reason, count)| (format!("function: {reason}"), count));
+            let mut unsupported_reasons: BTreeMap<String, u64> = BTreeMap::new();
+            for (reason, count) in made.unsupported_reasons.into_iter().chain(unfollowed) {
+                unsupported_reasons.insert(reason, count as u64);
+            }
             let report = UnwindReport {
                 table_bytes: compiled.bytes.len() as u64,
                 none_because: None,
@@ -78,12 +90,8 @@ pub(super) fn unwind_table(
                 rules: made.rules as u64,
                 text_bytes: made.text_bytes,
                 covered_bytes: made.covered_bytes,
-                unsupported: made.unsupported_count as u64,
-                unsupported_reasons: made
-                    .unsupported_reasons
-                    .into_iter()
-                    .map(|(reason, count)| (reason, count as u64))
-                    .collect(),
+                unsupported: unsupported_reasons.values().sum(),
+                unsupported_reasons,
                 unsupported_ranges: made
                     .unsupported
                     .into_iter()
@@ -97,6 +105,18 @@ pub(super) fn unwind_table(
             };
             Unwind { bytes: Some(compiled.bytes), used_debug, report }
         }
+    }
+}
+
+/// The processor as the compiler knows it; none for one that it does not.
+fn arch_of(object: &ObjectFile<'_>) -> Option<symseal_unwind::Arch> {
+    use symseal_unwind::Arch as Target;
+    match (object.arch(), object.is_64(), object.is_little_endian()) {
+        (Arch::X86_64, true, _) => Some(Target::X86_64),
+        (Arch::Aarch64, true, true) => Some(Target::Aarch64),
+        (Arch::Mips, false, false) => Some(Target::Mips32),
+        (Arch::Mips, false, true) => Some(Target::Mips32Little),
+        _ => None,
     }
 }
 

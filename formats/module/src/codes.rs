@@ -81,9 +81,10 @@ codes! {
         Plt = 4, "plt", "The rule of a procedure linkage table entry.";
         FramePointer = 5, "frame-pointer", "The frame pointer chain, where no rule covered the address.";
         Leaf = 6, "leaf", "A leaf without a rule: the return address was still where the call put it.";
-        NullCall = 7, "null-call", "A call through a null pointer: the return address was on top of the stack.";
+        NullCall = 7, "null-call", "A call through a null pointer: the return address was where the call put it.";
         Scan = 8, "scan", "A guess from scanning the stack; never counts as coverage.";
         JitRule = 9, "jit-rule", "Call frame information that a JIT compiler supplied.";
+        Prologue = 10, "prologue", "What the function's own instructions do to its frame, held against its .pdr record.";
     }
 }
 

@@ -5,21 +5,30 @@ use symseal_unwind::compile::{Bases, Input, Plt, compile};
 use symseal_unwind::{Arch, Table};
 
 pub(super) fn run(bytes: &[u8]) {
-    // The first byte chooses what the rest is taken for.
+    // The first byte chooses what the rest is taken for; its highest bit says that another one chooses the processor.
     let Some((choice, bytes)) = bytes.split_first() else { return };
+    let (arch, bytes) = match bytes.split_first() {
+        Some((number, rest)) if choice & 0x80 != 0 => {
+            (Arch::ALL.get(usize::from(*number) % Arch::ALL.len()).copied().unwrap_or(Arch::X86_64), rest)
+        }
+        _ => (Arch::X86_64, bytes),
+    };
     let Ok(debug_id) = DebugId::from_build_id(&[1]) else { return };
     let half = bytes.len() / 2;
     let (front, back) = bytes.split_at(half);
     let text = [0x1000..0x9000, 0x2_0000..0x2_4000];
-    let plt = [Plt { range: 0x1000..0x1000 + front.len() as u64, entry_size: u64::from(choice >> 4), bytes: front }];
+    let plt =
+        [Plt { range: 0x1000..0x1000 + front.len() as u64, entry_size: u64::from(choice >> 4 & 7) * 4, bytes: front }];
     let input = Input {
-        arch: Arch::X86_64,
+        arch,
         debug_id: &debug_id,
         image_base: Svma(0),
         text: &text,
         eh_frame: (choice & 1 != 0).then_some((0x10_0000, if choice & 2 != 0 { front } else { bytes })),
         eh_frame_hdr: (choice & 2 != 0).then_some((0x11_0000, back)),
         debug_frame: (choice & 4 != 0).then_some((0, bytes)),
+        pdr: (choice & 1 == 0).then_some(back),
+        functions: &[0x1000, 0x1010, 0x2000],
         plt: if choice & 8 != 0 { &plt } else { &[] },
         code: &[(0x1000, bytes)],
         source_sha256: [0; 32],

@@ -2,10 +2,11 @@
 
 use libfuzzer_sys::arbitrary::{Arbitrary as _, Unstructured};
 use symseal_module::{Avma, Svma};
-use symseal_unwind::{Cache, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
+use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
 
-const BASE: u64 = 0x5500_0000_0000;
-const STACK: u64 = 0x7fff_0000_0000;
+/// Both are addresses of 32-bit processors too.
+const BASE: u64 = 0x1000_0000;
+const STACK: u64 = 0x7fff_0000;
 
 /// Size of the cache, registers, stack and table.
 type Input<'a> = (u8, u64, u64, u64, [u64; 6], &'a [u8], &'a [u8]);
@@ -18,18 +19,20 @@ pub(super) fn run(bytes: &[u8]) {
     if let Some(table) = &table {
         let _ = (table.verify(), table.rows().count(), table.sources().count(), table.counts(), table.debug_id());
     }
+    let arch = table.as_ref().map_or(Arch::X86_64, Table::arch);
     let base = table.as_ref().map_or(0, |table| table.image_base().0);
     let module = Module {
         start: Avma(BASE),
-        end: Avma(BASE + (1 << 32)),
+        end: Avma(BASE + (1 << 30)),
         bias: BASE.wrapping_sub(base),
         image_base: Svma(base),
         table,
-        code: None,
+        code: Some(CodeBytes { start: Avma(BASE), bytes: stack }),
     };
-    let modules = Modules::new(vec![module]);
-    let mut registers = Registers { pc: BASE + (pc & 0xffff_ffff), sp: STACK + (sp & 0xfff8), fp, general: [None; 16] };
-    for (to, from) in registers.general.iter_mut().skip(10).zip(general) {
+    let modules = Modules::new(arch, vec![module]);
+    let none = [None; Registers::GENERAL];
+    let mut registers = Registers { pc: BASE + (pc & 0x3fff_ffff), sp: STACK + (sp & 0xfff8), fp, general: none };
+    for (to, from) in registers.general.iter_mut().skip(10).step_by(4).zip(general) {
         *to = Some(from);
     }
     let memory = StackBytes { start: Avma(STACK), bytes: stack };
@@ -38,7 +41,8 @@ pub(super) fn run(bytes: &[u8]) {
     for _ in 0..2 {
         let walk = unwind(&modules, &registers, &memory, &mut cache, &mut frames);
         for frame in frames.iter().take(walk.frames) {
-            let _ = (modules.source(frame), modules.rule(frame).map(|(rule, _)| rule.to_string()));
+            let rule = modules.rule(frame).map(|(rule, _)| rule.display(arch).to_string());
+            let _ = (modules.source(frame), rule);
         }
     }
 }

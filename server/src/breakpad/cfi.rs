@@ -6,8 +6,15 @@
 use std::io::{self, Write};
 
 use symseal_module::Rva;
-use symseal_unwind::arch::{FP, REGISTERS, SLOT_REGISTERS, register_name};
 use symseal_unwind::{Arch, Kind, ReturnAddress, Rule, Saved, Slots, Table};
+
+/// The only architecture whose rules are written so far.
+const ARCH: Arch = Arch::X86_64;
+/// DWARF numbers of its frame pointer and stack pointer.
+const FP: u8 = 6;
+const SP: u8 = 7;
+/// Its general registers.
+const REGISTERS: usize = 16;
 
 /// Bytes in a word.
 const WORD: i64 = 8;
@@ -39,7 +46,7 @@ struct State {
 }
 
 pub(super) fn write(table: &Table<'_>, out: &mut impl Write) -> io::Result<()> {
-    if table.arch() != Arch::X86_64 {
+    if table.arch() != ARCH {
         return Ok(());
     }
     let mut range = Range::default();
@@ -81,12 +88,12 @@ fn linkage_table(
 }
 
 fn kept(of: impl Fn(u8) -> Register) -> Vec<(u8, Register)> {
-    std::iter::once(FP).chain(SLOT_REGISTERS).map(|register| (register, of(register))).collect()
+    std::iter::once(FP).chain(ARCH.slot_registers().iter().copied()).map(|register| (register, of(register))).collect()
 }
 
 /// What a rule says; none where there is none, or it cannot be written.
 fn state(rule: Rule, slots: Slots) -> Option<State> {
-    let name = |register: u8| format!("${}", register_name(register));
+    let name = |register: u8| format!("${}", ARCH.register_name(register));
     let bytes = |words: i64| words.checked_mul(WORD);
     let cfa = match rule.kind()? {
         Kind::Sp => format!("$rsp {} +", bytes(rule.offset())?),
@@ -116,7 +123,7 @@ fn state(rule: Rule, slots: Slots) -> Option<State> {
     };
     let of = |register: u8| match register {
         FP => saved(rule.frame_pointer()),
-        other => slots.of(other).map_or(Register::Unknown, saved),
+        other => slots.of(ARCH, other).map_or(Register::Unknown, saved),
     };
     Some(State { cfa, return_address, registers: kept(of) })
 }
@@ -124,10 +131,10 @@ fn state(rule: Rule, slots: Slots) -> Option<State> {
 /// The registers of what a signal interrupted.
 fn signal(offset: i64) -> Option<State> {
     let at = |register: usize| Some(format!("$rsp {} + ^", CONTEXT.get(register)?.checked_add(offset)?));
-    let numbers = (0..REGISTERS).filter(|register| *register != usize::from(symseal_unwind::arch::SP));
+    let numbers = (0..REGISTERS).filter(|register| *register != usize::from(SP));
     let registers = numbers.map(|register| Some((u8::try_from(register).ok()?, Register::At(at(register)?))));
     Some(State {
-        cfa: at(usize::from(symseal_unwind::arch::SP))?,
+        cfa: at(usize::from(SP))?,
         return_address: at(REGISTERS)?,
         registers: registers.collect::<Option<_>>()?,
     })
@@ -163,7 +170,7 @@ impl Range {
         let mut first = format!(".cfa: {} .ra: {}", state.cfa, state.return_address);
         for (number, register) in &state.registers {
             if let Register::At(at) = register {
-                first.push_str(&format!(" ${}: {at}", register_name(*number)));
+                first.push_str(&format!(" ${}: {at}", ARCH.register_name(*number)));
             }
         }
         (self.bounds, self.first, self.last) = (Some((start, end)), first, Some(state));
@@ -197,7 +204,7 @@ fn change(from: &State, to: &State) -> Option<String> {
         if from == to {
             continue;
         }
-        let name = register_name(*number);
+        let name = ARCH.register_name(*number);
         match to {
             Register::At(at) => parts.push(format!("${name}: {at}")),
             Register::Same => parts.push(format!("${name}: ${name}")),
@@ -277,7 +284,7 @@ STACK CFI INIT 32 1 .cfa: $rsp 8 + .ra: .cfa -8 + ^
             "rsp",
         ];
         for (at, name) in (0..).zip(order) {
-            let number = (0..16).find(|number| register_name(*number) == name).unwrap();
+            let number = (0..16).find(|number| ARCH.register_name(*number) == name).unwrap();
             assert_eq!(CONTEXT[usize::from(number)], 40 + WORD * at, "{name}");
         }
         assert_eq!(CONTEXT[16], 40 + WORD * 16);

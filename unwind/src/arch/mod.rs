@@ -1,37 +1,109 @@
-//! What differs between processors, one file each. Tables of other architectures bring their own register columns, signal
-//! contexts and call instructions; the layout of rules and the walk stay.
+//! What differs between processors: one [`Machine`] each, in one file each. The layout of rules and the walk are the same for all.
+//!
+//! The engine is compiled once per [`Target`], so that for each of them all of this is constant; what runs seldom (the
+//! compiler, printing, checking) goes through [`Arch::machine`].
 
 use core::fmt;
 
+mod aarch64;
+mod mips32;
 mod x86_64;
 
-pub(crate) use x86_64::{Call, LONGEST_CALL, call_before, context_slot, is_sigreturn, is_volatile};
-pub use x86_64::{FP, REGISTERS, RETURN_ADDRESS, SLOT_REGISTERS, SP, register_name};
-#[cfg(feature = "compile")]
-pub(crate) use x86_64::{SIGRETURN, is_padding};
+pub(crate) use aarch64::Aarch64;
+pub(crate) use mips32::{Mips32Big, Mips32Little};
+pub(crate) use x86_64::X86_64;
 
-/// The processor that a table is for.
+/// The processor that a table is for: the instruction set, the byte order and the calling convention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Arch {
     /// AMD64.
     X86_64 = 1,
+    /// 64-bit ARM, little-endian.
+    Aarch64 = 2,
+    /// 32-bit MIPS, big-endian, calling convention o32.
+    Mips32 = 3,
+    /// 32-bit MIPS, little-endian, calling convention o32.
+    Mips32Little = 4,
 }
 
 impl Arch {
+    /// Every architecture, by rising number.
+    pub const ALL: &'static [Self] = &[Self::X86_64, Self::Aarch64, Self::Mips32, Self::Mips32Little];
+
     /// The stable text.
     pub fn code(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+            Self::Mips32 => "mips",
+            Self::Mips32Little => "mipsel",
         }
     }
 
     /// The architecture with this number in a table's header.
     pub fn from_number(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::X86_64),
-            _ => None,
+        Self::ALL.iter().copied().find(|arch| *arch as u8 == number)
+    }
+
+    /// Bytes in a word: of an address, a general register and a stack slot.
+    pub fn word_bytes(self) -> u8 {
+        self.machine().word as u8
+    }
+
+    /// Whether words in memory begin with their highest byte.
+    pub fn is_big_endian(self) -> bool {
+        self.machine().big_endian
+    }
+
+    /// DWARF number of the stack pointer.
+    pub fn stack_pointer(self) -> u8 {
+        self.machine().sp
+    }
+
+    /// DWARF number of the register that the convention keeps for a frame pointer.
+    pub fn frame_pointer(self) -> u8 {
+        self.machine().fp
+    }
+
+    /// DWARF number of the return address column.
+    pub fn return_address(self) -> u8 {
+        self.machine().return_address
+    }
+
+    /// DWARF number that stands for the program counter in programs of a table and in [`context_offset`](Self::context_offset).
+    pub fn program_counter(self) -> u8 {
+        self.machine().pc
+    }
+
+    /// How many general registers there are; their DWARF numbers begin with 0.
+    pub fn registers(self) -> usize {
+        self.machine().registers
+    }
+
+    /// Callee-saved general registers besides the frame pointer, which have slots in a table, in the order of the slots.
+    pub fn slot_registers(self) -> &'static [u8] {
+        self.machine().slot_registers
+    }
+
+    /// The name of a register by its DWARF number.
+    pub fn register_name(self, number: u8) -> &'static str {
+        self.machine().name(number)
+    }
+
+    /// Where the value of a register lies in the machine context of a signal frame, in bytes from what a rule of kind
+    /// [`Signal`](crate::Kind::Signal) points to.
+    pub fn context_offset(self, register: u8) -> Option<u64> {
+        (self.machine().context_slot)(register)
+    }
+
+    pub(crate) fn machine(self) -> &'static Machine {
+        match self {
+            Self::X86_64 => X86_64::MACHINE,
+            Self::Aarch64 => Aarch64::MACHINE,
+            Self::Mips32 => Mips32Big::MACHINE,
+            Self::Mips32Little => Mips32Little::MACHINE,
         }
     }
 }
@@ -39,5 +111,155 @@ impl Arch {
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.code())
+    }
+}
+
+/// An architecture as a type, for code that is to be compiled for each one by itself.
+pub(crate) trait Target {
+    const MACHINE: &'static Machine;
+}
+
+/// Everything that the engine and the compiler ask of an architecture.
+pub(crate) struct Machine {
+    pub(crate) arch: Arch,
+    /// Bytes in a word.
+    pub(crate) word: i64,
+    pub(crate) big_endian: bool,
+    pub(crate) sp: u8,
+    pub(crate) fp: u8,
+    /// The return address column of call frame information.
+    pub(crate) return_address: u8,
+    /// The number that stands for the program counter.
+    pub(crate) pc: u8,
+    /// General registers: DWARF numbers below this.
+    pub(crate) registers: usize,
+    pub(crate) slot_registers: &'static [u8],
+    /// The register that a call leaves the return address in; without one it is pushed.
+    pub(crate) link: Option<u8>,
+    pub(crate) frame_records: FrameRecords,
+    /// Return addresses may carry a signature in their upper bits.
+    pub(crate) signs_return_addresses: bool,
+    /// Words of slots per rule in a table; five slots to a word.
+    pub(crate) slot_words: usize,
+    /// Bytes that a linker aligns functions to, which bounds the padding between them.
+    pub(crate) function_alignment: u64,
+    /// Instructions begin at multiples of this.
+    #[cfg_attr(not(feature = "compile"), allow(dead_code, reason = "the compiler asks"))]
+    pub(crate) instruction_alignment: usize,
+    pub(crate) names: &'static [&'static str],
+    /// The most bytes that [`call_before`](Self::call_before) looks at.
+    pub(crate) longest_call: usize,
+    /// The call that returns to `address`, if one ends where `code` ends.
+    pub(crate) call_before: fn(code: &[u8], address: u64) -> Option<Call>,
+    /// Whether an instruction may change the stack pointer. Asked only where calls leave the return address in a register.
+    pub(crate) moves_stack: fn(word: u32) -> bool,
+    /// Bytes from the machine context to the value of a register.
+    pub(crate) context_slot: fn(register: u8) -> Option<u64>,
+    pub(crate) trampolines: &'static [Trampoline],
+    #[cfg_attr(not(feature = "compile"), allow(dead_code, reason = "the compiler asks"))]
+    pub(crate) is_padding: fn(code: &[u8]) -> bool,
+}
+
+/// What the frame pointer register points to in code that keeps to the convention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrameRecords {
+    /// To nothing that leads on.
+    None,
+    /// To the caller's frame pointer, with the return address above it and the CFA above that.
+    BelowCfa,
+    /// To the caller's frame pointer, with the return address above it, anywhere in the frame.
+    InFrame,
+}
+
+/// A call instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// To this address.
+    To(u64),
+    Indirect,
+}
+
+/// Instructions that return from a signal handler: a handler returns to their first one.
+pub(crate) struct Trampoline {
+    pub(crate) code: &'static [u8],
+    /// Where the second and last instruction begins, which makes the system call.
+    pub(crate) syscall: usize,
+    /// Bytes from the stack pointer there to the machine context.
+    pub(crate) context: i64,
+}
+
+impl Machine {
+    /// The bits of an address.
+    pub(crate) const fn address_mask(&self) -> u64 {
+        if self.word == 8 { u64::MAX } else { u32::MAX as u64 }
+    }
+
+    /// `base` plus `bytes`, as the processor adds.
+    #[inline(always)]
+    pub(crate) const fn add(&self, base: u64, bytes: i64) -> u64 {
+        base.wrapping_add_signed(bytes) & self.address_mask()
+    }
+
+    /// Whether a call may change `register`, so that its value at a call site is lost.
+    pub(crate) fn is_volatile(&self, register: u8) -> bool {
+        register != self.fp && register != self.sp && !self.slot_registers.contains(&register)
+    }
+
+    /// Whether `code`, whole instructions, certainly leaves the stack pointer alone.
+    pub(crate) fn keeps_stack(&self, code: &[u8]) -> bool {
+        let (words, rest) = code.as_chunks::<4>();
+        let word =
+            |bytes: &[u8; 4]| if self.big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
+        rest.is_empty() && !words.iter().any(|bytes| (self.moves_stack)(word(bytes)))
+    }
+
+    /// Where the machine context is from the stack pointer on, if a signal trampoline is at `address`. `code` gives the bytes
+    /// from an address on. An instruction that is about to run may also be the trampoline's second.
+    pub(crate) fn context_at<'c>(&self, address: u64, exact: bool, code: impl Fn(u64) -> &'c [u8]) -> Option<i64> {
+        let is_at = |trampoline: &&Trampoline| {
+            let first = address.wrapping_sub(trampoline.syscall as u64);
+            code(address).starts_with(trampoline.code) || (exact && code(first).starts_with(trampoline.code))
+        };
+        self.trampolines.iter().find(is_at).map(|found| found.context)
+    }
+
+    pub(crate) fn name(&self, number: u8) -> &'static str {
+        self.names.get(usize::from(number)).copied().unwrap_or("register?")
+    }
+}
+
+/// The instruction word that ends `back` bytes before the end of `code`.
+fn word_before(code: &[u8], back: usize, big_endian: bool) -> Option<u32> {
+    let word = code.get(..code.len().checked_sub(back)?)?.last_chunk::<4>()?;
+    Some(if big_endian { u32::from_be_bytes(*word) } else { u32::from_le_bytes(*word) })
+}
+
+/// Whether `code` is one instruction word over and over.
+fn is_all(code: &[u8], word: [u8; 4]) -> bool {
+    let (words, rest) = code.as_chunks::<4>();
+    rest.is_empty() && words.iter().all(|found| *found == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_architecture_is_described_without_contradiction() {
+        for arch in Arch::ALL {
+            let machine = arch.machine();
+            assert_eq!((machine.arch, Arch::from_number(*arch as u8)), (*arch, Some(*arch)));
+            assert!(machine.slot_registers.len() <= 5 * machine.slot_words);
+            assert!(machine.registers <= crate::Registers::GENERAL && usize::from(machine.pc) >= machine.registers);
+            assert!(machine.slot_registers.iter().all(|register| *register != machine.fp && *register != machine.sp));
+            for register in (0..machine.registers).chain([usize::from(machine.pc)]) {
+                let register = u8::try_from(register).expect("few");
+                assert_ne!(arch.register_name(register), "register?", "{arch} {register}");
+            }
+            for register in machine.slot_registers.iter().chain([&machine.sp, &machine.fp, &machine.pc]) {
+                assert!(arch.context_offset(*register).is_some(), "{arch} {register}");
+            }
+        }
+        assert_eq!(Arch::from_number(0), None);
     }
 }

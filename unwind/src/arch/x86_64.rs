@@ -1,33 +1,48 @@
 //! AMD64 on Linux: System V ABI register numbers, the kernel's signal frame, call instructions.
 
+use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline};
+
+pub(crate) struct X86_64;
+
+impl Target for X86_64 {
+    const MACHINE: &'static Machine = &Machine {
+        arch: Arch::X86_64,
+        word: 8,
+        big_endian: false,
+        sp: SP,
+        fp: 6,
+        return_address: PC,
+        pc: PC,
+        registers: 16,
+        slot_registers: &[3, 12, 13, 14, 15],
+        link: None,
+        frame_records: FrameRecords::BelowCfa,
+        signs_return_addresses: false,
+        slot_words: 1,
+        function_alignment: 16,
+        instruction_alignment: 1,
+        names: &NAMES,
+        longest_call: LONGEST_CALL,
+        call_before,
+        moves_stack: |_| true,
+        context_slot,
+        trampolines: &[Trampoline { code: &SIGRETURN, syscall: 7, context: 0 }],
+        is_padding,
+    };
+}
+
 /// DWARF number of the stack pointer.
-pub const SP: u8 = 7;
-/// DWARF number of the frame pointer.
-pub const FP: u8 = 6;
-/// DWARF number of the return address column.
-pub const RETURN_ADDRESS: u8 = 16;
-/// General registers: DWARF numbers 0 to 15.
-pub const REGISTERS: usize = 16;
-/// Callee-saved registers besides the frame pointer, which have slots in a table: rbx, r12, r13, r14, r15.
-pub const SLOT_REGISTERS: [u8; 5] = [3, 12, 13, 14, 15];
+const SP: u8 = 7;
+/// DWARF number of the program counter, which is the return address column.
+const PC: u8 = 16;
 
 const NAMES: [&str; 17] = [
     "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rip",
 ];
 
-/// The name of a register by its DWARF number.
-pub fn register_name(number: u8) -> &'static str {
-    NAMES.get(usize::from(number)).copied().unwrap_or("register?")
-}
-
-/// Whether a call may change `register`, so that its value at a call site is lost.
-pub(crate) fn is_volatile(register: u8) -> bool {
-    register != FP && register != SP && !SLOT_REGISTERS.contains(&register)
-}
-
 /// Offset in `struct ucontext` of the machine context's value of a register (`uc_mcontext.gregs`, kernel ABI: the array
 /// starts at 40, in the order r8–r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip).
-pub(crate) fn context_slot(register: u8) -> Option<u64> {
+fn context_slot(register: u8) -> Option<u64> {
     let at = match register {
         8..=15 => u64::from(register) - 8,
         5 => 8,
@@ -44,17 +59,11 @@ pub(crate) fn context_slot(register: u8) -> Option<u64> {
     Some(40 + 8 * at)
 }
 
-/// `mov $15, %rax; syscall`: what returns from a signal handler, in every C library.
-pub(crate) const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-
-/// Whether `code` starts with the signal trampoline.
-pub(crate) fn is_sigreturn(code: &[u8]) -> bool {
-    code.starts_with(&SIGRETURN)
-}
+/// `mov $15, %rax; syscall`: what returns from a signal handler, in every C library. The stack pointer is at the context.
+const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
 /// Whether `code` is `nop` of any length and `int3`, from its first byte to its last.
-#[cfg(feature = "compile")]
-pub(crate) fn is_padding(mut code: &[u8]) -> bool {
+fn is_padding(mut code: &[u8]) -> bool {
     while let Some((first, rest)) = code.split_first() {
         let length = match first {
             0xcc => Some(1),
@@ -69,7 +78,6 @@ pub(crate) fn is_padding(mut code: &[u8]) -> bool {
 }
 
 /// Bytes of the `nop` at the front: `90`, or `0f 1f /0` with any operand, behind any of the prefixes 66 and 2e.
-#[cfg(feature = "compile")]
 fn nop_length<'a>(mut code: impl Iterator<Item = &'a u8>) -> Option<usize> {
     let mut prefixes = 0;
     let opcode = loop {
@@ -94,20 +102,12 @@ fn nop_length<'a>(mut code: impl Iterator<Item = &'a u8>) -> Option<usize> {
 }
 
 /// Longest call instruction, in bytes: an indirect call with prefix, SIB byte and 32-bit displacement.
-pub(crate) const LONGEST_CALL: usize = 8;
+const LONGEST_CALL: usize = 8;
 
-/// A call instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// To this many bytes from the following instruction.
-    Direct(i32),
-    Indirect,
-}
-
-/// The call instruction that ends where `code` ends, if there is one.
-pub(crate) fn call_before(code: &[u8]) -> Option<Call> {
+fn call_before(code: &[u8], address: u64) -> Option<Call> {
     if let Some([0xe8, a, b, c, d]) = code.last_chunk::<5>() {
-        return Some(Call::Direct(i32::from_le_bytes([*a, *b, *c, *d])));
+        let distance = i32::from_le_bytes([*a, *b, *c, *d]);
+        return Some(Call::To(address.wrapping_add_signed(i64::from(distance))));
     }
     // FF /2 with every form of ModRM; the length must come out right, so that it ends exactly here.
     (2..=7usize).find_map(|length| {
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn call_instructions_are_known_by_their_bytes() {
-        let check = |code: &[u8], expected| assert_eq!(call_before(code), expected, "{code:x?}");
-        check(&[0x90, 0xe8, 1, 0, 0, 0], Some(Call::Direct(1)));
+        let check = |code: &[u8], expected| assert_eq!(call_before(code, 0x1000), expected, "{code:x?}");
+        check(&[0x90, 0xe8, 1, 0, 0, 0], Some(Call::To(0x1001)));
         check(&[0xff, 0xd0], Some(Call::Indirect)); // call *%rax
         check(&[0x41, 0xff, 0xd4], Some(Call::Indirect)); // call *%r12
         check(&[0xff, 0x10], Some(Call::Indirect)); // call *(%rax)
@@ -151,7 +151,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "compile")]
     fn padding_is_known_by_its_bytes() {
         assert!(is_padding(&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0]));
         assert!(is_padding(&[0x66, 0x90, 0x90, 0xcc, 0xcc]));
@@ -163,8 +162,8 @@ mod tests {
     #[test]
     fn the_context_has_every_register_where_the_kernel_puts_it() {
         assert_eq!(context_slot(SP), Some(160));
-        assert_eq!(context_slot(RETURN_ADDRESS), Some(168));
-        assert_eq!(context_slot(FP), Some(120));
+        assert_eq!(context_slot(PC), Some(168));
+        assert_eq!(context_slot(6), Some(120));
         assert_eq!(context_slot(3), Some(128));
         assert_eq!(context_slot(17), None);
     }

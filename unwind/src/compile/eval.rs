@@ -10,8 +10,9 @@ use gimli::{ArrayLike, BaseAddresses, RegisterRule, UnwindContext, UnwindContext
 use super::fdes::{CfiSection, Fde};
 use super::pieces::Piece;
 use super::programs::Programs;
-use super::x86_64::Translator;
+use super::translate::Translator;
 use super::{Report, Unsupported};
+use crate::arch::Arch;
 use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 
@@ -37,6 +38,7 @@ where
 pub(super) struct Evaluator<'s, S> {
     section: &'s S,
     bases: &'s BaseAddresses,
+    arch: Arch,
     source: RuleSource,
     kind: SourceKind,
     context: UnwindContext<usize, Storage>,
@@ -46,15 +48,10 @@ pub(super) struct Evaluator<'s, S> {
 }
 
 impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
-    pub(super) fn new(
-        section: &'s S,
-        bytes: &[u8],
-        bases: &'s BaseAddresses,
-        source: RuleSource,
-        kind: SourceKind,
-    ) -> Self {
+    pub(super) fn new(section: &'s S, bytes: &[u8], bases: &'s BaseAddresses, arch: Arch, source: RuleSource) -> Self {
         let budget = bytes.len().saturating_mul(64).saturating_add(1 << 20);
-        Self { section, bases, source, kind, context: UnwindContext::new_in(), budget }
+        let kind = if source == RuleSource::DebugFrame { SourceKind::DebugFrame } else { SourceKind::EhFrame };
+        Self { section, bases, arch, source, kind, context: UnwindContext::new_in(), budget }
     }
 
     /// Appends the pieces of `fde` that lie in `claimed`, which is sorted.
@@ -82,6 +79,7 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
         };
         self.budget = budget;
         let translator = Translator {
+            machine: self.arch.machine(),
             section: self.section,
             encoding: fde.cie().encoding(),
             source: self.source,

@@ -8,11 +8,15 @@ use gimli::{Encoding, Expression, Operation};
 
 use super::fdes::Reader;
 use super::terms;
-use crate::arch;
+use crate::arch::Machine;
 use crate::cx::{self, MAX_STEPS, Op};
 
 /// The operations of `expression`, without the final [`Op::End`]; or what stands in the way.
-pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding) -> Result<Vec<Op>, String> {
+pub(super) fn operations(
+    expression: Expression<Reader<'_>>,
+    encoding: Encoding,
+    machine: &Machine,
+) -> Result<Vec<Op>, String> {
     let mut ops = Vec::new();
     let mut iter = expression.operations(encoding);
     loop {
@@ -24,9 +28,10 @@ pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding)
         };
         match operation {
             Operation::RegisterOffset { register, offset, base_type } if base_type.0 == 0 => {
-                let number = u8::try_from(register.0).ok().filter(|number| *number <= cx::PC);
+                let is_known = |number: &u8| usize::from(*number) < machine.registers || *number == machine.pc;
+                let number = u8::try_from(register.0).ok().filter(is_known);
                 ops.push(Op::Register(
-                    number.ok_or_else(|| format!("expression with register {}", terms::register(register)))?,
+                    number.ok_or_else(|| format!("expression with register {}", terms::register(machine, register)))?,
                 ));
                 if offset != 0 {
                     ops.extend([Op::Constant(offset), Op::Add]);
@@ -40,7 +45,11 @@ pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding)
             Operation::And => ops.push(Op::And),
             Operation::Shl => ops.push(Op::ShiftLeft),
             Operation::Ge => ops.push(Op::GreaterOrEqual),
-            Operation::Deref { base_type, size: 8, space: false } if base_type.0 == 0 => ops.push(Op::Deref),
+            Operation::Deref { base_type, size, space: false }
+                if base_type.0 == 0 && i64::from(size) == machine.word =>
+            {
+                ops.push(Op::Deref);
+            }
             Operation::Nop => {}
             _ => return Err(format!("expression with {}", terms::operation(&expression, at))),
         }
@@ -51,10 +60,10 @@ pub(super) fn operations(expression: Expression<Reader<'_>>, encoding: Encoding)
 }
 
 /// The program of `ops` in its file form, if it is one that can be run.
-pub(super) fn program(ops: &[Op]) -> Option<Vec<u8>> {
+pub(super) fn program(ops: &[Op], machine: &Machine) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     ops.iter().chain([&Op::End]).for_each(|op| cx::encode(*op, &mut bytes));
-    cx::is_valid(&bytes).then_some(bytes)
+    cx::is_valid(&bytes, machine).then_some(bytes)
 }
 
 /// register + offset.
@@ -74,15 +83,15 @@ pub(super) fn as_deref(ops: &[Op]) -> Option<(u8, i64)> {
     }
 }
 
-/// What linkers write for a linkage table: sp + 8 + ((pc & 15 >= k) << 3). Gives k.
+/// What linkers write for a linkage table of x86_64: sp + 8 + ((pc & 15 >= k) << 3). Gives k.
 pub(super) fn as_plt(ops: &[Op]) -> Option<i64> {
     use Op::{Add, And, Constant, GreaterOrEqual, Register, ShiftLeft};
     match ops {
         [
-            Register(arch::SP),
+            Register(7),
             Constant(8),
             Add,
-            Register(cx::PC),
+            Register(16),
             Constant(15),
             And,
             Constant(pushed),

@@ -5,17 +5,14 @@ use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, UnwindSection, Vendor,
+    RunTimeEndian, UnwindSection, Vendor,
 };
 
 use super::Report;
 use crate::arch::Arch;
 
-pub(super) type Reader<'a> = EndianSlice<'a, LittleEndian>;
+pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 pub(super) type Fde<'a> = FrameDescriptionEntry<Reader<'a>>;
-
-/// Bytes of an address on the targets so far.
-const ADDRESS_BYTES: u8 = 8;
 
 /// The offsets of the entries of a section.
 struct Entries {
@@ -25,18 +22,21 @@ struct Entries {
 }
 
 /// Steps over the lengths of a section. gimli's own iterator ends at a terminator, which linkers also leave in the middle.
-fn entries(bytes: &[u8], is_eh_frame: bool, report: &mut Report) -> Entries {
+fn entries(bytes: &[u8], is_eh_frame: bool, arch: Arch, report: &mut Report) -> Entries {
+    let big_endian = arch.is_big_endian();
+    let u32_of = |bytes: &[u8; 4]| if big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
+    let u64_of = |bytes: &[u8; 8]| if big_endian { u64::from_be_bytes(*bytes) } else { u64::from_le_bytes(*bytes) };
     let mut found = Entries { fdes: Vec::new(), whole: true };
     let mut at = 0usize;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let Some(length) = rest.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)) else {
+        let Some(length) = rest.first_chunk::<4>().map(u32_of) else {
             found.whole = false;
             break;
         };
         let is_64_bit = length == u32::MAX;
         let (prefix, length) = if is_64_bit {
             let length = rest.get(4..).and_then(|rest| rest.first_chunk::<8>());
-            (12, length.and_then(|length| usize::try_from(u64::from_le_bytes(*length)).ok()))
+            (12, length.and_then(|length| usize::try_from(u64_of(length)).ok()))
         } else {
             (4, usize::try_from(length).ok())
         };
@@ -97,24 +97,29 @@ impl<'a> CfiSection<'a> for DebugFrame<Reader<'a>> {
 
 /// `.eh_frame` at `address`, with the settings of `arch`.
 pub(super) fn eh_frame<'a>(bytes: &'a [u8], arch: Arch) -> EhFrame<Reader<'a>> {
-    let mut section = EhFrame::new(bytes, LittleEndian);
-    section.set_address_size(ADDRESS_BYTES);
+    let mut section = EhFrame::new(bytes, endian(arch));
+    section.set_address_size(arch.word_bytes());
     section.set_vendor(vendor(arch));
     section
 }
 
 /// `.debug_frame`, with the settings of `arch`.
 pub(super) fn debug_frame<'a>(bytes: &'a [u8], arch: Arch) -> DebugFrame<Reader<'a>> {
-    let mut section = DebugFrame::new(bytes, LittleEndian);
-    section.set_address_size(ADDRESS_BYTES);
+    let mut section = DebugFrame::new(bytes, endian(arch));
+    section.set_address_size(arch.word_bytes());
     section.set_vendor(vendor(arch));
     section
 }
 
 fn vendor(arch: Arch) -> Vendor {
     match arch {
-        Arch::X86_64 => Vendor::Default,
+        Arch::Aarch64 => Vendor::AArch64,
+        _ => Vendor::Default,
     }
+}
+
+fn endian(arch: Arch) -> RunTimeEndian {
+    if arch.is_big_endian() { RunTimeEndian::Big } else { RunTimeEndian::Little }
 }
 
 /// The entries of `.eh_frame` at `address`; `header` finds those behind a damaged place.
@@ -123,13 +128,14 @@ pub(super) fn eh_frame_fdes<'a>(
     (address, bytes): (u64, &'a [u8]),
     header: Option<&'a [u8]>,
     bases: &BaseAddresses,
+    arch: Arch,
     report: &mut Report,
 ) -> Vec<Fde<'a>> {
-    let mut found = entries(bytes, true, report);
+    let mut found = entries(bytes, true, arch, report);
     if !found.whole
         && let Some(header) = header
     {
-        let parsed = EhFrameHdr::new(header, LittleEndian).parse(bases, ADDRESS_BYTES);
+        let parsed = EhFrameHdr::new(header, endian(arch)).parse(bases, arch.word_bytes());
         if let Ok(parsed) = &parsed
             && let Some(table) = parsed.table()
         {
@@ -151,9 +157,10 @@ pub(super) fn debug_frame_fdes<'a>(
     section: &DebugFrame<Reader<'a>>,
     bytes: &'a [u8],
     bases: &BaseAddresses,
+    arch: Arch,
     report: &mut Report,
 ) -> Vec<Fde<'a>> {
-    let found = entries(bytes, false, report);
+    let found = entries(bytes, false, arch, report);
     parse(section, &found.fdes, bases, report)
 }
 

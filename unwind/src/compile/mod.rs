@@ -3,15 +3,19 @@
 mod eval;
 mod expression;
 mod fdes;
+mod mips;
 mod padding;
+mod pdr;
 mod pieces;
 mod plt;
 mod programs;
+mod signs;
 mod terms;
 mod trampoline;
+mod translate;
 mod write;
-mod x86_64;
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -47,10 +51,16 @@ pub struct Input<'a> {
     pub eh_frame_hdr: Option<(u64, &'a [u8])>,
     /// Address (0 for a section that is not loaded) and decompressed bytes of `.debug_frame`. It fills what `.eh_frame` leaves open.
     pub debug_frame: Option<(u64, &'a [u8])>,
+    /// Decompressed bytes of `.pdr`, the procedure descriptors of 32-bit MIPS. Together with the code they fill what call frame
+    /// information leaves open.
+    pub pdr: Option<&'a [u8]>,
+    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, code that neither call frame information nor
+    /// `.pdr` speaks for is followed from there. May be empty.
+    pub functions: &'a [u64],
     /// Procedure linkage tables, from the section headers.
     pub plt: &'a [Plt<'a>],
     /// Addresses and bytes of the code, in which signal trampolines without call frame information are looked for, and by which
-    /// padding between functions is known. May be empty.
+    /// padding between functions is known, and that `.pdr` speaks of. May be empty.
     pub code: &'a [(u64, &'a [u8])],
     /// SHA-256 of the file that all this came from.
     pub source_sha256: [u8; 32],
@@ -127,6 +137,10 @@ pub struct Report {
     pub plt_skipped: usize,
     /// Signal trampolines that were known by their instructions.
     pub trampolines: usize,
+    /// Records of `.pdr` for code that nothing else speaks for.
+    pub pdr_records: usize,
+    /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
+    pub unfollowed: BTreeMap<String, usize>,
 }
 
 /// More entries of [`Report::unsupported`] would help nobody.
@@ -192,8 +206,8 @@ impl core::error::Error for CompileError {}
 /// Makes the table of one module. The same input gives the same bytes.
 ///
 /// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.eh_frame`,
-/// `.debug_frame`. Within one section the entry that starts first counts, and of these the longest.
-pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
+/// `.debug_frame`, `.pdr`. Within one section the entry that starts first counts, and of these the longest.
+pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let text = normalized(input.text);
     let mut compiler = Compiler {
         claims: Claims::new(&text),
@@ -202,7 +216,7 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
         report: Report::default(),
     };
     compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
-    compiler.linkage_tables(input.plt);
+    compiler.linkage_tables(input.arch, input.plt);
     let mut bases = BaseAddresses::default();
     if let Some(text) = input.bases.text {
         bases = bases.set_text(text);
@@ -213,29 +227,40 @@ pub fn compile(input: &Input<'_>) -> Result<Compiled, CompileError> {
     if let Some((address, _)) = input.eh_frame_hdr {
         bases = bases.set_eh_frame_hdr(address);
     }
-    if let Some((address, bytes)) = input.eh_frame {
+    // One architecture has an instruction that gimli does not read.
+    let readable = |section: Option<(u64, &'i [u8])>, is_eh_frame| {
+        let (address, bytes) = section?;
+        let signs = input.arch.machine().signs_return_addresses;
+        Some((address, if signs { signs::without_pc(bytes, is_eh_frame) } else { Cow::Borrowed(bytes) }))
+    };
+    if let Some((address, bytes)) = &readable(input.eh_frame, true) {
+        let (address, bytes) = (*address, &**bytes);
         let bases = bases.clone().set_eh_frame(address);
         let section = fdes::eh_frame(bytes, input.arch);
         let header = input.eh_frame_hdr.map(|(_, header)| header);
-        let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, &mut compiler.report);
-        let evaluator = Evaluator::new(&section, bytes, &bases, RuleSource::EhFrame, SourceKind::EhFrame);
+        let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, input.arch, &mut compiler.report);
+        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::EhFrame);
         compiler.entries(fdes, evaluator);
     }
-    if let Some((address, bytes)) = input.debug_frame {
+    if let Some((address, bytes)) = &readable(input.debug_frame, false) {
+        let (address, bytes) = (*address, &**bytes);
         let bases = bases.set_eh_frame(address);
         let section = fdes::debug_frame(bytes, input.arch);
-        let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, &mut compiler.report);
+        let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, input.arch, &mut compiler.report);
         compiler.report.debug_frame_fdes = fdes.len();
-        let evaluator = Evaluator::new(&section, bytes, &bases, RuleSource::DebugFrame, SourceKind::DebugFrame);
+        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::DebugFrame);
         compiler.entries(fdes, evaluator);
+    }
+    if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
+        pdr::rules(input, &mut compiler);
     }
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
-    report.trampolines = trampoline::mark(input.code, &text, &mut pieces);
+    report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
     report.programs = programs.count();
     let known = pieces.iter().filter(|piece| !matches!(piece.rule.kind(), Some(Kind::Gap | Kind::Unsupported)));
     report.covered_bytes = known.map(|piece| piece.range.end - piece.range.start).sum();
-    padding::absorb(input.code, &mut pieces);
+    padding::absorb(input.arch, input.code, &mut pieces);
     let bytes = write::write(input, &text, &pieces, &programs.into_bytes(), &mut report)?;
     Ok(Compiled { bytes, report })
 }
@@ -248,9 +273,9 @@ struct Compiler<'t> {
 }
 
 impl Compiler<'_> {
-    fn linkage_tables(&mut self, plts: &[Plt<'_>]) {
+    fn linkage_tables(&mut self, arch: Arch, plts: &[Plt<'_>]) {
         for plt in plts {
-            let Some(rules) = plt::rules(plt) else {
+            let Some(rules) = plt::rules(arch, plt) else {
                 self.report.plt_skipped += 1;
                 continue;
             };

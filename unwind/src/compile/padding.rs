@@ -5,13 +5,11 @@
 use alloc::vec::Vec;
 
 use super::pieces::Piece;
-use crate::arch::is_padding;
-
-/// Functions are aligned to 16 bytes.
-const LONGEST: u64 = 15;
+use crate::arch::Arch;
 
 /// Stretches `pieces` (sorted) over the padding that follows them in `code`.
-pub(super) fn absorb(code: &[(u64, &[u8])], pieces: &mut [Piece]) {
+pub(super) fn absorb(arch: Arch, code: &[(u64, &[u8])], pieces: &mut [Piece]) {
+    let machine = arch.machine();
     let mut sorted: Vec<_> = code.iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
     sorted.sort_by_key(|(start, _)| *start);
     let bytes_of = |start: u64, length: u64| -> Option<&[u8]> {
@@ -23,7 +21,9 @@ pub(super) fn absorb(code: &[(u64, &[u8])], pieces: &mut [Piece]) {
     let mut next = u64::MAX;
     for piece in pieces.iter_mut().rev() {
         let gap = next.saturating_sub(piece.range.end);
-        if (1..=LONGEST).contains(&gap) && bytes_of(piece.range.end, gap).is_some_and(is_padding) {
+        if (1..machine.function_alignment).contains(&gap)
+            && bytes_of(piece.range.end, gap).is_some_and(machine.is_padding)
+        {
             piece.range.end = next;
         }
         next = piece.range.start;

@@ -35,6 +35,12 @@ impl<'a> Claims<'a> {
         range.start < range.end && self.text.get(at).is_some_and(|text| text.start < range.end)
     }
 
+    /// Whether the byte at `address` is code that nobody has claimed.
+    pub(super) fn is_free(&self, address: u64) -> bool {
+        let before = self.taken.range(..=address).next_back();
+        self.is_code(&(address..address.saturating_add(1))) && before.is_none_or(|(_, end)| *end <= address)
+    }
+
     /// Takes what is code and still free of `range`, by rising address.
     pub(super) fn claim(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut claimed = Vec::new();

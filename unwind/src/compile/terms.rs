@@ -3,24 +3,26 @@
 use alloc::borrow::Cow;
 use alloc::format;
 
-use gimli::{Expression, Register, RegisterRule, X86_64};
+use gimli::{Expression, Register, RegisterRule};
 
 use super::fdes::Reader;
-use crate::rule::{ReturnAddress, WORD};
+use crate::arch::Machine;
+use crate::rule::ReturnAddress;
 
-/// A register by its name in the psABI, or by its number.
-pub(super) fn register(register: Register) -> Cow<'static, str> {
-    X86_64::register_name(register).map_or_else(|| Cow::Owned(format!("{}", register.0)), Cow::Borrowed)
+/// A register by its name, or by its number.
+pub(super) fn register(machine: &Machine, register: Register) -> Cow<'static, str> {
+    let name = machine.names.get(usize::from(register.0));
+    name.map_or_else(|| Cow::Owned(format!("{}", register.0)), |name| Cow::Borrowed(*name))
 }
 
 /// A register rule: `offset(16)`, `register(r8)`.
-pub(super) fn register_rule(rule: &RegisterRule<usize>) -> Cow<'static, str> {
+pub(super) fn register_rule(machine: &Machine, rule: &RegisterRule<usize>) -> Cow<'static, str> {
     Cow::Borrowed(match rule {
         RegisterRule::Undefined => "undefined",
         RegisterRule::SameValue => "same value",
         RegisterRule::Offset(offset) => return Cow::Owned(format!("offset({offset})")),
         RegisterRule::ValOffset(offset) => return Cow::Owned(format!("val_offset({offset})")),
-        RegisterRule::Register(other) => return Cow::Owned(format!("register({})", register(*other))),
+        RegisterRule::Register(other) => return Cow::Owned(format!("register({})", register(machine, *other))),
         RegisterRule::Expression(_) => "expression",
         RegisterRule::ValExpression(_) => "val_expression",
         RegisterRule::Architectural => "architectural",
@@ -29,10 +31,12 @@ pub(super) fn register_rule(rule: &RegisterRule<usize>) -> Cow<'static, str> {
 }
 
 /// Where a return address is.
-pub(super) fn return_address(at: ReturnAddress) -> Cow<'static, str> {
+pub(super) fn return_address(machine: &Machine, at: ReturnAddress) -> Cow<'static, str> {
     match at {
-        ReturnAddress::AtCfa(words) => Cow::Owned(format!("offset({})", i64::from(words).saturating_mul(WORD))),
-        ReturnAddress::InRegister(number) => Cow::Owned(format!("register({})", register(Register(u16::from(number))))),
+        ReturnAddress::AtCfa(words) => Cow::Owned(format!("offset({})", i64::from(words).saturating_mul(machine.word))),
+        ReturnAddress::InRegister(number) => {
+            Cow::Owned(format!("register({})", register(machine, Register(u16::from(number)))))
+        }
     }
 }
 

@@ -4,34 +4,36 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::pieces::Piece;
-use crate::arch::{SIGRETURN, SP};
+use crate::arch::{Arch, Machine, Trampoline};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 use crate::source::SourceKind;
 
-const NOP: u8 = 0x90;
-
 /// Gives the trampolines in `code` that lie in `text` their rule, over whatever other rule `pieces` (sorted) have there: the
-/// instructions do nothing but return from a signal handler. The byte before goes with them if it is padding,
+/// instructions do nothing but return from a signal handler. The instruction before goes with them if it is padding,
 /// because a handler returns to the first instruction and return addresses are looked up one byte lower. Gives
 /// how many there were.
-pub(super) fn mark(code: &[(u64, &[u8])], text: &[Range<u64>], pieces: &mut Vec<Piece>) -> usize {
+pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], pieces: &mut Vec<Piece>) -> usize {
+    let machine = arch.machine();
+    let alignment = machine.instruction_alignment;
     let mut marked = 0;
     for (start, bytes) in code {
-        for at in find(bytes) {
+        for (at, trampoline) in find(bytes, machine) {
             let Some(address) = start.checked_add(at as u64) else { continue };
-            let Some(end) = address.checked_add(SIGRETURN.len() as u64) else { continue };
+            let Some(end) = address.checked_add(trampoline.code.len() as u64) else { continue };
             let is_code = |address: u64| text.iter().any(|text| text.contains(&address));
             let described = piece_at(pieces, address).is_some_and(|piece| piece.rule.kind() == Some(Kind::Signal));
             if described || !is_code(address) || !is_code(end - 1) {
                 continue;
             }
-            let before = address.wrapping_sub(1);
-            let is_padding = at.checked_sub(1).and_then(|at| bytes.get(at)) == Some(&NOP);
-            let with_byte_before = is_code(before) && (is_padding || piece_at(pieces, before).is_none());
+            let before = address.wrapping_sub(alignment as u64);
+            let bytes_before = at.checked_sub(alignment).and_then(|from| bytes.get(from..at));
+            let with_before =
+                is_code(before) && (bytes_before.is_some_and(machine.is_padding) || piece_at(pieces, before).is_none());
             let source = RuleSource::Trampoline;
-            let rule = Rule::new(Kind::Signal, source, SP, 0, ReturnAddress::AtCfa(0), Saved::Same);
+            let (sp, context) = (machine.sp, trampoline.context);
+            let rule = Rule::new(Kind::Signal, source, sp, context, ReturnAddress::AtCfa(0), Saved::Same);
             let Some(rule) = rule else { continue };
-            let range = if with_byte_before { before } else { address }..end;
+            let range = if with_before { before } else { address }..end;
             replace(pieces, Piece { range, rule, slots: Slots::SAME, source: (SourceKind::Trampoline, address) });
             marked += 1;
         }
@@ -39,13 +41,16 @@ pub(super) fn mark(code: &[(u64, &[u8])], text: &[Range<u64>], pieces: &mut Vec<
     marked
 }
 
-fn find(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    // A comparison of the last byte first: 0x05 after 0x0f is rare.
-    bytes
-        .windows(SIGRETURN.len())
-        .enumerate()
-        .filter(|(_, window)| window.last() == Some(&5) && **window == SIGRETURN)
-        .map(|(at, _)| at)
+fn find<'a>(bytes: &'a [u8], machine: &'static Machine) -> impl Iterator<Item = (usize, &'static Trampoline)> + 'a {
+    machine.trampolines.iter().flat_map(move |trampoline| {
+        // A comparison of the last byte first: few words end like this.
+        bytes
+            .windows(trampoline.code.len())
+            .enumerate()
+            .step_by(machine.instruction_alignment)
+            .filter(move |(_, window)| window.last() == trampoline.code.last() && *window == trampoline.code)
+            .map(move |(at, _)| (at, trampoline))
+    })
 }
 
 fn piece_at(pieces: &[Piece], address: u64) -> Option<&Piece> {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::pieces::Piece;
 use super::{CompileError, Input, Report};
+use crate::arch::Arch;
 use crate::crc::crc32;
 use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_TEXT_SPAN, SECTION_ALIGNMENT, SectionKind,
@@ -98,7 +99,7 @@ pub(super) fn write(
         (SectionKind::RowAddress, rows.starts.iter().map(|start| *start as u8).collect()),
         (SectionKind::RowRule, rows.numbers.iter().flat_map(|number| number.to_le_bytes()).collect()),
         (SectionKind::Rules, rows.rules.iter().flat_map(|(rule, _)| rule.0.to_le_bytes()).collect()),
-        (SectionKind::Slots, rows.rules.iter().flat_map(|(_, slots)| slots.0.to_le_bytes()).collect()),
+        (SectionKind::Slots, slots(&rows.rules, input.arch)),
         (SectionKind::Programs, programs.to_vec()),
         (SectionKind::SourceIndex, source_index),
         (SectionKind::SourceMap, source_map),
@@ -139,6 +140,11 @@ pub(super) fn write(
     bytes.resize(body_at, 0);
     bytes.extend(body);
     Ok(bytes)
+}
+
+fn slots(rules: &[(Rule, Slots)], arch: Arch) -> Vec<u8> {
+    let words = rules.iter().flat_map(|(_, slots)| slots.0.into_iter().take(arch.machine().slot_words));
+    words.flat_map(u64::to_le_bytes).collect()
 }
 
 /// For each bucket the first row at or after its start, and the number of rows at the end.

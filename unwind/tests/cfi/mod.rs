@@ -10,6 +10,8 @@ use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Memory, Module, Modules, Reg
 /// Where the code of these tests lies, as stated; it is mapped [`BIAS`] higher.
 pub(crate) const TEXT: std::ops::Range<u64> = 0x1000..0x3000;
 pub(crate) const BIAS: u64 = 0x7f00_0000_0000;
+/// The same for 32-bit processors.
+pub(crate) const BIAS_32: u64 = 0x4000_0000;
 
 /// CFA = rsp + 8, return address at CFA - 8: what holds at the entry of any function.
 pub(crate) const AT_ENTRY: &[u8] = &[0x0c, 7, 8, 0x90, 1];
@@ -35,8 +37,8 @@ pub(crate) fn at_sp(register: u8, offset: u8) -> Vec<u8> {
 }
 
 /// A section under construction.
-#[derive(Default)]
 pub(crate) struct EhFrame {
+    arch: Arch,
     pub(crate) bytes: Vec<u8>,
     cie: usize,
 }
@@ -44,25 +46,41 @@ pub(crate) struct EhFrame {
 impl EhFrame {
     /// Starts with a common entry of `instructions`.
     pub(crate) fn new(augmentation: &str, instructions: &[u8]) -> Self {
-        let mut section = Self::default();
+        Self::on(Arch::X86_64, augmentation, instructions)
+    }
+
+    pub(crate) fn on(arch: Arch, augmentation: &str, instructions: &[u8]) -> Self {
+        let mut section = Self { arch, bytes: Vec::new(), cie: 0 };
         section.cie(augmentation, instructions);
         section
+    }
+
+    fn word(&self, value: u32) -> [u8; 4] {
+        if self.arch.is_big_endian() { value.to_be_bytes() } else { value.to_le_bytes() }
+    }
+
+    fn address(&self, value: u64) -> Vec<u8> {
+        match self.arch.word_bytes() {
+            8 => value.to_le_bytes().to_vec(),
+            _ => self.word(value as u32).to_vec(),
+        }
     }
 
     pub(crate) fn cie(&mut self, augmentation: &str, instructions: &[u8]) -> &mut Self {
         self.cie = self.bytes.len();
         let mut body = vec![0, 0, 0, 0, 1];
         body.extend(augmentation.as_bytes());
-        // Code alignment 1, data alignment -8, return address column 16, augmentation: absolute 8-byte addresses.
-        body.extend([0, 1, 0x78, 16, 1, 0x04]);
+        // Code alignment 1, data alignment of minus one word, return address column, augmentation: absolute addresses.
+        let (bytes, column) = (self.arch.word_bytes(), self.arch.return_address());
+        body.extend([0, 1, 0x80 - bytes, column, 1, if bytes == 8 { 0x04 } else { 0x03 }]);
         body.extend(instructions);
         self.entry(body)
     }
 
     pub(crate) fn fde(&mut self, start: u64, length: u64, instructions: &[Vec<u8>]) -> &mut Self {
-        let mut body = ((self.bytes.len() + 4 - self.cie) as u32).to_le_bytes().to_vec();
-        body.extend(start.to_le_bytes());
-        body.extend(length.to_le_bytes());
+        let mut body = self.word((self.bytes.len() + 4 - self.cie) as u32).to_vec();
+        body.extend(self.address(start));
+        body.extend(self.address(length));
         body.push(0);
         body.extend(instructions.concat());
         self.entry(body)
@@ -75,7 +93,7 @@ impl EhFrame {
 
     fn entry(&mut self, mut body: Vec<u8>) -> &mut Self {
         body.resize((body.len() + 4).next_multiple_of(8) - 4, 0);
-        self.bytes.extend((body.len() as u32).to_le_bytes());
+        self.bytes.extend(self.word(body.len() as u32));
         self.bytes.extend(body);
         self
     }
@@ -86,7 +104,8 @@ impl EhFrame {
 
     pub(crate) fn compile_with(&self, code: &[(u64, &[u8])]) -> Compiled {
         let id = debug_id();
-        compile::compile(&Input { eh_frame: Some((0x9000, &self.bytes)), code, ..empty_input(&id) }).expect("a table")
+        compile::compile(&Input { arch: self.arch, eh_frame: Some((0x9000, &self.bytes)), code, ..empty_input(&id) })
+            .expect("a table")
     }
 }
 
@@ -103,6 +122,8 @@ pub(crate) fn empty_input(debug_id: &DebugId) -> Input<'_> {
         eh_frame: None,
         eh_frame_hdr: None,
         debug_frame: None,
+        pdr: None,
+        functions: &[],
         plt: &[],
         code: &[],
         source_sha256: [9; 32],
@@ -136,6 +157,7 @@ pub(crate) fn at(svma: u64) -> u64 {
 /// A process with one module.
 pub(crate) struct Process<'t> {
     pub(crate) modules: Modules<'t>,
+    bias: u64,
 }
 
 impl<'t> Process<'t> {
@@ -146,15 +168,18 @@ impl<'t> Process<'t> {
     pub(crate) fn with_code(table: &'t [u8], code: Option<(u64, &'t [u8])>) -> Self {
         let table = Table::open(table).expect("our own table");
         table.verify().expect("our own table");
+        let arch = table.arch();
+        // An address of a 32-bit processor has no room for the usual one.
+        let bias = if arch.word_bytes() == 8 { BIAS } else { BIAS_32 };
         let module = Module {
-            start: Avma(BIAS),
-            end: Avma(at(TEXT.end)),
-            bias: BIAS,
+            start: Avma(bias),
+            end: Avma(bias + TEXT.end),
+            bias,
             image_base: Svma(0),
             table: Some(table),
-            code: code.map(|(start, bytes)| CodeBytes { start: Avma(at(start)), bytes }),
+            code: code.map(|(start, bytes)| CodeBytes { start: Avma(bias + start), bytes }),
         };
-        Self { modules: Modules::new(vec![module]) }
+        Self { modules: Modules::new(arch, vec![module]), bias }
     }
 
     pub(crate) fn walk(&self, registers: &Registers, memory: &impl Memory) -> (Vec<Frame>, Walk) {
@@ -174,8 +199,8 @@ impl<'t> Process<'t> {
     }
 
     /// The program counters of a walk, as stated addresses, and why it stopped.
-    pub(crate) fn pcs(&self, registers: &Registers, memory: &Words) -> (Vec<u64>, symseal_module::StopReason) {
+    pub(crate) fn pcs(&self, registers: &Registers, memory: &impl Memory) -> (Vec<u64>, symseal_module::StopReason) {
         let (frames, walk) = self.walk(registers, memory);
-        (frames.iter().map(|frame| frame.pc.0.wrapping_sub(BIAS)).collect(), walk.stop)
+        (frames.iter().map(|frame| frame.pc.0.wrapping_sub(self.bias)).collect(), walk.stop)
     }
 }

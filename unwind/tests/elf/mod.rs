@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
+use object::{Architecture, Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, elf};
 use symseal_module::{DebugId, Svma};
 use symseal_unwind::Arch;
 use symseal_unwind::compile::{self, Bases, Compiled, Input, Plt};
@@ -23,6 +23,7 @@ pub(crate) type Section<'a> = Option<(u64, &'a [u8])>;
 
 /// The parts of a file that the compiler takes.
 pub(crate) struct Parts<'a> {
+    pub(crate) arch: Arch,
     pub(crate) debug_id: DebugId,
     pub(crate) image_base: Svma,
     pub(crate) text: Vec<Range<u64>>,
@@ -30,6 +31,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) eh_frame: Section<'a>,
     pub(crate) eh_frame_hdr: Section<'a>,
     pub(crate) debug_frame: Section<'a>,
+    pub(crate) pdr: Option<&'a [u8]>,
+    pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<Plt<'a>>,
     pub(crate) bases: Bases,
 }
@@ -47,7 +50,15 @@ impl Binary {
             let section = file.section_by_name(name)?;
             Some((section.address(), section.data().ok()?)).filter(|(_, data)| !data.is_empty())
         };
+        let arch = match (file.architecture(), file.endianness()) {
+            (Architecture::X86_64, _) => Arch::X86_64,
+            (Architecture::Aarch64, Endianness::Little) => Arch::Aarch64,
+            (Architecture::Mips, Endianness::Big) => Arch::Mips32,
+            (Architecture::Mips, Endianness::Little) => Arch::Mips32Little,
+            other => panic!("{}: {other:?}", self.path.display()),
+        };
         let mut parts = Parts {
+            arch,
             debug_id: file
                 .build_id()
                 .ok()
@@ -60,6 +71,12 @@ impl Binary {
             eh_frame: section(".eh_frame"),
             eh_frame_hdr: section(".eh_frame_hdr"),
             debug_frame: section(".debug_frame"),
+            pdr: section(".pdr").map(|(_, bytes)| bytes),
+            functions: file
+                .symbols()
+                .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text)
+                .map(|symbol| symbol.address())
+                .collect(),
             plt: Vec::new(),
             bases: Bases { text: section(".text").map(|text| text.0), got: section(".got").map(|got| got.0) },
         };
@@ -70,7 +87,7 @@ impl Binary {
             }
             let range = section.address()..section.address() + section.size();
             let bytes = section.data().expect("bytes of code");
-            if section.name().is_ok_and(|name| name.starts_with(".plt")) {
+            if section.name().is_ok_and(|name| name.contains("plt") || name == ".MIPS.stubs") {
                 let entry_size = if section.name() == Ok(".plt.got") && bytes.len() % 16 != 0 { 8 } else { 0 };
                 parts.plt.push(Plt { range: range.clone(), entry_size, bytes });
             }
@@ -89,13 +106,15 @@ impl Binary {
 impl<'a> Parts<'a> {
     pub(crate) fn input(&'a self) -> Input<'a> {
         Input {
-            arch: Arch::X86_64,
+            arch: self.arch,
             debug_id: &self.debug_id,
             image_base: self.image_base,
             text: &self.text,
             eh_frame: self.eh_frame,
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
+            pdr: self.pdr,
+            functions: &self.functions,
             plt: &self.plt,
             code: &self.code,
             source_sha256: [7; 32],

@@ -16,7 +16,7 @@ use elf::Binary;
 use shadow::{Expected, Shadow};
 use symseal_module::{Avma, Svma};
 use symseal_unwind::{
-    Cache, CodeBytes, Frame, Memory, Module, Modules, Registers, StackBytes, StackRegions, Table, unwind,
+    Arch, Cache, CodeBytes, Frame, Memory, Module, Modules, Registers, StackBytes, StackRegions, Table, unwind,
 };
 use tracee::{Stop, Tracee};
 
@@ -110,7 +110,7 @@ impl Tables {
                 }),
             });
         }
-        (Modules::new(modules), names)
+        (Modules::new(Arch::X86_64, modules), names)
     }
 }
 
@@ -119,7 +119,7 @@ fn registers_of(raw: &libc::user_regs_struct) -> Registers {
         raw.rax, raw.rdx, raw.rcx, raw.rbx, raw.rsi, raw.rdi, raw.rbp, raw.rsp, raw.r8, raw.r9, raw.r10, raw.r11,
         raw.r12, raw.r13, raw.r14, raw.r15,
     ];
-    Registers { pc: raw.rip, sp: raw.rsp, fp: raw.rbp, general: general.map(Some) }
+    Registers { pc: raw.rip, sp: raw.rsp, fp: raw.rbp, general: std::array::from_fn(|at| general.get(at).copied()) }
 }
 
 /// What the run gave.
@@ -201,7 +201,9 @@ fn run(program: &Path) -> Result<Score, std::io::Error> {
                 found.iter().skip(1).zip(&expected).take_while(|(frame, expected)| frame.pc.0 == expected.pc).count();
             let frame = found.get(agreeing).copied().unwrap_or_default();
             let module = frame.module.and_then(|index| names.get(index as usize)).map_or("nowhere", String::as_str);
-            let rule = modules.rule(&frame).map_or(String::from("no table"), |(rule, _)| rule.to_string());
+            let rule = modules
+                .rule(&frame)
+                .map_or(String::from("no table"), |(rule, _)| rule.display(Arch::X86_64).to_string());
             let name = Path::new(module).file_name().map_or_else(|| module.into(), |name| name.to_string_lossy());
             let base = maps.iter().find(|map| map.path == module).map_or(0, |map| map.start);
             let at = frame.pc.0.wrapping_sub(base);

@@ -1,4 +1,5 @@
-/* What the single-step test walks through: every way in which one function comes to run below another. */
+/* What the single-step tests walk through: every way in which one function comes to run below another. SMALL leaves out what
+   only repeats, for emulators. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <setjmp.h>
@@ -11,6 +12,30 @@
 #include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
+
+#ifdef SMALL
+enum { REPEATS = 3, ELEMENTS = 12, DEPTH = 7 };
+#else
+enum { REPEATS = 60, ELEMENTS = 60, DEPTH = 12 };
+#endif
+
+/* The interrupted program counter, an instruction that faults, its length, and a return. */
+#if defined(__x86_64__)
+#define PC(uc) ((uc)->uc_mcontext.gregs[REG_RIP])
+#define FAULT "ud2"
+#define FAULT_BYTES 2
+#define RETURN "ret"
+#elif defined(__aarch64__)
+#define PC(uc) ((uc)->uc_mcontext.pc)
+#define FAULT ".inst 0"
+#define FAULT_BYTES 4
+#define RETURN "ret"
+#elif defined(__mips__)
+#define PC(uc) ((uc)->uc_mcontext.pc)
+#define FAULT ".word 0xec000000"
+#define FAULT_BYTES 4
+#define RETURN "jr $31\nnop"
+#endif
 
 static volatile int sink;
 
@@ -67,26 +92,25 @@ NOINLINE static void leave(int n) {
 }
 
 /* The first instruction faults: the interrupted address is no return address. */
-__asm__(".text\n.type first_faults, @function\nfirst_faults:\n.cfi_startproc\nud2\nret\n.cfi_endproc\n.size first_faults, .-first_faults\n");
+__asm__(".text\n.globl first_faults\n.type first_faults, @function\nfirst_faults:\n.cfi_startproc\n" FAULT "\n" RETURN "\n.cfi_endproc\n.size first_faults, .-first_faults\n");
 extern void first_faults(void);
 
 static void on_illegal(int signal, siginfo_t *info, void *context) {
     ucontext_t *uc = context;
     (void)signal, (void)info;
     sink = depth_first(3, 1, 2);
-    uc->uc_mcontext.gregs[REG_RIP] += 2;
+    PC(uc) += FAULT_BYTES;
 }
 
-__asm__(".text\n.type only_returns, @function\nonly_returns:\n.cfi_startproc\nret\n.cfi_endproc\n.size only_returns, .-only_returns\n");
+__asm__(".text\n.globl only_returns\n.type only_returns, @function\nonly_returns:\n.cfi_startproc\n" RETURN "\n.cfi_endproc\n.size only_returns, .-only_returns\n");
 extern void only_returns(void);
 
 /* A call through a null pointer: the handler lets it lead to a function that returns. */
 static void on_segv(int signal, siginfo_t *info, void *context) {
     ucontext_t *uc = context;
-    greg_t *registers = uc->uc_mcontext.gregs;
     (void)signal, (void)info;
     sink = tail_start(4);
-    registers[REG_RIP] = (greg_t)only_returns;
+    PC(uc) = (unsigned long)only_returns;
 }
 
 static void on_nested(int signal) {
@@ -124,11 +148,11 @@ int main(int argc, char **argv) {
     handle(SIGILL, on_illegal, SA_SIGINFO | SA_ONSTACK);
     handle(SIGSEGV, on_segv, SA_SIGINFO);
 
-    int numbers[60];
-    for (int i = 0; i < 60; i++) numbers[i] = (i * 7919 + argc) % 101;
-    qsort(numbers, 60, sizeof *numbers, ascending);
-    sink = bsearch(&numbers[7], numbers, 60, sizeof *numbers, ascending) != NULL;
-    sink = depth_first(12, numbers[0], numbers[59]);
+    int numbers[ELEMENTS];
+    for (int i = 0; i < ELEMENTS; i++) numbers[i] = (i * 7919 + argc) % 101;
+    qsort(numbers, ELEMENTS, sizeof *numbers, ascending);
+    sink = bsearch(&numbers[7], numbers, ELEMENTS, sizeof *numbers, ascending) != NULL;
+    sink = depth_first(DEPTH, numbers[0], numbers[ELEMENTS - 1]);
     sink = tail_start(5);
     sink = (int)variable(100) + aligned(20) + (int)many(1, 2, 3, 4, 5, 6, 7, 8);
     raise(SIGUSR1);
@@ -139,7 +163,7 @@ int main(int argc, char **argv) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     char *text = malloc(200);
-    for (int i = 0; i < 60; i++) snprintf(text, 200, "%d %s %f %ld", i, "words", 0.5 * i, (long)now.tv_sec);
+    for (int i = 0; i < REPEATS; i++) snprintf(text, 200, "%d %s %f %ld", i, "words", 0.5 * i, (long)now.tv_sec);
     char *copy = strdup(text);
     sink = (int)strtol(copy, NULL, 10) + atoi(text);
     free(copy);

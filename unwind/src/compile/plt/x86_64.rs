@@ -1,12 +1,13 @@
-//! Rules of procedure linkage tables, from their bytes: linkers describe them with expressions or not at all.
+//! Linkage tables of AMD64, whose entries push their numbers.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::Plt;
-use crate::arch;
-use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, WORD};
+use super::{Plt, push};
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 
+/// DWARF number of the stack pointer.
+const SP: u8 = 7;
 const ENTRY_BYTES: u64 = 16;
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const PUSH_IMMEDIATE: u8 = 0x68;
@@ -43,7 +44,7 @@ pub(super) fn rules(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
         match entry(bytes, start == plt.range.start)? {
             Entry::Jumps => push(&mut rules, start..end, on_stack(1)?),
             Entry::PushesBefore(at) if size == ENTRY_BYTES && start.is_multiple_of(ENTRY_BYTES) => {
-                let rule = Rule::new(Kind::Plt, RuleSource::Plt, arch::SP, at, ReturnAddress::AtCfa(-1), Saved::Same)?;
+                let rule = Rule::new(Kind::Plt, RuleSource::Plt, SP, at, ReturnAddress::AtCfa(-1), Saved::Same)?;
                 push(&mut rules, start..end, rule);
             }
             Entry::PushesBefore(at) => {
@@ -66,15 +67,8 @@ pub(super) fn rules(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
 
 /// The rule with `words` words on the stack, the return address being the first of them.
 fn on_stack(words: i64) -> Option<Rule> {
-    debug_assert!(words > 0 && WORD == 8);
+    debug_assert!(words > 0);
     Rule::new(Kind::Sp, RuleSource::Plt, 0, words, ReturnAddress::AtCfa(-1), Saved::Same)
-}
-
-fn push(rules: &mut Vec<(Range<u64>, Rule)>, range: Range<u64>, rule: Rule) {
-    match rules.last_mut() {
-        Some((last, same)) if *same == rule && last.end == range.start => last.end = range.end,
-        _ => rules.push((range, rule)),
-    }
 }
 
 fn entry(bytes: &[u8], is_first: bool) -> Option<Entry> {
@@ -107,6 +101,7 @@ fn entry(bytes: &[u8], is_first: bool) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::Arch;
     use alloc::string::{String, ToString};
     use alloc::vec;
 
@@ -121,7 +116,7 @@ mod tests {
         let found: Vec<(u64, String)> = rules(&plt)
             .expect("a known form")
             .into_iter()
-            .map(|(range, rule)| (range.start, rule.to_string()))
+            .map(|(range, rule)| (range.start, rule.display(Arch::X86_64).to_string()))
             .collect();
         let found: Vec<(u64, &str)> =
             found.iter().map(|(start, rule)| (*start, rule.split(';').next().unwrap_or_default())).collect();

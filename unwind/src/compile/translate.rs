@@ -1,4 +1,4 @@
-//! A row of call frame information as a rule, for AMD64.
+//! A row of call frame information as a rule.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,15 +11,19 @@ use super::expression;
 use super::fdes::Reader;
 use super::programs::Programs;
 use super::terms;
-use crate::arch::{self, FP, RETURN_ADDRESS, SLOT_REGISTERS, SP, context_slot};
+use crate::arch::{Arch, Machine};
 use crate::cx::Op;
-use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots, WORD};
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
 /// A rule, its slots, and how many saved registers had to be marked as unknown.
 pub(super) type Translated = (Rule, Slots, usize);
 
+/// The pseudo-register of aarch64 whose lowest bit says that the return address is signed. (AADWARF64)
+const RA_SIGN_STATE: Register = Register(34);
+
 /// What a row is translated with.
 pub(super) struct Translator<'s, S> {
+    pub(super) machine: &'static Machine,
     pub(super) section: &'s S,
     pub(super) encoding: Encoding,
     pub(super) source: RuleSource,
@@ -32,75 +36,91 @@ type Row = UnwindTableRow<usize, Storage>;
 impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
     /// The rule of `row`, or why there is none.
     pub(super) fn translate(&self, row: &Row, programs: &mut Programs) -> Result<Translated, String> {
-        let return_address = match row.register(Register(u16::from(RETURN_ADDRESS))) {
+        let machine = self.machine;
+        let return_address = match row.register(Register(u16::from(machine.return_address))) {
             Some(RegisterRule::Undefined) => return Ok((Rule::bare(Kind::End, self.source), Slots::SAME, 0)),
             Some(RegisterRule::Offset(offset)) => {
-                let words = words(offset).ok_or_else(|| format!("return address at CFA{offset:+}"))?;
+                let words = self.words(offset).ok_or_else(|| format!("return address at CFA{offset:+}"))?;
                 ReturnAddress::AtCfa(words)
             }
             Some(RegisterRule::Register(register)) => match u8::try_from(register.0) {
-                Ok(number) if usize::from(number) < arch::REGISTERS => ReturnAddress::InRegister(number),
-                _ => return Err(format!("return address rule register({})", terms::register(register))),
+                Ok(number) if usize::from(number) < machine.registers => ReturnAddress::InRegister(number),
+                _ => return Err(format!("return address rule register({})", terms::register(machine, register))),
             },
             Some(RegisterRule::Expression(_)) => return self.signal(row),
-            // The psABI gives the column no default: a row that does not say is broken.
+            // Where calls leave it in a register, a function that does not say keeps it there. Else the column has no
+            // default: a row that does not say is broken.
+            None | Some(RegisterRule::SameValue) if let Some(link) = machine.link => ReturnAddress::InRegister(link),
             None => return Err(String::from("no rule for the return address")),
-            Some(other) => return Err(format!("return address rule {}", terms::register_rule(&other))),
+            Some(other) => return Err(format!("return address rule {}", terms::register_rule(machine, &other))),
         };
         if self.is_signal {
             return Err(String::from("signal frame of an unknown form"));
         }
-        match row.register(Register(u16::from(SP))) {
+        match row.register(Register(u16::from(machine.sp))) {
             None | Some(RegisterRule::SameValue | RegisterRule::ValOffset(0)) => {}
-            Some(other) => return Err(format!("stack pointer rule {}", terms::register_rule(&other))),
+            Some(other) => return Err(format!("stack pointer rule {}", terms::register_rule(machine, &other))),
         }
-        let on_fp = [FP].iter().chain(&SLOT_REGISTERS).any(|register| {
+        let on_fp = [machine.fp].iter().chain(machine.slot_registers).any(|register| {
             let rule = row.register(Register(u16::from(*register)));
             matches!(rule, Some(RegisterRule::Expression(expression)) if self.fp_slot(&expression).is_some())
         });
         let mut unknown = 0;
-        let fp = self.saved(row, FP, on_fp, &mut unknown);
-        let mut slots = [Saved::Same; SLOT_REGISTERS.len()];
-        for (slot, register) in slots.iter_mut().zip(SLOT_REGISTERS) {
-            *slot = self.saved(row, register, on_fp, &mut unknown);
+        let fp = self.saved(row, machine.fp, on_fp, &mut unknown);
+        let mut slots = Slots::SAME;
+        for (at, register) in machine.slot_registers.iter().enumerate() {
+            slots = slots.with(at, self.saved(row, *register, on_fp, &mut unknown));
         }
         let (kind, register, offset) = self.cfa(row, programs)?;
         let rule = Rule::new(kind, self.source, register, offset, return_address, fp).or_else(|| {
             unknown += 1;
             Rule::new(kind, self.source, register, offset, return_address, Saved::Unknown)
         });
-        let rule = rule.ok_or_else(|| format!("return address rule {}", terms::return_address(return_address)))?;
+        let rule =
+            rule.ok_or_else(|| format!("return address rule {}", terms::return_address(machine, return_address)))?;
         let rule = if on_fp { rule.with_slots_on_fp() } else { rule };
-        Ok((rule, Slots::new(slots), unknown))
+        let signed = match row.register(RA_SIGN_STATE) {
+            None => false,
+            _ if !machine.signs_return_addresses => false,
+            Some(RegisterRule::Constant(state)) => state & 1 != 0,
+            Some(other) => return Err(format!("sign state {}", terms::register_rule(machine, &other))),
+        };
+        Ok((if signed { rule.with_signed_return_address() } else { rule }, slots, unknown))
     }
 
     fn cfa(&self, row: &Row, programs: &mut Programs) -> Result<(Kind, u8, i64), String> {
+        let machine = self.machine;
+        let is_register = |register: u8| usize::from(register) < machine.registers;
         let ops = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
-                let number = u8::try_from(register.0).ok().filter(|number| usize::from(*number) < arch::REGISTERS);
-                let number = number.ok_or_else(|| format!("CFA from register {}", terms::register(*register)))?;
+                let number = u8::try_from(register.0).ok().filter(|number| is_register(*number));
+                let number =
+                    number.ok_or_else(|| format!("CFA from register {}", terms::register(machine, *register)))?;
                 let kind = match number {
-                    SP => Kind::Sp,
-                    FP => Kind::Fp,
+                    _ if number == machine.sp => Kind::Sp,
+                    _ if number == machine.fp => Kind::Fp,
                     _ => Kind::Register,
                 };
-                if let Some(words) = cfa_words(*offset) {
+                if let Some(words) = self.cfa_words(*offset) {
                     return Ok((kind, number, words));
                 }
                 Vec::from([Op::Register(number), Op::Constant(*offset), Op::Add])
             }
             CfaRule::Expression(expression) => self.operations(expression)?,
         };
-        if let Some(pushed) = expression::as_plt(&ops) {
-            return Ok((Kind::Plt, SP, pushed));
+        if let Some(pushed) = expression::as_plt(&ops)
+            && machine.arch == Arch::X86_64
+        {
+            return Ok((Kind::Plt, machine.sp, pushed));
         }
         if let Some((register, offset)) = expression::as_deref(&ops)
-            && usize::from(register) < arch::REGISTERS
-            && let Some(words) = cfa_words(offset)
+            && is_register(register)
+            && let Some(words) = self.cfa_words(offset)
         {
             return Ok((Kind::Deref, register, words));
         }
-        let program = expression::program(&ops).ok_or_else(|| String::from("CFA expression that gives no value"))?;
+        let program =
+            expression::program(&ops, machine).ok_or_else(|| String::from("CFA expression that gives no value"))?;
         let at = programs.intern(program).ok_or_else(|| String::from("CFA expression, one too many"))?;
         Ok((Kind::Program, 0, at))
     }
@@ -113,20 +133,24 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             _ => None,
         };
         let CfaRule::Expression(cfa) = row.cfa() else { return Err(unknown()) };
-        let (Some((SP, cfa)), Some((SP, pc))) = (expression::as_deref(&self.operations(cfa)?), address(RETURN_ADDRESS))
+        let machine = self.machine;
+        let (Some((base, cfa)), Some((pc_base, pc))) =
+            (expression::as_deref(&self.operations(cfa)?), address(machine.return_address))
         else {
             return Err(unknown());
         };
-        let in_context = |register, at: i64| context_slot(register).and_then(|slot| at.checked_sub_unsigned(slot));
-        let context = in_context(RETURN_ADDRESS, pc).ok_or_else(unknown)?;
-        let others_agree = [FP].iter().chain(&SLOT_REGISTERS).all(|register| match address(*register) {
-            Some((SP, at)) => in_context(*register, at) == Some(context),
+        let in_context =
+            |register, at: i64| (machine.context_slot)(register).and_then(|slot| at.checked_sub_unsigned(slot));
+        let context = in_context(machine.pc, pc).ok_or_else(unknown)?;
+        let others_agree = [machine.fp].iter().chain(machine.slot_registers).all(|register| match address(*register) {
+            Some((base, at)) if base == machine.sp => in_context(*register, at) == Some(context),
             _ => false,
         });
-        if !others_agree || in_context(SP, cfa) != Some(context) {
+        let on_sp = base == machine.sp && pc_base == machine.sp;
+        if !on_sp || !others_agree || in_context(machine.sp, cfa) != Some(context) {
             return Err(unknown());
         }
-        let rule = Rule::new(Kind::Signal, self.source, SP, context, ReturnAddress::AtCfa(0), Saved::Same)
+        let rule = Rule::new(Kind::Signal, self.source, machine.sp, context, ReturnAddress::AtCfa(0), Saved::Same)
             .ok_or_else(unknown)?;
         Ok((rule, Slots::SAME, 0))
     }
@@ -137,12 +161,12 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             None | Some(RegisterRule::SameValue) => return Saved::Same,
             // Said to be lost: nothing that this format fails to express.
             Some(RegisterRule::Undefined) => return Saved::Unknown,
-            Some(RegisterRule::Offset(offset)) if !on_fp => words(offset),
+            Some(RegisterRule::Offset(offset)) if !on_fp => self.words(offset),
             Some(RegisterRule::Expression(expression)) if on_fp => self.fp_slot(&expression),
             Some(_) => None,
         };
         let saved = slot.map_or(Saved::Unknown, Saved::At);
-        if saved == Saved::Unknown || (register != FP && !Slots::holds(saved)) {
+        if saved == Saved::Unknown || (register != self.machine.fp && !Slots::holds(saved)) {
             *unknown += 1;
             return Saved::Unknown;
         }
@@ -152,23 +176,23 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
     /// fp + offset, in words.
     fn fp_slot(&self, expression: &UnwindExpression<usize>) -> Option<i16> {
         match expression::as_address(&self.operations(expression).ok()?)? {
-            (FP, offset) => words(offset),
+            (base, offset) if base == self.machine.fp => self.words(offset),
             _ => None,
         }
     }
 
     fn operations(&self, expression: &UnwindExpression<usize>) -> Result<Vec<Op>, String> {
         let expression = expression.get(self.section).map_err(|error| format!("expression: {error}"))?;
-        expression::operations(expression, self.encoding)
+        expression::operations(expression, self.encoding, self.machine)
     }
-}
 
-fn words(bytes: i64) -> Option<i16> {
-    (bytes % WORD == 0).then(|| i16::try_from(bytes / WORD).ok()).flatten()
-}
+    fn words(&self, bytes: i64) -> Option<i16> {
+        (bytes % self.machine.word == 0).then(|| i16::try_from(bytes / self.machine.word).ok()).flatten()
+    }
 
-/// The words of a CFA offset that fits its field.
-fn cfa_words(bytes: i64) -> Option<i64> {
-    let words = bytes / WORD;
-    (bytes % WORD == 0 && Rule::offset_fits(words)).then_some(words)
+    /// The words of a CFA offset that fits its field.
+    fn cfa_words(&self, bytes: i64) -> Option<i64> {
+        let words = bytes / self.machine.word;
+        (bytes % self.machine.word == 0 && Rule::offset_fits(words)).then_some(words)
+    }
 }

@@ -1,0 +1,29 @@
+//! Rules of procedure linkage tables, from their bytes: linkers describe them with expressions or not at all.
+
+mod aarch64;
+mod mips32;
+mod x86_64;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::Plt;
+use crate::arch::Arch;
+use crate::rule::Rule;
+
+/// The rules of `plt` by rising address; `None` where its form is not known.
+pub(super) fn rules(arch: Arch, plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
+    match arch {
+        Arch::X86_64 => x86_64::rules(plt),
+        Arch::Aarch64 => aarch64::rules(plt),
+        Arch::Mips32 | Arch::Mips32Little => mips32::rules(plt, arch.is_big_endian()),
+    }
+}
+
+/// Appends a range, joined with the last one where the rule is the same.
+fn push(rules: &mut Vec<(Range<u64>, Rule)>, range: Range<u64>, rule: Rule) {
+    match rules.last_mut() {
+        Some((last, same)) if *same == rule && last.end == range.start => last.end = range.end,
+        _ => rules.push((range, rule)),
+    }
+}

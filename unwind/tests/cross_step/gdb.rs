@@ -1,0 +1,153 @@
+//! A program under qemu-user, which runs one instruction at a time: as much of the GDB remote protocol as that takes. (GDB manual,
+//! appendix E)
+
+use std::io::{Error, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the emulator may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of memory in one packet, which QEMU bounds at 4 KiB in hexadecimal.
+const MOST_BYTES: usize = 1024;
+
+/// A stopped program. Killed when dropped.
+pub(crate) struct Emulated {
+    child: Child,
+    stream: UnixStream,
+    received: Vec<u8>,
+}
+
+/// Why a step ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// One instruction was run.
+    Step,
+    /// A signal is about to be delivered, by its number in this protocol.
+    Signal(u8),
+    Exited(u8),
+}
+
+impl Emulated {
+    /// Starts `program`, stopped at its first instruction; `directory` gets the socket. `None` if there is no such emulator.
+    pub(crate) fn start(emulator: &str, options: &[&str], program: &Path, directory: &Path) -> Result<Self, Error> {
+        let socket = directory.join(format!("{emulator}.socket"));
+        let _ = std::fs::remove_file(&socket);
+        let mut child = Command::new(emulator)
+            .arg("-g")
+            .arg(&socket)
+            .args(options)
+            .arg(program)
+            .env_clear()
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let began = Instant::now();
+        let stream = loop {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => break stream,
+                Err(error) if began.elapsed() > PATIENCE || child.try_wait()?.is_some() => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(error);
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut emulated = Self { child, stream, received: Vec::new() };
+        emulated.request("qSupported:multiprocess-")?;
+        Ok(emulated)
+    }
+
+    fn request(&mut self, packet: &str) -> Result<String, Error> {
+        let sum = packet.bytes().fold(0u8, u8::wrapping_add);
+        self.stream.write_all(format!("${packet}#{sum:02x}").as_bytes())?;
+        loop {
+            let start = self.received.iter().position(|byte| *byte == b'$');
+            let end = self.received.iter().position(|byte| *byte == b'#');
+            if let (Some(start), Some(end)) = (start, end)
+                && self.received.len() >= end + 3
+            {
+                let answer = String::from_utf8_lossy(&self.received[start + 1..end]).into_owned();
+                self.received.drain(..end + 3);
+                self.stream.write_all(b"+")?;
+                return Ok(answer);
+            }
+            let mut buffer = [0; 4096];
+            let read = self.stream.read(&mut buffer)?;
+            if read == 0 {
+                return Err(Error::other("the emulator closed its socket"));
+            }
+            self.received.extend_from_slice(&buffer[..read]);
+        }
+    }
+
+    /// The bytes of the register packet.
+    pub(crate) fn registers(&mut self) -> Result<Vec<u8>, Error> {
+        let answer = self.request("g")?;
+        bytes_of(&answer).ok_or_else(|| Error::other(format!("registers: {answer}")))
+    }
+
+    /// The memory from `address` on, as much of `length` bytes as there is.
+    pub(crate) fn read(&mut self, address: u64, length: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let want = (length - bytes.len()).min(MOST_BYTES);
+            let answer = self.request(&format!("m{:x},{want:x}", address + bytes.len() as u64))?;
+            match bytes_of(&answer) {
+                Some(part) if !part.is_empty() => bytes.extend(part),
+                _ => break,
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Runs one instruction, delivering `signal` first if there is one.
+    pub(crate) fn step(&mut self, signal: Option<u8>) -> Result<Stop, Error> {
+        let answer = match signal {
+            // `vCont` alone, for QEMU forgets the signal of `S`.
+            Some(signal) => self.request(&format!("vCont;S{signal:02x}"))?,
+            None => self.request("s")?,
+        };
+        Self::stop(&answer)
+    }
+
+    /// Runs up to one of `addresses`.
+    pub(crate) fn run_to(&mut self, addresses: &[u64]) -> Result<Stop, Error> {
+        for address in addresses {
+            self.request(&format!("Z0,{address:x},4"))?;
+        }
+        let answer = self.request("c")?;
+        for address in addresses {
+            self.request(&format!("z0,{address:x},4"))?;
+        }
+        Self::stop(&answer)
+    }
+
+    fn stop(answer: &str) -> Result<Stop, Error> {
+        let number = answer.get(1..3).and_then(|number| u8::from_str_radix(number, 16).ok());
+        match (answer.bytes().next(), number) {
+            (Some(b'T' | b'S'), Some(5)) => Ok(Stop::Step),
+            (Some(b'T' | b'S'), Some(signal)) => Ok(Stop::Signal(signal)),
+            (Some(b'W'), Some(status)) => Ok(Stop::Exited(status)),
+            _ => Err(Error::other(format!("the emulator answered {answer:?}"))),
+        }
+    }
+}
+
+fn bytes_of(hexadecimal: &str) -> Option<Vec<u8>> {
+    if !hexadecimal.len().is_multiple_of(2) || hexadecimal.starts_with('E') {
+        return None;
+    }
+    (0..hexadecimal.len() / 2).map(|at| u8::from_str_radix(hexadecimal.get(2 * at..2 * at + 2)?, 16).ok()).collect()
+}
+
+impl Drop for Emulated {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

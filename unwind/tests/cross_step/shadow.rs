@@ -1,0 +1,220 @@
+//! The stack as calls, returns and signals made it, kept apart from any unwind information, for processors whose calls leave the
+//! return address in a register.
+
+use symseal_unwind::Arch;
+
+/// What the unwinder must find for one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expected {
+    pub(crate) pc: u64,
+    pub(crate) exact: bool,
+    /// The frame pointer register in this frame.
+    pub(crate) fp: u64,
+    /// The CFA of the frame below: the stack pointer in this one.
+    pub(crate) cfa_below: u64,
+}
+
+/// The registers that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Registers {
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    pub(crate) fp: u64,
+    pub(crate) link: u64,
+    /// The number of a system call.
+    pub(crate) syscall: u64,
+}
+
+#[derive(Debug)]
+enum Entry {
+    /// A call that returns to `address`, with the registers at the first instruction of the function.
+    Call { address: u64, sp: u64, fp: u64 },
+    /// The kernel saved the interrupted registers in the context at `context`; handlers may change them there.
+    Interrupted { context: u64, sp: u64 },
+}
+
+/// What a branch does once its delay slot was run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Call {
+        returns_to: u64,
+    },
+    Return,
+    /// To where a register points.
+    Jump,
+    SignalReturn,
+    Syscall,
+    Other,
+}
+
+/// The bits of an address in a program under qemu-aarch64.
+const ADDRESS_BITS: u64 = (1 << 48) - 1;
+
+impl Entry {
+    fn is_below(&self, stack_pointer: u64) -> bool {
+        matches!(self, Self::Call { sp, .. } if *sp < stack_pointer)
+    }
+}
+
+pub(crate) struct Shadow {
+    arch: Arch,
+    entries: Vec<Entry>,
+    /// The branch whose delay slot is next.
+    pending: Option<Effect>,
+    /// Returns that went elsewhere than their calls.
+    pub(crate) desynchronised: usize,
+    /// Of these, the ones that left several functions at once, as longjmp does.
+    pub(crate) jumps: usize,
+}
+
+impl Shadow {
+    pub(crate) fn new(arch: Arch) -> Self {
+        Self { arch, entries: Vec::new(), pending: None, desynchronised: 0, jumps: 0 }
+    }
+
+    /// The frames above the running function, innermost first. `word` reads from the context of a signal.
+    pub(crate) fn expected(&self, mut word: impl FnMut(u64) -> u64, out: &mut Vec<Expected>) {
+        out.clear();
+        let arch = self.arch;
+        for entry in self.entries.iter().rev() {
+            let frame = match entry {
+                Entry::Call { address, sp, fp } => Expected { pc: *address, exact: false, fp: *fp, cfa_below: *sp },
+                Entry::Interrupted { context, .. } => {
+                    let mut saved = |register| word(context + arch.context_offset(register).unwrap_or(0));
+                    Expected {
+                        pc: saved(arch.program_counter()),
+                        exact: true,
+                        fp: saved(arch.frame_pointer()),
+                        cfa_below: saved(arch.stack_pointer()),
+                    }
+                }
+            };
+            out.push(frame);
+        }
+    }
+
+    pub(crate) fn interrupted_stack_pointers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.entries.iter().rev().filter_map(|entry| match entry {
+            Entry::Interrupted { sp, .. } => Some(*sp),
+            Entry::Call { .. } => None,
+        })
+    }
+
+    /// A handler runs. `frame` is the stack pointer at its first instruction, `context` the address of the context.
+    pub(crate) fn enter_handler(&mut self, frame: u64, context: u64, interrupted: &Registers, now: &Registers) {
+        self.pending = None;
+        self.entries.push(Entry::Interrupted { context, sp: interrupted.sp });
+        // The handler's first instruction may have signed it.
+        let address = if self.arch == Arch::Aarch64 { now.link & ADDRESS_BITS } else { now.link };
+        self.entries.push(Entry::Call { address, sp: frame, fp: now.fp });
+    }
+
+    /// Where the running function returns to.
+    pub(crate) fn top(&self) -> Option<u64> {
+        match self.entries.last()? {
+            Entry::Call { address, .. } => Some(*address),
+            Entry::Interrupted { .. } => None,
+        }
+    }
+
+    /// The context of the innermost signal.
+    pub(crate) fn context(&self) -> Option<u64> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Interrupted { context, .. } => Some(*context),
+            Entry::Call { .. } => None,
+        })
+    }
+
+    /// The instruction `word` at `before.pc` was run. `resumes` is where the innermost signal interrupted the program. Gives the
+    /// address of another instruction that was run too: the emulator does not stop right behind a system call.
+    pub(crate) fn executed(
+        &mut self,
+        word: u32,
+        before: &Registers,
+        after: &Registers,
+        resumes: Option<u64>,
+    ) -> Option<u64> {
+        let effect = match self.pending.take() {
+            Some(effect) => effect,
+            None => {
+                let effect = match self.arch {
+                    Arch::Aarch64 => effect_aarch64(word, before),
+                    _ => effect_mips(word, before),
+                };
+                // Some emulators run branch and delay slot in one step.
+                if self.arch != Arch::Aarch64
+                    && matches!(effect, Effect::Call { .. } | Effect::Return | Effect::Jump)
+                    && after.pc == before.pc + 4
+                {
+                    self.pending = Some(effect);
+                    return None;
+                }
+                effect
+            }
+        };
+        match effect {
+            Effect::Other => {}
+            Effect::Syscall => return Some(before.pc + 4).filter(|next| *next != after.pc),
+            // `bal` to the next instruction is no call.
+            Effect::Call { returns_to } if returns_to == after.pc => {}
+            Effect::Call { returns_to } => {
+                self.entries.push(Entry::Call { address: returns_to, sp: after.sp, fp: after.fp });
+            }
+            Effect::SignalReturn => {
+                while matches!(self.entries.pop(), Some(Entry::Call { .. })) {}
+                return resumes.filter(|next| *next != after.pc);
+            }
+            // Only longjmp leaves with a stack pointer above that of the function's entry.
+            Effect::Jump if self.entries.last().is_some_and(|entry| entry.is_below(after.sp)) => self.returned(after),
+            Effect::Jump => {}
+            Effect::Return => self.returned(after),
+        }
+        None
+    }
+
+    fn returned(&mut self, after: &Registers) {
+        match self.entries.last() {
+            Some(Entry::Call { address, sp, .. }) if (*address, *sp) == (after.pc, after.sp) => {
+                self.entries.pop();
+            }
+            _ => {
+                self.desynchronised += 1;
+                let known = self.entries.len();
+                while let Some(Entry::Call { sp, .. }) = self.entries.last()
+                    && *sp <= after.sp
+                {
+                    self.entries.pop();
+                }
+                self.jumps += usize::from(known - self.entries.len() > 1);
+            }
+        }
+    }
+}
+
+fn effect_aarch64(word: u32, before: &Registers) -> Effect {
+    let is_bl = word >> 26 == 0b10_0101;
+    let is_blr = word & 0xffff_fc1f == 0xd63f_0000 || word & 0xfeff_f800 == 0xd63f_0800;
+    // ret and its authenticating forms; br x30, as in longjmp.
+    let is_return = word & 0xffff_fc1f == 0xd65f_0000 || word & 0xffff_fbff == 0xd65f_0bff || word == 0xd61f_03c0;
+    match word {
+        _ if is_bl || is_blr => Effect::Call { returns_to: before.pc + 4 },
+        _ if is_return => Effect::Return,
+        0xd400_0001 if before.syscall == 139 => Effect::SignalReturn,
+        0xd400_0001 => Effect::Syscall,
+        _ => Effect::Other,
+    }
+}
+
+fn effect_mips(word: u32, before: &Registers) -> Effect {
+    let is_jal = word >> 26 == 3;
+    let is_jalr = word & 0xfc1f_f83f == 0x0000_f809;
+    let is_bal = word & 0xffff_0000 == 0x0411_0000;
+    match word {
+        _ if is_jal || is_jalr || is_bal => Effect::Call { returns_to: before.pc + 8 },
+        _ if word & 0xffff_f83f == 0x03e0_0008 => Effect::Return,
+        _ if word & 0xfc1f_f83f == 0x0000_0008 => Effect::Jump,
+        0x0000_000c if matches!(before.syscall, 4193 | 4119) => Effect::SignalReturn,
+        0x0000_000c => Effect::Syscall,
+        _ => Effect::Other,
+    }
+}

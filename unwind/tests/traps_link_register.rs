@@ -1,0 +1,394 @@
+//! The known traps of unwinding on processors whose calls leave the return address in a register: aarch64, and 32-bit MIPS of
+//! both byte orders.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod cfi;
+
+use cfi::{BIAS_32, EhFrame, Process, Words, advance, at, cfa_offset, saved};
+use symseal_module::{Avma, StopReason, UnwindMethod};
+use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::{Arch, Cache, Frame, Modules, Registers, StackBytes, Table, unwind};
+
+const SP: u64 = 0x7fff_0000;
+const LINK: usize = 30;
+
+/// CFA = sp at the entry of a function, by the number of the stack pointer.
+const AT_ENTRY: &[u8] = &[0x0c, 31, 0];
+const AT_ENTRY_MIPS: &[u8] = &[0x0c, 29, 0];
+
+/// DW_CFA_undefined for the return address.
+fn end(column: u8) -> Vec<u8> {
+    vec![0x07, column]
+}
+
+/// DW_CFA_AARCH64_negate_ra_state.
+fn sign() -> Vec<u8> {
+    vec![0x2d]
+}
+
+fn registers(svma: u64, link: u64) -> Registers {
+    let mut registers = Registers { pc: at(svma), sp: SP, fp: 0, ..Registers::default() };
+    registers.general[LINK] = Some(at(link));
+    registers
+}
+
+/// A function at 0x1000 that makes a frame of 32 bytes with a frame record at its bottom after four bytes, a leaf at 0x1020,
+/// the end of the stack at 0x1040.
+fn three_functions() -> EhFrame {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x20, &[advance(4), cfa_offset(32), saved(29, 4), saved(30, 3)]).fde(0x1020, 0x20, &[]).fde(
+        0x1040,
+        0x20,
+        &[end(30)],
+    );
+    section
+}
+
+#[test]
+fn t6_an_omitted_return_address_is_still_in_the_link_register() {
+    let table = three_functions().compile();
+    assert_eq!(table.report.unsupported, []);
+    let process = Process::new(&table.bytes);
+    // From the leaf and from the first instruction of the other: nothing is saved yet.
+    for leaf in [0x1024, 0x1000] {
+        let (frames, walk) = process.walk(&registers(leaf, 0x1044), &Words::default());
+        assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::EndOfStack, Avma(SP)));
+    }
+    // A return address in the leaf: the register was used for another call since.
+    let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1024))]);
+    let expected = (vec![0x1010, 0x1024], StopReason::StackNotRising);
+    assert_eq!(process.pcs(&registers(0x1010, 0x1010), &memory), expected);
+}
+
+#[test]
+fn t3_the_frame_record_is_read_where_the_rule_says_and_not_after_its_pop() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    let memory = Words::default().with(&[(SP, 0x7777), (SP + 8, at(0x1044))]);
+    let (frames, walk) = process.walk(&registers(0x1010, 0x1010), &memory);
+    assert_eq!((walk.stop, frames[0].cfa, frames[1].fp), (StopReason::EndOfStack, Avma(SP + 32), 0x7777));
+}
+
+#[test]
+fn t9_a_signed_return_address_loses_its_signature_and_no_other_does() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x20, &[advance(4), sign(), advance(4), cfa_offset(16), saved(29, 2), saved(30, 1)]).fde(
+        0x1040,
+        0x20,
+        &[end(30)],
+    );
+    let compiled = section.compile();
+    assert_eq!(compiled.report.unsupported, []);
+    let process = Process::new(&compiled.bytes);
+    let signature = 0x0035_0000_0000_0000;
+    // Signed in the link register, then in memory; a signature of nothing where the rule says that there is none.
+    let signed = |svma| {
+        let mut registers = registers(svma, 0x1044);
+        registers.general[LINK] = Some(at(0x1044) | signature);
+        registers
+    };
+    let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1044) | signature)]);
+    let expected = |svma| (vec![svma, 0x1044], StopReason::EndOfStack);
+    assert_eq!(process.pcs(&signed(0x1004), &Words::default()), expected(0x1004));
+    assert_eq!(process.pcs(&signed(0x1010), &memory), expected(0x1010));
+    assert_eq!(process.pcs(&signed(0x1000), &Words::default()).1, StopReason::NoModule);
+    // The same deeper in the stack, where the short way goes.
+    let memory = memory.with(&[(SP + 8, at(0x1010) | signature), (SP + 16, 0), (SP + 24, at(0x1044) | signature)]);
+    assert_eq!(process.pcs(&signed(0x1010), &memory), (vec![0x1010, 0x1010, 0x1044], StopReason::EndOfStack));
+}
+
+#[test]
+fn t9_a_signature_over_the_signing_address_too_is_taken_away_like_any_other() {
+    // DW_CFA_AARCH64_negate_ra_state_with_pc, and the same number as an operand.
+    let instructions = [cfa_offset(0x2c), advance(4), vec![0x2c], saved(0x2c - 0x20, 0x2c)];
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x20, &instructions);
+    let compiled = section.compile();
+    assert_eq!(compiled.report.unsupported, []);
+    let table = Table::open(&compiled.bytes).expect("a table");
+    let rule = |at| table.rule(symseal_module::Rva(at)).expect("code");
+    assert!(!rule(0x1000).is_signed() && rule(0x1004).is_signed());
+    assert_eq!(rule(0x1000).display(Arch::Aarch64).to_string(), "CFA = program at 0; RA = x30");
+}
+
+#[test]
+fn t9_the_mask_of_the_capture_counts_and_a_kernel_address_keeps_its_upper_half() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x20, &[sign()]);
+    let table = section.compile().bytes;
+    let mut registers = registers(0x1000, 0);
+    let mut next = |link: u64, mask: Option<u64>| {
+        let table = Table::open(&table).expect("a table");
+        let module = symseal_unwind::Module {
+            start: Avma(cfi::BIAS),
+            end: Avma(at(0x3000)),
+            bias: cfi::BIAS,
+            image_base: symseal_module::Svma(0),
+            table: Some(table),
+            code: None,
+        };
+        let modules = Modules::new(Arch::Aarch64, vec![module]);
+        let modules = match mask {
+            Some(mask) => modules.with_signature_mask(mask),
+            None => modules,
+        };
+        registers.general[LINK] = Some(link);
+        let mut frames = [Frame::EMPTY; 4];
+        let walk = unwind(&modules, &registers, &Words::default(), &mut Cache::new(), &mut frames);
+        assert_eq!(walk.frames, 2);
+        frames[1].pc.0
+    };
+    // Bit 47 is above every known address, and an address bit by the mask.
+    let link = 0x0055_9000_0000_1234;
+    assert_eq!(next(link, None), 0x1000_0000_1234);
+    assert_eq!(next(link, Some(0x007f_0000_0000_0000)), 0x9000_0000_1234);
+    assert_eq!(next(0x00a5_8000_1234_5678, Some(0x007f_0000_0000_0000)), 0xffff_8000_1234_5678);
+}
+
+/// `mov x8, #139; svc #0`, behind a `nop`.
+const TRAMPOLINE: &[u8] = &[0x1f, 0x20, 0x03, 0xd5, 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
+
+/// The context of a signal frame whose trampoline has the stack pointer `frame`.
+fn context(frame: u64, values: &[(u8, u64)]) -> Vec<(u64, u64)> {
+    let place = |register: u8| Arch::Aarch64.context_offset(register).expect("saved");
+    values.iter().map(|(register, value)| (frame + 0x130 + place(*register), *value)).collect()
+}
+
+#[test]
+fn t2_a_leaf_that_was_interrupted_returns_by_the_link_register_that_the_kernel_saved() {
+    let compiled = three_functions().compile_with(&[(0x2000, TRAMPOLINE)]);
+    assert_eq!(compiled.report.trampolines, 1);
+    let silent = three_functions().compile().bytes;
+    let own = SP - 0x10000;
+    // A handler without a frame of its own, on an alternate stack above.
+    let memory = Words::default().with(&context(SP, &[(32, at(0x1020)), (31, own), (29, 0x66), (30, at(0x1044))]));
+    let registers = registers(0x1024, 0x2004);
+    for process in [Process::new(&compiled.bytes), Process::with_code(&silent, Some((0x2000, TRAMPOLINE)))] {
+        let (frames, walk) = process.walk(&registers, &memory);
+        let pcs: Vec<(u64, bool)> = frames.iter().map(|frame| (frame.pc.0 - cfi::BIAS, frame.exact)).collect();
+        assert_eq!(pcs, [(0x1024, true), (0x2004, false), (0x1020, true), (0x1044, false)]);
+        assert_eq!((walk.stop, frames[1].cfa, frames[2].fp), (StopReason::EndOfStack, Avma(own), 0x66));
+    }
+    // Interrupted between the two instructions of the trampoline.
+    let inside = Registers { pc: at(0x2008), ..registers };
+    let process = Process::with_code(&silent, Some((0x2000, TRAMPOLINE)));
+    assert_eq!(process.pcs(&inside, &memory), (vec![0x2008, 0x1020, 0x1044], StopReason::EndOfStack));
+}
+
+#[test]
+fn t2_a_call_through_a_null_pointer_was_made_where_the_link_register_says() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1044))]);
+    let registers = Registers { pc: 0, ..registers(0, 0x1010) };
+    let (frames, walk) = process.walk(&registers, &memory);
+    assert_eq!((walk.frames, walk.stop), (3, StopReason::EndOfStack));
+    assert_eq!((frames[1].pc, frames[1].method), (Avma(at(0x1010)), UnwindMethod::NullCall));
+}
+
+fn code(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// At 0x1008 in the function with a frame: `bl 0x1800`, `blr x1`.
+fn calls() -> Vec<u8> {
+    code(&[0x9400_01fe, 0xd63f_0020])
+}
+
+#[test]
+fn t4_a_leaf_without_rules_returns_by_the_link_register_only_behind_a_call() {
+    let table = three_functions().compile().bytes;
+    let mut bytes = calls();
+    bytes.resize(0x1800 - 0x1008, 0);
+    // nop; nop; sub sp, sp, #16; nop
+    bytes.extend(code(&[0xd503_201f, 0xd503_201f, 0xd100_43ff, 0xd503_201f]));
+    let process = Process::with_code(&table, Some((0x1008, &bytes)));
+    let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1044))]);
+    let (frames, walk) = process.walk(&registers(0x1804, 0x100c), &memory);
+    assert_eq!((walk.frames, walk.stop, frames[1].method), (3, StopReason::EndOfStack, UnwindMethod::Leaf));
+    // The function has moved the stack pointer: the caller is known, and its frame is not.
+    let (frames, walk) = process.walk(&registers(0x180c, 0x100c), &memory);
+    assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::RegisterUnknown, Avma(0)));
+    // No call stands before it.
+    assert_eq!(process.pcs(&registers(0x1804, 0x1014), &memory), (vec![0x1804], StopReason::NoRule));
+    // A call that the running code itself may have made.
+    assert_eq!(process.pcs(&registers(0x1804, 0x1010), &memory), (vec![0x1804], StopReason::NoRule));
+}
+
+#[test]
+fn t4_the_frame_pointer_leads_to_the_record_and_the_rule_of_the_record_tells_the_rest() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    // Without a rule; its record leads to 0x1010, whose own record is at SP + 0x40, in a frame of 32 bytes.
+    let registers = Registers { fp: SP + 0x20, ..registers(0x1804, 0x1804) };
+    let memory = Words::default().with(&[
+        (SP + 0x20, SP + 0x40),
+        (SP + 0x28, at(0x1010)),
+        (SP + 0x40, 0x7777),
+        (SP + 0x48, at(0x1044)),
+    ]);
+    let (frames, walk) = process.walk(&registers, &memory);
+    assert_eq!((walk.frames, walk.stop), (3, StopReason::EndOfStack));
+    let cfas: Vec<u64> = frames.iter().map(|frame| frame.cfa.0).collect();
+    assert_eq!(cfas, [0, SP + 0x60, 0], "what a record does not tell is left open");
+    assert_eq!((frames[1].method, frames[2].method), (UnwindMethod::FramePointer, UnwindMethod::FramePointer));
+    assert_eq!(frames[2].fp, 0x7777);
+}
+
+#[test]
+fn t6_a_rule_of_aarch64_keeps_every_saved_register() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    let mut instructions = vec![cfa_offset(96)];
+    instructions.extend((19..=28).map(|register| saved(register, register - 18)));
+    section.fde(0x1000, 0x20, &instructions);
+    let compiled = section.compile();
+    assert_eq!(compiled.report.unknown_registers, 0);
+    let table = Table::open(&compiled.bytes).expect("a table");
+    let slots = table.slots(symseal_module::Rva(0x1000)).expect("a rule");
+    for register in 19..=28 {
+        let expected = symseal_unwind::Saved::At(-i16::from(register - 18));
+        assert_eq!(slots.of(Arch::Aarch64, register), Some(expected), "x{register}");
+    }
+}
+
+/// Words of a stack in the order of `arch`.
+fn words(arch: Arch, words: &[u64]) -> Vec<u8> {
+    let order =
+        |word: &u64| if arch.is_big_endian() { (*word as u32).to_be_bytes() } else { (*word as u32).to_le_bytes() };
+    words.iter().flat_map(order).collect()
+}
+
+const MIPS: [Arch; 2] = [Arch::Mips32, Arch::Mips32Little];
+
+fn mips_registers(svma: u64, link: u64) -> Registers {
+    let mut registers = Registers { pc: BIAS_32 + svma, sp: SP, fp: 0, ..Registers::default() };
+    registers.general[31] = Some(BIAS_32 + link);
+    registers
+}
+
+#[test]
+fn t10_registers_and_words_of_32_bits_are_read_in_the_order_of_the_target() {
+    for arch in MIPS {
+        let mut section = EhFrame::on(arch, "zR", AT_ENTRY_MIPS);
+        section.fde(0x1000, 0x20, &[advance(4), cfa_offset(32), saved(31, 1), saved(30, 2)]).fde(
+            0x1040,
+            0x20,
+            &[end(31)],
+        );
+        let compiled = section.compile();
+        assert_eq!(compiled.report.unsupported, []);
+        let process = Process::new(&compiled.bytes);
+        let stack = words(arch, &[0, 0, 0, 0, 0, 0, 0x7777, BIAS_32 + 0x1044]);
+        let memory = StackBytes { start: Avma(SP), bytes: &stack };
+        // The upper halves of registers are copies of their highest bit, and mean nothing.
+        let mut registers = mips_registers(0x1010, 0);
+        registers.pc |= 0xffff_ffff_0000_0000;
+        let (frames, walk) = process.walk(&registers, &memory);
+        assert_eq!((walk.frames, walk.stop, frames[1].fp), (2, StopReason::EndOfStack, 0x7777), "{arch}");
+        assert_eq!((frames[0].pc, frames[0].cfa), (Avma(BIAS_32 + 0x1010), Avma(SP + 32)));
+        let expected = (vec![0x1000, 0x1044], StopReason::EndOfStack);
+        assert_eq!(process.pcs(&mips_registers(0x1000, 0x1044), &memory), expected, "{arch}");
+    }
+}
+
+#[test]
+fn t2_both_signal_frames_of_mips_are_known_by_their_trampolines() {
+    for arch in MIPS {
+        let mut section = EhFrame::on(arch, "zR", AT_ENTRY_MIPS);
+        section.fde(0x1000, 0x20, &[]).fde(0x1040, 0x20, &[end(31)]);
+        let table = section.compile().bytes;
+        for (number, context) in [(4193u64, 0xb0usize), (4119, 0x18)] {
+            let trampoline = words(arch, &[0x2402_0000 | number, 0xc]);
+            let process = Process::with_code(&table, Some((0x2000, &trampoline)));
+            let mut stack = vec![0; 0x300];
+            for (register, value) in [(37, BIAS_32 + 0x1004), (29, SP + 0x200), (30, 0x66), (31, BIAS_32 + 0x1044)] {
+                let at = context + arch.context_offset(register).expect("saved") as usize;
+                stack[at..at + 4].copy_from_slice(&words(arch, &[value]));
+            }
+            let memory = StackBytes { start: Avma(SP), bytes: &stack };
+            let (frames, walk) = process.walk(&mips_registers(0x1010, 0x2000), &memory);
+            let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0 - BIAS_32).collect();
+            assert_eq!((pcs, walk.stop), (vec![0x1010, 0x2000, 0x1004, 0x1044], StopReason::EndOfStack), "{arch}");
+            assert_eq!((frames[1].cfa, frames[2].fp), (Avma(SP + 0x200), 0x66));
+        }
+    }
+}
+
+/// A function of 32-bit MIPS: `addiu $sp, -32; sw $ra, 28($sp); sw $s0, 24($sp); jal 0; move $s0, $v0; lw $ra, 28($sp);
+/// lw $s0, 24($sp); jr $ra; addiu $sp, 32`.
+const FUNCTION: [u64; 9] = [
+    0x27bd_ffe0,
+    0xafbf_001c,
+    0xafb0_0018,
+    0x0c00_0000,
+    0x0040_8025,
+    0x8fbf_001c,
+    0x8fb0_0018,
+    0x03e0_0008,
+    0x27bd_0020,
+];
+
+/// A record of `.pdr` for it: address, saved registers $s0 and $ra with the highest at CFA - 4, no floating point, 32 bytes.
+fn record(arch: Arch, frame_bytes: u64) -> Vec<u8> {
+    words(arch, &[0x1000, 0x8001_0000, 0xffff_fffc, 0, 0, frame_bytes, 29, 31])
+}
+
+#[test]
+fn t10_a_procedure_descriptor_and_the_code_give_the_frame_at_every_instruction() {
+    for arch in MIPS {
+        let (function, record) = (words(arch, &FUNCTION), record(arch, 32));
+        let id = cfi::debug_id();
+        let input = Input { arch, pdr: Some(&record), code: &[(0x1000, &function)], ..cfi::empty_input(&id) };
+        let compiled = compile(&input).expect("a table");
+        assert_eq!((compiled.report.pdr_records, compiled.report.unfollowed.len()), (1, 0));
+        let table = Table::open(&compiled.bytes).expect("a table");
+        let rule = |at: u64| table.rule(symseal_module::Rva(0x1000 + 4 * at)).expect("code").display(arch).to_string();
+        let (entry, body) = ("CFA = sp+0; RA = ra", "CFA = sp+32; RA = [CFA-4]");
+        let expected = [entry, "CFA = sp+32; RA = ra", body, body, body, body, body, body, body];
+        assert!((0..9).map(rule).eq(expected), "{:?}", (0..9).map(rule).collect::<Vec<_>>());
+        let slots = table.slots(symseal_module::Rva(0x1010)).expect("a rule");
+        assert_eq!(slots.of(arch, 16), Some(symseal_unwind::Saved::At(-2)));
+        assert_eq!(table.source(symseal_module::Rva(0x1010)).map(|source| source.kind.code()), Some("pdr"));
+    }
+}
+
+#[test]
+fn t10_a_descriptor_that_the_code_contradicts_gives_no_rule() {
+    let arch = Arch::Mips32;
+    let (function, record) = (words(arch, &FUNCTION), record(arch, 40));
+    let id = cfi::debug_id();
+    let input = Input { arch, pdr: Some(&record), code: &[(0x1000, &function)], ..cfi::empty_input(&id) };
+    let compiled = compile(&input).expect("a table");
+    assert_eq!(compiled.report.unfollowed.values().sum::<usize>(), 1);
+    let table = Table::open(&compiled.bytes).expect("a table");
+    assert_eq!(table.rule(symseal_module::Rva(0x1010)), Some(symseal_unwind::Rule::GAP));
+}
+
+#[test]
+fn t10_a_function_without_a_descriptor_is_followed_from_its_symbol() {
+    let arch = Arch::Mips32Little;
+    let function = words(arch, &FUNCTION);
+    let id = cfi::debug_id();
+    let input = Input { arch, functions: &[0x1000], code: &[(0x1000, &function)], ..cfi::empty_input(&id) };
+    let compiled = compile(&input).expect("a table");
+    let table = Table::open(&compiled.bytes).expect("a table");
+    assert_eq!(table.source(symseal_module::Rva(0x1010)).map(|source| source.kind.code()), Some("instructions"));
+}
+
+#[test]
+fn a_table_for_another_processor_counts_as_none() {
+    let table = three_functions().compile().bytes;
+    let table = Table::open(&table).expect("a table");
+    let module = symseal_unwind::Module {
+        start: Avma(cfi::BIAS),
+        end: Avma(at(0x3000)),
+        bias: cfi::BIAS,
+        image_base: symseal_module::Svma(0),
+        table: Some(table),
+        code: None,
+    };
+    let modules = Modules::new(Arch::X86_64, vec![module]);
+    let mut frames = [Frame::EMPTY; 4];
+    let walk = unwind(&modules, &registers(0x1010, 0), &Words::default(), &mut Cache::new(), &mut frames);
+    assert_eq!((walk.frames, walk.stop), (1, StopReason::NoTable));
+}
