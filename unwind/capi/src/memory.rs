@@ -17,6 +17,8 @@ const MAX_READS: u32 = 1024;
 /// A block begins this much below the first word that is asked for: slots of the frame lie there.
 const BELOW: u64 = 512;
 const WORD: usize = 8;
+/// No process has memory elsewhere: the first page is never mapped, and the upper half is the kernel's.
+const PLAUSIBLE: core::ops::Range<u64> = 4096..1 << 63;
 
 /// A copy of one range of a stack, or the stack itself. Several windows follow each other as in an array of C.
 #[repr(C)]
@@ -161,7 +163,8 @@ impl CaptureMemory {
     }
 
     fn target(&self, address: u64) -> Option<u64> {
-        if matches!(self.reader, Reader::None) {
+        // The engine reads before it knows whether it needs the word; at the outermost frame that is somewhere around 0.
+        if matches!(self.reader, Reader::None) || !PLAUSIBLE.contains(&address) {
             return None;
         }
         if let Some(word) = self.blocks.iter().find_map(|block| block.get().read(address)) {
