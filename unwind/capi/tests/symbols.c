@@ -21,7 +21,7 @@ int main(void) {
     /* Addresses all over the C library's code. */
     Dl_info info;
     CHECK(dladdr((void *)(uintptr_t)&qsort, &info));
-    uint64_t from = (uint64_t)(uintptr_t)&qsort & ~0xfffffull, seed = 7;
+    uint64_t from = (uint64_t)(uintptr_t)&qsort - 0x18000, seed = 7;
     for (int at = 0; at < COUNT; at++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         frames[at] = (dwunw_frame){.struct_size = sizeof frames[0], .module = DWUNW_NO_MODULE, .pc = from + (seed >> 40) % 0x100000, .flags = DWUNW_FRAME_EXACT};

@@ -55,6 +55,14 @@ static char state(pid_t pid) {
     return strrchr(text, ')')[2];
 }
 
+/* The child waits, as it did before it was stopped. */
+static void await_sleep(pid_t pid) {
+    for (int round = 0; state(pid) != 'S'; round++) {
+        CHECK(round < 5000);
+        usleep(1000);
+    }
+}
+
 static size_t by_function(void *data, uint64_t address, void *buffer, size_t size) {
     struct iovec local = {buffer, size}, remote = {(void *)(uintptr_t)address, size};
     ssize_t read = process_vm_readv(*(pid_t *)data, &local, 1, &remote, 1, 0);
@@ -84,8 +92,7 @@ int main(int argc, char **argv) {
     }
     char byte;
     CHECK(read(ready[0], &byte, 1) == 1);
-    while (state(child) != 'S')
-        ;
+    await_sleep(child);
     CHECK_STATUS(dwunw_init(NULL, &context), DWUNW_STATUS_OK);
     CHECK_STATUS(dwunw_scratch_init(memory, sizeof memory, NULL, &scratch), DWUNW_STATUS_OK);
     CHECK(add_modules(context, child) >= 2);
@@ -98,7 +105,7 @@ int main(int argc, char **argv) {
     for (uint32_t at = 0; at < depth; at++)
         expected[at] = frames[at].pc;
     CHECK(depth > DEPTH && result.target_reads >= 1 && result.target_reads <= 4);
-    CHECK(state(child) == 'S');
+    await_sleep(child);
     for (int round = 0; round < 50; round++)
         CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
 
@@ -180,8 +187,6 @@ int main(int argc, char **argv) {
 
     /* The call is forbidden, the file is not. Last, as there is no way back. */
     forbid_reading();
-    uint32_t before = result.target_reads;
-    (void)before;
     request = to_target(child, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
     CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
     CHECK(result.written == depth && by_function(&child, now.rsp, part, 8) == 0);
