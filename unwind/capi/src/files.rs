@@ -4,6 +4,7 @@
 //! while a file is read and compiled, so that many are at once.
 #![allow(unsafe_code, reason = "maps of files, and memory of C programs")]
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
@@ -77,7 +78,7 @@ impl Drop for Bytes {
 pub(crate) enum Content {
     Elf(ElfImage),
     Unwind(symseal_unwind::Table<'static>),
-    Symbols(symseal_symx::Table<'static>),
+    Symbols(Box<symseal_symx::Table<'static>>),
 }
 
 /// A file with what was made of it.
@@ -110,7 +111,7 @@ impl File {
                 if verify && table.verify().is_err() {
                     return Err(S::BadTable);
                 }
-                Content::Symbols(table)
+                Content::Symbols(Box::new(table))
             }
         };
         Ok(Self { content, _bytes: bytes })

@@ -55,27 +55,30 @@ pub(crate) enum Reader {
 struct Window {
     start: u64,
     size: u64,
-    /// The last offset at which a whole word lies; nothing holds where there is none.
-    last_word: Option<u64>,
+    /// Offsets at which a whole word lies are below this.
+    words: u64,
     bytes: *const u8,
 }
 
 impl Window {
-    const NONE: Self = Self { start: 0, size: 0, last_word: None, bytes: core::ptr::null() };
+    const NONE: Self = Self { start: 0, size: 0, words: 0, bytes: core::ptr::null() };
 
     fn of(given: &dwunw_window) -> Result<Self, S> {
         if given.size > 0 && given.bytes.is_null() || isize::try_from(given.size).is_err() {
             return Err(S::BadArgument);
         }
-        let last_word = given.size.checked_sub(WORD).map(|last| last as u64);
-        Ok(Self { start: given.start, size: given.size as u64, last_word, bytes: given.bytes.cast() })
+        Ok(Self::at(given.start, given.size as u64, given.bytes.cast()))
+    }
+
+    fn at(start: u64, size: u64, bytes: *const u8) -> Self {
+        Self { start, size, words: size.saturating_sub(WORD as u64 - 1), bytes }
     }
 
     #[inline(always)]
     fn read(&self, address: u64) -> Option<u64> {
         // An address below wraps to one past the end.
         let offset = address.wrapping_sub(self.start);
-        if self.last_word.is_none_or(|last| offset > last) {
+        if offset >= self.words {
             return None;
         }
         // SAFETY: a whole word lies there. The bytes may be a live stack, whose frames above the stack pointer nobody changes
@@ -182,8 +185,7 @@ impl CaptureMemory {
         for start in [address.saturating_sub(BELOW) & !63, address] {
             block.set(Window::NONE);
             let read = self.fill(start, to, self.block_bytes)? as u64;
-            let last_word = read.checked_sub(WORD as u64);
-            let window = Window { start, size: read, last_word, bytes: to };
+            let window = Window::at(start, read, to);
             if let Some(word) = window.read(address) {
                 block.set(window);
                 return Some(word);

@@ -78,7 +78,7 @@ impl Module {
 
     pub(crate) fn symbol_table(&self) -> Option<&symseal_symx::Table<'static>> {
         self.files.iter().find_map(|file| match &file.content {
-            Content::Symbols(table) => Some(table),
+            Content::Symbols(table) => Some(&**table),
             _ => None,
         })
     }

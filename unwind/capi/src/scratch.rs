@@ -207,7 +207,7 @@ impl<'s> InUse<'s> {
             if (&raw const (*scratch).magic).read() != MAGIC ^ scratch as usize {
                 return Err(S::BadScratch);
             }
-            let busy = &*(&raw const (*scratch).busy);
+            let busy = &(*scratch).busy;
             if busy.swap(true, Ordering::Acquire) {
                 return Err(S::ScratchBusy);
             }
