@@ -928,7 +928,7 @@ typedef struct dwunw_scratch_options {
    */
   uint32_t max_frames;
   /*
-   Addresses whose rules are remembered; best a power of two. UINT32_MAX remembers none.
+   Addresses whose rules are remembered; best a power of two. UINT32_MAX remembers as few as can be.
    */
   uint32_t cache_entries;
   /*

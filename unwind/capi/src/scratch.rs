@@ -36,7 +36,7 @@ pub struct dwunw_scratch_options {
     pub struct_size: u32,
     /// The most frames of one capture.
     pub max_frames: u32,
-    /// Addresses whose rules are remembered; best a power of two. UINT32_MAX remembers none.
+    /// Addresses whose rules are remembered; best a power of two. UINT32_MAX remembers as few as can be.
     pub cache_entries: u32,
     /// Bytes for copies of a target's memory. UINT32_MAX has none: then a target is read word by word.
     pub target_bytes: u32,
@@ -79,7 +79,11 @@ const fn or_default(given: u32, default: u32) -> u32 {
 impl Plan {
     const fn new(max_frames: u32, cache_entries: u32, target_bytes: u32) -> Option<Self> {
         let frames = if max_frames == 0 { DWUNW_DEFAULT_FRAMES } else { max_frames };
-        let entries = or_default(cache_entries, DWUNW_DEFAULT_CACHE_ENTRIES);
+        // One at least: a cache without any would allocate it.
+        let entries = match or_default(cache_entries, DWUNW_DEFAULT_CACHE_ENTRIES) {
+            0 => 1,
+            entries => entries,
+        };
         let bytes = or_default(target_bytes, DWUNW_DEFAULT_TARGET_BYTES);
         if frames > MOST || entries > MOST || bytes > MOST {
             return None;

@@ -257,6 +257,8 @@ int main(int argc, char **argv) {
     CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_ADDRESS_IN_USE);
     dwunw_shutdown(context);
     dwunw_shutdown(NULL);
+    free(elf);
+    free(damaged);
     printf("every call was answered; %d of 400 damaged files were taken\n", taken);
     return 0;
 }
