@@ -12,6 +12,8 @@
 //!
 //! The crate takes no lock and allocates nothing while it unwinds, and calls nothing but the C library.
 #![no_std]
+// Its core library is built with the same permission: nobody ships one.
+#![cfg_attr(target_arch = "mips", feature(asm_experimental_arch))]
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 
 extern crate alloc;
