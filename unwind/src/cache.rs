@@ -23,10 +23,11 @@ pub struct Cache {
     misses: u64,
 }
 
-/// What the engine wants to know of an address. Two to a line of the processor's cache.
+/// What the engine wants to know of an address: the unit in which memory for a cache is measured. Two to a line of the
+/// processor's cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
-pub(crate) struct Entry {
+pub struct Entry {
     lookup: u64,
     pub(crate) rule: Rule,
     /// [`Modules::generation`] that the entry came from; 0 marks an empty entry.
@@ -44,7 +45,8 @@ pub(crate) const NO_MODULE: u32 = u32::MAX;
 pub(crate) const FP_LOST: i32 = i32::MIN;
 
 impl Entry {
-    pub(crate) const EMPTY: Self =
+    /// An entry that answers nothing.
+    pub const EMPTY: Self =
         Self { lookup: 0, rule: Rule::GAP, generation: 0, module: NO_MODULE, cfa_offset: 0, fp_offset: 0 };
 
     fn new(lookup: u64, generation: u32, rule: Rule, module: u32, word: i64) -> Self {
@@ -77,10 +79,17 @@ impl Cache {
 
     /// A cache of `entries` entries; 0 caches nothing.
     pub fn with_capacity(entries: usize) -> Self {
-        let keeps = entries > 0;
-        let entries = entries.max(1);
-        let mask = entries.is_power_of_two().then(|| entries as u64 - 1);
-        Self { entries: vec![Entry::EMPTY; entries].into_boxed_slice(), mask, keeps, lookups: 0, misses: 0 }
+        Self::of(vec![Entry::EMPTY; entries].into_boxed_slice())
+    }
+
+    /// A cache of these entries, for who has memory for them already. What they hold is forgotten; none at all cache
+    /// nothing.
+    pub fn of(entries: Box<[Entry]>) -> Self {
+        let keeps = !entries.is_empty();
+        let mut entries = if keeps { entries } else { Box::new([Entry::EMPTY]) };
+        entries.fill(Entry::EMPTY);
+        let mask = entries.len().is_power_of_two().then(|| entries.len() as u64 - 1);
+        Self { entries, mask, keeps, lookups: 0, misses: 0 }
     }
 
     /// How many look-ups the cache answered, and how many it did not.

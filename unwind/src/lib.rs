@@ -16,13 +16,15 @@
 //! top of the stack or in the link register → a stop with its reason. A rule that the engine cannot evaluate ends the walk; it is never replaced
 //! by a guess.
 //!
+//! Reader and engine are `no_std`; the compiler allocates, and needs no `std` either.
+//!
 //! What this crate is not for: it neither finds modules nor opens files, it names no functions, and it does not scan
 //! stacks for words that look like return addresses.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(any(feature = "compile", test))]
+#[cfg(test)]
 extern crate std;
 
 pub mod arch;
@@ -43,7 +45,7 @@ mod verify;
 mod walk;
 
 pub use arch::Arch;
-pub use cache::Cache;
+pub use cache::{Cache, Entry as CacheEntry};
 pub use frame::{Frame, Registers, Walk};
 pub use memory::{Memory, StackBytes, StackRegions};
 pub use modules::{CodeBytes, Module, Modules};

@@ -4,6 +4,7 @@ mod archive;
 mod breakpad;
 mod checkpoint;
 mod consistency_file;
+mod dwunw_elf;
 mod elf_functions;
 mod elf_identity;
 mod encrypted_key;
@@ -51,6 +52,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("breakpad", breakpad::run),
     ("checkpoint", checkpoint::run),
     ("consistency_file", consistency_file::run),
+    ("dwunw_elf", dwunw_elf::run),
     ("elf_functions", elf_functions::run),
     ("elf_identity", elf_identity::run),
     ("encrypted_key", encrypted_key::run),

@@ -1,12 +1,12 @@
 //! Finding the frame description entries of a section, whatever state the section is in.
 
 use alloc::vec::Vec;
-use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
     RunTimeEndian, UnwindSection, Vendor,
 };
+use hashbrown::HashMap;
 
 use super::Report;
 use crate::arch::Arch;

@@ -1,7 +1,8 @@
 //! The programs of a table, each once.
 
 use alloc::vec::Vec;
-use std::collections::HashMap;
+
+use hashbrown::HashMap;
 
 use crate::rule::Rule;
 

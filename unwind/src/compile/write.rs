@@ -3,7 +3,8 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ops::Range;
-use std::collections::HashMap;
+
+use hashbrown::HashMap;
 
 use super::pieces::Piece;
 use super::{CompileError, Input, Report};

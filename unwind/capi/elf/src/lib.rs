@@ -1,0 +1,260 @@
+//! The parts of an ELF file: what its unwind rules are compiled of, its code, and its symbols.
+//!
+//! Headers are read by the `object` crate; here is which of them count, and nothing that they say is believed: every range is
+//! one within the file. A crate of its own, so that it can be fuzzed: libdwunw.a is built as a static library alone.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod symbols;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use object::Endianness;
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
+use symseal_module::{DebugId, Svma};
+use symseal_unwind::Arch;
+use symseal_unwind::compile::{self, Bases, Input, Plt};
+
+pub use symbols::{Functions, SymbolBytes, SymbolHit};
+
+/// Why a file is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElfError {
+    /// Not an ELF file, or one whose headers contradict themselves.
+    Malformed,
+    /// Of another processor.
+    UnsupportedArch,
+    /// No memory.
+    OutOfMemory,
+}
+
+use ElfError as E;
+
+/// More sections than a linker writes into an executable: bounds what a hostile file makes us look at.
+const MAX_SECTIONS: usize = 1 << 16;
+/// Likewise for segments.
+const MAX_SEGMENTS: usize = 1 << 12;
+/// Addresses are looked up by pages of this size: the smallest of every system.
+const PAGE: u64 = 4096;
+/// Entries of every x86_64 linkage table but `.plt.got`'s short ones, where a linker does not say.
+const PLT_ENTRY_BYTES: u64 = 16;
+
+/// A section's stated address and its bytes.
+pub type Part<'a> = Option<(u64, &'a [u8])>;
+
+/// What one look at the headers found.
+#[derive(Default)]
+pub struct Parts<'a> {
+    /// The stated address of its first page.
+    pub image_base: u64,
+    /// The stated address after its last byte in memory.
+    pub image_end: u64,
+    /// Its build-id.
+    pub debug_id: Option<DebugId>,
+    /// Address and bytes of its executable segment.
+    pub segment: Part<'a>,
+    text: Vec<Range<u64>>,
+    text_section: Part<'a>,
+    got: Option<u64>,
+    eh_frame: Part<'a>,
+    eh_frame_hdr: Part<'a>,
+    debug_frame: Part<'a>,
+    plt: Vec<Plt<'a>>,
+    /// Its symbols.
+    pub symbols: SymbolBytes<'a>,
+    /// Loaded segments.
+    loads: Vec<(u64, &'a [u8])>,
+}
+
+impl<'a> Parts<'a> {
+    /// Looks through the headers of `bytes`.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, E> {
+        // e_ident[EI_CLASS], gABI chapter 4.
+        match bytes.get(4) {
+            Some(1) => Self::of::<FileHeader32<Endianness>>(bytes),
+            Some(2) => Self::of::<FileHeader64<Endianness>>(bytes),
+            _ => Err(E::Malformed),
+        }
+    }
+
+    fn of<H: FileHeader<Endian = Endianness>>(bytes: &'a [u8]) -> Result<Self, E> {
+        let header = H::parse(bytes).map_err(|_| E::Malformed)?;
+        let endian = header.endian().map_err(|_| E::Malformed)?;
+        if header.e_machine(endian) != elf::EM_X86_64 || !header.is_class_64() || header.is_big_endian() {
+            return Err(E::UnsupportedArch);
+        }
+        if header.e_type(endian) == elf::ET_REL {
+            // Its rules get their addresses from a linker.
+            return Err(E::Malformed);
+        }
+        let mut parts = Parts { image_base: u64::MAX, ..Parts::default() };
+        let segments = header.program_headers(endian, bytes).map_err(|_| E::Malformed)?;
+        for segment in segments.iter().take(MAX_SEGMENTS) {
+            parts.segment(segment, endian, bytes);
+        }
+        if parts.image_base >= parts.image_end {
+            return Err(E::Malformed);
+        }
+        // A file without section headers is a file without sections.
+        let sections = header.section_headers(endian, bytes).unwrap_or_default();
+        let names = header.shstrndx(endian, bytes).ok().and_then(|at| sections.get(usize::try_from(at).ok()?));
+        let names = names.and_then(|section| section.data(endian, bytes).ok()).unwrap_or_default();
+        for section in sections.iter().take(MAX_SECTIONS) {
+            let name = usize::try_from(section.sh_name(endian)).ok().and_then(|at| names.get(at..));
+            parts.section::<H>(name.unwrap_or_default(), section, sections, endian, bytes);
+        }
+        parts.plt.sort_by_key(|plt| plt.range.start);
+        parts.plt.dedup_by_key(|plt| plt.range.start);
+        if parts.text.is_empty() {
+            parts.without_sections();
+        }
+        Ok(parts)
+    }
+
+    fn segment<H: ProgramHeader<Endian = Endianness>>(&mut self, segment: &H, endian: Endianness, bytes: &'a [u8]) {
+        let (address, size) = (segment.p_vaddr(endian).into(), segment.p_memsz(endian).into());
+        let data = segment.data(endian, bytes).unwrap_or_default();
+        match segment.p_type(endian) {
+            elf::PT_LOAD => {
+                self.image_base = self.image_base.min(address & !(PAGE - 1));
+                self.image_end = self.image_end.max(address.saturating_add(size));
+                self.loads.push((address, data));
+                let is_code = segment.p_flags(endian).0 & elf::PF_X.0 != 0;
+                if is_code && self.segment.is_none_or(|(_, other)| other.len() < data.len()) && !data.is_empty() {
+                    self.segment = Some((address, data));
+                }
+            }
+            elf::PT_GNU_EH_FRAME => self.eh_frame_hdr = Some((address, data)).filter(|(_, data)| !data.is_empty()),
+            elf::PT_NOTE if self.debug_id.is_none() => {
+                let Ok(notes) = segment.notes(endian, bytes) else { return };
+                self.debug_id = notes.and_then(|notes| build_id(notes, endian));
+            }
+            _ => {}
+        }
+    }
+
+    fn section<H: FileHeader<Endian = Endianness>>(
+        &mut self,
+        name: &[u8],
+        section: &H::SectionHeader,
+        sections: &'a [H::SectionHeader],
+        endian: Endianness,
+        bytes: &'a [u8],
+    ) {
+        let kind = section.sh_type(endian);
+        let flags = section.sh_flags(endian).0;
+        // What is compressed is not read: that would bring a decompressor into every program.
+        if kind == elf::SHT_NOBITS || flags & elf::SHF_COMPRESSED.0 != 0 {
+            return;
+        }
+        let Some(data) = section.data(endian, bytes).ok().filter(|data| !data.is_empty()) else { return };
+        let address: u64 = section.sh_addr(endian).into();
+        let is_loaded = flags & elf::SHF_ALLOC.0 != 0;
+        let is = |wanted: &[u8]| name.starts_with(wanted);
+        if is_loaded && flags & elf::SHF_EXECINSTR.0 != 0 {
+            let Some(end) = address.checked_add(data.len() as u64) else { return };
+            self.text.push(address..end);
+            if is(b".text\0") {
+                self.text_section = Some((address, data));
+            }
+            if [&b".plt\0"[..], b".plt.sec\0", b".plt.got\0", b".plt.bnd\0", b".iplt\0"].into_iter().any(is) {
+                let entry_size = match section.sh_entsize(endian).into() {
+                    size @ (8 | 16) => size,
+                    _ => PLT_ENTRY_BYTES,
+                };
+                self.plt.push(Plt { range: address..end, entry_size, bytes: data });
+            }
+        } else if is_loaded && is(b".eh_frame\0") {
+            self.eh_frame = Some((address, data));
+        } else if is_loaded && is(b".eh_frame_hdr\0") {
+            self.eh_frame_hdr = Some((address, data));
+        } else if is_loaded && is(b".got\0") {
+            self.got = Some(address);
+        } else if is(b".debug_frame\0") {
+            self.debug_frame = Some((address, data));
+        } else if kind == elf::SHT_SYMTAB || (kind == elf::SHT_DYNSYM && !self.symbols.is_full) {
+            let strings = usize::try_from(section.sh_link(endian)).ok().and_then(|at| sections.get(at));
+            let strings = strings.and_then(|strings| strings.data(endian, bytes).ok()).unwrap_or_default();
+            self.symbols =
+                SymbolBytes { symbols: data, strings, is_64: section_is_64::<H>(), is_full: kind == elf::SHT_SYMTAB };
+        }
+    }
+
+    /// Executable segments for code, and the entries that the index of the frames points to: what is left of a file without
+    /// section headers, and of an image in memory.
+    fn without_sections(&mut self) {
+        if let Some((address, data)) = self.segment {
+            self.text.push(address..address.saturating_add(data.len() as u64));
+        }
+        // LSB 5.0, 10.6.2: version 1, and the usual encoding of the pointer: relative to itself, 4 bytes with sign.
+        let Some((header, [1, 0x1b, _, _, a, b, c, d, ..])) = self.eh_frame_hdr else { return };
+        let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
+        let Some(address) = header.checked_add(4).and_then(|at| at.checked_add_signed(distance)) else { return };
+        self.eh_frame = self.loads.iter().find_map(|(start, data)| {
+            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+            Some((address, data.get(at..)?)).filter(|(_, data)| !data.is_empty())
+        });
+    }
+
+    /// Compiles the unwind rules to a table; an empty one where there are none.
+    pub fn compile(&self) -> Result<Vec<u8>, E> {
+        if self.eh_frame.is_none() && self.debug_frame.is_none() && self.plt.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.reserve()?;
+        // A table has an id always; nobody compares that of a file without one.
+        let unnamed = || DebugId::from_build_id(&[1]).map_err(|_| E::Malformed);
+        let debug_id = self.debug_id.clone().map_or_else(unnamed, Ok)?;
+        let code: Vec<(u64, &[u8])> = self.text_section.into_iter().collect();
+        let input = Input {
+            arch: Arch::X86_64,
+            debug_id: &debug_id,
+            image_base: Svma(self.image_base),
+            text: &self.text,
+            eh_frame: self.eh_frame,
+            eh_frame_hdr: self.eh_frame_hdr,
+            debug_frame: self.debug_frame,
+            plt: &self.plt,
+            code: &code,
+            source_sha256: [0; 32],
+            producer: concat!("libdwunw ", env!("CARGO_PKG_VERSION")),
+            bases: Bases { text: self.text_section.map(|text| text.0), got: self.got },
+        };
+        compile::compile(&input).map(|compiled| compiled.bytes).map_err(|_| E::Malformed)
+    }
+
+    /// Finds out whether there is memory for compiling. The compiler itself has no way back from an allocation that fails; what
+    /// it needs is bounded by its input, so that one attempt at that much tells.
+    fn reserve(&self) -> Result<(), E> {
+        let size = |part: Part<'_>| part.map_or(0, |(_, data)| data.len());
+        let frames = size(self.eh_frame).saturating_add(size(self.debug_frame));
+        let span = self.text.iter().map(|range| range.end).max().unwrap_or(0).saturating_sub(self.image_base);
+        let buckets = usize::try_from(span.min(symseal_unwind::format::MAX_TEXT_SPAN) / 16).unwrap_or(usize::MAX);
+        let most = frames.saturating_mul(BYTES_OF_A_FRAME_BYTE).saturating_add(buckets).saturating_add(1 << 20);
+        let mut attempt: Vec<u8> = Vec::new();
+        attempt.try_reserve_exact(most).map_err(|_| E::OutOfMemory)?;
+        // Else the compiler leaves out what nobody looks at.
+        core::hint::black_box(attempt.as_ptr());
+        Ok(())
+    }
+}
+
+/// Bytes of memory that compiling takes at most for a byte of call frame information, measured with room to spare.
+const BYTES_OF_A_FRAME_BYTE: usize = 24;
+
+fn section_is_64<H: FileHeader>() -> bool {
+    H::is_type_64_sized()
+}
+
+fn build_id<H: FileHeader<Endian = Endianness>>(mut notes: NoteIterator<'_, H>, endian: Endianness) -> Option<DebugId> {
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+            return DebugId::from_build_id(note.desc()).ok();
+        }
+    }
+    None
+}

@@ -1,0 +1,206 @@
+//! Registers and stack bytes to frames.
+#![allow(unsafe_code, reason = "functions with C names")]
+
+use core::ffi::c_void;
+
+use symseal_module::StopReason;
+use symseal_unwind::{Frame, unwind};
+
+use crate::context::dwunw_context;
+use crate::memory::{CaptureMemory, Reader, dwunw_read, dwunw_window};
+use crate::registers::{dwunw_registers, engine_registers};
+use crate::scratch::{InUse, dwunw_scratch};
+use crate::sized::{self, Sized32};
+use crate::status::{dwunw_status, dwunw_status as S};
+use crate::target::Stopped;
+
+/// dwunw_capture_request.flags: what no window holds is read from process pid, by process_vm_readv or through /proc/PID/mem.
+pub const DWUNW_CAPTURE_READ_TARGET: u32 = 1;
+/// dwunw_capture_request.flags: thread tid is stopped with ptrace while it is captured; its registers are read then, and registers
+/// must be null. Goes with DWUNW_CAPTURE_READ_TARGET.
+pub const DWUNW_CAPTURE_STOP_TARGET: u32 = 2;
+
+/// dwunw_frame.module: the frame lies in none.
+pub const DWUNW_NO_MODULE: u32 = u32::MAX;
+/// dwunw_frame.flags: pc is the next instruction to run. Without it, pc is a return address, and the call lies at pc - 1.
+pub const DWUNW_FRAME_EXACT: u16 = 1;
+
+/// One frame.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dwunw_frame {
+    /// sizeof(dwunw_frame) of the library.
+    pub struct_size: u32,
+    /// The number of the module that holds the frame, or DWUNW_NO_MODULE.
+    pub module: u32,
+    /// Program counter, an actual address.
+    pub pc: u64,
+    /// Canonical frame address: the stack pointer of the caller; 0 where it is not known.
+    pub cfa: u64,
+    /// The frame pointer register in this frame; 0 where it is not known.
+    pub fp: u64,
+    /// A dwunw_method: how the frame was found.
+    pub method: u16,
+    /// DWUNW_FRAME_EXACT.
+    pub flags: u16,
+    /// 0.
+    pub reserved: u32,
+}
+
+// SAFETY: integers alone, the size first.
+unsafe impl Sized32 for dwunw_frame {}
+
+/// What is to be captured.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dwunw_capture_request {
+    /// sizeof(dwunw_capture_request).
+    pub struct_size: u32,
+    /// DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET.
+    pub flags: u32,
+    /// The registers, unless the target is stopped for them.
+    pub registers: *const dwunw_registers,
+    /// Stack bytes that are at hand: none, one or several. Each is taken for a stack of its own.
+    pub windows: *const dwunw_window,
+    /// How many windows.
+    pub window_count: u32,
+    /// sizeof(dwunw_frame) of the caller: what one element of frames takes.
+    pub frame_size: u32,
+    /// Where the frames go, the innermost first.
+    pub frames: *mut dwunw_frame,
+    /// How many frames there is room for.
+    pub max_frames: u32,
+    /// With DWUNW_CAPTURE_READ_TARGET: the process.
+    pub pid: i32,
+    /// With DWUNW_CAPTURE_STOP_TARGET: the thread; 0 for the one with the number of the process.
+    pub tid: i32,
+    /// 0.
+    pub reserved: u32,
+    /// Memory that no other call uses.
+    pub scratch: *mut dwunw_scratch,
+    /// Reads what no window holds, in place of DWUNW_CAPTURE_READ_TARGET; or null.
+    pub read: dwunw_read,
+    /// Passed to read.
+    pub read_data: *mut c_void,
+}
+
+// SAFETY: integers and pointers, one of them an optional function; the size first.
+unsafe impl Sized32 for dwunw_capture_request {}
+
+/// How far a capture came.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dwunw_capture_result {
+    /// sizeof(dwunw_capture_result), set by the caller.
+    pub struct_size: u32,
+    /// Frames that were written, whatever the status is.
+    pub written: u32,
+    /// A dwunw_stop: why there are no more. Holds where frames were written.
+    pub stop: u32,
+    /// How often the target was read.
+    pub target_reads: u32,
+}
+
+// SAFETY: integers alone, the size first.
+unsafe impl Sized32 for dwunw_capture_result {}
+
+/// Unwinds one stack. Allocates nothing, takes no lock, and reads no memory but what the request names.
+///
+/// Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
+/// reason in *result; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
+/// from a signal handler.
+///
+/// # Safety
+/// The pointers are null or what their types say; arrays have the lengths that the request gives.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwunw_capture(
+    context: *const dwunw_context,
+    request: *const dwunw_capture_request,
+    result: *mut dwunw_capture_result,
+) -> dwunw_status {
+    let mut outcome =
+        dwunw_capture_result { struct_size: 0, written: 0, stop: StopReason::NoModule as u32, target_reads: 0 };
+    // SAFETY: the caller's contract.
+    let status = unsafe { capture(context, request, &mut outcome) };
+    // SAFETY: likewise.
+    match unsafe { sized::write(result, outcome) } {
+        Ok(()) => status.unwrap_or_else(|status| status),
+        Err(status) => status,
+    }
+}
+
+/// # Safety
+/// That of [`dwunw_capture`].
+unsafe fn capture(
+    context: *const dwunw_context,
+    request: *const dwunw_capture_request,
+    outcome: &mut dwunw_capture_result,
+) -> Result<S, S> {
+    // SAFETY: the caller's contract, here and below.
+    let context = unsafe { context.as_ref() }.ok_or(S::BadArgument)?;
+    // SAFETY: likewise.
+    let request = unsafe { sized::read(request) }?;
+    let stops = request.flags & DWUNW_CAPTURE_STOP_TARGET != 0;
+    let reads_target = request.flags & DWUNW_CAPTURE_READ_TARGET != 0;
+    let is_known = request.flags & !(DWUNW_CAPTURE_STOP_TARGET | DWUNW_CAPTURE_READ_TARGET) == 0;
+    let fits = sized::is_stride_of::<dwunw_frame>(request.frame_size);
+    if !is_known || !fits || request.frames.is_null() || !request.frames.is_aligned() || request.max_frames == 0 {
+        return Err(S::BadArgument);
+    }
+    if stops && (!reads_target || !request.registers.is_null()) || reads_target && request.pid <= 0 || request.tid < 0 {
+        return Err(S::BadArgument);
+    }
+    let reader = match request.read {
+        Some(_) if reads_target => return Err(S::BadArgument),
+        Some(read) => Reader::Function(read, request.read_data),
+        None if reads_target => Reader::Process(request.pid),
+        None => Reader::None,
+    };
+    // SAFETY: likewise.
+    let scratch = unsafe { InUse::take(request.scratch) }?;
+    let max_frames = request.max_frames as usize;
+    let frames = scratch.frames.get_mut(..max_frames).ok_or(S::BadScratch)?;
+    // SAFETY: likewise; the scratch memory is ours while `scratch` is.
+    let memory = unsafe {
+        CaptureMemory::new(request.windows, request.window_count, reader, scratch.blocks, scratch.block_bytes)
+    }?;
+    let stopped =
+        if stops { Some(Stopped::stop(if request.tid == 0 { request.pid } else { request.tid })?) } else { None };
+    let registers = match &stopped {
+        Some(stopped) => stopped.registers()?,
+        // SAFETY: likewise.
+        None => unsafe { sized::read(request.registers) }?,
+    };
+    let registers = engine_registers(&registers)?;
+    let modules = context.published.read(request.scratch as usize);
+    let walk = unwind(&modules.engine, &registers, &memory, scratch.cache, frames);
+    // Nothing more is read of the target: it goes on.
+    drop(stopped);
+    let mut to = request.frames;
+    for frame in frames.iter().take(walk.frames) {
+        let number = frame.module.and_then(|at| modules.modules.get(at as usize)).map(|module| module.number);
+        // SAFETY: the caller's array has room for max_frames elements of frame_size bytes, aligned as a frame is.
+        unsafe {
+            to.write(outer_frame(frame, number));
+            to = to.wrapping_byte_add(request.frame_size as usize);
+        }
+    }
+    outcome.written = walk.frames as u32;
+    outcome.stop = u32::from(walk.stop.number());
+    outcome.target_reads = memory.reads();
+    Ok(S::of_stop(walk.stop))
+}
+
+#[inline(always)]
+fn outer_frame(frame: &Frame, module: Option<u32>) -> dwunw_frame {
+    dwunw_frame {
+        struct_size: size_of::<dwunw_frame>() as u32,
+        module: module.unwrap_or(DWUNW_NO_MODULE),
+        pc: frame.pc.0,
+        cfa: frame.cfa.0,
+        fp: frame.fp,
+        method: u16::from(frame.method.number()),
+        flags: if frame.exact { DWUNW_FRAME_EXACT } else { 0 },
+        reserved: 0,
+    }
+}

@@ -1,0 +1,109 @@
+//! One module: where it lies, and what its files say.
+#![allow(unsafe_code, reason = "views of files that the module keeps")]
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use symseal_module::{Avma, DebugId, Svma};
+use symseal_unwind::{CodeBytes, Table};
+
+use crate::elf::ElfImage;
+use crate::files::{Content, File};
+use crate::status::dwunw_status as S;
+
+/// A module of a context.
+pub(crate) struct Module {
+    pub(crate) number: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Actual minus stated address, wrapping.
+    pub(crate) bias: u64,
+    pub(crate) image_base: u64,
+    files: Vec<Arc<File>>,
+}
+
+impl Module {
+    /// A module of `files`, whose image base lies at `start`. `end` is 0 where the files are to say it.
+    pub(crate) fn new(number: u32, start: u64, end: u64, files: Vec<Arc<File>>) -> Result<Self, S> {
+        let mut module = Self { number, start, end, bias: start, image_base: 0, files };
+        module.agree()?;
+        let table_end = |table: &Table<'_>| table.image_base().0.checked_add(table.text_end().0);
+        let (base, last) = match (module.elf(), module.table()) {
+            (Some(elf), _) => (elf.image_base, Some(elf.image_end)),
+            (None, Some(table)) => (table.image_base().0, table_end(&table)),
+            (None, None) => (module.symbol_table().map_or(0, |table| table.image_base().0), None),
+        };
+        module.image_base = base;
+        module.bias = start.wrapping_sub(base);
+        if end == 0 {
+            // Mappings end at a page.
+            let last = last.ok_or(S::BadArgument)?.wrapping_add(module.bias);
+            module.end = last.checked_next_multiple_of(4096).ok_or(S::BadArgument)?;
+        }
+        if module.end <= module.start { Err(S::BadArgument) } else { Ok(module) }
+    }
+
+    /// Whether the files that have an id have the same one.
+    fn agree(&self) -> Result<(), S> {
+        let ids = self.files.iter().filter_map(|file| match &file.content {
+            Content::Elf(elf) => elf.debug_id.clone(),
+            Content::Unwind(table) => Some(table.debug_id()),
+            Content::Symbols(table) => Some(table.debug_id()),
+        });
+        let mut first: Option<DebugId> = None;
+        for id in ids {
+            match &first {
+                Some(first) if *first != id => return Err(S::IdMismatch),
+                _ => first = Some(id),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn elf(&self) -> Option<&ElfImage> {
+        self.files.iter().find_map(|file| match &file.content {
+            Content::Elf(elf) => Some(elf),
+            _ => None,
+        })
+    }
+
+    /// The unwind rules: a table of a bundle, else what was compiled of the ELF file.
+    pub(crate) fn table(&self) -> Option<Table<'static>> {
+        let given = self.files.iter().find_map(|file| match &file.content {
+            Content::Unwind(table) => Some(table),
+            _ => None,
+        });
+        given.or_else(|| self.elf()?.table.as_ref()).cloned()
+    }
+
+    pub(crate) fn symbol_table(&self) -> Option<&symseal_symx::Table<'static>> {
+        self.files.iter().find_map(|file| match &file.content {
+            Content::Symbols(table) => Some(&**table),
+            _ => None,
+        })
+    }
+
+    /// What unwinding can rest on.
+    pub(crate) fn unwind_status(&self) -> S {
+        if self.table().is_some() { S::Ok } else { S::NoUnwindData }
+    }
+
+    /// What names can come from.
+    pub(crate) fn symbol_status(&self) -> S {
+        let has_symbols = self.symbol_table().is_some() || self.elf().is_some_and(|elf| !elf.symbols.is_empty());
+        if has_symbols { S::Ok } else { S::NoSymbols }
+    }
+
+    /// As the engine takes it. The view lives no longer than the module, which a snapshot keeps beside it.
+    pub(crate) fn view(&self) -> symseal_unwind::Module<'static> {
+        let code = self.elf().and_then(|elf| elf.code);
+        symseal_unwind::Module {
+            start: Avma(self.start),
+            end: Avma(self.end),
+            bias: self.bias,
+            image_base: Svma(self.image_base),
+            table: self.table(),
+            code: code.map(|(svma, bytes)| CodeBytes { start: Avma(svma.wrapping_add(self.bias)), bytes }),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! A set of modules that many threads read while one exchanges it for another.
+//!
+//! Readers count themselves in and out, and never wait. A writer publishes the new set first, and lets go of the old
+//! one when everybody who was there then has left: the scheme of sleepable RCU, with two counters so that those who come later
+//! cannot keep it waiting.
+#![allow(unsafe_code, reason = "a set that is freed when its last reader has left")]
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Deref;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use symseal_unwind::Modules;
+
+use crate::module::Module;
+use crate::status::dwunw_status as S;
+
+/// The modules at one time. Immutable.
+pub(crate) struct Snapshot {
+    /// For the engine, in the order of `modules`. Before them, so that it is dropped first.
+    pub(crate) engine: Modules<'static>,
+    /// By rising number.
+    pub(crate) modules: Vec<Arc<Module>>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(modules: Vec<Arc<Module>>) -> Result<Box<Self>, S> {
+        let mut views = Vec::new();
+        views.try_reserve_exact(modules.len()).map_err(|_| S::OutOfMemory)?;
+        views.extend(modules.iter().map(|module| module.view()));
+        Ok(Box::new(Self { engine: Modules::new(views), modules }))
+    }
+
+    /// The module with this number.
+    pub(crate) fn module(&self, number: u32) -> Option<&Module> {
+        let at = self.modules.binary_search_by_key(&number, |module| module.number).ok()?;
+        self.modules.get(at).map(|module| &**module)
+    }
+
+    /// The module that holds an actual address: of several the one that begins last, as in the engine.
+    pub(crate) fn module_at(&self, address: u64) -> Option<&Module> {
+        let holding = self.modules.iter().filter(|module| (module.start..module.end).contains(&address));
+        holding.max_by_key(|module| module.start).map(|module| &**module)
+    }
+}
+
+/// Counters are apart, so that threads do not wait for each other's cache lines.
+const STRIPES: usize = 8;
+
+/// Readers of one stripe by the period in which they came.
+#[repr(align(128))]
+#[derive(Default)]
+struct Stripe([AtomicUsize; 2]);
+
+impl Stripe {
+    fn counter(&self, period: usize) -> &AtomicUsize {
+        let [even, odd] = &self.0;
+        if period & 1 == 0 { even } else { odd }
+    }
+}
+
+/// The current set, and who reads it.
+pub(crate) struct Published {
+    current: AtomicPtr<Snapshot>,
+    period: AtomicUsize,
+    readers: [Stripe; STRIPES],
+}
+
+/// A reader's hold on the set that was current when it came.
+pub(crate) struct Reading<'p> {
+    counter: &'p AtomicUsize,
+    snapshot: &'p Snapshot,
+}
+
+impl Deref for Reading<'_> {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        self.snapshot
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.counter.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Published {
+    pub(crate) fn new(first: Box<Snapshot>) -> Self {
+        Self { current: AtomicPtr::new(Box::into_raw(first)), period: AtomicUsize::new(0), readers: Default::default() }
+    }
+
+    /// The current set. Waits for nobody. `spread` decides which counter is used: threads do best with different ones.
+    pub(crate) fn read(&self, spread: usize) -> Reading<'_> {
+        // Scratch memories lie pages apart.
+        let stripe = (spread >> 6) ^ (spread >> 12);
+        let stripe = self.readers.get(stripe % STRIPES).unwrap_or(&self.readers[0]);
+        let counter = stripe.counter(self.period.load(Ordering::SeqCst));
+        counter.fetch_add(1, Ordering::SeqCst);
+        // Only now: a writer that did not see the count has published its set before.
+        let current = self.current.load(Ordering::SeqCst);
+        // SAFETY: a writer lets go of a set when it is not current any more and every counter was seen at zero since; ours is not.
+        Reading { counter, snapshot: unsafe { &*current } }
+    }
+
+    /// The current set, for the one writer.
+    ///
+    /// # Safety
+    /// The caller holds the writers' lock while it uses the answer.
+    pub(crate) unsafe fn for_writer(&self) -> &Snapshot {
+        // SAFETY: only a writer frees it.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
+    /// Makes `next` the current set, waits until nobody reads the one before, and gives that.
+    ///
+    /// # Safety
+    /// The caller holds the writers' lock, and reads no set itself.
+    pub(crate) unsafe fn exchange(&self, next: Box<Snapshot>) -> Box<Snapshot> {
+        let before = self.current.swap(Box::into_raw(next), Ordering::SeqCst);
+        for _ in 0..2 {
+            let period = self.period.fetch_add(1, Ordering::SeqCst);
+            for stripe in &self.readers {
+                let mut waited = 0u32;
+                while stripe.counter(period).load(Ordering::SeqCst) != 0 {
+                    pause(&mut waited);
+                }
+            }
+        }
+        // SAFETY: from Box::into_raw, not current any more, and whoever read it has left.
+        unsafe { Box::from_raw(before) }
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        let current = core::mem::replace(self.current.get_mut(), null_mut());
+        // SAFETY: from Box::into_raw; nobody has a reference to self, so nobody reads.
+        drop(unsafe { Box::from_raw(current) });
+    }
+}
+
+/// A walk takes microseconds; one that reads a stopped process may take longer.
+fn pause(waited: &mut u32) {
+    *waited = waited.saturating_add(1);
+    match *waited {
+        0..=64 => core::hint::spin_loop(),
+        // SAFETY: takes nothing.
+        65..=256 => drop(unsafe { libc::sched_yield() }),
+        _ => {
+            let mut time: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            time.tv_nsec = 50_000;
+            // SAFETY: a valid time; the rest of it is not wanted.
+            unsafe { libc::nanosleep(&raw const time, null_mut()) };
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Another process: its memory, and stopping a thread of it. (ptrace(2), process_vm_readv(2), proc(5))
+#![allow(unsafe_code, reason = "system calls through the C library")]
+
+use core::ffi::c_void;
+use core::ptr::null_mut;
+
+use crate::registers::dwunw_registers;
+use crate::status::dwunw_status as S;
+
+/// errno.
+pub(crate) fn last_error() -> i32 {
+    // SAFETY: a thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Reads `size` bytes at `address` of process `pid`, or as many as there are; 0 where there are none.
+pub(crate) fn read_process(pid: i32, address: u64, to: *mut u8, size: usize) -> usize {
+    let Ok(from) = usize::try_from(address) else { return 0 };
+    let local = libc::iovec { iov_base: to.cast(), iov_len: size };
+    let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: size };
+    // SAFETY: the caller's buffer has the size; the other process's memory is the kernel's to check.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    match usize::try_from(read) {
+        Ok(read) => read.min(size),
+        // A kernel or a sandbox without the call; a target that the caller may read through its file alone.
+        Err(_) if matches!(last_error(), libc::ENOSYS | libc::EPERM) => read_file(pid, address, to, size),
+        Err(_) => 0,
+    }
+}
+
+/// The same through `/proc/PID/mem`.
+fn read_file(pid: i32, address: u64, to: *mut u8, size: usize) -> usize {
+    let Ok(at) = libc::off_t::try_from(address) else { return 0 };
+    let path = memory_path(pid);
+    // SAFETY: a terminated path, and the caller's buffer.
+    unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return 0;
+        }
+        let read = libc::pread(file, to.cast(), size, at);
+        libc::close(file);
+        usize::try_from(read).unwrap_or(0).min(size)
+    }
+}
+
+/// `/proc/PID/mem`, terminated.
+fn memory_path(pid: i32) -> [u8; 32] {
+    let mut path = [0; 32];
+    let mut digits = [0; 10];
+    let mut rest = pid.unsigned_abs();
+    let mut count = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        count += 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    let number = digits.get(digits.len() - count..).unwrap_or_default();
+    let text = b"/proc/".iter().chain(number).chain(b"/mem");
+    for (to, from) in path.iter_mut().zip(text) {
+        *to = *from;
+    }
+    path
+}
+
+/// A thread that is stopped until this is dropped.
+pub(crate) struct Stopped {
+    thread: libc::pid_t,
+    /// A signal that arrived meanwhile, and that the thread is to get.
+    signal: i32,
+}
+
+impl Stopped {
+    pub(crate) fn stop(thread: i32) -> Result<Self, S> {
+        let none = null_mut::<c_void>();
+        // SAFETY: no memory is passed.
+        if unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, none, none) } != 0 {
+            return Err(refusal(last_error()));
+        }
+        let mut stopped = Self { thread, signal: 0 };
+        // SAFETY: likewise.
+        if unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, thread, none, none) } != 0 {
+            return Err(refusal(last_error()));
+        }
+        let mut status = 0;
+        loop {
+            // SAFETY: room for the answer.
+            let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+            if found == thread {
+                break;
+            }
+            if found >= 0 || last_error() != libc::EINTR {
+                return Err(S::TargetUnreadable);
+            }
+        }
+        if !libc::WIFSTOPPED(status) {
+            // It ended instead.
+            core::mem::forget(stopped);
+            return Err(S::NoSuchProcess);
+        }
+        if status >> 16 != libc::PTRACE_EVENT_STOP {
+            stopped.signal = libc::WSTOPSIG(status);
+        }
+        Ok(stopped)
+    }
+
+    pub(crate) fn registers(&self) -> Result<dwunw_registers, S> {
+        crate::registers::of_stopped(self.thread)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let signal = self.signal as usize as *mut c_void;
+        // SAFETY: no memory is passed; data is the signal's number.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.thread, null_mut::<c_void>(), signal) };
+    }
+}
+
+fn refusal(error: i32) -> S {
+    match error {
+        libc::EPERM | libc::EACCES => S::NotPermitted,
+        libc::ESRCH => S::NoSuchProcess,
+        _ => S::TargetUnreadable,
+    }
+}

@@ -1,0 +1,63 @@
+//! The caller's buffer for names.
+#![allow(unsafe_code, reason = "memory of C programs")]
+
+use core::ffi::c_char;
+use core::ptr::null;
+
+/// Texts one after the other, each terminated. One that comes twice in a row is there once.
+pub(crate) struct TextBuffer<'n> {
+    start: *mut u8,
+    size: usize,
+    used: usize,
+    /// Of each use, what was written last.
+    last: [(&'n [u8], *const c_char); 3],
+    /// Some text had no room.
+    pub(crate) overflowed: bool,
+    /// Bytes that all texts would have taken.
+    pub(crate) needed: usize,
+}
+
+/// What a text is: repeated ones are so by their use.
+#[derive(Clone, Copy)]
+pub(crate) enum TextUse {
+    Function = 0,
+    Symbol = 1,
+    File = 2,
+}
+
+impl<'n> TextBuffer<'n> {
+    /// # Safety
+    /// `start` has `size` bytes that nobody else uses meanwhile; it may be null where the size is 0.
+    pub(crate) unsafe fn new(start: *mut c_char, size: usize) -> Self {
+        Self { start: start.cast(), size, used: 0, last: [(&[], null()); 3], overflowed: false, needed: 0 }
+    }
+
+    /// The text in the buffer; null for an empty one and for one that has no room.
+    pub(crate) fn put(&mut self, text: &'n [u8], used_for: TextUse) -> *const c_char {
+        // A zero in a name would end it early, so it does.
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        if text.is_empty() {
+            return null();
+        }
+        let Some(last) = self.last.get_mut(used_for as usize) else { return null() };
+        if last.0 == text && !last.1.is_null() {
+            return last.1;
+        }
+        let bytes = text.len().saturating_add(1);
+        self.needed = self.needed.saturating_add(bytes);
+        let Some(end) = self.used.checked_add(bytes).filter(|end| *end <= self.size) else {
+            self.overflowed = true;
+            return null();
+        };
+        // SAFETY: from used to end lies within the buffer.
+        let at = unsafe {
+            let at = self.start.add(self.used);
+            core::ptr::copy_nonoverlapping(text.as_ptr(), at, text.len());
+            at.add(text.len()).write(0);
+            at.cast_const().cast()
+        };
+        self.used = end;
+        *last = (text, at);
+        at
+    }
+}

@@ -1,0 +1,201 @@
+/* Another process: stopped and read, read alone, read through a function, through /proc/PID/mem where the call is forbidden; and what is said where
+ * none of it works. The process is a child that calls deep and then waits.
+ *
+ *   target FILE     with gdb's view of the same child to compare with: FILE gets "pid", and is waited for until it is gone
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "maps.h"
+
+enum { MAX_FRAMES = 128, DEPTH = 40 };
+
+static dwunw_context *context;
+static dwunw_scratch *scratch;
+static char memory[DWUNW_SCRATCH_SIZE];
+static dwunw_frame frames[MAX_FRAMES];
+static dwunw_capture_result result = {.struct_size = sizeof result};
+
+__attribute__((noinline)) static int wait_deep(int depth, int ready) {
+    volatile char room[200];
+    room[0] = (char)depth;
+    if (depth == 0) {
+        CHECK(write(ready, "x", 1) == 1);
+        while (room[0] == 0)
+            pause();
+        return 0;
+    }
+    return wait_deep(depth - 1, ready) + room[0];
+}
+
+static dwunw_capture_request to_target(pid_t pid, uint32_t flags) {
+    return (dwunw_capture_request){.struct_size = sizeof(dwunw_capture_request), .flags = flags, .pid = pid, .frames = frames,
+                                   .frame_size = sizeof frames[0], .max_frames = MAX_FRAMES, .scratch = scratch};
+}
+
+static char state(pid_t pid) {
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fgets(text, sizeof text, file));
+    fclose(file);
+    return strrchr(text, ')')[2];
+}
+
+/* The child waits, as it did before it was stopped. */
+static void await_sleep(pid_t pid) {
+    for (int round = 0; state(pid) != 'S'; round++) {
+        CHECK(round < 5000);
+        usleep(1000);
+    }
+}
+
+static size_t by_function(void *data, uint64_t address, void *buffer, size_t size) {
+    struct iovec local = {buffer, size}, remote = {(void *)(uintptr_t)address, size};
+    ssize_t read = process_vm_readv(*(pid_t *)data, &local, 1, &remote, 1, 0);
+    return read < 0 ? 0 : (size_t)read;
+}
+
+/* Forbids process_vm_readv, as some containers do. */
+static void forbid_reading(void) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+int main(int argc, char **argv) {
+    int ready[2];
+    CHECK(pipe(ready) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        exit(wait_deep(DEPTH, ready[1]));
+    }
+    char byte;
+    CHECK(read(ready[0], &byte, 1) == 1);
+    await_sleep(child);
+    CHECK_STATUS(dwunw_init(NULL, &context), DWUNW_STATUS_OK);
+    CHECK_STATUS(dwunw_scratch_init(memory, sizeof memory, NULL, &scratch), DWUNW_STATUS_OK);
+    CHECK(add_modules(context, child) >= 2);
+
+    /* Stopped: complete, and the child goes on as it was. */
+    dwunw_capture_request request = to_target(child, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
+    uint32_t depth = result.written;
+    uint64_t expected[MAX_FRAMES];
+    for (uint32_t at = 0; at < depth; at++)
+        expected[at] = frames[at].pc;
+    CHECK(depth > DEPTH && result.target_reads >= 1 && result.target_reads <= 4);
+    await_sleep(child);
+    for (int round = 0; round < 50; round++)
+        CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
+
+    if (argc > 1) {
+        for (uint32_t at = 0; at < depth; at++)
+            printf("frame 0x%016lx\n", (unsigned long)expected[at]);
+        fflush(stdout);
+        FILE *file = fopen(argv[1], "w");
+        CHECK(file && fprintf(file, "%d\n", (int)child) > 0 && fclose(file) == 0);
+        while (access(argv[1], F_OK) == 0)
+            usleep(10000);
+    }
+
+    /* With registers from elsewhere: a debugger's, of the stopped thread. */
+    CHECK(ptrace(PTRACE_ATTACH, child, NULL, NULL) == 0 && waitpid(child, NULL, 0) == child);
+    struct user_regs_struct now;
+    CHECK(ptrace(PTRACE_GETREGS, child, NULL, &now) == 0);
+    dwunw_registers registers = {.struct_size = sizeof registers, .version = DWUNW_REGISTERS_VERSION, .arch = DWUNW_ARCH_X86_64,
+                                 .valid = 1 << 3 | 1 << 6 | 1 << 7 | 0xf000, .pc = now.rip};
+    registers.regs[3] = now.rbx;
+    registers.regs[6] = now.rbp;
+    registers.regs[7] = now.rsp;
+    registers.regs[12] = now.r12;
+    registers.regs[13] = now.r13;
+    registers.regs[14] = now.r14;
+    registers.regs[15] = now.r15;
+    request = to_target(child, DWUNW_CAPTURE_READ_TARGET);
+    request.registers = &registers;
+#define SAME_STACK()                                                                     \
+    do {                                                                                 \
+        CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);        \
+        CHECK(result.written == depth);                                                  \
+        for (uint32_t at = 1; at < depth; at++)                                          \
+            CHECK(frames[at].pc == expected[at]);                                        \
+    } while (0)
+    SAME_STACK();
+    dwunw_capture_request by_reader = request;
+    by_reader.flags = 0;
+    by_reader.read = by_function;
+    by_reader.read_data = &child;
+    request = by_reader;
+    SAME_STACK();
+    /* The first part of the stack is at hand; the rest is read. */
+    uint64_t part[64];
+    CHECK(by_function(&child, now.rsp, part, sizeof part) == sizeof part);
+    dwunw_window window = {.struct_size = sizeof window, .start = now.rsp, .bytes = part, .size = sizeof part};
+    request.windows = &window;
+    request.window_count = 1;
+    SAME_STACK();
+    /* Without room for copies it is read word by word. */
+    static char small[8192];
+    dwunw_scratch_options options = {.struct_size = sizeof options, .max_frames = MAX_FRAMES, .cache_entries = 1, .target_bytes = UINT32_MAX};
+    CHECK_STATUS(dwunw_scratch_init(small, sizeof small, &options, &request.scratch), DWUNW_STATUS_OK);
+    SAME_STACK();
+    CHECK(result.target_reads > depth / 2);
+    CHECK(ptrace(PTRACE_DETACH, child, NULL, NULL) == 0);
+
+    /* What cannot be stopped. */
+    request = to_target(0x3ffffffe, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NO_SUCH_PROCESS);
+    CHECK(result.written == 0);
+    request = to_target(getpid(), DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NOT_PERMITTED);
+    if (getuid() == 0) {
+        pid_t other = fork();
+        if (other == 0) {
+            CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+            request = to_target(child, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+            CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NOT_PERMITTED);
+            request = to_target(child, DWUNW_CAPTURE_READ_TARGET);
+            request.registers = &registers;
+            CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_STACK_UNREADABLE);
+            CHECK(result.written == 1);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(other, &status, 0) == other && status == 0);
+    }
+
+    /* The call is forbidden, the file is not. Last, as there is no way back. */
+    forbid_reading();
+    request = to_target(child, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
+    CHECK(result.written == depth && by_function(&child, now.rsp, part, 8) == 0);
+    for (uint32_t at = 1; at < depth; at++)
+        CHECK(frames[at].pc == expected[at]);
+
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NO_SUCH_PROCESS);
+    dwunw_shutdown(context);
+    printf("%u frames of another process, whichever way it is read\n", depth);
+    return 0;
+}
