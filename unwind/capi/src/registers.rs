@@ -1,6 +1,6 @@
 //! The register snapshot of a C program, and how the engine sees it. The one place that knows which register is which.
 
-use symseal_unwind::Registers;
+use symseal_unwind::{Arch, Registers};
 
 use crate::sized::Sized32;
 use crate::status::dwunw_status;
@@ -66,12 +66,13 @@ pub(crate) fn engine_registers(given: &dwunw_registers) -> Result<Registers, dwu
         let value = given.regs.get(usize::from(number)).copied();
         value.filter(|_| given.valid >> number & 1 == 1)
     };
-    let sp = known(symseal_unwind::arch::SP).ok_or(dwunw_status::BadArgument)?;
-    let mut general = [None; 16];
+    let arch = Arch::X86_64;
+    let sp = known(arch.stack_pointer()).ok_or(dwunw_status::BadArgument)?;
+    let mut general = [None; Registers::GENERAL];
     for (number, value) in (0u8..).zip(&mut general) {
         *value = known(number);
     }
-    let fp = known(symseal_unwind::arch::FP).unwrap_or(0);
+    let fp = known(arch.frame_pointer()).unwrap_or(0);
     Ok(Registers { pc: given.pc, sp, fp, general })
 }
 

@@ -12,7 +12,7 @@ use core::ops::Deref;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use symseal_unwind::Modules;
+use symseal_unwind::{Arch, Modules};
 
 use crate::module::Module;
 use crate::status::dwunw_status as S;
@@ -30,7 +30,7 @@ impl Snapshot {
         let mut views = Vec::new();
         views.try_reserve_exact(modules.len()).map_err(|_| S::OutOfMemory)?;
         views.extend(modules.iter().map(|module| module.view()));
-        Ok(Box::new(Self { engine: Modules::new(views), modules }))
+        Ok(Box::new(Self { engine: Modules::new(Arch::X86_64, views), modules }))
     }
 
     /// The module with this number.

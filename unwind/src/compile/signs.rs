@@ -3,8 +3,8 @@
 //! signature, matters to none who only takes the signature away. So it is read as the other. (AADWARF64, "Call frame instructions")
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use std::collections::HashMap;
 
 const WITH_PC: u8 = 0x2c;
 const WITHOUT: u8 = 0x2d;
@@ -21,7 +21,7 @@ struct Common {
 pub(super) fn without_pc(section: &[u8], is_eh_frame: bool) -> Cow<'_, [u8]> {
     let mut found = Vec::new();
     if section.contains(&WITH_PC) {
-        let mut commons = HashMap::new();
+        let mut commons = BTreeMap::new();
         let mut at = 0;
         while let Some(next) = entry(section, at, is_eh_frame, &mut commons, &mut found) {
             at = next;
@@ -44,7 +44,7 @@ fn entry(
     section: &[u8],
     at: usize,
     is_eh_frame: bool,
-    commons: &mut HashMap<usize, Common>,
+    commons: &mut BTreeMap<usize, Common>,
     found: &mut Vec<usize>,
 ) -> Option<usize> {
     let mut head = Cursor { bytes: section, at };

@@ -218,6 +218,8 @@ impl<'a> Parts<'a> {
             eh_frame: self.eh_frame,
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
+            pdr: None,
+            functions: &[],
             plt: &self.plt,
             code: &code,
             source_sha256: [0; 32],
