@@ -26,14 +26,14 @@ pub enum NamingBundle {
     /// In the local store: opened by the list of its modules.
     Stored(StoredBundle),
     /// Anywhere else.
-    Foreign(Bundle),
+    Foreign(Box<Bundle>),
 }
 
 impl NamingBundle {
     /// Opens what `reference` names, as [`open`] does, for names without a verified seal.
     pub fn open(reference: &str, store: Option<&PathBuf>) -> Result<Self> {
         match locate(reference, store)? {
-            Located::Directory(path) => Ok(Self::Foreign(foreign(reference, path)?)),
+            Located::Directory(path) => Ok(Self::Foreign(Box::new(foreign(reference, path)?))),
             Located::Stored(store, digest) => {
                 let layout = stored_layout(&store, &digest)?;
                 let bundle = StoredBundle::open(layout, &digest).with_context(|| in_store(&digest, &store))?;
@@ -46,7 +46,7 @@ impl NamingBundle {
     pub fn join(self, resolver: Resolver) -> Resolver {
         match self {
             Self::Stored(bundle) => resolver.with_store(bundle, Proof::DigestKnown),
-            Self::Foreign(bundle) => resolver.with_bundle(bundle, Proof::DigestKnown),
+            Self::Foreign(bundle) => resolver.with_bundle(*bundle, Proof::DigestKnown),
         }
     }
 }

@@ -11,11 +11,12 @@ use arc_swap::ArcSwapOption;
 const CHUNK: usize = 256;
 
 type Slot<K, V> = ArcSwapOption<(K, V)>;
+type Chunk<K, V> = OnceLock<Box<[Slot<K, V>]>>;
 
 /// At most its capacity of entries.
 #[derive(Debug)]
 pub(crate) struct Slots<K, V> {
-    chunks: Box<[OnceLock<Box<[Slot<K, V>]>>]>,
+    chunks: Box<[Chunk<K, V>]>,
     capacity: usize,
 }
 

@@ -271,7 +271,7 @@ mod tests {
             pdb: (seed % 2 == 1).then(|| format!("app{seed}.pdb")),
             image_base: Svma(u64::from(seed) << 40),
             debug_info: DEBUG_INFO[usize::from(seed % 4)],
-            table: (seed % 3 != 0).then(|| TableFacts {
+            table: (!seed.is_multiple_of(3)).then(|| TableFacts {
                 sha256: digest(1),
                 size: u64::MAX - u64::from(seed),
                 derived_from: (0..seed % 5).map(digest).collect(),

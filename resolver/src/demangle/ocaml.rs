@@ -18,11 +18,8 @@ pub(super) fn demangle(symbol: &str) -> Option<String> {
         let hex = rest.strip_prefix('$').and_then(|digits| u8::from_str_radix(digits.get(..2)?, 16).ok());
         let (decoded, taken) = hex.map_or((byte, 1), |decoded| (decoded, 3));
         name.push(decoded);
-        rest = match rest.get(taken..) {
-            Some(rest) => rest,
-            // In the middle of a character of several bytes, which compilers do not write.
-            None => return None,
-        };
+        // Not in the middle of a character of several bytes, which compilers do not write.
+        rest = rest.get(taken..)?;
     }
     String::from_utf8(name).ok()
 }

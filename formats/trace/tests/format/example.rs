@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use symseal_module::{Avma, MissReason, Proof, Quality, ResolverStep, Svma, UnwindMethod};
 use symseal_trace::{
-    Event, IdentifiedBy, ReplayResult, ResolvedRow, StackSegment, Trace, TraceBegin, TraceEnd, TraceModule,
-    TraceResolved, TraceSample, Uuid,
+    CoverageNumbers, Event, IdentifiedBy, ReplayResult, ResolvedRow, StackSegment, Trace, TraceBegin, TraceEnd,
+    TraceModule, TraceResolved, TraceSample, Uuid,
 };
 
 /// A trace with every event and every field in use, as it reads after writing.
@@ -101,6 +101,7 @@ pub(crate) fn trace() -> Trace {
             finished_at: Some("2026-11-20T12:21:12Z".into()),
             verifier_version: Some("0.1.0".into()),
             proved_coverage_pct: Some(90.1),
+            coverage: Some(CoverageNumbers { frames: 100, named: 93, proved: 90 }),
             notes: serde_json::json!({"classes": []}),
         }),
         other(r#"{"event":"trace.later","n":1}"#),
