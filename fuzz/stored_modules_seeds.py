@@ -8,7 +8,7 @@ import zlib
 
 
 def text(value: str) -> bytes:
-    return struct.pack("<H", len(value)) + value.encode()
+    return struct.pack("<I", len(value)) + value.encode()
 
 
 def digests(*values: int) -> bytes:
@@ -20,16 +20,18 @@ def record(debug_id: str, name: str, pdb: str, image_base: int, debug_info: int,
     if table:
         body += bytes([files[0]]) * 32 + struct.pack("<Q", 4096) + digests(*files[1:])
     body += digests(*files)
-    return struct.pack("<I", zlib.crc32(body)) + body
+    return body
 
 
 def listing(records: list) -> bytes:
-    header = b"SYMMODS\0" + struct.pack("<II", 1, len(records)) + b"\x11" * 32 + b"\x22" * 32
+    header = b"SYMMODS\0" + struct.pack("<II", 1, len(records)) + b"\x11" * 32 + b"\x22" * 32 + bytes(8)
     at, offsets = len(header) + 4 * (len(records) + 1), []
     for entry in [*records, b""]:
         offsets.append(at)
         at += len(entry)
-    return header + struct.pack(f"<{len(offsets)}I", *offsets) + b"".join(records)
+    whole = bytearray(header + struct.pack(f"<{len(offsets)}I", *offsets) + b"".join(records))
+    whole[80:84] = struct.pack("<I", zlib.crc32(whole))
+    return bytes(whole)
 
 
 def main() -> None:

@@ -32,6 +32,11 @@ pub(crate) struct Online {
 }
 
 impl OnlineArgs {
+    /// Whether a lock file was named.
+    pub(crate) fn has_lock(&self) -> bool {
+        self.lock.is_some()
+    }
+
     /// The servers; `None` where nobody may be asked.
     pub(crate) fn open(&self) -> Result<Option<Online>> {
         if !self.online {

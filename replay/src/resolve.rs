@@ -1,6 +1,8 @@
 //! A trace's frames, named.
 
-use symseal_module::{ModuleMap, StopReason};
+use std::collections::BTreeSet;
+
+use symseal_module::{Avma, ModuleMap, StopReason};
 use symseal_resolver::{ResolvedFrame, Resolver, SourceFrame};
 use symseal_trace::{ResolvedRow, Trace, TraceResolved};
 
@@ -32,8 +34,11 @@ pub fn resolve_trace(
 ) -> (TraceResolved, Vec<ResolvedThread>) {
     let resolver = tables.equip(resolver, resolver.options().address_cache);
     let map = Scene::of(trace).module_map();
-    let threads: Vec<ResolvedThread> =
-        unwind_trace(trace, tables).into_iter().map(|stack| name_stack(&stack, &map, &resolver)).collect();
+    let stacks = unwind_trace(trace, tables);
+    if resolver.options().online {
+        resolver.open_modules(&modules_of(&stacks, &map));
+    }
+    let threads: Vec<ResolvedThread> = stacks.iter().map(|stack| name_stack(stack, &map, &resolver)).collect();
     let mut rows = Vec::new();
     for thread in &threads {
         for (frame, depth) in thread.frames.iter().zip(0..) {
@@ -49,6 +54,15 @@ pub fn resolve_trace(
         frames: rows,
     };
     (event, threads)
+}
+
+/// The modules in which frames lie: of the others nothing need be fetched.
+fn modules_of(stacks: &[ThreadStack], map: &ModuleMap) -> ModuleMap {
+    let frames = stacks.iter().flat_map(|stack| &stack.frames);
+    // Calls lie before the addresses that they return to.
+    let at = |pc: Avma| map.locate(pc.checked_sub(1).unwrap_or(pc)).or_else(|| map.locate(pc));
+    let used: BTreeSet<usize> = frames.filter_map(|frame| at(frame.pc)).map(|at| at.module).collect();
+    ModuleMap::new(used.into_iter().filter_map(|at| map.modules().get(at).cloned()).collect())
 }
 
 pub(crate) fn name_stack(stack: &ThreadStack, map: &ModuleMap, resolver: &Resolver) -> ResolvedThread {

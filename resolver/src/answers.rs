@@ -17,6 +17,8 @@ struct Key {
     id: Option<DebugId>,
     /// Where it matters: files are read by it, and servers are asked by its name.
     path: Option<String>,
+    /// Whether it is a module of a process, whose file may be read.
+    is_mapped: bool,
     lookup: Rva,
 }
 
@@ -25,6 +27,7 @@ struct Key {
 pub(crate) struct Question<'q> {
     pub(crate) id: Option<&'q DebugId>,
     pub(crate) path: Option<&'q str>,
+    pub(crate) is_mapped: bool,
     pub(crate) lookup: Rva,
 }
 
@@ -34,13 +37,16 @@ impl Answers {
     }
 
     pub(crate) fn find(&self, question: Question<'_>) -> Option<Arc<Answer>> {
-        let Question { id, path, lookup } = question;
-        self.0.find(question.hash(), |key| key.lookup == lookup && key.id.as_ref() == id && key.path.as_deref() == path)
+        let Question { id, path, is_mapped, lookup } = question;
+        self.0.find(question.hash(), |key| {
+            key.lookup == lookup && key.is_mapped == is_mapped && key.id.as_ref() == id && key.path.as_deref() == path
+        })
     }
 
     pub(crate) fn keep(&self, question: Question<'_>, answer: Arc<Answer>) {
-        let Question { id, path, lookup } = question;
-        self.0.put(question.hash(), Key { id: id.cloned(), path: path.map(str::to_owned), lookup }, answer);
+        let Question { id, path, is_mapped, lookup } = question;
+        let key = Key { id: id.cloned(), path: path.map(str::to_owned), is_mapped, lookup };
+        self.0.put(question.hash(), key, answer);
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -36,6 +36,11 @@ impl Remote {
         Self::new(Arc::clone(&self.servers))
     }
 
+    /// The bytes of memory that the tables take.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.tables.kept().into_iter().flatten().map(|opened| opened.table.held_bytes()).sum()
+    }
+
     /// Asks the servers about a module, and its path where that is known.
     pub(crate) fn ask(
         &self,

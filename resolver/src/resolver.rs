@@ -79,9 +79,14 @@ impl Resolver {
     pub fn with_image(self, image: &VdsoModule) -> Self {
         let bytes = TableBytes::Owned(image.symbols.clone());
         match LoadedTable::open(bytes, Some(&image.debug_id), None, Vec::new()) {
-            Ok(table) => self.change(|sources| {
-                sources.images.insert(image.debug_id.clone(), Arc::new(table));
-            }),
+            Ok(table) => {
+                // Images change nothing of what servers gave.
+                let remote = self.sources.remote.clone();
+                self.change(|sources| {
+                    sources.images.insert(image.debug_id.clone(), Arc::new(table));
+                    sources.remote = remote;
+                })
+            }
             // The table was written by this crate a moment ago; without it the frames say why.
             Err(_) => self,
         }
@@ -190,7 +195,8 @@ impl Resolver {
     /// The bytes of memory that tables take: those of files and images, which are this resolver's own. Those of bundles are not counted.
     pub(crate) fn held_bytes(&self) -> u64 {
         let images: u64 = self.sources.images.values().map(|image| image.held_bytes()).sum();
-        images.saturating_add(self.sources.local.held_bytes())
+        let remote = self.sources.remote.as_ref().map_or(0, |remote| remote.held_bytes());
+        images.saturating_add(self.sources.local.held_bytes()).saturating_add(remote)
     }
 
     fn change(mut self, change: impl FnOnce(&mut Sources)) -> Self {
@@ -219,7 +225,7 @@ impl Resolver {
     ) -> Arc<Answer> {
         let Options { local_files, online, .. } = self.options;
         let path = name.filter(|_| local_files || online || id.is_none());
-        let question = Question { id, path, lookup };
+        let question = Question { id, path, is_mapped: module.is_some(), lookup };
         if let Some(answer) = self.answers.find(question) {
             return answer;
         }

@@ -40,7 +40,7 @@ fn address(text: &str) -> Result<u64, String> {
 /// Writes ` at file:line:column`, as far as it is known.
 fn write_place(out: &mut impl Write, frame: &SourceFrame) -> std::io::Result<()> {
     let Some(file) = &frame.file else { return Ok(()) };
-    write!(out, " at {file}")?;
+    write!(out, " at {}", crate::output::visible(file))?;
     if let Some(line) = frame.line {
         write!(out, ":{line}")?;
         if let Some(column) = frame.column {

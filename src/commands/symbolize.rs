@@ -5,6 +5,7 @@ mod prove;
 mod questions;
 mod remote;
 
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -17,9 +18,16 @@ use crate::bundle_ref::{self, NamingBundle};
 use crate::exit::{Answer, NotFound};
 use crate::memory::StateArgs;
 use crate::online::{Online, OnlineArgs};
+use crate::output::visible;
 
 use questions::{Question, in_portions};
 use remote::Remote;
+
+/// An address below the image base is in no function; the largest rva is in none either.
+const NOWHERE: Rva = Rva(u64::MAX);
+
+/// Modules whose image bases are remembered.
+const IMAGE_BASES: usize = 65_536;
 
 /// Name addresses of modules, from a bundle alone; or of a running process.
 #[derive(ClapArgs)]
@@ -83,18 +91,13 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
+    args.check()?;
     let online = args.online.open()?;
     if let Some(pid) = args.pid {
+        // Everything that a wrong call could be is told before a bundle is opened.
         let answer = live::run(args, pid, online.as_ref());
         online.as_ref().map_or(Ok(()), Online::finish)?;
         return answer;
-    }
-    // A wrong call costs nobody the opening of a bundle.
-    if let (None, Some(question)) = (&args.debug_id, args.addresses.iter().find(|asked| asked.debug_id.is_none())) {
-        module_of(args, question)?;
-    }
-    if args.local_files {
-        bail!("--local-files: expected --pid, whose files these are");
     }
     if let Some(reference) = &args.remote {
         return from_remote(args, reference);
@@ -105,6 +108,28 @@ pub fn run(args: &Args) -> Result<Answer> {
     let answer = from_bundle(args, online.as_ref());
     online.as_ref().map_or(Ok(()), Online::finish)?;
     answer
+}
+
+impl Args {
+    /// What clap does not ask for beside an argument that excludes it.
+    fn check(&self) -> Result<()> {
+        let wrong = |what: &str| Err(anyhow::anyhow!("{what}"));
+        match self {
+            Self { trust: Some(_), remote: None, .. } => wrong(
+                "--trust: expected --remote; `symseal explain symbol` and `trace-resolve` verify a bundle that is here",
+            ),
+            Self { local_files: true, pid: None, .. } => wrong("--local-files: expected --pid, whose files these are"),
+            Self { module: Some(_), pid: Some(_), .. } => {
+                wrong("--module: expected --debug-id, whose name it is, and no --pid")
+            }
+            Self { module: Some(_), online, .. } if !online.online => wrong("--module: expected --online"),
+            Self { online, .. } if !online.online && online.has_lock() => wrong("--lock: expected --online"),
+            Self { pid: None, debug_id: None, addresses, .. } => {
+                addresses.iter().try_for_each(|question| module_of(self, question).map(|_| ()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Names addresses of any modules from a bundle, from servers, or both.
@@ -121,19 +146,25 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
     }
     let resolver = Online::ask(online, resolver);
     let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
-    let name = args.module.as_deref();
-    in_portions(&args.addresses, |questions| {
+    let mut image_bases = BTreeMap::new();
+    let checked = |question: &Question| module_of(args, question).map(|_| ());
+    in_portions(&args.addresses, checked, |questions| {
         let mut asked = Vec::with_capacity(questions.len());
-        let mut last = None;
         for question in questions {
             let id = module_of(args, question)?;
-            // Addresses of one module mostly stand together.
-            let image_base = match last {
-                Some((known, image_base)) if known == id => image_base,
-                _ => image_base(&resolver, args, id)?,
+            // The name is that of the one module, and of no other.
+            let name = args.module.as_deref().filter(|_| args.debug_id.as_ref() == Some(id));
+            if !image_bases.contains_key(id) {
+                if image_bases.len() >= IMAGE_BASES {
+                    image_bases.clear();
+                }
+                image_bases.insert(id.clone(), image_base(&resolver, args, id, name)?);
+            }
+            let rva = match image_bases.get(id).copied().flatten() {
+                Some(image_base) => rva_of(args, question.address, image_base),
+                None => NOWHERE,
             };
-            last = Some((id, image_base));
-            asked.push(ModuleAddress { id, name, rva: rva_of(args, question.address, image_base) });
+            asked.push(ModuleAddress { id, name, rva });
         }
         for (question, found) in questions.iter().zip(resolver.symbolize_all(&asked)) {
             named |= !found.frames.is_empty();
@@ -150,11 +181,12 @@ fn from_remote(args: &Args, reference: &str) -> Result<Answer> {
     let state = StateArgs { state: args.state.clone() };
     let mut remote = Remote::open(reference, debug_id, args.trust.as_deref(), &state)?;
     let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
-    in_portions(&args.addresses, |questions| {
+    let checked = |question: &Question| match question.debug_id.as_ref().is_some_and(|id| id != debug_id) {
+        true => bail!("--remote: expected addresses of {debug_id} alone, found one of another module"),
+        false => Ok(()),
+    };
+    in_portions(&args.addresses, checked, |questions| {
         for question in questions {
-            if question.debug_id.as_ref().is_some_and(|id| id != debug_id) {
-                bail!("--remote: expected addresses of {debug_id} alone, found one of another module");
-            }
             let found = remote.symbolize(rva_of(args, question.address, remote.image_base()), args.demangle)?;
             named |= !found.frames.is_empty();
             print(&mut out, question, &found, args.json)?;
@@ -171,18 +203,25 @@ fn module_of<'a>(args: &'a Args, question: &'a Question) -> Result<&'a DebugId> 
     id.with_context(|| format!("{:#x}: expected DEBUG-ID@ADDRESS, or --debug-id for all addresses", question.address))
 }
 
-fn image_base(resolver: &Resolver, args: &Args, id: &DebugId) -> Result<Svma> {
-    if let (false, None, DebugId::Pdb { .. }) = (args.rva, resolver.image_base(id), id) {
-        bail!(
-            "{id}: expected --rva: a program database does not say where its program is loaded, and no bundle has it"
-        );
+/// The image base of a module; `None` where nobody knows it, as that of a PDB whose program is in no bundle.
+fn image_base(resolver: &Resolver, args: &Args, id: &DebugId, name: Option<&str>) -> Result<Option<Svma>> {
+    let known = resolver.image_base(id);
+    if args.rva || known.is_some() {
+        return Ok(Some(known.unwrap_or_default()));
     }
-    Ok(resolver.image_base_online(id, args.module.as_deref()).unwrap_or_default())
+    match id {
+        DebugId::Pdb { .. } if args.debug_id.as_ref() == Some(id) => {
+            bail!(
+                "{id}: expected --rva: a program database does not say where its program is loaded, and no bundle has it"
+            )
+        }
+        DebugId::Pdb { .. } => Ok(None),
+        _ => Ok(Some(resolver.image_base_online(id, name).unwrap_or_default())),
+    }
 }
 
-/// An address below the image base is in no function; the largest rva is in none either.
 fn rva_of(args: &Args, address: u64, image_base: Svma) -> Rva {
-    if args.rva { Rva(address) } else { Svma(address).to_rva(image_base).unwrap_or(Rva(u64::MAX)) }
+    if args.rva { Rva(address) } else { Svma(address).to_rva(image_base).unwrap_or(NOWHERE) }
 }
 
 fn no_module(reference: &str, id: &DebugId) -> anyhow::Error {
@@ -220,7 +259,7 @@ fn print(out: &mut impl Write, question: &Question, symbolized: &Symbolized, jso
         writeln!(out, "  ??  {reason}")?;
     }
     for (depth, frame) in symbolized.frames.iter().enumerate() {
-        let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??");
+        let function = visible(frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??"));
         let blanks = if depth == 0 { 2 } else { shown.len() + 2 };
         write!(out, "{:blanks$}{function}", "")?;
         super::write_place(out, frame)?;

@@ -56,7 +56,7 @@ pub fn all(scene: &Scene, passes: usize) -> Result<Vec<Measured>> {
     for (case, resolver) in [("100 addresses of libc, warm", &libc), ("100 addresses of libc, no address cached", &plain)] {
         let found = resolver.symbolize_all(&addresses);
         assert!(found.iter().filter(|found| found.frames[0].line.is_some()).count() > 90);
-        let time = measured(passes * 20, || drop(black_box(resolver.symbolize_all(&addresses))));
+        let time = measured(passes, || drop(black_box(resolver.symbolize_all(&addresses))));
         all.push(Measured::new(case, "symseal", time));
     }
     all.push(Measured::new("100 addresses of libc, no address cached", "blazesym", module));

@@ -16,7 +16,10 @@ pub const MAGIC: [u8; 8] = *b"SYMMODS\0";
 pub const VERSION: u32 = 1;
 
 /// Bytes before the offsets.
-const HEADER_BYTES: usize = 80;
+const HEADER_BYTES: usize = 88;
+
+/// Where the checksum is.
+const CHECKSUM: usize = 80;
 
 const DIGEST_BYTES: usize = 32;
 
@@ -37,6 +40,9 @@ pub enum StoredModulesError {
         /// Bytes that there are.
         found: u64,
     },
+    /// Its bytes are not those that were written.
+    #[error("the checksum of the list of modules does not hold")]
+    Checksum,
     /// Larger than the form can count.
     #[error("more modules, or larger ones, than a list of modules can hold")]
     TooLarge,
@@ -52,6 +58,15 @@ pub fn write(index: &SymbolIndex, index_digest: &Digest, bundle: &Digest) -> Res
         records.push((id, record(id, &ModuleFacts::from(module)).ok_or(StoredModulesError::TooLarge)?));
     }
     records.sort_unstable();
+    assemble(records, bundle, index_digest)
+}
+
+/// Header, offsets and records, which are sorted.
+fn assemble(
+    records: Vec<(&str, Vec<u8>)>,
+    bundle: &Digest,
+    index_digest: &Digest,
+) -> Result<Vec<u8>, StoredModulesError> {
     let count = u32::try_from(records.len()).map_err(|_| StoredModulesError::TooLarge)?;
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&MAGIC);
@@ -59,19 +74,24 @@ pub fn write(index: &SymbolIndex, index_digest: &Digest, bundle: &Digest) -> Res
     bytes.extend_from_slice(&count.to_le_bytes());
     bytes.extend_from_slice(bundle.as_bytes());
     bytes.extend_from_slice(index_digest.as_bytes());
+    bytes.extend_from_slice(&[0; 8]);
     let mut at = HEADER_BYTES + 4 * (records.len() + 1);
     for length in records.iter().map(|(_, record)| record.len()).chain([0]) {
         bytes.extend_from_slice(&u32::try_from(at).map_err(|_| StoredModulesError::TooLarge)?.to_le_bytes());
         at += length;
     }
     bytes.extend(records.into_iter().flat_map(|(_, record)| record));
+    let checksum = crc32fast::hash(&bytes).to_le_bytes();
+    if let Some(field) = bytes.get_mut(CHECKSUM..CHECKSUM + 4) {
+        field.copy_from_slice(&checksum);
+    }
     Ok(bytes)
 }
 
 fn record(id: &str, facts: &ModuleFacts) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     let text = |body: &mut Vec<u8>, text: &str| -> Option<()> {
-        body.extend_from_slice(&u16::try_from(text.len()).ok()?.to_le_bytes());
+        body.extend_from_slice(&u32::try_from(text.len()).ok()?.to_le_bytes());
         body.extend_from_slice(text.as_bytes());
         Some(())
     };
@@ -92,9 +112,7 @@ fn record(id: &str, facts: &ModuleFacts) -> Option<Vec<u8>> {
         digests(&mut body, &table.derived_from)?;
     }
     digests(&mut body, &facts.digests)?;
-    let mut record = crc32fast::hash(&body).to_le_bytes().to_vec();
-    record.extend_from_slice(&body);
-    Some(record)
+    Some(body)
 }
 
 /// A list of modules, read in place.
@@ -105,7 +123,7 @@ pub struct StoredModules<'a> {
 }
 
 impl<'a> StoredModules<'a> {
-    /// Checks the header. A record is checked when it is read; a damaged one is none.
+    /// Checks the header and the checksum over all of it.
     ///
     /// # Errors
     /// [`StoredModulesError`].
@@ -124,7 +142,8 @@ impl<'a> StoredModules<'a> {
         let list = Self { bytes, count };
         // Where the last record ends the file does.
         match list.offset(count) {
-            Some(end) if end as u64 == found => Ok(list),
+            Some(end) if end as u64 == found && list.is_sound() => Ok(list),
+            Some(end) if end as u64 == found => Err(StoredModulesError::Checksum),
             end => Err(StoredModulesError::Cut { expected: end.unwrap_or_default() as u64, found }),
         }
     }
@@ -155,11 +174,11 @@ impl<'a> StoredModules<'a> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low.midpoint(high);
-            let mut reader = self.record(middle)?;
+            let mut reader = Reader(self.bounds(middle)?);
             match reader.text()?.cmp(id.as_str()) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
-                Ordering::Equal => return self.checked(middle)?.facts(),
+                Ordering::Equal => return reader.facts(),
             }
         }
         None
@@ -171,20 +190,17 @@ impl<'a> StoredModules<'a> {
         Digest::from_bytes(bytes.unwrap_or_default())
     }
 
-    /// A record behind its checksum.
-    fn record(&self, at: usize) -> Option<Reader<'a>> {
-        self.bounds(at).and_then(|record| record.get(4..)).map(Reader)
-    }
-
-    /// The same, and behind its id, where the checksum holds.
-    fn checked(&self, at: usize) -> Option<Reader<'a>> {
-        let (checksum, body) = self.bounds(at)?.split_at_checked(4)?;
-        if crc32fast::hash(body).to_le_bytes() != checksum {
-            return None;
-        }
-        let mut reader = Reader(body);
-        reader.text()?;
-        Some(reader)
+    fn is_sound(&self) -> bool {
+        let (Some(before), Some(checksum), Some(behind)) =
+            (self.bytes.get(..CHECKSUM), self.bytes.get(CHECKSUM..CHECKSUM + 4), self.bytes.get(CHECKSUM + 4..))
+        else {
+            return false;
+        };
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(before);
+        hasher.update(&[0; 4]);
+        hasher.update(behind);
+        hasher.finalize().to_le_bytes() == checksum
     }
 
     fn bounds(&self, at: usize) -> Option<&'a [u8]> {
@@ -213,8 +229,8 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self) -> Option<&'a str> {
-        let length = u16::from_le_bytes(self.array()?);
-        std::str::from_utf8(self.take(length.into())?).ok()
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        std::str::from_utf8(self.take(length)?).ok()
     }
 
     fn digest(&mut self) -> Option<Digest> {
@@ -253,15 +269,8 @@ mod tests {
     use super::*;
 
     fn bytes_of(modules: &[(&str, ModuleFacts)]) -> Vec<u8> {
-        let records: Vec<Vec<u8>> = modules.iter().map(|(id, facts)| record(id, facts).unwrap()).collect();
-        let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &(records.len() as u32).to_le_bytes(), &[7; 64]].concat();
-        let mut at = bytes.len() + 4 * (records.len() + 1);
-        for length in records.iter().map(Vec::len).chain([0]) {
-            bytes.extend_from_slice(&(at as u32).to_le_bytes());
-            at += length;
-        }
-        bytes.extend(records.concat());
-        bytes
+        let records = modules.iter().map(|(id, facts)| (*id, record(id, facts).unwrap())).collect();
+        assemble(records, &Digest::from_bytes([7; 32]), &Digest::from_bytes([7; 32])).unwrap()
     }
 
     fn facts(seed: u8) -> ModuleFacts {
@@ -319,19 +328,16 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_list_has_other_modules_less_and_none_with_other_facts() {
-        let modules = [("aa00", facts(1)), ("bb00", facts(5)), ("cc00", facts(10))];
-        let bytes = bytes_of(&modules);
+    fn a_damaged_list_is_none() {
+        let bytes = bytes_of(&[("aa00", facts(1)), ("bb00", facts(5)), ("cc00", facts(10))]);
+        assert!(StoredModules::open(&bytes).is_ok());
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x41;
-            for bytes in [&damaged[..], &bytes[..at]] {
-                let Ok(stored) = StoredModules::open(bytes) else { continue };
-                for (id, facts) in &modules {
-                    let found = stored.module(&id.parse().unwrap());
-                    assert!(found.is_none_or(|found| found == *facts), "byte {at}");
-                }
+            for damaged in [&damaged[..], &bytes[..at]] {
+                assert!(StoredModules::open(damaged).is_err(), "byte {at}");
             }
         }
+        assert!(StoredModules::open(&[&bytes[..], &[0]].concat()).is_err());
     }
 }

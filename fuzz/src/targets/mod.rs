@@ -4,6 +4,7 @@ mod archive;
 mod breakpad;
 mod checkpoint;
 mod consistency_file;
+mod demangle;
 mod dwunw_elf;
 mod elf_functions;
 mod elf_identity;
@@ -53,6 +54,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("checkpoint", checkpoint::run),
     ("consistency_file", consistency_file::run),
     ("dwunw_elf", dwunw_elf::run),
+    ("demangle", demangle::run),
     ("elf_functions", elf_functions::run),
     ("elf_identity", elf_identity::run),
     ("encrypted_key", encrypted_key::run),

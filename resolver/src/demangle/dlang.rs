@@ -1,6 +1,8 @@
 //! D: the qualified name, by the "Name Mangling" section of the language's ABI (dlang.org/spec/abi.html). Types are read to find where a name ends, and
 //! not printed: a function is `std.stdio.File.close`, and the arguments of a template are `!(…)`.
 
+use super::MAX_DEMANGLED_BYTES;
+
 /// How deep names and types may lie in each other.
 const MAX_DEPTH: u32 = 64;
 
@@ -185,11 +187,18 @@ impl<'a> Reader<'a> {
                 if text.starts_with("__T") || text.starts_with("__U") {
                     let mut inside = Reader { bytes: self.bytes.get(..end)?, ..*self };
                     let before = name.len();
-                    if inside.template(name).is_some() && inside.is_at_end() {
-                        (self.at, self.steps) = (end, inside.steps);
+                    let is_template = inside.template(name).is_some() && inside.is_at_end();
+                    // What was tried in vain counts as well: such names may lie in each other.
+                    self.steps = inside.steps;
+                    if is_template {
+                        self.at = end;
                         return Some(());
                     }
                     name.truncate(before);
+                }
+                // References can repeat a long name thousands of times.
+                if name.len().saturating_add(text.len()) > MAX_DEMANGLED_BYTES {
+                    return None;
                 }
                 name.push_str(match text {
                     "__ctor" => "this",
@@ -488,6 +497,30 @@ mod tests {
         let _ = demangle(&doubling);
         let deep = format!("_D3foo{}", "FP".repeat(50_000));
         check(&deep, None);
+        // Names that fail as templates and refer ten times each to the one before: 10^20 readings, were vain ones free.
+        let mut nested = String::from("_D06__T1a!");
+        let mut last = 3;
+        for _ in 0..20 {
+            let at = nested.len();
+            let mut body = String::from("__T1aS");
+            let length_digits = 2;
+            for _ in 0..10 {
+                let mut distance = at + length_digits + body.len() - last;
+                let mut digits = vec![char::from(b'a' + (distance % 26) as u8)];
+                while distance >= 26 {
+                    distance /= 26;
+                    digits.push(char::from(b'A' + (distance % 26) as u8));
+                }
+                body.push('Q');
+                body.extend(digits.iter().rev());
+            }
+            body.push('!');
+            nested.push_str(&format!("{}{body}", body.len()));
+            last = at;
+        }
+        let _ = demangle(&(nested + "Z"));
+        let long = format!("_D20000{}{}Z", "x".repeat(20_000), "QBDOQ".repeat(9_000));
+        check(&long, None);
         let symbol =
             "_D3std4conv__T7toCharsVii10TaVEQBd5ascii10LetterCasei1TiZQBrFNaNbNiNfiZ6Result4saveMFNaNbNdNiNfZv";
         for end in 0..symbol.len() {

@@ -11,6 +11,8 @@ use symseal_module::{DebugId, MappedModule, MissReason, ModuleMap, ResolverStep,
 use super::files::ProcessFiles;
 use super::lru::{CacheStatistics, Lru};
 use super::view::{ModuleKey, ViewedModule};
+use crate::bundles::io_reason;
+use crate::local::NoTable;
 use crate::local::read::read_whole;
 use crate::{ModuleFiles, Outcome, Resolver};
 
@@ -52,12 +54,15 @@ pub(super) struct Names {
     pub(super) resolver: Option<Arc<Resolver>>,
     /// The id that its file has, where its memory has none.
     pub(super) debug_id: Option<DebugId>,
+    /// Why that file could not be read.
+    pub(super) problem: Option<(MissReason, String)>,
 }
 
 /// What was read of a module.
 struct Read {
     resolver: Resolver,
     debug_id: Option<DebugId>,
+    problem: Option<(MissReason, String)>,
     /// Whether another time may bring more.
     passing: bool,
 }
@@ -93,12 +98,12 @@ impl Modules {
         *state = State::Reading;
         drop(state);
         let read = std::panic::catch_unwind(AssertUnwindSafe(|| self.read(pid, module)));
-        let (resolver, debug_id, passing) = match read {
-            Ok(Read { resolver, debug_id, passing }) => (Some(Arc::new(resolver)), debug_id, passing),
-            Err(_) => (None, None, false),
+        let (resolver, debug_id, problem, passing) = match read {
+            Ok(Read { resolver, debug_id, problem, passing }) => (Some(Arc::new(resolver)), debug_id, problem, passing),
+            Err(_) => (None, None, None, false),
         };
         let bytes = resolver.as_ref().map_or(0, |resolver| resolver.held_bytes());
-        let names = Names { serial: self.serials.fetch_add(1, Ordering::Relaxed), resolver, debug_id };
+        let names = Names { serial: self.serials.fetch_add(1, Ordering::Relaxed), resolver, debug_id, problem };
         let retry = if passing { Instant::now().checked_add(RETRY) } else { None };
         *place.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Read(names.clone(), retry);
         place.changed.notify_all();
@@ -115,10 +120,13 @@ impl Modules {
     fn read(&self, pid: u32, viewed: &ViewedModule) -> Read {
         let files = ProcessFiles { pid, module: viewed.module.clone() };
         let mut module = viewed.module.module.clone();
-        let mut debug_id = None;
+        let (mut debug_id, mut problem) = (None, None);
         if module.debug_id.is_none() && viewed.image.is_none() && self.base.options().local_files {
             // The file is the one that is mapped; what it is called is for the file to say.
-            debug_id = own_id(&files, &module);
+            match own_id(&files, &module) {
+                Ok(id) => debug_id = id,
+                Err(why) => problem = Some(why),
+            }
             module.debug_id = debug_id.clone();
         }
         let mut resolver = self.base.with_cold_cache(0).with_module_files(Arc::new(files));
@@ -128,12 +136,13 @@ impl Modules {
         // The first question opens the tables.
         let start = module.start;
         let first = resolver.resolve(&ModuleMap::new(vec![module]), start, true, UnwindMethod::Context);
-        let passing = first.tried.iter().any(|tried| {
-            let unread = [MissReason::FileNotFound, MissReason::FileUnreadable, MissReason::NotPermitted];
-            tried.step == ResolverStep::BinaryDebugInfo
-                && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
-        });
-        Read { resolver, debug_id, passing }
+        let passing = problem.is_some()
+            || first.tried.iter().any(|tried| {
+                let unread = [MissReason::FileNotFound, MissReason::FileUnreadable, MissReason::NotPermitted];
+                tried.step == ResolverStep::BinaryDebugInfo
+                    && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
+            });
+        Read { resolver, debug_id, problem, passing }
     }
 }
 
@@ -146,9 +155,10 @@ impl Names {
 }
 
 /// The id of a module's own file, as a builder gives it: by its code, where no linker wrote one.
-fn own_id(files: &ProcessFiles, module: &MappedModule) -> Option<DebugId> {
-    let bytes = read_whole(files.open(module).ok()?, &module.path).ok()?;
-    ObjectFile::parse(&bytes).ok()?.debug_id().cloned()
+fn own_id(files: &ProcessFiles, module: &MappedModule) -> Result<Option<DebugId>, NoTable> {
+    let file = files.open(module).map_err(|error| (io_reason(&error), format!("{}: {error}", module.path)))?;
+    let bytes = read_whole(file, &module.path)?;
+    Ok(ObjectFile::parse(&bytes).ok().and_then(|object| object.debug_id().cloned()))
 }
 
 impl Place {

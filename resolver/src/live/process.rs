@@ -224,6 +224,12 @@ impl LiveProcess {
         }
         let map = ModuleMap::new(vec![names.module(module)]);
         let frame = resolver.resolve(&map, address.ip, address.exact, address.unwind);
+        let frame = match &names.problem {
+            Some((reason, detail)) if frame.frames.is_empty() => {
+                missed(frame, ResolverStep::BinaryDebugInfo, *reason, detail.clone())
+            }
+            _ => frame,
+        };
         if let Some(key) = key {
             addresses().insert(key, Arc::new(frame.clone()), bytes_of(&frame));
         }

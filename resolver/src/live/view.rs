@@ -1,10 +1,12 @@
 //! What is mapped in a process at one moment.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use symseal_module::{Avma, DebugId, LocatedAddress, MappedModule, ModuleMap};
 use symseal_process::{
-    Mapping, ProcessError, ProcessIdentity, ProcessModule, identity_of, maps, modules_in, proc_maps, read_memory,
+    Mapping, ProcessError, ProcessIdentity, ProcessModule, identity_of, maps, modules_in, open_module, proc_maps,
+    read_memory,
 };
 
 use crate::{MAX_IMAGE_BYTES, VdsoModule, vdso_module};
@@ -15,6 +17,8 @@ pub(super) struct ModuleKey {
     debug_id: Option<DebugId>,
     path: String,
     file: (symseal_process::Device, u64),
+    /// Bytes and time of change of the file of a module without an id: another one may get its path and number.
+    stamp: Option<(u64, SystemTime)>,
 }
 
 /// A module with what its names are read from.
@@ -98,9 +102,15 @@ impl ViewedModule {
             debug_id: module.module.debug_id.clone(),
             path: module.module.path.clone(),
             file: (module.device, module.inode),
+            stamp: if module.module.debug_id.is_none() && image.is_none() { stamp(pid, &module) } else { None },
         };
         Self { key, module, image }
     }
+}
+
+fn stamp(pid: u32, module: &ProcessModule) -> Option<(u64, SystemTime)> {
+    let found = open_module(pid, module).ok()?.file.metadata().ok()?;
+    Some((found.len(), found.modified().ok()?))
 }
 
 /// The vDSO as it lies in the process.

@@ -93,25 +93,24 @@ impl Downloads {
         for _ in 0..TRIES {
             match self.runtime.block_on(self.attempt(&url, &mut part)) {
                 Ok(from) => {
-                    server.lives();
                     return match part.take() {
                         Ok(bytes) => Came::File { bytes, from },
                         Err(error) => Came::Failed(format!("the cache cannot be read: {error}")),
                     };
                 }
                 Err(Ended::Absent) => {
-                    server.lives();
                     cache.note_absent(&url);
                     return Came::Absent;
                 }
                 Err(Ended::Broken(why)) => last = why,
                 Err(Ended::Failed { why, at_once }) => {
-                    server.failed(at_once);
+                    if at_once {
+                        server.is_silent();
+                    }
                     return Came::Failed(why);
                 }
             }
         }
-        server.failed(false);
         Came::Failed(format!("{last} ({TRIES} times)"))
     }
 

@@ -131,11 +131,6 @@ impl OnlineServers {
             return Err((MissReason::Unsupported, format!("no server to ask: expected {asked}")));
         }
         let paths = paths::of(wanted);
-        if paths.is_empty() {
-            // No server said that it has none, so that nothing may be remembered of it.
-            let why = "symbol servers are asked by the module's file name, which is not known";
-            return Err((MissReason::Unsupported, why.to_owned()));
-        }
         let (mut told, mut gravest) = (Vec::new(), MissReason::ServerMiss);
         for server in servers {
             for path in &paths {
@@ -169,6 +164,11 @@ impl OnlineServers {
 
 impl SymbolServers for OnlineServers {
     fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, (MissReason, String)> {
+        if paths::of(wanted).is_empty() {
+            // No server says that it has none: nothing may be remembered of it, and nothing that was pinned counts.
+            let why = "symbol servers are asked by the module's file name, which is not known";
+            return Err((MissReason::Unsupported, why.to_owned()));
+        }
         let Some(lock) = &self.lock else { return self.fetch_unpinned(wanted, check) };
         let of_lock = || lock.lock().unwrap_or_else(PoisonError::into_inner);
         let pinned = of_lock().pinned(wanted);

@@ -1,20 +1,16 @@
 //! One server, and whether it is dead.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use reqwest::Url;
 
 use super::OnlineError;
-
-/// Failures, one after another, after which a server is left alone for the rest of the run. One that cannot be reached is at once.
-const FAILURES: u32 = 3;
 
 /// A server.
 #[derive(Debug)]
 pub(super) struct Server {
     base: Url,
     is_dead: AtomicBool,
-    failures: AtomicU32,
 }
 
 impl Server {
@@ -27,7 +23,7 @@ impl Server {
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
-        Ok(Self { base, is_dead: AtomicBool::new(false), failures: AtomicU32::new(0) })
+        Ok(Self { base, is_dead: AtomicBool::new(false) })
     }
 
     /// The URL of a path, which has no slash at its start.
@@ -45,17 +41,10 @@ impl Server {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    /// It answered.
-    pub(super) fn lives(&self) {
-        self.failures.store(0, Ordering::Relaxed);
-    }
-
-    /// It did not answer as a server does; `at_once`: it cannot be reached, or keeps silent.
-    pub(super) fn failed(&self, at_once: bool) {
-        let before = self.failures.fetch_add(1, Ordering::Relaxed);
-        if at_once || before.saturating_add(1) >= FAILURES {
-            self.is_dead.store(true, Ordering::Relaxed);
-        }
+    /// It cannot be reached, or keeps silent. One that answers, be it with an error, is asked for the next file: what came before, or beside it,
+    /// decides nothing.
+    pub(super) fn is_silent(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
     }
 }
 
@@ -95,14 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_fails_again_and_again_is_left_alone() {
+    fn a_server_that_keeps_silent_is_left_alone() {
         let server = Server::parse("http://host/").unwrap();
-        server.failed(false);
-        server.failed(false);
-        server.lives();
-        server.failed(false);
         assert!(!server.is_dead());
-        server.failed(true);
+        server.is_silent();
         assert!(server.is_dead());
     }
 }

@@ -13,6 +13,7 @@ use super::questions::{Question, in_portions};
 use crate::bundle_ref::NamingBundle;
 use crate::exit::Answer;
 use crate::online::Online;
+use crate::output::visible;
 
 /// One line of `symbolize --pid --json`.
 #[derive(Serialize)]
@@ -50,10 +51,11 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
     let process = LiveProcess::attach(pid, Online::ask(online, resolver))?;
     let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
-    in_portions(&args.addresses, |questions| {
-        if let Some(Question { debug_id: Some(id), .. }) = questions.iter().find(|asked| asked.debug_id.is_some()) {
-            bail!("--pid: expected addresses of the process, found one of the module {id}");
-        }
+    let checked = |question: &Question| match &question.debug_id {
+        Some(id) => bail!("--pid: expected addresses of the process, found one of the module {id}"),
+        None => Ok(()),
+    };
+    in_portions(&args.addresses, checked, |questions| {
         let addresses: Vec<LiveAddress> =
             questions.iter().map(|question| LiveAddress::instruction(Avma(question.address))).collect();
         for frame in process.resolve(&addresses) {
@@ -110,7 +112,7 @@ fn print(out: &mut impl Write, frame: &ResolvedFrame) -> std::io::Result<()> {
     }
     for (depth, source) in frame.frames.iter().enumerate() {
         let shown = if depth == 0 { address.as_str() } else { "" };
-        let function = source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??");
+        let function = visible(source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??"));
         write!(out, "{shown:width$}  {function}", width = address.len())?;
         crate::commands::write_place(out, source)?;
         match (source.inlined, module) {

@@ -29,9 +29,15 @@ impl Question {
     }
 }
 
-/// Hands over the addresses that were given, or those on standard input, in portions. Who writes one line and waits for its answer is given it.
-pub(super) fn in_portions(given: &[Question], mut take: impl FnMut(&[Question]) -> Result<()>) -> Result<()> {
+/// Hands over the addresses that were given, or those on standard input, in portions. Who writes one line and waits for its answer is given it; a line that
+/// is wrong, or that `checked` refuses, ends it after everything before it was handed over.
+pub(super) fn in_portions(
+    given: &[Question],
+    checked: impl Fn(&Question) -> Result<()>,
+    mut take: impl FnMut(&[Question]) -> Result<()>,
+) -> Result<()> {
     if !given.is_empty() {
+        given.iter().try_for_each(checked)?;
         return given.chunks(PORTION).try_for_each(take);
     }
     let mut lines = BufReader::with_capacity(1 << 20, std::io::stdin().lock());
@@ -43,28 +49,41 @@ pub(super) fn in_portions(given: &[Question], mut take: impl FnMut(&[Question]) 
             take(&portion)?;
             portion.clear();
         }
-        line.clear();
         number += 1;
-        let read = (&mut lines).take(MAX_LINE_BYTES).read_line(&mut line);
-        let read = read.with_context(|| format!("standard input, line {number}"))?;
-        if read == 0 {
-            break;
+        let next = next(&mut lines, &mut line).and_then(|next| {
+            if let Some(Some(question)) = &next {
+                checked(question)?;
+            }
+            Ok(next)
+        });
+        match next.with_context(|| format!("standard input, line {number}")) {
+            Ok(None) => break,
+            Ok(Some(question)) => portion.extend(question),
+            Err(error) => {
+                take(&portion)?;
+                return Err(error);
+            }
         }
-        if read as u64 == MAX_LINE_BYTES {
-            bail!("standard input, line {number}: expected an address, found more than {MAX_LINE_BYTES} bytes");
-        }
-        let text = line.trim();
-        if !text.is_empty() {
-            let question =
-                Question::parse(text).map_err(|error| anyhow::anyhow!("standard input, line {number}: {error}"))?;
-            portion.push(question);
-            found = true;
-        }
+        found |= !portion.is_empty();
     }
     if !found {
         bail!("standard input: expected addresses, one a line, found none; give them as arguments or pipe them in");
     }
     if portion.is_empty() { Ok(()) } else { take(&portion) }
+}
+
+/// The next line: `None` at the end, `Some(None)` for an empty one.
+fn next(lines: &mut impl BufRead, line: &mut String) -> Result<Option<Option<Question>>> {
+    line.clear();
+    let read = lines.take(MAX_LINE_BYTES).read_line(line)?;
+    if read as u64 == MAX_LINE_BYTES {
+        bail!("expected an address, found more than {MAX_LINE_BYTES} bytes");
+    }
+    Ok(match (read, line.trim()) {
+        (0, _) => None,
+        (_, "") => Some(None),
+        (_, text) => Some(Some(Question::parse(text).map_err(anyhow::Error::msg)?)),
+    })
 }
 
 #[cfg(test)]

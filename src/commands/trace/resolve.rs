@@ -17,6 +17,7 @@ use crate::bundle_ref::{self, OpenedBundle};
 use crate::commands::bundle::verify::{Question, report_on};
 use crate::exit::Answer;
 use crate::online::{Online, OnlineArgs};
+use crate::output::visible;
 
 /// Unwind the stacks of a trace and name every frame, from a bundle alone.
 #[derive(ClapArgs)]
@@ -73,9 +74,6 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let resolver = Online::ask(online.as_ref(), resolver);
-    if online.is_some() {
-        resolver.open_modules(&trace.module_map());
-    }
     let (event, threads) = resolve_trace(&trace, &resolver, &tables);
     online.as_ref().map_or(Ok(()), Online::finish)?;
 
@@ -154,7 +152,7 @@ fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) ->
             } else {
                 write!(out, "       {:18} ", "")?;
             }
-            write!(out, "{}", source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??"))?;
+            write!(out, "{}", visible(source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??")))?;
             crate::commands::write_place(out, source)?;
             if source.inlined {
                 writeln!(out, " (inlined)")?;

@@ -222,7 +222,13 @@ pub unsafe extern "C" fn dwunw_module_add(
     // SAFETY: the caller's contract.
     match unsafe { add(context, module, info) } {
         Ok(()) => S::Ok,
-        Err(status) => status,
+        Err(status) => {
+            // SAFETY: likewise. Files that no module came of are warm at best.
+            if let Some(context) = unsafe { context.as_ref() } {
+                context.files.trim();
+            }
+            status
+        }
     }
 }
 

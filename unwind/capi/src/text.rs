@@ -40,13 +40,15 @@ impl<'n> TextBuffer<'n> {
             return null();
         }
         let Some(last) = self.last.get_mut(used_for as usize) else { return null() };
-        if last.0 == text && !last.1.is_null() {
+        // Also where it had no room: it is needed once.
+        if last.0 == text {
             return last.1;
         }
         let bytes = text.len().saturating_add(1);
         self.needed = self.needed.saturating_add(bytes);
         let Some(end) = self.used.checked_add(bytes).filter(|end| *end <= self.size) else {
             self.overflowed = true;
+            *last = (text, null());
             return null();
         };
         // SAFETY: from used to end lies within the buffer.

@@ -112,6 +112,11 @@ impl State {
         }
     }
 
+    /// Whether the return address is in its register, and nowhere else.
+    fn has_ra_alone(&mut self) -> bool {
+        self.kept_mut(RA).is_some_and(|kept| kept.live && kept.slot.is_none())
+    }
+
     fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::None => {}
@@ -123,13 +128,14 @@ impl State {
                 let is_live = self.kept_mut(RA).is_some_and(|kept| kept.live);
                 self.write(to);
                 // What start-up code does where others keep the return address.
-                self.is_root |= to == 0;
+                self.is_root |= to == 0 && self.has_ra_alone();
                 if is_live && to != 0 {
                     self.copy = Some(to);
                 }
             }
             Effect::Add { to: RA, from: 0, value: 0 } => {
-                self.is_root = true;
+                // Where it was saved the register is free for anything.
+                self.is_root |= self.has_ra_alone();
                 self.set(RA, Some(0));
             }
             Effect::Add { to: RA, from, value: 0 } if self.copy == Some(from) => {
