@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn every_module_is_found_and_no_other() {
         for count in [0_u8, 1, 2, 3, 64, 255] {
-            let ids: Vec<String> = (0..count).map(|seed| format!("{:02x}00", seed)).collect();
+            let ids: Vec<String> = (0..count).map(|seed| format!("{seed:02x}01")).collect();
             let modules: Vec<(&str, ModuleFacts)> = ids.iter().map(String::as_str).zip((0..count).map(facts)).collect();
             let bytes = bytes_of(&modules);
             let stored = StoredModules::open(&bytes).unwrap();
@@ -300,7 +300,7 @@ mod tests {
             for (id, facts) in &modules {
                 assert_eq!(stored.module(&id.parse().unwrap()).as_ref(), Some(facts));
             }
-            for absent in ["0001", "ff01", "7f01aa"] {
+            for absent in ["0002", "ff02", "7f01aa"] {
                 assert_eq!(stored.module(&absent.parse().unwrap()), None);
             }
         }
