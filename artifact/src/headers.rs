@@ -39,6 +39,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn kind(&self) -> ObjectKind;
     fn is_64(&self) -> bool;
     fn is_little_endian(&self) -> bool;
+    /// The processor's own flags.
+    fn elf_flags(&self) -> u32 {
+        0
+    }
     /// Bytes of the file; of a slice, its own.
     fn file_bytes(&self) -> u64;
     /// What relative addresses are counted from.

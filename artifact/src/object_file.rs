@@ -123,6 +123,11 @@ impl<'d> ObjectFile<'d> {
         self.headers().is_little_endian()
     }
 
+    /// The flags of an ELF header (`e_flags`), which each processor defines for itself; 0 of other files.
+    pub fn elf_flags(&self) -> u32 {
+        self.headers().elf_flags()
+    }
+
     /// The lowest loaded address, rounded down to a page of 4 KiB: what relative addresses are counted from.
     pub fn image_base(&self) -> Svma {
         Svma(self.headers().image_base())

@@ -323,8 +323,11 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             None => self.read(state.sp),
         };
         let pc = pc.filter(|pc| *pc != 0)?;
+        // The running code has no rule: an address that has one is not its own, and the link register got it from the caller.
+        let leads_out = Self::MACHINE.link.is_some() && self.is_covered(pc.wrapping_sub(1));
         let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else {
-            return self.is_covered(pc.wrapping_sub(1)).then_some((pc, Evidence::None));
+            let evidence = if leads_out { Evidence::Calls } else { Evidence::None };
+            return self.is_covered(pc.wrapping_sub(1)).then_some((pc, evidence));
         };
         let evidence = match Self::call_before(code, pc)? {
             Call::To(target) if state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target) => {
@@ -332,7 +335,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 Evidence::CallsHere { sp_known: code.is_some_and(|code| Self::MACHINE.keeps_stack(code)) }
             }
             // The link register keeps the address of the last call. That may be one of the running function itself.
-            _ if Self::MACHINE.link.is_some() && pc.abs_diff(state.pc) < LONGEST_LEAF => Evidence::None,
+            _ if Self::MACHINE.link.is_some() && !leads_out && pc.abs_diff(state.pc) < LONGEST_LEAF => Evidence::None,
             _ => Evidence::Calls,
         };
         Some((pc, evidence))

@@ -12,7 +12,11 @@ use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, StackBytes,
 fn walk_anything(table: Table<'_>, random: &mut Random) {
     let arch = table.arch();
     let (text_start, text_end) = (table.text_start().0, table.text_end().0);
-    let base = 0x5500_0000_0000u64;
+    // Addresses that the processor has.
+    let (base, own_stack) = match arch.word_bytes() {
+        4 => (0x5500_0000u64, 0x7fff_0000),
+        _ => (0x5500_0000_0000, 0x7fff_0000_0000),
+    };
     let module = Module {
         start: Avma(base),
         end: Avma(base.wrapping_add(text_end).max(base + 1)),
@@ -22,7 +26,7 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
         code: None,
     };
     let modules = Modules::new(arch, vec![module]);
-    let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { 0x7fff_0000_0000 };
+    let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { own_stack };
     let mut stack = Vec::with_capacity(4096);
     for _ in 0..512 {
         let word = match random.below(4) {

@@ -202,6 +202,8 @@ fn t4_a_leaf_without_rules_returns_by_the_link_register_only_behind_a_call() {
     bytes.resize(0x1800 - 0x1008, 0);
     // nop; nop; sub sp, sp, #16; nop
     bytes.extend(code(&[0xd503_201f, 0xd503_201f, 0xd100_43ff, 0xd503_201f]));
+    // blr x1
+    bytes.extend(code(&[0xd63f_0020]));
     let process = Process::with_code(&table, Some((0x1008, &bytes)));
     let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1044))]);
     let (frames, walk) = process.walk(&registers(0x1804, 0x100c), &memory);
@@ -211,8 +213,11 @@ fn t4_a_leaf_without_rules_returns_by_the_link_register_only_behind_a_call() {
     assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::RegisterUnknown, Avma(0)));
     // No call stands before it.
     assert_eq!(process.pcs(&registers(0x1804, 0x1014), &memory), (vec![0x1804], StopReason::NoRule));
-    // A call that the running code itself may have made.
-    assert_eq!(process.pcs(&registers(0x1804, 0x1010), &memory), (vec![0x1804], StopReason::NoRule));
+    // A call that the running code itself may have made: it has no rule either.
+    assert_eq!(process.pcs(&registers(0x1804, 0x1814), &memory), (vec![0x1804], StopReason::NoRule));
+    // One that leads out of it, into a function that has a rule.
+    let (frames, _) = process.walk(&registers(0x1804, 0x1010), &memory);
+    assert_eq!((frames[1].pc.0, frames[1].method), (at(0x1010), UnwindMethod::Leaf));
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(crate) struct Elf<'d> {
     pub(crate) is_64: bool,
     pub(crate) is_little_endian: bool,
     pub(crate) machine: u16,
+    /// What the processor's supplement says of the code.
+    pub(crate) flags: u32,
     pub(crate) kind: ObjectKind,
     pub(crate) segments: Vec<Segment>,
     pub(crate) sections: Vec<Section<'d>>,
@@ -106,6 +108,7 @@ impl<'d> Elf<'d> {
             is_64,
             is_little_endian,
             machine: u16_at(18, 18),
+            flags: header.u32(if is_64 { 48 } else { 36 }).unwrap_or_default(),
             kind,
             segments: Vec::new(),
             sections: Vec::new(),

@@ -32,6 +32,10 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         self.is_little_endian
     }
 
+    fn elf_flags(&self) -> u32 {
+        self.flags
+    }
+
     fn file_bytes(&self) -> u64 {
         Elf::file_bytes(self)
     }
