@@ -9,6 +9,7 @@ pub mod bundle_ref;
 pub mod commands;
 pub mod demo;
 pub mod exit;
+mod frames;
 mod heap;
 pub mod keyring;
 pub mod memory;

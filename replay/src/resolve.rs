@@ -102,6 +102,8 @@ fn add_rows(rows: &mut Vec<ResolvedRow>, thread: &ResolvedThread, frame: &Resolv
             quality: frame.quality,
             proof: frame.proof,
             reason: frame.reason,
+            approximate: frame.approximate,
+            folded: frame.folded,
         });
     }
 }

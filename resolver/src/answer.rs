@@ -185,6 +185,13 @@ pub struct SymbolizeLine<'a> {
     pub debug_id: Option<&'a DebugId>,
     /// The step that answered.
     pub resolver: ResolverStep,
+    /// How much the answer tells.
+    pub quality: Quality,
+    /// What the name rests on.
+    pub proof: Proof,
+    /// Why there is no name; left out where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<MissReason>,
     /// True where the function's size is unknown; left out otherwise.
     #[serde(skip_serializing_if = "is_false")]
     pub approximate: bool,
@@ -193,6 +200,12 @@ pub struct SymbolizeLine<'a> {
     pub folded: bool,
     /// Innermost first.
     pub frames: &'a [SourceFrame],
+    /// The steps of the chain, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tried: Option<&'a [Tried]>,
+    /// The digests behind the name, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digests: Option<&'a [DigestRef]>,
 }
 
 /// One frame of `trace-resolve --json`.
@@ -333,15 +346,20 @@ impl Serialize for ResolvedFrame {
 }
 
 impl Symbolized {
-    /// The answer as `symbolize --json` prints it, under the address as the user gave it, and the module where the question named it.
-    pub fn line<'a>(&'a self, address: Svma, debug_id: Option<&'a DebugId>) -> SymbolizeLine<'a> {
+    /// The answer as `symbolize --json` prints it, under the address as the user gave it, and the module where the question named it; with `explain` also the steps and digests.
+    pub fn line<'a>(&'a self, address: Svma, debug_id: Option<&'a DebugId>, explain: bool) -> SymbolizeLine<'a> {
         SymbolizeLine {
             address,
             debug_id,
             resolver: self.resolver,
+            quality: self.quality,
+            proof: self.proof,
+            reason: self.reason,
             approximate: self.approximate,
             folded: self.folded,
             frames: &self.frames,
+            tried: explain.then_some(&self.tried),
+            digests: explain.then_some(&self.digests),
         }
     }
 }
@@ -414,24 +432,20 @@ mod tests {
 
     #[test]
     fn an_address_prints_as_the_design_says() {
-        let frames = vec![frame("outer", false)];
-        let mut line = SymbolizeLine {
-            address: Svma(0x401000),
-            debug_id: None,
-            resolver: ResolverStep::LocalBundle,
-            approximate: false,
-            folded: false,
-            frames: &frames,
-        };
+        let ResolvedFrame { symbol_offset, mut answer, .. } = resolved();
+        Arc::make_mut(&mut answer).frames.remove(0);
+        let mut found = Symbolized { rva: Rva(0x1000), symbol_offset, answer };
         assert_eq!(
-            serde_json::to_string(&line).unwrap(),
-            r#"{"address":"0x401000","resolver":"local-bundle","frames":[{"function":"outer","symbol":"outer","file":"a.c","line":7,"column":null,"inlined":false}]}"#
+            serde_json::to_string(&found.line(Svma(0x401000), None, false)).unwrap(),
+            r#"{"address":"0x401000","resolver":"local-bundle","quality":"full","proof":"sealed","frames":[{"function":"outer","symbol":"outer","file":"a.c","line":7,"column":null,"inlined":false}]}"#
         );
         let id = "abcd".parse().unwrap();
-        (line.debug_id, line.approximate, line.folded, line.frames) = (Some(&id), true, true, &[]);
+        let answer = Arc::make_mut(&mut found.answer);
+        (answer.approximate, answer.folded, answer.reason) = (true, true, Some(MissReason::NoSymbolAtAddress));
+        answer.frames.clear();
         assert_eq!(
-            serde_json::to_string(&line).unwrap(),
-            r#"{"address":"0x401000","debug_id":"abcd","resolver":"local-bundle","approximate":true,"folded":true,"frames":[]}"#
+            serde_json::to_string(&found.line(Svma(0x401000), Some(&id), true)).unwrap(),
+            r#"{"address":"0x401000","debug_id":"abcd","resolver":"local-bundle","quality":"full","proof":"sealed","reason":"no-symbol-at-address","approximate":true,"folded":true,"frames":[],"tried":[{"step":"debuginfod","outcome":{"skipped":"offline"}}],"digests":[]}"#
         );
     }
 

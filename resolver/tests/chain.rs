@@ -390,7 +390,7 @@ fn an_index_that_lies_about_a_digest_gives_no_name() {
         std::fs::copy(bundle.file_path(file), to).unwrap();
     }
     let index = String::from_utf8(bundle.index_bytes().to_vec()).unwrap();
-    // The digest of another file of the bundle, and that of a table of another module.
+    // The digest of another file of the bundle.
     let other = bundle.index().files().find(|file| file.sha256 != table.sha256).unwrap().sha256;
     let lie = index.replace(&table.sha256.to_string(), &other.to_string());
     assert_ne!(lie, index);
@@ -399,10 +399,25 @@ fn an_index_that_lies_about_a_digest_gives_no_name() {
     let resolver = Resolver::new(Options::default()).with_bundle(lying, Proof::DigestKnown);
     let frame = at(&resolver, &program.map(), start);
     assert_eq!((frame.reason, frame.proof), (Some(MissReason::DigestMismatch), Proof::None), "{frame:#?}");
-    std::fs::write(pulled.join("symbol_index.json"), index).unwrap();
+    std::fs::write(pulled.join("symbol_index.json"), &index).unwrap();
     let honest = Bundle::open_pulled(&pulled).unwrap();
     let resolver = Resolver::new(Options::default()).with_bundle(honest, Proof::DigestKnown);
     assert_eq!(at(&resolver, &program.map(), start).quality, Quality::Full);
+    // The table of another module, with the digest and the size that it has.
+    let Some(other) = self::program(&["-g", "-O0"]) else { return };
+    let bundle = other.bundle();
+    let foreign = bundle.module(&other.id).unwrap().file(FileRole::SymbolTable).unwrap();
+    std::fs::copy(bundle.file_path(foreign), pulled.join(&table.path)).unwrap();
+    let mut index: serde_json::Value = serde_json::from_str(&index).unwrap();
+    let files = index["linux"][program.id.to_string()]["files"].as_array_mut().unwrap();
+    let entry = files.iter_mut().find(|file| file["sha256"] == table.sha256.to_string()).unwrap();
+    entry["sha256"] = foreign.sha256.to_string().into();
+    entry["size"] = foreign.size.into();
+    std::fs::write(pulled.join("symbol_index.json"), index.to_string()).unwrap();
+    let swapped = Bundle::open_pulled(&pulled).unwrap();
+    let resolver = Resolver::new(Options::default()).with_bundle(swapped, Proof::DigestKnown);
+    let frame = at(&resolver, &program.map(), start);
+    assert_eq!((frame.reason, frame.proof), (Some(MissReason::DebugIdMismatch), Proof::None), "{frame:#?}");
 }
 
 #[test]
@@ -459,7 +474,7 @@ fn addresses_without_a_process_are_named_by_debug_id() {
     let resolver = Resolver::new(Options::default()).with_bundle(program.bundle(), Proof::DigestKnown);
     assert_eq!(resolver.image_base(&program.id), Some(Svma(0)));
     let found = resolver.symbolize(&program.id, Rva(start));
-    let line = serde_json::to_value(found.line(Svma(start), None)).unwrap();
+    let line = serde_json::to_value(found.line(Svma(start), None, false)).unwrap();
     assert_eq!(line["address"], format!("{start:#x}"));
     assert_eq!(line["resolver"], "local-bundle");
     let frame = line["frames"][0].as_object().unwrap();

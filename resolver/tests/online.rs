@@ -15,7 +15,7 @@ use symseal_artifact::{ObjectFile, ReleaseFile};
 use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 use symseal_module::{DebugId, MissReason, Proof, Quality, ResolverStep, Rva};
-use symseal_resolver::online::{Lock, LockMode, OnlineConfig, OnlineServers};
+use symseal_resolver::online::{Floor, Lock, LockMode, OnlineConfig, OnlineServers};
 use symseal_resolver::{DigestOf, Options, Outcome, Resolver, Symbolized, Tried};
 
 const SOURCE: &str = "
@@ -74,6 +74,7 @@ impl Scene {
             file_bytes: 64 << 20,
             connect: Duration::from_secs(2),
             silence: Duration::from_millis(1500),
+            floor: Floor { bytes: 10_000, time: Duration::from_secs(2) },
         }
     }
 
@@ -318,6 +319,16 @@ fn hostile_servers_end_in_a_reason_and_the_next_one_is_asked() {
             }),
             MissReason::ServerError,
         ),
+        (
+            "a trickle",
+            Stub::slow(|_, stream| {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+                while stream.write_all(&[7; 10]).is_ok() {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            }),
+            MissReason::ServerError,
+        ),
     ];
     for (at, (what, stub, reason)) in hostile.iter().enumerate() {
         let cache = |name: &str| scene.root.path().join(format!("cache-{at}-{name}"));
@@ -381,6 +392,49 @@ fn the_files_of_many_modules_are_fetched_beside_each_other() {
         assert_eq!(frame.quality == Quality::Full, is_there, "{frame:#?}");
     }
     assert_eq!(slow.asked(), asked, "each was asked for once");
+}
+
+#[test]
+fn what_many_ask_for_at_once_is_fetched_once() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let (path, debug) = (scene.path(), scene.debug.clone());
+    let slow = Stub::slow(move |head, stream| {
+        std::thread::sleep(Duration::from_millis(300));
+        let has_it = head.starts_with(&format!("GET {path} "));
+        let _ = stream.write_all(&if has_it { ok(&debug) } else { status("404 Not Found") });
+    });
+    let absent: DebugId = "cd".repeat(20).parse().unwrap();
+    // As processes do that share the cache and nothing else.
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let resolver = online(scene.config(&[&slow.url]));
+                assert_eq!(scene.ask(&resolver).quality, Quality::Full);
+                assert!(resolver.symbolize(&absent, Rva(0)).frames.is_empty());
+            });
+        }
+    });
+    // The file; and debug file and program of what nobody has.
+    assert_eq!(slow.asked(), 3);
+    let left: Vec<_> = std::fs::read_dir(scene.root.path().join("cache/parts")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn what_a_download_left_behind_counts_as_filling_the_cache() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let stub = Stub::gives(&scene.path(), scene.debug.clone());
+    let config = OnlineConfig { cache_bytes: scene.debug.len() as u64 + 10_000, ..scene.config(&[&stub.url]) };
+    let parts = config.cache.join("parts");
+    std::fs::create_dir_all(&parts).unwrap();
+    for (name, bytes) in [("left", 20_000), ("on-its-way", 2_000)] {
+        std::fs::write(parts.join(name), vec![7; bytes]).unwrap();
+    }
+    let held = std::fs::File::open(parts.join("on-its-way")).unwrap();
+    held.lock().unwrap();
+    assert_eq!(scene.ask(&online(config)).quality, Quality::Full);
+    let is_there = |name: &str| parts.join(name).exists();
+    assert_eq!((is_there("left"), is_there("on-its-way")), (false, true));
 }
 
 #[test]
@@ -568,6 +622,7 @@ fn a_symbol_server_gives_a_program_database_also_in_a_cabinet() {
             file_bytes: 64 << 20,
             connect: Duration::from_secs(2),
             silence: Duration::from_secs(2),
+            floor: Floor::default(),
         };
         let lock = folder.join(format!("{name}.lock"));
         let servers = OnlineServers::new(config).unwrap().with_lock(Lock::read(&lock, LockMode::Extend).unwrap());

@@ -22,10 +22,7 @@ pub mod upload;
 pub mod verify_bundle;
 pub mod verify_frame;
 
-use std::io::Write;
-
 use symseal_module::{Avma, DebugId};
-use symseal_resolver::SourceFrame;
 
 /// Parses a debug id for clap.
 fn debug_id(text: &str) -> Result<DebugId, String> {
@@ -35,17 +32,4 @@ fn debug_id(text: &str) -> Result<DebugId, String> {
 /// Parses a hexadecimal address for clap and standard input.
 fn address(text: &str) -> Result<u64, String> {
     text.parse::<Avma>().map(|address| address.0).map_err(|error| format!("{text}: {error}"))
-}
-
-/// Writes ` at file:line:column`, as far as it is known.
-fn write_place(out: &mut impl Write, frame: &SourceFrame) -> std::io::Result<()> {
-    let Some(file) = &frame.file else { return Ok(()) };
-    write!(out, " at {}", crate::output::visible(file))?;
-    if let Some(line) = frame.line {
-        write!(out, ":{line}")?;
-        if let Some(column) = frame.column {
-            write!(out, ":{column}")?;
-        }
-    }
-    Ok(())
 }

@@ -16,9 +16,9 @@ use symseal_resolver::{ModuleAddress, Options, Resolver, Symbolized};
 
 use crate::bundle_ref::{self, NamingBundle};
 use crate::exit::{Answer, NotFound};
+use crate::frames::write_frame;
 use crate::memory::StateArgs;
 use crate::online::{Online, OnlineArgs};
-use crate::output::visible;
 
 use questions::{Question, in_portions};
 use remote::Remote;
@@ -85,6 +85,9 @@ pub struct Args {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
+    /// With --json: give every step that was tried, and the digests that the name rests on.
+    #[arg(long, requires = "json")]
+    explain: bool,
     /// The local bundle store.
     #[arg(long)]
     store: Option<PathBuf>,
@@ -168,7 +171,7 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
         }
         for (question, found) in questions.iter().zip(resolver.symbolize_all(&asked)) {
             named |= !found.frames.is_empty();
-            print(&mut out, question, &found, args.json)?;
+            print(&mut out, question, &found, args)?;
         }
         Ok(out.flush()?)
     })?;
@@ -189,7 +192,7 @@ fn from_remote(args: &Args, reference: &str) -> Result<Answer> {
         for question in questions {
             let found = remote.symbolize(rva_of(args, question.address, remote.image_base()), args.demangle)?;
             named |= !found.frames.is_empty();
-            print(&mut out, question, &found, args.json)?;
+            print(&mut out, question, &found, args)?;
         }
         Ok(out.flush()?)
     })?;
@@ -245,10 +248,10 @@ fn prove(args: &Args, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn print(out: &mut impl Write, question: &Question, symbolized: &Symbolized, json: bool) -> Result<()> {
+fn print(out: &mut impl Write, question: &Question, symbolized: &Symbolized, args: &Args) -> Result<()> {
     let (address, debug_id) = (Svma(question.address), question.debug_id.as_ref());
-    if json {
-        serde_json::to_writer(&mut *out, &symbolized.line(address, debug_id))?;
+    if args.json {
+        serde_json::to_writer(&mut *out, &symbolized.line(address, debug_id, args.explain))?;
         writeln!(out)?;
         return Ok(());
     }
@@ -259,21 +262,10 @@ fn print(out: &mut impl Write, question: &Question, symbolized: &Symbolized, jso
         writeln!(out, "  ??  {reason}")?;
     }
     for (depth, frame) in symbolized.frames.iter().enumerate() {
-        let function = visible(frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??"));
         let blanks = if depth == 0 { 2 } else { shown.len() + 2 };
-        write!(out, "{:blanks$}{function}", "")?;
-        super::write_place(out, frame)?;
-        writeln!(out, "{}", mark(symbolized, frame.inlined))?;
+        write!(out, "{:blanks$}", "")?;
+        write_frame(out, symbolized, frame)?;
+        writeln!(out)?;
     }
     Ok(())
-}
-
-/// What limits a name.
-fn mark(found: &Symbolized, inlined: bool) -> &'static str {
-    match (inlined, found.folded, found.approximate) {
-        (true, ..) => " (inlined)",
-        (false, true, _) => " (one of several functions with this code)",
-        (false, false, true) => " (size unknown)",
-        (false, false, false) => "",
-    }
 }

@@ -15,6 +15,7 @@ use symseal_sealer::load_trust;
 
 use super::bundle::verify::{check_table, consistency_proofs, now};
 use crate::exit::Answer;
+use crate::frames::write_frame;
 use crate::memory::{Memory, StateArgs};
 use crate::output::{out, outln};
 use crate::places::trust_dir;
@@ -86,6 +87,8 @@ pub fn run(args: &Args) -> Result<Answer> {
             "address": proof.address,
             "debug_id": proof.debug_id,
             "module": module,
+            "approximate": named.approximate,
+            "folded": named.folded,
             "frames": named.frames,
             "report": report,
         });
@@ -97,9 +100,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     outln!("\n{} in {module} {}", proof.address, proof.debug_id);
     let mut lines = Vec::new();
     for frame in &named.frames {
-        write!(lines, "  {}", frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??"))?;
-        super::write_place(&mut lines, frame)?;
-        writeln!(lines, "{}", if frame.inlined { " (inlined)" } else { "" })?;
+        write!(lines, "  ")?;
+        write_frame(&mut lines, &named, frame)?;
+        writeln!(lines)?;
     }
     if named.frames.is_empty() {
         writeln!(lines, "  no function")?;

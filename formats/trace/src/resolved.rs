@@ -67,4 +67,10 @@ pub struct ResolvedRow {
     pub proof: Proof,
     /// Why there is no better name.
     pub reason: Option<MissReason>,
+    /// Whether the function's size is unknown, so that only the next symbol bounds it; left out where it is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approximate: bool,
+    /// Whether several functions share the code; left out otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub folded: bool,
 }

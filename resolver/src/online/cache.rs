@@ -97,7 +97,7 @@ impl Cache {
     }
 
     /// What came of a URL so far. Waits for another process that fetches the same.
-    pub(super) fn part(&self, url: &Url, _: &WantedFile<'_>) -> io::Result<Part> {
+    pub(super) fn part(&self, url: &Url) -> io::Result<Part> {
         let path = self.root.join("parts").join(name_of(url));
         loop {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
@@ -122,10 +122,10 @@ impl Cache {
         self.root.join(kind).join(wanted.id.to_string().replace(':', "-"))
     }
 
-    /// Removes what was not used the longest until the rest fits, and a tenth more, so that this is not for every file.
+    /// Removes what was not used the longest until the rest fits, and a tenth more, so that this is not for every file. What came of downloads that broke off counts too.
     fn make_room(&self) -> io::Result<()> {
         let mut files = Vec::new();
-        for kind in ["files/debug-file", "files/executable"] {
+        for kind in ["files/debug-file", "files/executable", "parts"] {
             for entry in fs::read_dir(self.root.join(kind))? {
                 let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
                 // Another process may have removed it.
@@ -143,8 +143,12 @@ impl Cache {
             if sum <= goal {
                 break;
             }
-            let _ = fs::remove_file(&path);
-            sum = sum.saturating_sub(bytes);
+            // A part on its way is somebody's; one that is removed under its lock is begun anew by who waited for it.
+            let locked = File::open(&path).and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
+            let Ok(_locked) = locked else { continue };
+            if fs::remove_file(&path).is_ok() {
+                sum = sum.saturating_sub(bytes);
+            }
         }
         Ok(())
     }
@@ -188,12 +192,15 @@ impl Part {
         append(&mut self.file, bytes)
     }
 
-    /// The whole file; it is no part any more.
-    pub(super) fn take(mut self) -> io::Result<Vec<u8>> {
-        let bytes = read_from_start(&mut self.file)?;
+    /// What came, from its start.
+    pub(super) fn bytes(&mut self) -> io::Result<Vec<u8>> {
+        read_from_start(&mut self.file)
+    }
+
+    /// It is no part any more. Who waited for it looks into the cache next.
+    pub(super) fn finish(self) -> io::Result<()> {
         remove(&self.etag_path())?;
-        remove(&self.path)?;
-        Ok(bytes)
+        remove(&self.path)
     }
 
     fn etag_path(&self) -> PathBuf {

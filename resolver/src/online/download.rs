@@ -10,22 +10,20 @@ use tokio::runtime::Runtime;
 
 use super::cache::{Cache, Part};
 use super::server::{Server, shown};
-use super::{OnlineConfig, OnlineError};
-use crate::WantedFile;
+use super::{Floor, OnlineConfig, OnlineError};
+use crate::{CheckFile, FetchedFile, WantedFile};
 
 /// Redirections that are followed.
 const REDIRECTIONS: usize = 5;
 /// How often a file is asked for that breaks off, each time from where it ended.
 const TRIES: u32 = 4;
-/// A server must send so much in the time below: one that trickles would keep a debugger for ever.
-const FLOOR_BYTES: u64 = 100 << 10;
-const FLOOR_TIME: Duration = Duration::from_secs(90);
-
 /// What became of a request.
 #[derive(Debug)]
 pub(super) enum Came {
-    /// The file, and where it came from.
-    File { bytes: Vec<u8>, from: String },
+    /// The file, where it came from, and the part that it was, for which others may wait.
+    File { bytes: Vec<u8>, from: String, part: Part },
+    /// Somebody else had fetched it meanwhile.
+    Kept(FetchedFile),
     /// The server says that it has none.
     Absent,
     /// It cannot be told.
@@ -42,6 +40,7 @@ pub(super) struct Downloads {
     headers: HeaderMap,
     file_bytes: u64,
     silence: Duration,
+    floor: Floor,
 }
 
 /// Why a try ended without the file.
@@ -71,11 +70,25 @@ impl Downloads {
         let direct = builder().no_proxy().build().map_err(|error| setup(&error))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| setup(&error))?;
-        Ok(Self { client, direct, runtime, headers, file_bytes: config.file_bytes, silence: config.silence })
+        Ok(Self {
+            client,
+            direct,
+            runtime,
+            headers,
+            file_bytes: config.file_bytes,
+            silence: config.silence,
+            floor: config.floor,
+        })
     }
 
     /// Fetches a path of a server. Blocks.
-    pub(super) fn get(&self, server: &Server, path: &str, wanted: &WantedFile<'_>, cache: &Cache) -> Came {
+    pub(super) fn get(
+        &self,
+        server: &Server,
+        path: &str,
+        cache: &Cache,
+        (wanted, check): (&WantedFile<'_>, CheckFile<'_>),
+    ) -> Came {
         let Some(url) = server.url(path) else {
             return Came::Failed(format!("{}: {path} is no path below it", server.name()));
         };
@@ -85,16 +98,25 @@ impl Downloads {
         if server.is_dead() {
             return Came::Failed(format!("{} is left alone, as it did not answer", server.name()));
         }
-        let mut part = match cache.part(&url, wanted) {
+        let mut part = match cache.part(&url) {
             Ok(part) => part,
             Err(error) => return Came::Failed(format!("the cache cannot be written to: {error}")),
         };
+        // Whoever held it before, in this process or another, may have had the answer.
+        if let Some(found) = cache.find(wanted, check) {
+            let _ = part.finish();
+            return Came::Kept(found);
+        }
+        if cache.is_absent(&url) {
+            let _ = part.finish();
+            return Came::Absent;
+        }
         let mut last = String::new();
         for _ in 0..TRIES {
             match self.runtime.block_on(self.attempt(&url, &mut part)) {
                 Ok(from) => {
-                    return match part.take() {
-                        Ok(bytes) => Came::File { bytes, from },
+                    return match part.bytes() {
+                        Ok(bytes) => Came::File { bytes, from, part },
                         Err(error) => Came::Failed(format!("the cache cannot be read: {error}")),
                     };
                 }
@@ -194,9 +216,9 @@ impl Downloads {
                 return Err(too_large(length));
             }
             part.append(&chunk).map_err(disk)?;
-            if since.elapsed() > FLOOR_TIME {
-                if received < FLOOR_BYTES {
-                    let why = format!("{}: {received} bytes in {} s are too slow", shown(url), FLOOR_TIME.as_secs());
+            if since.elapsed() > self.floor.time {
+                if received < self.floor.bytes {
+                    let why = format!("{}: {received} bytes in {:?} are too slow", shown(url), self.floor.time);
                     return Err(Ended::Failed { why, at_once: true });
                 }
                 (since, received) = (Instant::now(), 0);

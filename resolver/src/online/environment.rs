@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{CACHE_BYTES, OnlineConfig, OnlineError};
+use super::{CACHE_BYTES, Floor, OnlineConfig, OnlineError};
 
 impl OnlineConfig {
     /// Servers as gdb and WinDbg find them: `DEBUGINFOD_URLS`, `DEBUGINFOD_HEADERS_FILE`, `DEBUGINFOD_TIMEOUT`, `_NT_SYMBOL_PATH`; the cache below `cache`.
@@ -33,6 +33,7 @@ impl OnlineConfig {
             file_bytes: 4 << 30,
             connect: Duration::from_secs(3),
             silence: Duration::from_secs(silence),
+            floor: Floor::default(),
         })
     }
 }

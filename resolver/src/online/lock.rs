@@ -6,6 +6,7 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use symseal_bundle::Digest;
+use symseal_module::DebugId;
 
 use super::cache::write_whole;
 use crate::{WantedFile, WantedKind};
@@ -132,7 +133,8 @@ impl Lock {
     }
 
     pub(super) fn pinned(&self, wanted: &WantedFile<'_>) -> Pinned {
-        match (self.files.get(&key(wanted)), self.mode) {
+        let noted = self.files.get(&key(wanted)).or_else(|| self.files.get(&key_of_absent(wanted)));
+        match (noted, self.mode) {
             (Some(Entry { sha256: Some(digest), .. }), _) => Pinned::File(*digest),
             (Some(Entry { sha256: None, .. }), _) => Pinned::Absent,
             (None, LockMode::Frozen) => Pinned::Unknown,
@@ -141,7 +143,16 @@ impl Lock {
     }
 
     pub(super) fn note(&mut self, wanted: &WantedFile<'_>, sha256: Option<Digest>, from: &str) {
-        self.files.insert(key(wanted), Entry { sha256, from: from.to_owned() });
+        let key = if sha256.is_some() { key(wanted) } else { key_of_absent(wanted) };
+        self.files.insert(key, Entry { sha256, from: from.to_owned() });
+    }
+}
+
+/// The same with the name by which it was asked for: a symbol server that has none under one name may have it under another.
+fn key_of_absent(wanted: &WantedFile<'_>) -> String {
+    match (wanted.id, wanted.name) {
+        (DebugId::BuildId(_), _) | (_, None) => key(wanted),
+        (_, Some(name)) => format!("{} {name}", key(wanted)),
     }
 }
 
@@ -152,4 +163,24 @@ fn key(wanted: &WantedFile<'_>) -> String {
         WantedKind::Executable => "executable",
     };
     format!("{kind} {}", wanted.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_has_under_one_name_may_be_there_under_another() {
+        let id: DebugId = "uuid:4c4c44f555553144a1b2c3d4e5f60718".parse().unwrap();
+        let wanted = |name| WantedFile { id: &id, kind: WantedKind::DebugFile, name: Some(name) };
+        let mut lock = Lock { files: BTreeMap::new(), mode: LockMode::Extend };
+        lock.note(&wanted("one"), None, "");
+        assert_eq!((lock.pinned(&wanted("one")), lock.pinned(&wanted("two"))), (Pinned::Absent, Pinned::Free));
+        // What came is the same under every name.
+        let digest = Digest::of(b"bytes");
+        lock.note(&wanted("two"), Some(digest), "server");
+        for name in ["one", "two", "three"] {
+            assert_eq!(lock.pinned(&wanted(name)), Pinned::File(digest));
+        }
+    }
 }

@@ -47,6 +47,24 @@ pub struct OnlineConfig {
     pub connect: Duration,
     /// How long a server may keep silent, within an answer and before it.
     pub silence: Duration,
+    /// What it has to send at least.
+    pub floor: Floor,
+}
+
+/// The fewest bytes that a server may send in a time: one that trickles would keep a debugger for ever.
+#[derive(Debug, Clone, Copy)]
+pub struct Floor {
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Counted anew after each such time.
+    pub time: Duration,
+}
+
+impl Default for Floor {
+    /// 100 KiB in 90 s, as libdebuginfod asks for it.
+    fn default() -> Self {
+        Self { bytes: 100 << 10, time: Duration::from_secs(90) }
+    }
 }
 
 /// No client could be made, or an address is none.
@@ -134,15 +152,17 @@ impl OnlineServers {
         let (mut told, mut gravest) = (Vec::new(), MissReason::ServerMiss);
         for server in servers {
             for path in &paths {
-                match self.downloads.get(server, path, wanted, &self.cache) {
-                    Came::File { bytes, from } => {
+                match self.downloads.get(server, path, &self.cache, (wanted, check)) {
+                    Came::Kept(found) => return Ok(found),
+                    Came::File { bytes, from, part } => {
                         let checked = unpacked(bytes, self.file_bytes).and_then(|bytes| check(&bytes).map(|()| bytes));
+                        if let Ok(bytes) = &checked {
+                            // A full disk keeps nobody from the name.
+                            let _ = self.cache.keep(wanted, bytes, &from);
+                        }
+                        let _ = part.finish();
                         match checked {
-                            Ok(bytes) => {
-                                // A full disk keeps nobody from the name.
-                                let _ = self.cache.keep(wanted, &bytes, &from);
-                                return Ok(FetchedFile { bytes, from });
-                            }
+                            Ok(bytes) => return Ok(FetchedFile { bytes, from }),
                             Err((reason, why)) => {
                                 told.push(format!("{from}: {why}"));
                                 gravest = graver(gravest, reason);

@@ -10,8 +10,8 @@ use symseal_resolver::{DigestRef, Options, Outcome, ResolvedFrame, Resolver, Sou
 
 use crate::bundle_ref;
 use crate::commands::trace::resolve::proof;
-use crate::commands::write_place;
 use crate::exit::Answer;
+use crate::frames::write_frame;
 use crate::online::{Online, OnlineArgs};
 use crate::output::{out, outln, visible};
 use crate::table::Table;
@@ -129,7 +129,7 @@ fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
     }
     for (depth, frame) in found.frames.iter().enumerate() {
         let lead = if depth == 0 { svma.to_string() } else { " ".repeat(svma.to_string().len()) };
-        outln!("{lead}  {}", line_of(frame)?);
+        outln!("{lead}  {}", line_of(found, frame)?);
     }
     outln!();
     let mut steps = Table::new(&["step", "outcome", "what that means"]);
@@ -147,10 +147,10 @@ fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
     outln!("\nquality  {}: {}", found.quality, found.quality.meaning());
     outln!("proof    {}: {}", found.proof, found.proof.meaning());
     if found.approximate {
-        outln!("approximate: the function's size is unknown, only the next symbol bounds it");
+        outln!("size unknown: only the next symbol bounds the function");
     }
     if found.folded {
-        outln!("folded: several functions share this code; the name is that of one of them");
+        outln!("one of several functions with this code: nobody can say which of them was called");
     }
     if found.digests.is_empty() {
         return Ok(());
@@ -166,15 +166,11 @@ fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
 }
 
 /// Function, symbol and place.
-fn line_of(frame: &SourceFrame) -> Result<String> {
+fn line_of(found: &Symbolized, frame: &SourceFrame) -> Result<String> {
     let mut line = Vec::new();
-    let function = frame.function.as_deref().or(frame.symbol.as_deref()).unwrap_or("??");
-    line.extend_from_slice(visible(function).as_bytes());
-    write_place(&mut line, frame)?;
+    write_frame(&mut line, found, frame)?;
     let mut text = String::from_utf8_lossy(&line).into_owned();
-    if frame.inlined {
-        text.push_str(" (inlined)");
-    } else if let Some(symbol) = frame.symbol.as_deref().filter(|symbol| Some(*symbol) != frame.function.as_deref()) {
+    if let Some(symbol) = frame.symbol.as_deref().filter(|symbol| Some(*symbol) != frame.function.as_deref()) {
         text.push_str(&format!(" [{}]", visible(symbol)));
     }
     Ok(text)

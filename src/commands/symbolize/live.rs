@@ -6,12 +6,13 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva};
 use symseal_resolver::live::{LiveAddress, LiveProcess};
-use symseal_resolver::{Options, Outcome, ResolvedFrame, Resolver, SourceFrame};
+use symseal_resolver::{DigestRef, Options, Outcome, ResolvedFrame, Resolver, SourceFrame, Tried};
 
 use super::Args;
 use super::questions::{Question, in_portions};
 use crate::bundle_ref::NamingBundle;
 use crate::exit::Answer;
+use crate::frames::write_frame;
 use crate::online::Online;
 use crate::output::visible;
 
@@ -35,6 +36,10 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     folded: bool,
     frames: &'a [SourceFrame],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tried: Option<&'a [Tried]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digests: Option<&'a [DigestRef]>,
 }
 
 pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answer> {
@@ -61,7 +66,7 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
         for frame in process.resolve(&addresses) {
             named |= !frame.frames.is_empty();
             if args.json {
-                serde_json::to_writer(&mut out, &line(&frame))?;
+                serde_json::to_writer(&mut out, &line(&frame, args.explain))?;
                 writeln!(out)?;
             } else {
                 print(&mut out, &frame)?;
@@ -72,8 +77,8 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     Ok(named.into())
 }
 
-fn line(frame: &ResolvedFrame) -> Line<'_> {
-    let shape = frame.line(false);
+fn line(frame: &ResolvedFrame, explain: bool) -> Line<'_> {
+    let shape = frame.line(explain);
     Line {
         address: frame.ip,
         module: shape.module,
@@ -88,6 +93,8 @@ fn line(frame: &ResolvedFrame) -> Line<'_> {
         approximate: shape.approximate,
         folded: shape.folded,
         frames: shape.frames,
+        tried: shape.tried,
+        digests: shape.digests,
     }
 }
 
@@ -100,23 +107,23 @@ fn detail(frame: &ResolvedFrame) -> &str {
 
 fn print(out: &mut impl Write, frame: &ResolvedFrame) -> std::io::Result<()> {
     let address = frame.ip.to_string();
-    let module = frame.module.as_ref().map(|module| (module.path.rsplit('/').next().unwrap_or_default(), module.rva));
+    let name = |path: &str| visible(path.rsplit('/').next().unwrap_or_default()).to_string();
+    let module = frame.module.as_ref().map(|module| (name(&module.path), module.rva));
     if frame.frames.is_empty() {
-        let place = module.map_or_else(|| "??".to_string(), |(name, rva)| format!("{name}+{rva}"));
+        let place = module.as_ref().map_or_else(|| "??".to_string(), |(name, rva)| format!("{name}+{rva}"));
         let reason = frame.reason.map_or("no name", MissReason::meaning);
         write!(out, "{address}  {place}  {reason}")?;
         match detail(frame) {
             "" => writeln!(out)?,
-            detail => writeln!(out, " ({detail})")?,
+            detail => writeln!(out, " ({})", visible(detail))?,
         }
     }
     for (depth, source) in frame.frames.iter().enumerate() {
         let shown = if depth == 0 { address.as_str() } else { "" };
-        let function = visible(source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??"));
-        write!(out, "{shown:width$}  {function}", width = address.len())?;
-        crate::commands::write_place(out, source)?;
-        match (source.inlined, module) {
-            (true, _) => writeln!(out, " (inlined)")?,
+        write!(out, "{shown:width$}  ", width = address.len())?;
+        write_frame(out, frame, source)?;
+        match (source.inlined, &module) {
+            (true, _) => writeln!(out)?,
             (false, Some((name, _))) => writeln!(out, " ({name})  [{}]", frame.resolver)?,
             (false, None) => writeln!(out, "  [{}]", frame.resolver)?,
         }

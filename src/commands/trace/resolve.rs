@@ -16,6 +16,7 @@ use symseal_trace::{Event, Limits, Trace};
 use crate::bundle_ref::{self, OpenedBundle};
 use crate::commands::bundle::verify::{Question, report_on};
 use crate::exit::Answer;
+use crate::frames::write_frame;
 use crate::online::{Online, OnlineArgs};
 use crate::output::visible;
 
@@ -137,10 +138,11 @@ fn print_json(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> R
 
 /// Prints one thread's stack for people.
 fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> std::io::Result<()> {
-    writeln!(out, "thread {} {}: {} frames, {}", thread.thread, thread.thread_name, thread.frames.len(), thread.stop)?;
+    let name = visible(&thread.thread_name);
+    writeln!(out, "thread {} {name}: {} frames, {}", thread.thread, thread.frames.len(), thread.stop)?;
     for (depth, frame) in thread.frames.iter().enumerate() {
         let origin = format!("[{} · {} · {}]", frame.unwind, frame.resolver, frame.proof);
-        let module = frame.module.as_ref().map_or("?", |module| file_name(&module.path));
+        let module = visible(frame.module.as_ref().map_or("?", |module| file_name(&module.path)));
         if frame.frames.is_empty() {
             let offset = frame.module.as_ref().map(|module| format!("+{}", module.rva)).unwrap_or_default();
             let reason = frame.reason.map_or("no name", |reason| reason.meaning());
@@ -152,10 +154,9 @@ fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) ->
             } else {
                 write!(out, "       {:18} ", "")?;
             }
-            write!(out, "{}", visible(source.function.as_deref().or(source.symbol.as_deref()).unwrap_or("??")))?;
-            crate::commands::write_place(out, source)?;
+            write_frame(out, frame, source)?;
             if source.inlined {
-                writeln!(out, " (inlined)")?;
+                writeln!(out)?;
             } else {
                 writeln!(out, " ({module})  {origin}")?;
             }
@@ -163,7 +164,7 @@ fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) ->
         if explain {
             for tried in frame.tried.iter() {
                 let outcome = serde_json::to_string(&tried.outcome).unwrap_or_default();
-                writeln!(out, "         {}: {outcome} {}", tried.step, tried.detail)?;
+                writeln!(out, "         {}: {outcome} {}", tried.step, visible(&tried.detail))?;
             }
         }
     }

@@ -62,6 +62,8 @@ pub(crate) fn trace() -> Trace {
         quality: Quality::Function,
         proof: Proof::Sealed,
         reason: Some(MissReason::NoDebugInfo),
+        approximate: true,
+        folded: false,
     };
     let bundle = Some(format!("sha256:{}", "ab".repeat(32)));
     let mut trace = Trace {
