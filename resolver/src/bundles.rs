@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use symseal_bundle::stored_modules::{self, StoredModules};
 use symseal_bundle::{
@@ -35,6 +35,10 @@ pub(crate) type NoTable = (MissReason, String);
 pub struct StoredBundle {
     layout: LayoutDir,
     modules: TableBytes,
+    /// Whether all of the list is as it was written: looked at when it is to say that there is no such module.
+    is_whole: OnceLock<bool>,
+    /// The bundle itself, in the place of a damaged list.
+    index: OnceLock<Option<Box<Bundle>>>,
     digest: Digest,
     index_digest: Digest,
 }
@@ -51,20 +55,42 @@ impl StoredBundle {
             && list.bundle() == *digest
         {
             let index_digest = list.symbol_index();
-            return Ok(Self { layout, modules, digest: *digest, index_digest });
+            return Ok(Self::new(layout, modules, *digest, index_digest));
         }
         let bundle = Bundle::open(layout.clone(), Some(digest))?;
         let index_digest = bundle.index_digest();
-        // A bundle of more than fits the list is none that an index can describe: 4 GiB of facts.
-        let modules = stored_modules::write(bundle.index(), &index_digest, digest).unwrap_or_default();
-        // A store that may not be written to is slower to open, and no worse.
-        let _ = layout.keep_modules(digest, &modules);
-        Ok(Self { layout, modules: TableBytes::Owned(modules), digest: *digest, index_digest })
+        let modules = keep_list(&layout, &bundle, digest);
+        Ok(Self::new(layout, TableBytes::Owned(modules), *digest, index_digest))
+    }
+
+    fn new(layout: LayoutDir, modules: TableBytes, digest: Digest, index_digest: Digest) -> Self {
+        Self { layout, modules, is_whole: OnceLock::new(), index: OnceLock::new(), digest, index_digest }
     }
 
     fn facts(&self, id: &DebugId) -> Option<ModuleFacts> {
-        StoredModules::open(self.modules.as_slice()).ok()?.module(id)
+        if let Ok(list) = StoredModules::open(self.modules.as_slice()) {
+            match list.module(id) {
+                Ok(Some(facts)) => return Some(facts),
+                Ok(None) if *self.is_whole.get_or_init(|| list.check().is_ok()) => return None,
+                Ok(None) | Err(_) => {}
+            }
+        }
+        let opened = self.index.get_or_init(|| {
+            let bundle = Bundle::open(self.layout.clone(), Some(&self.digest)).ok()?;
+            keep_list(&self.layout, &bundle, &self.digest);
+            Some(Box::new(bundle))
+        });
+        opened.as_ref()?.module(id).map(ModuleFacts::from)
     }
+}
+
+/// Makes the list of a bundle's modules, and keeps it for the next who asks.
+fn keep_list(layout: &LayoutDir, bundle: &Bundle, digest: &Digest) -> Vec<u8> {
+    // A bundle of more than fits the list is none that an index can describe: 4 GiB of facts.
+    let modules = stored_modules::write(bundle.index(), &bundle.index_digest(), digest).unwrap_or_default();
+    // A store that may not be written to is slower to open, and no worse.
+    let _ = layout.keep_modules(digest, &modules);
+    modules
 }
 
 #[derive(Debug)]

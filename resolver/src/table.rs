@@ -6,7 +6,7 @@ use memmap2::Mmap;
 use self_cell::self_cell;
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, Rva, Svma};
-use symseal_symx::{SparseFrame, SymbolSource, Table};
+use symseal_symx::{FunctionRange, SparseFrame, SymbolSource, Table};
 
 use crate::SourceFrame;
 
@@ -103,7 +103,6 @@ impl LoadedTable {
     /// The functions at `address`, the innermost first; `None` where no function's range holds it.
     pub(crate) fn lookup(&self, address: Rva) -> Option<Named> {
         let hit = self.opened.borrow_dependent().lookup(address)?;
-        let function = hit.function();
         let frames: Vec<SourceFrame> = hit
             .frames()
             .map(|frame| SourceFrame {
@@ -117,8 +116,8 @@ impl LoadedTable {
         if frames.iter().all(|frame| frame.function.is_none()) {
             return None;
         }
-        let (source, flags) = (function.source, function.flags);
-        Some(Named { frames, start: function.start, source, approximate: flags.approximate, folded: flags.folded })
+        let FunctionRange { start, source, flags, .. } = hit.function_range();
+        Some(Named { frames, start, source, approximate: flags.approximate, folded: flags.folded })
     }
 }
 

@@ -323,10 +323,25 @@ fn a_bundle_of_the_store_answers_alike_without_its_index() {
     std::fs::rename(&index, &aside).unwrap();
     alike("the list is there");
     std::fs::rename(&aside, &index).unwrap();
-    // One of another bundle, one that is cut, and junk are made again.
-    let mut other = written.clone();
-    other[20] ^= 1;
-    for damaged in [other, written[..100].to_vec(), b"junk".to_vec(), Vec::new()] {
+    // One of another bundle, one that is damaged in a place or a record, one that is cut, and junk are made again.
+    let flipped = |at: usize| {
+        let mut bytes = written.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let (record, end) = (written.len() - 40, written.len());
+    for damaged in [
+        flipped(20),
+        flipped(88),
+        flipped(92),
+        flipped(96),
+        flipped(110),
+        flipped(record),
+        flipped(end - 1),
+        written[..100].to_vec(),
+        b"junk".to_vec(),
+        Vec::new(),
+    ] {
         std::fs::remove_file(&list).unwrap();
         std::fs::write(&list, damaged).unwrap();
         alike("damaged");

@@ -31,7 +31,6 @@ pub mod arch;
 mod cache;
 #[cfg(feature = "compile")]
 pub mod compile;
-mod crc;
 mod cx;
 pub mod format;
 mod frame;

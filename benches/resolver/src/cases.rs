@@ -15,6 +15,9 @@ use crate::{fresh, report};
 /// Rounds of the trace that each thread does where threads are compared.
 const ROUNDS: usize = 20;
 
+/// Cases that can be run alone.
+const CASES: &str = "trace, trace-uncached, trace-blazesym, libc, libc-uncached, libc-blazesym or libc-addr2line";
+
 /// The fastest of the passes.
 #[inline(never)]
 fn measured(passes: usize, mut work: impl FnMut()) -> Duration {
@@ -51,8 +54,7 @@ pub fn all(scene: &Scene, passes: usize) -> Result<Vec<Measured>> {
 
     let libc = scene.resolver("libc", DEFAULT_ADDRESS_CACHE)?;
     let plain = scene.resolver("libc", 0)?;
-    let addresses: Vec<ModuleAddress<'_>> =
-        scene.libc.svmas.iter().map(|svma| ModuleAddress { id: &scene.libc.id, name: None, rva: Rva(*svma) }).collect();
+    let addresses = libc_addresses(scene);
     for (case, resolver) in [("100 addresses of libc, warm", &libc), ("100 addresses of libc, no address cached", &plain)] {
         let found = resolver.symbolize_all(&addresses);
         assert!(found.iter().filter(|found| found.frames[0].line.is_some()).count() > 90);
@@ -82,21 +84,43 @@ pub fn all(scene: &Scene, passes: usize) -> Result<Vec<Measured>> {
 
 /// One case alone, for instruction counts.
 pub fn one(scene: &Scene, case: &str, passes: usize) -> Result<()> {
+    let capacity = |is_cached| if is_cached { DEFAULT_ADDRESS_CACHE } else { 0 };
     let time = match case {
-        "trace" | "uncached" => {
-            let resolver = scene.resolver("trace", if case == "trace" { DEFAULT_ADDRESS_CACHE } else { 0 })?;
+        "trace" | "trace-uncached" => {
+            let resolver = scene.resolver("trace", capacity(case == "trace"))?;
             one_thread(&resolver, scene);
             measured(passes, || one_thread(&resolver, scene))
         }
-        "blazesym" => {
+        "trace-blazesym" => {
             let blazesym = Blazesym::new();
             blazesym.trace(scene)?;
             measured(passes, || drop(black_box(blazesym.trace(scene))))
         }
-        other => bail!("{other}: expected trace, uncached or blazesym"),
+        "libc" | "libc-uncached" => {
+            let resolver = scene.resolver("libc", capacity(case == "libc"))?;
+            let addresses = libc_addresses(scene);
+            drop(black_box(resolver.symbolize_all(&addresses)));
+            measured(passes, || drop(black_box(resolver.symbolize_all(&addresses))))
+        }
+        "libc-blazesym" => {
+            let blazesym = Blazesym::new();
+            blazesym.lines(&scene.libc)?;
+            measured(passes, || drop(black_box(blazesym.module(&scene.libc))))
+        }
+        "libc-addr2line" => {
+            let addr2line = Addr2line::open(&scene.libc)?;
+            drop(black_box(addr2line.names(&scene.libc.svmas)));
+            measured(passes, || drop(black_box(addr2line.names(&scene.libc.svmas))))
+        }
+        other => bail!("{other}: expected {CASES}"),
     };
-    println!("{case}: {time:?} for {} frames, {passes} passes", scene.frames.len());
+    let addresses = if case.starts_with("libc") { scene.libc.svmas.len() } else { scene.frames.len() };
+    println!("{case}: {time:?} for {addresses} addresses, {passes} passes");
     Ok(())
+}
+
+fn libc_addresses(scene: &Scene) -> Vec<ModuleAddress<'_>> {
+    scene.libc.svmas.iter().map(|svma| ModuleAddress { id: &scene.libc.id, name: None, rva: Rva(*svma) }).collect()
 }
 
 fn one_thread(resolver: &symseal_resolver::Resolver, scene: &Scene) {

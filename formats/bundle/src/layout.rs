@@ -506,6 +506,10 @@ pub(crate) fn read_bounded(path: &Path, max: u64) -> Result<Vec<u8>, LayoutError
 }
 
 fn layout_problem(bytes: &[u8]) -> Option<String> {
+    // As nearly everybody writes it.
+    if bytes == LAYOUT_JSON {
+        return None;
+    }
     let value: serde_json::Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
         Err(error) => return Some(format!("oci-layout is not JSON: {error}")),

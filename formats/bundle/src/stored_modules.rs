@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use symseal_module::{DebugId, Svma};
+use symseal_module::{DebugId, Svma, crc32};
 
 use crate::module_facts::TableFacts;
 use crate::{DebugInfo, Digest, ModuleFacts, SymbolIndex};
@@ -12,11 +12,14 @@ use crate::{DebugInfo, Digest, ModuleFacts, SymbolIndex};
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"SYMMODS\0";
 
-/// The one version.
-pub const VERSION: u32 = 1;
+/// The one version that is read and written.
+pub const VERSION: u32 = 2;
 
-/// Bytes before the offsets.
+/// Bytes before the places.
 const HEADER_BYTES: usize = 88;
+
+/// Bytes of a record's place: its offset and its checksum.
+const PLACE_BYTES: usize = 8;
 
 /// Where the checksum is.
 const CHECKSUM: usize = 80;
@@ -32,16 +35,16 @@ pub enum StoredModulesError {
     /// It does not begin as one of this version does.
     #[error("not a list of modules of version {VERSION}")]
     Header,
-    /// It does not end where its header and offsets say.
+    /// It does not end where its header and places say.
     #[error("the list of modules is cut or has something behind it: {found} bytes, {expected} expected")]
     Cut {
-        /// Bytes that it would take, or its header and offsets alone.
+        /// Bytes that it would take, or its header and places alone.
         expected: u64,
         /// Bytes that there are.
         found: u64,
     },
     /// Its bytes are not those that were written.
-    #[error("the checksum of the list of modules does not hold")]
+    #[error("a checksum of the list of modules does not hold")]
     Checksum,
     /// Larger than the form can count.
     #[error("more modules, or larger ones, than a list of modules can hold")]
@@ -61,7 +64,7 @@ pub fn write(index: &SymbolIndex, index_digest: &Digest, bundle: &Digest) -> Res
     assemble(records, bundle, index_digest)
 }
 
-/// Header, offsets and records, which are sorted.
+/// Header, places and records, which are sorted.
 fn assemble(
     records: Vec<(&str, Vec<u8>)>,
     bundle: &Digest,
@@ -75,11 +78,14 @@ fn assemble(
     bytes.extend_from_slice(bundle.as_bytes());
     bytes.extend_from_slice(index_digest.as_bytes());
     bytes.extend_from_slice(&[0; 8]);
-    let mut at = HEADER_BYTES + 4 * (records.len() + 1);
-    for length in records.iter().map(|(_, record)| record.len()).chain([0]) {
-        bytes.extend_from_slice(&u32::try_from(at).map_err(|_| StoredModulesError::TooLarge)?.to_le_bytes());
-        at += length;
+    let offset = |at: usize| u32::try_from(at).map(u32::to_le_bytes).map_err(|_| StoredModulesError::TooLarge);
+    let mut at = HEADER_BYTES + PLACE_BYTES * records.len() + 4;
+    for (_, record) in &records {
+        bytes.extend_from_slice(&offset(at)?);
+        bytes.extend_from_slice(&crc32(&[record]).to_le_bytes());
+        at += record.len();
     }
+    bytes.extend_from_slice(&offset(at)?);
     bytes.extend(records.into_iter().flat_map(|(_, record)| record));
     let checksum = crc32fast::hash(&bytes).to_le_bytes();
     if let Some(field) = bytes.get_mut(CHECKSUM..CHECKSUM + 4) {
@@ -123,10 +129,10 @@ pub struct StoredModules<'a> {
 }
 
 impl<'a> StoredModules<'a> {
-    /// Checks the header and the checksum over all of it.
+    /// Checks the header, and that the list ends where it says. What is in it is checked when it is read.
     ///
     /// # Errors
-    /// [`StoredModulesError`].
+    /// [`StoredModulesError::Header`] and [`StoredModulesError::Cut`].
     pub fn open(bytes: &'a [u8]) -> Result<Self, StoredModulesError> {
         let header = bytes.get(..HEADER_BYTES).ok_or(StoredModulesError::Header)?;
         let number = |at: usize| header.get(at..at + 4).and_then(|it| it.try_into().ok()).map(u32::from_le_bytes);
@@ -134,7 +140,7 @@ impl<'a> StoredModules<'a> {
             return Err(StoredModulesError::Header);
         }
         let count = number(12).unwrap_or_default() as usize;
-        let expected = HEADER_BYTES as u64 + 4 * (count as u64 + 1);
+        let expected = HEADER_BYTES as u64 + PLACE_BYTES as u64 * count as u64 + 4;
         let found = bytes.len() as u64;
         if found < expected {
             return Err(StoredModulesError::Cut { expected, found });
@@ -142,8 +148,7 @@ impl<'a> StoredModules<'a> {
         let list = Self { bytes, count };
         // Where the last record ends the file does.
         match list.offset(count) {
-            Some(end) if end as u64 == found && list.is_sound() => Ok(list),
-            Some(end) if end as u64 == found => Err(StoredModulesError::Checksum),
+            Some(end) if end as u64 == found => Ok(list),
             end => Err(StoredModulesError::Cut { expected: end.unwrap_or_default() as u64, found }),
         }
     }
@@ -168,20 +173,36 @@ impl<'a> StoredModules<'a> {
         self.count == 0
     }
 
-    /// The module with this id.
-    pub fn module(&self, id: &DebugId) -> Option<ModuleFacts> {
+    /// The module with this id; what is found is as it was written. That there is none can be believed of a list only that [`Self::check`] finds whole, as
+    /// damage elsewhere may have led the search astray.
+    ///
+    /// # Errors
+    /// [`StoredModulesError::Checksum`] where damage was met.
+    pub fn module(&self, id: &DebugId) -> Result<Option<ModuleFacts>, StoredModulesError> {
         let id = id.to_string();
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low.midpoint(high);
-            let mut reader = Reader(self.bounds(middle)?);
-            match reader.text()?.cmp(id.as_str()) {
+            let (record, checksum) = self.record(middle).ok_or(StoredModulesError::Checksum)?;
+            let mut reader = Reader(record);
+            match reader.text().ok_or(StoredModulesError::Checksum)?.cmp(id.as_str()) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
-                Ordering::Equal => return reader.facts(),
+                Ordering::Equal if crc32(&[record]) == checksum => {
+                    return reader.facts().map(Some).ok_or(StoredModulesError::Checksum);
+                }
+                Ordering::Equal => return Err(StoredModulesError::Checksum),
             }
         }
-        None
+        Ok(None)
+    }
+
+    /// Checks all of it.
+    ///
+    /// # Errors
+    /// [`StoredModulesError::Checksum`].
+    pub fn check(&self) -> Result<(), StoredModulesError> {
+        if self.is_sound() { Ok(()) } else { Err(StoredModulesError::Checksum) }
     }
 
     fn digest_at(&self, at: usize) -> Digest {
@@ -203,14 +224,21 @@ impl<'a> StoredModules<'a> {
         hasher.finalize().to_le_bytes() == checksum
     }
 
-    fn bounds(&self, at: usize) -> Option<&'a [u8]> {
-        self.bytes.get(self.offset(at)?..self.offset(at + 1)?)
+    /// A record and its checksum.
+    fn record(&self, at: usize) -> Option<(&'a [u8], u32)> {
+        let record = self.bytes.get(self.offset(at)?..self.offset(at + 1)?)?;
+        Some((record, self.number(at, 4)?))
     }
 
     fn offset(&self, at: usize) -> Option<usize> {
-        let place = HEADER_BYTES.checked_add(at.checked_mul(4)?)?;
+        self.number(at, 0).map(|offset| offset as usize)
+    }
+
+    /// A number of a record's place.
+    fn number(&self, at: usize, within: usize) -> Option<u32> {
+        let place = HEADER_BYTES.checked_add(at.checked_mul(PLACE_BYTES)?)?.checked_add(within)?;
         let bytes = self.bytes.get(place..place.checked_add(4)?)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 }
 
@@ -298,11 +326,12 @@ mod tests {
             let stored = StoredModules::open(&bytes).unwrap();
             assert_eq!((stored.len(), stored.bundle()), (usize::from(count), Digest::from_bytes([7; 32])));
             for (id, facts) in &modules {
-                assert_eq!(stored.module(&id.parse().unwrap()).as_ref(), Some(facts));
+                assert_eq!(stored.module(&id.parse().unwrap()).unwrap().as_ref(), Some(facts));
             }
             for absent in ["0002", "ff02", "7f01aa"] {
-                assert_eq!(stored.module(&absent.parse().unwrap()), None);
+                assert_eq!(stored.module(&absent.parse().unwrap()), Ok(None));
             }
+            assert_eq!(stored.check(), Ok(()));
         }
     }
 
@@ -323,19 +352,29 @@ mod tests {
             table: Some(table),
             digests: vec![digest(4), digest(5)],
         };
-        assert_eq!(stored.module(&"bb00".parse().unwrap()), Some(expected));
-        assert_eq!(stored.module(&"ffff".parse().unwrap()).unwrap().table, None);
+        assert_eq!(stored.module(&"bb00".parse().unwrap()), Ok(Some(expected)));
+        assert_eq!(stored.module(&"ffff".parse().unwrap()).unwrap().unwrap().table, None);
+        assert_eq!(stored.check(), Ok(()));
     }
 
     #[test]
-    fn a_damaged_list_is_none() {
-        let bytes = bytes_of(&[("aa00", facts(1)), ("bb00", facts(5)), ("cc00", facts(10))]);
-        assert!(StoredModules::open(&bytes).is_ok());
+    fn damage_is_noticed_and_never_gives_another_answer() {
+        let modules = [("aa00", facts(1)), ("bb00", facts(5)), ("cc00", facts(10))];
+        let bytes = bytes_of(&modules);
         for at in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0x41;
-            for damaged in [&damaged[..], &bytes[..at]] {
-                assert!(StoredModules::open(damaged).is_err(), "byte {at}");
+            assert!(StoredModules::open(&bytes[..at]).is_err(), "cut at {at}");
+            for bits in [0x01, 0x41, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= bits;
+                let Ok(stored) = StoredModules::open(&damaged) else { continue };
+                assert!(stored.check().is_err(), "byte {at}");
+                for (id, facts) in &modules {
+                    match stored.module(&id.parse().unwrap()) {
+                        Ok(Some(found)) => assert_eq!(found, *facts, "byte {at}"),
+                        // The caller checks before it believes that.
+                        Ok(None) | Err(_) => {}
+                    }
+                }
             }
         }
         assert!(StoredModules::open(&[&bytes[..], &[0]].concat()).is_err());

@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod addr;
 pub mod codes;
+mod crc32;
 mod debug_id;
 pub mod escape;
 mod map;
@@ -23,5 +24,6 @@ mod serde_forms;
 
 pub use addr::{Avma, FileOffset, ParseAddressError, Rva, Svma};
 pub use codes::{MissReason, Proof, Quality, ResolverStep, StopReason, UnwindMethod};
+pub use crc32::crc32;
 pub use debug_id::{DebugId, MAX_BUILD_ID_BYTES, ParseDebugIdError};
 pub use map::{LocatedAddress, MappedModule, ModuleMap};

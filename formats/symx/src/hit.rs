@@ -8,6 +8,19 @@ use crate::{FunctionFlags, SymbolSource};
 use core::ops::Range;
 use symseal_module::Rva;
 
+/// Where a function is, and of which kind: what is known of it without its names, which lie elsewhere in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionRange {
+    /// First byte.
+    pub start: Rva,
+    /// Bytes.
+    pub size: u64,
+    /// Where the names were read.
+    pub source: SymbolSource,
+    /// What is special about the range.
+    pub flags: FunctionFlags,
+}
+
 /// One function range of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<'a> {
@@ -90,25 +103,47 @@ impl<'a> Hit<'a> {
     /// The function whose code this is. Its names are empty where only its start is known
     /// ([`SymbolSource::FunctionStarts`]), or where a damaged table names a function that it does not have.
     pub fn function(&self) -> Function<'a> {
-        self.outermost().unwrap_or(Function {
-            start: Rva(self.row.0),
-            size: self.row.1.saturating_sub(self.row.0),
-            name: "",
-            symbol: "",
-            source: SymbolSource::FunctionStarts,
-            flags: FunctionFlags { approximate: true, ..FunctionFlags::default() },
-            file: "",
-            line: None,
-            aliases: &[],
-            names: &[],
+        self.outermost().and_then(|index| Function::read(&self.data, index)).unwrap_or_else(|| {
+            let FunctionRange { start, size, source, flags } = self.nameless();
+            Function {
+                start,
+                size,
+                name: "",
+                symbol: "",
+                source,
+                flags,
+                file: "",
+                line: None,
+                aliases: &[],
+                names: &[],
+            }
         })
     }
 
-    fn outermost(&self) -> Option<Function<'a>> {
+    /// The range of [`Self::function`].
+    #[inline]
+    pub fn function_range(&self) -> FunctionRange {
+        let range = |index| {
+            let raw = self.data.function(index)?;
+            Some(FunctionRange { start: raw.start, size: raw.size, source: raw.source()?, flags: raw.flags() })
+        };
+        self.outermost().and_then(range).unwrap_or_else(|| self.nameless())
+    }
+
+    fn nameless(&self) -> FunctionRange {
+        FunctionRange {
+            start: Rva(self.row.0),
+            size: self.row.1.saturating_sub(self.row.0),
+            source: SymbolSource::FunctionStarts,
+            flags: FunctionFlags { approximate: true, ..FunctionFlags::default() },
+        }
+    }
+
+    fn outermost(&self) -> Option<u32> {
         let mut index = self.context;
         for _ in 0..MAX_FRAMES {
             match self.data.contexts.get(index)?.origin {
-                Origin::Function(function) => return Function::read(&self.data, function),
+                Origin::Function(function) => return Some(function),
                 Origin::Inlined { caller, .. } => index = caller,
             }
         }

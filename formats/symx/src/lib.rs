@@ -30,7 +30,7 @@ mod verify;
 mod write;
 
 pub use error::{OpenError, VerifyError, WriteError};
-pub use hit::{Frame, Frames, Function, Hit};
+pub use hit::{Frame, Frames, Function, FunctionRange, Hit};
 pub use record::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, SymbolSource, TableInput};
 pub use sparse::{ReadAt, SparseError, SparseFrame, SparseFunction, SparseHit, SparseTable};
 pub use stream::Rows;

@@ -47,6 +47,11 @@ fn compare(table: &Table<'_>, sparse: &SparseTable, bytes: &[u8], address: u64) 
     prop_assert_eq!(found.as_ref().map(|hit| hit.frames.clone()), frames, "at {:#x}", address);
     prop_assert_eq!(found.as_ref().map(|hit| hit.range.clone()), whole.map(|hit| hit.range()), "at {:#x}", address);
     let function = whole.map(|hit| hit.function());
+    let range = whole.map(|hit| hit.function_range());
+    assert_eq!(
+        function.map(|function| (function.start, function.size, function.source, function.flags)),
+        range.map(|range| (range.start, range.size, range.source, range.flags))
+    );
     let function = function.map(|f| (f.start, f.size, f.name.to_owned(), f.symbol.to_owned(), f.source, f.flags));
     prop_assert_eq!(found.map(shown), function, "at {:#x}", address);
     Ok(())

@@ -9,13 +9,13 @@ use hashbrown::HashMap;
 use super::pieces::Piece;
 use super::{CompileError, Input, Report};
 use crate::arch::Arch;
-use crate::crc::crc32;
 use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_TEXT_SPAN, SECTION_ALIGNMENT, SectionKind,
     VERSION, at,
 };
 use crate::rule::{Rule, Slots};
 use crate::source::{self, Source};
+use symseal_module::crc32;
 
 /// Rows in the making, by rising offset from the start of the code.
 struct Rows {

@@ -1,4 +1,6 @@
-//! CRC-32 as zlib, gzip and PNG compute it (reflected polynomial 0xEDB88320).
+//! CRC-32 as zlib, gzip and PNG compute it (reflected polynomial 0xEDB88320), for short pieces of our own tables.
+//!
+//! A byte at a time, and so without a look at what the processor can do: on a virtual machine that look costs more than a table's first name.
 
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
@@ -17,7 +19,7 @@ const TABLE: [u32; 256] = {
 };
 
 /// The checksum of `parts` one after the other.
-pub(crate) fn crc32(parts: &[&[u8]]) -> u32 {
+pub fn crc32(parts: &[&[u8]]) -> u32 {
     let mut value = u32::MAX;
     for byte in parts.iter().flat_map(|part| part.iter()) {
         let at = usize::from(value as u8 ^ byte);
