@@ -1,4 +1,4 @@
-//! `symseal explain symbol`: the trail of one address, in words and as JSON, with the proof that the seal gives.
+//! `symseal explain`: the trail of one name, and the rule and record by which a caller is found, in words and as JSON.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod program;
@@ -122,4 +122,103 @@ fn the_files_of_this_machine_come_after_the_bundle_and_prove_nothing() {
     // The file must be of the module that was asked for.
     let wrong = symseal(["explain", "symbol", &bundle, &id, &main, "--file", &app, "--json"]);
     assert_eq!((wrong.status, &wrong.json()["reason"]), (1, &"debug-id-mismatch".into()));
+}
+
+/// A row of readelf's interpreted call frame information.
+struct Interpreted {
+    /// The offset of the FDE.
+    record: u64,
+    address: u64,
+    /// Column and text: `CFA` `rsp+16`, `rbx` `c-24`, `ra` `c-8`.
+    columns: Vec<(String, String)>,
+}
+
+/// Every row of every FDE of `.eh_frame`, as readelf reads it.
+fn interpreted(file: &str) -> Vec<Interpreted> {
+    let output = Command::new("readelf").args(["--wide", "-wF", file]).output().unwrap().stdout;
+    let text = String::from_utf8(output).unwrap();
+    let (mut record, mut names, mut rows) = (None, Vec::new(), Vec::new());
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [offset, _, _, kind @ ("FDE" | "CIE"), ..] => {
+                record = u64::from_str_radix(offset, 16).ok().filter(|_| *kind == "FDE");
+            }
+            ["LOC", columns @ ..] => names = columns.iter().map(|name| (*name).to_owned()).collect(),
+            [address, texts @ ..] if texts.len() == names.len() => {
+                let Some(record) = record else { continue };
+                let columns = names.iter().cloned().zip(texts.iter().map(|text| (*text).to_owned())).collect();
+                rows.push(Interpreted { record, address: u64::from_str_radix(address, 16).unwrap(), columns });
+            }
+            _ => {}
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_rule_and_its_record_are_those_that_readelf_reads() {
+    let Some(_) = tool("readelf") else { return };
+    let root = tempfile::tempdir().unwrap();
+    let source = "
+        int other(int *);
+        int work(int a, int b, int c) {
+            int z[40]; z[0] = a;
+            int first = other(z), second = other(z + b), third = other(z + c);
+            return first * a + second * b + third * c;
+        }
+        int other(int *p) { return __builtin_printf(\"%d\", *p); }
+        int main(int argc, char **argv) { (void)argv; return work(argc, 2, 3); }";
+    let Some(app) = program::compile_c(root.path(), "app", source, &["-g", "-O1", "-fno-inline", "-Wl,--build-id"])
+    else {
+        return;
+    };
+    let (app, layout) = (app.to_str().unwrap(), root.path().join("bundle").display().to_string());
+    symseal(["bundle", "build", app, "--name", "app", "--version", "1", "--output", &layout]).ok();
+    let index = symseal(["bundle", "inspect", &layout, "--json"]).ok().json();
+    let id = index["linux"].as_object().unwrap().keys().next().unwrap().clone();
+    let explain = |address: u64, more: &[&str]| {
+        symseal(["explain", "unwind", &layout, &id, &format!("{address:#x}")].iter().chain(more))
+    };
+    let (rows, mut compared, mut saved) = (interpreted(app), 0, 0);
+    for row in &rows {
+        // Linkage tables have a rule of their own, and where the return address is undefined the stack ends.
+        let cfa = &row.columns[0].1;
+        if cfa == "exp" || row.columns.iter().any(|(_, text)| text == "exp" || text == "u") {
+            continue;
+        }
+        let found = explain(row.address, &["--json"]).ok().json();
+        if found["source"]["kind"] == "plt" {
+            continue;
+        }
+        let source = (found["source"]["kind"].as_str().unwrap(), found["source"]["offset"].as_str().unwrap());
+        assert_eq!(source, ("eh-frame", format!("{:#x}", row.record).as_str()), "{found:#}");
+        let equations = found["row"]["equations"].as_str().unwrap();
+        assert!(equations.starts_with(&format!("CFA = {cfa}; RA = [CFA-8]")), "{cfa}: {found:#}");
+        for (register, text) in row.columns.iter().skip(1).filter(|(register, _)| register != "ra") {
+            let expected = text.strip_prefix('c').map_or("unchanged".to_owned(), |at| format!("[CFA{at}]"));
+            assert_eq!(found["row"]["registers"][register], expected, "{register}: {found:#}");
+            saved += u32::from(expected != "unchanged");
+        }
+        compared += 1;
+    }
+    assert!(compared > 12 && saved > 8, "{compared} rows, {saved} saved registers");
+
+    // The function's rules, one after the other.
+    let work = rows.iter().max_by_key(|row| rows.iter().filter(|other| other.record == row.record).count()).unwrap();
+    let of_record: Vec<String> =
+        rows.iter().filter(|row| row.record == work.record).map(|row| format!("{:#x}", row.address)).collect();
+    let found = explain(work.address, &["--record", "--json"]).ok().json();
+    let starts: Vec<&str> =
+        found["record"].as_array().unwrap().iter().map(|row| row["start"].as_str().unwrap()).collect();
+    assert_eq!(starts, of_record, "{found:#}");
+    let told = explain(work.address, &["--record"]).ok().stdout;
+    for part in ["work at ", "CFA", "the FDE at .eh_frame+", "in force", "rbx", "proof    digest-known", "unwind-table"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // Where nothing is said, that is said.
+    let nowhere = explain(0x10, &[]);
+    assert!(nowhere.status == 1 && nowhere.stdout.contains("no code at this address"), "{nowhere:?}");
+    symseal(["explain", "unwind", &layout, "0011", "0x10"]).refused(1, &["has no module 0011"]);
 }

@@ -1,4 +1,5 @@
-//! `symseal bundle build` and `symseal symbolize` beside llvm-symbolizer and both addr2lines, on the C library and on a Rust program.
+//! `symseal bundle build` and `symseal symbolize` beside llvm-symbolizer and both addr2lines, on the C library, Python, the library of C++ and a Rust
+//! program.
 //!
 //! Differences are counted by kind and printed. The kinds marked `(rule)` follow from the published rule of names
 //! (docs/names.md) or from a property of the oracle; everything else must stay below one in a thousand.
@@ -11,11 +12,12 @@ mod program;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use oracle::addr2line::{addr2line, eu_addr2line};
 use oracle::compare::Comparison;
+use oracle::debian::{debug_files, unpacked};
 use oracle::lookup::Found;
 use oracle::{Expected, LIBC, addresses_in, have, libc_debug, llvm_symbolizer};
 use program::{command, symseal};
@@ -179,6 +181,20 @@ fn the_c_library_agrees_with_llvm_symbolizer() {
     }
     let Some(debug) = libc_debug() else { return };
     check(Path::new(LIBC), Some(&debug), &[("addr2line", addr2line), ("eu-addr2line", eu_addr2line)]);
+}
+
+#[test]
+fn python_and_the_library_of_cpp_agree_with_llvm_symbolizer() {
+    if !have("llvm-symbolizer") || !have("dpkg-deb") || !have("apt-get") {
+        return;
+    }
+    for package in ["python3.11-dbg", "libstdc++6-12-dbg"] {
+        let Some(folder) = unpacked(package) else { continue };
+        // The program itself, beside its extensions.
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+        let largest = debug_files(&folder).into_iter().max_by_key(size).expect("a debug file");
+        check(&largest, None, &[("addr2line", addr2line), ("eu-addr2line", eu_addr2line)]);
+    }
 }
 
 #[test]

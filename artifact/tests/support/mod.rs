@@ -6,6 +6,7 @@ pub(crate) mod addr2line;
 pub(crate) mod archives;
 pub(crate) mod beside;
 pub(crate) mod compare;
+pub(crate) mod debian;
 pub(crate) mod dwarfdump;
 pub(crate) mod dwz_frames;
 pub(crate) mod expected;
