@@ -27,6 +27,8 @@ pub enum NamingBundle {
     Stored(StoredBundle),
     /// Anywhere else.
     Foreign(Box<Bundle>),
+    /// Wherever it is, with its digests checked in this run.
+    Hashed(Box<Bundle>, Access),
 }
 
 impl NamingBundle {
@@ -42,11 +44,18 @@ impl NamingBundle {
         }
     }
 
+    /// The same where it is to be said what a name rests on: tables are hashed when they are opened.
+    pub fn open_to_explain(reference: &str, store: Option<&PathBuf>) -> Result<Self> {
+        let OpenedBundle { bundle, access } = open(reference, store)?;
+        Ok(Self::Hashed(Box::new(bundle), access))
+    }
+
     /// The resolver with the bundle.
     pub fn join(self, resolver: Resolver) -> Resolver {
         match self {
             Self::Stored(bundle) => resolver.with_store(bundle, Proof::DigestKnown),
             Self::Foreign(bundle) => resolver.with_bundle(*bundle, Proof::DigestKnown),
+            Self::Hashed(bundle, access) => resolver.with_bundle_access(*bundle, Proof::DigestKnown, access),
         }
     }
 }

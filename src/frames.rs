@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use symseal_resolver::{Answer, SourceFrame};
+use symseal_module::MissReason;
+use symseal_resolver::{Answer, Outcome, SourceFrame, Tried};
 
 use crate::output::visible;
 
@@ -33,6 +34,35 @@ fn limit(answer: &Answer, frame: &SourceFrame) -> &'static str {
         (false, false, true) => " (size unknown)",
         (false, false, false) => "",
     }
+}
+
+/// Writes why there is no name, with what the step that says so said besides, and ends the line.
+pub(crate) fn write_lack(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    write!(out, "{}", answer.reason.map_or("no name", MissReason::meaning))?;
+    match lack(answer) {
+        "" => writeln!(out),
+        detail => writeln!(out, " ({})", visible(detail)),
+    }
+}
+
+/// What the step whose reason is given said besides.
+pub(crate) fn lack(answer: &Answer) -> &str {
+    let is_it = |tried: &&Tried| answer.reason.is_some() && tried.outcome.reason() == answer.reason;
+    let mut said = answer.tried.iter().rev().filter(is_it).map(|tried| tried.detail.as_str());
+    said.find(|detail| !detail.is_empty()).unwrap_or_default()
+}
+
+/// Writes every step of the chain, a line each.
+pub(crate) fn write_steps(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    for Tried { step, outcome, detail, .. } in answer.tried.iter() {
+        let word = match outcome {
+            Outcome::Hit => "answered".to_owned(),
+            Outcome::Miss(reason) => format!("missed: {reason}"),
+            Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        };
+        writeln!(out, "         {step}: {word} {}", visible(detail).to_string().trim_end())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -191,6 +191,7 @@ fn a_rule_and_its_record_are_those_that_readelf_reads() {
         if found["source"]["kind"] == "plt" {
             continue;
         }
+        assert!(found["source"].is_object(), "{:#x} {:?}: {found:#}", row.address, row.columns);
         let source = (found["source"]["kind"].as_str().unwrap(), found["source"]["offset"].as_str().unwrap());
         assert_eq!(source, ("eh-frame", format!("{:#x}", row.record).as_str()), "{found:#}");
         let equations = found["row"]["equations"].as_str().unwrap();

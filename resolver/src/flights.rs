@@ -22,13 +22,18 @@ impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
 
     /// The value of the key; `make` is called where there is none yet.
     pub(crate) fn get(&self, key: K, make: impl FnOnce() -> V) -> V {
+        self.get_while(key, |_| true, make)
+    }
+
+    /// The same of values that hold for a while: one that does not any more is made again.
+    pub(crate) fn get_while(&self, key: K, holds: impl Fn(&V) -> bool, make: impl FnOnce() -> V) -> V {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&key);
-        if let Some(made) = self.made.find(hash, |found| *found == key) {
+        if let Some(made) = self.made.find(hash, |found| *found == key).filter(&holds) {
             return made;
         }
         let place = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-            match places.get(&key) {
+            match places.get(&key).filter(|place| place.get().is_none_or(&holds)) {
                 Some(place) => place,
                 None => {
                     let place = Arc::new(OnceLock::new());
@@ -73,6 +78,14 @@ mod tests {
             }
         });
         assert_eq!(made.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_holds_no_more_is_made_again_and_only_then() {
+        let (flights, made) = (Flights::with_capacity(4), AtomicUsize::new(0));
+        let make = || made.fetch_add(1, Ordering::SeqCst);
+        let get = |least: usize| flights.get_while("key", |value| *value >= least, make);
+        assert_eq!((get(0), get(0), get(1), get(1), get(0)), (0, 0, 1, 1, 1));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The step that asks servers: what comes counts only if it is of the module, and, where a bundle covers the module, one of the files that the bundle names.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use symseal_artifact::{DebugAltLink, ObjectFile, SplitUnit};
 use symseal_module::{DebugId, MissReason, ResolverStep, Rva, Svma};
@@ -23,8 +24,18 @@ const OPEN_TABLES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Remote {
     servers: Arc<dyn SymbolServers>,
-    tables: Flights<(Option<String>, DebugId), Opened>,
+    tables: Flights<(Option<String>, DebugId), Fetched>,
 }
+
+/// What came of asking for a module, and how long that is believed: for good, but where a server failed.
+#[derive(Debug, Clone)]
+struct Fetched {
+    opened: Opened,
+    until: Option<Instant>,
+}
+
+/// When a module is asked for again whose server failed. One that is dead is left alone for longer, and costs nothing.
+const RETRY: Duration = Duration::from_secs(10);
 
 impl Remote {
     pub(crate) fn new(servers: Arc<dyn SymbolServers>) -> Self {
@@ -38,7 +49,12 @@ impl Remote {
 
     /// The bytes of memory that the tables take.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.tables.kept().into_iter().flatten().map(|opened| opened.table.held_bytes()).sum()
+        self.tables
+            .kept()
+            .into_iter()
+            .filter_map(|fetched| fetched.opened.ok())
+            .map(|opened| opened.table.held_bytes())
+            .sum()
     }
 
     /// Asks the servers about a module, and its path where that is known.
@@ -84,10 +100,17 @@ impl Remote {
         let name = pdb.or(path).or(in_bundle.as_ref().map(|module| module.name.as_str()));
         let name = name.map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
         let key = (name.map(str::to_owned), id.clone());
-        self.tables.get(key, || {
+        let holds = |fetched: &Fetched| fetched.until.is_none_or(|until| Instant::now() < until);
+        let fetched = self.tables.get_while(key, holds, || {
             let covered = covering.map(|bundle| covered(bundle, id));
-            self.open(id, name, covered.as_ref()).map(Arc::new)
-        })
+            let opened = self.open(id, name, covered.as_ref()).map(Arc::new);
+            let until = match &opened {
+                Err((MissReason::ServerError, _)) => Instant::now().checked_add(RETRY),
+                _ => None,
+            };
+            Fetched { opened, until }
+        });
+        fetched.opened
     }
 
     fn open(&self, id: &DebugId, name: Option<&str>, covered: Option<&Covered>) -> Result<LocalTable, NoTable> {

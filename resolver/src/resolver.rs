@@ -1,7 +1,7 @@
 //! The chain itself: which step is asked, in which order, and what is recorded of it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use symseal_bundle::{Bundle, DebugInfo, Digest};
@@ -154,6 +154,11 @@ impl Resolver {
         })
     }
 
+    /// The image base of the module `id` in a file of this machine, with [`Options::local_files`]; `None` where it is not that module's.
+    pub fn image_base_in(&self, file: &Path, id: &DebugId) -> Option<Svma> {
+        self.options.local_files.then(|| self.sources.local.image_base(file, id)).flatten()
+    }
+
     /// Names the frame at `ip`.
     ///
     /// `exact` says that `ip` is the instruction that was executing (the innermost frame, or the frame that a
@@ -230,7 +235,10 @@ impl Resolver {
             return answer;
         }
         let answer = Arc::new(self.walk(id, name, module, lookup));
-        self.answers.keep(question, Arc::clone(&answer));
+        // What a server failed to say it may say later.
+        if !answer.tried.iter().any(|tried| tried.outcome == Outcome::Miss(MissReason::ServerError)) {
+            self.answers.keep(question, Arc::clone(&answer));
+        }
         answer
     }
 
@@ -252,11 +260,7 @@ impl Resolver {
         if let Some(answer) = self.ask_local(id, module, lookup, &mut tried) {
             return self.finish(answer, tried);
         }
-        // Only steps that were asked can tell why there is no name.
-        let reason = tried.iter().rev().find_map(|step| match step.outcome {
-            Outcome::Miss(reason) => Some(reason),
-            _ => None,
-        });
+        let reason = most_telling(&tried);
         tried.push(hit(ResolverStep::ModuleOffset));
         Answer { tried: tried.into(), reason, ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset) }
     }
@@ -316,7 +320,7 @@ impl Resolver {
             return None;
         };
         if self.sources.bundles.is_empty() {
-            tried.push(miss(step, MissReason::NotInBundle, "no bundle was given".to_string(), None));
+            tried.push(Tried { detail: "no bundle was given".to_string(), ..skip(step, MissReason::NotInBundle) });
         }
         for bundle in &self.sources.bundles {
             let Some(table) = self.table_in(bundle, id, tried) else { continue };
@@ -538,6 +542,25 @@ pub(crate) fn miss(step: ResolverStep, reason: MissReason, detail: String, diges
 
 pub(crate) fn skip(step: ResolverStep, reason: MissReason) -> Tried {
     Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), digest: None }
+}
+
+/// Why there is no name: what was there and is the wrong one says more than a server that failed, that more than a file that cannot be read, and that more
+/// than a lack; of equals the later step. Steps that were not asked tell it only where none was.
+fn most_telling(tried: &[Tried]) -> Option<MissReason> {
+    let rank = |outcome: Outcome| match outcome {
+        Outcome::Hit => None,
+        Outcome::Skipped(_) => Some(0),
+        Outcome::Miss(reason) => Some(match reason {
+            MissReason::DigestMismatch
+            | MissReason::DebugIdMismatch
+            | MissReason::ChecksumMismatch
+            | MissReason::Malformed => 4,
+            MissReason::ServerError => 3,
+            MissReason::FileUnreadable | MissReason::NotPermitted => 2,
+            _ => 1,
+        }),
+    };
+    tried.iter().max_by_key(|step| rank(step.outcome)).and_then(|step| step.outcome.reason())
 }
 
 /// The frame at an address that lies in no module.

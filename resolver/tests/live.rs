@@ -21,11 +21,16 @@ const SOURCE: &str = r#"
 __attribute__((noinline)) int outer(int x) { volatile int y = x; return y + 1; }
 int main(int argc, char **argv) {
     char line[4096], path[2048];
+    void *library = 0;
     setvbuf(stdout, 0, _IOLBF, 0);
     printf("%p\n", (void *)outer);
     while (fgets(line, sizeof line, stdin)) {
         if (sscanf(line, "dlopen %2000s", path) == 1) {
-            void *library = dlopen(path, RTLD_NOW);
+            library = dlopen(path, RTLD_NOW);
+            printf("%p\n", library ? dlsym(library, "loaded") : 0);
+        } else if (sscanf(line, "instead %2000s", path) == 1) {
+            dlclose(library);
+            library = dlopen(path, RTLD_NOW);
             printf("%p\n", library ? dlsym(library, "loaded") : 0);
         } else if (sscanf(line, "exec %2000s", path) == 1) {
             execl(path, path, (char *)0);
@@ -193,6 +198,28 @@ fn what_is_loaded_after_the_first_look_is_found() {
     assert_eq!((statistics.modules.entries, statistics.modules.misses), (2, 2));
     assert_eq!((statistics.addresses.entries, statistics.addresses.hits), (2, 1));
     assert!(statistics.modules.bytes > 0 && statistics.processes.hits > 0 && statistics.processes.bytes > 0);
+}
+
+#[test]
+fn what_takes_the_place_of_what_was_unmapped_has_its_own_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let library = |name: &str, line: &str| {
+        let source = format!("{line}int loaded(int x) {{ return x + 2; }}\n");
+        compile(dir.path(), name, &source, &["-shared", "-fPIC"]).unwrap()
+    };
+    let (first, second) = (library("first.so", "\n"), library("second.so", "\n\n\n"));
+    let mut program = Program::start(&path);
+    let process = symbolizer().process(program.pid()).unwrap();
+    let before = program.tell(&format!("dlopen {}", first.display()));
+    assert_eq!(one(&process, before).frames[0].line, Some(2));
+    let after = program.tell(&format!("instead {}", second.display()));
+    assert_eq!(before, after, "the second library is mapped where the first one was");
+    // As soon as what was read is not of a moment ago.
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    let frame = one(&process, after);
+    assert_eq!((frame.frames[0].line, name(&frame)), (Some(4), Some("loaded")));
+    assert!(frame.module.as_ref().unwrap().path.ends_with("second.so"), "{frame:#?}");
 }
 
 #[test]

@@ -349,14 +349,28 @@ fn hostile_servers_end_in_a_reason_and_the_next_one_is_asked() {
 fn a_dead_server_costs_one_time_out_and_not_one_a_module() {
     let Some(scene) = Scene::new(&[]) else { return };
     let silent = Stub::slow(|_, _| std::thread::sleep(Duration::from_secs(30)));
-    let resolver = online(scene.config(&[&silent.url]));
-    let began = Instant::now();
-    for n in 0..50_u8 {
-        let id: DebugId = format!("{n:02x}{}", "cd".repeat(19)).parse().unwrap();
-        assert!(resolver.symbolize(&id, Rva(0)).frames.is_empty());
+    let silent_within = Stub::slow(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n0123");
+        std::thread::sleep(Duration::from_secs(30));
+    });
+    for server in [&silent, &silent_within] {
+        let resolver = online(scene.config(&[&server.url]));
+        let began = Instant::now();
+        for n in 0..50_u8 {
+            let id: DebugId = format!("{n:02x}{}", "cd".repeat(19)).parse().unwrap();
+            assert!(resolver.symbolize(&id, Rva(0)).frames.is_empty());
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(server.asked(), 1);
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(silent.asked(), 1);
+    // Nor does it cost one a process that shares the cache.
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| assert!(scene.ask(&online(scene.config(&[&silent.url]))).frames.is_empty()));
+        }
+    });
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -418,6 +432,50 @@ fn what_many_ask_for_at_once_is_fetched_once() {
     assert_eq!(slow.asked(), 3);
     let left: Vec<_> = std::fs::read_dir(scene.root.path().join("cache/parts")).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn what_is_meant_for_one_server_is_sent_to_no_other() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let elsewhere = Stub::gives(&scene.path(), scene.debug.clone());
+    let to = format!("{}{}", elsewhere.url, scene.path());
+    let moved = Stub::new(move |_| {
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
+    });
+    let symbols = Stub::new(|_| status("404 Not Found"));
+    let config = OnlineConfig {
+        headers: vec!["X-Token: secret".into()],
+        symbol_servers: vec![symbols.url.clone()],
+        ..scene.config(&[&moved.url])
+    };
+    let resolver = online(config);
+    assert_eq!(scene.ask(&resolver).quality, Quality::Full);
+    let pdb: DebugId = "0102030405060708090a0b0c0d0e0f10-1".parse().unwrap();
+    resolver.symbolize_named(&pdb, Some("app.pdb"), Rva(0));
+    let told = |stub: &Stub| stub.heads.lock().unwrap().iter().filter(|head| head.contains("secret")).count();
+    assert_eq!((moved.asked(), told(&moved)), (1, 1));
+    assert_eq!((elsewhere.asked(), told(&elsewhere)), (1, 0));
+    assert_eq!((symbols.asked() > 0, told(&symbols)), (true, 0));
+}
+
+#[test]
+fn a_server_that_failed_is_asked_again_after_a_while() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let (path, debug, count) = (scene.path(), scene.debug.clone(), AtomicUsize::new(0));
+    let recovers = Stub::new(move |head| {
+        match head.starts_with(&format!("GET {path} ")) && count.fetch_add(1, Ordering::SeqCst) > 0 {
+            true => ok(&debug),
+            false => status("503 Service Unavailable"),
+        }
+    });
+    let resolver = online(scene.config(&[&recovers.url]));
+    let began = Instant::now();
+    assert_eq!(step(&scene.ask(&resolver)).outcome, Outcome::Miss(MissReason::ServerError));
+    while scene.ask(&resolver).frames.is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is never asked again");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(began.elapsed() > Duration::from_secs(8) && recovers.asked() == 2, "{}", recovers.asked());
 }
 
 #[test]

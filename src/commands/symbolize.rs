@@ -16,7 +16,7 @@ use symseal_resolver::{ModuleAddress, Options, Resolver, Symbolized};
 
 use crate::bundle_ref::{self, NamingBundle};
 use crate::exit::{Answer, NotFound};
-use crate::frames::write_frame;
+use crate::frames::{write_frame, write_lack, write_steps};
 use crate::memory::StateArgs;
 use crate::online::{Online, OnlineArgs};
 
@@ -85,9 +85,12 @@ pub struct Args {
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
-    /// With --json: give every step that was tried, and the digests that the name rests on.
-    #[arg(long, requires = "json")]
+    /// Show every step that was tried, with --json also the digests that the name rests on. Tables of the local store are hashed again for it.
+    #[arg(long)]
     explain: bool,
+    /// The addresses are return addresses, as in a backtrace: the byte before each is looked up, which is in its call.
+    #[arg(long, conflicts_with = "prove")]
+    return_addresses: bool,
     /// The local bundle store.
     #[arg(long)]
     store: Option<PathBuf>,
@@ -114,6 +117,19 @@ pub fn run(args: &Args) -> Result<Answer> {
 }
 
 impl Args {
+    /// The bundle whose names count. Who asks what they rest on has the digests checked in this run.
+    fn naming_bundle(&self, reference: &str) -> Result<NamingBundle> {
+        match self.explain {
+            true => NamingBundle::open_to_explain(reference, self.store.as_ref()),
+            false => NamingBundle::open(reference, self.store.as_ref()),
+        }
+    }
+
+    /// The address that is looked up for one that was given.
+    fn lookup(&self, address: u64) -> u64 {
+        address.wrapping_sub(u64::from(self.return_addresses))
+    }
+
     /// What clap does not ask for beside an argument that excludes it.
     fn check(&self) -> Result<()> {
         let wrong = |what: &str| Err(anyhow::anyhow!("{what}"));
@@ -140,7 +156,7 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
     let options = Options { demangle: args.demangle, online: online.is_some(), ..Options::default() };
     let mut resolver = Resolver::new(options);
     if let Some(reference) = &args.bundle {
-        resolver = NamingBundle::open(reference, args.store.as_ref())?.join(resolver);
+        resolver = args.naming_bundle(reference)?.join(resolver);
         if let (false, Some(id)) = (args.online.online, &args.debug_id)
             && resolver.image_base(id).is_none()
         {
@@ -164,7 +180,7 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
                 image_bases.insert(id.clone(), image_base(&resolver, args, id, name)?);
             }
             let rva = match image_bases.get(id).copied().flatten() {
-                Some(image_base) => rva_of(args, question.address, image_base),
+                Some(image_base) => rva_of(args, args.lookup(question.address), image_base),
                 None => NOWHERE,
             };
             asked.push(ModuleAddress { id, name, rva });
@@ -190,7 +206,8 @@ fn from_remote(args: &Args, reference: &str) -> Result<Answer> {
     };
     in_portions(&args.addresses, checked, |questions| {
         for question in questions {
-            let found = remote.symbolize(rva_of(args, question.address, remote.image_base()), args.demangle)?;
+            let rva = rva_of(args, args.lookup(question.address), remote.image_base());
+            let found = remote.symbolize(rva, args.demangle)?;
             named |= !found.frames.is_empty();
             print(&mut out, question, &found, args)?;
         }
@@ -258,8 +275,8 @@ fn print(out: &mut impl Write, question: &Question, symbolized: &Symbolized, arg
     let shown = debug_id.map_or_else(|| address.to_string(), |id| format!("{id} {address}"));
     write!(out, "{shown}")?;
     if symbolized.frames.is_empty() {
-        let reason = symbolized.reason.map_or("no name", |reason| reason.meaning());
-        writeln!(out, "  ??  {reason}")?;
+        write!(out, "  ??  ")?;
+        write_lack(out, symbolized)?;
     }
     for (depth, frame) in symbolized.frames.iter().enumerate() {
         let blanks = if depth == 0 { 2 } else { shown.len() + 2 };
@@ -267,5 +284,5 @@ fn print(out: &mut impl Write, question: &Question, symbolized: &Symbolized, arg
         write_frame(out, symbolized, frame)?;
         writeln!(out)?;
     }
-    Ok(())
+    if args.explain { Ok(write_steps(out, symbolized)?) } else { Ok(()) }
 }

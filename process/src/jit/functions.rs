@@ -75,9 +75,11 @@ impl JitFunctions {
     pub(super) fn add(&mut self, function: JitFunction) -> bool {
         let start = function.start.0;
         let Some(end) = start.checked_add(function.size).filter(|end| *end > start) else { return false };
-        if self.functions.len() >= MAX_FUNCTIONS {
+        // At least an eighth must go, or every further function would cost a look at all of them.
+        if self.functions.len() >= MAX_FUNCTIONS && self.pieces.len() <= MAX_FUNCTIONS - MAX_FUNCTIONS / 8 {
             self.forget_overwritten();
         }
+        // Where there is no room for it, what was there before is gone all the same.
         self.clear(start, end);
         if self.functions.len() >= MAX_FUNCTIONS {
             self.left_out = self.left_out.saturating_add(1);
@@ -193,6 +195,21 @@ mod tests {
         check(&functions, 0x1b0, Some(("new", true)));
         check(&functions, 0x27f, Some(("new", true)));
         check(&functions, 0x280, None);
+    }
+
+    /// A look at all of them for each further one would take hours.
+    #[test]
+    fn too_many_functions_cost_no_more_than_many() {
+        let mut functions = JitFunctions::default();
+        let more = 50_000;
+        for at in 0..(MAX_FUNCTIONS + more) as u64 {
+            assert!(functions.add(function(at * 16, 16, "f")));
+        }
+        assert_eq!((functions.len(), functions.left_out()), (MAX_FUNCTIONS, more as u64));
+        // Where some were overwritten, there is room again.
+        assert!(functions.add(function(0, (MAX_FUNCTIONS / 2 * 16) as u64, "large")));
+        assert!(functions.add(function(u64::MAX / 2, 16, "new")));
+        check(&functions, u64::MAX / 2, Some(("new", false)));
     }
 
     #[test]

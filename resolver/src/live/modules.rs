@@ -139,8 +139,9 @@ impl Modules {
         let passing = problem.is_some()
             || first.tried.iter().any(|tried| {
                 let unread = [MissReason::FileNotFound, MissReason::FileUnreadable, MissReason::NotPermitted];
-                tried.step == ResolverStep::BinaryDebugInfo
-                    && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
+                tried.outcome == Outcome::Miss(MissReason::ServerError)
+                    || tried.step == ResolverStep::BinaryDebugInfo
+                        && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
             });
         Read { resolver, debug_id, problem, passing }
     }

@@ -71,6 +71,8 @@ impl LiveProcess {
     pub fn resolve(&self, addresses: &[LiveAddress]) -> Vec<ResolvedFrame> {
         let entry = self.entry();
         let view = match entry.view() {
+            // What was unmapped may have given its place to another module. Who waits anyway is given what is mapped now.
+            Ok(view) if !entry.is_fresh() => self.view_for(addresses, &entry, entry.read().unwrap_or(view)),
             Ok(view) => self.view_for(addresses, &entry, view),
             Err(error) => return addresses.iter().map(|address| self.without_view(*address, &error)).collect(),
         };

@@ -9,7 +9,7 @@ mod own;
 mod places;
 pub(crate) mod read;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use symseal_artifact::FunctionStream;
@@ -82,6 +82,12 @@ impl Local {
     }
 
     /// Asks for a separate debug file.
+    /// The image base of the module `id` in a file.
+    pub(crate) fn image_base(&self, file: &Path, id: &DebugId) -> Option<Svma> {
+        let bytes = self.read_path(file).ok().flatten()?;
+        read::object_of(&bytes, id, &places::shown(file)).ok().map(|object| object.image_base())
+    }
+
     pub(crate) fn ask_debug_file(
         &self,
         (id, module): (&DebugId, Option<&MappedModule>),

@@ -14,6 +14,9 @@ use crate::bundles::io_reason;
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 
+/// What a file is shows in so many bytes; one that is nothing that has symbols is not read any further.
+const FIRST_BYTES: u64 = 4096;
+
 impl Local {
     /// The bytes of a file; `None` where there is none.
     pub(super) fn read_path(&self, path: &Path) -> Result<Option<Vec<u8>>, NoTable> {
@@ -35,7 +38,13 @@ pub(crate) fn read_whole(file: File, name: &str) -> Result<Vec<u8>, NoTable> {
     }
     let mut bytes = Vec::new();
     // The file may have grown since; the bound holds all the same.
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    let mut file = file.take(MAX_FILE_BYTES);
+    file.by_ref().take(FIRST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+    if matches!(sniff(&bytes), FileKind::Other | FileKind::Archive(_)) {
+        let detail = format!("{name}: expected an object file or a program database, found neither");
+        return Err((MissReason::Malformed, detail));
+    }
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }
 

@@ -8,10 +8,10 @@
 //! <cache>/parts/<hex>.etag         the ETag of these bytes
 //! ```
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
@@ -22,6 +22,8 @@ use crate::{CheckFile, FetchedFile, WantedFile, WantedKind};
 
 /// How long a 404 is believed.
 const ABSENT_FOR: Duration = Duration::from_secs(3600);
+/// How often a part that another process has is looked at.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// What a try left behind goes after that.
 const PARTS_FOR: Duration = Duration::from_secs(24 * 3600);
 
@@ -96,16 +98,31 @@ impl Cache {
         let _ = File::create(self.absent(url)).and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// What came of a URL so far. Waits for another process that fetches the same.
-    pub(super) fn part(&self, url: &Url) -> io::Result<Part> {
+    /// What came of a URL so far. Waits for another process that fetches the same, as long as something comes there.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] where nothing came to another process in the time of `silence`.
+    pub(super) fn part(&self, url: &Url, silence: Duration) -> io::Result<Part> {
         let path = self.root.join("parts").join(name_of(url));
+        let (mut since, mut bytes) = (Instant::now(), 0);
         loop {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
-            file.lock()?;
-            // The one before may have finished, and removed it.
-            if is_at(&file, &path)? {
-                return Ok(Part { file, path });
+            match file.try_lock() {
+                // The one before may have finished, and removed it.
+                Ok(()) if is_at(&file, &path)? => return Ok(Part { file, path }),
+                Ok(()) => continue,
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) => {}
             }
+            let now = file.metadata()?.len();
+            if now != bytes {
+                (since, bytes) = (Instant::now(), now);
+            }
+            // Whoever has it waits for the server as long.
+            if since.elapsed() > silence {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(LOCK_PAUSE);
         }
     }
 
@@ -195,6 +212,13 @@ impl Part {
     /// What came, from its start.
     pub(super) fn bytes(&mut self) -> io::Result<Vec<u8>> {
         read_from_start(&mut self.file)
+    }
+
+    /// Leaves what came for another try, and nothing where nothing came.
+    pub(super) fn give_up(self) {
+        if self.length().is_ok_and(|bytes| bytes == 0) {
+            let _ = self.finish();
+        }
     }
 
     /// It is no part any more. Who waited for it looks into the cache next.

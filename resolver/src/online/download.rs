@@ -1,10 +1,11 @@
 //! One file from one server: bounded in bytes and time, and taken up where an earlier try broke off.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::time::{Duration, Instant};
 
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LOCATION, RANGE};
+use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::runtime::Runtime;
 
@@ -37,7 +38,6 @@ pub(super) struct Downloads {
     /// Requests to this machine, to which no proxy leads.
     direct: Client,
     runtime: Runtime,
-    headers: HeaderMap,
     file_bytes: u64,
     silence: Duration,
     floor: Floor,
@@ -54,7 +54,7 @@ enum Ended {
 }
 
 impl Downloads {
-    pub(super) fn new(config: &OnlineConfig, headers: HeaderMap) -> Result<Self, OnlineError> {
+    pub(super) fn new(config: &OnlineConfig) -> Result<Self, OnlineError> {
         // Another part of the program may have said so already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let setup =
@@ -64,7 +64,7 @@ impl Downloads {
                 .user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(config.connect)
                 .read_timeout(config.silence)
-                .redirect(reqwest::redirect::Policy::limited(REDIRECTIONS))
+                .redirect(Policy::custom(within_one_origin))
         };
         let client = builder().build().map_err(|error| setup(&error))?;
         let direct = builder().no_proxy().build().map_err(|error| setup(&error))?;
@@ -74,7 +74,6 @@ impl Downloads {
             client,
             direct,
             runtime,
-            headers,
             file_bytes: config.file_bytes,
             silence: config.silence,
             floor: config.floor,
@@ -98,8 +97,11 @@ impl Downloads {
         if server.is_dead() {
             return Came::Failed(format!("{} is left alone, as it did not answer", server.name()));
         }
-        let mut part = match cache.part(&url) {
+        let mut part = match cache.part(&url, self.silence) {
             Ok(part) => part,
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                return Came::Failed(format!("{}: another process asked for it and has no answer", shown(&url)));
+            }
             Err(error) => return Came::Failed(format!("the cache cannot be written to: {error}")),
         };
         // Whoever held it before, in this process or another, may have had the answer.
@@ -111,9 +113,13 @@ impl Downloads {
             let _ = part.finish();
             return Came::Absent;
         }
+        if server.is_dead() {
+            part.give_up();
+            return Came::Failed(format!("{} is left alone, as it did not answer", server.name()));
+        }
         let mut last = String::new();
         for _ in 0..TRIES {
-            match self.runtime.block_on(self.attempt(&url, &mut part)) {
+            match self.runtime.block_on(self.attempt(server, &url, &mut part)) {
                 Ok(from) => {
                     return match part.bytes() {
                         Ok(bytes) => Came::File { bytes, from, part },
@@ -122,6 +128,7 @@ impl Downloads {
                 }
                 Err(Ended::Absent) => {
                     cache.note_absent(&url);
+                    let _ = part.finish();
                     return Came::Absent;
                 }
                 Err(Ended::Broken(why)) => last = why,
@@ -129,39 +136,34 @@ impl Downloads {
                     if at_once {
                         server.is_silent();
                     }
+                    part.give_up();
                     return Came::Failed(why);
                 }
             }
         }
+        part.give_up();
         Came::Failed(format!("{last} ({TRIES} times)"))
     }
 
-    async fn attempt(&self, url: &Url, part: &mut Part) -> Result<String, Ended> {
+    async fn attempt(&self, server: &Server, url: &Url, part: &mut Part) -> Result<String, Ended> {
         let disk = |error: std::io::Error| Ended::Failed {
             why: format!("the cache cannot be written to: {error}"),
             at_once: false,
         };
         let mut at = part.length().map_err(disk)?;
-        let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-        let client = if is_here { &self.direct } else { &self.client };
-        // Bytes as they are: ranges are of these.
-        let mut request = client.get(url.clone()).headers(self.headers.clone()).header(ACCEPT_ENCODING, "identity");
+        let mut range = HeaderMap::new();
         if let Some(etag) = part.etag().filter(|_| at > 0).and_then(|etag| HeaderValue::from_str(&etag).ok()) {
-            request = request.header(RANGE, format!("bytes={at}-")).header(IF_RANGE, etag);
+            range.extend([(RANGE, header_of(&format!("bytes={at}-"))), (IF_RANGE, etag)]);
         } else if at > 0 {
             part.begin_anew().map_err(disk)?;
             at = 0;
         }
-        let head = tokio::time::timeout(self.silence, request.send()).await;
-        let mut answer = match head {
-            Err(_) => return Err(silent(url, self.silence)),
-            Ok(Err(error)) if error.is_timeout() && !error.is_connect() => return Err(silent(url, self.silence)),
-            Ok(Err(error)) => {
-                let why = format!("{}: {}", shown(url), root_of(&error));
-                return Err(Ended::Failed { why, at_once: error.is_connect() });
-            }
-            Ok(Ok(answer)) => answer,
-        };
+        let mut answer = self.ask(url, server.headers(), &range).await?;
+        for _ in 0..REDIRECTIONS {
+            // Somewhere else, where nobody is to learn what was meant for this server.
+            let Some(elsewhere) = redirected(&answer) else { break };
+            answer = self.ask(&elsewhere, &HeaderMap::new(), &range).await?;
+        }
         match answer.status() {
             StatusCode::OK => {
                 if at > 0 {
@@ -185,6 +187,24 @@ impl Downloads {
         Ok(from)
     }
 
+    /// The head of an answer.
+    async fn ask(&self, url: &Url, headers: &HeaderMap, range: &HeaderMap) -> Result<Response, Ended> {
+        let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        let client = if is_here { &self.direct } else { &self.client };
+        let request = client.get(url.clone()).headers(headers.clone()).headers(range.clone());
+        // Bytes as they are: ranges are of these.
+        let sent = request.header(ACCEPT_ENCODING, "identity").send();
+        match tokio::time::timeout(self.silence, sent).await {
+            Err(_) => Err(silent(url, self.silence)),
+            Ok(Err(error)) if error.is_timeout() && !error.is_connect() => Err(silent(url, self.silence)),
+            Ok(Err(error)) => {
+                let why = format!("{}: {}", shown(url), root_of(&error));
+                Err(Ended::Failed { why, at_once: error.is_connect() })
+            }
+            Ok(Ok(answer)) => Ok(answer),
+        }
+    }
+
     async fn receive(&self, answer: &mut Response, url: &Url, part: &mut Part) -> Result<(), Ended> {
         let too_large = |bytes: u64| Ended::Failed {
             why: format!("{}: {bytes} bytes and more, at most {} are taken", shown(url), self.file_bytes),
@@ -205,7 +225,8 @@ impl Downloads {
             let chunk = match answer.chunk().await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(()),
-                // Nothing came for a while, or the connection broke: what came is kept.
+                // What came is kept. A server that falls silent within an answer would do so in the next one.
+                Err(error) if is_timeout(&error) => return Err(silent(url, self.silence)),
                 Err(error) => return Err(Ended::Broken(format!("{}: {}", shown(url), root_of(&error)))),
             };
             let bytes = chunk.len() as u64;
@@ -230,6 +251,42 @@ impl Downloads {
 fn silent(url: &Url, silence: Duration) -> Ended {
     let why = format!("{}: no answer within {} s", shown(url), silence.as_secs_f64());
     Ended::Failed { why, at_once: true }
+}
+
+fn header_of(text: &str) -> HeaderValue {
+    // Digits and letters alone.
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Redirections are followed without asking as far as they stay with one server.
+fn within_one_origin(attempt: Attempt<'_>) -> Action {
+    if attempt.previous().len() > REDIRECTIONS {
+        return attempt.error("too many redirections");
+    }
+    let stays = attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());
+    if stays { attempt.follow() } else { attempt.stop() }
+}
+
+/// Where an answer leads that is a redirection to another server.
+fn redirected(answer: &Response) -> Option<Url> {
+    let location = answer.headers().get(LOCATION).filter(|_| answer.status().is_redirection())?;
+    let url = answer.url().join(location.to_str().ok()?).ok()?;
+    matches!(url.scheme(), "http" | "https").then_some(url)
+}
+
+/// A time-out may lie below what reqwest says of a body.
+fn is_timeout(error: &reqwest::Error) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    std::iter::from_fn(|| {
+        let this = source?;
+        source = this.source();
+        Some(this)
+    })
+    .any(|error| {
+        let of_request = error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_timeout);
+        let of_system = error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::TimedOut);
+        of_request || of_system
+    })
 }
 
 /// Whether a part begins where it was asked to.

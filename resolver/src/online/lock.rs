@@ -65,6 +65,14 @@ pub enum LockError {
         /// What is wrong.
         problem: String,
     },
+    /// Another process pinned other bytes at the same time.
+    #[error("{path}: another run pinned other bytes of {key} meanwhile; run it again, with what stands there now")]
+    Differs {
+        /// The file.
+        path: String,
+        /// Kind and id.
+        key: String,
+    },
 }
 
 /// What a lock says of a file.
@@ -114,17 +122,33 @@ impl Lock {
         Ok(Self { files: document.files, mode })
     }
 
-    /// Writes it in the place of what was there. It is seen whole or not at all.
+    /// Adds it to what is there by now, as other processes may have written as well. It is seen whole or not at all.
     ///
     /// # Errors
-    /// [`LockError::Io`].
+    /// [`LockError::Io`]; [`LockError::Malformed`] where what is there is no lock file; [`LockError::Differs`] where it pins other bytes.
     pub fn write(&self, path: &Path) -> Result<(), LockError> {
-        let fail = |source| LockError::Io { path: path.display().to_string(), source };
-        let document = Document { version: 1, files: self.files.clone() };
-        let mut text = serde_json::to_vec_pretty(&document).map_err(|error| fail(io::Error::other(error)))?;
-        text.push(b'\n');
+        let name = || path.display().to_string();
+        let fail = |source| LockError::Io { path: name(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        write_whole(folder, path, &text).map_err(fail)
+        // One after the other, where folders can be locked.
+        let folder_lock = fs::File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+        let mut files = Self::read(path, LockMode::Extend)?.files;
+        for (key, entry) in &self.files {
+            match files.get(key).and_then(|known| known.sha256) {
+                Some(known) if entry.sha256.is_some_and(|ours| ours != known) => {
+                    return Err(LockError::Differs { path: name(), key: key.clone() });
+                }
+                // Somebody had it after all.
+                Some(_) if entry.sha256.is_none() => {}
+                _ => drop(files.insert(key.clone(), entry.clone())),
+            }
+        }
+        let document = serde_json::to_vec_pretty(&Document { version: 1, files });
+        let mut text = document.map_err(|error| fail(io::Error::other(error)))?;
+        text.push(b'\n');
+        let written = write_whole(folder, path, &text).map_err(fail);
+        drop(folder_lock);
+        written
     }
 
     /// Whether it names nothing.
@@ -168,6 +192,31 @@ fn key(wanted: &WantedFile<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_who_write_at_once_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("symbols.lock");
+        let ids: Vec<DebugId> = (0..8_u8).map(|n| format!("{n:02x}{}", "cd".repeat(19)).parse().unwrap()).collect();
+        let wanted = |id| WantedFile { id, kind: WantedKind::DebugFile, name: None };
+        std::thread::scope(|scope| {
+            for id in &ids {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut lock = Lock::read(path, LockMode::Extend).unwrap();
+                    lock.note(&wanted(id), Some(Digest::of(id.to_string().as_bytes())), "server");
+                    lock.write(path).unwrap();
+                });
+            }
+        });
+        let all = Lock::read(&path, LockMode::Frozen).unwrap();
+        for id in &ids {
+            assert_eq!(all.pinned(&wanted(id)), Pinned::File(Digest::of(id.to_string().as_bytes())));
+        }
+        let mut other = Lock { files: BTreeMap::new(), mode: LockMode::Extend };
+        other.note(&wanted(&ids[0]), Some(Digest::of(b"other")), "server");
+        assert!(matches!(other.write(&path), Err(LockError::Differs { .. })));
+    }
 
     #[test]
     fn what_nobody_has_under_one_name_may_be_there_under_another() {

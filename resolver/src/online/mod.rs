@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use reqwest::header::HeaderMap;
+
 use symseal_artifact::{ArchiveKind, Limits, Member, Source, archive_kind, read_archive};
 use symseal_module::MissReason;
 
@@ -109,9 +111,12 @@ impl OnlineServers {
     /// [`OnlineError`].
     pub fn new(config: OnlineConfig) -> Result<Self, OnlineError> {
         let headers = environment::headers(&config.headers, "headers")?;
-        let downloads = Downloads::new(&config, headers)?;
-        let servers = |urls: &[String]| urls.iter().map(|url| Server::parse(url)).collect::<Result<Vec<_>, _>>();
-        let (debuginfod, symbol_servers) = (servers(&config.debuginfod)?, servers(&config.symbol_servers)?);
+        let downloads = Downloads::new(&config)?;
+        let servers = |urls: &[String], headers: &HeaderMap| {
+            urls.iter().map(|url| Server::parse(url, headers.clone())).collect::<Result<Vec<_>, _>>()
+        };
+        let debuginfod = servers(&config.debuginfod, &headers)?;
+        let symbol_servers = servers(&config.symbol_servers, &HeaderMap::new())?;
         let cache = Cache::open(&config.cache, config.cache_bytes, config.elfutils_cache.clone());
         let cache = cache.map_err(|error| OnlineError::Setup(format!("{}: {error}", config.cache.display())))?;
         Ok(Self { debuginfod, symbol_servers, downloads, cache, lock: None, file_bytes: config.file_bytes })

@@ -8,25 +8,12 @@ use std::io::{self, Write};
 use symseal_module::Rva;
 use symseal_unwind::{Arch, Kind, ReturnAddress, Rule, Saved, Slots, Table};
 
-/// The only architecture whose rules are written so far.
-const ARCH: Arch = Arch::X86_64;
-/// DWARF numbers of its frame pointer and stack pointer.
-const FP: u8 = 6;
-const SP: u8 = 7;
-/// Its general registers.
-const REGISTERS: usize = 16;
-
-/// Bytes in a word.
-const WORD: i64 = 8;
-/// Bytes of an entry of a linkage table.
+/// Bytes of an entry of a linkage table of x86_64.
 const PLT_ENTRY: u64 = 16;
 /// The longest linkage table that is written entry by entry, in bytes.
 const PLT_LIMIT: u64 = 1 << 20;
 /// Records behind one `INIT`.
 const RECORDS: usize = 4096;
-/// Where the registers are in a signal's context, in bytes behind the rule's offset, by DWARF number; the program counter is last.
-/// (Linux, `struct ucontext` of x86_64.)
-const CONTEXT: [i64; REGISTERS + 1] = [144, 136, 152, 128, 112, 104, 120, 160, 40, 48, 56, 64, 72, 80, 88, 96, 168];
 
 /// What is known of a caller's register.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,17 +33,15 @@ struct State {
 }
 
 pub(super) fn write(table: &Table<'_>, out: &mut impl Write) -> io::Result<()> {
-    if table.arch() != ARCH {
-        return Ok(());
-    }
-    let mut range = Range::default();
+    let arch = table.arch();
+    let mut range = Range::of(arch);
     let mut rows = table.rows().peekable();
     while let Some((start, rule, slots)) = rows.next() {
         let end = rows.peek().map_or(table.text_end(), |(next, ..)| *next);
         if rule.kind() == Some(Kind::Plt) && end.0.saturating_sub(start.0) <= PLT_LIMIT {
             linkage_table(table, &mut range, (start, end), rule, out)?;
         } else {
-            range.add(start, end, state(rule, slots), out)?;
+            range.add(start, end, state(arch, rule, slots), out)?;
         }
     }
     range.close(out)
@@ -76,10 +61,12 @@ fn linkage_table(
         let within = table.image_base().0.wrapping_add(at) % PLT_ENTRY;
         let (words, next) = if within < pushed { (1, pushed) } else { (2, PLT_ENTRY) };
         let behind = at.saturating_add(next - within).min(end.0);
+        let arch = table.arch();
+        let word = i64::from(arch.word_bytes());
         let state = State {
-            cfa: format!("$rsp {} +", words * WORD),
-            return_address: format!(".cfa -{WORD} + ^"),
-            registers: kept(|_| Register::Same),
+            cfa: format!("{} {} +", name(arch, arch.stack_pointer()), words * word),
+            return_address: format!(".cfa -{word} + ^"),
+            registers: kept(arch, |_| Register::Same),
         };
         range.add(Rva(at), Rva(behind), Some(state), out)?;
         at = behind;
@@ -87,62 +74,74 @@ fn linkage_table(
     Ok(())
 }
 
-fn kept(of: impl Fn(u8) -> Register) -> Vec<(u8, Register)> {
-    std::iter::once(FP).chain(ARCH.slot_registers().iter().copied()).map(|register| (register, of(register))).collect()
+fn kept(arch: Arch, of: impl Fn(u8) -> Register) -> Vec<(u8, Register)> {
+    let numbers = std::iter::once(arch.frame_pointer()).chain(arch.slot_registers().iter().copied());
+    numbers.map(|register| (register, of(register))).collect()
+}
+
+/// A register as Breakpad writes it. (`src/common/dwarf_cfi_to_module.cc`, `RegisterNames`)
+fn name(arch: Arch, register: u8) -> String {
+    let name = arch.register_name(register);
+    match arch {
+        Arch::Aarch64 => name.to_owned(),
+        Arch::Mips32 | Arch::Mips32Little if register == arch.frame_pointer() => "$fp".to_owned(),
+        _ => format!("${name}"),
+    }
 }
 
 /// What a rule says; none where there is none, or it cannot be written.
-fn state(rule: Rule, slots: Slots) -> Option<State> {
-    let name = |register: u8| format!("${}", ARCH.register_name(register));
-    let bytes = |words: i64| words.checked_mul(WORD);
+fn state(arch: Arch, rule: Rule, slots: Slots) -> Option<State> {
+    let (word, name) = (i64::from(arch.word_bytes()), |register| name(arch, register));
+    let (sp, fp) = (name(arch.stack_pointer()), name(arch.frame_pointer()));
+    let bytes = |words: i64| words.checked_mul(word);
     let cfa = match rule.kind()? {
-        Kind::Sp => format!("$rsp {} +", bytes(rule.offset())?),
-        Kind::Fp => format!("$rbp {} +", bytes(rule.offset())?),
+        Kind::Sp => format!("{sp} {} +", bytes(rule.offset())?),
+        Kind::Fp => format!("{fp} {} +", bytes(rule.offset())?),
         Kind::Register => format!("{} {} +", name(rule.register()), bytes(rule.offset())?),
         Kind::Deref => format!("{} {} + ^", name(rule.register()), bytes(rule.offset())?),
         Kind::End => {
             // A return address of zero ends the walk.
             return Some(State {
-                cfa: "$rsp 8 +".into(),
+                cfa: format!("{sp} {word} +"),
                 return_address: "0".into(),
-                registers: kept(|_| Register::Same),
+                registers: kept(arch, |_| Register::Same),
             });
         }
-        Kind::Signal => return signal(rule.offset()),
+        Kind::Signal => return signal(arch, rule.offset()),
         _ => return None,
     };
     let return_address = match rule.return_address()? {
         ReturnAddress::AtCfa(words) => format!(".cfa {} + ^", bytes(words.into())?),
         ReturnAddress::InRegister(register) => name(register),
     };
-    let base = if rule.slots_on_fp() { "$rbp" } else { ".cfa" };
+    let base = if rule.slots_on_fp() { fp.as_str() } else { ".cfa" };
     let saved = |saved: Saved| match saved {
         Saved::Same => Register::Same,
         Saved::Unknown => Register::Unknown,
-        Saved::At(words) => Register::At(format!("{base} {} + ^", i64::from(words) * WORD)),
+        Saved::At(words) => Register::At(format!("{base} {} + ^", i64::from(words) * word)),
     };
-    let of = |register: u8| match register {
-        FP => saved(rule.frame_pointer()),
-        other => slots.of(ARCH, other).map_or(Register::Unknown, saved),
+    let of = |register: u8| match register == arch.frame_pointer() {
+        true => saved(rule.frame_pointer()),
+        false => slots.of(arch, register).map_or(Register::Unknown, saved),
     };
-    Some(State { cfa, return_address, registers: kept(of) })
+    Some(State { cfa, return_address, registers: kept(arch, of) })
 }
 
 /// The registers of what a signal interrupted.
-fn signal(offset: i64) -> Option<State> {
-    let at = |register: usize| Some(format!("$rsp {} + ^", CONTEXT.get(register)?.checked_add(offset)?));
-    let numbers = (0..REGISTERS).filter(|register| *register != usize::from(SP));
-    let registers = numbers.map(|register| Some((u8::try_from(register).ok()?, Register::At(at(register)?))));
-    Some(State {
-        cfa: at(usize::from(SP))?,
-        return_address: at(REGISTERS)?,
-        registers: registers.collect::<Option<_>>()?,
-    })
+fn signal(arch: Arch, offset: i64) -> Option<State> {
+    let sp = arch.stack_pointer();
+    let at = |register: u8| {
+        let place = i64::try_from(arch.context_offset(register)?).ok()?.checked_add(offset)?;
+        Some(format!("{} {place} + ^", name(arch, sp)))
+    };
+    let numbers = (0..=u8::MAX).take(arch.registers()).filter(|register| *register != sp);
+    let registers = numbers.filter_map(|register| Some((register, Register::At(at(register)?))));
+    Some(State { cfa: at(sp)?, return_address: at(arch.program_counter())?, registers: registers.collect() })
 }
 
 /// A range of code without gaps, until it is written.
-#[derive(Default)]
 struct Range {
+    arch: Arch,
     /// Its first and last address.
     bounds: Option<(Rva, Rva)>,
     first: String,
@@ -152,12 +151,16 @@ struct Range {
 }
 
 impl Range {
+    fn of(arch: Arch) -> Self {
+        Self { arch, bounds: None, first: String::new(), last: None, changes: Vec::new() }
+    }
+
     fn add(&mut self, start: Rva, end: Rva, state: Option<State>, out: &mut impl Write) -> io::Result<()> {
         let Some(state) = state.filter(|_| start < end) else { return self.close(out) };
         if let (Some((_, behind)), Some(last)) = (&mut self.bounds, &mut self.last)
             && *behind == start
             && self.changes.len() < RECORDS
-            && let Some(change) = change(last, &state)
+            && let Some(change) = change(self.arch, last, &state)
         {
             *behind = end;
             if !change.is_empty() {
@@ -170,7 +173,7 @@ impl Range {
         let mut first = format!(".cfa: {} .ra: {}", state.cfa, state.return_address);
         for (number, register) in &state.registers {
             if let Register::At(at) = register {
-                first.push_str(&format!(" ${}: {at}", ARCH.register_name(*number)));
+                first.push_str(&format!(" {}: {at}", name(self.arch, *number)));
             }
         }
         (self.bounds, self.first, self.last) = (Some((start, end)), first, Some(state));
@@ -189,7 +192,7 @@ impl Range {
 }
 
 /// What makes one state of another. None where no record can: a register becomes unknown, or is no longer spoken of.
-fn change(from: &State, to: &State) -> Option<String> {
+fn change(arch: Arch, from: &State, to: &State) -> Option<String> {
     let mut parts = Vec::new();
     if from.cfa != to.cfa {
         parts.push(format!(".cfa: {}", to.cfa));
@@ -204,10 +207,10 @@ fn change(from: &State, to: &State) -> Option<String> {
         if from == to {
             continue;
         }
-        let name = ARCH.register_name(*number);
+        let name = name(arch, *number);
         match to {
-            Register::At(at) => parts.push(format!("${name}: {at}")),
-            Register::Same => parts.push(format!("${name}: ${name}")),
+            Register::At(at) => parts.push(format!("{name}: {at}")),
+            Register::Same => parts.push(format!("{name}: {name}")),
             Register::Unknown => return None,
         }
     }
@@ -218,8 +221,12 @@ fn change(from: &State, to: &State) -> Option<String> {
 mod tests {
     use super::*;
 
+    const ARCH: Arch = Arch::X86_64;
+    const FP: u8 = 6;
+    const WORD: i64 = 8;
+
     fn registers(of: &[(u8, Register)]) -> Vec<(u8, Register)> {
-        kept(|register| {
+        kept(ARCH, |register| {
             of.iter().find(|(number, _)| *number == register).map_or(Register::Same, |(_, saved)| saved.clone())
         })
     }
@@ -232,7 +239,7 @@ mod tests {
     #[test]
     fn a_prologue_is_one_range_with_what_changes() {
         let at = |words: i64| Register::At(format!(".cfa {} + ^", words * WORD));
-        let mut range = Range::default();
+        let mut range = Range::of(ARCH);
         let mut out = Vec::new();
         for (start, end, state) in [
             (0x10, 0x11, plain(1, &[])),
@@ -264,29 +271,36 @@ STACK CFI INIT 32 1 .cfa: $rsp 8 + .ra: .cfa -8 + ^
             Rule::new(kind, symseal_unwind::RuleSource::EhFrame, register, offset, ra, fp).unwrap()
         };
         let ra = ReturnAddress::AtCfa(-1);
-        let fp = state(rule(Kind::Fp, 0, 2, ra, Saved::At(-2)), Slots::SAME).unwrap();
+        let fp = state(ARCH, rule(Kind::Fp, 0, 2, ra, Saved::At(-2)), Slots::SAME).unwrap();
         assert_eq!(fp.cfa, "$rbp 16 +");
         assert_eq!(fp.return_address, ".cfa -8 + ^");
         assert_eq!(fp.registers[0], (FP, Register::At(".cfa -16 + ^".into())));
-        let deref = state(rule(Kind::Deref, 10, -1, ra, Saved::Same).with_slots_on_fp(), Slots::SAME).unwrap();
+        let deref = state(ARCH, rule(Kind::Deref, 10, -1, ra, Saved::Same).with_slots_on_fp(), Slots::SAME).unwrap();
         assert_eq!(deref.cfa, "$r10 -8 + ^");
-        let signal = state(rule(Kind::Signal, 0, 0, ra, Saved::Same), Slots::SAME).unwrap();
+        let signal = state(ARCH, rule(Kind::Signal, 0, 0, ra, Saved::Same), Slots::SAME).unwrap();
         assert_eq!((signal.cfa.as_str(), signal.return_address.as_str()), ("$rsp 160 + ^", "$rsp 168 + ^"));
-        assert_eq!(state(Rule::GAP, Slots::SAME), None);
-        assert_eq!(state(rule(Kind::Program, 0, 0, ra, Saved::Same), Slots::SAME), None);
+        assert_eq!(state(ARCH, Rule::GAP, Slots::SAME), None);
+        assert_eq!(state(ARCH, rule(Kind::Program, 0, 0, ra, Saved::Same), Slots::SAME), None);
     }
 
-    /// r8–r15 0–7, rdi 8, rsi 9, rbp 10, rbx 11, rdx 12, rax 13, rcx 14, rsp 15, rip 16, each a word from byte 40 on.
     #[test]
-    fn the_context_of_a_signal_is_that_of_the_kernel() {
-        let order = [
-            "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx",
-            "rsp",
-        ];
-        for (at, name) in (0..).zip(order) {
-            let number = (0..16).find(|number| ARCH.register_name(*number) == name).unwrap();
-            assert_eq!(CONTEXT[usize::from(number)], 40 + WORD * at, "{name}");
-        }
-        assert_eq!(CONTEXT[16], 40 + WORD * 16);
+    fn registers_have_breakpads_names_and_words_their_size() {
+        let rule =
+            Rule::new(Kind::Sp, symseal_unwind::RuleSource::EhFrame, 0, 4, ReturnAddress::AtCfa(-1), Saved::At(-2));
+        let first = |arch: Arch| {
+            let (mut range, mut out) = (Range::of(arch), Vec::new());
+            range.add(Rva(0x10), Rva(0x20), state(arch, rule.unwrap(), Slots::SAME), &mut out).unwrap();
+            range.close(&mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(first(Arch::X86_64), "STACK CFI INIT 10 10 .cfa: $rsp 32 + .ra: .cfa -8 + ^ $rbp: .cfa -16 + ^\n");
+        assert_eq!(first(Arch::Aarch64), "STACK CFI INIT 10 10 .cfa: sp 32 + .ra: .cfa -8 + ^ x29: .cfa -16 + ^\n");
+        assert_eq!(first(Arch::Mips32), "STACK CFI INIT 10 10 .cfa: $sp 16 + .ra: .cfa -4 + ^ $fp: .cfa -8 + ^\n");
+        let leaf =
+            Rule::new(Kind::Sp, symseal_unwind::RuleSource::EhFrame, 0, 0, ReturnAddress::InRegister(30), Saved::Same);
+        assert_eq!(state(Arch::Aarch64, leaf.unwrap(), Slots::SAME).unwrap().return_address, "x30");
+        let signal = signal(Arch::Aarch64, 304).unwrap();
+        assert_eq!((signal.cfa.as_str(), signal.return_address.as_str()), ("sp 560 + ^", "sp 568 + ^"));
+        assert_eq!(signal.registers.len(), 31);
     }
 }

@@ -1,6 +1,6 @@
 //! Breakpad's symbol files: rust-minidump's stackwalker walks and names a stack by them alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::support::programs::{Fixture, has, output, publish, run};
@@ -322,4 +322,116 @@ async fn the_frame_data_of_a_32_bit_pdb_becomes_stack_win_records() {
     let missing: Vec<&String> = expected.iter().filter(|record| !found.contains(record)).collect();
     // Two of three bytes each are left out there.
     assert!(missing.is_empty() && found.len() <= expected.len() + 2, "{missing:?}, {} records", found.len());
+}
+
+/// Calls, many saved registers, a frame whose size is known at run time.
+const OTHER_PROCESSOR: &str = "
+int other(int *);
+int work(int a, int b, int c) {
+    int z[40]; z[0] = a;
+    int first = other(z), second = other(z + b), third = other(z + c);
+    return first * a + second * b + third * c;
+}
+int other(int *p) { return *p ? work(*p - 1, p[1], p[2]) + 1 : 7; }
+int sized(int n) { int z[n]; z[0] = n; return other(z) + z[n - 1]; }
+";
+
+#[tokio::test]
+async fn the_rules_of_other_processors_are_those_that_readelf_reads() {
+    // Breakpad's names of what readelf calls a register by its number, or by its own name.
+    let mips = |name: &str| match name.strip_prefix('r').and_then(|number| number.parse::<u32>().ok()) {
+        Some(number @ 16..=23) => format!("$s{}", number - 16),
+        Some(28) => "$gp".to_owned(),
+        Some(29) => "$sp".to_owned(),
+        Some(30) => "$fp".to_owned(),
+        _ => panic!("{name}"),
+    };
+    let same = |name: &str| name.to_owned();
+    let processors: [(&str, &str, &dyn Fn(&str) -> String); 2] =
+        [("aarch64-linux-gnu", "x30", &same), ("mipsel-linux-gnu", "$ra", &mips)];
+    for (triple, link, register) in processors {
+        let (compiler, readelf) = (format!("{triple}-gcc"), format!("{triple}-readelf"));
+        if !has(&compiler) || !has(&readelf) {
+            continue;
+        }
+        let fixture = Fixture::new().await;
+        let (source, library) = (fixture.root.path().join("walked.c"), fixture.root.path().join("walked"));
+        std::fs::write(&source, OTHER_PROCESSOR).unwrap();
+        let (source, path, id) =
+            (source.to_str().unwrap(), library.to_str().unwrap(), format!("-Wl,--build-id=0x{ID}"));
+        let options = ["-g", "-O1", "-fno-inline", "-fasynchronous-unwind-tables", "-shared", "-fPIC", "-nostdlib"];
+        run(&compiler, &[&options[..], &[source, "-o", path, &id]].concat());
+        publish(&fixture.server, fixture.root.path(), "1", &[&library]).await;
+        let text = fixture.get(&format!("/symbols/walked/{BREAKPAD_ID}/walked.sym")).await.text().await.unwrap();
+        let mut compared = 0;
+        let (mut columns, mut in_record) = (Vec::new(), false);
+        for line in output(&readelf, &["-W", "-wF", path]).lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                [_, _, _, kind @ ("FDE" | "CIE"), ..] => in_record = *kind == "FDE",
+                ["LOC", names @ ..] => columns = names.iter().map(|name| (*name).to_owned()).collect(),
+                [address, texts @ ..] if in_record && texts.len() == columns.len() => {
+                    let Some(rules) = rules_at(&text, u64::from_str_radix(address, 16).unwrap()) else {
+                        // The end of a function, which no rule is for.
+                        continue;
+                    };
+                    compared += 1;
+                    for (column, found) in columns.iter().zip(texts) {
+                        let at = |prefix| {
+                            found
+                                .strip_prefix(prefix)
+                                .map(|at: &str| format!(".cfa {} + ^", at.trim_start_matches('+')))
+                        };
+                        let (name, expected) = match column.as_str() {
+                            "CFA" => {
+                                let (base, offset) = found.split_at(found.find(['+', '-']).unwrap());
+                                (".cfa".to_owned(), format!("{} {} +", register(base), offset.trim_start_matches('+')))
+                            }
+                            "ra" => (".ra".to_owned(), at('c').unwrap_or_else(|| link.to_owned())),
+                            other => (register(other), at('c').unwrap_or_else(|| register(other))),
+                        };
+                        let ours = rules.get(&name).cloned().unwrap_or_else(|| name.clone());
+                        assert_eq!(ours, expected, "{triple} {address} {column}: {rules:?}");
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(compared > 8, "{triple}: {compared} rows");
+    }
+}
+
+/// What `STACK CFI` says at an address: register → expression.
+fn rules_at(symbols: &str, address: u64) -> Option<HashMap<String, String>> {
+    let (mut rules, mut is_inside) = (HashMap::new(), false);
+    let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    for line in symbols.lines().filter_map(|line| line.strip_prefix("STACK CFI ")) {
+        let (start, rest) = match line.strip_prefix("INIT ") {
+            Some(line) => {
+                if is_inside {
+                    break;
+                }
+                let (start, rest) = line.split_once(' ').unwrap();
+                let (size, rest) = rest.split_once(' ').unwrap();
+                is_inside = (number(start)..number(start) + number(size)).contains(&address);
+                (start, rest)
+            }
+            None => line.split_once(' ').unwrap(),
+        };
+        if !is_inside || number(start) > address {
+            continue;
+        }
+        let mut name = String::new();
+        for word in rest.split(' ') {
+            if let Some(register) = word.strip_suffix(':') {
+                name = register.to_owned();
+                rules.insert(name.clone(), String::new());
+            } else {
+                let rule = rules.get_mut(&name).unwrap();
+                rule.push_str(if rule.is_empty() { "" } else { " " });
+                rule.push_str(word);
+            }
+        }
+    }
+    is_inside.then_some(rules)
 }

@@ -1,6 +1,6 @@
 //! `symseal explain symbol`: an address's name, every step that was asked for it, and the digests that it rests on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
@@ -62,7 +62,6 @@ pub struct Args {
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
     let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
-    let image_base = opened.bundle.module(&args.debug_id).map(|module| module.image_base).unwrap_or_default();
     let online = args.online.open()?;
     let options = Options {
         local_files: args.file.is_some(),
@@ -75,6 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         resolver = resolver.with_debug_directories(args.debug_directory.clone());
     }
     let resolver = Online::ask(online.as_ref(), resolver);
+    let image_base = image_base(&resolver, args)?;
     let svma =
         if args.rva { Rva(args.address).to_svma(image_base).unwrap_or(Svma(args.address)) } else { Svma(args.address) };
     let found = ask(&resolver, args, (svma, image_base))?;
@@ -85,6 +85,18 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         tell(&found, svma)?;
     }
     Ok((!found.frames.is_empty()).into())
+}
+
+/// Where the module says that it is to be loaded: as a bundle or a server has it, else as its own file says.
+fn image_base(resolver: &Resolver, args: &Args) -> Result<Svma> {
+    let name = args.file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+    if let Some(known) = resolver.image_base_online(&args.debug_id, name.as_deref()) {
+        return Ok(known);
+    }
+    let Some(file) = &args.file else { return Ok(Svma::default()) };
+    let in_file = resolver.image_base_in(file, &args.debug_id);
+    // What is wrong with the file is said by the steps that read it.
+    Ok(in_file.unwrap_or_default())
 }
 
 /// Asks for the address in the module alone, or in the file where it was said to be.

@@ -104,7 +104,6 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let options = Options { demangle: args.demangle, ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let source = table.source(rva);
-    let is_of_record = |row: &Row| row.rule != Rule::GAP && source.is_some() && table.source(row.start) == source;
     let found = Found {
         module: module_name,
         arch: table.arch(),
@@ -113,7 +112,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         named: resolver.symbolize(id, rva),
         row: rows(&table).find(|row| (row.start..row.end).contains(&rva)),
         source,
-        record: if args.record { rows(&table).filter(is_of_record).collect() } else { Vec::new() },
+        record: source.filter(|_| args.record).map(|source| record(&table, source)).unwrap_or_default(),
         proof,
         digests,
     };
@@ -133,6 +132,14 @@ fn rows<'t>(table: &'t UnwindTable<'_>) -> impl Iterator<Item = Row> + 't {
         let end = rows.peek().map_or(table.text_end(), |(next, ..)| *next);
         Some(Row { start, end, rule, slots })
     })
+}
+
+/// The rows of a record. A row may begin before it and end behind it, where neighbours say the same.
+fn record(table: &UnwindTable<'_>, source: Source) -> Vec<Row> {
+    let next = table.sources().map(|source| source.start).find(|start| *start > source.start);
+    let end = next.unwrap_or(table.text_end());
+    let of_record = rows(table).filter(|row| row.start < end && row.end > source.start && row.rule != Rule::GAP);
+    of_record.map(|row| Row { start: row.start.max(source.start), end: row.end.min(end), ..row }).collect()
 }
 
 impl Found {

@@ -4,15 +4,14 @@ use std::io::{BufWriter, Write};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva};
+use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva, UnwindMethod};
 use symseal_resolver::live::{LiveAddress, LiveProcess};
-use symseal_resolver::{DigestRef, Options, Outcome, ResolvedFrame, Resolver, SourceFrame, Tried};
+use symseal_resolver::{DigestRef, Options, ResolvedFrame, Resolver, SourceFrame, Tried};
 
 use super::Args;
 use super::questions::{Question, in_portions};
-use crate::bundle_ref::NamingBundle;
 use crate::exit::Answer;
-use crate::frames::write_frame;
+use crate::frames::{lack, write_frame, write_lack, write_steps};
 use crate::online::Online;
 use crate::output::visible;
 
@@ -51,7 +50,7 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     };
     let mut resolver = Resolver::new(options);
     if let Some(reference) = &args.bundle {
-        resolver = NamingBundle::open(reference, args.store.as_ref())?.join(resolver);
+        resolver = args.naming_bundle(reference)?.join(resolver);
     }
     // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
     let process = LiveProcess::attach(pid, Online::ask(online, resolver))?;
@@ -62,14 +61,14 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     };
     in_portions(&args.addresses, checked, |questions| {
         let addresses: Vec<LiveAddress> =
-            questions.iter().map(|question| LiveAddress::instruction(Avma(question.address))).collect();
+            questions.iter().map(|question| address_of(args, Avma(question.address))).collect();
         for frame in process.resolve(&addresses) {
             named |= !frame.frames.is_empty();
             if args.json {
                 serde_json::to_writer(&mut out, &line(&frame, args.explain))?;
                 writeln!(out)?;
             } else {
-                print(&mut out, &frame)?;
+                print(&mut out, &frame, args.explain)?;
             }
         }
         Ok(out.flush()?)
@@ -88,7 +87,7 @@ fn line(frame: &ResolvedFrame, explain: bool) -> Line<'_> {
         quality: shape.quality,
         proof: shape.proof,
         reason: shape.reason,
-        detail: detail(frame),
+        detail: lack(frame),
         symbol_offset: shape.symbol_offset,
         approximate: shape.approximate,
         folded: shape.folded,
@@ -98,25 +97,22 @@ fn line(frame: &ResolvedFrame, explain: bool) -> Line<'_> {
     }
 }
 
-/// What the step whose reason is given said besides.
-fn detail(frame: &ResolvedFrame) -> &str {
-    let is_it = |outcome: Outcome| matches!(outcome, Outcome::Miss(reason) if Some(reason) == frame.reason);
-    let tried = frame.tried.iter().rev().find(|tried| is_it(tried.outcome) && !tried.detail.is_empty());
-    tried.map_or("", |tried| &tried.detail)
+/// An address as it was said to be.
+fn address_of(args: &Args, ip: Avma) -> LiveAddress {
+    match args.return_addresses {
+        true => LiveAddress::return_address(ip, UnwindMethod::Context),
+        false => LiveAddress::instruction(ip),
+    }
 }
 
-fn print(out: &mut impl Write, frame: &ResolvedFrame) -> std::io::Result<()> {
+fn print(out: &mut impl Write, frame: &ResolvedFrame, explain: bool) -> std::io::Result<()> {
     let address = frame.ip.to_string();
     let name = |path: &str| visible(path.rsplit('/').next().unwrap_or_default()).to_string();
     let module = frame.module.as_ref().map(|module| (name(&module.path), module.rva));
     if frame.frames.is_empty() {
         let place = module.as_ref().map_or_else(|| "??".to_string(), |(name, rva)| format!("{name}+{rva}"));
-        let reason = frame.reason.map_or("no name", MissReason::meaning);
-        write!(out, "{address}  {place}  {reason}")?;
-        match detail(frame) {
-            "" => writeln!(out)?,
-            detail => writeln!(out, " ({})", visible(detail))?,
-        }
+        write!(out, "{address}  {place}  ")?;
+        write_lack(out, frame)?;
     }
     for (depth, source) in frame.frames.iter().enumerate() {
         let shown = if depth == 0 { address.as_str() } else { "" };
@@ -128,5 +124,5 @@ fn print(out: &mut impl Write, frame: &ResolvedFrame) -> std::io::Result<()> {
             (false, None) => writeln!(out, "  [{}]", frame.resolver)?,
         }
     }
-    Ok(())
+    if explain { write_steps(out, frame) } else { Ok(()) }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use symseal_bundle::index::{FileEntry, ShardEntry, platform_of};
@@ -9,9 +10,9 @@ use symseal_bundle::pages::{self, Hash};
 use symseal_bundle::seal::examine_seals;
 use symseal_bundle::verify::{Expectation, Verdict};
 use symseal_bundle::{Digest, FileRole, SymbolIndex, page_hashes};
-use symseal_module::{DebugId, Proof, Rva, Svma};
+use symseal_module::{DebugId, Proof, ResolverStep, Rva, Svma};
 use symseal_registry::{BundleIndexes, Reference, RegistryError, Repository};
-use symseal_resolver::Symbolized;
+use symseal_resolver::{DigestOf, DigestRef, Outcome, Symbolized, Tried};
 use symseal_sealer::load_trust;
 use symseal_symx::{ReadAt, SparseError, SparseTable};
 use tokio::runtime::Runtime;
@@ -32,6 +33,7 @@ pub(super) struct Remote {
     pages: Pages,
     proof: Proof,
     digest: Digest,
+    index_digest: Digest,
     /// Whether what was seen is remembered; `None` where nothing was verified.
     memory: Option<String>,
 }
@@ -83,7 +85,8 @@ impl Remote {
         if table.debug_id() != *debug_id {
             bail!("the symbol table of {debug_id}: it is of {}", table.debug_id());
         }
-        Ok(Self { table, pages, proof, digest: indexes.digest, memory })
+        let index_digest = Digest::of(&indexes.symbol_index);
+        Ok(Self { table, pages, proof, digest: indexes.digest, index_digest, memory })
     }
 
     pub(super) fn image_base(&self) -> Svma {
@@ -92,7 +95,22 @@ impl Remote {
 
     pub(super) fn symbolize(&mut self, rva: Rva, demangle: bool) -> Result<Symbolized> {
         let hit = self.table.lookup(&mut self.pages, rva)?;
-        Ok(Symbolized::from_sparse(rva, hit, self.proof, demangle))
+        let mut found = Symbolized::from_sparse(rva, hit, self.proof, demangle);
+        let asked = |step, outcome, digest| Tried { step, outcome, detail: String::new(), digest };
+        let (outcome, table) = (found.reason.map_or(Outcome::Hit, Outcome::Miss), self.pages.file.sha256);
+        let answer = Arc::make_mut(&mut found.answer);
+        answer.tried = [asked(ResolverStep::LocalBundle, outcome, Some(table))].into();
+        if outcome == Outcome::Hit {
+            let of_source = self.pages.file.derived_from.iter().map(|digest| (DigestOf::Source, *digest));
+            let of_table = [
+                (DigestOf::Bundle, self.digest),
+                (DigestOf::SymbolIndex, self.index_digest),
+                (DigestOf::SymbolTable, table),
+            ];
+            let all = of_table.into_iter().chain(of_source);
+            answer.digests = all.map(|(of, digest)| DigestRef { of, digest }).collect();
+        }
+        Ok(found)
     }
 
     /// What it took, for people.

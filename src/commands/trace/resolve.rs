@@ -16,7 +16,7 @@ use symseal_trace::{Event, Limits, Trace};
 use crate::bundle_ref::{self, OpenedBundle};
 use crate::commands::bundle::verify::{Question, report_on};
 use crate::exit::Answer;
-use crate::frames::write_frame;
+use crate::frames::{write_frame, write_steps};
 use crate::online::{Online, OnlineArgs};
 use crate::output::visible;
 
@@ -162,10 +162,7 @@ fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) ->
             }
         }
         if explain {
-            for tried in frame.tried.iter() {
-                let outcome = serde_json::to_string(&tried.outcome).unwrap_or_default();
-                writeln!(out, "         {}: {outcome} {}", tried.step, visible(&tried.detail))?;
-            }
+            write_steps(out, frame)?;
         }
     }
     writeln!(out)

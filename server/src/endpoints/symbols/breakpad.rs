@@ -23,7 +23,7 @@ use crate::ingest::{breakpad_ids, parse_breakpad_id};
 use crate::releases::read_symbol_index;
 
 /// Counts the forms that were written so far: files of an older one are made again.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 /// How long a file may be kept, in seconds: a later version may say more.
 const CACHE: &str = "public, max-age=3600";
 /// The longest id, in digits.
