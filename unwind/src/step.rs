@@ -55,7 +55,7 @@ impl State {
             sp: registers.sp & mask,
             sp_known: true,
             fp: registers.fp & mask,
-            fp_known: true,
+            fp_known: registers.knows_frame_pointer(T::MACHINE.fp),
             exact: true,
             method: UnwindMethod::Context,
         }
