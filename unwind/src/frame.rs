@@ -31,7 +31,8 @@ impl Registers {
 /// One frame of a walk, the innermost first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// The program counter: of the snapshot, of an interrupted frame, or a return address.
+    /// The program counter: of the snapshot, of an interrupted frame, or a return address. An address alone: without a signature, and
+    /// without the bit that marks MIPS16 and microMIPS.
     pub pc: Avma,
     /// True where `pc` is the next instruction to run; false where it is a return address, so that the call lies
     /// at `pc - 1` and everything is to be looked up there.

@@ -142,7 +142,7 @@ fn plain_frames<T: Target>(
             pc = if machine.signs_return_addresses && rule.is_signed() {
                 step::without_signature(caller, address_bits)
             } else {
-                caller
+                caller & !machine.mode_bits
             };
             sp = cfa;
             fp = if entry.saves_fp() { saved_fp } else { fp };
