@@ -268,7 +268,11 @@ fn check(platform: &Platform) {
     let mut total = 0;
     for (scene, expected) in SCENES {
         let core_path = core_file(platform, &program, scene, directory.path());
-        let core_path = core_path.unwrap_or_else(|| panic!("{} {scene}: a core file", platform.name));
+        let Some(core_path) = core_path else {
+            // Where ptrace or core files are forbidden, there is none of the first scene either.
+            assert_eq!(total, 0, "{} {scene}: no core file", platform.name);
+            return elf::skip("core-files", "none was written");
+        };
         let core = Core::read(&core_path, platform.arch);
         let mapped = mapped(&core, &program);
         let (frames, complete) = ours(&core, &mapped, platform.arch);

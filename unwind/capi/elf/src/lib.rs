@@ -282,8 +282,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Bytes of memory that compiling takes at most for a byte of call frame information, measured on files that were made to take
-/// much: rows of one byte each. Usual ones take 24.
+/// Bytes of memory that compiling takes at most for a byte of call frame information: twice what sections take that were made to
+/// take much (`unwind/tests/memory.rs`). Usual ones take less than 24.
 const BYTES_OF_A_FRAME_BYTE: usize = 170;
 
 /// EF_MIPS_ARCH_ASE_M16 and EF_MIPS_MICROMIPS: code of other instructions. (MIPS ABI supplement, "e_flags")
