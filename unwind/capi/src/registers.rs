@@ -79,10 +79,10 @@ pub(crate) fn engine_registers(given: &dwunw_registers) -> Result<(Arch, Registe
     };
     let sp = known(arch.stack_pointer()).ok_or(dwunw_status::BadArgument)?;
     let mut general = [None; Registers::GENERAL];
-    // Where the frame pointer is unknown, `general` says so.
     for (number, value) in (0u8..).zip(&mut general) {
         *value = known(number);
     }
+    // An unknown one is 0, and `general` tells it from a known 0.
     let fp = known(arch.frame_pointer()).unwrap_or(0);
     Ok((arch, Registers { pc: given.pc, sp, fp, general }))
 }

@@ -428,6 +428,27 @@ fn every_instruction_of_real_programs_gives_the_whole_stack() {
 }
 
 #[test]
+fn a_wrong_address_cfa_or_frame_pointer_is_counted_as_wrong() {
+    let frame = |pc, cfa, fp| Frame { pc: Avma(pc), cfa: Avma(cfa), fp, ..Frame::EMPTY };
+    let right = [Frame { exact: true, ..frame(1, 16, 7) }, frame(2, 32, 8), frame(3, 0, 9)];
+    let called = |pc, fp, cfa_below| Expected { pc, exact: false, fp, cfa_below };
+    let expected = [called(2, 8, 16), called(3, 9, 32)];
+    let check = |frames: &[Frame], wrong: Option<(&str, usize)>| {
+        let mut score = Score::default();
+        assert_eq!((score.count(&expected, frames), score.right), (wrong, usize::from(wrong.is_none())));
+    };
+    check(&right, None);
+    let [first, second, third] = right;
+    check(&[first, second], Some(("return address", 1)));
+    check(&[first, second, third, third], Some(("return address", 2)));
+    check(&[first, frame(4, 32, 8), third], Some(("return address", 0)));
+    check(&[first, Frame { exact: true, ..second }, third], Some(("return address", 0)));
+    check(&[frame(1, 24, 7), second, third], Some(("CFA", 0)));
+    check(&[first, frame(2, 40, 8), third], Some(("CFA", 1)));
+    check(&[first, second, frame(3, 0, 10)], Some(("frame pointer", 1)));
+}
+
+#[test]
 fn memory_is_known_only_where_it_was_copied() {
     let regions = [StackBytes { start: Avma(16), bytes: &[1; 12] }, StackBytes { start: Avma(64), bytes: &[2; 8] }];
     let stacks = StackRegions(&regions);

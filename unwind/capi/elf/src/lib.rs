@@ -237,7 +237,7 @@ impl<'a> Parts<'a> {
 
     /// Compiles the unwind rules to a table; an empty one where there are none.
     pub fn compile(&self) -> Result<Vec<u8>, E> {
-        let follows = is_mips(self.arch) && !self.has_short_instructions;
+        let follows = is_mips(self.arch) && !self.has_short_instructions && !self.code.is_empty();
         if self.eh_frame.is_none() && self.debug_frame.is_none() && self.plt.is_empty() && !follows {
             return Ok(Vec::new());
         }
