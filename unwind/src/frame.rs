@@ -9,7 +9,8 @@ pub struct Registers {
     pub pc: u64,
     /// Stack pointer.
     pub sp: u64,
-    /// Frame pointer register (rbp, x29, $30), whether or not the code uses it as one.
+    /// Frame pointer register (rbp, x29, $30), whether or not the code uses it as one. 0 stands for an unknown one, unless
+    /// `general` has it too.
     pub fp: u64,
     /// General registers by DWARF number (x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8–r15; aarch64: x0–x30; MIPS: $0–$31);
     /// `None` where unknown. Where calls do not push the return address, the link register is needed; else a few
@@ -20,12 +21,18 @@ pub struct Registers {
 impl Registers {
     /// Room for the general registers of every architecture.
     pub const GENERAL: usize = 32;
+
+    /// Whether `fp` is a value: who does not know it leaves it 0, and so does who knows that it is 0 and says so in `general`.
+    pub(crate) fn knows_frame_pointer(&self, number: u8) -> bool {
+        self.fp != 0 || self.general.get(usize::from(number)).is_some_and(Option::is_some)
+    }
 }
 
 /// One frame of a walk, the innermost first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// The program counter: of the snapshot, of an interrupted frame, or a return address.
+    /// The program counter: of the snapshot, of an interrupted frame, or a return address. An address alone: without a signature, and
+    /// without the bit that marks MIPS16 and microMIPS.
     pub pc: Avma,
     /// True where `pc` is the next instruction to run; false where it is a return address, so that the call lies
     /// at `pc - 1` and everything is to be looked up there.

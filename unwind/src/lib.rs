@@ -52,4 +52,4 @@ pub use rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 pub use source::{Source, SourceKind};
 pub use table::{Counts, OpenError, Table};
 pub use verify::VerifyError;
-pub use walk::unwind;
+pub use walk::{unwind, unwind_with_signature_mask};

@@ -116,6 +116,12 @@ impl<'t> Modules<'t> {
             .filter(|entry| entry.size > 0)
             .collect();
         entries.sort_by_key(|entry| entry.start);
+        // One ends where the next begins, so that whoever holds an address is the one that counts.
+        let mut next = u64::MAX;
+        for entry in entries.iter_mut().rev() {
+            entry.size = entry.size.min(next.saturating_sub(entry.start));
+            next = entry.start;
+        }
         let highest = entries.iter().map(|entry| entry.start.saturating_add(entry.size)).max().unwrap_or(0);
         Self { entries, generation, arch, highest, address_bits: None }
     }

@@ -51,11 +51,11 @@ impl State {
     pub(crate) fn of<T: Target>(registers: &Registers) -> Self {
         let mask = T::MACHINE.address_mask();
         Self {
-            pc: registers.pc & mask,
+            pc: registers.pc & mask & !T::MACHINE.mode_bits,
             sp: registers.sp & mask,
             sp_known: true,
             fp: registers.fp & mask,
-            fp_known: true,
+            fp_known: registers.knows_frame_pointer(T::MACHINE.fp),
             exact: true,
             method: UnwindMethod::Context,
         }
@@ -227,7 +227,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Some(ReturnAddress::InRegister(_)) => Err(StopReason::RegisterUnknown),
             None => Err(StopReason::UnsupportedRule),
         };
-        let pc = pc.map(|pc| if rule.is_signed() { self.unsigned(pc) } else { pc });
+        let pc = pc.map(|pc| if rule.is_signed() { self.unsigned(pc) } else { pc & !Self::MACHINE.mode_bits });
         let fp = match rule.frame_pointer() {
             Saved::Same => Ok(self.live_fp()),
             Saved::Unknown => Ok(None),
@@ -257,6 +257,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         match (saved(Self::MACHINE.pc), saved(Self::MACHINE.sp), saved(Self::MACHINE.fp)) {
             (Some(pc), Some(sp), Some(fp)) => {
                 let method = UnwindMethod::SignalContext;
+                let pc = pc & !Self::MACHINE.mode_bits;
                 (Some(sp), Ok(Caller { pc, sp, sp_known: true, fp: Some(fp), exact: true, method }))
             }
             _ => (None, Err(StopReason::TruncatedStack)),
@@ -418,9 +419,13 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         read_word::<T>(self.memory, address)
     }
 
-    /// The address in a pointer that may be signed.
+    /// The address in a pointer that may be signed, or say which instructions are there.
     fn unsigned(&self, pointer: u64) -> u64 {
-        if Self::MACHINE.signs_return_addresses { without_signature(pointer, self.address_bits) } else { pointer }
+        if Self::MACHINE.signs_return_addresses {
+            without_signature(pointer, self.address_bits)
+        } else {
+            pointer & !Self::MACHINE.mode_bits
+        }
     }
 
     fn slot(base: u64, words: i16) -> u64 {

@@ -39,11 +39,25 @@ pub fn unwind(
     cache: &mut Cache,
     out: &mut [Frame],
 ) -> Walk {
+    unwind_with_signature_mask(modules, registers, memory, cache, out, None)
+}
+
+/// The same for one walk with a signature mask of its own: see [`Modules::with_signature_mask`], whose mask counts where there is
+/// none here.
+pub fn unwind_with_signature_mask(
+    modules: &Modules<'_>,
+    registers: &Registers,
+    memory: &impl Memory,
+    cache: &mut Cache,
+    out: &mut [Frame],
+    signature_mask: Option<u64>,
+) -> Walk {
+    let address_bits = signature_mask.map_or_else(|| modules.address_bits(registers.sp), |mask| !mask);
     match modules.arch() {
-        Arch::X86_64 => walk::<X86_64>(modules, registers, memory, cache, out),
-        Arch::Aarch64 => walk::<Aarch64>(modules, registers, memory, cache, out),
-        Arch::Mips32 => walk::<Mips32Big>(modules, registers, memory, cache, out),
-        Arch::Mips32Little => walk::<Mips32Little>(modules, registers, memory, cache, out),
+        Arch::X86_64 => walk::<X86_64>(modules, registers, memory, cache, out, address_bits),
+        Arch::Aarch64 => walk::<Aarch64>(modules, registers, memory, cache, out, address_bits),
+        Arch::Mips32 => walk::<Mips32Big>(modules, registers, memory, cache, out, address_bits),
+        Arch::Mips32Little => walk::<Mips32Little>(modules, registers, memory, cache, out, address_bits),
     }
 }
 
@@ -53,9 +67,9 @@ fn walk<T: Target>(
     memory: &impl Memory,
     cache: &mut Cache,
     out: &mut [Frame],
+    address_bits: u64,
 ) -> Walk {
     let mut state = State::of::<T>(registers);
-    let address_bits = modules.address_bits(registers.sp);
     let mut budget = step::Budget::new();
     let mut hint = 0;
     let mut depth = 0;
@@ -128,7 +142,7 @@ fn plain_frames<T: Target>(
             pc = if machine.signs_return_addresses && rule.is_signed() {
                 step::without_signature(caller, address_bits)
             } else {
-                caller
+                caller & !machine.mode_bits
             };
             sp = cfa;
             fp = if entry.saves_fp() { saved_fp } else { fp };

@@ -168,7 +168,7 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
     let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
     let mut random = Random(17);
     let mut rules = 0;
-    for turn in 0..60 {
+    for turn in 0..90 {
         let arch = [Arch::Mips32, Arch::Mips32Little][turn % 2];
         let order = |word: u32| if turn % 2 == 0 { word.to_be_bytes() } else { word.to_le_bytes() };
         let code: Vec<u8> = (0..2000)

@@ -382,7 +382,7 @@ fn t15_a_stack_that_does_not_rise_or_is_askew_ends_the_walk() {
     assert_eq!(stop(0x1004, SP, None), StopReason::StackNotRising, "the second frame has the same CFA as the first");
     assert_eq!(stop(0x1004, SP + 3, None), StopReason::Misaligned);
     assert_eq!(stop(0x1004, u64::MAX - 7, None), StopReason::StackNotRising);
-    assert_eq!(stop(0x1014, 0, Some(SP + 16)), StopReason::StackNotRising);
+    assert_eq!(stop(0x1014, 8, Some(SP + 16)), StopReason::StackNotRising);
     assert_eq!(stop(0x1014, 0, None), StopReason::RegisterUnknown);
 }
 
@@ -437,6 +437,41 @@ fn a_module_without_a_table_and_an_address_without_a_module_say_so() {
         (stop(0x1800), stop(0x2000), stop(u64::MAX)),
         (StopReason::NoTable, StopReason::NoModule, StopReason::NoModule)
     );
+}
+
+#[test]
+fn an_unknown_frame_pointer_is_not_taken_for_zero() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = rbp + 16
+    section.fde(0x1000, 0x10, &[vec![0x0c, 6, 16]]).fde(0x1020, 0x10, &[end()]);
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    let memory = Words::default().with(&[(8, at(0x1024)), (SP, at(0x1024))]);
+    let unknown = Registers { fp: 0, sp: 0, ..registers(0x1004) };
+    assert_eq!(process.pcs(&unknown, &memory), (vec![0x1004], StopReason::RegisterUnknown));
+    // Somebody who knows it to be 0 says so.
+    let mut zero = unknown;
+    zero.general[6] = Some(0);
+    assert_eq!(process.pcs(&zero, &memory), (vec![0x1004, 0x1024], StopReason::EndOfStack));
+}
+
+#[test]
+fn of_overlapping_modules_the_one_that_begins_last_holds_an_address() {
+    let module = |start, end| Module {
+        start: Avma(start),
+        end: Avma(end),
+        bias: start,
+        image_base: Svma(0),
+        table: None,
+        code: None,
+    };
+    let modules = Modules::new(Arch::X86_64, vec![module(0x10000, 0x50000), module(0x20000, 0x30000)]);
+    for (pc, expected) in [(0x15000, Some(0)), (0x25000, Some(1)), (0x40000, None)] {
+        let mut frames = [Frame::EMPTY; 1];
+        let registers = Registers { pc, sp: SP, ..Registers::default() };
+        unwind(&modules, &registers, &Words::default(), &mut Cache::new(), &mut frames);
+        assert_eq!(frames[0].module, expected, "{pc:#x}");
+    }
 }
 
 #[test]

@@ -381,6 +381,57 @@ fn t10_a_function_without_a_descriptor_is_followed_from_its_symbol() {
 }
 
 #[test]
+fn t10_the_bit_that_marks_short_instructions_is_no_part_of_a_return_address() {
+    let arch = Arch::Mips32;
+    let mut section = EhFrame::on(arch, "zR", AT_ENTRY_MIPS);
+    section.fde(0x1000, 0x10, &[cfa_offset(32), saved(31, 1)]).fde(0x1010, 0x10, &[end(31)]);
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    // To the first byte behind the first function: with the bit, the byte before it would lie in the second.
+    let marked = |svma: u64| BIAS_32 + svma + 1;
+    let stack = words(arch, &[0, 0, 0, 0, 0, 0, 0, marked(0x1010), 0, 0, 0, 0, 0, 0, 0, marked(0x1014)]);
+    let memory = StackBytes { start: Avma(SP), bytes: &stack };
+    let registers = mips_registers(0x1004, 0);
+    let expected = (vec![0x1004, 0x1010, 0x1014], StopReason::EndOfStack);
+    assert_eq!(process.pcs(&registers, &memory), expected);
+    let marked_pc = Registers { pc: registers.pc | 1, ..registers };
+    assert_eq!(process.pcs(&marked_pc, &memory), expected);
+}
+
+/// lui $t9; jr $v0 with the frame of 32 bytes in place, as a jump table does; two cases: one returns by the common end.
+const SWITCH: [u32; 14] = [
+    0x27bd_ffe0, // addiu $sp, $sp, -32
+    0xafbf_001c, // sw $ra, 28($sp)
+    0x0040_0008, // jr $v0
+    0x0000_0000,
+    0x2402_0001, // a case: li $v0, 1
+    0x8fbf_001c, // lw $ra, 28($sp)
+    0x03e0_0008, // jr $ra
+    0x27bd_0020, // addiu $sp, $sp, 32
+    0x2402_0002, // another function without a name, which has no frame
+    0x03e0_0008, // jr $ra
+    0x0000_0000,
+    0x27bd_ffe0, // and one with a frame of the same size
+    0x03e0_0008,
+    0x27bd_0020,
+];
+
+#[test]
+fn t10_what_stands_behind_a_jump_table_is_not_taken_for_its_cases() {
+    for arch in MIPS {
+        let function = words(arch, &SWITCH.map(u64::from));
+        let id = cfi::debug_id();
+        let input = Input { arch, functions: &[0x1000], code: &[(0x1000, &function)], ..cfi::empty_input(&id) };
+        let table = compile(&input).expect("a table").bytes;
+        let table = Table::open(&table).expect("a table");
+        let rule = |at: u64| table.rule(symseal_module::Rva(0x1000 + 4 * at)).expect("code").display(arch).to_string();
+        let (body, gap) = ("CFA = sp+32; RA = [CFA-4]", "no information");
+        assert!((4..6).all(|at| rule(at) == body), "{:?}", (0..14).map(rule).collect::<Vec<_>>());
+        assert!((8..14).all(|at| rule(at) == gap), "{:?}", (0..14).map(rule).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_table_for_another_processor_counts_as_none() {
     let table = three_functions().compile().bytes;
     let table = Table::open(&table).expect("a table");

@@ -58,7 +58,8 @@ pub(super) fn unwind_table(
     }
     let used_debug = from_debug_file.is_some() || functions.len() > inputs.functions.len();
     let plt = plt(object, &inputs);
-    let code: Vec<(u64, &[u8])> = object.section(".text").map(|(svma, bytes)| (svma.0, bytes)).into_iter().collect();
+    let code = [".text", ".init", ".fini"].into_iter().filter_map(|name| object.section(name));
+    let code: Vec<(u64, &[u8])> = code.map(|(svma, bytes)| (svma.0, bytes)).collect();
     let section = |slice: Option<&'_ symseal_artifact::SectionSlice<'_>>| slice.map(|slice| slice.svma);
     let input = compile::Input {
         arch,

@@ -28,7 +28,7 @@ static char scratch_memory[DWUNW_SCRATCH_SIZE];
 /* What a program in the kernel would do: registers and stack bytes, nothing else. */
 __attribute__((noinline)) static void take(struct snapshot *to) {
     registers_here(&to->registers);
-    to->start = to->registers.regs[7];
+    to->start = to->registers.regs[STACK_POINTER];
     uint64_t size = end_of_mapping(getpid(), to->start) - to->start;
     to->size = size < MAX_STACK ? size : MAX_STACK;
     memcpy(to->bytes, (void *)(uintptr_t)to->start, to->size);

@@ -346,6 +346,10 @@ enum dwunw_method
    A rule that a JIT compiler supplied.
    */
   DWUNW_METHOD_JIT_RULE = 9,
+  /*
+   The instructions of the function, where no call frame information covers it.
+   */
+  DWUNW_METHOD_PROLOGUE = 10,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -639,9 +643,10 @@ typedef struct dwunw_options {
    */
   uint32_t max_warm_files;
   /*
-   0.
+   A dwunw_arch: the processor of all modules and captures. 0 is that of the first module with an ELF file or a .uwt, and until there
+   is one, the processor that this library runs on.
    */
-  uint32_t reserved;
+  uint32_t arch;
   /*
    A context whose files this one shares, and whose max_warm_files count; or null. Either may be shut down first.
    */
@@ -942,7 +947,8 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Unwinds one stack. Allocates nothing, takes no lock, and reads no memory but what the request names.
+ Unwinds one stack. Allocates nothing, takes no lock, leaves errno alone, and reads no memory but what the request names. The
+ registers are of the processor of the context: DWUNW_STATUS_UNSUPPORTED_ARCH says that they are not.
 
  Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
  reason in *result; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and

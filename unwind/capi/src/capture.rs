@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 
 use symseal_module::StopReason;
-use symseal_unwind::{Frame, unwind};
+use symseal_unwind::{Frame, unwind_with_signature_mask};
 
 use crate::context::dwunw_context;
 use crate::memory::{CaptureMemory, Reader, dwunw_read, dwunw_window};
@@ -104,7 +104,8 @@ pub struct dwunw_capture_result {
 // SAFETY: integers alone, the size first.
 unsafe impl Sized32 for dwunw_capture_result {}
 
-/// Unwinds one stack. Allocates nothing, takes no lock, and reads no memory but what the request names.
+/// Unwinds one stack. Allocates nothing, takes no lock, leaves errno alone, and reads no memory but what the request names. The
+/// registers are of the processor of the context: DWUNW_STATUS_UNSUPPORTED_ARCH says that they are not.
 ///
 /// Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
 /// reason in *result; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
@@ -120,8 +121,15 @@ pub unsafe extern "C" fn dwunw_capture(
 ) -> dwunw_status {
     let mut outcome =
         dwunw_capture_result { struct_size: 0, written: 0, stop: StopReason::NoModule as u32, target_reads: 0 };
+    // In a signal handler the interrupted code may be about to look at it.
+    // SAFETY: the C library's variable of this thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: likewise.
+    let before = unsafe { errno.read() };
     // SAFETY: the caller's contract.
     let status = unsafe { capture(context, request, &mut outcome) };
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
     // SAFETY: likewise.
     match unsafe { sized::write(result, outcome) } {
         Ok(()) => status.unwrap_or_else(|status| status),
@@ -171,9 +179,13 @@ unsafe fn capture(
         // SAFETY: likewise.
         None => unsafe { sized::read(request.registers) }?,
     };
-    let registers = engine_registers(&registers)?;
+    let signature_mask = Some(registers.pac_mask).filter(|mask| *mask != 0);
+    let (arch, registers) = engine_registers(&registers)?;
     let modules = context.published.read(request.scratch as usize);
-    let walk = unwind(&modules.engine, &registers, &memory, scratch.cache, frames);
+    if modules.engine.arch() != arch {
+        return Err(S::UnsupportedArch);
+    }
+    let walk = unwind_with_signature_mask(&modules.engine, &registers, &memory, scratch.cache, frames, signature_mask);
     // Nothing more is read of the target: it goes on.
     drop(stopped);
     let mut to = request.frames;

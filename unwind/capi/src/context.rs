@@ -7,8 +7,11 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_void};
 
+use symseal_unwind::Arch;
+
 use crate::files::{Bytes, File, FileKind, Files, Mutex};
 use crate::module::Module;
+use crate::registers::engine_arch;
 use crate::sized::{self, Sized32};
 use crate::snapshot::{Published, Snapshot};
 use crate::status::{dwunw_status, dwunw_status as S};
@@ -33,8 +36,9 @@ pub struct dwunw_options {
     pub max_modules: u32,
     /// The most files that are kept after their last module was removed; 0 is DWUNW_DEFAULT_WARM_FILES, UINT32_MAX is none.
     pub max_warm_files: u32,
-    /// 0.
-    pub reserved: u32,
+    /// A dwunw_arch: the processor of all modules and captures. 0 is that of the first module with an ELF file or a .uwt, and until there
+    /// is one, the processor that this library runs on.
+    pub arch: u32,
     /// A context whose files this one shares, and whose max_warm_files count; or null. Either may be shut down first.
     pub share_files_of: *const dwunw_context,
 }
@@ -135,6 +139,8 @@ pub struct dwunw_context {
     /// Under the writers' lock.
     next_number: Cell<u32>,
     max_modules: usize,
+    /// What the options say.
+    arch: Option<Arch>,
 }
 
 // SAFETY: what changes does so under the writers' lock or is atomic.
@@ -155,12 +161,19 @@ pub unsafe extern "C" fn dwunw_init(options: *const dwunw_options, context: *mut
     }
     // SAFETY: the caller's contract.
     unsafe { context.write(core::ptr::null_mut()) };
-    let (mut max_modules, mut max_warm, mut share) = (0, 0, core::ptr::null());
+    let (mut max_modules, mut max_warm, mut share, mut arch) = (0, 0, core::ptr::null(), None);
     if !options.is_null() {
         // SAFETY: the caller's contract.
         match unsafe { sized::read(options) } {
             Ok(options) => {
-                (max_modules, max_warm, share) = (options.max_modules, options.max_warm_files, options.share_files_of)
+                (max_modules, max_warm, share) = (options.max_modules, options.max_warm_files, options.share_files_of);
+                arch = match options.arch {
+                    0 => None,
+                    number => match u16::try_from(number).ok().and_then(engine_arch) {
+                        None => return S::UnsupportedArch,
+                        known => known,
+                    },
+                };
             }
             Err(status) => return status,
         }
@@ -174,7 +187,7 @@ pub unsafe extern "C" fn dwunw_init(options: *const dwunw_options, context: *mut
             given => given as usize,
         })),
     };
-    let snapshot = match Snapshot::new(Vec::new()) {
+    let snapshot = match Snapshot::new(arch, Vec::new()) {
         Ok(snapshot) => snapshot,
         Err(status) => return status,
     };
@@ -183,6 +196,7 @@ pub unsafe extern "C" fn dwunw_init(options: *const dwunw_options, context: *mut
         files,
         writers: Mutex::new(),
         next_number: Cell::new(0),
+        arch,
         max_modules: if max_modules == 0 { DWUNW_DEFAULT_MODULES } else { max_modules } as usize,
     });
     // SAFETY: the caller's contract.
@@ -243,7 +257,7 @@ unsafe fn add(
     let given = unsafe { sized::read(module) }?;
     if !info.is_null() {
         // SAFETY: likewise. Before anything is done, so that nothing needs to be undone.
-        unsafe { sized::read(info.cast_const()) }?;
+        unsafe { sized::size_of_struct(info.cast_const()) }?;
     }
     if given.flags & !(DWUNW_MODULE_LENT | DWUNW_MODULE_VERIFY) != 0 {
         return Err(S::BadArgument);
@@ -383,6 +397,10 @@ impl dwunw_context {
         if current.modules.iter().any(|other| other.start == module.start) {
             return Err(S::AddressInUse);
         }
+        let known = self.arch.or_else(|| current.arch_of_files());
+        if known.zip(module.arch()).is_some_and(|(known, other)| known != other) {
+            return Err(S::UnsupportedArch);
+        }
         let number = self.next_number.get();
         // The last number stands for "no module".
         let next = number.checked_add(1).ok_or(S::CacheFull)?;
@@ -391,7 +409,7 @@ impl dwunw_context {
         modules.try_reserve_exact(current.modules.len() + 1).map_err(|_| S::OutOfMemory)?;
         modules.extend(current.modules.iter().cloned());
         modules.push(Arc::new(module));
-        let snapshot = Snapshot::new(modules)?;
+        let snapshot = Snapshot::new(self.arch, modules)?;
         self.next_number.set(next);
         // SAFETY: the lock is held, and this thread reads no set: a call from a reader function is forbidden.
         let before = unsafe { self.published.exchange(snapshot) };
@@ -410,7 +428,7 @@ impl dwunw_context {
         let mut modules = Vec::new();
         modules.try_reserve_exact(current.modules.len()).map_err(|_| S::OutOfMemory)?;
         modules.extend(current.modules.iter().filter(|module| module.number != number).cloned());
-        let snapshot = Snapshot::new(modules)?;
+        let snapshot = Snapshot::new(self.arch, modules)?;
         // SAFETY: as above.
         let before = unsafe { self.published.exchange(snapshot) };
         drop(locked);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use symseal_dwunw_elf::Parts;
 use symseal_module::DebugId;
-use symseal_unwind::Table;
+use symseal_unwind::{Arch, Table};
 
 use crate::elf_symbols::Symbols;
 use crate::status::dwunw_status as S;
@@ -15,6 +15,7 @@ pub(crate) struct ElfImage {
     pub(crate) image_base: u64,
     /// The stated address after its last byte in memory.
     pub(crate) image_end: u64,
+    pub(crate) arch: Arch,
     pub(crate) debug_id: Option<DebugId>,
     /// The stated address and the bytes of its executable segment.
     pub(crate) code: Option<(u64, &'static [u8])>,
@@ -37,6 +38,7 @@ impl ElfImage {
         Ok(Self {
             image_base: parts.image_base,
             image_end: parts.image_end,
+            arch: parts.arch,
             debug_id: parts.debug_id,
             code: parts.segment,
             symbols: Symbols::new(parts.symbols),

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use symseal_module::{Avma, DebugId, Svma};
-use symseal_unwind::{CodeBytes, Table};
+use symseal_unwind::{Arch, CodeBytes, Table};
 
 use crate::elf::ElfImage;
 use crate::files::{Content, File};
@@ -74,6 +74,11 @@ impl Module {
             _ => None,
         });
         given.or_else(|| self.elf()?.table.as_ref()).cloned()
+    }
+
+    /// The processor that its ELF file or its table is for.
+    pub(crate) fn arch(&self) -> Option<Arch> {
+        self.elf().map(|elf| elf.arch).or_else(|| self.table().map(|table| table.arch()))
     }
 
     pub(crate) fn symbol_table(&self) -> Option<&symseal_symx::Table<'static>> {

@@ -54,26 +54,37 @@ unsafe impl Sized32 for dwunw_registers {}
 
 const _: () = assert!(size_of::<dwunw_registers>() == 288, "a layout that others write");
 
-/// The registers as the engine takes them.
-pub(crate) fn engine_registers(given: &dwunw_registers) -> Result<Registers, dwunw_status> {
+/// The engine's name of a dwunw_arch.
+pub(crate) fn engine_arch(number: u16) -> Option<Arch> {
+    [
+        (dwunw_arch::X86_64, Arch::X86_64),
+        (dwunw_arch::Aarch64, Arch::Aarch64),
+        (dwunw_arch::MipsBe, Arch::Mips32),
+        (dwunw_arch::MipsLe, Arch::Mips32Little),
+    ]
+    .into_iter()
+    .find(|(known, _)| *known as u16 == number)
+    .map(|(_, arch)| arch)
+}
+
+/// The registers as the engine takes them, and of which processor they are.
+pub(crate) fn engine_registers(given: &dwunw_registers) -> Result<(Arch, Registers), dwunw_status> {
     if given.version != DWUNW_REGISTERS_VERSION {
         return Err(dwunw_status::UnsupportedVersion);
     }
-    if given.arch != dwunw_arch::X86_64 as u16 {
-        return Err(dwunw_status::UnsupportedArch);
-    }
+    let arch = engine_arch(given.arch).ok_or(dwunw_status::UnsupportedArch)?;
     let known = |number: u8| {
         let value = given.regs.get(usize::from(number)).copied();
         value.filter(|_| given.valid >> number & 1 == 1)
     };
-    let arch = Arch::X86_64;
     let sp = known(arch.stack_pointer()).ok_or(dwunw_status::BadArgument)?;
     let mut general = [None; Registers::GENERAL];
     for (number, value) in (0u8..).zip(&mut general) {
         *value = known(number);
     }
+    // An unknown one is 0, and `general` tells it from a known 0.
     let fp = known(arch.frame_pointer()).unwrap_or(0);
-    Ok(Registers { pc: given.pc, sp, fp, general })
+    Ok((arch, Registers { pc: given.pc, sp, fp, general }))
 }
 
 /// The registers of a thread that this process has stopped.

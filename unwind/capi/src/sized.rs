@@ -16,27 +16,34 @@ pub(crate) unsafe trait Sized32: Copy {}
 /// # Safety
 /// `from` is null, or points to `struct_size` readable bytes, and at least four.
 pub(crate) unsafe fn read<T: Sized32>(from: *const T) -> Result<T, dwunw_status> {
+    // SAFETY: the caller's contract.
+    unsafe { size_of_struct(from) }?;
+    // SAFETY: the structure is there as a whole, aligned, and has no value that its type has not.
+    Ok(unsafe { from.read() })
+}
+
+/// The `struct_size` of the structure at `from`, if a `T` fits. Nothing else is read of it: the rest of what is to be
+/// written need not be initialised.
+///
+/// # Safety
+/// As for [`read`], but that four bytes are initialised alone.
+pub(crate) unsafe fn size_of_struct<T: Sized32>(from: *const T) -> Result<u32, dwunw_status> {
     if from.is_null() || !from.is_aligned() {
         return Err(dwunw_status::BadArgument);
     }
     // SAFETY: the first field, which is there.
     let size = unsafe { from.cast::<u32>().read() };
-    if (size as usize) < size_of::<T>() {
-        return Err(dwunw_status::StructTooSmall);
-    }
-    // SAFETY: the structure is there as a whole, aligned, and has no value that its type has not.
-    Ok(unsafe { from.read() })
+    if (size as usize) < size_of::<T>() { Err(dwunw_status::StructTooSmall) } else { Ok(size) }
 }
 
 /// Writes `value` over the structure at `to`, and leaves its `struct_size` and what a later version has behind it.
 ///
 /// # Safety
-/// As for [`read`], and writable.
+/// As for [`size_of_struct`], and writable.
 pub(crate) unsafe fn write<T: Sized32>(to: *mut T, value: T) -> Result<(), dwunw_status> {
     // SAFETY: the caller's contract.
     unsafe {
-        read(to.cast_const())?;
-        let size = to.cast::<u32>().read();
+        let size = size_of_struct(to.cast_const())?;
         to.write(value);
         to.cast::<u32>().write(size);
     }

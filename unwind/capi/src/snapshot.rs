@@ -17,6 +17,17 @@ use symseal_unwind::{Arch, Modules};
 use crate::module::Module;
 use crate::status::dwunw_status as S;
 
+/// The processor that runs this.
+const HOST: Arch = if cfg!(target_arch = "aarch64") {
+    Arch::Aarch64
+} else if cfg!(all(target_arch = "mips", target_endian = "big")) {
+    Arch::Mips32
+} else if cfg!(target_arch = "mips") {
+    Arch::Mips32Little
+} else {
+    Arch::X86_64
+};
+
 /// The modules at one time. Immutable.
 pub(crate) struct Snapshot {
     /// For the engine, in the order of `modules`. Before them, so that it is dropped first.
@@ -26,11 +37,13 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(modules: Vec<Arc<Module>>) -> Result<Box<Self>, S> {
+    /// A set for `arch`; if that is not given, for the processor of the modules' files, and without any, for the one that runs this.
+    pub(crate) fn new(arch: Option<Arch>, modules: Vec<Arc<Module>>) -> Result<Box<Self>, S> {
+        let arch = arch.or_else(|| modules.iter().find_map(|module| module.arch())).unwrap_or(HOST);
         let mut views = Vec::new();
         views.try_reserve_exact(modules.len()).map_err(|_| S::OutOfMemory)?;
         views.extend(modules.iter().map(|module| module.view()));
-        Ok(Box::new(Self { engine: Modules::new(Arch::X86_64, views), modules }))
+        Ok(Box::new(Self { engine: Modules::new(arch, views), modules }))
     }
 
     /// The module with this number.
@@ -39,10 +52,17 @@ impl Snapshot {
         self.modules.get(at).map(|module| &**module)
     }
 
-    /// The module that holds an actual address: of several the one that begins last, as in the engine.
+    /// The processor that a module's file is for.
+    pub(crate) fn arch_of_files(&self) -> Option<Arch> {
+        self.modules.iter().find_map(|module| module.arch())
+    }
+
+    /// The module that holds an actual address, as in the engine: the one that begins last before it counts, even where it ends
+    /// before the address and lies in a larger one. One without addresses does not count.
     pub(crate) fn module_at(&self, address: u64) -> Option<&Module> {
-        let holding = self.modules.iter().filter(|module| (module.start..module.end).contains(&address));
-        holding.max_by_key(|module| module.start).map(|module| &**module)
+        let before = self.modules.iter().filter(|module| module.start <= address && module.start < module.end);
+        let last = before.max_by_key(|module| module.start)?;
+        (address < last.end).then_some(&**last)
     }
 }
 

@@ -198,7 +198,15 @@ pub enum dwunw_method {
     Scan = 8,
     /// A rule that a JIT compiler supplied.
     JitRule = 9,
+    /// The instructions of the function, where no call frame information covers it.
+    Prologue = 10,
 }
+
+const _: () = assert!(
+    UnwindMethod::ALL.len() == dwunw_method::Prologue as usize + 1
+        && UnwindMethod::Prologue as usize == dwunw_method::Prologue as usize,
+    "every method of the engine has its name in C"
+);
 
 /// Texts of the closed sets are shorter.
 const CODE_BYTES: usize = 32;

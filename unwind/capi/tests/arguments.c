@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
 
     dwunw_registers registers;
     registers_here(&registers);
-    uint64_t sp = registers.regs[7];
+    uint64_t sp = registers.regs[STACK_POINTER];
     dwunw_window window = {.struct_size = sizeof window, .start = sp, .bytes = (void *)(uintptr_t)sp, .size = end_of_mapping(getpid(), sp) - sp};
     struct later_frame frames[32];
     memset(frames, 0x55, sizeof frames);

@@ -24,7 +24,7 @@ __attribute__((noinline)) static int compare_here(void) {
     void *expected[MAX_FRAMES];
     dwunw_frame frames[MAX_FRAMES];
     registers_here(&registers);
-    uint64_t sp = registers.regs[7];
+    uint64_t sp = registers.regs[STACK_POINTER];
     dwunw_window windows[2] = {
         {.struct_size = sizeof windows[0], .start = sp, .bytes = (void *)(uintptr_t)sp, .size = end_of_mapping(getpid(), sp) - sp},
         {.struct_size = sizeof windows[0], .start = other_stack, .bytes = (void *)(uintptr_t)other_stack, .size = other_stack_end - other_stack},

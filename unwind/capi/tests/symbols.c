@@ -13,8 +13,40 @@ static dwunw_frame frames[COUNT];
 static dwunw_symbol symbols[COUNT];
 static char text[COUNT * 64];
 
+/* Of modules that overlap, names and frames go by the same one: the one that begins last before the address, or none if that has ended. */
+static void nested(void) {
+    static char scratch_memory[DWUNW_SCRATCH_SIZE];
+    dwunw_context *context;
+    dwunw_scratch *scratch;
+    CHECK_STATUS(dwunw_init(NULL, &context), DWUNW_STATUS_OK);
+    CHECK_STATUS(dwunw_scratch_init(scratch_memory, sizeof scratch_memory, NULL, &scratch), DWUNW_STATUS_OK);
+    dwunw_module outer = {.struct_size = sizeof outer, .start = 0x10000, .end = 0x50000};
+    dwunw_module inner = {.struct_size = sizeof inner, .start = 0x20000, .end = 0x30000};
+    CHECK_STATUS(dwunw_module_add(context, &outer, NULL), DWUNW_STATUS_OK);
+    CHECK_STATUS(dwunw_module_add(context, &inner, NULL), DWUNW_STATUS_OK);
+    struct { uint64_t pc; uint32_t module; } cases[] = {{0x15000, 0}, {0x25000, 1}, {0x40000, DWUNW_NO_MODULE}, {0x60000, DWUNW_NO_MODULE}};
+    for (size_t at = 0; at < sizeof cases / sizeof cases[0]; at++) {
+        dwunw_registers registers = {.struct_size = sizeof registers, .version = DWUNW_REGISTERS_VERSION, .arch = DWUNW_ARCH_X86_64, .valid = 1 << 7, .pc = cases[at].pc};
+        registers.regs[7] = 0x7000;
+        dwunw_frame frame;
+        dwunw_symbol symbol;
+        dwunw_capture_request capture = {.struct_size = sizeof capture, .registers = &registers, .frames = &frame, .frame_size = sizeof frame, .max_frames = 1, .scratch = scratch};
+        dwunw_capture_result captured = {.struct_size = sizeof captured};
+        dwunw_capture(context, &capture, &captured);
+        CHECK(captured.written == 1 && frame.module == cases[at].module);
+        frame.module = DWUNW_NO_MODULE;
+        dwunw_resolve_request request = {.struct_size = sizeof request, .frames = &frame, .frame_size = sizeof frame, .frame_count = 1, .symbols = &symbol, .symbol_size = sizeof symbol, .max_symbols = 1};
+        dwunw_resolve_result result = {.struct_size = sizeof result};
+        dwunw_symbol_resolve_batch(context, &request, &result);
+        CHECK(symbol.status == (cases[at].module == DWUNW_NO_MODULE ? DWUNW_STATUS_ADDRESS_OUTSIDE_MODULES : DWUNW_STATUS_NO_SYMBOLS));
+    }
+    CHECK(strcmp(dwunw_method_name(DWUNW_METHOD_PROLOGUE), "prologue") == 0);
+    dwunw_shutdown(context);
+}
+
 int main(void) {
     dwunw_context *context;
+    nested();
     CHECK_STATUS(dwunw_init(NULL, &context), DWUNW_STATUS_OK);
     CHECK(add_modules(context, getpid()) >= 2);
 

@@ -42,7 +42,7 @@ __attribute__((noinline)) static void walk(dwunw_scratch *scratch, uint64_t end,
     dwunw_frame frames[MAX_FRAMES];
     dwunw_registers registers;
     registers_here(&registers);
-    uint64_t sp = registers.regs[7];
+    uint64_t sp = registers.regs[STACK_POINTER];
     dwunw_window window = {.struct_size = sizeof window, .start = sp, .bytes = (void *)(uintptr_t)sp, .size = end - sp};
     dwunw_capture_request request = {.struct_size = sizeof request, .registers = &registers, .windows = &window, .window_count = 1,
                                      .frames = frames, .frame_size = sizeof frames[0], .max_frames = MAX_FRAMES, .scratch = scratch};

@@ -19,6 +19,7 @@ impl Target for Aarch64 {
         slot_registers: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28],
         link: Some(LINK),
         frame_records: FrameRecords::InFrame,
+        mode_bits: 0,
         signs_return_addresses: true,
         slot_words: 2,
         function_alignment: 64,

@@ -38,6 +38,8 @@ const LITTLE: Machine = Machine {
     slot_registers: &[16, 17, 18, 19, 20, 21, 22, 23, 28],
     link: Some(LINK),
     frame_records: FrameRecords::None,
+    // MIPS16 and microMIPS. (MIPS architecture, volume II-B, "ISA mode bit")
+    mode_bits: 1,
     signs_return_addresses: false,
     slot_words: 2,
     function_alignment: 16,

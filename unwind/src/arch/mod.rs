@@ -137,6 +137,8 @@ pub(crate) struct Machine {
     /// The register that a call leaves the return address in; without one it is pushed.
     pub(crate) link: Option<u8>,
     pub(crate) frame_records: FrameRecords,
+    /// The bits of a return address that tell which instructions are there, and belong to no address.
+    pub(crate) mode_bits: u64,
     /// Return addresses may carry a signature in their upper bits.
     pub(crate) signs_return_addresses: bool,
     /// Words of slots per rule in a table; five slots to a word.

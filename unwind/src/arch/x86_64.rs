@@ -17,6 +17,7 @@ impl Target for X86_64 {
         slot_registers: &[3, 12, 13, 14, 15],
         link: None,
         frame_records: FrameRecords::BelowCfa,
+        mode_bits: 0,
         signs_return_addresses: false,
         slot_words: 1,
         function_alignment: 16,

@@ -10,6 +10,7 @@ mod pieces;
 mod plt;
 mod programs;
 mod signs;
+mod startup;
 mod terms;
 mod trampoline;
 mod translate;
@@ -59,8 +60,8 @@ pub struct Input<'a> {
     pub functions: &'a [u64],
     /// Procedure linkage tables, from the section headers.
     pub plt: &'a [Plt<'a>],
-    /// Addresses and bytes of the code, in which signal trampolines without call frame information are looked for, and by which
-    /// padding between functions is known, and that `.pdr` speaks of. May be empty.
+    /// Addresses and bytes of the code by section, in which signal trampolines without call frame information are looked for, and by
+    /// which padding between functions and start-up code are known, and that `.pdr` speaks of. May be empty.
     pub code: &'a [(u64, &'a [u8])],
     /// SHA-256 of the file that all this came from.
     pub source_sha256: [u8; 32],
@@ -254,6 +255,9 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
+    if input.arch == Arch::X86_64 {
+        compiler.start_up(input.code);
+    }
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
     report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
@@ -282,6 +286,17 @@ impl Compiler<'_> {
             for (range, rule) in rules {
                 for range in self.claims.claim(range) {
                     let source = (SourceKind::Plt, plt.range.start);
+                    self.pieces.push(Piece { range, rule, slots: Slots::SAME, source });
+                }
+            }
+        }
+    }
+
+    fn start_up(&mut self, code: &[(u64, &[u8])]) {
+        for (start, bytes) in code {
+            for (range, rule) in startup::rules(*start, bytes).unwrap_or_default() {
+                for range in self.claims.claim(range) {
+                    let source = (SourceKind::Instructions, *start);
                     self.pieces.push(Piece { range, rule, slots: Slots::SAME, source });
                 }
             }

@@ -98,6 +98,10 @@ impl EhFrame {
         self
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(crate) fn compile(&self) -> Compiled {
         self.compile_with(&[])
     }

@@ -1,16 +1,24 @@
 //! The stack as calls, returns and signals made it, kept apart from any unwind information.
 
+use std::collections::HashSet;
+
+use crate::tracee::Instant;
+
 /// What the unwinder must find for one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) pc: u64,
     pub(crate) exact: bool,
+    /// The frame pointer register in this frame.
+    pub(crate) fp: u64,
+    /// The CFA of the frame below: the stack pointer in this one.
+    pub(crate) cfa_below: u64,
 }
 
 #[derive(Debug)]
 enum Entry {
-    /// A call pushed `address` at `slot`.
-    Call { address: u64, slot: u64 },
+    /// A call pushed `address` at `slot`, while the frame pointer register held `fp`. `id` is that of no other call.
+    Call { address: u64, slot: u64, fp: u64, id: u64 },
     /// The kernel saved the interrupted registers in the context at `context`; handlers may change them there.
     Interrupted { context: u64, stack_pointer: u64 },
 }
@@ -18,15 +26,27 @@ enum Entry {
 #[derive(Default)]
 pub(crate) struct Shadow {
     entries: Vec<Entry>,
+    calls: u64,
+    /// The running function has let go of its own frame and of others, and has not jumped yet.
+    pub(crate) is_leaving: bool,
+    /// Calls of functions that left for another place than the one they were called from: into a landing pad, by longjmp.
+    pub(crate) left: HashSet<u64>,
+    /// Returns that went elsewhere than their calls.
+    pub(crate) desynchronised: usize,
+    /// Of these, the ones to a place that the running function wrote over its return address, as a landing pad is entered.
+    pub(crate) landings: usize,
 }
 
-/// Where the kernel puts the interrupted program counter in `struct ucontext`.
+/// Where the kernel puts registers in `struct ucontext`: rbp, rsp and rip of `uc_mcontext.gregs`.
+const CONTEXT_FP: u64 = 120;
+const CONTEXT_SP: u64 = 160;
 const CONTEXT_PC: u64 = 168;
 const SYSCALL_RT_SIGRETURN: u64 = 15;
 
 enum Effect {
     Call,
     Return,
+    Jump,
     Syscall,
     Other,
 }
@@ -37,6 +57,7 @@ fn effect(code: &[u8]) -> Effect {
     match code.get(prefixes..).unwrap_or_default() {
         [0xe8, ..] => Effect::Call,
         [0xff, modrm, ..] if modrm >> 3 & 7 == 2 => Effect::Call,
+        [0xff, modrm, ..] if modrm >> 3 & 7 == 4 => Effect::Jump,
         [0xc3 | 0xc2, ..] => Effect::Return,
         [0x0f, 0x05, ..] => Effect::Syscall,
         _ => Effect::Other,
@@ -44,13 +65,34 @@ fn effect(code: &[u8]) -> Effect {
 }
 
 impl Shadow {
-    /// The frames above the running function, innermost first.
+    /// The frames above the running function, innermost first. `word` reads the stack.
     pub(crate) fn expected(&self, word: impl Fn(u64) -> u64, out: &mut Vec<Expected>) {
         out.clear();
         out.extend(self.entries.iter().rev().map(|entry| match entry {
-            Entry::Call { address, .. } => Expected { pc: *address, exact: false },
-            Entry::Interrupted { context, .. } => Expected { pc: word(context + CONTEXT_PC), exact: true },
+            Entry::Call { address, slot, fp, .. } => {
+                Expected { pc: *address, exact: false, fp: *fp, cfa_below: slot + 8 }
+            }
+            Entry::Interrupted { context, .. } => Expected {
+                pc: word(context + CONTEXT_PC),
+                exact: true,
+                fp: word(context + CONTEXT_FP),
+                cfa_below: word(context + CONTEXT_SP),
+            },
         }));
+    }
+
+    /// The calls of the innermost `count` functions.
+    pub(crate) fn innermost(&self, count: usize) -> Vec<u64> {
+        let id = |entry: &Entry| match entry {
+            Entry::Call { id, .. } => Some(*id),
+            Entry::Interrupted { .. } => None,
+        };
+        self.entries.iter().rev().take(count).filter_map(id).collect()
+    }
+
+    fn push_call(&mut self, address: u64, slot: u64, fp: u64) {
+        self.calls += 1;
+        self.entries.push(Entry::Call { address, slot, fp, id: self.calls });
     }
 
     pub(crate) fn interrupted_stack_pointers(&self) -> Vec<u64> {
@@ -62,45 +104,57 @@ impl Shadow {
     }
 
     /// A handler is about to run, with its return address on top of its stack and the context above.
-    pub(crate) fn enter_handler(&mut self, stack_pointer: u64, return_address: u64, interrupted_stack_pointer: u64) {
-        self.entries.push(Entry::Interrupted { context: stack_pointer + 8, stack_pointer: interrupted_stack_pointer });
-        self.entries.push(Entry::Call { address: return_address, slot: stack_pointer });
+    pub(crate) fn enter_handler(&mut self, handler: &Instant, return_address: u64, interrupted: &Instant) {
+        let slot = handler.rsp;
+        self.entries.push(Entry::Interrupted { context: slot + 8, stack_pointer: interrupted.rsp });
+        self.push_call(return_address, slot, handler.rbp);
     }
 
-    /// One instruction was run. False if a return went elsewhere than its call.
+    /// One instruction was run.
     pub(crate) fn executed(
         &mut self,
         code: &[u8],
-        before: &libc::user_regs_struct,
-        after: &libc::user_regs_struct,
+        before: &Instant,
+        after: &Instant,
         same_stack: impl Fn(u64, u64) -> bool,
-    ) -> bool {
-        let mut in_step = true;
-        match effect(code) {
+    ) {
+        let effect = effect(code);
+        let leaves = matches!(effect, Effect::Return | Effect::Jump);
+        match effect {
             // The pushed address is that of the next instruction, which is what the return will be compared with.
             Effect::Call if after.rsp == before.rsp - 8 => {
-                let length = call_length(code);
-                self.entries.push(Entry::Call { address: before.rip + length, slot: after.rsp });
+                self.push_call(before.rip + call_length(code), after.rsp, before.rbp);
             }
-            Effect::Return => {
-                let top = self.entries.last();
-                in_step =
-                    matches!(top, Some(Entry::Call { address, slot }) if *address == after.rip && *slot == before.rsp);
-            }
+            Effect::Return => match self.entries.last() {
+                Some(Entry::Call { address, slot, id, .. }) if *slot == before.rsp => {
+                    if *address != after.rip {
+                        self.desynchronised += 1;
+                        self.landings += 1;
+                        self.left.insert(*id);
+                    }
+                }
+                _ => self.desynchronised += 1,
+            },
             Effect::Syscall if before.rax == SYSCALL_RT_SIGRETURN => {
                 while matches!(self.entries.pop(), Some(Entry::Call { .. })) {}
-                return true;
+                return;
             }
             _ => {}
         }
         // Returns, and jumps over many frames as in longjmp: what lies below the stack pointer is gone.
+        let known = self.entries.len();
+        let running = self.innermost(1);
         while let Some(Entry::Call { slot, .. }) = self.entries.last()
             && *slot < after.rsp
             && same_stack(*slot, after.rsp)
         {
             self.entries.pop();
         }
-        in_step
+        let lets_go = !leaves && self.entries.len() < known;
+        if lets_go {
+            self.left.extend(running);
+        }
+        self.is_leaving = lets_go || self.is_leaving && !leaves;
     }
 }
 

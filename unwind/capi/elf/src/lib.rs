@@ -47,8 +47,11 @@ const PLT_ENTRY_BYTES: u64 = 16;
 pub type Part<'a> = Option<(u64, &'a [u8])>;
 
 /// What one look at the headers found.
-#[derive(Default)]
 pub struct Parts<'a> {
+    /// Its processor.
+    pub arch: Arch,
+    /// Code of MIPS16 or microMIPS, which nobody follows.
+    has_short_instructions: bool,
     /// The stated address of its first page.
     pub image_base: u64,
     /// The stated address after its last byte in memory.
@@ -58,11 +61,14 @@ pub struct Parts<'a> {
     /// Address and bytes of its executable segment.
     pub segment: Part<'a>,
     text: Vec<Range<u64>>,
+    /// Executable sections.
+    code: Vec<(u64, &'a [u8])>,
     text_section: Part<'a>,
     got: Option<u64>,
     eh_frame: Part<'a>,
     eh_frame_hdr: Part<'a>,
     debug_frame: Part<'a>,
+    pdr: Option<&'a [u8]>,
     plt: Vec<Plt<'a>>,
     /// Its symbols.
     pub symbols: SymbolBytes<'a>,
@@ -84,14 +90,32 @@ impl<'a> Parts<'a> {
     fn of<H: FileHeader<Endian = Endianness>>(bytes: &'a [u8]) -> Result<Self, E> {
         let header = H::parse(bytes).map_err(|_| E::Malformed)?;
         let endian = header.endian().map_err(|_| E::Malformed)?;
-        if header.e_machine(endian) != elf::EM_X86_64 || !header.is_class_64() || header.is_big_endian() {
-            return Err(E::UnsupportedArch);
-        }
+        let arch =
+            arch(header.e_machine(endian).0, header.is_class_64(), header.is_big_endian()).ok_or(E::UnsupportedArch)?;
         if header.e_type(endian) == elf::ET_REL {
             // Its rules get their addresses from a linker.
             return Err(E::Malformed);
         }
-        let mut parts = Parts { image_base: u64::MAX, ..Parts::default() };
+        let has_short_instructions = is_mips(arch) && header.e_flags(endian).0 & SHORT_INSTRUCTIONS != 0;
+        let mut parts = Parts {
+            arch,
+            has_short_instructions,
+            image_base: u64::MAX,
+            image_end: 0,
+            debug_id: None,
+            segment: None,
+            text: Vec::new(),
+            code: Vec::new(),
+            text_section: None,
+            got: None,
+            eh_frame: None,
+            eh_frame_hdr: None,
+            debug_frame: None,
+            pdr: None,
+            plt: Vec::new(),
+            symbols: SymbolBytes::default(),
+            loads: Vec::new(),
+        };
         let segments = header.program_headers(endian, bytes).map_err(|_| E::Malformed)?;
         for segment in segments.iter().take(MAX_SEGMENTS) {
             parts.segment(segment, endian, bytes);
@@ -158,12 +182,17 @@ impl<'a> Parts<'a> {
         if is_loaded && flags & elf::SHF_EXECINSTR.0 != 0 {
             let Some(end) = address.checked_add(data.len() as u64) else { return };
             self.text.push(address..end);
+            self.code.push((address, data));
             if is(b".text\0") {
                 self.text_section = Some((address, data));
             }
-            if [&b".plt\0"[..], b".plt.sec\0", b".plt.got\0", b".plt.bnd\0", b".iplt\0"].into_iter().any(is) {
+            if [&b".plt\0"[..], b".plt.sec\0", b".plt.got\0", b".plt.bnd\0", b".iplt\0", b".MIPS.stubs\0"]
+                .into_iter()
+                .any(is)
+            {
                 let entry_size = match section.sh_entsize(endian).into() {
                     size @ (8 | 16) => size,
+                    _ if self.arch != Arch::X86_64 => 0,
                     _ => PLT_ENTRY_BYTES,
                 };
                 self.plt.push(Plt { range: address..end, entry_size, bytes: data });
@@ -176,11 +205,17 @@ impl<'a> Parts<'a> {
             self.got = Some(address);
         } else if is(b".debug_frame\0") {
             self.debug_frame = Some((address, data));
+        } else if is(b".pdr\0") {
+            self.pdr = Some(data);
         } else if kind == elf::SHT_SYMTAB || (kind == elf::SHT_DYNSYM && !self.symbols.is_full) {
             let strings = usize::try_from(section.sh_link(endian)).ok().and_then(|at| sections.get(at));
             let strings = strings.and_then(|strings| strings.data(endian, bytes).ok()).unwrap_or_default();
-            self.symbols =
-                SymbolBytes { symbols: data, strings, is_64: section_is_64::<H>(), is_full: kind == elf::SHT_SYMTAB };
+            self.symbols = SymbolBytes {
+                symbols: data,
+                strings,
+                form: symbols::Form::of(self.arch),
+                is_full: kind == elf::SHT_SYMTAB,
+            };
         }
     }
 
@@ -202,26 +237,27 @@ impl<'a> Parts<'a> {
 
     /// Compiles the unwind rules to a table; an empty one where there are none.
     pub fn compile(&self) -> Result<Vec<u8>, E> {
-        if self.eh_frame.is_none() && self.debug_frame.is_none() && self.plt.is_empty() {
+        let follows = is_mips(self.arch) && !self.has_short_instructions && !self.code.is_empty();
+        if self.eh_frame.is_none() && self.debug_frame.is_none() && self.plt.is_empty() && !follows {
             return Ok(Vec::new());
         }
         self.reserve()?;
         // A table has an id always; nobody compares that of a file without one.
         let unnamed = || DebugId::from_build_id(&[1]).map_err(|_| E::Malformed);
         let debug_id = self.debug_id.clone().map_or_else(unnamed, Ok)?;
-        let code: Vec<(u64, &[u8])> = self.text_section.into_iter().collect();
+        let functions = if follows { self.symbols.starts()? } else { Vec::new() };
         let input = Input {
-            arch: Arch::X86_64,
+            arch: self.arch,
             debug_id: &debug_id,
             image_base: Svma(self.image_base),
             text: &self.text,
             eh_frame: self.eh_frame,
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
-            pdr: None,
-            functions: &[],
+            pdr: self.pdr.filter(|_| follows),
+            functions: &functions,
             plt: &self.plt,
-            code: &code,
+            code: &self.code,
             source_sha256: [0; 32],
             producer: concat!("libdwunw ", env!("CARGO_PKG_VERSION")),
             bases: Bases { text: self.text_section.map(|text| text.0), got: self.got },
@@ -233,7 +269,8 @@ impl<'a> Parts<'a> {
     /// it needs is bounded by its input, so that one attempt at that much tells.
     fn reserve(&self) -> Result<(), E> {
         let size = |part: Part<'_>| part.map_or(0, |(_, data)| data.len());
-        let frames = size(self.eh_frame).saturating_add(size(self.debug_frame));
+        let followed = if is_mips(self.arch) { self.code.iter().map(|(_, bytes)| bytes.len()).sum() } else { 0usize };
+        let frames = size(self.eh_frame).saturating_add(size(self.debug_frame)).saturating_add(followed / 8);
         let span = self.text.iter().map(|range| range.end).max().unwrap_or(0).saturating_sub(self.image_base);
         let buckets = usize::try_from(span.min(symseal_unwind::format::MAX_TEXT_SPAN) / 16).unwrap_or(usize::MAX);
         let most = frames.saturating_mul(BYTES_OF_A_FRAME_BYTE).saturating_add(buckets).saturating_add(1 << 20);
@@ -245,11 +282,26 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Bytes of memory that compiling takes at most for a byte of call frame information, measured with room to spare.
-const BYTES_OF_A_FRAME_BYTE: usize = 24;
+/// Bytes of memory that compiling takes at most for a byte of call frame information: twice what sections take that were made to
+/// take much (`unwind/tests/memory.rs`). Usual ones take less than 24.
+const BYTES_OF_A_FRAME_BYTE: usize = 170;
 
-fn section_is_64<H: FileHeader>() -> bool {
-    H::is_type_64_sized()
+/// EF_MIPS_ARCH_ASE_M16 and EF_MIPS_MICROMIPS: code of other instructions. (MIPS ABI supplement, "e_flags")
+const SHORT_INSTRUCTIONS: u32 = 0x0600_0000;
+
+fn is_mips(arch: Arch) -> bool {
+    matches!(arch, Arch::Mips32 | Arch::Mips32Little)
+}
+
+/// The processor of a file with these words in its header.
+fn arch(machine: u16, is_64: bool, is_big_endian: bool) -> Option<Arch> {
+    match (elf::Machine(machine), is_64, is_big_endian) {
+        (elf::EM_X86_64, true, false) => Some(Arch::X86_64),
+        (elf::EM_AARCH64, true, false) => Some(Arch::Aarch64),
+        (elf::EM_MIPS, false, true) => Some(Arch::Mips32),
+        (elf::EM_MIPS, false, false) => Some(Arch::Mips32Little),
+        _ => None,
+    }
 }
 
 fn build_id<H: FileHeader<Endian = Endianness>>(mut notes: NoteIterator<'_, H>, endian: Endianness) -> Option<DebugId> {

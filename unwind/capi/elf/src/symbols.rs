@@ -2,10 +2,36 @@
 
 use alloc::vec::Vec;
 
+use symseal_unwind::Arch;
+
 use crate::ElfError;
 
-/// Bytes of an Elf64_Sym. (gABI, chapter 4)
-const SYMBOL_BYTES: usize = 24;
+/// The two layouts of a symbol, in either byte order. (gABI, chapter 4)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Form {
+    /// Elf64_Sym, not Elf32_Sym.
+    is_64: bool,
+    is_big_endian: bool,
+    /// Bit 0 of an address stands for MIPS16 or microMIPS. (MIPS ABI supplement)
+    marks_short_code: bool,
+}
+
+impl Form {
+    pub(crate) fn of(arch: Arch) -> Self {
+        let is_64 = arch.word_bytes() == 8;
+        Self { is_64, is_big_endian: arch.is_big_endian(), marks_short_code: !is_64 }
+    }
+
+    /// Bytes of a symbol.
+    fn size(self) -> usize {
+        if self.is_64 { 24 } else { 16 }
+    }
+
+    fn number(self, bytes: &[u8]) -> u64 {
+        let shift = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
+        if self.is_big_endian { bytes.iter().fold(0, shift) } else { bytes.iter().rev().fold(0, shift) }
+    }
+}
 /// Longer names are cut: what bounds the search for their end.
 const LONGEST_NAME: usize = 1 << 14;
 /// How many functions further down one is looked for that the address still lies in.
@@ -19,7 +45,7 @@ const STB_GLOBAL: u8 = 1;
 pub struct SymbolBytes<'a> {
     pub(crate) symbols: &'a [u8],
     pub(crate) strings: &'a [u8],
-    pub(crate) is_64: bool,
+    pub(crate) form: Form,
     /// `.symtab`, not `.dynsym`.
     pub(crate) is_full: bool,
 }
@@ -28,7 +54,19 @@ impl<'a> SymbolBytes<'a> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         // The first symbol is none.
-        self.symbols.len() <= SYMBOL_BYTES || !self.is_64
+        self.symbols.len() <= self.form.size()
+    }
+
+    fn functions(&self) -> impl Iterator<Item = Function> + '_ {
+        self.symbols.chunks_exact(self.form.size()).filter_map(|symbol| read(symbol, self.form))
+    }
+
+    /// Where its functions begin, those of short instructions aside.
+    pub(crate) fn starts(&self) -> Result<Vec<u64>, ElfError> {
+        let mut starts = Vec::new();
+        starts.try_reserve_exact(self.functions().count()).map_err(|_| ElfError::OutOfMemory)?;
+        starts.extend(self.functions().filter(|function| !function.is_short).map(|function| function.start));
+        Ok(starts)
     }
 
     /// The text at `at`, without its end; empty where there is none.
@@ -48,6 +86,8 @@ struct Function {
     size: u64,
     name: u32,
     rank: u8,
+    /// Of MIPS16 or microMIPS.
+    is_short: bool,
 }
 
 /// What is known of an address.
@@ -73,11 +113,9 @@ pub struct Functions<'a> {
 impl<'a> Functions<'a> {
     /// Sorts the functions of `bytes`.
     pub fn new(bytes: SymbolBytes<'a>) -> Result<Self, ElfError> {
-        let (symbols, _) = bytes.symbols.as_chunks::<SYMBOL_BYTES>();
         let mut sorted = Vec::new();
-        let count = symbols.iter().filter_map(read).count();
-        sorted.try_reserve_exact(count).map_err(|_| ElfError::OutOfMemory)?;
-        sorted.extend(symbols.iter().filter_map(read));
+        sorted.try_reserve_exact(bytes.functions().count()).map_err(|_| ElfError::OutOfMemory)?;
+        sorted.extend(bytes.functions());
         sorted.sort_unstable_by_key(|function: &Function| (function.start, function.rank, function.name));
         Ok(Self { bytes, sorted })
     }
@@ -102,16 +140,19 @@ impl<'a> Functions<'a> {
 }
 
 /// A symbol that is a function of this file.
-fn read(symbol: &[u8; SYMBOL_BYTES]) -> Option<Function> {
-    let [n0, n1, n2, n3, info, _, s0, s1, rest @ ..] = symbol;
-    let (start, size) = rest.split_at(8);
-    let (start, size) = (u64::from_le_bytes(*start.first_chunk()?), u64::from_le_bytes(*size.first_chunk()?));
-    let name = u32::from_le_bytes([*n0, *n1, *n2, *n3]);
-    let is_defined = u16::from_le_bytes([*s0, *s1]) != 0;
+fn read(symbol: &[u8], form: Form) -> Option<Function> {
+    // Name, value, size, kind and section: where each begins.
+    let (name, value, size, info, section) = if form.is_64 { (0, 8, 16, 4, 6) } else { (0, 4, 8, 12, 14) };
+    let word = if form.is_64 { 8 } else { 4 };
+    let number = |at: usize, bytes: usize| symbol.get(at..at + bytes).map(|bytes| form.number(bytes));
+    let (value, size, info) = (number(value, word)?, number(size, word)?, *symbol.get(info)?);
+    let name = u32::try_from(number(name, 4)?).ok()?;
+    let is_defined = number(section, 2)? != 0;
     if !is_defined || name == 0 || !matches!(info & 15, STT_FUNC | STT_GNU_IFUNC) {
         return None;
     }
+    let is_short = form.marks_short_code && value & 1 == 1;
     // Of several names for one place a global one is the best known, and a size says where it ends.
     let rank = u8::from(size > 0) << 1 | u8::from(info >> 4 == STB_GLOBAL);
-    Some(Function { start, size, name, rank })
+    Some(Function { start: value & !u64::from(is_short), size, name, rank, is_short })
 }

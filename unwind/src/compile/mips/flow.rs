@@ -280,6 +280,10 @@ struct Follower<'c> {
     call_states: Vec<State>,
     /// The state that a jump to somewhere in the function leaves.
     jump_table: Option<State>,
+    /// While cases of a jump table are followed: what the states were before.
+    undo: Option<Vec<(usize, Option<State>)>>,
+    /// The code that is followed as a case keeps a frame of its own.
+    is_foreign: bool,
     conflicts: usize,
 }
 
@@ -294,18 +298,14 @@ impl Function {
             behind_calls: BTreeSet::new(),
             call_states: Vec::new(),
             jump_table: None,
+            undo: None,
+            is_foreign: false,
             conflicts: 0,
         };
         follower.lead(0, State::ENTRY);
         follower.run(machine);
-        // Cases of a jump table: nothing else leads to them.
         if let Some(state) = follower.jump_table {
-            let mut from = 0;
-            while let Some(at) = follower.next_unreached(from, machine) {
-                follower.lead(at, state);
-                follower.run(machine);
-                from = at + 1;
-            }
+            follower.cases(state, machine);
         }
         Self { states: follower.states, conflicts: follower.conflicts, machine }
     }
@@ -328,6 +328,31 @@ impl Function {
 }
 
 impl Follower<'_> {
+    /// Follows the cases of a jump table: nothing else leads to them. Without a record nobody says where the function ends, and
+    /// another one without a name may stand behind it. That one shows itself by what it does to the frame: it lowers the stack
+    /// pointer by a constant, or returns without having given back the frame of this one. Then nothing is known of it and of
+    /// what stands behind it.
+    fn cases(&mut self, state: State, machine: &Machine) {
+        let mut from = 0;
+        while let Some(at) = self.next_unreached(from, machine) {
+            let conflicts = self.conflicts;
+            self.undo = Some(Vec::new());
+            self.lead(at, state);
+            self.run(machine);
+            let undo = self.undo.take().unwrap_or_default();
+            if self.is_foreign {
+                for (at, before) in undo.into_iter().rev() {
+                    if let Some(known) = self.states.get_mut(at) {
+                        *known = before;
+                    }
+                }
+                self.conflicts = conflicts;
+                return;
+            }
+            from = at + 1;
+        }
+    }
+
     fn word(&self, at: usize, machine: &Machine) -> Option<u32> {
         let word = self.words.get(at)?;
         Some(if machine.big_endian { u32::from_be_bytes(*word) } else { u32::from_le_bytes(*word) })
@@ -350,6 +375,9 @@ impl Follower<'_> {
             None => self.conflicts += 1,
             Some(met) if *known == Some(met) => {}
             Some(met) => {
+                if let Some(undo) = &mut self.undo {
+                    undo.push((at, *known));
+                }
                 *known = Some(met);
                 self.queue.push(at);
             }
@@ -387,6 +415,8 @@ impl Follower<'_> {
         let (effect, flow) = decode(word);
         let mut after = state;
         after.apply(effect);
+        let lowers = matches!(effect, Effect::Add { to: SP, from: SP, value } if value < 0);
+        self.is_foreign |= self.undo.is_some() && lowers;
         match flow {
             Flow::Next => return self.lead(at + 1, after),
             Flow::Trap => return self.behind_call(at + 1, after),
@@ -427,6 +457,7 @@ impl Follower<'_> {
             Flow::Register { register, .. } => {
                 let returns = register == RA || state.copy == Some(register);
                 let is_tail_call = register == T9 && after.sp == Some(0);
+                self.is_foreign |= self.undo.is_some() && returns && after.sp != Some(0);
                 if !returns && !is_tail_call {
                     self.jump_table.get_or_insert(after);
                 }
@@ -438,6 +469,9 @@ impl Follower<'_> {
     /// Notes the state in a delay slot. What follows it depends on the branch, unless something else leads there too.
     fn lead_delay_slot(&mut self, at: usize, state: State) {
         let Some(known) = self.states.get_mut(at) else { return };
+        if let Some(undo) = &mut self.undo {
+            undo.push((at, *known));
+        }
         match known {
             None => *known = Some(state),
             Some(known) => match known.meet(&state) {

@@ -1,0 +1,132 @@
+//! Other unwinders: the program counters that they give for a core file, `None` for a signal frame that has no address.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use framehop::aarch64::{CacheAarch64, UnwindRegsAarch64, UnwinderAarch64};
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
+use symseal_module::Avma;
+use symseal_unwind::{Arch, Memory};
+
+use crate::Mapped;
+use crate::core::Core;
+use crate::elf;
+
+/// How long a peer may take: on some of these stacks one of them never ends.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// More frames than any scene has.
+const MOST_FRAMES: usize = 64;
+
+pub(crate) fn gdb(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.args(["-nx", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off"]);
+    // Without the C library's debug information, by which it shows inlined calls and frames that a jump has replaced.
+    command.args(["-iex", "set debug-file-directory /nowhere"]);
+    command
+}
+
+/// What a command writes, as far as it came in time.
+pub(crate) fn output(mut command: Command) -> Option<String> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let mut pipe = child.stdout.take()?;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let began = Instant::now();
+    while child.try_wait().ok()?.is_none() {
+        if began.elapsed() > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    reader.join().ok()
+}
+
+/// The program counters of lines that begin with a frame's number.
+fn frames(text: &str) -> Vec<Option<u64>> {
+    let mut frames = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let number = words.next().and_then(|word| word.strip_prefix('#')?.parse::<usize>().ok());
+        // gdb shows the innermost frame twice.
+        if number == Some(frames.len()) {
+            let address = words.next().and_then(|word| word.strip_prefix("0x"));
+            frames.push(address.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
+        }
+    }
+    frames
+}
+
+pub(crate) fn by_gdb(name: &str, program: &Path, core: &Path) -> Option<Vec<Option<u64>>> {
+    let mut command = gdb(name);
+    command.args(["-ex", "set backtrace past-main on", "-ex", "set backtrace past-entry on"]);
+    command.args(["-ex", &format!("set backtrace limit {MOST_FRAMES}"), "-ex", "bt"]).arg(program).arg(core);
+    output(command).map(|text| frames(&text))
+}
+
+pub(crate) fn by_eu_stack(program: &Path, core: &Path) -> Option<Vec<Option<u64>>> {
+    let mut command = Command::new("eu-stack");
+    command.args(["-n", &MOST_FRAMES.to_string(), "--core"]).arg(core).arg("-e").arg(program);
+    let text = output(command);
+    if text.is_none() {
+        elf::skip("eu-stack", "not found");
+    }
+    text.map(|text| frames(&text))
+}
+
+pub(crate) fn by_framehop(arch: Arch, core: &Core, mapped: &[Mapped]) -> Vec<Option<u64>> {
+    let registers = &core.registers;
+    let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp);
+    if arch == Arch::Aarch64 {
+        let link = registers.general.get(30).copied().flatten().unwrap_or(0);
+        let regs = UnwindRegsAarch64::new(link, sp, fp);
+        walk(UnwinderAarch64::new(), &mut CacheAarch64::new(), regs, pc, core, mapped)
+    } else {
+        walk(UnwinderX86_64::new(), &mut CacheX86_64::new(), UnwindRegsX86_64::new(pc, sp, fp), pc, core, mapped)
+    }
+}
+
+fn walk<U: Unwinder<Module = framehop::Module<Vec<u8>>>>(
+    mut unwinder: U,
+    cache: &mut U::Cache,
+    mut registers: U::UnwindRegs,
+    pc: u64,
+    core: &Core,
+    mapped: &[Mapped],
+) -> Vec<Option<u64>> {
+    for file in mapped {
+        let parts = file.binary.parts();
+        let range = |section: elf::Section<'_>| section.map(|(start, bytes)| start..start + bytes.len() as u64);
+        let bytes = |section: elf::Section<'_>| section.map(|(_, bytes)| bytes.to_vec());
+        let text = parts.code.iter().max_by_key(|(_, bytes)| bytes.len()).copied();
+        let info = ExplicitModuleSectionInfo {
+            base_svma: parts.image_base.0,
+            text_svma: range(text),
+            text: bytes(text),
+            eh_frame_svma: range(parts.eh_frame),
+            eh_frame: bytes(parts.eh_frame),
+            eh_frame_hdr_svma: range(parts.eh_frame_hdr),
+            eh_frame_hdr: bytes(parts.eh_frame_hdr),
+            ..Default::default()
+        };
+        let name = file.binary.path.display().to_string();
+        unwinder.add_module(framehop::Module::new(name, file.start..file.end, file.start, info));
+    }
+    let mut read = |address: u64| core.read_u64(Avma(address)).ok_or(());
+    let mut address = FrameAddress::InstructionPointer(pc);
+    let mut found = vec![Some(pc)];
+    while found.len() < MOST_FRAMES {
+        let caller = unwinder.unwind_frame(address, &mut registers, cache, &mut read);
+        let Some(caller) = caller.ok().flatten().and_then(FrameAddress::from_return_address) else { break };
+        found.push(Some(caller.address()));
+        address = caller;
+    }
+    found
+}

@@ -1,0 +1,170 @@
+//! A reader in another language, written from `docs/formats/uwt.md` alone, agrees with this crate on tables of every processor.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod elf;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use elf::{Binary, Random};
+use serde_json::{Map, Value, json};
+use symseal_module::Rva;
+use symseal_unwind::{Kind, ReturnAddress, Rule, Saved, Slots, Table};
+
+/// Files of each processor: the C library of this machine and those of Debian's cross compilers.
+const FILES: [(&str, &str); 5] = [
+    ("libc6", elf::LIBC),
+    ("libc6", elf::LOADER),
+    ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so.6"),
+    ("libc6-dev-mips-cross", "/usr/mips-linux-gnu/lib/libc.so.6"),
+    ("libc6-dev-mipsel-cross", "/usr/mipsel-linux-gnu/lib/libc.so.6"),
+];
+/// Random addresses in each file, beside those around rows.
+const ADDRESSES: u64 = 2000;
+/// Every so many rows, the addresses on both sides of its beginning.
+const STRIDE: usize = 17;
+
+/// Runs the Python reader; `None` where there is no Python.
+fn python(command: &str, table: &Path, input: &str) -> Option<Output> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/oracles/uwt_reader.py");
+    let child = Command::new("python3")
+        .arg(script)
+        .arg(command)
+        .arg(table)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        elf::skip("python3", "not found");
+        return None;
+    };
+    let mut pipe = child.stdin.take().expect("a pipe");
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || drop(pipe.write_all(input.as_bytes())));
+    let output = child.wait_with_output().expect("its output");
+    writer.join().expect("no panic");
+    Some(output)
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "the Python reader refused the table: {errors}");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn place(saved: Saved) -> Value {
+    match saved {
+        Saved::Same => json!("same"),
+        Saved::Unknown => json!("unknown"),
+        Saved::At(words) => json!(words),
+    }
+}
+
+/// What this crate says, as the Python reader prints it.
+fn described(table: &Table<'_>, rva: Rva, rule: Rule, slots: Slots) -> Value {
+    let kind = rule.kind().expect("a known kind");
+    let mut said = Map::new();
+    let name = format!("{kind:?}").to_lowercase();
+    said.insert("kind".into(), json!(name));
+    said.insert("source".into(), json!(rule.source().expect("a known source") as u8));
+    let source = table.source(rva).filter(|_| kind != Kind::Gap);
+    said.insert("from".into(), source.map_or(Value::Null, |source| json!([source.kind as u8, source.offset])));
+    if !matches!(kind, Kind::Gap | Kind::End | Kind::Unsupported) {
+        said.insert("offset".into(), json!(rule.offset()));
+        if kind != Kind::Signal {
+            let return_address = match rule.return_address().expect("a known form") {
+                ReturnAddress::AtCfa(words) => json!(["cfa", words]),
+                ReturnAddress::InRegister(register) => json!(["register", register]),
+            };
+            said.insert("return_address".into(), return_address);
+            said.insert("on_fp".into(), json!(rule.slots_on_fp()));
+            said.insert("signed".into(), json!(rule.is_signed()));
+            said.insert("frame_pointer".into(), place(rule.frame_pointer()));
+            if matches!(kind, Kind::Register | Kind::Deref) {
+                said.insert("register".into(), json!(rule.register()));
+            }
+            let registers = table.arch().slot_registers().iter();
+            let of = |register: &u8| place(slots.of(table.arch(), *register).expect("it has a slot"));
+            said.insert("slots".into(), registers.map(|register| (register.to_string(), of(register))).collect());
+        }
+    }
+    Value::Object(said)
+}
+
+/// Without the operations of a program, which this crate shows to nobody: the Python reader has checked them.
+fn without_program(mut value: Value) -> Value {
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("program");
+    }
+    value
+}
+
+fn tables(directory: &Path) -> impl Iterator<Item = (&'static str, PathBuf, Vec<u8>)> {
+    let file = directory.join("table.uwt");
+    FILES.iter().filter_map(move |(package, path)| {
+        let Some(binary) = Binary::read(path) else {
+            elf::skip(package, &format!("{path} is not there"));
+            return None;
+        };
+        let bytes = binary.compile().bytes;
+        std::fs::write(&file, &bytes).expect("a file");
+        Some((*path, file.clone(), bytes))
+    })
+}
+
+#[test]
+fn a_reader_made_from_the_documentation_gives_the_same_rule_at_every_row_and_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (path, file, bytes) in tables(directory.path()) {
+        let table = Table::open(&bytes).expect("our own table");
+        let rows: Vec<_> = table.rows().collect();
+
+        let Some(dumped) = python("dump", &file, "") else { return };
+        let dumped = lines(&dumped);
+        let [header, dumped @ ..] = dumped.as_slice() else { panic!("{path}: nothing was dumped") };
+        assert_eq!(header["processor"], table.arch().code());
+        assert_eq!(header["debug_id"], table.debug_id().to_string());
+        assert_eq!((&header["producer"], &header["rules"]), (&json!(table.producer()), &json!(table.counts().rules)));
+        assert_eq!(header["image_base"], table.image_base().0);
+        assert_eq!(dumped.len(), rows.len(), "{path}");
+        for (found, (rva, rule, slots)) in dumped.iter().zip(&rows) {
+            let mut expected = described(&table, *rva, *rule, *slots);
+            expected.as_object_mut().expect("fields").insert("rva".into(), json!(rva.0));
+            assert_eq!(without_program(found.clone()), expected, "{path} {rva:?}");
+        }
+
+        let (start, end) = (table.text_start().0, table.text_end().0);
+        let mut random = Random(start ^ rows.len() as u64);
+        let mut addresses: Vec<u64> = (0..ADDRESSES).map(|_| start + random.below(end - start)).collect();
+        addresses.extend([start, end - 1, end, end + 1, 0, u64::MAX >> 1, start.saturating_sub(1)]);
+        addresses.extend(rows.iter().step_by(STRIDE).flat_map(|(rva, ..)| [rva.0.saturating_sub(1), rva.0]));
+        let input: String = addresses.iter().map(|address| format!("{address:x}\n")).collect();
+        let found = lines(&python("lookup", &file, &input).expect("it was there before"));
+        assert_eq!(found.len(), addresses.len());
+        for (found, address) in found.into_iter().zip(&addresses) {
+            let rva = Rva(*address);
+            let expected = table.rule(rva).zip(table.slots(rva));
+            let expected = expected.map_or(Value::Null, |(rule, slots)| described(&table, rva, rule, slots));
+            assert_eq!(without_program(found), expected, "{path} {address:#x}");
+        }
+        println!("{path}: {} rows and {} addresses of {}", rows.len(), addresses.len(), table.arch());
+    }
+}
+
+#[test]
+fn a_reader_made_from_the_documentation_refuses_damaged_tables_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some((path, file, bytes)) = tables(directory.path()).next() else { return };
+    let mut random = Random(9);
+    for _ in 0..12 {
+        let mut damaged = bytes.clone();
+        let at = random.below(bytes.len() as u64) as usize;
+        damaged[at] ^= 1 << random.below(8);
+        std::fs::write(&file, &damaged).expect("a file");
+        let refused = Table::open(&damaged).map_or(true, |table| table.verify().is_err());
+        let Some(output) = python("dump", &file, "") else { return };
+        assert_eq!(!output.status.success(), refused, "{path}: byte {at}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What is mapped in a process, and what the files there say: tables, code, names.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSection, ObjectSymbol};
+use symseal_module::{Avma, Svma};
+use symseal_unwind::{Arch, CodeBytes, Frame, Module, Modules, Table};
+
+use crate::elf::Binary;
+use crate::tracee::Tracee;
+
+/// One line of /proc/PID/maps.
+struct Mapping {
+    start: u64,
+    end: u64,
+    offset: u64,
+    path: String,
+}
+
+fn mappings(pid: i32) -> Vec<Mapping> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps of our child");
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (start, end) = fields.next()?.split_once('-')?;
+            let (_, offset) = (fields.next()?, fields.next()?);
+            Some(Mapping {
+                start: u64::from_str_radix(start, 16).ok()?,
+                end: u64::from_str_radix(end, 16).ok()?,
+                offset: u64::from_str_radix(offset, 16).ok()?,
+                path: fields.nth(2).unwrap_or_default().to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// A file's table, code and names, with what is needed to place them. Leaked: they live as long as the test.
+#[derive(Clone)]
+struct Known {
+    table: Table<'static>,
+    image_base: Svma,
+    /// Stated address and bytes from the first executable section to the last.
+    code: (u64, &'static [u8]),
+    /// Functions by stated address, of a file without `.symtab` the exported ones.
+    symbols: &'static BTreeMap<u64, String>,
+    /// Executable sections by stated address.
+    sections: &'static BTreeMap<u64, String>,
+}
+
+impl Known {
+    fn of(mapping: &Mapping, tracee: &Tracee) -> Option<Self> {
+        let binary = if mapping.path == "[vdso]" {
+            let mut bytes = vec![0; (mapping.end - mapping.start) as usize];
+            let read = tracee.read(mapping.start, &mut bytes);
+            bytes.truncate(read);
+            Binary { path: PathBuf::from("[vdso]"), bytes }
+        } else {
+            Binary::read(&mapping.path).filter(|binary| binary.bytes.starts_with(b"\x7fELF"))?
+        };
+        let parts = binary.parts();
+        let start = parts.code.iter().map(|(start, _)| *start).min()?;
+        let mut code = Vec::new();
+        for (address, bytes) in &parts.code {
+            code.resize((address - start) as usize, 0xcc);
+            code.extend_from_slice(bytes);
+        }
+        let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");
+        let symbols = file
+            .dynamic_symbols()
+            .chain(file.symbols())
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text)
+            .filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())));
+        let sections = file
+            .sections()
+            .filter(|section| parts.code.iter().any(|(address, _)| *address == section.address()))
+            .filter_map(|section| Some((section.address(), section.name().ok()?.to_owned())));
+        Some(Self {
+            table: Table::open(binary.compile().bytes.leak()).expect("our own table"),
+            image_base: parts.image_base,
+            code: (start, code.leak()),
+            symbols: Box::leak(Box::new(symbols.collect())),
+            sections: Box::leak(Box::new(sections.collect())),
+        })
+    }
+}
+
+/// The process as it is mapped now.
+pub(crate) struct Process {
+    maps: Vec<Mapping>,
+    /// By path.
+    known: HashMap<String, Option<Known>>,
+    pub(crate) modules: Modules<'static>,
+    /// Path and bias of each module.
+    places: Vec<(String, u64)>,
+}
+
+impl Process {
+    pub(crate) fn of(tracee: &Tracee) -> Self {
+        let mut process = Self {
+            maps: Vec::new(),
+            known: HashMap::new(),
+            modules: Modules::new(Arch::X86_64, Vec::new()),
+            places: Vec::new(),
+        };
+        process.refresh(tracee);
+        process
+    }
+
+    /// After a system call that maps or unmaps.
+    pub(crate) fn refresh(&mut self, tracee: &Tracee) {
+        self.maps = mappings(tracee.pid());
+        self.places.clear();
+        let mut modules = Vec::new();
+        for first in &self.maps {
+            let is_module = first.offset == 0 && (first.path.starts_with('/') || first.path == "[vdso]");
+            if !is_module || self.places.iter().any(|(path, _)| *path == first.path) {
+                continue;
+            }
+            let known = self.known.entry(first.path.clone()).or_insert_with(|| Known::of(first, tracee));
+            let Some(known) = known else { continue };
+            let end = self.maps.iter().filter(|map| map.path == first.path).map(|map| map.end).max();
+            let bias = first.start.wrapping_sub(known.image_base.0);
+            self.places.push((first.path.clone(), bias));
+            modules.push(Module {
+                start: Avma(first.start),
+                end: Avma(end.expect("at least the first")),
+                bias,
+                image_base: known.image_base,
+                table: Some(known.table.clone()),
+                code: Some(CodeBytes { start: Avma(bias.wrapping_add(known.code.0)), bytes: known.code.1 }),
+            });
+        }
+        self.modules = Modules::new(Arch::X86_64, modules);
+    }
+
+    /// The part of the address space that holds `address`.
+    pub(crate) fn region(&self, address: u64) -> Option<std::ops::Range<u64>> {
+        self.maps.iter().map(|map| map.start..map.end).find(|map| map.contains(&address))
+    }
+
+    /// File, section, function and distance of a frame: `libc.so.6 .text qsort+0x1f`.
+    pub(crate) fn name(&self, frame: &Frame) -> String {
+        let Some((path, bias)) = frame.module.and_then(|module| self.places.get(module as usize)) else {
+            return format!("{:#x}", frame.pc.0);
+        };
+        let file = Path::new(path).file_name().map_or_else(|| path.into(), |name| name.to_string_lossy());
+        let address = frame.lookup_pc().0.wrapping_sub(*bias);
+        let Some(known) = self.known.get(path).and_then(Option::as_ref) else { return file.into_owned() };
+        let section = known.sections.range(..=address).next_back().map_or("", |(_, name)| name);
+        match known.symbols.range(..=address).next_back() {
+            Some((start, name)) => format!("{file} {section} {name}+{:#x}", address - start),
+            None => format!("{file} {section} {address:#x}"),
+        }
+    }
+}
