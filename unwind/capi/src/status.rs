@@ -198,6 +198,12 @@ pub enum dwunw_method {
     Scan = 8,
     /// A rule that a JIT compiler supplied.
     JitRule = 9,
+    /// What the function's own instructions do to its frame.
+    Prologue = 10,
+    /// The exception directory of a Windows module.
+    Pdata = 11,
+    /// Compact unwind information of a Mach-O module.
+    CompactUnwind = 12,
 }
 
 /// Texts of the closed sets are shorter.
