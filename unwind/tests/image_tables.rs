@@ -81,3 +81,58 @@ fn every_entry_of_windows_libraries_has_a_rule_or_a_reason() {
         }
     }
 }
+
+/// Functions and encodings by `llvm-objdump`.
+fn compact_entries(path: &Path) -> Option<Vec<(u64, u32)>> {
+    let output = Command::new("llvm-objdump-19").arg("--unwind-info").arg(path).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let second_level = text.split("Second level indices:").nth(1).unwrap_or_default();
+    let number = |text: &str| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok();
+    let entries = second_level.lines().filter_map(|line| {
+        let (start, encoding) = line.split_once("function offset=")?.1.split_once(',')?;
+        let encoding = encoding.rsplit('=').next()?;
+        Some((number(start)?, u32::try_from(number(encoding)?).ok()?))
+    });
+    Some(entries.collect())
+}
+
+#[test]
+fn every_entry_of_compact_unwind_information_has_a_rule_or_a_reason() {
+    for (platform, options) in [
+        (&images::MACOS_ARM64, &["-O0"][..]),
+        (&images::MACOS_ARM64, &["-O2"]),
+        (&images::MACOS_X86_64, &["-O0"]),
+        (&images::MACOS_X86_64, &["-O2", "-fomit-frame-pointer"]),
+    ] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = match images::build(platform, options, directory.path()) {
+            Ok(path) => path,
+            Err(tool) => return elf::skip(tool, "not found"),
+        };
+        let Some(expected) = compact_entries(&path) else { return elf::skip("llvm-objdump-19", "not found") };
+        let bytes = std::fs::read(&path).expect("what was linked");
+        let compiled = Image::read(&bytes).compile();
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        assert_eq!(compiled.report.unwind_entries, expected.len(), "{}", platform.name);
+        let (mut without, mut described) = (0, 0);
+        for (start, encoding) in &expected {
+            let source = table.rule(Rva(*start)).and_then(|rule| rule.source());
+            match encoding & 0x0fff_ffff {
+                0 => without += 1,
+                _ => {
+                    described += 1;
+                    let known = [RuleSource::CompactUnwind, RuleSource::Instructions, RuleSource::EhFrame];
+                    assert!(
+                        source.is_some_and(|source| known.contains(&source)),
+                        "{} {start:#x} {source:?}",
+                        platform.name
+                    );
+                }
+            }
+        }
+        let none = compiled.report.unfollowed.get("compact unwind information: none").copied().unwrap_or_default();
+        assert_eq!(none, without, "{}", platform.name);
+        assert!(described > 5, "{} {described}", platform.name);
+        println!("{} {options:?}: {described} described, {without} not", platform.name);
+    }
+}

@@ -1,8 +1,10 @@
 //! The compiler: unwind sections of a binary to one `.uwt` table.
 
+mod compact;
 mod eval;
 mod expression;
 mod fdes;
+mod follow;
 mod layout;
 mod mips;
 mod padding;
@@ -269,6 +271,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
+    compact::rules(input, &mut compiler);
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);

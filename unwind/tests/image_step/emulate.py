@@ -155,7 +155,10 @@ def main(plan_path, trace_path):
                 kept.pop(0)
                 continue
             before = pc
-            uc.emu_start(pc, 0xFFFF_FFFF_FFFF_FFFF, count=1)
+            try:
+                uc.emu_start(pc, 0xFFFF_FFFF_FFFF_FFFF, count=1)
+            except unicorn.UcError as error:
+                sys.exit("%#x, bytes %s: %s; frames %r" % (pc, uc.mem_read(pc, 8).hex(), error, frames))
             pc = uc.reg_read(pc_register)
             if what == "call":
                 if is_x86:

@@ -201,3 +201,13 @@ fn every_instruction_of_windows_x64_programs_gives_the_whole_stack() {
 fn every_instruction_of_windows_x64_programs_of_gcc_gives_the_whole_stack() {
     check(&image::WINDOWS_X64_GCC, &LEVELS);
 }
+
+#[test]
+fn every_instruction_of_macos_arm64_programs_gives_the_whole_stack() {
+    check(&image::MACOS_ARM64, &LEVELS);
+}
+
+#[test]
+fn every_instruction_of_macos_x86_64_programs_gives_the_whole_stack() {
+    check(&image::MACOS_X86_64, &[&["-O0"], &["-O1"], &["-O2"], &["-Os"], &["-O2", "-fomit-frame-pointer"]]);
+}

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use object::{Architecture, ExportTarget, Object, ObjectSection, SectionFlags, macho, pe};
+use object::{Architecture, ExportTarget, Object, ObjectSection, ObjectSymbol, SectionFlags, macho, pe};
 use symseal_module::{DebugId, Svma};
 use symseal_unwind::Arch;
 use symseal_unwind::compile::{self, Bases, Compiled, Input};
@@ -40,6 +40,48 @@ pub(crate) const WINDOWS_X64_GCC: Platform = Platform {
     output: "-o",
 };
 
+const fn macho(name: &'static str, options: &'static [&'static str], linker: &'static [&'static str]) -> Platform {
+    Platform { name, compilers: CLANG, options, linker, output: "-o" }
+}
+
+pub(crate) const MACOS_ARM64: Platform = macho(
+    "macOS arm64",
+    &["--target=arm64-apple-macos13", "-fno-asynchronous-unwind-tables", "-funwind-tables"],
+    &[
+        "ld64.lld-19",
+        "-arch",
+        "arm64",
+        "-platform_version",
+        "macos",
+        "13.0",
+        "13.0",
+        "-no_fixup_chains",
+        "-undefined",
+        "dynamic_lookup",
+        "-e",
+        "_entry",
+    ],
+);
+
+pub(crate) const MACOS_X86_64: Platform = macho(
+    "macOS x86_64",
+    &["--target=x86_64-apple-macos13", "-fno-asynchronous-unwind-tables", "-funwind-tables"],
+    &[
+        "ld64.lld-19",
+        "-arch",
+        "x86_64",
+        "-platform_version",
+        "macos",
+        "13.0",
+        "13.0",
+        "-no_fixup_chains",
+        "-undefined",
+        "dynamic_lookup",
+        "-e",
+        "_entry",
+    ],
+);
+
 /// Compiles and links the program of the tests; the error is the name of a tool that is missing.
 pub(crate) fn build(platform: &Platform, options: &[&str], directory: &Path) -> Result<PathBuf, &'static str> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/image_step");
@@ -47,7 +89,14 @@ pub(crate) fn build(platform: &Platform, options: &[&str], directory: &Path) -> 
     for (compiler, file) in platform.compilers {
         let object = directory.join(file).with_extension("o");
         let mut command = Command::new(compiler);
-        command.args(["-g0", "-w", "-ffreestanding", "-fno-builtin", "-fasynchronous-unwind-tables"]);
+        command.args([
+            "-g0",
+            "-w",
+            "-ffreestanding",
+            "-fno-builtin",
+            "-fasynchronous-unwind-tables",
+            "-fno-stack-protector",
+        ]);
         if file.ends_with("cpp") {
             command.args(["-fno-rtti", "-fexceptions"]);
         }
@@ -83,6 +132,7 @@ pub(crate) struct Image<'a> {
     pub(crate) pdata: Option<(u64, &'a [u8])>,
     pub(crate) unwind_info: Option<(u64, &'a [u8])>,
     pub(crate) eh_frame: Option<(u64, &'a [u8])>,
+    pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<compile::Plt<'a>>,
     /// The exports by name.
     pub(crate) exports: Vec<(String, u64)>,
@@ -112,6 +162,12 @@ impl<'a> Image<'a> {
             pdata: section(".pdata"),
             unwind_info: section("__unwind_info"),
             eh_frame: section("__eh_frame").or_else(|| section(".eh_frame")),
+            // What the list of function starts in the file says too.
+            functions: file
+                .symbols()
+                .filter(|symbol| is_macho && symbol.kind() == object::SymbolKind::Text && symbol.address() != 0)
+                .map(|symbol| symbol.address())
+                .collect(),
             plt: Vec::new(),
             exports: file
                 .exports()
@@ -140,6 +196,13 @@ impl<'a> Image<'a> {
             let data = data.get(..size.min(data.len() as u64) as usize).unwrap_or_default();
             image.ranges.push((section.address(), size));
             image.loaded.push((section.address(), data));
+            // How long a stub is stands in the header.
+            if let SectionFlags::MachO { flags, reserved2 } = section.flags()
+                && flags.0 & macho::SECTION_TYPE == u32::from(macho::S_SYMBOL_STUBS.0)
+            {
+                let range = section.address()..section.address() + section.size();
+                image.plt.push(compile::Plt { range, entry_size: u64::from(reserved2), bytes: data });
+            }
             if is_code {
                 image.text.push(section.address()..section.address() + section.size().min(data.len() as u64));
                 image.code.push((section.address(), data));
@@ -147,6 +210,8 @@ impl<'a> Image<'a> {
         }
         if is_macho {
             image.base = file.segments_base();
+            // Where the program begins is counted from there.
+            image.entry += image.base;
         }
         image
     }
@@ -164,7 +229,7 @@ impl<'a> Image<'a> {
             pdata: self.pdata,
             unwind_info: self.unwind_info,
             loaded: &self.loaded,
-            functions: &[],
+            functions: &self.functions,
             plt: &self.plt,
             code: &self.code,
             source_sha256: [7; 32],

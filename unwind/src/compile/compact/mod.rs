@@ -1,0 +1,113 @@
+//! Compact unwind information of Mach-O modules, `__unwind_info`: one word for each function, which says what holds in its body. What holds
+//! while the frame is made and taken down, the instructions tell; the two are held against each other. Functions that a word cannot
+//! describe have entries in `__eh_frame`, which are read before.
+
+mod aarch64;
+mod pages;
+mod x86_64;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::follow::{self, Function};
+use super::layout::Layout;
+use super::{Compiler, Input};
+use crate::arch::Arch;
+use crate::rule::{Rule, RuleSource, Slots};
+use crate::source::SourceKind;
+
+/// No information: the linker joins all functions of this kind that follow each other.
+const NONE: u32 = 0;
+/// Bits that say something of languages and not of the frame.
+const MODE_AND_OPERANDS: u32 = 0x0fff_ffff;
+
+/// What an encoding says of the body of a function.
+struct Described {
+    layout: Layout,
+    /// The frame pointer register points to a frame record.
+    has_frame_pointer: bool,
+}
+
+type Rules = Vec<(u64, (Rule, Slots))>;
+
+/// Adds the rules of the functions that compact unwind information describes and nothing else has spoken for yet.
+pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let Some((_, section)) = input.unwind_info else { return };
+    let mut starts = input.functions.to_vec();
+    starts.sort_unstable();
+    let (entries, damaged) = pages::entries(section);
+    compiler.report.damaged_entries += damaged;
+    let mut next = entries.iter().skip(1);
+    for entry in &entries {
+        let Some(end) = next.next() else { break };
+        compiler.report.unwind_entries += 1;
+        let stated = |rva: u32| input.image_base.0.saturating_add(u64::from(rva));
+        let range = stated(entry.start)..stated(end.start);
+        if entry.encoding & MODE_AND_OPERANDS == NONE {
+            *compiler.report.unfollowed.entry(String::from("compact unwind information: none")).or_default() += 1;
+            continue;
+        }
+        if !compiler.claims.is_code(&range) {
+            compiler.report.entries_outside_text += 1;
+            continue;
+        }
+        // A DWARF entry has spoken for it, but for what lies between it and the next.
+        if !compiler.claims.is_free(range.start) {
+            continue;
+        }
+        let claimed = compiler.claims.claim(range.clone());
+        let source = (SourceKind::CompactUnwind, range.start);
+        let first = starts.partition_point(|start| *start < range.start);
+        let starts = starts.get(first..starts.partition_point(|start| *start < range.end)).unwrap_or_default();
+        match function(input, entry.encoding, &range, starts, &mut compiler.report.unfollowed) {
+            Ok(rules) => compiler.add(&claimed, &rules, source),
+            Err(reason) => compiler.unsupported(&claimed, source, RuleSource::CompactUnwind, reason),
+        }
+    }
+}
+
+/// The rules of one function; else why there are none.
+fn function(
+    input: &Input<'_>,
+    encoding: u32,
+    range: &Range<u64>,
+    starts: &[u64],
+    unfollowed: &mut alloc::collections::BTreeMap<String, usize>,
+) -> Result<Rules, &'static str> {
+    let machine = input.arch.machine();
+    let code = input.code.iter().find_map(|(start, bytes)| {
+        let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
+        let length = usize::try_from(range.end - range.start).ok()?;
+        bytes.get(from..).map(|bytes| bytes.get(..length).unwrap_or(bytes)).filter(|bytes| !bytes.is_empty())
+    });
+    let code = code.ok_or("compact unwind information: code that is not in the file")?;
+    let described = match input.arch {
+        Arch::X86_64 => x86_64::describe(encoding, code)?,
+        Arch::Aarch64 => aarch64::describe(encoding)?,
+        _ => return Err("compact unwind information: of another processor"),
+    };
+    let body = described.layout.rule(machine, RuleSource::CompactUnwind);
+    let body = body.ok_or("compact unwind information: a frame that the table cannot express")?;
+    let followed = Function { arch: input.arch, start: range.start, code, starts, body: &described.layout };
+    let steps = match follow::follow(&followed, described.has_frame_pointer) {
+        Ok(steps) => steps,
+        Err(reason) => {
+            *unfollowed.entry(String::from(reason)).or_default() += 1;
+            return Ok(Vec::from([(range.start, body)]));
+        }
+    };
+    let mut rules: Rules = Vec::from([(range.start, body)]);
+    for (address, layout) in steps {
+        // What is as the encoding says is known from there.
+        let is_body = |layout: &Layout| layout.rule(machine, RuleSource::CompactUnwind) == Some(body);
+        let elsewhere = layout.filter(|layout| !is_body(layout));
+        let rule = elsewhere.and_then(|layout| layout.rule(machine, RuleSource::Instructions)).unwrap_or(body);
+        match rules.last_mut() {
+            Some((_, last)) if *last == rule => {}
+            Some((start, last)) if *start == address => *last = rule,
+            _ => rules.push((address, rule)),
+        }
+    }
+    Ok(rules)
+}
