@@ -32,6 +32,14 @@ pub(crate) const WINDOWS_X64: Platform = Platform {
     output: "/out:",
 };
 
+pub(crate) const WINDOWS_ARM64: Platform = Platform {
+    name: "Windows arm64, clang",
+    compilers: CLANG,
+    options: &["--target=aarch64-pc-windows-msvc"],
+    linker: &["lld-link-19", "/nodefaultlib", "/entry:entry", "/subsystem:console"],
+    output: "/out:",
+};
+
 pub(crate) const WINDOWS_X64_GCC: Platform = Platform {
     name: "Windows x64, gcc",
     compilers: &[("x86_64-w64-mingw32-gcc", "program.c")],

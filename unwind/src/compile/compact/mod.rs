@@ -34,8 +34,10 @@ type Rules = Vec<(u64, (Rule, Slots))>;
 /// Adds the rules of the functions that compact unwind information describes and nothing else has spoken for yet.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, section)) = input.unwind_info else { return };
+    // Linkers join functions of one description.
     let mut starts = input.functions.to_vec();
     starts.sort_unstable();
+    starts.dedup();
     let (entries, damaged) = pages::entries(section);
     compiler.report.damaged_entries += damaged;
     let mut next = entries.iter().skip(1);
@@ -52,18 +54,28 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             compiler.report.entries_outside_text += 1;
             continue;
         }
-        // A DWARF entry has spoken for it, but for what lies between it and the next.
-        if !compiler.claims.is_free(range.start) {
-            continue;
+        let first = starts.partition_point(|start| *start <= range.start);
+        let inner = starts.get(first..starts.partition_point(|start| *start < range.end)).unwrap_or_default();
+        let ends = inner.iter().copied().chain([range.end]);
+        for (start, end) in core::iter::once(range.start).chain(inner.iter().copied()).zip(ends) {
+            part(input, entry.encoding, start..end, compiler);
         }
-        let claimed = compiler.claims.claim(range.clone());
-        let source = (SourceKind::CompactUnwind, range.start);
-        let first = starts.partition_point(|start| *start < range.start);
-        let starts = starts.get(first..starts.partition_point(|start| *start < range.end)).unwrap_or_default();
-        match function(input, entry.encoding, &range, starts, &mut compiler.report.unfollowed) {
-            Ok(rules) => compiler.add(&claimed, &rules, source),
-            Err(reason) => compiler.unsupported(&claimed, source, RuleSource::CompactUnwind, reason),
-        }
+    }
+}
+
+/// Adds the rules of one of the functions that an entry speaks for.
+fn part(input: &Input<'_>, encoding: u32, range: Range<u64>, compiler: &mut Compiler<'_>) {
+    // A DWARF entry has spoken for it, but for what lies between it and the next.
+    if !compiler.claims.is_free(range.start) {
+        return;
+    }
+    let claimed = compiler.claims.claim(range.clone());
+    let Some(first) = claimed.first() else { return };
+    let source = (SourceKind::CompactUnwind, range.start);
+    // No code is looked at for two of them.
+    match function(input, encoding, first, &mut compiler.report.unfollowed) {
+        Ok(rules) => compiler.add(&claimed, &rules, source),
+        Err(reason) => compiler.unsupported(&claimed, source, RuleSource::CompactUnwind, reason),
     }
 }
 
@@ -72,7 +84,6 @@ fn function(
     input: &Input<'_>,
     encoding: u32,
     range: &Range<u64>,
-    starts: &[u64],
     unfollowed: &mut alloc::collections::BTreeMap<String, usize>,
 ) -> Result<Rules, &'static str> {
     let machine = input.arch.machine();
@@ -89,7 +100,7 @@ fn function(
     };
     let body = described.layout.rule(machine, RuleSource::CompactUnwind);
     let body = body.ok_or("compact unwind information: a frame that the table cannot express")?;
-    let followed = Function { arch: input.arch, start: range.start, code, starts, body: &described.layout };
+    let followed = Function { arch: input.arch, start: range.start, code, body: &described.layout };
     let steps = match follow::follow(&followed, described.has_frame_pointer) {
         Ok(steps) => steps,
         Err(reason) => {

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 use super::layout::{Layout, Place};
 use crate::arch::{Arch, Machine};
 
-/// No function is longer, in bytes: what keeps the memory for a hostile input small.
-const LONGEST: usize = 1 << 20;
+/// No function is longer, in places where an instruction may begin: what keeps the memory for a hostile input small.
+const LONGEST: usize = 1 << 18;
 /// Registers that a function keeps, the link register included: those with slots, the frame pointer, the link register.
 const MOST_KEPT: usize = 12;
 
@@ -27,8 +27,6 @@ pub(super) struct Function<'f> {
     pub(super) arch: Arch,
     pub(super) start: u64,
     pub(super) code: &'f [u8],
-    /// Where functions begin in it, sorted, as far as that is known: linkers join descriptions that are the same.
-    pub(super) starts: &'f [u64],
     /// What is said to hold in the body.
     pub(super) body: &'f Layout,
 }
@@ -206,11 +204,11 @@ pub(super) fn follow(
     function: &Function<'_>,
     has_frame_pointer: bool,
 ) -> Result<Vec<(u64, Option<Layout>)>, &'static str> {
-    if function.code.len() > LONGEST {
-        return Err("compact unwind information: longer than any function");
-    }
     let machine = function.arch.machine();
     let unit = machine.instruction_alignment;
+    if function.code.len() / unit > LONGEST {
+        return Err("compact unwind information: longer than any function");
+    }
     let mut follower = Follower {
         function,
         machine,
@@ -222,10 +220,7 @@ pub(super) fn follow(
         indirect: None,
     };
     let entry = State::entry(machine);
-    let starts = function.starts.iter().filter_map(|start| start.checked_sub(function.start));
-    for start in core::iter::once(0).chain(starts).filter_map(|start| usize::try_from(start).ok()) {
-        follower.lead(start, entry);
-    }
+    follower.lead(0, entry);
     follower.run();
     // What only a switch leads to, or what no path leads to that is understood, or another function of the same description.
     let body = State::of_body(function.body, machine);

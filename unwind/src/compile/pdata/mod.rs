@@ -1,5 +1,6 @@
 //! The exception directory of Windows modules: `.pdata`, and what it leads to in the image.
 
+mod aarch64;
 mod image;
 mod x86_64;
 
@@ -15,8 +16,10 @@ use super::layout::Layout;
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, directory)) = input.pdata else { return };
     let image = Image { base: input.image_base.0, loaded: input.loaded, code: input.code };
-    if input.arch == Arch::X86_64 {
-        x86_64::rules(directory, &image, compiler);
+    match input.arch {
+        Arch::X86_64 => x86_64::rules(directory, &image, compiler),
+        Arch::Aarch64 => aarch64::rules(directory, &image, compiler),
+        _ => {}
     }
 }
 

@@ -272,9 +272,7 @@ fn function(
     let described = target(*entry, image).ok_or("exception directory: an indirect entry that leads nowhere")?;
     let own = info(described.info, image)?;
     let mut prolog = Prolog::new(Arch::X86_64.machine());
-    let outer_parts = outer_parts(&own, image)?;
-    let codes = outer_parts.iter().fold(own.steps.len(), |codes, part| codes + part.steps.len());
-    *budget = budget.checked_sub(codes).ok_or("exception directory: more unwind codes than a sane one has")?;
+    let outer_parts = outer_parts(&own, image, budget)?;
     for outer in outer_parts.iter().rev() {
         for (_, step) in outer.steps.iter().rev() {
             prolog.apply(*step)?;
@@ -328,10 +326,12 @@ fn function(
 }
 
 /// The parts that the prolog of `own` continues, the nearest first.
-fn outer_parts<'a>(own: &Info<'a>, image: &Image<'a>) -> Result<Vec<Info<'a>>, &'static str> {
+fn outer_parts<'a>(own: &Info<'a>, image: &Image<'a>, budget: &mut usize) -> Result<Vec<Info<'a>>, &'static str> {
     let mut parts: Vec<Info<'_>> = Vec::new();
     loop {
         let last = parts.last().unwrap_or(own);
+        let codes = last.steps.len() + 1;
+        *budget = budget.checked_sub(codes).ok_or("exception directory: more unwind codes than a sane one has")?;
         if last.flags & CHAINED == 0 {
             return Ok(parts);
         }
