@@ -39,6 +39,34 @@ impl Layout {
         Self { base: machine.sp, cfa, return_address, saved: Vec::new(), is_signed: false, is_machine_frame: false }
     }
 
+    /// The frame that a rule describes; `None` for one that does not count the CFA from a register, or does not tell all registers.
+    pub(super) fn of(rule: Rule, slots: Slots, machine: &Machine) -> Option<Self> {
+        let base = match rule.kind()? {
+            Kind::Sp => machine.sp,
+            Kind::Fp => machine.fp,
+            _ => return None,
+        };
+        if rule.slots_on_fp() {
+            return None;
+        }
+        let bytes = |words: i16| i64::from(words) * machine.word;
+        let mut layout = Self::entry(machine);
+        (layout.base, layout.cfa, layout.is_signed) = (base, rule.offset() * machine.word, rule.is_signed());
+        layout.return_address = match rule.return_address()? {
+            ReturnAddress::AtCfa(words) => Place::AtCfa(bytes(words)),
+            ReturnAddress::InRegister(register) => Place::InRegister(register),
+        };
+        let others = machine.slot_registers.iter().map(|register| (*register, slots.of_machine(machine, *register)));
+        for (register, saved) in core::iter::once((machine.fp, Some(rule.frame_pointer()))).chain(others) {
+            match saved? {
+                Saved::Same => {}
+                Saved::Unknown => return None,
+                Saved::At(words) => layout.save(register, bytes(words)),
+            }
+        }
+        Some(layout)
+    }
+
     /// The last that was said of a register counts.
     pub(super) fn save(&mut self, register: u8, at: i64) {
         self.restore(register);
