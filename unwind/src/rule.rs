@@ -79,7 +79,7 @@ pub enum RuleSource {
     Plt = 3,
     /// The instructions of a signal trampoline.
     Trampoline = 4,
-    /// The instructions of a function, held against its record in `.pdr` if it has one.
+    /// The instructions of a function, held against its record in `.pdr` or what else is said of its body, if there is one.
     Instructions = 5,
     /// The exception directory of a Windows module: `.pdata` and what it leads to.
     Pdata = 6,

@@ -373,7 +373,7 @@ impl Sweep {
                     Some(Jump::Leaves) => true,
                     Some(Jump::Relative(distance)) => !is_of_function(end.wrapping_add_signed(distance)),
                     // A switch has neither before its jump.
-                    Some(Jump::Indirect) => epilog.adjustment.is_some() || !epilog.pops.is_empty(),
+                    Some(Jump::Indirect) => epilog.adjustment > 0 || !epilog.pops.is_empty(),
                 };
                 if is_epilog {
                     if let Some(listed) = listed.map(|listed| listed.start)
@@ -394,7 +394,7 @@ impl Sweep {
     /// The rules within an epilog at `address`: up to its first pop that of the body, then what is left to pop.
     fn add(&mut self, address: u64, epilog: &Epilog) {
         let machine = Arch::X86_64.machine();
-        let mut at = address + epilog.adjustment.map_or(0, |(_, bytes)| bytes as u64);
+        let mut at = address + epilog.adjustment as u64;
         for popped in 0..=epilog.pops.len() {
             let left = epilog.pops.get(popped..).unwrap_or_default();
             let mut layout = Layout::entry(machine);

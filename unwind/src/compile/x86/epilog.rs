@@ -12,22 +12,14 @@ const MOST_POPS: usize = 16;
 /// One epilog, from its first instruction on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Epilog {
-    /// What moves the stack pointer before the pops, and its bytes.
-    pub(in super::super) adjustment: Option<(Adjustment, usize)>,
+    /// Bytes of the instruction that moves the stack pointer before the pops; 0 without one.
+    pub(in super::super) adjustment: usize,
     /// DWARF numbers of what is popped, and bytes of each instruction.
     pub(in super::super) pops: Vec<(u8, usize)>,
     /// How it ends. A return needs nothing else to be an epilog; what a jump alone means depends on where it leads.
     pub(in super::super) jump: Option<Jump>,
     /// Bytes of the last instruction.
     pub(in super::super) last: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Adjustment {
-    /// `add rsp, bytes`.
-    Add(i64),
-    /// `lea rsp, [register + bytes]`, `mov rsp, register`.
-    From(#[allow(dead_code, reason = "for who compares it with the frame register")] u8, i64),
 }
 
 /// The jump of a tail call.
@@ -47,14 +39,14 @@ impl Epilog {
     /// Bytes of all of it.
     pub(in super::super) fn bytes(&self) -> usize {
         let pops: usize = self.pops.iter().map(|(_, bytes)| bytes).sum();
-        self.adjustment.map_or(0, |(_, bytes)| bytes) + pops + self.last
+        self.adjustment + pops + self.last
     }
 }
 
 /// The epilog that `code` begins with.
 pub(in super::super) fn epilog(code: &[u8]) -> Option<Epilog> {
     let adjustment = adjustment(code);
-    let mut at = adjustment.map_or(0, |(_, bytes)| bytes);
+    let mut at = adjustment;
     let mut pops = Vec::new();
     while let Some((register, bytes)) = pop(code.get(at..)?) {
         if pops.len() == MOST_POPS {
@@ -67,36 +59,33 @@ pub(in super::super) fn epilog(code: &[u8]) -> Option<Epilog> {
     Some(Epilog { adjustment, pops, jump, last })
 }
 
-fn adjustment(code: &[u8]) -> Option<(Adjustment, usize)> {
-    let near = |byte: u8| i64::from(byte as i8);
-    let far = |bytes: [u8; 4]| i64::from(i32::from_le_bytes(bytes));
-    Some(match code {
-        [0x48, 0x83, 0xc4, bytes, ..] => (Adjustment::Add(near(*bytes)), 4),
-        [0x48, 0x81, 0xc4, a, b, c, d, ..] => (Adjustment::Add(far([*a, *b, *c, *d])), 7),
-        // `sub` of what is negative, which fits a byte for 128.
-        [0x48, 0x83, 0xec, bytes, ..] => (Adjustment::Add(-near(*bytes)), 4),
-        [0x48, 0x89, modrm, ..] if modrm & 0xc7 == 0xc4 => (Adjustment::From(dwarf(modrm >> 3 & 7), 0), 3),
-        [0x4c, 0x89, modrm, ..] if modrm & 0xc7 == 0xc4 => (Adjustment::From(dwarf(8 + (modrm >> 3 & 7)), 0), 3),
-        [0x48, 0x8b, modrm, ..] if modrm & 0xf8 == 0xe0 => (Adjustment::From(dwarf(modrm & 7), 0), 3),
-        [0x49, 0x8b, modrm, ..] if modrm & 0xf8 == 0xe0 => (Adjustment::From(dwarf(8 + (modrm & 7)), 0), 3),
+/// Bytes of what `code` begins with, if it sets the stack pointer to a place in the frame. Where that is, the pops and the return tell.
+fn adjustment(code: &[u8]) -> usize {
+    match code {
+        // add rsp, x; sub of what is negative, which fits a byte for 128.
+        [0x48, 0x83, 0xc4, ..] | [0x48, 0x83, 0xec, 0x80, ..] => 4,
+        [0x48, 0x81, 0xc4, ..] => 7,
+        // mov rsp, register, in both encodings.
+        [0x48 | 0x4c, 0x89, modrm, ..] if modrm & 0xc7 == 0xc4 => 3,
+        [0x48 | 0x49, 0x8b, modrm, ..] if modrm & 0xf8 == 0xe0 => 3,
+        // lea rsp, [register + x]
         [rex @ (0x48 | 0x49), 0x8d, modrm, rest @ ..] if modrm >> 3 & 7 == 4 => {
             let (mode, rm) = (modrm >> 6, modrm & 7);
             // r12 as a base needs a SIB byte that says nothing else.
-            let (rest, sib) = match (rm, rest) {
-                (4, [0x24, rest @ ..]) if *rex == 0x49 => (rest, 1),
-                (4, _) => return None,
-                _ => (rest, 0),
+            let sib = match (rm, rest.first()) {
+                (4, Some(0x24)) if *rex == 0x49 => 1,
+                (4, _) => return 0,
+                _ => 0,
             };
-            let register = dwarf(rm + if *rex == 0x49 { 8 } else { 0 });
-            match (mode, rest) {
-                (0, _) if rm != 5 => (Adjustment::From(register, 0), 3 + sib),
-                (1, [bytes, ..]) => (Adjustment::From(register, near(*bytes)), 4 + sib),
-                (2, [a, b, c, d, ..]) => (Adjustment::From(register, far([*a, *b, *c, *d])), 7 + sib),
-                _ => return None,
+            match mode {
+                0 if rm != 5 => 3 + sib,
+                1 => 4 + sib,
+                2 => 7 + sib,
+                _ => 0,
             }
         }
-        _ => return None,
-    })
+        _ => 0,
+    }
 }
 
 fn pop(code: &[u8]) -> Option<(u8, usize)> {
@@ -133,28 +122,28 @@ fn end(code: &[u8]) -> Option<(Option<Jump>, usize)> {
 mod tests {
     use super::*;
 
-    fn check(code: &[u8], adjustment: Option<Adjustment>, pops: &[u8], jump: Option<Jump>) {
+    fn check(code: &[u8], adjustment: usize, pops: &[u8], jump: Option<Jump>) {
         let found = epilog(code).unwrap_or_else(|| panic!("{code:x?}"));
-        assert_eq!(found.adjustment.map(|(adjustment, _)| adjustment), adjustment, "{code:x?}");
+        assert_eq!(found.adjustment, adjustment, "{code:x?}");
         assert_eq!(found.pops.iter().map(|(register, _)| *register).collect::<Vec<u8>>(), pops, "{code:x?}");
         assert_eq!((found.jump, found.bytes()), (jump, code.len()), "{code:x?}");
     }
 
     #[test]
     fn the_documented_forms_are_known() {
-        check(&[0xc3], None, &[], None);
-        check(&[0x48, 0x83, 0xc4, 0x28, 0xc3], Some(Adjustment::Add(40)), &[], None);
-        check(&[0x48, 0x81, 0xc4, 0, 1, 0, 0, 0x5b, 0x41, 0x5e, 0xc3], Some(Adjustment::Add(256)), &[3, 14], None);
-        check(&[0x48, 0x8d, 0x65, 0x10, 0x5d, 0xc3], Some(Adjustment::From(6, 16)), &[6], None);
-        check(&[0x49, 0x8d, 0x63, 0x08, 0xc3], Some(Adjustment::From(11, 8)), &[], None);
-        check(&[0x49, 0x8b, 0xe3, 0x5d, 0xc3], Some(Adjustment::From(11, 0)), &[6], None);
-        check(&[0x48, 0x89, 0xec, 0x5d, 0xc3], Some(Adjustment::From(6, 0)), &[6], None);
-        check(&[0x49, 0x8d, 0x64, 0x24, 8, 0xc3], Some(Adjustment::From(12, 8)), &[], None);
-        check(&[0x5f, 0xe9, 0x10, 0, 0, 0], None, &[5], Some(Jump::Relative(16)));
-        check(&[0x48, 0xff, 0xe0], None, &[], Some(Jump::Leaves));
-        check(&[0xff, 0x25, 0, 0, 0, 0], None, &[], Some(Jump::Leaves));
-        check(&[0xff, 0xe0], None, &[], Some(Jump::Indirect));
-        check(&[0x5d, 0x48, 0xcf], None, &[6], Some(Jump::Interrupt));
+        check(&[0xc3], 0, &[], None);
+        check(&[0x48, 0x83, 0xc4, 0x28, 0xc3], 4, &[], None);
+        check(&[0x48, 0x81, 0xc4, 0, 1, 0, 0, 0x5b, 0x41, 0x5e, 0xc3], 7, &[3, 14], None);
+        check(&[0x48, 0x8d, 0x65, 0x10, 0x5d, 0xc3], 4, &[6], None);
+        check(&[0x49, 0x8d, 0x63, 0x08, 0xc3], 4, &[], None);
+        check(&[0x49, 0x8b, 0xe3, 0x5d, 0xc3], 3, &[6], None);
+        check(&[0x48, 0x89, 0xec, 0x5d, 0xc3], 3, &[6], None);
+        check(&[0x49, 0x8d, 0x64, 0x24, 8, 0xc3], 5, &[], None);
+        check(&[0x5f, 0xe9, 0x10, 0, 0, 0], 0, &[5], Some(Jump::Relative(16)));
+        check(&[0x48, 0xff, 0xe0], 0, &[], Some(Jump::Leaves));
+        check(&[0xff, 0x25, 0, 0, 0, 0], 0, &[], Some(Jump::Leaves));
+        check(&[0xff, 0xe0], 0, &[], Some(Jump::Indirect));
+        check(&[0x5d, 0x48, 0xcf], 0, &[6], Some(Jump::Interrupt));
     }
 
     #[test]
