@@ -295,6 +295,6 @@ impl<'d> ObjectFile<'d> {
 
     /// What an unwind table is compiled from. A section that cannot be decompressed is missing.
     pub fn unwind_inputs(&self) -> UnwindInputs<'d> {
-        self.headers().unwind_inputs()
+        UnwindInputs { loaded: self.headers().loaded(), ..self.headers().unwind_inputs() }
     }
 }

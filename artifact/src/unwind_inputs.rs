@@ -30,7 +30,7 @@ pub struct PltSection {
     pub range: Range<u64>,
     /// Bytes of an entry: the section header's figure, else what the processor's linkers use.
     pub entry_size: u64,
-    /// `.plt`, `.plt.sec`, `.plt.got`, `.iplt`; `.MIPS.stubs`.
+    /// `.plt`, `.plt.sec`, `.plt.got`, `.iplt`; `.MIPS.stubs`; `__stubs`, `__auth_stubs`.
     pub name: String,
 }
 
@@ -51,7 +51,15 @@ pub struct UnwindInputs<'d> {
     pub debug_frame: Option<SectionSlice<'d>>,
     /// `.pdr`, the procedure descriptors of 32-bit MIPS.
     pub pdr: Option<SectionSlice<'d>>,
-    /// Where functions begin by the symbol tables, sorted. Of 32-bit MIPS alone, where much code has no other description.
+    /// The exception directory of a PE file (`.pdata`).
+    pub pdata: Option<SectionSlice<'d>>,
+    /// `__unwind_info` of a Mach-O file.
+    pub unwind_info: Option<SectionSlice<'d>>,
+    /// What is loaded into a process, as far as the file has bytes of it: stated addresses and bytes. The exception directory leads there, and code
+    /// is among it.
+    pub loaded: Vec<(u64, &'d [u8])>,
+    /// Where functions begin, sorted: of 32-bit MIPS by the symbol tables, because much code has no other description; of Mach-O by its
+    /// list of function starts, because linkers join the descriptions of several.
     pub functions: Vec<u64>,
     /// Procedure linkage tables, sorted by address.
     pub plt: Vec<PltSection>,
@@ -74,6 +82,9 @@ impl UnwindInputs<'_> {
             eh_frame_hdr: None,
             debug_frame: None,
             pdr: None,
+            pdata: None,
+            unwind_info: None,
+            loaded: Vec::new(),
             functions: Vec::new(),
             plt: Vec::new(),
             text_base: None,

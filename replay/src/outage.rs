@@ -80,7 +80,13 @@ fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
     let labelled = after.frames.iter().zip(after.frames.iter().skip(1)).all(|(callee, caller)| {
         let by_table = matches!(
             caller.method,
-            UnwindMethod::CfiEhFrame | UnwindMethod::CfiDebugFrame | UnwindMethod::SignalContext | UnwindMethod::Plt
+            UnwindMethod::CfiEhFrame
+                | UnwindMethod::CfiDebugFrame
+                | UnwindMethod::SignalContext
+                | UnwindMethod::Plt
+                | UnwindMethod::Prologue
+                | UnwindMethod::Pdata
+                | UnwindMethod::CompactUnwind
         );
         !(robbed(callee) && by_table)
     });

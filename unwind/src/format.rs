@@ -63,6 +63,9 @@ pub enum SectionKind {
     SourceIndex = 9,
     /// The source map.
     SourceMap = 10,
+    /// u64 per rule: slots of the registers that the module's calling convention keeps beyond those of the processor. Where
+    /// the section is missing, these registers are lost.
+    ConventionSlots = 11,
 }
 
 impl SectionKind {

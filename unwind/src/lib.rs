@@ -9,7 +9,8 @@
 //!
 //! * the reader: [`Table`] reads a `.uwt` file in place (`docs/formats/uwt.md`);
 //! * the engine: [`unwind`] with [`Modules`], [`Memory`], [`Registers`] and a [`Cache`];
-//! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame`, `.debug_frame` and `.pdr` (feature `compile`).
+//! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame`, `.debug_frame` and `.pdr`, of the exception directory of Windows modules, and
+//!   of compact unwind information of Mach-O modules (feature `compile`).
 //!
 //! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address and it stays on
 //! the stack ([`Memory::same_stack`]) → a leaf or a call through a null pointer, where the return address provably lies on

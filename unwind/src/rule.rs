@@ -37,6 +37,9 @@ pub enum Kind {
     Plt = 6,
     /// All registers lie in the machine context at sp + offset (in bytes).
     Signal = 7,
+    /// The processor itself, or the kernel for it, pushed program counter and stack pointer of interrupted code: the program counter is in
+    /// memory at F + `ra` words, F being register + offset, and the stack pointer near it. Slots lie relative to F.
+    MachineFrame = 8,
     /// CFA = value of the program at `offset` in the section of programs.
     Program = 10,
     /// There is information, but of a form that this format does not express.
@@ -54,6 +57,7 @@ impl Kind {
             5 => Self::Deref,
             6 => Self::Plt,
             7 => Self::Signal,
+            8 => Self::MachineFrame,
             10 => Self::Program,
             12 => Self::Unsupported,
             _ => return None,
@@ -75,8 +79,12 @@ pub enum RuleSource {
     Plt = 3,
     /// The instructions of a signal trampoline.
     Trampoline = 4,
-    /// The instructions of a function, held against its record in `.pdr` if it has one.
+    /// The instructions of a function, held against its record in `.pdr` or what else is said of its body, if there is one.
     Instructions = 5,
+    /// The exception directory of a Windows module: `.pdata` and what it leads to.
+    Pdata = 6,
+    /// `__unwind_info` of a Mach-O module.
+    CompactUnwind = 7,
 }
 
 impl RuleSource {
@@ -88,6 +96,8 @@ impl RuleSource {
             3 => Self::Plt,
             4 => Self::Trampoline,
             5 => Self::Instructions,
+            6 => Self::Pdata,
+            7 => Self::CompactUnwind,
             _ => return None,
         })
     }
@@ -267,11 +277,17 @@ impl Rule {
         let (Some(kind), Some(_), Some(ra)) = (self.kind(), self.source(), self.return_address()) else { return false };
         let is_register = |register: u8| usize::from(register) < machine.registers;
         let register_fits = !matches!(ra, ReturnAddress::InRegister(register) if !is_register(register));
-        let base_fits = !matches!(kind, Kind::Register | Kind::Deref) || is_register(self.register());
+        let base_fits = match kind {
+            Kind::Register | Kind::Deref => is_register(self.register()),
+            Kind::MachineFrame => self.register() == machine.sp || self.register() == machine.fp,
+            _ => true,
+        };
         // Every piece of information comes from somewhere, and a gap from nowhere.
         let source_fits = (kind == Kind::Gap) == (self.source() == Some(RuleSource::None));
         let arch_fits = (!self.is_signed() || machine.signs_return_addresses)
-            && (kind != Kind::Plt || machine.arch == Arch::X86_64);
+            && (kind != Kind::Plt || machine.arch == Arch::X86_64)
+            && (kind != Kind::MachineFrame
+                || (machine.machine_frame_sp.is_some() && matches!(ra, ReturnAddress::AtCfa(_))));
         register_fits && base_fits && source_fits && arch_fits
     }
 
@@ -283,7 +299,8 @@ impl Rule {
 
 /// Where the saved registers other than the frame pointer are: fields of 12 bits, five to a word from its lowest bit on, in
 /// the order of [`Arch::slot_registers`], each signed words from where the rule's frame pointer slot is counted too; −2048
-/// same value, −2047 unknown. The upper four bits of a word are zero. x86_64 has the first word alone.
+/// same value, −2047 unknown. The upper four bits of a word are zero. On x86_64 the second word is that of
+/// [`Arch::convention_registers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slots(pub [u64; SLOT_WORDS]);
 
@@ -297,6 +314,8 @@ const SLOT_UNKNOWN: i64 = SLOT_SAME + 1;
 impl Slots {
     /// Every register keeps its value.
     pub const SAME: Self = Self([0x0800_8008_0080_0800; SLOT_WORDS]);
+    /// A word of registers that cannot be told.
+    pub(crate) const UNKNOWN_WORD: u64 = 0x0801_8018_0180_1801;
 
     /// The same with `saved` for the register at `at` in [`Arch::slot_registers`]. A slot too far away for its field becomes
     /// unknown.
@@ -325,7 +344,7 @@ impl Slots {
     }
 
     pub(crate) fn of_machine(self, machine: &Machine, register: u8) -> Option<Saved> {
-        let at = machine.slot_registers.iter().position(|with_slot| *with_slot == register)?;
+        let at = machine.slot_of(register)?;
         let word = self.0.get(at / SLOTS_IN_WORD)?;
         Some(match sign_extend(word >> ((at % SLOTS_IN_WORD) as u32 * SLOT_BITS), SLOT_BITS) {
             SLOT_SAME => Saved::Same,
@@ -369,6 +388,7 @@ impl fmt::Display for Equations {
             Some(Kind::Unsupported) => return f.write_str("information of an unsupported form"),
             None => return write!(f, "unknown rule {:#018x}", rule.0),
             Some(Kind::Signal) => return write!(f, "all registers from the signal context at {sp}{:+}", rule.offset()),
+            Some(Kind::MachineFrame) => write!(f, "interrupted: CFA = {register}{bytes:+} holds pc and {sp}")?,
             Some(Kind::Sp) => write!(f, "CFA = {sp}{bytes:+}")?,
             Some(Kind::Fp) => write!(f, "CFA = {fp}{bytes:+}")?,
             Some(Kind::Register) => write!(f, "CFA = {register}{bytes:+}")?,

@@ -22,6 +22,12 @@ pub enum SourceKind {
     Pdr = 5,
     /// The instructions of a function without any record; the offset is the stated address of the first.
     Instructions = 6,
+    /// An entry of the exception directory; the offset is its own in it.
+    Pdata = 7,
+    /// Code that the exception directory does not speak of, by which it is a leaf; the offset is its stated address.
+    PdataLeaf = 8,
+    /// A function of `__unwind_info`; the offset is its stated address.
+    CompactUnwind = 9,
 }
 
 impl SourceKind {
@@ -33,6 +39,9 @@ impl SourceKind {
             4 => Self::Trampoline,
             5 => Self::Pdr,
             6 => Self::Instructions,
+            7 => Self::Pdata,
+            8 => Self::PdataLeaf,
+            9 => Self::CompactUnwind,
             _ => return None,
         })
     }
@@ -46,6 +55,9 @@ impl SourceKind {
             Self::Trampoline => "trampoline",
             Self::Pdr => "pdr",
             Self::Instructions => "instructions",
+            Self::Pdata => "pdata",
+            Self::PdataLeaf => "pdata-leaf",
+            Self::CompactUnwind => "compact-unwind",
         }
     }
 }

@@ -95,6 +95,8 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
         Some(RuleSource::DebugFrame) => UnwindMethod::CfiDebugFrame,
         Some(RuleSource::Plt) => UnwindMethod::Plt,
         Some(RuleSource::Instructions) => UnwindMethod::Prologue,
+        Some(RuleSource::Pdata) => UnwindMethod::Pdata,
+        Some(RuleSource::CompactUnwind) => UnwindMethod::CompactUnwind,
         _ => UnwindMethod::CfiEhFrame,
     }
 }
@@ -156,6 +158,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Some(Kind::Signal) if !self.state.sp_known => stop(StopReason::RegisterUnknown),
             Some(Kind::Signal) => self.signal(rule.offset(), budget),
             Some(_) if rule.source() == Some(RuleSource::None) => stop(StopReason::UnsupportedRule),
+            Some(Kind::MachineFrame) => self.machine_frame(rule, budget),
             Some(Kind::Sp) if !self.state.sp_known => match self.by_record(rule, budget) {
                 Some(found) => found,
                 None => stop(StopReason::RegisterUnknown),
@@ -261,6 +264,35 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 (Some(sp), Ok(Caller { pc, sp, sp_known: true, fp: Some(fp), exact: true, method }))
             }
             _ => (None, Err(StopReason::TruncatedStack)),
+        }
+    }
+
+    /// The interrupted frame: its program counter and stack pointer are where the processor pushed them, other registers in slots.
+    fn machine_frame(&self, rule: Rule, budget: &mut Budget) -> (Option<u64>, Next) {
+        let stop = |reason| (None, Err(reason));
+        let Some(signals) = budget.signals.checked_sub(1) else { return stop(StopReason::StackNotRising) };
+        budget.signals = signals;
+        let (Some(ReturnAddress::AtCfa(words)), Some(to_sp)) = (rule.return_address(), Self::MACHINE.machine_frame_sp)
+        else {
+            return stop(StopReason::UnsupportedRule);
+        };
+        let Some(base) = self.register(rule.register(), budget) else { return stop(StopReason::RegisterUnknown) };
+        let frame = Self::MACHINE.add(base, rule.offset() * Self::WORD);
+        let fp = match rule.frame_pointer() {
+            Saved::Same => self.live_fp(),
+            Saved::Unknown => None,
+            Saved::At(words) => match self.read(Self::slot(frame, words)) {
+                None => return stop(StopReason::TruncatedStack),
+                known => known,
+            },
+        };
+        let pc = Self::slot(frame, words);
+        match (self.read(pc), self.read(Self::slot(pc, to_sp))) {
+            (Some(pc), Some(sp)) => {
+                let method = UnwindMethod::SignalContext;
+                (Some(sp), Ok(Caller { pc, sp, sp_known: true, fp, exact: true, method }))
+            }
+            _ => stop(StopReason::TruncatedStack),
         }
     }
 
@@ -467,17 +499,37 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 UnwindMethod::SignalContext => {
                     let offset = match self.modules.rule(callee) {
                         Some((rule, _)) if rule.kind() == Some(Kind::Signal) => rule.offset(),
+                        Some((rule, table)) if rule.kind() == Some(Kind::MachineFrame) => {
+                            let base = if rule.register() == Self::MACHINE.sp { sp } else { callee.fp };
+                            let frame = Self::MACHINE.add(base, rule.offset() * Self::WORD);
+                            match table.slots(self.modules.rva_of(callee)?)?.of_machine(Self::MACHINE, number)? {
+                                Saved::Same => {
+                                    caller = callee;
+                                    continue;
+                                }
+                                Saved::Unknown => return None,
+                                Saved::At(words) => return self.read(Self::slot(frame, words)),
+                            }
+                        }
                         _ => self.context_at(callee.pc.0, callee.exact)?,
                     };
                     return self.read(Self::in_context(Self::MACHINE.add(sp, offset), number)?);
                 }
-                _ if Self::MACHINE.is_volatile(number) => return None,
+                UnwindMethod::Leaf | UnwindMethod::NullCall if Self::MACHINE.convention_registers.contains(&number) => {
+                    return None;
+                }
+                // The table of each callee says whether its convention keeps those of the convention.
+                _ if Self::MACHINE.is_volatile(number) && !Self::MACHINE.convention_registers.contains(&number) => {
+                    return None;
+                }
                 UnwindMethod::Leaf | UnwindMethod::NullCall => {}
                 UnwindMethod::CfiEhFrame
                 | UnwindMethod::CfiDebugFrame
                 | UnwindMethod::Plt
                 | UnwindMethod::JitRule
-                | UnwindMethod::Prologue => {
+                | UnwindMethod::Prologue
+                | UnwindMethod::Pdata
+                | UnwindMethod::CompactUnwind => {
                     let (rule, table) = self.modules.rule(callee)?;
                     let rva = self.modules.rva_of(callee)?;
                     match table.slots(rva)?.of_machine(Self::MACHINE, number)? {

@@ -26,6 +26,8 @@ pub struct Table<'a> {
     rules: &'a [[u8; 8]],
     /// [`Machine::slot_words`](crate::arch::Machine::slot_words) for each rule.
     slots: &'a [[u8; 8]],
+    /// One for each rule, or none.
+    convention_slots: &'a [[u8; 8]],
     programs: &'a [u8],
     pub(crate) source_index: &'a [[u8; 16]],
     pub(crate) source_map: &'a [u8],
@@ -128,6 +130,12 @@ impl<'a> Table<'a> {
         let debug_id = text(SectionKind::DebugId)?;
         let slot_words = rules.checked_mul(arch.machine().slot_words);
         let slot_words = slot_words.ok_or(OpenError::Header { what: "more than 65536 rules" })?;
+        let convention_slots = match section(SectionKind::ConventionSlots) {
+            Ok(bytes) if !arch.machine().convention_registers.is_empty() => {
+                array(bytes, Some(rules), SectionKind::ConventionSlots)?
+            }
+            _ => &[],
+        };
         if debug_id.parse::<DebugId>().is_err() {
             return Err(OpenError::Section { kind: SectionKind::DebugId });
         }
@@ -140,6 +148,7 @@ impl<'a> Table<'a> {
             row_rule: array(section(SectionKind::RowRule)?, Some(rows), SectionKind::RowRule)?,
             rules: array(section(SectionKind::Rules)?, Some(rules), SectionKind::Rules)?,
             slots: array(section(SectionKind::Slots)?, Some(slot_words), SectionKind::Slots)?,
+            convention_slots,
             programs: section(SectionKind::Programs)?,
             source_index: array(section(SectionKind::SourceIndex)?, None, SectionKind::SourceIndex)?,
             source_map: section(SectionKind::SourceMap)?,
@@ -172,6 +181,9 @@ impl<'a> Table<'a> {
         let mut slots = Slots::SAME;
         for (to, from) in slots.0.iter_mut().zip(from) {
             *to = u64::from_le_bytes(*from);
+        }
+        if let Some(word) = slots.0.get_mut(words) {
+            *word = self.convention_slots.get(number).map_or(Slots::UNKNOWN_WORD, |from| u64::from_le_bytes(*from));
         }
         Some(slots)
     }

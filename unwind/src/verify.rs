@@ -93,7 +93,10 @@ impl fmt::Display for VerifyError {
         f.write_str("unwind table: ")?;
         match self {
             Self::Checksum { section } => {
-                let kind = SectionKind::ALL.into_iter().find(|kind| *kind as u32 == *section);
+                let kind = SectionKind::ALL
+                    .into_iter()
+                    .chain([SectionKind::ConventionSlots])
+                    .find(|kind| *kind as u32 == *section);
                 match kind {
                     Some(kind) => write!(f, "the section {kind:?} does not match its checksum"),
                     None => write!(f, "the section {section} does not match its checksum"),

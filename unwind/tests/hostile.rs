@@ -1,6 +1,7 @@
 //! Damaged tables, damaged unwind sections, stacks made of anything: nothing panics and everything ends.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod cfi;
 mod elf;
 
 use elf::{Binary, Random};
@@ -194,6 +195,9 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
             eh_frame_hdr: None,
             debug_frame: None,
             pdr: Some(&records),
+            pdata: None,
+            unwind_info: None,
+            loaded: &[],
             functions: &functions,
             plt: &[],
             code: &[(0x1000, &code)],
@@ -253,6 +257,9 @@ fn a_header_that_points_before_its_section_is_ignored() {
         eh_frame_hdr: Some((0x8000, &header)),
         debug_frame: None,
         pdr: None,
+        pdata: None,
+        unwind_info: None,
+        loaded: &[],
         functions: &[],
         plt: &[],
         code: &[],
@@ -262,4 +269,75 @@ fn a_header_that_points_before_its_section_is_ignored() {
     };
     let report = compile(&input).expect("a table").report;
     assert_eq!((report.fdes, report.damaged_entries), (0, 1));
+}
+
+/// Directories, records and encodings of Windows and Mach-O images that have a form, with noise in them.
+#[test]
+fn unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
+    let mut random = Random(11);
+    let id = cfi::debug_id();
+    let mut rules = 0;
+    for round in 0..3000 {
+        let arch = if round & 1 == 0 { Arch::X86_64 } else { Arch::Aarch64 };
+        let base = 0x1_4000_0000;
+        let mut noise = |length: u64, few: u64| -> Vec<u8> {
+            let likely = [0, 1, 2, 3, 4, 0x10, 0x21, 0x32, 0x30, 0x50, 0xc3, 0x5b, 0xe4, 0xe5, 0xe6, 0x81, 0xfc, 0x55];
+            (0..length)
+                .map(|_| match random.below(few) {
+                    0 => random.next() as u8,
+                    _ => likely[random.below(likely.len() as u64) as usize],
+                })
+                .collect()
+        };
+        let (code, info) = (noise(512, 4), noise(400, 6));
+        let mut directory = noise(36, 3);
+        for entry in 0..20u32 {
+            let word = 0x4000 + 4 * (random.below(80) as u32);
+            let packed = (random.next() as u32 & !3) | (1 + random.below(2) as u32);
+            let begin = 0x1000 + 16 * entry;
+            match (arch, random.below(3)) {
+                (Arch::X86_64, _) => {
+                    let end = begin + random.below(40) as u32;
+                    directory.extend([begin, end, word].map(u32::to_le_bytes).concat());
+                }
+                (_, 0) => directory.extend([begin, packed].map(u32::to_le_bytes).concat()),
+                _ => directory.extend([begin, word].map(u32::to_le_bytes).concat()),
+            }
+        }
+        // One page of the regular kind, with likely modes.
+        let mut unwind_info: Vec<u8> =
+            [1, 28, 0, 28, 0, 28, 2, 0x1000, 52, 0, 0x1200, 0, 0, 2, 8 | 20 << 16].map(u32::to_le_bytes).concat();
+        for entry in 0..20u32 {
+            let encoding = (1 + random.below(4) as u32) << 24 | random.next() as u32 & 0x00ff_ffff;
+            unwind_info.extend([0x1000 + 24 * entry, encoding].map(u32::to_le_bytes).concat());
+        }
+        if random.below(2) == 0 {
+            let at = random.below(unwind_info.len() as u64) as usize;
+            unwind_info[at] = random.next() as u8;
+        }
+        let at = |rva: u64| base + rva;
+        let text: Vec<_> = std::iter::once(at(0x1000)..at(0x1200)).collect();
+        let loaded = [(at(0x1000), &code[..]), (at(0x4000), &info), (at(0x8000), &directory)];
+        let is_macho = round % 4 >= 2;
+        let input = Input {
+            arch,
+            image_base: symseal_module::Svma(base),
+            text: &text,
+            pdata: (!is_macho).then_some((at(0x8000), &directory)),
+            unwind_info: is_macho.then_some((at(0x8000), &unwind_info)),
+            eh_frame: is_macho.then_some((at(0x4000), &info)),
+            loaded: &loaded,
+            code: &loaded[..1],
+            ..cfi::empty_input(&id)
+        };
+        let compiled = compile(&input).expect("a table, whatever the image holds");
+        assert!(compiled.report.covered_bytes <= compiled.report.text_bytes);
+        rules += compiled.report.rules;
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        if arch == Arch::X86_64 {
+            walk_anything(table, &mut random);
+        }
+    }
+    assert!(rules > 10_000, "{rules}");
 }

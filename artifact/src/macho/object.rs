@@ -7,7 +7,7 @@ use crate::headers::ObjectHeaders;
 use crate::proportion::is_in_proportion;
 use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
-use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs, compressed};
+use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, PltSection, SectionSlice, UnwindInputs, compressed};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -127,6 +127,15 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
             joins
         });
         let frames = self.section_named(b"__eh_frame");
+        let unwind_info = self.section_named(b"__unwind_info").filter(|section| !section.bytes.is_empty());
+        // Bytes of a stub where the form tells no other: a jump through memory, or what computes an address and a jump.
+        let stub_bytes = if Macho::arch(self) == Arch::X86_64 { 6 } else { 12 };
+        let stubs = [&b"__stubs"[..], b"__auth_stubs"].into_iter().filter_map(|name| {
+            let section = self.section_named(name)?;
+            let range = section.addr..section.addr.checked_add(section.bytes.len() as u64)?;
+            let name = String::from_utf8_lossy(name).into_owned();
+            Some(PltSection { range, entry_size: stub_bytes, name }).filter(|plt| !plt.range.is_empty())
+        });
         UnwindInputs {
             text,
             eh_frame: frames.map(|section| SectionSlice { svma: section.addr, bytes: section.bytes.into() }),
@@ -134,6 +143,9 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
                 let bytes = Macho::dwarf_bytes(section).ok()?;
                 Some(SectionSlice { svma: section.addr, bytes })
             }),
+            unwind_info: unwind_info.map(|section| SectionSlice { svma: section.addr, bytes: section.bytes.into() }),
+            functions: self.starts(),
+            plt: stubs.collect(),
             text_base: self.sections.iter().find(|section| section.name == b"__text").map(|section| section.addr),
             ..UnwindInputs::none(Macho::arch(self), Svma(Macho::image_base(self)))
         }

@@ -128,6 +128,11 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
             text,
             eh_frame: slice(b".eh_frame"),
             debug_frame: slice(b".debug_frame"),
+            // By the header: the section may be joined with others.
+            pdata: self.exceptions.and_then(|directory| {
+                let svma = self.image_base.checked_add(u64::from(directory.rva))?;
+                Some(SectionSlice { svma, bytes: self.directory_bytes(directory)?.into() })
+            }),
             text_base: base_of(b".text"),
             data_base: base_of(b".data"),
             ..UnwindInputs::none(self.arch(), Svma(self.image_base))

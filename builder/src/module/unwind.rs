@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use symseal_artifact::{Arch, Format, ObjectFile, ObjectKind, UnwindInputs};
+use symseal_artifact::{Arch, ObjectFile, ObjectKind, UnwindInputs};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
 use symseal_unwind::compile;
@@ -35,9 +35,6 @@ pub(super) fn unwind_table(
     let Some((object, source)) = binary else {
         return none("there is only a debug file, and the rules are in the binary".to_owned());
     };
-    if object.format() != Format::Elf {
-        return none(format!("unwind tables of {} files are not made by this version", object.format().code()));
-    }
     let Some(arch) = arch_of(object) else {
         return none(format!("unwind tables of {} are not made by this version", object.arch()));
     };
@@ -58,8 +55,7 @@ pub(super) fn unwind_table(
     }
     let used_debug = from_debug_file.is_some() || functions.len() > inputs.functions.len();
     let plt = plt(object, &inputs);
-    let code = [".text", ".init", ".fini"].into_iter().filter_map(|name| object.section(name));
-    let code: Vec<(u64, &[u8])> = code.map(|(svma, bytes)| (svma.0, bytes)).collect();
+    let code = code(&inputs);
     let section = |slice: Option<&'_ symseal_artifact::SectionSlice<'_>>| slice.map(|slice| slice.svma);
     let input = compile::Input {
         arch,
@@ -71,6 +67,9 @@ pub(super) fn unwind_table(
             .zip(inputs.eh_frame_hdr.as_ref().map(|slice| &*slice.bytes)),
         debug_frame: debug_frame.or(from_debug_file).map(|slice| (slice.svma, &*slice.bytes)),
         pdr: inputs.pdr.as_ref().filter(|_| is_followed).map(|slice| &*slice.bytes),
+        pdata: section(inputs.pdata.as_ref()).zip(inputs.pdata.as_ref().map(|slice| &*slice.bytes)),
+        unwind_info: section(inputs.unwind_info.as_ref()).zip(inputs.unwind_info.as_ref().map(|slice| &*slice.bytes)),
+        loaded: &inputs.loaded,
         functions: &functions,
         plt: &plt,
         code: &code,
@@ -158,6 +157,30 @@ mod mips {
         }
         assert!(has_short_instructions(0x7400_1007) && !has_short_instructions(0x7000_1007));
     }
+}
+
+/// What the file has of the executable ranges.
+fn code<'d>(inputs: &UnwindInputs<'d>) -> Vec<(u64, &'d [u8])> {
+    let parts = inputs.loaded.iter().filter_map(|(start, bytes)| {
+        // A section is executable as a whole.
+        let text = inputs.text.get(inputs.text.partition_point(|text| text.end <= *start))?;
+        let from = text.start.max(*start);
+        let to = text.end.min(start.checked_add(bytes.len() as u64)?);
+        let at = |address: u64| usize::try_from(address.checked_sub(*start)?).ok();
+        Some((from, bytes.get(at(from)?..at(to)?)?)).filter(|(_, bytes)| !bytes.is_empty())
+    });
+    let mut parts: Vec<(u64, &[u8])> = parts.collect();
+    // Files may say that sections lie over each other: the first counts.
+    parts.sort_by_key(|(start, bytes)| (*start, std::cmp::Reverse(bytes.len())));
+    let mut end = 0;
+    parts.retain(|(start, bytes)| {
+        let is_free = *start >= end;
+        if is_free {
+            end = start.saturating_add(bytes.len() as u64);
+        }
+        is_free
+    });
+    parts
 }
 
 fn plt<'d>(object: &ObjectFile<'d>, inputs: &UnwindInputs<'_>) -> Vec<compile::Plt<'d>> {

@@ -84,7 +84,9 @@ codes! {
         NullCall = 7, "null-call", "A call through a null pointer: the return address was where the call put it.";
         Scan = 8, "scan", "A guess from scanning the stack; never counts as coverage.";
         JitRule = 9, "jit-rule", "Call frame information that a JIT compiler supplied.";
-        Prologue = 10, "prologue", "What the function's own instructions do to its frame, held against its .pdr record.";
+        Prologue = 10, "prologue", "What the function's own instructions do to its frame, held against what its format records of the body.";
+        Pdata = 11, "pdata", "The exception directory of a Windows module (.pdata), or its convention for a leaf.";
+        CompactUnwind = 12, "compact-unwind", "Compact unwind information of a Mach-O module.";
     }
 }
 

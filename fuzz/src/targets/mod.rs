@@ -41,6 +41,7 @@ mod token_uri;
 mod trace;
 mod trust_directory;
 mod uwt_compile;
+mod uwt_images;
 mod uwt_walk;
 mod witness_key;
 
@@ -90,6 +91,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("trace", trace::run),
     ("trust_directory", trust_directory::run),
     ("uwt_compile", uwt_compile::run),
+    ("uwt_images", uwt_images::run),
     ("uwt_walk", uwt_walk::run),
     ("witness_key", witness_key::run),
 ];

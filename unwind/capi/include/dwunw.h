@@ -347,9 +347,17 @@ enum dwunw_method
    */
   DWUNW_METHOD_JIT_RULE = 9,
   /*
-   The instructions of the function, where no call frame information covers it.
+   What the function's own instructions do to its frame.
    */
   DWUNW_METHOD_PROLOGUE = 10,
+  /*
+   The exception directory of a Windows module.
+   */
+  DWUNW_METHOD_PDATA = 11,
+  /*
+   Compact unwind information of a Mach-O module.
+   */
+  DWUNW_METHOD_COMPACT_UNWIND = 12,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -198,13 +198,17 @@ pub enum dwunw_method {
     Scan = 8,
     /// A rule that a JIT compiler supplied.
     JitRule = 9,
-    /// The instructions of the function, where no call frame information covers it.
+    /// What the function's own instructions do to its frame.
     Prologue = 10,
+    /// The exception directory of a Windows module.
+    Pdata = 11,
+    /// Compact unwind information of a Mach-O module.
+    CompactUnwind = 12,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::Prologue as usize + 1
-        && UnwindMethod::Prologue as usize == dwunw_method::Prologue as usize,
+    UnwindMethod::ALL.len() == dwunw_method::CompactUnwind as usize + 1
+        && UnwindMethod::CompactUnwind as usize == dwunw_method::CompactUnwind as usize,
     "every method of the engine has its name in C"
 );
 

@@ -17,6 +17,8 @@ impl Target for Aarch64 {
         pc: PC,
         registers: 32,
         slot_registers: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28],
+        convention_registers: &[],
+        machine_frame_sp: Some(-1),
         link: Some(LINK),
         frame_records: FrameRecords::InFrame,
         mode_bits: 0,

@@ -36,6 +36,8 @@ const LITTLE: Machine = Machine {
     pc: PC,
     registers: 32,
     slot_registers: &[16, 17, 18, 19, 20, 21, 22, 23, 28],
+    convention_registers: &[],
+    machine_frame_sp: None,
     link: Some(LINK),
     frame_records: FrameRecords::None,
     // MIPS16 and microMIPS. (MIPS architecture, volume II-B, "ISA mode bit")

@@ -87,6 +87,12 @@ impl Arch {
         self.machine().slot_registers
     }
 
+    /// General registers that functions of one calling convention keep and those of another do not (x86_64: rsi and rdi, which those
+    /// of Windows keep). Tables of the former have slots for them.
+    pub fn convention_registers(self) -> &'static [u8] {
+        self.machine().convention_registers
+    }
+
     /// The name of a register by its DWARF number.
     pub fn register_name(self, number: u8) -> &'static str {
         self.machine().name(number)
@@ -134,6 +140,11 @@ pub(crate) struct Machine {
     /// General registers: DWARF numbers below this.
     pub(crate) registers: usize,
     pub(crate) slot_registers: &'static [u8],
+    /// Registers that have slots in tables of some calling conventions, behind [`slot_words`](Self::slot_words).
+    pub(crate) convention_registers: &'static [u8],
+    /// Words from the program counter to the stack pointer in what the processor pushes when it is interrupted; `None` where
+    /// no format speaks of such frames.
+    pub(crate) machine_frame_sp: Option<i16>,
     /// The register that a call leaves the return address in; without one it is pushed.
     pub(crate) link: Option<u8>,
     pub(crate) frame_records: FrameRecords,
@@ -205,6 +216,12 @@ impl Machine {
     /// Whether a call may change `register`, so that its value at a call site is lost.
     pub(crate) fn is_volatile(&self, register: u8) -> bool {
         register != self.fp && register != self.sp && !self.slot_registers.contains(&register)
+    }
+
+    /// Which of a rule's slots is that of `register`.
+    pub(crate) fn slot_of(&self, register: u8) -> Option<usize> {
+        let at = |registers: &[u8]| registers.iter().position(|with_slot| *with_slot == register);
+        at(self.slot_registers).or_else(|| Some(self.slot_words * 5 + at(self.convention_registers)?))
     }
 
     /// Whether `code`, whole instructions, certainly leaves the stack pointer alone.

@@ -15,6 +15,8 @@ impl Target for X86_64 {
         pc: PC,
         registers: 16,
         slot_registers: &[3, 12, 13, 14, 15],
+        convention_registers: &[4, 5],
+        machine_frame_sp: Some(3),
         link: None,
         frame_records: FrameRecords::BelowCfa,
         mode_bits: 0,

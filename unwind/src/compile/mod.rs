@@ -1,10 +1,14 @@
 //! The compiler: unwind sections of a binary to one `.uwt` table.
 
+mod compact;
 mod eval;
 mod expression;
 mod fdes;
+mod follow;
+mod layout;
 mod mips;
 mod padding;
+mod pdata;
 mod pdr;
 mod pieces;
 mod plt;
@@ -15,6 +19,7 @@ mod terms;
 mod trampoline;
 mod translate;
 mod write;
+mod x86;
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -28,7 +33,7 @@ use gimli::BaseAddresses;
 use symseal_module::{DebugId, Svma};
 
 use crate::arch::Arch;
-use crate::rule::{Kind, RuleSource, Slots};
+use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 use eval::Evaluator;
 use fdes::{CfiSection, Fde};
@@ -55,6 +60,13 @@ pub struct Input<'a> {
     /// Decompressed bytes of `.pdr`, the procedure descriptors of 32-bit MIPS. Together with the code they fill what call frame
     /// information leaves open.
     pub pdr: Option<&'a [u8]>,
+    /// Address and bytes of the exception directory of a Windows module (`.pdata`).
+    pub pdata: Option<(u64, &'a [u8])>,
+    /// Address and bytes of `__unwind_info` of a Mach-O module.
+    pub unwind_info: Option<(u64, &'a [u8])>,
+    /// Addresses and bytes of everything that a process has of the file, code included; the exception directory leads there. May be
+    /// empty where there is none.
+    pub loaded: &'a [(u64, &'a [u8])],
     /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, code that neither call frame information nor
     /// `.pdr` speaks for is followed from there. May be empty.
     pub functions: &'a [u64],
@@ -140,6 +152,10 @@ pub struct Report {
     pub trampolines: usize,
     /// Records of `.pdr` for code that nothing else speaks for.
     pub pdr_records: usize,
+    /// Entries of the exception directory or of compact unwind information.
+    pub unwind_entries: usize,
+    /// Of these, without any code.
+    pub entries_outside_text: usize,
     /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
     pub unfollowed: BTreeMap<String, usize>,
 }
@@ -206,8 +222,8 @@ impl core::error::Error for CompileError {}
 
 /// Makes the table of one module. The same input gives the same bytes.
 ///
-/// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.eh_frame`,
-/// `.debug_frame`, `.pdr`. Within one section the entry that starts first counts, and of these the longest.
+/// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.pdata`, `.eh_frame`,
+/// `.debug_frame`, `.pdr`, and for what is left of a Windows module that it holds leaves. Within one section the entry that starts first counts, and of these the longest.
 pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let text = normalized(input.text);
     let mut compiler = Compiler {
@@ -218,6 +234,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     };
     compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
     compiler.linkage_tables(input.arch, input.plt);
+    pdata::rules(input, &mut compiler);
     let mut bases = BaseAddresses::default();
     if let Some(text) = input.bases.text {
         bases = bases.set_text(text);
@@ -258,6 +275,8 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if input.arch == Arch::X86_64 {
         compiler.start_up(input.code);
     }
+    compact::rules(input, &mut compiler);
+    pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
     report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
@@ -300,6 +319,35 @@ impl Compiler<'_> {
                     self.pieces.push(Piece { range, rule, slots: Slots::SAME, source });
                 }
             }
+        }
+    }
+
+    /// Adds the rules of one entry: each holds from its address on, up to the next. `rules` rise and begin with the range.
+    fn add(&mut self, claimed: &[Range<u64>], rules: &[(u64, (Rule, Slots))], source: (SourceKind, u64)) {
+        for part in claimed {
+            let from = rules.partition_point(|(start, _)| *start <= part.start).saturating_sub(1);
+            let ends = rules.iter().skip(from + 1).map(|(start, _)| *start).chain([u64::MAX]);
+            for ((start, (rule, slots)), end) in rules.iter().skip(from).zip(ends) {
+                let range = part.start.max(*start)..part.end.min(end);
+                if *start >= part.end {
+                    break;
+                }
+                if range.start < range.end {
+                    self.pieces.push(Piece { range, rule: *rule, slots: *slots, source });
+                }
+            }
+        }
+    }
+
+    /// Marks what a record speaks of and this format, or this version, does not express.
+    fn unsupported(&mut self, claimed: &[Range<u64>], source: (SourceKind, u64), of: RuleSource, reason: &str) {
+        let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
+        let rule = (Rule::bare(Kind::Unsupported, of), Slots::SAME);
+        self.add(claimed, &[(first.start, rule)], source);
+        self.report.unsupported_count += 1;
+        self.report.count_reason(reason);
+        if self.report.unsupported.len() < MAX_UNSUPPORTED_LISTED {
+            self.report.unsupported.push(Unsupported { range: first.start..last.end, reason: String::from(reason) });
         }
     }
 

@@ -93,7 +93,7 @@ pub(super) fn write(
     debug_assert!(rows.rules.len() <= MAX_RULES);
 
     let (source_index, source_map) = source::write(&sources);
-    let sections = [
+    let mut sections = Vec::from([
         (SectionKind::DebugId, input.debug_id.to_string().into_bytes()),
         (SectionKind::Producer, input.producer.as_bytes().to_vec()),
         (SectionKind::Buckets, buckets(&rows.starts, size)),
@@ -104,7 +104,12 @@ pub(super) fn write(
         (SectionKind::Programs, programs.to_vec()),
         (SectionKind::SourceIndex, source_index),
         (SectionKind::SourceMap, source_map),
-    ];
+    ]);
+    let machine = input.arch.machine();
+    if input.pdata.is_some() && !machine.convention_registers.is_empty() {
+        let words = rows.rules.iter().filter_map(|(_, slots)| slots.0.get(machine.slot_words));
+        sections.push((SectionKind::ConventionSlots, words.flat_map(|word| word.to_le_bytes()).collect()));
+    }
     let mut directory = Vec::new();
     let mut body: Vec<u8> = Vec::new();
     let body_at = (HEADER_BYTES + sections.len() * DIRECTORY_ENTRY_BYTES).next_multiple_of(SECTION_ALIGNMENT);

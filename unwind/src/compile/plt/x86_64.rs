@@ -34,7 +34,8 @@ pub(super) fn rules(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
     let size = if plt.entry_size == 0 { ENTRY_BYTES } else { plt.entry_size };
     let entry_bytes = usize::try_from(size).ok()?;
     let expected = plt.range.end.checked_sub(plt.range.start)?;
-    if !(8..=32).contains(&size) || expected == 0 || plt.bytes.len() as u64 != expected {
+    // The smallest are the jumps alone of Mach-O.
+    if !(6..=32).contains(&size) || expected == 0 || plt.bytes.len() as u64 != expected {
         return None;
     }
     let mut rules: Vec<(Range<u64>, Rule)> = Vec::new();

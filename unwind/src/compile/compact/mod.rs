@@ -1,0 +1,179 @@
+//! Compact unwind information of Mach-O modules, `__unwind_info`: one word for each function, which says what holds in its body. What holds
+//! while the frame is made and taken down, the instructions tell; the two are held against each other. Functions that a word cannot
+//! describe have entries in `__eh_frame`, which are read before; compilers for macOS describe no epilogues there, so that the instructions
+//! complete those entries too.
+
+mod aarch64;
+mod pages;
+mod x86_64;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::follow::{self, Function};
+use super::layout::Layout;
+use super::{Compiler, Input};
+use crate::arch::{Arch, Machine};
+use crate::rule::{Rule, RuleSource, Slots};
+use crate::source::SourceKind;
+
+/// No information: the linker joins all functions of this kind that follow each other.
+const NONE: u32 = 0;
+/// Bits that say something of languages and not of the frame.
+const MODE_AND_OPERANDS: u32 = 0x0fff_ffff;
+
+/// What an encoding says of the body of a function.
+struct Described {
+    layout: Layout,
+    /// The frame pointer register points to a frame record.
+    has_frame_pointer: bool,
+}
+
+type Rules = Vec<(u64, (Rule, Slots))>;
+
+/// Adds the rules of the functions that compact unwind information describes and nothing else has spoken for yet.
+pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let Some((_, section)) = input.unwind_info else { return };
+    // Linkers join functions of one description.
+    let mut starts = input.functions.to_vec();
+    starts.sort_unstable();
+    starts.dedup();
+    let (entries, damaged) = pages::entries(section);
+    compiler.report.damaged_entries += damaged;
+    compiler.pieces.sort_by_key(|piece| piece.range.start);
+    // What other sources gave, sorted.
+    let known = compiler.pieces.len();
+    let mut done = 0;
+    let mut next = entries.iter().skip(1);
+    for entry in &entries {
+        let Some(end) = next.next() else { break };
+        compiler.report.unwind_entries += 1;
+        let stated = |rva: u32| input.image_base.0.saturating_add(u64::from(rva));
+        let range = stated(entry.start)..stated(end.start);
+        // Entries rise; so no code is looked at twice.
+        if range.start < done {
+            compiler.report.damaged_entries += 1;
+            continue;
+        }
+        done = range.end;
+        if entry.encoding & MODE_AND_OPERANDS == NONE {
+            *compiler.report.unfollowed.entry(String::from("compact unwind information: none")).or_default() += 1;
+            continue;
+        }
+        if !compiler.claims.is_code(&range) {
+            compiler.report.entries_outside_text += 1;
+            continue;
+        }
+        let first = starts.partition_point(|start| *start <= range.start);
+        let inner = starts.get(first..starts.partition_point(|start| *start < range.end)).unwrap_or_default();
+        let ends = inner.iter().copied().chain([range.end]);
+        for (start, end) in core::iter::once(range.start).chain(inner.iter().copied()).zip(ends) {
+            part(input, entry.encoding, start..end, known, compiler);
+        }
+    }
+    compiler.pieces.retain(|piece| !piece.range.is_empty());
+}
+
+/// Adds the rules of one of the functions that an entry speaks for.
+fn part(input: &Input<'_>, encoding: u32, range: Range<u64>, known: usize, compiler: &mut Compiler<'_>) {
+    // A DWARF entry has spoken for it, but for what lies between it and the next.
+    if !compiler.claims.is_free(range.start) {
+        complete(input, &range, known, compiler);
+        return;
+    }
+    let claimed = compiler.claims.claim(range.clone());
+    let Some(first) = claimed.first() else { return };
+    let source = (SourceKind::CompactUnwind, range.start);
+    // No code is looked at for two of them.
+    match function(input, encoding, first, &mut compiler.report.unfollowed) {
+        Ok(rules) => compiler.add(&claimed, &rules, source),
+        Err(reason) => compiler.unsupported(&claimed, source, RuleSource::CompactUnwind, reason),
+    }
+}
+
+/// The rules of one function; else why there are none.
+fn function(
+    input: &Input<'_>,
+    encoding: u32,
+    range: &Range<u64>,
+    unfollowed: &mut alloc::collections::BTreeMap<String, usize>,
+) -> Result<Rules, &'static str> {
+    let machine = input.arch.machine();
+    let code = code(input, range).ok_or("compact unwind information: code that is not in the file")?;
+    let described = match input.arch {
+        Arch::X86_64 => x86_64::describe(encoding, code)?,
+        Arch::Aarch64 => aarch64::describe(encoding)?,
+        _ => return Err("compact unwind information: of another processor"),
+    };
+    let body = described.layout.rule(machine, RuleSource::CompactUnwind);
+    let body = body.ok_or("compact unwind information: a frame that the table cannot express")?;
+    let followed = Function { arch: input.arch, start: range.start, code, body: &described.layout };
+    let steps = match follow::follow(&followed, described.has_frame_pointer) {
+        Ok(steps) => steps,
+        Err(reason) => {
+            *unfollowed.entry(String::from(reason)).or_default() += 1;
+            return Ok(Vec::from([(range.start, body)]));
+        }
+    };
+    Ok(rules_of(steps, range.start, body, RuleSource::CompactUnwind, machine))
+}
+
+/// What the file has of a function.
+fn code<'i>(input: &Input<'i>, range: &Range<u64>) -> Option<&'i [u8]> {
+    input.code.iter().find_map(|(start, bytes)| {
+        let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
+        let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+        bytes.get(from..).map(|bytes| bytes.get(..length).unwrap_or(bytes)).filter(|bytes| !bytes.is_empty())
+    })
+}
+
+/// The rules of a function that was followed. What is as in the `body` is known from where that is said.
+fn rules_of(
+    steps: Vec<(u64, Option<Layout>)>,
+    start: u64,
+    body: (Rule, Slots),
+    source: RuleSource,
+    machine: &'static Machine,
+) -> Rules {
+    let mut rules: Rules = Vec::from([(start, body)]);
+    for (address, layout) in steps {
+        let elsewhere = layout.filter(|layout| layout.rule(machine, source) != Some(body));
+        let rule = elsewhere.and_then(|layout| layout.rule(machine, RuleSource::Instructions)).unwrap_or(body);
+        match rules.last_mut() {
+            Some((_, last)) if *last == rule => {}
+            Some((start, last)) if *start == address => *last = rule,
+            _ => rules.push((address, rule)),
+        }
+    }
+    rules
+}
+
+/// Completes the rules of a DWARF entry that describes how the frame is made and never how it is taken down: its last rule holds to the end of
+/// the function. The first `known` pieces are sorted.
+fn complete(input: &Input<'_>, range: &Range<u64>, known: usize, compiler: &mut Compiler<'_>) {
+    let machine = input.arch.machine();
+    let pieces = compiler.pieces.get_mut(..known).unwrap_or_default();
+    let from = pieces.partition_point(|piece| piece.range.start < range.start);
+    let to = pieces.partition_point(|piece| piece.range.start < range.end);
+    let Some(pieces) = pieces.get_mut(from..to) else { return };
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return };
+    let (source, body) = (last.source, (last.rule, last.slots));
+    let described = first.range.start..last.range.end;
+    let is_one = source.0 == SourceKind::EhFrame
+        && described.start == range.start
+        && pieces.iter().all(|piece| piece.source == source)
+        && pieces.array_windows::<2>().all(|[one, next]| one.range.end == next.range.start);
+    // Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
+    let comes_back = pieces.iter().rev().skip(1).any(|piece| (piece.rule, piece.slots) == body);
+    let layout = Layout::of(body.0, body.1, machine).filter(|layout| *layout != Layout::entry(machine));
+    let Some(layout) = layout.filter(|_| is_one && !comes_back) else { return };
+    let Some(code) = code(input, &described) else { return };
+    let followed = Function { arch: input.arch, start: described.start, code, body: &layout };
+    let Ok(steps) = follow::follow(&followed, layout.base == machine.fp) else { return };
+    for piece in pieces {
+        piece.range.end = piece.range.start;
+    }
+    let rules = rules_of(steps, described.start, body, RuleSource::EhFrame, machine);
+    compiler.add(core::slice::from_ref(&described), &rules, source);
+}

@@ -1,0 +1,337 @@
+//! A function's frame at each of its instructions, by following them from the first one: how the frame is made and taken down, wherever in
+//! the function that happens. (x86_64 and arm64; MIPS, with its delay slots, has [`mips`](super::mips))
+//!
+//! An instruction's state comes from those that lead to it. What leads on from a call is followed last and by rising address, because
+//! some calls never return, and what stands behind them belongs to another path.
+//!
+//! The registers that a function keeps are saved before they are changed and restored before their slot is given up, so that only the slots
+//! are looked at. The first store of such a register is its saving; a later one is of a value of the function's own.
+
+mod aarch64;
+mod x86_64;
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::layout::{Layout, Place};
+use crate::arch::{Arch, Machine};
+
+/// No function is longer, in places where an instruction may begin: what keeps the memory for a hostile input small.
+const LONGEST: usize = 1 << 18;
+/// Registers that a function keeps, the link register included: those with slots, the frame pointer, the link register.
+const MOST_KEPT: usize = 12;
+
+/// What is to be followed.
+pub(super) struct Function<'f> {
+    pub(super) arch: Arch,
+    pub(super) start: u64,
+    pub(super) code: &'f [u8],
+    /// What is said to hold in the body.
+    pub(super) body: &'f Layout,
+}
+
+/// What an instruction does to the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// The stack pointer moves by so many bytes.
+    Move(i64),
+    /// The stack pointer moves by what is not known.
+    Lose,
+    /// The frame pointer register becomes the stack pointer plus so many bytes.
+    SetFrame(i64),
+    /// The stack pointer becomes the frame pointer plus so many bytes.
+    FromFrame(i64),
+    /// A register is stored at the stack pointer (or the frame pointer, if true) plus so many bytes.
+    Store(u8, bool, i64),
+    /// A register is loaded.
+    Load(u8),
+    /// The return address in the link register is signed, or not any more.
+    Sign(bool),
+}
+
+/// Where the next instruction is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    /// Behind a call, if it returns.
+    Call,
+    /// To a distance from the instruction's own address, or also to the next.
+    Branch {
+        distance: i64,
+        is_conditional: bool,
+    },
+    /// To a place that is not known: a switch, or a tail call.
+    Indirect,
+    /// Nowhere: a return or a trap.
+    Ends,
+}
+
+/// One instruction.
+struct Instruction {
+    bytes: usize,
+    /// In order.
+    effects: [Option<Effect>; 3],
+    flow: Flow,
+}
+
+impl Instruction {
+    const fn of(bytes: usize, flow: Flow) -> Self {
+        Self { bytes, effects: [None; 3], flow }
+    }
+
+    const fn doing(mut self, first: Effect, second: Option<Effect>, third: Option<Effect>) -> Self {
+        self.effects = [Some(first), second, third];
+        self
+    }
+}
+
+impl Instruction {
+    /// Whether a function may begin like this, and hardly anything else does.
+    fn makes_frame(&self) -> bool {
+        matches!(self.effects, [Some(Effect::Move(..0) | Effect::Sign(true)), ..])
+    }
+}
+
+/// The frame before an instruction. Distances are in bytes up to the CFA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    sp: Option<i64>,
+    fp: Option<i64>,
+    /// Where registers are saved, in bytes from the CFA, in the order of [`kept`].
+    saved: [Option<i32>; MOST_KEPT],
+    is_signed: bool,
+}
+
+/// DWARF numbers of what a function keeps.
+fn kept(machine: &'static Machine) -> impl Iterator<Item = u8> + Clone {
+    machine.slot_registers.iter().copied().chain([machine.fp]).chain(machine.link).take(MOST_KEPT)
+}
+
+impl State {
+    fn entry(machine: &Machine) -> Self {
+        let pushed = if machine.link.is_some() { 0 } else { machine.word };
+        Self { sp: Some(pushed), fp: None, saved: [None; MOST_KEPT], is_signed: false }
+    }
+
+    /// What the description of the body says.
+    fn of_body(body: &Layout, machine: &'static Machine) -> Self {
+        let mut state = Self { sp: None, fp: None, saved: [None; MOST_KEPT], is_signed: body.is_signed };
+        if body.base == machine.fp {
+            state.fp = Some(body.cfa);
+        } else {
+            state.sp = Some(body.cfa);
+        }
+        for (register, slot) in kept(machine).zip(&mut state.saved) {
+            let at = match body.return_address {
+                Place::AtCfa(at) if Some(register) == machine.link => Some(at),
+                _ => body.saved.iter().find(|(saved, _)| *saved == register).map(|(_, at)| *at),
+            };
+            *slot = at.and_then(|at| i32::try_from(at).ok());
+        }
+        state
+    }
+
+    /// Whether the saved registers of `body` are saved here too.
+    fn has_saved(&self, body: &Self) -> bool {
+        self.saved.iter().zip(&body.saved).all(|(here, there)| there.is_none() || here == there)
+    }
+
+    fn apply(&mut self, effect: Effect, machine: &'static Machine, has_frame_pointer: bool) {
+        match effect {
+            Effect::Move(bytes) => self.sp = self.sp.and_then(|sp| sp.checked_sub(bytes)),
+            Effect::Lose => self.sp = None,
+            // Without a frame, the register is one like others.
+            Effect::SetFrame(bytes) if has_frame_pointer => self.fp = self.sp.and_then(|sp| sp.checked_sub(bytes)),
+            Effect::SetFrame(_) => {}
+            Effect::FromFrame(bytes) => self.sp = self.fp.and_then(|fp| fp.checked_sub(bytes)),
+            Effect::Store(register, on_fp, bytes) => {
+                let base = if on_fp { self.fp } else { self.sp };
+                let slot = base.and_then(|base| bytes.checked_sub(base)).and_then(|slot| i32::try_from(slot).ok());
+                let known = kept(machine).zip(&mut self.saved).find(|(kept, _)| *kept == register);
+                if let (Some(slot), Some((_, known @ None))) = (slot.filter(|slot| *slot < 0), known) {
+                    *known = Some(slot);
+                }
+            }
+            Effect::Load(register) if register == machine.fp => self.fp = None,
+            Effect::Load(_) => {}
+            Effect::Sign(is_signed) => self.is_signed = is_signed,
+        }
+        // What lies below the stack pointer is given up.
+        if let Some(sp) = self.sp {
+            for slot in &mut self.saved {
+                *slot = slot.filter(|slot| i64::from(*slot) >= -sp);
+            }
+        }
+    }
+
+    /// Takes from this state what `other` does not confirm. `None` if they are not of one frame.
+    fn meet(&self, other: &Self) -> Option<Self> {
+        let agree = |a: Option<i64>, b: Option<i64>| a.filter(|_| a == b);
+        let mut met = *self;
+        (met.sp, met.fp) = (agree(self.sp, other.sp), agree(self.fp, other.fp));
+        if (met.sp, met.fp) == (None, None) || self.is_signed != other.is_signed {
+            return None;
+        }
+        for (slot, other) in met.saved.iter_mut().zip(&other.saved) {
+            *slot = slot.filter(|_| slot == other);
+        }
+        Some(met)
+    }
+
+    fn layout(&self, machine: &'static Machine) -> Option<Layout> {
+        let mut layout = Layout::entry(machine);
+        (layout.base, layout.cfa) = match (self.fp, self.sp) {
+            (Some(fp), _) => (machine.fp, fp),
+            (None, Some(sp)) => (machine.sp, sp),
+            (None, None) => return None,
+        };
+        for (register, slot) in kept(machine).zip(&self.saved) {
+            let Some(slot) = slot.map(i64::from) else { continue };
+            if Some(register) == machine.link {
+                layout.return_address = Place::AtCfa(slot);
+            } else {
+                layout.save(register, slot);
+            }
+        }
+        layout.is_signed = self.is_signed;
+        Some(layout)
+    }
+}
+
+/// The frame before each instruction, by rising address, and `None` where it is not known; else why the function could not be followed.
+pub(super) fn follow(
+    function: &Function<'_>,
+    has_frame_pointer: bool,
+) -> Result<Vec<(u64, Option<Layout>)>, &'static str> {
+    let machine = function.arch.machine();
+    let unit = machine.instruction_alignment;
+    if function.code.len() / unit > LONGEST {
+        return Err("compact unwind information: longer than any function");
+    }
+    let mut follower = Follower {
+        function,
+        machine,
+        unit,
+        has_frame_pointer,
+        states: vec![None; function.code.len().div_ceil(unit)],
+        queue: Vec::new(),
+        behind_calls: BTreeMap::new(),
+        indirect: None,
+    };
+    let entry = State::entry(machine);
+    follower.lead(0, entry);
+    follower.run();
+    // What only a switch leads to, or what no path leads to that is understood, or another function of the same description.
+    let body = State::of_body(function.body, machine);
+    let mut at = 0;
+    while at < function.code.len() {
+        let instruction = follower.instruction(at);
+        let bytes = instruction.as_ref().map_or(unit, |instruction| instruction.bytes);
+        let is_padding = function.code.get(at..at + bytes).is_some_and(machine.is_padding);
+        // Padding leads to nothing: what follows it begins anew.
+        if follower.states.get(at / unit).is_some_and(Option::is_none) && !is_padding {
+            let makes_frame = instruction.is_some_and(|instruction| instruction.makes_frame());
+            let in_body = follower.indirect.filter(|state| state.has_saved(&body)).unwrap_or(body);
+            let state = if makes_frame { entry } else { in_body };
+            follower.lead(at, state);
+            follower.run();
+        }
+        at += bytes;
+    }
+    let is_body = |state: &State| {
+        let same_base = if has_frame_pointer { state.fp == body.fp } else { state.sp == body.sp };
+        same_base && state.has_saved(&body)
+    };
+    if !follower.states.iter().flatten().any(is_body) {
+        return Err("compact unwind information: the instructions do not make the frame that it says");
+    }
+    let states = follower.states.iter().enumerate().filter_map(|(at, state)| {
+        let state = state.as_ref()?;
+        Some((function.start.saturating_add((at * unit) as u64), state.layout(machine)))
+    });
+    Ok(states.collect())
+}
+
+struct Follower<'f> {
+    function: &'f Function<'f>,
+    machine: &'static Machine,
+    /// Instructions begin at multiples of this.
+    unit: usize,
+    has_frame_pointer: bool,
+    states: Vec<Option<State>>,
+    queue: Vec<usize>,
+    behind_calls: BTreeMap<usize, State>,
+    /// The state at the first jump to a place that is not known.
+    indirect: Option<State>,
+}
+
+impl Follower<'_> {
+    fn instruction(&self, at: usize) -> Option<Instruction> {
+        let code = self.function.code.get(at..)?;
+        match self.function.arch {
+            Arch::X86_64 => x86_64::decode(code),
+            _ => aarch64::decode(code, self.machine),
+        }
+    }
+
+    /// Some path leads to the instruction at `at` with `state`.
+    fn lead(&mut self, at: usize, state: State) {
+        let Some(known) = self.states.get_mut(at / self.unit) else { return };
+        let met = match known {
+            None => Some(state),
+            Some(known) => known.meet(&state),
+        };
+        // Where two paths are not of one frame, the first counts.
+        if let Some(met) = met
+            && *known != Some(met)
+        {
+            *known = Some(met);
+            self.queue.push(at);
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            while let Some(at) = self.queue.pop() {
+                self.step(at);
+            }
+            let Some((at, state)) = self.behind_calls.pop_first() else { return };
+            self.lead(at, state);
+        }
+    }
+
+    fn step(&mut self, at: usize) {
+        let (Some(Some(state)), Some(instruction)) = (self.states.get(at / self.unit).copied(), self.instruction(at))
+        else {
+            return;
+        };
+        let mut after = state;
+        for effect in instruction.effects.iter().flatten() {
+            after.apply(*effect, self.machine, self.has_frame_pointer);
+        }
+        let next = at + instruction.bytes;
+        match instruction.flow {
+            Flow::Next => self.lead(next, after),
+            Flow::Call => {
+                let met = self.behind_calls.get(&next).map_or(Some(after), |known| known.meet(&after));
+                self.behind_calls.insert(next, met.unwrap_or(after));
+            }
+            Flow::Branch { distance, is_conditional } => {
+                let target = i64::try_from(at).ok().and_then(|at| at.checked_add(distance));
+                if let Some(target) = target.and_then(|target| usize::try_from(target).ok())
+                    && target < self.function.code.len()
+                {
+                    self.lead(target, after);
+                }
+                if is_conditional {
+                    self.lead(next, after);
+                }
+            }
+            Flow::Indirect => {
+                self.indirect.get_or_insert(after);
+            }
+            Flow::Ends => {}
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! arm64: packed unwind data and `.xdata` records. (Microsoft, "ARM64 exception handling")
+//!
+//! Each unwind code stands for one instruction, in prologs and in epilogs, so that the frame is known at every one.
+//! The registers d8–d15, which functions keep too, have no slots: no frame is found through them.
+
+mod codes;
+mod packed;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::super::Compiler;
+use super::super::layout::{Layout, Place};
+use super::image::{Image, u32_at};
+use crate::arch::{Arch, Machine};
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
+use crate::source::SourceKind;
+use codes::Step;
+
+/// Begin, and packed data or where a record is.
+const ENTRY_BYTES: usize = 8;
+/// Unwind codes for each byte of the directory that are applied at most. Many entries of a hostile image may lead to one long record.
+const CODES_PER_BYTE: usize = 64;
+const INSTRUCTION: u64 = 4;
+const FP: u8 = 29;
+const LINK: u8 = 30;
+
+/// What a prolog or an epilog does, the first instruction of a prolog first.
+struct Steps {
+    /// Those of the prolog that this part of the function continues, which all count; then its own.
+    steps: Vec<Step>,
+    /// How many are its own.
+    own: usize,
+}
+
+/// One function, or a part of one.
+struct Function {
+    /// Bytes of code.
+    length: u64,
+    prolog: Steps,
+    /// Where each epilog begins, in bytes, and what it undoes.
+    epilogs: Vec<(u64, Steps)>,
+}
+
+/// Adds the rules of all entries.
+pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler<'_>) {
+    let mut budget = directory.len().saturating_mul(CODES_PER_BYTE);
+    let mut entries: Vec<(u32, u32, usize)> = directory
+        .chunks_exact(ENTRY_BYTES)
+        .enumerate()
+        .filter_map(|(at, bytes)| Some((u32_at(bytes, 0)?, u32_at(bytes, 4)?, at * ENTRY_BYTES)))
+        .filter(|(begin, data, _)| (*begin, *data) != (0, 0))
+        .collect();
+    entries.sort_by_key(|(begin, _, offset)| (*begin, *offset));
+    compiler.report.unwind_entries += entries.len();
+    for (at, (begin, data, offset)) in entries.iter().enumerate() {
+        let source = (SourceKind::Pdata, *offset as u64);
+        let start = image.base.saturating_add(u64::from(*begin));
+        let function = function(*data, image, &mut budget);
+        // Where nothing can be read, not even the length, it ends where the next begins.
+        let next = entries.get(at + 1).map_or(*begin, |(next, _, _)| *next);
+        let length = match &function {
+            Ok(function) => function.length,
+            Err(_) => u64::from(next.saturating_sub(*begin)).max(INSTRUCTION),
+        };
+        let range = start..start.saturating_add(length);
+        if !compiler.claims.is_code(&range) {
+            compiler.report.entries_outside_text += 1;
+            continue;
+        }
+        let claimed = compiler.claims.claim(range.clone());
+        if claimed != [range] {
+            compiler.report.fdes_overlapping += 1;
+        }
+        match function.and_then(|function| function.rules(start, &claimed, image)) {
+            Ok(rules) => compiler.add(&claimed, &rules, source),
+            Err(reason) => compiler.unsupported(&claimed, source, RuleSource::Pdata, reason),
+        }
+    }
+}
+
+/// Reads what `data` of an entry says or leads to.
+fn function(data: u32, image: &Image<'_>, budget: &mut usize) -> Result<Function, &'static str> {
+    match data & 3 {
+        0 => record(image.from(data).ok_or(codes::CUT)?, budget),
+        flag @ (1 | 2) => packed::function(data, flag == 2),
+        _ => Err("exception directory: packed data of an unknown kind"),
+    }
+}
+
+/// Reads an `.xdata` record.
+fn record(bytes: &[u8], budget: &mut usize) -> Result<Function, &'static str> {
+    let header = u32_at(bytes, 0).ok_or(codes::CUT)?;
+    let length = INSTRUCTION * u64::from(header & 0x3_ffff);
+    if header >> 18 & 3 != 0 {
+        return Err("exception directory: unwind information of an unknown version");
+    }
+    let (mut epilogs, mut words, mut at) = (header >> 22 & 0x1f, header >> 27, 4);
+    let is_single = header >> 21 & 1 != 0;
+    if (epilogs, words) == (0, 0) {
+        // Both are larger than fits here.
+        let more = u32_at(bytes, 4).ok_or(codes::CUT)?;
+        (epilogs, words, at) = (more & 0xffff, more >> 16 & 0xff, 8);
+    }
+    let scopes = if is_single { 0 } else { epilogs as usize };
+    let codes_at = at + 4 * scopes;
+    let codes = bytes.get(codes_at..codes_at + 4 * words as usize).ok_or(codes::CUT)?;
+    let prolog = codes::steps(codes, 0, budget)?;
+    let mut function = Function { length, prolog, epilogs: Vec::new() };
+    if is_single {
+        let steps = codes::steps(codes, epilogs as usize, budget)?;
+        let bytes = INSTRUCTION * (steps.own as u64 + 1);
+        let start = length.checked_sub(bytes).ok_or("exception directory: an epilog longer than its function")?;
+        function.epilogs.push((start, steps));
+    }
+    for scope in bytes.get(at..codes_at).unwrap_or_default().chunks_exact(4) {
+        let scope = u32_at(scope, 0).unwrap_or_default();
+        let start = INSTRUCTION * u64::from(scope & 0x3_ffff);
+        function.epilogs.push((start, codes::steps(codes, (scope >> 22) as usize, budget)?));
+    }
+    function.epilogs.sort_by_key(|(start, _)| *start);
+    Ok(function)
+}
+
+type Rules = Vec<(u64, (Rule, Slots))>;
+
+impl Function {
+    fn rules(&self, start: u64, claimed: &[Range<u64>], image: &Image<'_>) -> Result<Rules, &'static str> {
+        // Rows are no more than the file has code.
+        let is_stored = |part: &Range<u64>| {
+            let bytes = image.code_from(part.start).map_or(0, <[u8]>::len) as u64;
+            bytes >= part.end - part.start
+        };
+        if !claimed.iter().all(is_stored) {
+            return Err("exception directory: code that is not in the file");
+        }
+        let frames = frames(&self.prolog)?;
+        let mut rules: Rules = Vec::new();
+        let body = *frames.last().ok_or("exception directory: no rule")?;
+        let outer = self.prolog.steps.len() - self.prolog.own;
+        for (address, rule) in (start..).step_by(4).zip(frames.iter().skip(outer)) {
+            push(&mut rules, address, *rule);
+        }
+        for (epilog, steps) in &self.epilogs {
+            let own_end = epilog.saturating_add(INSTRUCTION * (steps.own as u64 + 1));
+            if own_end > self.length {
+                return Err("exception directory: an epilog outside its function");
+            }
+            let frames = self::frames(steps)?;
+            let outer = steps.steps.len() - steps.own;
+            let first = start.saturating_add(*epilog);
+            // Before its first instruction the whole frame is there, before its last nothing of its own.
+            for (address, rule) in (first..).step_by(4).zip(frames.iter().skip(outer).rev()) {
+                push(&mut rules, address, *rule);
+            }
+            push(&mut rules, start.saturating_add(own_end), body);
+        }
+        Ok(rules)
+    }
+}
+
+/// Appends a rule; those before the last one's address are of epilogs that lie over each other, of which the first counts.
+fn push(rules: &mut Rules, address: u64, rule: (Rule, Slots)) {
+    match rules.last_mut() {
+        Some((last, known)) if *last == address => *known = rule,
+        Some((last, _)) if *last > address => {}
+        _ => rules.push((address, rule)),
+    }
+}
+
+/// The rules before the first step, between steps, and after the last.
+fn frames(steps: &Steps) -> Result<Vec<(Rule, Slots)>, &'static str> {
+    let machine = Arch::Aarch64.machine();
+    let mut frame = Frame::new(machine);
+    let mut rules = Vec::from([frame.rule(machine)?]);
+    for step in &steps.steps {
+        frame.apply(*step)?;
+        rules.push(frame.rule(machine)?);
+    }
+    Ok(rules)
+}
+
+/// A frame in the making.
+struct Frame {
+    layout: Layout,
+    /// Bytes between the CFA and the stack pointer.
+    depth: i64,
+    /// The pair that was saved last, and where: `save_next` is about the next one.
+    last_pair: Option<(Option<u8>, i64)>,
+    /// The stack begins with all registers of what was interrupted.
+    is_context: bool,
+    /// The address that the frame leads to is no return address, and the format has no other way to say so.
+    clears_call: bool,
+    steps: usize,
+}
+
+impl Frame {
+    fn new(machine: &Machine) -> Self {
+        Self {
+            layout: Layout::entry(machine),
+            depth: 0,
+            last_pair: None,
+            is_context: false,
+            clears_call: false,
+            steps: 0,
+        }
+    }
+
+    fn apply(&mut self, step: Step) -> Result<(), &'static str> {
+        let is_first = self.steps == 0;
+        self.steps += 1;
+        match step {
+            Step::None => {}
+            Step::Allocate(bytes) => self.depth += bytes,
+            Step::Save { first, second, at } => self.save(first, second, at - self.depth),
+            Step::SaveBelow { first, second, bytes } => {
+                self.depth += bytes;
+                self.save(first, second, -self.depth);
+            }
+            Step::SaveNext => {
+                const NO_PAIR: &str = "exception directory: a pair of registers after none";
+                let (first, at) = self.last_pair.ok_or(NO_PAIR)?;
+                let first = first.map(|first| first + 2);
+                if first.is_some_and(|first| first >= FP) {
+                    return Err(NO_PAIR);
+                }
+                self.save(first, first.map(|first| first + 1), at + 16);
+                self.last_pair = Some((first, at + 16));
+            }
+            Step::SetFrame(bytes) => {
+                self.layout.base = FP;
+                self.layout.cfa = self.depth - bytes;
+            }
+            Step::Sign => self.layout.is_signed = true,
+            Step::MachineFrame if is_first || (self.clears_call && self.steps == 2) => {
+                self.layout.is_machine_frame = true;
+                // The stack pointer lies before the program counter.
+                self.layout.return_address = Place::AtCfa(8);
+            }
+            Step::Context if is_first || (self.clears_call && self.steps == 2) => self.is_context = true,
+            Step::MachineFrame | Step::Context => return Err("exception directory: a machine frame within a prolog"),
+            Step::ClearCall => self.clears_call = true,
+        }
+        if self.layout.base != FP {
+            self.layout.cfa = self.depth;
+        }
+        if self.depth > i64::from(u32::MAX) {
+            return Err("exception directory: a frame that is too large");
+        }
+        Ok(())
+    }
+
+    fn save(&mut self, first: Option<u8>, second: Option<u8>, at: i64) {
+        for (register, at) in [(first, at), (second, at + 8)] {
+            match register {
+                Some(LINK) => self.layout.return_address = Place::AtCfa(at),
+                Some(register) => self.layout.save(register, at),
+                None => {}
+            }
+        }
+        self.last_pair = Some((first, at));
+    }
+
+    fn rule(&self, machine: &'static Machine) -> Result<(Rule, Slots), &'static str> {
+        let rule = if self.is_context {
+            let is_counted_from_sp = self.layout.base == machine.sp;
+            let (kind, link) = (Kind::Signal, ReturnAddress::AtCfa(0));
+            let rule = Rule::new(kind, RuleSource::Pdata, machine.sp, self.depth, link, Saved::Same);
+            rule.filter(|_| is_counted_from_sp).map(|rule| (rule, Slots::SAME))
+        } else if self.clears_call && !self.layout.is_machine_frame {
+            return Err("exception directory: an interrupted caller without a machine frame");
+        } else {
+            self.layout.rule(machine, RuleSource::Pdata)
+        };
+        rule.ok_or("exception directory: a frame that the table cannot express")
+    }
+}

@@ -1,0 +1,40 @@
+//! The exception directory of Windows modules: `.pdata`, and what it leads to in the image.
+
+mod aarch64;
+mod image;
+mod x86_64;
+
+use super::{Compiler, Input};
+use crate::arch::Arch;
+use crate::rule::RuleSource;
+use crate::source::SourceKind;
+use image::Image;
+
+use super::layout::Layout;
+
+/// Adds the rules of the functions that the exception directory describes.
+pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let Some((_, directory)) = input.pdata else { return };
+    let image = Image { base: input.image_base.0, loaded: input.loaded, code: input.code };
+    match input.arch {
+        Arch::X86_64 => x86_64::rules(directory, &image, compiler),
+        Arch::Aarch64 => aarch64::rules(directory, &image, compiler),
+        _ => {}
+    }
+}
+
+/// Code that nothing describes, in a module that has an exception directory, is a leaf: it neither moves the stack pointer nor changes
+/// a register that it would have to keep. (Microsoft, "x64 exception handling", leaf functions; "ARM64 exception handling")
+pub(super) fn leaves(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let machine = input.arch.machine();
+    if input.pdata.is_none_or(|(_, directory)| directory.is_empty()) {
+        return;
+    }
+    let Some(leaf) = Layout::entry(machine).rule(machine, RuleSource::Pdata) else { return };
+    for (start, bytes) in input.code {
+        let Some(end) = start.checked_add(bytes.len() as u64) else { continue };
+        for part in compiler.claims.claim(*start..end) {
+            compiler.add(core::slice::from_ref(&part), &[(part.start, leaf)], (SourceKind::PdataLeaf, part.start));
+        }
+    }
+}

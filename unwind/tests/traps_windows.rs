@@ -1,0 +1,305 @@
+//! What is easily got wrong about the exception directory of Windows modules, each with its own test.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "cfi/mod.rs"]
+mod cfi;
+
+use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
+use symseal_unwind::compile::{Compiled, Input, compile};
+use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, RuleSource, StackBytes, Table, unwind};
+
+const BASE: u64 = 0x1_4000_0000;
+const CODE: u32 = 0x1000;
+const XDATA: u32 = 0x3000;
+const PDATA: u32 = 0x5000;
+
+/// An image in the making: code, unwind information, and entries that lead from one to the other.
+#[derive(Default)]
+struct Made {
+    code: Vec<u8>,
+    xdata: Vec<u8>,
+    pdata: Vec<u8>,
+}
+
+impl Made {
+    /// Appends code and gives where it lies.
+    fn code(&mut self, bytes: &[u8]) -> (u32, u32) {
+        let begin = CODE + self.code.len() as u32;
+        self.code.extend(bytes);
+        (begin, CODE + self.code.len() as u32)
+    }
+
+    fn xdata(&mut self, bytes: &[u8]) -> u32 {
+        self.xdata.resize(self.xdata.len().next_multiple_of(4), 0);
+        let at = XDATA + self.xdata.len() as u32;
+        self.xdata.extend(bytes);
+        at
+    }
+
+    fn entry(&mut self, (begin, end): (u32, u32), info: u32) -> u32 {
+        let at = PDATA + self.pdata.len() as u32;
+        for word in [begin, end, info] {
+            self.pdata.extend(word.to_le_bytes());
+        }
+        at
+    }
+
+    /// A function with its own unwind information.
+    fn function(&mut self, code: &[u8], info: &[u8]) -> (u32, u32) {
+        let range = self.code(code);
+        let info = self.xdata(info);
+        self.entry(range, info);
+        range
+    }
+
+    fn compile(&self) -> Compiled {
+        let at = |rva: u32| BASE + u64::from(rva);
+        let text = std::iter::once(at(CODE)..at(CODE) + self.code.len() as u64).collect::<Vec<_>>();
+        let id = cfi::debug_id();
+        compile(&Input {
+            image_base: Svma(BASE),
+            text: &text,
+            pdata: Some((at(PDATA), &self.pdata)),
+            loaded: &[(at(CODE), &self.code), (at(XDATA), &self.xdata), (at(PDATA), &self.pdata)],
+            code: &[(at(CODE), &self.code)],
+            ..cfi::empty_input(&id)
+        })
+        .expect("a table")
+    }
+
+    /// The rules by offset in the code, without the part that is the same in nearly all.
+    fn check(&self, expected: &[(u64, &str)]) {
+        let compiled = self.compile();
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        let found: Vec<(u64, String)> = table
+            .rows()
+            .filter(|(_, rule, _)| rule.source() != Some(RuleSource::None))
+            .map(|(rva, rule, _)| {
+                (
+                    rva.0 - u64::from(CODE),
+                    rule.display(Arch::X86_64).to_string().replace(" RA = [CFA-8];", "").replace("; RA = [CFA-8]", ""),
+                )
+            })
+            .collect();
+        let found: Vec<(u64, &str)> = found.iter().map(|(at, rule)| (*at, rule.as_str())).collect();
+        assert_eq!(found, expected, "{:?}", compiled.report);
+    }
+}
+
+/// push rbp; sub rsp, 32; lea rbp, [rsp + 32]; nop; add rsp, 32; pop rbp; ret.
+const FRAMED: [u8; 16] =
+    [0x55, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8d, 0x6c, 0x24, 0x20, 0x90, 0x48, 0x83, 0xc4, 0x20, 0x5d];
+
+#[test]
+fn a_prolog_is_exact_at_each_offset_and_the_frame_register_counts_with_its_offset() {
+    let mut made = Made::default();
+    // The frame register is 32 above the stack pointer.
+    made.function(&[&FRAMED[..], &[0xc3]].concat(), &[1, 10, 3, 0x25, 10, 0x03, 5, 0x32, 1, 0x50, 0, 0]);
+    made.check(&[
+        (0, "CFA = rsp+8"),
+        (1, "CFA = rsp+16; rbp = [CFA-16]"),
+        (5, "CFA = rsp+48; rbp = [CFA-16]"),
+        (10, "CFA = rbp+16; rbp = [CFA-16]"),
+        (15, "CFA = rsp+16; rbp = [CFA-16]"),
+        (16, "CFA = rsp+8"),
+    ]);
+}
+
+#[test]
+fn registers_saved_from_a_frame_register_are_counted_from_the_frames_base() {
+    let mut made = Made::default();
+    // sub rsp, 64; lea rbp, [rsp + 32]; mov [rbp + 8], rsi (40 from the base); nop
+    let code = [0x48, 0x83, 0xec, 0x40, 0x48, 0x8d, 0x6c, 0x24, 0x20, 0x48, 0x89, 0x75, 0x08, 0x90];
+    made.function(&code, &[1, 13, 4, 0x25, 13, 0x64, 5, 0, 9, 0x03, 4, 0x72]);
+    let compiled = made.compile();
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let slots = table.slots(symseal_module::Rva(u64::from(CODE) + 13)).expect("slots");
+    // CFA = rbp + 40, the base is 72 below the CFA.
+    assert_eq!(slots.of(Arch::X86_64, 4), Some(symseal_unwind::Saved::At(-4)));
+    assert_eq!(slots.of(Arch::X86_64, 5), Some(symseal_unwind::Saved::Same));
+}
+
+#[test]
+fn a_chain_is_followed_to_the_primary_entry() {
+    let mut made = Made::default();
+    let primary = made.code(&[0x53, 0x48, 0x83, 0xec, 0x20, 0x90]); // push rbx; sub rsp, 32
+    let part = made.code(&[0x56, 0x90, 0x90]); // push rsi
+    let far = made.code(&[0x90]);
+    let info = made.xdata(&[1, 5, 2, 0, 5, 0x32, 1, 0x30]);
+    made.entry(primary, info);
+    let chain = |to: (u32, u32), info: u32| [to.0, to.1, info].map(u32::to_le_bytes).concat();
+    let second = made.xdata(&[&[0x21, 1, 1, 0, 1, 0x60, 0, 0][..], &chain(primary, info)].concat());
+    made.entry(part, second);
+    let third = made.xdata(&[&[0x21, 0, 0, 0][..], &chain(part, second)].concat());
+    made.entry(far, third);
+    made.check(&[(0, "CFA = rsp+8"), (1, "CFA = rsp+16"), (5, "CFA = rsp+48"), (7, "CFA = rsp+56")]);
+    // A chain that leads to itself ends.
+    let mut made = Made::default();
+    let code = made.code(&[0x90; 4]);
+    let info = made.xdata(&[&[0x21, 0, 0, 0][..], &chain(code, XDATA)].concat());
+    made.entry(code, info);
+    let report = made.compile().report;
+    assert_eq!(report.unsupported_reasons.get("exception directory: a chain without an end"), Some(&1));
+}
+
+#[test]
+fn an_indirect_entry_has_the_unwind_information_of_the_entry_it_leads_to() {
+    let mut made = Made::default();
+    let function = made.function(&[0x53, 0x90, 0x5b, 0xc3], &[1, 1, 1, 0, 1, 0x30, 0, 0]);
+    let again = made.code(&[0x90, 0x5b, 0xc3]);
+    made.entry(again, PDATA | 1);
+    assert_eq!(function, (CODE, CODE + 4));
+    made.check(&[(0, "CFA = rsp+8"), (1, "CFA = rsp+16"), (3, "CFA = rsp+8"), (4, "CFA = rsp+16"), (6, "CFA = rsp+8")]);
+}
+
+#[test]
+fn code_without_an_entry_is_a_leaf() {
+    let mut made = Made::default();
+    made.code(&[0x90, 0xc3]);
+    made.function(&[0x53, 0x90, 0x5b, 0xc3], &[1, 1, 1, 0, 1, 0x30, 0, 0]);
+    made.check(&[(0, "CFA = rsp+8"), (3, "CFA = rsp+16"), (5, "CFA = rsp+8")]);
+    // Without any directory, nothing says so.
+    made.pdata.clear();
+    made.check(&[]);
+}
+
+#[test]
+fn a_jump_is_an_epilog_only_if_it_leaves_the_function() {
+    let info = [1, 4, 1, 0, 4, 0x42]; // sub rsp, 40
+    let mut made = Made::default();
+    // jmp to the nop behind it; then jmp to the next function.
+    let code = [0x48, 0x83, 0xec, 0x28, 0xeb, 0x00, 0x90, 0xe9, 4, 0, 0, 0, 0x90, 0xcc, 0xcc, 0xcc];
+    made.function(&code, &info);
+    made.function(&[0xc3], &[1, 0, 0, 0]);
+    made.check(&[
+        (0, "CFA = rsp+8"),
+        (4, "CFA = rsp+48"),
+        (7, "CFA = rsp+8"),
+        (12, "CFA = rsp+48"),
+        (16, "CFA = rsp+8"),
+    ]);
+    // The same jump to a part of the function that lies elsewhere.
+    let mut made = Made::default();
+    let primary = made.code(&code);
+    let info = made.xdata(&info);
+    made.entry(primary, info);
+    let part = made.code(&[0x90]);
+    let words = [primary.0, primary.1, info].map(u32::to_le_bytes).concat();
+    let chained = made.xdata(&[&[0x21, 0, 0, 0][..], &words].concat());
+    made.entry(part, chained);
+    made.check(&[(0, "CFA = rsp+8"), (4, "CFA = rsp+48")]);
+}
+
+#[test]
+fn version_2_lists_epilogs_which_may_be_jumps_through_registers() {
+    // push rbx; nop; pop rbx; jmp rax; nop; pop rbx; ret. Epilogs of 2 and, in the end, of as many bytes as stated.
+    let code = [0x53, 0x90, 0x5b, 0xff, 0xe0, 0x90, 0x5b, 0xc3];
+    let mut made = Made::default();
+    // Size 2, one at the end; another 6 before the end; the push.
+    made.function(&code, &[2, 1, 3, 0, 2, 0x16, 6, 0x06, 1, 0x30, 0, 0]);
+    let rows = [(0, "CFA = rsp+8"), (1, "CFA = rsp+16"), (3, "CFA = rsp+8"), (5, "CFA = rsp+16"), (7, "CFA = rsp+8")];
+    made.check(&rows);
+    // A bare jump is one where it is listed, and none where it is not.
+    let code = [0x48, 0x83, 0xec, 0x28, 0xff, 0xe0, 0x90, 0x90];
+    for (info, expected) in [
+        (
+            &[2, 4, 3, 0, 2, 0x06, 4, 0x06, 4, 0x42, 0, 0][..],
+            &[(0, "CFA = rsp+8"), (4, "CFA = rsp+8"), (6, "CFA = rsp+48")][..],
+        ),
+        (&[1, 4, 1, 0, 4, 0x42, 0, 0], &[(0, "CFA = rsp+8"), (4, "CFA = rsp+48")]),
+    ] {
+        let mut made = Made::default();
+        made.function(&code, info);
+        let joined: Vec<(u64, &str)> = expected
+            .iter()
+            .enumerate()
+            .filter(|(at, row)| *at == 0 || expected.get(at - 1).is_none_or(|before| before.1 != row.1))
+            .map(|(_, row)| *row)
+            .collect();
+        made.check(&joined);
+    }
+    // What is listed and is not there is said.
+    let mut made = Made::default();
+    made.function(&[0x53, 0x90, 0x90, 0x90], &[2, 1, 3, 0, 2, 0x16, 0, 0x06, 1, 0x30, 0, 0]);
+    let report = made.compile().report;
+    assert_eq!(report.unsupported_reasons.get("exception directory: an epilog of an unknown form"), Some(&1));
+}
+
+#[test]
+fn other_versions_are_a_gap_with_a_reason() {
+    for (version, reason) in [
+        (3, "exception directory: unwind information of version 3"),
+        (0, "exception directory: unwind information of an unknown version"),
+        (7, "exception directory: unwind information of an unknown version"),
+    ] {
+        let mut made = Made::default();
+        made.function(&[0x53, 0x90, 0x5b, 0xc3], &[version, 1, 1, 0, 1, 0x30, 0, 0]);
+        made.function(&[0xc3], &[1, 0, 0, 0]);
+        let report = made.compile().report;
+        assert_eq!((report.unwind_entries, report.unsupported_count), (2, 1));
+        assert_eq!(report.unsupported_reasons.get(reason), Some(&1), "{:?}", report.unsupported_reasons);
+        assert_eq!(report.unsupported.first().map(|range| range.range.clone()), Some(BASE + 0x1000..BASE + 0x1004));
+        made.check(&[(0, "information of an unsupported form"), (4, "CFA = rsp+8")]);
+    }
+}
+
+#[test]
+fn a_machine_frame_leads_to_the_interrupted_instruction_with_and_without_an_error_code() {
+    for with_code in [false, true] {
+        let mut made = Made::default();
+        // push rbp; push rsi; nop. The push of the machine frame is the first step, at offset 0.
+        let handler = made
+            .function(&[0x55, 0x56, 0x90], &[1, 2, 3, 0, 2, 0x60, 1, 0x50, 0, u8::from(with_code) << 4 | 0x0a, 0, 0]);
+        // A function whose first instruction faulted: looked up at its own address, it has pushed nothing yet. Its CFA is counted
+        // from rsi, which the handler saved.
+        made.function(&[0x90; 4], &[1, 0, 1, 0x06, 0, 0x03, 0, 0]);
+        let compiled = made.compile();
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        let modules = Modules::new(
+            Arch::X86_64,
+            vec![Module {
+                start: Avma(BASE),
+                end: Avma(BASE + 0x8000),
+                bias: 0,
+                image_base: Svma(BASE),
+                table: Some(table),
+                code: None,
+            }],
+        );
+        let faulting = BASE + u64::from(handler.1);
+        let interrupted = 0x7fff_0100;
+        // rsi, rbp, and what the processor pushed.
+        let mut words = vec![0x7fff_0140, 0x5151];
+        if with_code {
+            words.push(0xe0);
+        }
+        words.extend([faulting, 0x33, 0x246, interrupted, 0x2b]);
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| u64::to_le_bytes(*word)).collect();
+        let start = 0x7fff_0000;
+        bytes.resize(0x200, 0);
+        // What rsi + 8 leads to: the return address is below the CFA, which is rsi + 8.
+        bytes.splice(0x140..0x148, (BASE + 0x4444).to_le_bytes());
+        let registers = Registers { pc: BASE + u64::from(CODE) + 2, sp: start, fp: 1, ..Registers::default() };
+        let mut frames = [Frame::EMPTY; 8];
+        let memory = StackBytes { start: Avma(start), bytes: &bytes };
+        let walk = unwind(&modules, &registers, &memory, &mut Cache::new(), &mut frames);
+        assert!(walk.frames >= 3, "{walk:?} {frames:x?}");
+        assert_eq!((frames[1].pc, frames[1].exact, frames[1].fp), (Avma(faulting), true, 0x5151));
+        assert_eq!((frames[0].cfa, frames[1].method), (Avma(interrupted), UnwindMethod::SignalContext));
+        assert_eq!((frames[1].cfa, frames[2].pc), (Avma(0x7fff_0148), Avma(BASE + 0x4444)));
+        assert_eq!((frames[2].exact, frames[2].method), (false, UnwindMethod::Pdata));
+        assert_ne!(walk.stop, StopReason::UnsupportedRule);
+    }
+}
+
+#[test]
+fn unwind_information_outside_the_file_and_entries_outside_the_code_are_said() {
+    let mut made = Made::default();
+    let code = made.code(&[0x90; 8]);
+    made.entry(code, 0x7000_0000);
+    made.entry((0x9000, 0x9010), XDATA);
+    let report = made.compile().report;
+    assert_eq!((report.unwind_entries, report.entries_outside_text, report.unsupported_count), (2, 1, 1));
+    assert!(report.unsupported_reasons.contains_key("exception directory: unwind information that is not in the file"));
+}

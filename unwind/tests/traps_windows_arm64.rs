@@ -1,0 +1,251 @@
+//! What is easily got wrong about the exception directory of Windows modules of arm64, each with its own test.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "cfi/mod.rs"]
+mod cfi;
+
+use symseal_module::{Avma, Rva, Svma, UnwindMethod};
+use symseal_unwind::compile::{Compiled, Input, compile};
+use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, Saved, StackBytes, Table, unwind};
+
+const BASE: u64 = 0x1_4000_0000;
+const CODE: u64 = BASE + 0x1000;
+const XDATA: u64 = BASE + 0x3000;
+const PDATA: u64 = BASE + 0x5000;
+/// Instructions of code; what they are does not matter.
+const LENGTH: u32 = 16;
+
+/// A table of one entry at the beginning of the code.
+fn made(data: u32, xdata: &[u8]) -> Compiled {
+    let code = [0x1f, 0x20, 0x03, 0xd5].repeat(LENGTH as usize);
+    let pdata = [0x1000, data].map(u32::to_le_bytes).concat();
+    let text: Vec<_> = std::iter::once(CODE..CODE + code.len() as u64).collect();
+    let id = cfi::debug_id();
+    compile(&Input {
+        arch: Arch::Aarch64,
+        image_base: Svma(BASE),
+        text: &text,
+        pdata: Some((PDATA, &pdata)),
+        loaded: &[(CODE, &code), (XDATA, xdata), (PDATA, &pdata)],
+        code: &[(CODE, &code)],
+        ..cfi::empty_input(&id)
+    })
+    .expect("a table")
+}
+
+/// A record of a function of all the code: the fields of its header, scopes and codes.
+fn record(is_single: bool, epilogs: u32, scopes: &[(u32, u32)], codes: &[u8]) -> Compiled {
+    let mut codes = codes.to_vec();
+    codes.resize(codes.len().next_multiple_of(4), 0xe3);
+    let mut bytes = Vec::new();
+    let header = LENGTH | u32::from(is_single) << 21 | epilogs << 22 | (codes.len() as u32 / 4) << 27;
+    bytes.extend(header.to_le_bytes());
+    for (start, index) in scopes {
+        bytes.extend((start | index << 22).to_le_bytes());
+    }
+    bytes.extend(codes);
+    made(0x3000, &bytes)
+}
+
+/// The rules by number of the instruction.
+#[track_caller]
+fn check(compiled: &Compiled, expected: &[(u64, &str)]) {
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    table.verify().expect("our own table");
+    let rows: Vec<(u64, String)> =
+        table.rows().map(|(rva, rule, _)| ((rva.0 - 0x1000) / 4, rule.display(Arch::Aarch64).to_string())).collect();
+    let mut found: Vec<(u64, &str)> = rows.iter().map(|(at, rule)| (*at, rule.as_str())).collect();
+    // Rules that differ in their slots alone.
+    found.dedup_by_key(|(_, rule)| *rule);
+    assert_eq!(found, expected, "{:?}", compiled.report);
+}
+
+#[track_caller]
+fn check_refused(compiled: &Compiled, reason: &str) {
+    let report = &compiled.report;
+    assert_eq!((report.unwind_entries, report.unsupported_count), (1, 1), "{report:?}");
+    assert_eq!(report.unsupported_reasons.get(reason), Some(&1), "{report:?}");
+}
+
+const LEAF: &str = "CFA = sp+0; RA = x30";
+
+#[test]
+fn each_code_is_an_instruction_of_the_prolog_and_of_the_epilog_that_begins_at_its_index() {
+    // stp x29, lr, [sp, #-32]!; stp x19, x20, [sp, #16]; mov x29, sp; sub sp, sp, #64. One epilog leaves the last out, one has it all.
+    let codes = [0x04, 0xe1, 0xc8, 0x02, 0x83, 0xe4];
+    let saved = "CFA = sp+32; RA = [CFA-24]; x29 = [CFA-32]";
+    let framed = "CFA = x29+32; RA = [CFA-24]; x29 = [CFA-32]";
+    let compiled = record(false, 2, &[(6, 1), (11, 0)], &codes);
+    check(
+        &compiled,
+        &[(0, LEAF), (1, saved), (3, framed), (7, saved), (9, LEAF), (10, framed), (13, saved), (15, LEAF)],
+    );
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let slot = |at: u64| table.slots(Rva(0x1000 + 4 * at)).and_then(|slots| slots.of(Arch::Aarch64, 20));
+    let saved_at = [slot(1), slot(2), slot(5), slot(7), slot(8)];
+    assert_eq!(saved_at, [Saved::Same, Saved::At(-1), Saved::At(-1), Saved::At(-1), Saved::Same].map(Some));
+}
+
+#[test]
+fn a_single_epilog_is_at_the_end_and_its_index_stands_where_the_count_would() {
+    // sub sp, sp, #16; str lr, [sp, #8], and for the epilog the same.
+    // save_reg x30 has the number 11.
+    let codes = [0xd0 | 2, 0xc0 | 1, 0x01, 0xe4];
+    let inside = "CFA = sp+16; RA = [CFA-8]";
+    check(
+        &record(true, 0, &[], &codes),
+        &[(0, LEAF), (1, "CFA = sp+16; RA = x30"), (2, inside), (14, "CFA = sp+16; RA = x30"), (15, LEAF)],
+    );
+    // From the second code on: the register is not loaded.
+    check(
+        &record(true, 2, &[], &codes),
+        &[(0, LEAF), (1, "CFA = sp+16; RA = x30"), (2, inside), (14, "CFA = sp+16; RA = x30"), (15, LEAF)],
+    );
+}
+
+#[test]
+fn counts_that_do_not_fit_the_header_stand_in_a_second_word() {
+    let mut bytes = LENGTH.to_le_bytes().to_vec();
+    bytes.extend((1u32 | 1 << 16).to_le_bytes());
+    bytes.extend(14u32.to_le_bytes());
+    bytes.extend([0x01, 0xe4, 0xe3, 0xe3]);
+    check(&made(0x3000, &bytes), &[(0, LEAF), (1, "CFA = sp+16; RA = x30"), (15, LEAF)]);
+}
+
+#[test]
+fn what_follows_end_c_was_done_elsewhere() {
+    // The part begins with the whole frame of its function; one that goes on allocates more.
+    let framed = "CFA = sp+32; RA = [CFA-24]; x29 = [CFA-32]";
+    check(&record(false, 0, &[], &[0xe5, 0x83, 0xe4]), &[(0, framed)]);
+    let more = "CFA = sp+48; RA = [CFA-24]; x29 = [CFA-32]";
+    check(&record(false, 0, &[], &[0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more)]);
+}
+
+#[test]
+fn save_next_is_about_the_pair_after_the_last() {
+    // stp x19, x20, [sp, #-32]!; stp x21, x22, [sp, #16]; then the next of a pair of vector registers, which has no slot.
+    let compiled = record(false, 0, &[], &[0xe6, 0x24, 0xe4]);
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let slots = table.slots(Rva(0x1000 + 8)).expect("slots");
+    let saved = [19, 20, 21, 22, 23].map(|register| slots.of(Arch::Aarch64, register).expect("a slot"));
+    assert_eq!(saved, [Saved::At(-4), Saved::At(-3), Saved::At(-2), Saved::At(-1), Saved::Same]);
+    check(&record(false, 0, &[], &[0xe6, 0xda, 0x03, 0xe4]), &[(0, LEAF), (1, "CFA = sp+32; RA = x30")]);
+    check_refused(&record(false, 0, &[], &[0xe6, 0xe4]), "exception directory: a pair of registers after none");
+}
+
+#[test]
+fn a_signed_return_address_is_signed_from_the_instruction_on_that_signs_it() {
+    let signed = "CFA = sp+0; RA = x30 without its signature";
+    let inside = "CFA = sp+16; RA = [CFA-8] without its signature; x29 = [CFA-16]";
+    check(&record(true, 0, &[], &[0x81, 0xfc, 0xe4]), &[(0, LEAF), (1, signed), (2, inside), (14, signed), (15, LEAF)]);
+}
+
+#[test]
+fn registers_of_every_form_are_where_the_codes_say() {
+    let slot = |codes: &[u8], register: u8| {
+        let compiled = record(false, 0, &[], codes);
+        assert_eq!(compiled.report.unsupported_count, 0, "{codes:x?}: {:?}", compiled.report);
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        let rva = Rva(0x1000 + 4 * u64::from(LENGTH - 1));
+        (
+            table.rule(rva).expect("code").offset() * 8,
+            table.slots(rva).and_then(|slots| slots.of(Arch::Aarch64, register)),
+        )
+    };
+    let at = |words: i16| Some(Saved::At(words));
+    assert_eq!(slot(&[0xcc, 0x81, 0xe4], 21), (16, at(-2))); // save_regp_x x21, x22, 16
+    assert_eq!(slot(&[0xd4, 0x61, 0xe4], 22), (16, at(-2))); // save_reg_x x22, 16
+    assert_eq!(slot(&[0xd0, 0xc1, 0x02, 0xe4], 22), (32, at(-3))); // save_reg x22 at 8, alloc_s 32
+    assert_eq!(slot(&[0xd6, 0x42, 0x02, 0xe4], 21), (32, at(-2))); // save_lrpair x21 at 16
+    assert_eq!(slot(&[0xe7, 0x74, 0x01, 0xe4], 21), (32, at(-3))); // save_any_reg: x20, x21 at [sp, #-32]!
+    assert_eq!(slot(&[0xc1, 0x00, 0xe4], 19), (4096, Some(Saved::Same))); // alloc_m
+    assert_eq!(slot(&[0xe0, 0x00, 0x10, 0x00, 0xe4], 19), (65536, Some(Saved::Same))); // alloc_l
+    assert_eq!(slot(&[0xe2, 0x02, 0x83, 0xe4], 19), (16, Some(Saved::Same))); // add_fp 16 above a frame of 32
+}
+
+#[test]
+fn fragments_of_packed_data_have_the_frame_everywhere() {
+    // x19 and lr saved, 32 bytes; as a function, and without prolog.
+    let data = |flag: u32| flag | LENGTH << 2 | 1 << 16 | 1 << 21 | 2 << 23;
+    let inside = "CFA = sp+32; RA = [CFA-8]";
+    // sub sp, sp, #16; stp x19, lr, [sp]; sub sp, sp, #16
+    check(
+        &made(data(1), &[]),
+        &[
+            (0, LEAF),
+            (1, "CFA = sp+16; RA = x30"),
+            (2, "CFA = sp+16; RA = [CFA-8]"),
+            (3, inside),
+            (13, "CFA = sp+16; RA = [CFA-8]"),
+            (14, "CFA = sp+16; RA = x30"),
+            (15, LEAF),
+        ],
+    );
+    check(&made(data(2), &[]), &[(0, inside)]);
+}
+
+#[test]
+fn other_versions_and_codes_are_a_gap_with_a_reason() {
+    let unknown = "exception directory: unwind information of an unknown version";
+    check_refused(&made(0x3000, &(LENGTH | 1 << 18 | 1 << 27).to_le_bytes()), unknown);
+    check_refused(&made(3 | LENGTH << 2, &[]), "exception directory: packed data of an unknown kind");
+    check_refused(
+        &made(1 | LENGTH << 2 | 11 << 16, &[]),
+        "exception directory: packed data with more registers than there are",
+    );
+    for code in [0xe8, 0xeb, 0xf0, 0xfd] {
+        check_refused(&record(false, 0, &[], &[code, 0xe4]), "exception directory: an unknown unwind code");
+    }
+    check_refused(&made(0x7000, &[]), "exception directory: unwind information that is not in the file");
+    check_refused(&record(false, 1, &[(15, 0)], &[0x01, 0xe4]), "exception directory: an epilog outside its function");
+    let lone = "exception directory: an interrupted caller without a machine frame";
+    check_refused(&record(false, 0, &[], &[0xec, 0xe4]), lone);
+}
+
+/// Walks from a handler whose frame is `codes`, with `words` on the stack.
+fn interrupted(codes: &[u8], words: &[u64]) -> Vec<Frame> {
+    let compiled = record(false, 0, &[], codes);
+    assert_eq!(compiled.report.unsupported_count, 0, "{:?}", compiled.report);
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let module = Module {
+        start: Avma(BASE),
+        end: Avma(BASE + 0x8000),
+        bias: 0,
+        image_base: Svma(BASE),
+        table: Some(table),
+        code: None,
+    };
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let registers = Registers { pc: CODE + 4 * 8, sp: 0x7fff_0000, fp: 5, ..Registers::default() };
+    let mut frames = [Frame::EMPTY; 4];
+    let memory = StackBytes { start: Avma(0x7fff_0000), bytes: &bytes };
+    let walk = unwind(&Modules::new(Arch::Aarch64, vec![module]), &registers, &memory, &mut Cache::new(), &mut frames);
+    frames.into_iter().take(walk.frames).collect()
+}
+
+#[test]
+fn a_machine_frame_leads_to_the_interrupted_instruction() {
+    // 16 bytes below what was pushed: stack pointer, then program counter.
+    let frames = interrupted(&[0x01, 0xec, 0xe9, 0xe4], &[0, 0, 0x7fff_0400, CODE + 0x20]);
+    let caller = frames.get(1).expect("a caller");
+    assert_eq!((caller.pc, caller.exact, caller.method), (Avma(CODE + 0x20), true, UnwindMethod::SignalContext));
+    assert_eq!((frames[0].cfa, caller.fp), (Avma(0x7fff_0400), 5));
+}
+
+#[test]
+fn a_context_has_every_register_of_the_interrupted_instruction() {
+    // ContextFlags and Cpsr, x0–x28, Fp, Lr, Sp, Pc.
+    let mut words = vec![0, 0, 0x40_0000];
+    words.extend(100..129);
+    words.extend([0x7fff_0500, 0x1234, 0x7fff_0480, CODE + 0x24]);
+    let frames = interrupted(&[0x01, 0xec, 0xea, 0xe4], &words);
+    let caller = frames.get(1).expect("a caller");
+    assert_eq!((caller.pc, caller.exact, caller.method), (Avma(CODE + 0x24), true, UnwindMethod::SignalContext));
+    assert_eq!((frames[0].cfa, caller.fp), (Avma(0x7fff_0480), 0x7fff_0500));
+}
+
+#[test]
+fn code_without_an_entry_is_a_leaf() {
+    let compiled = made(1 | 4 << 2 | 1 << 23, &[]);
+    check(&compiled, &[(0, LEAF), (1, "CFA = sp+16; RA = x30"), (3, LEAF)]);
+}
