@@ -45,6 +45,11 @@ pub(super) fn function_starts(pe: &Pe<'_>) -> Vec<u64> {
     starts
 }
 
+/// Whether the image holds code of two processors.
+pub(super) fn is_hybrid(pe: &Pe<'_>) -> bool {
+    metadata(pe).is_some()
+}
+
 fn metadata<'d>(pe: &Pe<'d>) -> Option<&'d [u8]> {
     if !pe.is_64 || !matches!(pe.arch(), Arch::X86_64 | Arch::Aarch64) {
         return None;

@@ -1,6 +1,6 @@
 //! What [`ObjectHeaders`] asks, answered for PE.
 
-use super::{Pe, exports, pdata, section::Section, symbols};
+use super::{Pe, exports, hybrid, pdata, section::Section, symbols};
 use crate::go;
 use crate::headers::ObjectHeaders;
 use crate::proportion::is_in_proportion;
@@ -128,8 +128,8 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
             text,
             eh_frame: slice(b".eh_frame"),
             debug_frame: slice(b".debug_frame"),
-            // By the header: the section may be joined with others.
-            pdata: self.exceptions.and_then(|directory| {
+            // By the header: the section may be joined with others. Where a part of the code is another processor's, it does not speak for all.
+            pdata: self.exceptions.filter(|_| !hybrid::is_hybrid(self)).and_then(|directory| {
                 let svma = self.image_base.checked_add(u64::from(directory.rva))?;
                 Some(SectionSlice { svma, bytes: self.directory_bytes(directory)?.into() })
             }),

@@ -245,11 +245,11 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if let Some((address, _)) = input.eh_frame_hdr {
         bases = bases.set_eh_frame_hdr(address);
     }
-    // One architecture has an instruction that gimli does not read.
+    // One architecture has an instruction and letters that gimli does not read.
     let readable = |section: Option<(u64, &'i [u8])>, is_eh_frame| {
         let (address, bytes) = section?;
         let signs = input.arch.machine().signs_return_addresses;
-        Some((address, if signs { signs::without_pc(bytes, is_eh_frame) } else { Cow::Borrowed(bytes) }))
+        Some((address, if signs { signs::readable(bytes, is_eh_frame) } else { Cow::Borrowed(bytes) }))
     };
     if let Some((address, bytes)) = &readable(input.eh_frame, true) {
         let (address, bytes) = (*address, &**bytes);

@@ -1,6 +1,9 @@
 //! `DW_CFA_AARCH64_negate_ra_state_with_pc` (0x2c), which gimli does not know. It has no operands and turns the same bit as
 //! `DW_CFA_AARCH64_negate_ra_state` (0x2d); what it says besides, that the address of the signing instruction is part of the
 //! signature, matters to none who only takes the signature away. So it is read as the other. (AADWARF64, "Call frame instructions")
+//!
+//! Nor does gimli know the augmentation letters B, by which return addresses are signed with the second key, and G, by which frames are tagged.
+//! They have no data and change no rule; they are taken out, and the entry is as long as before by an instruction without effect.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -8,6 +11,7 @@ use alloc::vec::Vec;
 
 const WITH_PC: u8 = 0x2c;
 const WITHOUT: u8 = 0x2d;
+const NOP: u8 = 0;
 
 /// What of a common entry its frame entries are read with.
 #[derive(Clone, Copy)]
@@ -17,23 +21,42 @@ struct Common {
     has_augmentation: bool,
 }
 
-/// The section (little-endian, 64-bit addresses) without the instruction. Entries that cannot be read stay as they are.
-pub(super) fn without_pc(section: &[u8], is_eh_frame: bool) -> Cow<'_, [u8]> {
-    let mut found = Vec::new();
-    if section.contains(&WITH_PC) {
+/// What gimli is not to see.
+#[derive(Default)]
+struct Found {
+    instructions: Vec<usize>,
+    /// Where the letter is, and the end of its entry.
+    letters: Vec<(usize, usize)>,
+}
+
+/// The section (little-endian, 64-bit addresses) without the instruction and the letters. Entries that cannot be read stay as they are.
+pub(super) fn readable(section: &[u8], is_eh_frame: bool) -> Cow<'_, [u8]> {
+    let mut found = Found::default();
+    // The letters follow those that have data, or S.
+    let has_letters = || section.array_windows().any(|pair| matches!(pair, [b'R' | b'S' | b'B', b'B' | b'G']));
+    if section.contains(&WITH_PC) || has_letters() {
         let mut commons = BTreeMap::new();
         let mut at = 0;
         while let Some(next) = entry(section, at, is_eh_frame, &mut commons, &mut found) {
             at = next;
         }
     }
-    if found.is_empty() {
+    if found.instructions.is_empty() && found.letters.is_empty() {
         return Cow::Borrowed(section);
     }
     let mut bytes = section.to_vec();
-    for at in found {
+    for at in found.instructions {
         if let Some(byte) = bytes.get_mut(at) {
             *byte = WITHOUT;
+        }
+    }
+    // Those of one entry from the last one on, so that none moves another.
+    for (letter, end) in found.letters.into_iter().rev() {
+        if let Some([_, rest @ ..]) = bytes.get(letter..end) {
+            let rest = rest.to_vec();
+            for (to, from) in bytes.iter_mut().skip(letter).zip(rest.into_iter().chain([NOP])) {
+                *to = from;
+            }
         }
     }
     Cow::Owned(bytes)
@@ -45,7 +68,7 @@ fn entry(
     at: usize,
     is_eh_frame: bool,
     commons: &mut BTreeMap<usize, Common>,
-    found: &mut Vec<usize>,
+    found: &mut Found,
 ) -> Option<usize> {
     let mut head = Cursor { bytes: section, at };
     let length = u32::from_le_bytes(*head.chunk()?);
@@ -62,7 +85,7 @@ fn entry(
             if !is_eh_frame && id == u32::MAX { u64::MAX } else { id.into() }
         };
         let common = if id == if is_eh_frame { 0 } else { u64::MAX } {
-            let common = cursor.common()?;
+            let common = cursor.common(&mut found.letters)?;
             commons.insert(at, common);
             common
         } else {
@@ -75,7 +98,7 @@ fn entry(
             }
             common
         };
-        cursor.instructions(common, found)
+        cursor.instructions(common, &mut found.instructions)
     })();
     // Whatever this entry is, the next one has a chance.
     let _: Option<()> = scanned;
@@ -117,11 +140,14 @@ impl<'b> Cursor<'b> {
     }
 
     /// A common entry from its version on.
-    fn common(&mut self) -> Option<Common> {
+    fn common(&mut self, letters: &mut Vec<(usize, usize)>) -> Option<Common> {
         let version = self.byte()?;
+        let start = self.at;
         let rest = self.bytes.get(self.at..)?;
         let augmentation = rest.get(..rest.iter().position(|byte| *byte == 0)?)?;
         self.skip(augmentation.len() + 1)?;
+        let unknown = (start..).zip(augmentation).filter(|(_, letter)| matches!(letter, b'B' | b'G'));
+        letters.extend(unknown.map(|(at, _)| (at, self.bytes.len())));
         if version >= 4 {
             self.skip(2)?;
         }
