@@ -369,10 +369,9 @@ mod tests {
                 let Ok(stored) = StoredModules::open(&damaged) else { continue };
                 assert!(stored.check().is_err(), "byte {at}");
                 for (id, facts) in &modules {
-                    match stored.module(&id.parse().unwrap()) {
-                        Ok(Some(found)) => assert_eq!(found, *facts, "byte {at}"),
-                        // The caller checks before it believes that.
-                        Ok(None) | Err(_) => {}
+                    // That there is none the caller checks before it believes it.
+                    if let Ok(Some(found)) = stored.module(&id.parse().unwrap()) {
+                        assert_eq!(found, *facts, "byte {at}");
                     }
                 }
             }

@@ -75,7 +75,9 @@ fn linkage_table(
 }
 
 fn kept(arch: Arch, of: impl Fn(u8) -> Register) -> Vec<(u8, Register)> {
-    let numbers = std::iter::once(arch.frame_pointer()).chain(arch.slot_registers().iter().copied());
+    // Those that only Windows' functions keep are unknown in other tables, and no record speaks of them.
+    let slots = arch.slot_registers().iter().chain(arch.convention_registers()).copied();
+    let numbers = std::iter::once(arch.frame_pointer()).chain(slots);
     numbers.map(|register| (register, of(register))).collect()
 }
 

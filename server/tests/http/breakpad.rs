@@ -347,7 +347,8 @@ async fn the_rules_of_other_processors_are_those_that_readelf_reads() {
         _ => panic!("{name}"),
     };
     let same = |name: &str| name.to_owned();
-    let processors: [(&str, &str, &dyn Fn(&str) -> String); 2] =
+    type Name<'n> = &'n dyn Fn(&str) -> String;
+    let processors: [(&str, &str, Name<'_>); 2] =
         [("aarch64-linux-gnu", "x30", &same), ("mipsel-linux-gnu", "$ra", &mips)];
     for (triple, link, register) in processors {
         let (compiler, readelf) = (format!("{triple}-gcc"), format!("{triple}-readelf"));

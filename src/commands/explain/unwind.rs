@@ -168,7 +168,10 @@ impl Found {
 
     /// Where the caller's registers are, the frame pointer first: empty where the rule finds no caller by its equations.
     fn saved(&self, row: &Row) -> Vec<(&'static str, String)> {
-        if matches!(row.rule.kind(), None | Some(Kind::Gap | Kind::End | Kind::Signal | Kind::Unsupported)) {
+        if matches!(
+            row.rule.kind(),
+            None | Some(Kind::Gap | Kind::End | Kind::Signal | Kind::MachineFrame | Kind::Unsupported)
+        ) {
             return Vec::new();
         }
         let fp = self.arch.frame_pointer();
@@ -178,8 +181,11 @@ impl Found {
             Saved::Unknown => "not known".to_owned(),
             Saved::At(words) => format!("[{base}{:+}]", i64::from(words) * i64::from(self.arch.word_bytes())),
         };
-        let slots = self.arch.slot_registers().iter();
-        let slots = slots.filter_map(|register| Some((*register, row.slots.of(self.arch, *register)?)));
+        let slot = |register: &u8| Some((*register, row.slots.of(self.arch, *register)?));
+        // Tables of other systems than Windows do not speak of these.
+        let of_windows = self.arch.convention_registers().iter().filter_map(slot);
+        let of_windows = of_windows.filter(|(_, saved)| *saved != Saved::Unknown);
+        let slots = self.arch.slot_registers().iter().filter_map(slot).chain(of_windows);
         let all = std::iter::once((fp, row.rule.frame_pointer())).chain(slots);
         all.map(|(register, saved)| (self.arch.register_name(register), place(saved))).collect()
     }
@@ -297,6 +303,7 @@ fn kind_code(kind: Kind) -> &'static str {
         Kind::Deref => "deref",
         Kind::Plt => "plt",
         Kind::Signal => "signal",
+        Kind::MachineFrame => "machine-frame",
         Kind::Program => "program",
         Kind::Unsupported => "unsupported",
     }
