@@ -144,6 +144,7 @@ fn interpreted(file: &str) -> Vec<Interpreted> {
             [offset, _, _, kind @ ("FDE" | "CIE"), ..] => {
                 record = u64::from_str_radix(offset, 16).ok().filter(|_| *kind == "FDE");
             }
+            [_, "ZERO", "terminator"] => record = None,
             ["LOC", columns @ ..] => names = columns.iter().map(|name| (*name).to_owned()).collect(),
             [address, texts @ ..] if texts.len() == names.len() => {
                 let Some(record) = record else { continue };
