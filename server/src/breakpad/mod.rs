@@ -1,7 +1,7 @@
 //! Breakpad's symbol files (`.sym`), as Mozilla's and other crash tools read them: made from a module's `.symx` and `.uwt`.
 //!
 //! (Breakpad, `docs/symbol_files.md`.) `STACK WIN` is there where the bundle has the PDB of a module of 32-bit x86, `STACK CFI` where the module has a
-//! `.uwt`: ELF on x86_64.
+//! `.uwt`.
 
 mod cfi;
 mod functions;
