@@ -48,8 +48,7 @@ pub(crate) fn write_lack(out: &mut impl Write, answer: &Answer) -> io::Result<()
 /// What the step whose reason is given said besides.
 pub(crate) fn lack(answer: &Answer) -> &str {
     let is_it = |tried: &&Tried| answer.reason.is_some() && tried.outcome.reason() == answer.reason;
-    let mut said = answer.tried.iter().rev().filter(is_it).map(|tried| tried.detail.as_str());
-    said.find(|detail| !detail.is_empty()).unwrap_or_default()
+    answer.tried.iter().rev().find(is_it).map_or("", |tried| &tried.detail)
 }
 
 /// Writes every step of the chain, a line each.

@@ -25,6 +25,8 @@ const OPEN_TABLES: usize = 256;
 pub(crate) struct Remote {
     servers: Arc<dyn SymbolServers>,
     tables: Flights<(Option<String>, DebugId), Fetched>,
+    /// When a module is asked for again whose server failed; never, where nobody may wait for it.
+    retry: Option<Duration>,
 }
 
 /// What came of asking for a module, and how long that is believed: for good, but where a server failed.
@@ -39,12 +41,17 @@ const RETRY: Duration = Duration::from_secs(10);
 
 impl Remote {
     pub(crate) fn new(servers: Arc<dyn SymbolServers>) -> Self {
-        Self { servers, tables: Flights::with_capacity(OPEN_TABLES) }
+        Self { servers, tables: Flights::with_capacity(OPEN_TABLES), retry: Some(RETRY) }
     }
 
     /// The same servers, asked anew.
     pub(crate) fn afresh(&self) -> Self {
-        Self::new(Arc::clone(&self.servers))
+        Self { retry: self.retry, ..Self::new(Arc::clone(&self.servers)) }
+    }
+
+    /// The same servers, of which each module is asked for once.
+    pub(crate) fn asking_once(&self) -> Self {
+        Self { retry: None, ..self.afresh() }
     }
 
     /// The bytes of memory that the tables take.
@@ -105,7 +112,7 @@ impl Remote {
             let covered = covering.map(|bundle| covered(bundle, id));
             let opened = self.open(id, name, covered.as_ref()).map(Arc::new);
             let until = match &opened {
-                Err((MissReason::ServerError, _)) => Instant::now().checked_add(RETRY),
+                Err((MissReason::ServerError, _)) => self.retry.and_then(|retry| Instant::now().checked_add(retry)),
                 _ => None,
             };
             Fetched { opened, until }

@@ -97,6 +97,11 @@ impl Resolver {
         self.change(|sources| sources.local = Arc::new(sources.local.with_files(files)))
     }
 
+    /// The same, where a module whose server failed is not asked for again.
+    pub(crate) fn asking_once(self) -> Self {
+        self.change(|sources| sources.remote = sources.remote.as_ref().map(|remote| Arc::new(remote.asking_once())))
+    }
+
     /// Asks these servers first. With [`Options::online`].
     pub fn with_servers(self, servers: Arc<dyn SymbolServers>) -> Self {
         self.change(|sources| sources.remote = Some(Arc::new(Remote::new(servers))))

@@ -96,6 +96,11 @@ fn online(config: OnlineConfig) -> Resolver {
     Resolver::new(Options { online: true, ..Options::default() }).with_servers(Arc::new(servers))
 }
 
+/// For servers that answer, on a machine that has much to do.
+fn patient(config: OnlineConfig) -> OnlineConfig {
+    OnlineConfig { silence: Duration::from_secs(20), ..config }
+}
+
 fn step(found: &Symbolized) -> &Tried {
     found.tried.iter().find(|tried| tried.step == ResolverStep::Debuginfod).unwrap()
 }
@@ -392,7 +397,7 @@ fn the_files_of_many_modules_are_fetched_beside_each_other() {
         image_base: symseal_module::Svma(0),
     });
     let map = symseal_module::ModuleMap::new(modules.collect());
-    let resolver = online(scene.config(&[&slow.url]));
+    let resolver = online(patient(scene.config(&[&slow.url])));
     let began = Instant::now();
     resolver.open_modules(&map);
     let opened = began.elapsed();
@@ -422,7 +427,7 @@ fn what_many_ask_for_at_once_is_fetched_once() {
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                let resolver = online(scene.config(&[&slow.url]));
+                let resolver = online(patient(scene.config(&[&slow.url])));
                 assert_eq!(scene.ask(&resolver).quality, Quality::Full);
                 assert!(resolver.symbolize(&absent, Rva(0)).frames.is_empty());
             });
@@ -493,6 +498,8 @@ fn what_a_download_left_behind_counts_as_filling_the_cache() {
     assert_eq!(scene.ask(&online(config)).quality, Quality::Full);
     let is_there = |name: &str| parts.join(name).exists();
     assert_eq!((is_there("left"), is_there("on-its-way")), (false, true));
+    // What came is not what has to go.
+    assert!(scene.root.path().join("cache/files/debug-file").join(scene.id.to_string()).exists());
 }
 
 #[test]

@@ -173,13 +173,21 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
             let id = module_of(args, question)?;
             // The name is that of the one module, and of no other.
             let name = args.module.as_deref().filter(|_| args.debug_id.as_ref() == Some(id));
-            if !image_bases.contains_key(id) {
-                if image_bases.len() >= IMAGE_BASES {
-                    image_bases.clear();
+            let known = match image_bases.get(id) {
+                Some(known) => *known,
+                None => {
+                    let found = image_base(&resolver, args, id, name)?;
+                    if image_bases.len() >= IMAGE_BASES {
+                        image_bases.clear();
+                    }
+                    // A server that failed may say it later.
+                    if found.is_some() || online.is_none() {
+                        image_bases.insert(id.clone(), found);
+                    }
+                    found
                 }
-                image_bases.insert(id.clone(), image_base(&resolver, args, id, name)?);
-            }
-            let rva = match image_bases.get(id).copied().flatten() {
+            };
+            let rva = match known {
                 Some(image_base) => rva_of(args, args.lookup(question.address), image_base),
                 None => NOWHERE,
             };
@@ -236,7 +244,7 @@ fn image_base(resolver: &Resolver, args: &Args, id: &DebugId, name: Option<&str>
             )
         }
         DebugId::Pdb { .. } => Ok(None),
-        _ => Ok(Some(resolver.image_base_online(id, name).unwrap_or_default())),
+        _ => Ok(resolver.image_base_online(id, name)),
     }
 }
 

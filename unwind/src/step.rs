@@ -236,7 +236,9 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Saved::Unknown => Ok(None),
             Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(cfa) } {
                 None => Err(StopReason::RegisterUnknown),
-                Some(base) if state.exact && is_stale(Self::slot(base, words), state.sp, cfa) => Ok(self.live_fp()),
+                Some(base) if state.exact && is_stale(rule, Self::slot(base, words), state.sp, cfa) => {
+                    Ok(self.live_fp())
+                }
                 Some(base) => self.read(Self::slot(base, words)).map(Some).ok_or(StopReason::TruncatedStack),
             },
         };
@@ -538,7 +540,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                         Saved::At(words) => {
                             let base = if rule.slots_on_fp() { callee.fp } else { callee.cfa.0 };
                             let slot = Self::slot(base, words);
-                            if !callee.exact || !is_stale(slot, sp, callee.cfa.0) {
+                            if !callee.exact || !is_stale(rule, slot, sp, callee.cfa.0) {
                                 return self.read(slot);
                             }
                         }
@@ -566,8 +568,9 @@ enum Evidence {
     },
 }
 
-/// Whether `slot` lies outside the frame between `sp` and `cfa`. In an epilogue a rule may still name a slot after the pop:
-/// then the register has its value back.
-fn is_stale(slot: u64, sp: u64, cfa: u64) -> bool {
-    slot < sp || slot >= cfa
+/// Whether `slot` was given back: in an epilogue a rule may still name a slot after the pop, and then the register has its value again. Such a slot lies below `sp`;
+/// one that is counted from the frame pointer, which may be the caller's by then, anywhere outside of the frame. Above the CFA functions of Windows keep registers,
+/// in the home space of their parameters.
+fn is_stale(rule: Rule, slot: u64, sp: u64, cfa: u64) -> bool {
+    slot < sp || (rule.slots_on_fp() && slot >= cfa)
 }

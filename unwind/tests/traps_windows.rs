@@ -293,6 +293,37 @@ fn a_machine_frame_leads_to_the_interrupted_instruction_with_and_without_an_erro
     }
 }
 
+/// As Microsoft's compiler saves registers: above the CFA, where the caller left room for parameters.
+#[test]
+fn a_register_in_the_callers_home_space_is_read_there() {
+    let mut made = Made::default();
+    // mov [rsp + 8], rbp; push rdi; sub rsp, 32; nop
+    let code = [0x48, 0x89, 0x6c, 0x24, 0x08, 0x57, 0x48, 0x83, 0xec, 0x20, 0x90];
+    // The save is told of at the prolog's end, from where its offset counts.
+    made.function(&code, &[1, 10, 4, 0, 10, 0x54, 6, 0, 10, 0x32, 6, 0x70]);
+    made.check(&[(0, "CFA = rsp+8"), (6, "CFA = rsp+16"), (10, "CFA = rsp+48; rbp = [CFA+0]")]);
+    let compiled = made.compile();
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let module = Module {
+        start: Avma(BASE),
+        end: Avma(BASE + 0x8000),
+        bias: 0,
+        image_base: Svma(BASE),
+        table: Some(table),
+        code: None,
+    };
+    let modules = Modules::new(Arch::X86_64, vec![module]);
+    let start = 0x7fff_0000;
+    let mut bytes = vec![0; 0x100];
+    bytes.splice(40..48, (BASE + 0x4444).to_le_bytes());
+    bytes.splice(48..56, 0x5151_u64.to_le_bytes());
+    let registers = Registers { pc: BASE + u64::from(CODE) + 10, sp: start, fp: 0x7777, ..Registers::default() };
+    let mut frames = [Frame::EMPTY; 4];
+    let memory = StackBytes { start: Avma(start), bytes: &bytes };
+    unwind(&modules, &registers, &memory, &mut Cache::new(), &mut frames);
+    assert_eq!((frames[1].pc, frames[1].fp), (Avma(BASE + 0x4444), 0x5151));
+}
+
 #[test]
 fn unwind_information_outside_the_file_and_entries_outside_the_code_are_said() {
     let mut made = Made::default();

@@ -14,8 +14,8 @@
 //! | another mapping | its name and the place in it |
 //! | nothing | the bare address, with the reason |
 //!
-//! A process's mappings are read once, and again when an address falls outside of what is known or the process runs
-//! another program. What replaces a mapping at the same addresses is not noticed by itself: [`LiveProcess::refresh`]. When
+//! A process's mappings are read where they are older than a tenth of a second, where an address falls outside of what is known, and where the process
+//! runs another program. [`LiveProcess::try_resolve`] reads none, and does not notice what replaces a mapping at the same addresses: [`LiveProcess::refresh`]. When
 //! a process ends, what was known last still names what was sampled before; a later process of the same id never
 //! gets any of it.
 //!
@@ -111,7 +111,7 @@ impl Default for LiveLimits {
 /// What the caches of a symbolizer hold and how often they helped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LiveStatistics {
-    /// Mappings by process; a hit is a question that needed no reading of them.
+    /// What is known by process; a hit is a question of a process that was known.
     pub processes: CacheStatistics,
     /// Tables by module.
     pub modules: CacheStatistics,

@@ -129,7 +129,8 @@ impl Modules {
             }
             module.debug_id = debug_id.clone();
         }
-        let mut resolver = self.base.with_cold_cache(0).with_module_files(Arc::new(files));
+        // Who does not wait must never come to ask a server: what one failed to say is believed here until the module is read again.
+        let mut resolver = self.base.with_cold_cache(0).with_module_files(Arc::new(files)).asking_once();
         if let Some(image) = &viewed.image {
             resolver = resolver.with_image(image);
         }
@@ -139,9 +140,8 @@ impl Modules {
         let passing = problem.is_some()
             || first.tried.iter().any(|tried| {
                 let unread = [MissReason::FileNotFound, MissReason::FileUnreadable, MissReason::NotPermitted];
-                tried.outcome == Outcome::Miss(MissReason::ServerError)
-                    || tried.step == ResolverStep::BinaryDebugInfo
-                        && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
+                tried.step == ResolverStep::BinaryDebugInfo
+                    && matches!(tried.outcome, Outcome::Miss(reason) if unread.contains(&reason))
             });
         Read { resolver, debug_id, problem, passing }
     }

@@ -75,15 +75,14 @@ impl Cache {
         Some(FetchedFile { bytes, from: path.display().to_string() })
     }
 
-    /// Keeps a file for later, and makes room.
+    /// Keeps a file for later. [`Self::make_room`] is to follow.
     pub(super) fn keep(&self, wanted: &WantedFile<'_>, bytes: &[u8], from: &str) -> io::Result<()> {
         if bytes.len() as u64 > self.bytes {
             return Ok(());
         }
         let path = self.path(wanted);
         write_whole(&self.root.join("parts"), &from_of(&path), from.as_bytes())?;
-        write_whole(&self.root.join("parts"), &path, bytes)?;
-        self.make_room()
+        write_whole(&self.root.join("parts"), &path, bytes)
     }
 
     /// Whether a URL was answered 404 a short while ago.
@@ -140,7 +139,9 @@ impl Cache {
     }
 
     /// Removes what was not used the longest until the rest fits, and a tenth more, so that this is not for every file. What came of downloads that broke off counts too.
-    fn make_room(&self) -> io::Result<()> {
+    /// What was just kept stays.
+    pub(super) fn make_room(&self, kept: &WantedFile<'_>) -> io::Result<()> {
+        let kept = self.path(kept);
         let mut files = Vec::new();
         for kind in ["files/debug-file", "files/executable", "parts"] {
             for entry in fs::read_dir(self.root.join(kind))? {
@@ -160,9 +161,15 @@ impl Cache {
             if sum <= goal {
                 break;
             }
+            // Files that are just being written, and what is known of parts, go with what they belong to.
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            if name.starts_with(b".") || name.ends_with(b".etag") || path == kept || path == from_of(&kept) {
+                continue;
+            }
             // A part on its way is somebody's; one that is removed under its lock is begun anew by who waited for it.
             let locked = File::open(&path).and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
             let Ok(_locked) = locked else { continue };
+            let _ = fs::remove_file(etag_of(&path));
             if fs::remove_file(&path).is_ok() {
                 sum = sum.saturating_sub(bytes);
             }
@@ -228,10 +235,15 @@ impl Part {
     }
 
     fn etag_path(&self) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".etag");
-        path.into()
+        etag_of(&self.path)
     }
+}
+
+/// Where the ETag of a part is.
+fn etag_of(path: &Path) -> PathBuf {
+    let mut path = path.to_owned().into_os_string();
+    path.push(".etag");
+    path.into()
 }
 
 /// Where it is noted where a file came from.

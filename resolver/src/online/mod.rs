@@ -167,7 +167,10 @@ impl OnlineServers {
                         }
                         let _ = part.finish();
                         match checked {
-                            Ok(bytes) => return Ok(FetchedFile { bytes, from }),
+                            Ok(bytes) => {
+                                let _ = self.cache.make_room(wanted);
+                                return Ok(FetchedFile { bytes, from });
+                            }
                             Err((reason, why)) => {
                                 told.push(format!("{from}: {why}"));
                                 gravest = graver(gravest, reason);

@@ -90,7 +90,12 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 /// Where the module says that it is to be loaded: as a bundle or a server has it, else as its own file says.
 fn image_base(resolver: &Resolver, args: &Args) -> Result<Svma> {
     let name = args.file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
-    if let Some(known) = resolver.image_base_online(&args.debug_id, name.as_deref()) {
+    // A program database does not say where its program is loaded.
+    let known = match args.debug_id {
+        DebugId::Pdb { .. } => resolver.image_base(&args.debug_id),
+        _ => resolver.image_base_online(&args.debug_id, name.as_deref()),
+    };
+    if let Some(known) = known {
         return Ok(known);
     }
     let Some(file) = &args.file else { return Ok(Svma::default()) };

@@ -99,7 +99,9 @@ impl Remote {
         let asked = |step, outcome, digest| Tried { step, outcome, detail: String::new(), digest };
         let (outcome, table) = (found.reason.map_or(Outcome::Hit, Outcome::Miss), self.pages.file.sha256);
         let answer = Arc::make_mut(&mut found.answer);
-        answer.tried = [asked(ResolverStep::LocalBundle, outcome, Some(table))].into();
+        let nowhere = asked(ResolverStep::ModuleOffset, Outcome::Hit, None);
+        let steps = [asked(ResolverStep::LocalBundle, outcome, Some(table))].into_iter();
+        answer.tried = steps.chain((outcome != Outcome::Hit).then_some(nowhere)).collect();
         if outcome == Outcome::Hit {
             let of_source = self.pages.file.derived_from.iter().map(|digest| (DigestOf::Source, *digest));
             let of_table = [

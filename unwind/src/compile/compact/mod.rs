@@ -52,7 +52,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         let stated = |rva: u32| input.image_base.0.saturating_add(u64::from(rva));
         let range = stated(entry.start)..stated(end.start);
         // Entries rise; so no code is looked at twice.
-        if range.start < done {
+        if range.start < done || range.end < range.start {
             compiler.report.damaged_entries += 1;
             continue;
         }

@@ -6,6 +6,9 @@ const VERSION: u32 = 1;
 /// Kinds of second-level pages.
 const REGULAR: u32 = 2;
 const COMPRESSED: u32 = 3;
+/// Bytes of a page before its entries, at least.
+const REGULAR_HEADER: usize = 8;
+const COMPRESSED_HEADER: usize = 12;
 /// Bytes of an entry of the first level: function, page, data of languages.
 const INDEX_ENTRY: usize = 12;
 
@@ -49,10 +52,14 @@ pub(super) fn entries(section: &[u8]) -> (Vec<Entry>, usize) {
     (found, damaged)
 }
 
-/// Appends the entries of one page and gives how long it is.
+/// Appends the entries of one page and gives how long it is, which is at least its header.
 fn entries_of_page(page: &[u8], start: u32, common: &[u32], found: &mut Vec<Entry>) -> Option<usize> {
     let (at, count) = (usize::from(u16_at(page, 4)?), usize::from(u16_at(page, 6)?));
-    match u32_at(page, 0)? {
+    let kind = u32_at(page, 0)?;
+    if at < if kind == REGULAR { REGULAR_HEADER } else { COMPRESSED_HEADER } {
+        return None;
+    }
+    match kind {
         REGULAR => {
             let entries = page.get(at..at.checked_add(count.checked_mul(8)?)?)?;
             found.extend(
@@ -63,16 +70,21 @@ fn entries_of_page(page: &[u8], start: u32, common: &[u32], found: &mut Vec<Entr
             Some(at + entries.len())
         }
         COMPRESSED => {
-            let own = words(page, usize::from(u16_at(page, 8)?), usize::from(u16_at(page, 10)?));
+            // Read where it is asked for: many pages may name the same ones.
+            let (own_at, own_count) = (usize::from(u16_at(page, 8)?), usize::from(u16_at(page, 10)?));
+            let own = |number: usize| {
+                let at = own_at.checked_add(number.checked_mul(4)?)?;
+                (number < own_count).then(|| u32_at(page, at)).flatten()
+            };
             let entries = page.get(at..at.checked_add(count.checked_mul(4)?)?)?;
             for entry in entries.chunks_exact(4) {
                 let entry = u32_at(entry, 0)?;
                 let number = (entry >> 24) as usize;
                 let encoding = match number.checked_sub(common.len()) {
-                    None => common.get(number),
-                    Some(number) => own.get(number),
+                    None => common.get(number).copied(),
+                    Some(number) => own(number),
                 };
-                found.push(Entry { start: start.checked_add(entry & 0xff_ffff)?, encoding: *encoding? });
+                found.push(Entry { start: start.checked_add(entry & 0xff_ffff)?, encoding: encoding? });
             }
             Some(at + entries.len())
         }
