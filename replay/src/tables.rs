@@ -162,23 +162,14 @@ fn compile_image(id: &DebugId, image: &[u8]) -> Result<(VdsoModule, Vec<u8>), (M
     let section = |section: &'_ Option<(u64, Vec<u8>)>| section.as_ref().map(|(svma, bytes)| (*svma, bytes.clone()));
     let (eh_frame, eh_frame_hdr) = (section(&module.unwind.eh_frame), section(&module.unwind.eh_frame_hdr));
     let compiled = compile(&Input {
-        arch: symseal_unwind::Arch::X86_64,
-        debug_id: id,
         image_base: module.image_base,
         text: &module.unwind.text,
         eh_frame: eh_frame.as_ref().map(|(svma, bytes)| (*svma, bytes.as_slice())),
         eh_frame_hdr: eh_frame_hdr.as_ref().map(|(svma, bytes)| (*svma, bytes.as_slice())),
-        debug_frame: None,
-        pdr: None,
-        pdata: None,
-        unwind_info: None,
-        loaded: &[],
-        functions: &[],
-        plt: &[],
-        code: &[],
         source_sha256: *Digest::of(image).as_bytes(),
         producer: concat!("symseal ", env!("CARGO_PKG_VERSION")),
         bases: Bases { text: module.unwind.text_base, got: module.unwind.got_base },
+        ..Input::of(symseal_unwind::Arch::X86_64, id)
     })
     .map_err(|error| (MissReason::Malformed, error.to_string()))?;
     Ok((module, compiled.bytes))

@@ -332,6 +332,7 @@ fn a_bundle_of_the_store_answers_alike_without_its_index() {
     let (record, end) = (written.len() - 40, written.len());
     for damaged in [
         flipped(20),
+        flipped(60),
         flipped(88),
         flipped(92),
         flipped(96),

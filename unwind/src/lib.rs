@@ -44,7 +44,7 @@ mod table;
 mod verify;
 mod walk;
 
-pub use arch::Arch;
+pub use arch::{Arch, MipsFlags};
 pub use cache::{Cache, Entry as CacheEntry};
 pub use frame::{Frame, Registers, Walk};
 pub use memory::{Memory, StackBytes, StackRegions};

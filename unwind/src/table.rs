@@ -3,14 +3,13 @@
 use core::fmt;
 use core::ops::Range;
 
-use symseal_module::{DebugId, Rva, Svma};
+use symseal_module::{DebugId, Rva, Svma, crc32};
 
 use crate::arch::Arch;
 use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, SectionKind, VERSION, at,
 };
 use crate::rule::{Kind, Rule, Slots};
-use symseal_module::crc32;
 
 /// An unwind table over the bytes of its file. Opening looks at the header alone; [`verify`](Self::verify) looks at everything.
 ///

@@ -2,13 +2,12 @@
 
 use core::fmt;
 
-use symseal_module::Rva;
+use symseal_module::{Rva, crc32};
 
 use crate::cx;
 use crate::format::{BUCKET_SHIFT, SectionKind};
 use crate::rule::{Kind, Rule};
 use crate::table::Table;
-use symseal_module::crc32;
 
 impl Table<'_> {
     /// Checks everything that [`open`](Table::open) did not look at.

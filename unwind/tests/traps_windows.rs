@@ -6,7 +6,7 @@ mod cfi;
 
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Compiled, Input, compile};
-use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, RuleSource, StackBytes, Table, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, RuleSource, StackBytes, Table, Walk, unwind};
 
 const BASE: u64 = 0x1_4000_0000;
 const CODE: u32 = 0x1000;
@@ -65,6 +65,23 @@ impl Made {
             ..cfi::empty_input(&id)
         })
         .expect("a table")
+    }
+
+    /// Walks in the image as it is loaded at its own base.
+    fn walk(&self, registers: Registers, (start, stack): (u64, &[u8])) -> (Vec<Frame>, Walk) {
+        let compiled = self.compile();
+        let module = Module {
+            start: Avma(BASE),
+            end: Avma(BASE + 0x8000),
+            bias: 0,
+            image_base: Svma(BASE),
+            table: Some(Table::open(&compiled.bytes).expect("our own table")),
+            code: None,
+        };
+        let modules = Modules::new(Arch::X86_64, vec![module]);
+        let (mut frames, memory) = ([Frame::EMPTY; 8], StackBytes { start: Avma(start), bytes: stack });
+        let walk = unwind(&modules, &registers, &memory, &mut Cache::new(), &mut frames);
+        (frames.into_iter().take(walk.frames).collect(), walk)
     }
 
     /// The rules by offset in the code, without the part that is the same in nearly all.
@@ -254,19 +271,6 @@ fn a_machine_frame_leads_to_the_interrupted_instruction_with_and_without_an_erro
         // A function whose first instruction faulted: looked up at its own address, it has pushed nothing yet. Its CFA is counted
         // from rsi, which the handler saved.
         made.function(&[0x90; 4], &[1, 0, 1, 0x06, 0, 0x03, 0, 0]);
-        let compiled = made.compile();
-        let table = Table::open(&compiled.bytes).expect("our own table");
-        let modules = Modules::new(
-            Arch::X86_64,
-            vec![Module {
-                start: Avma(BASE),
-                end: Avma(BASE + 0x8000),
-                bias: 0,
-                image_base: Svma(BASE),
-                table: Some(table),
-                code: None,
-            }],
-        );
         let faulting = BASE + u64::from(handler.1);
         let interrupted = 0x7fff_0100;
         // rsi, rbp, and what the processor pushed.
@@ -281,9 +285,7 @@ fn a_machine_frame_leads_to_the_interrupted_instruction_with_and_without_an_erro
         // What rsi + 8 leads to: the return address is below the CFA, which is rsi + 8.
         bytes.splice(0x140..0x148, (BASE + 0x4444).to_le_bytes());
         let registers = Registers { pc: BASE + u64::from(CODE) + 2, sp: start, fp: 1, ..Registers::default() };
-        let mut frames = [Frame::EMPTY; 8];
-        let memory = StackBytes { start: Avma(start), bytes: &bytes };
-        let walk = unwind(&modules, &registers, &memory, &mut Cache::new(), &mut frames);
+        let (frames, walk) = made.walk(registers, (start, &bytes));
         assert!(walk.frames >= 3, "{walk:?} {frames:x?}");
         assert_eq!((frames[1].pc, frames[1].exact, frames[1].fp), (Avma(faulting), true, 0x5151));
         assert_eq!((frames[0].cfa, frames[1].method), (Avma(interrupted), UnwindMethod::SignalContext));
@@ -302,25 +304,12 @@ fn a_register_in_the_callers_home_space_is_read_there() {
     // The save is told of at the prolog's end, from where its offset counts.
     made.function(&code, &[1, 10, 4, 0, 10, 0x54, 6, 0, 10, 0x32, 6, 0x70]);
     made.check(&[(0, "CFA = rsp+8"), (6, "CFA = rsp+16"), (10, "CFA = rsp+48; rbp = [CFA+0]")]);
-    let compiled = made.compile();
-    let table = Table::open(&compiled.bytes).expect("our own table");
-    let module = Module {
-        start: Avma(BASE),
-        end: Avma(BASE + 0x8000),
-        bias: 0,
-        image_base: Svma(BASE),
-        table: Some(table),
-        code: None,
-    };
-    let modules = Modules::new(Arch::X86_64, vec![module]);
     let start = 0x7fff_0000;
     let mut bytes = vec![0; 0x100];
     bytes.splice(40..48, (BASE + 0x4444).to_le_bytes());
     bytes.splice(48..56, 0x5151_u64.to_le_bytes());
     let registers = Registers { pc: BASE + u64::from(CODE) + 10, sp: start, fp: 0x7777, ..Registers::default() };
-    let mut frames = [Frame::EMPTY; 4];
-    let memory = StackBytes { start: Avma(start), bytes: &bytes };
-    unwind(&modules, &registers, &memory, &mut Cache::new(), &mut frames);
+    let (frames, _) = made.walk(registers, (start, &bytes));
     assert_eq!((frames[1].pc, frames[1].fp), (Avma(BASE + 0x4444), 0x5151));
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use symseal_artifact::{Arch, ObjectFile, ObjectKind, UnwindInputs};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
-use symseal_unwind::compile;
+use symseal_unwind::{MipsFlags, compile};
 
 use crate::report::{UnsupportedRange, UnwindReport};
 
@@ -48,8 +48,7 @@ pub(super) fn unwind_table(
         separate.as_ref().and_then(|inputs| inputs.debug_frame.as_ref()).filter(|_| debug_frame.is_none());
     let mut functions = inputs.functions.clone();
     functions.extend(separate.iter().flat_map(|inputs| &inputs.functions));
-    // Code of the short instruction sets would be read as what it is not; what a compiler said of it holds.
-    let is_followed = object.arch() != Arch::Mips || !mips::has_short_instructions(object.elf_flags());
+    let is_followed = object.arch() != Arch::Mips || !MipsFlags(object.elf_flags()).has_short_instructions();
     if !is_followed {
         functions.clear();
     }
@@ -119,43 +118,10 @@ fn arch_of(object: &ObjectFile<'_>) -> Option<symseal_unwind::Arch> {
     match (object.arch(), object.is_64(), object.is_little_endian()) {
         (Arch::X86_64, true, _) => Some(Target::X86_64),
         (Arch::Aarch64, true, true) => Some(Target::Aarch64),
-        (Arch::Mips, false, is_little) if mips::is_o32(object.elf_flags()) => {
+        (Arch::Mips, false, is_little) if MipsFlags(object.elf_flags()).is_o32() => {
             Some(if is_little { Target::Mips32Little } else { Target::Mips32 })
         }
         _ => None,
-    }
-}
-
-/// Flags of MIPS files, as binutils' `include/elf/mips.h` names them.
-mod mips {
-    /// Addresses of 32 bits in registers of 64, with other rules for calls (n32).
-    const ABI2: u32 = 0x20;
-    const ABI: u32 = 0xf000;
-    const ABI_O32: u32 = 0x1000;
-    const ARCH: u32 = 0xf000_0000;
-    const ARCH_32R6: u32 = 0x9000_0000;
-    const ARCH_64R6: u32 = 0xa000_0000;
-    const ASE_M16: u32 = 0x0400_0000;
-    const ASE_MICROMIPS: u32 = 0x0200_0000;
-
-    /// Whether the unwinder knows how functions call each other, and how instructions are encoded. Old files do not name their convention.
-    pub(super) fn is_o32(flags: u32) -> bool {
-        flags & ABI2 == 0 && matches!(flags & ABI, 0 | ABI_O32) && !matches!(flags & ARCH, ARCH_32R6 | ARCH_64R6)
-    }
-
-    pub(super) fn has_short_instructions(flags: u32) -> bool {
-        flags & (ASE_M16 | ASE_MICROMIPS) != 0
-    }
-
-    #[test]
-    fn other_conventions_and_encodings_are_left_alone() {
-        // mips-linux-gnu-gcc; an old file; n32; o64; release 6.
-        for (flags, is_ours) in
-            [(0x7000_1007, true), (0, true), (0x2000_0027, false), (0x2000_2007, false), (0x9000_1407, false)]
-        {
-            assert_eq!(is_o32(flags), is_ours, "{flags:#x}");
-        }
-        assert!(has_short_instructions(0x7400_1007) && !has_short_instructions(0x7000_1007));
     }
 }
 

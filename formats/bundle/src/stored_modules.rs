@@ -21,8 +21,9 @@ const HEADER_BYTES: usize = 88;
 /// Bytes of a record's place: its offset and its checksum.
 const PLACE_BYTES: usize = 8;
 
-/// Where the checksum is.
+/// Where the checksum of the whole is, and behind it that of the header.
 const CHECKSUM: usize = 80;
+const HEADER_CHECKSUM: usize = 84;
 
 const DIGEST_BYTES: usize = 32;
 
@@ -77,7 +78,9 @@ fn assemble(
     bytes.extend_from_slice(&count.to_le_bytes());
     bytes.extend_from_slice(bundle.as_bytes());
     bytes.extend_from_slice(index_digest.as_bytes());
-    bytes.extend_from_slice(&[0; 8]);
+    let of_header = crc32(&[&bytes]);
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&of_header.to_le_bytes());
     let offset = |at: usize| u32::try_from(at).map(u32::to_le_bytes).map_err(|_| StoredModulesError::TooLarge);
     let mut at = HEADER_BYTES + PLACE_BYTES * records.len() + 4;
     for (_, record) in &records {
@@ -129,15 +132,18 @@ pub struct StoredModules<'a> {
 }
 
 impl<'a> StoredModules<'a> {
-    /// Checks the header, and that the list ends where it says. What is in it is checked when it is read.
+    /// Checks the header and its checksum, and that the list ends where it says. What is in it is checked when it is read.
     ///
     /// # Errors
-    /// [`StoredModulesError::Header`] and [`StoredModulesError::Cut`].
+    /// [`StoredModulesError`].
     pub fn open(bytes: &'a [u8]) -> Result<Self, StoredModulesError> {
         let header = bytes.get(..HEADER_BYTES).ok_or(StoredModulesError::Header)?;
         let number = |at: usize| header.get(at..at + 4).and_then(|it| it.try_into().ok()).map(u32::from_le_bytes);
         if header.get(..8) != Some(&MAGIC) || number(8) != Some(VERSION) {
             return Err(StoredModulesError::Header);
+        }
+        if number(HEADER_CHECKSUM) != header.get(..CHECKSUM).map(|header| crc32(&[header])) {
+            return Err(StoredModulesError::Checksum);
         }
         let count = number(12).unwrap_or_default() as usize;
         let expected = HEADER_BYTES as u64 + PLACE_BYTES as u64 * count as u64 + 4;
@@ -361,6 +367,7 @@ mod tests {
     fn damage_is_noticed_and_never_gives_another_answer() {
         let modules = [("aa00", facts(1)), ("bb00", facts(5)), ("cc00", facts(10))];
         let bytes = bytes_of(&modules);
+        let digest = Digest::from_bytes([7; 32]);
         for at in 0..bytes.len() {
             assert!(StoredModules::open(&bytes[..at]).is_err(), "cut at {at}");
             for bits in [0x01, 0x41, 0xff] {
@@ -368,6 +375,7 @@ mod tests {
                 damaged[at] ^= bits;
                 let Ok(stored) = StoredModules::open(&damaged) else { continue };
                 assert!(stored.check().is_err(), "byte {at}");
+                assert_eq!((stored.bundle(), stored.symbol_index()), (digest, digest), "byte {at}");
                 for (id, facts) in &modules {
                     // That there is none the caller checks before it believes it.
                     if let Ok(Some(found)) = stored.module(&id.parse().unwrap()) {

@@ -15,8 +15,10 @@ pub(super) fn run(bytes: &[u8]) {
             field.copy_from_slice(&checksum.to_le_bytes());
         }
     }
-    let Some(field) = whole.get_mut(80..84) else { return };
+    let of_header = whole.get(..80).map(crc32fast::hash).unwrap_or_default();
+    let Some(field) = whole.get_mut(80..88) else { return };
     field.fill(0);
+    field[4..].copy_from_slice(&of_header.to_le_bytes());
     let checksum = crc32fast::hash(&whole).to_le_bytes();
     let Some(field) = whole.get_mut(80..84) else { return };
     field.copy_from_slice(&checksum);

@@ -1,7 +1,7 @@
 //! The unwind information of Windows and Mach-O images from outside: whatever it holds, the table that comes of it is sound.
 
 use symseal_module::{DebugId, Svma};
-use symseal_unwind::compile::{Bases, Input, Plt, compile};
+use symseal_unwind::compile::{Input, Plt, compile};
 use symseal_unwind::{Arch, Table};
 
 /// Where an image's parts lie, relative to its base.
@@ -23,23 +23,16 @@ pub(super) fn run(bytes: &[u8]) {
     let loaded = [(CODE, code), (INFO, info), (DIRECTORY, directory)];
     let stubs = [Plt { range: CODE..CODE + 12, entry_size: 6, bytes: code.get(..12).unwrap_or_default() }];
     let input = Input {
-        arch,
-        debug_id: &debug_id,
         image_base: Svma(BASE),
         text: &text,
         eh_frame: (choice & 4 != 0).then_some((INFO, info)),
-        eh_frame_hdr: None,
-        debug_frame: None,
-        pdr: None,
         pdata: (!is_macho).then_some((DIRECTORY, directory)),
         unwind_info: is_macho.then_some((DIRECTORY, directory)),
         loaded: &loaded,
-        functions: &[],
         plt: if choice & 8 != 0 { &stubs } else { &[] },
         code: &loaded[..1],
-        source_sha256: [0; 32],
         producer: "fuzz",
-        bases: Bases::default(),
+        ..Input::of(arch, &debug_id)
     };
     let Ok(compiled) = compile(&input) else { return };
     let table = Table::open(&compiled.bytes).expect("our own table opens");

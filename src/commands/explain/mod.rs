@@ -3,10 +3,41 @@
 mod symbol;
 mod unwind;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Subcommand;
+use symseal_module::DebugId;
 
 use crate::exit::Answer;
+
+/// An address, and how it is to be told of.
+#[derive(clap::Args)]
+pub struct Question {
+    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
+    bundle: String,
+    /// The module: build-id, GUID-age or uuid:…
+    #[arg(value_parser = super::debug_id)]
+    debug_id: DebugId,
+    /// The address in hexadecimal.
+    #[arg(value_parser = super::address)]
+    address: u64,
+    /// The address is relative to the image base.
+    #[arg(long)]
+    rva: bool,
+    /// Verify the bundle against this trust directory first.
+    #[arg(long, value_name = "DIR")]
+    trust: Option<PathBuf>,
+    /// Give demangled names as `function`; the raw symbol stays beside it.
+    #[arg(long)]
+    demangle: bool,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The local bundle store.
+    #[arg(long)]
+    store: Option<PathBuf>,
+}
 
 #[derive(Subcommand)]
 pub enum Command {

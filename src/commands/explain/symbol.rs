@@ -8,6 +8,7 @@ use serde_json::json;
 use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Rva, Svma, UnwindMethod};
 use symseal_resolver::{DigestRef, Options, Outcome, ResolvedFrame, Resolver, SourceFrame, Symbolized, Tried};
 
+use super::Question;
 use crate::bundle_ref;
 use crate::commands::trace::resolve::proof;
 use crate::exit::Answer;
@@ -26,20 +27,8 @@ The address is a stated one (svma), as llvm-symbolizer takes it. With --trust th
 --file the steps behind the bundle are asked too: a separate debug file where debuggers look for one, then this file. docs/resolving.md explains
 each step and word. Exit status 1: the address has no name, or the bundle does not hold.")]
 pub struct Args {
-    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
-    bundle: String,
-    /// The module: build-id, GUID-age or uuid:…
-    #[arg(value_parser = super::super::debug_id)]
-    debug_id: DebugId,
-    /// The address in hexadecimal.
-    #[arg(value_parser = super::super::address)]
-    address: u64,
-    /// The address is relative to the image base.
-    #[arg(long)]
-    rva: bool,
-    /// Verify the bundle against this trust directory first.
-    #[arg(long, value_name = "DIR")]
-    trust: Option<PathBuf>,
+    #[command(flatten)]
+    asked: Question,
     /// The module's own file: it, and debug files of this machine, may be read as well.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -48,25 +37,16 @@ pub struct Args {
     debug_directory: Vec<PathBuf>,
     #[command(flatten)]
     online: OnlineArgs,
-    /// Give demangled names as `function`; the raw symbol stays beside it.
-    #[arg(long)]
-    demangle: bool,
-    /// Print it as JSON.
-    #[arg(long)]
-    json: bool,
-    /// The local bundle store.
-    #[arg(long)]
-    store: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
-    let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
-    let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
+    let opened = bundle_ref::open(&args.asked.bundle, args.asked.store.as_ref())?;
+    let Some(proof) = proof(&opened, args.asked.trust.as_deref())? else { return Ok(Answer::No) };
     let online = args.online.open()?;
     let options = Options {
         local_files: args.file.is_some(),
         online: online.is_some(),
-        demangle: args.demangle,
+        demangle: args.asked.demangle,
         ..Options::default()
     };
     let mut resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
@@ -75,11 +55,14 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     }
     let resolver = Online::ask(online.as_ref(), resolver);
     let image_base = image_base(&resolver, args)?;
-    let svma =
-        if args.rva { Rva(args.address).to_svma(image_base).unwrap_or(Svma(args.address)) } else { Svma(args.address) };
+    let svma = if args.asked.rva {
+        Rva(args.asked.address).to_svma(image_base).unwrap_or(Svma(args.asked.address))
+    } else {
+        Svma(args.asked.address)
+    };
     let found = ask(&resolver, args, (svma, image_base))?;
     online.as_ref().map_or(Ok(()), Online::finish)?;
-    if args.json {
+    if args.asked.json {
         outln!("{:#}", in_json(&found, args, svma));
     } else {
         tell(&found, svma)?;
@@ -91,15 +74,15 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 fn image_base(resolver: &Resolver, args: &Args) -> Result<Svma> {
     let name = args.file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
     // A program database does not say where its program is loaded.
-    let known = match args.debug_id {
-        DebugId::Pdb { .. } => resolver.image_base(&args.debug_id),
-        _ => resolver.image_base_online(&args.debug_id, name.as_deref()),
+    let known = match args.asked.debug_id {
+        DebugId::Pdb { .. } => resolver.image_base(&args.asked.debug_id),
+        _ => resolver.image_base_online(&args.asked.debug_id, name.as_deref()),
     };
     if let Some(known) = known {
         return Ok(known);
     }
     let Some(file) = &args.file else { return Ok(Svma::default()) };
-    let in_file = resolver.image_base_in(file, &args.debug_id);
+    let in_file = resolver.image_base_in(file, &args.asked.debug_id);
     // What is wrong with the file is said by the steps that read it.
     Ok(in_file.unwrap_or_default())
 }
@@ -108,11 +91,11 @@ fn image_base(resolver: &Resolver, args: &Args) -> Result<Svma> {
 fn ask(resolver: &Resolver, args: &Args, (svma, image_base): (Svma, Svma)) -> Result<Symbolized> {
     // An address below the image base is in no function; the largest rva is in none either.
     let rva = svma.to_rva(image_base).unwrap_or(Rva(u64::MAX));
-    let Some(file) = &args.file else { return Ok(resolver.symbolize(&args.debug_id, rva)) };
+    let Some(file) = &args.file else { return Ok(resolver.symbolize(&args.asked.debug_id, rva)) };
     let path = symseal_module::escape::escape(std::path::absolute(file)?.as_os_str().as_encoded_bytes());
     let module = MappedModule {
         path,
-        debug_id: Some(args.debug_id.clone()),
+        debug_id: Some(args.asked.debug_id.clone()),
         start: Avma(0),
         end: Avma(u64::MAX),
         bias: 0,
@@ -125,7 +108,7 @@ fn ask(resolver: &Resolver, args: &Args, (svma, image_base): (Svma, Svma)) -> Re
 
 fn in_json(found: &Symbolized, args: &Args, svma: Svma) -> serde_json::Value {
     json!({
-        "debug_id": args.debug_id,
+        "debug_id": args.asked.debug_id,
         "address": svma,
         "rva": found.rva,
         "resolver": found.resolver,

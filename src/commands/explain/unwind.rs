@@ -1,15 +1,14 @@
 //! `symseal explain unwind`: how the caller's registers follow at an address, and which record of the binary says so.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value, json};
 use symseal_bundle::{Digest, FileRole};
-use symseal_module::{DebugId, Proof, Rva, Svma};
+use symseal_module::{Proof, Rva, Svma};
 use symseal_resolver::{Options, Resolver, Symbolized};
 use symseal_unwind::{Arch, Kind, Rule, Saved, Slots, Source, SourceKind, Table as UnwindTable};
 
+use super::Question;
 use crate::bundle_ref;
 use crate::commands::trace::resolve::proof;
 use crate::exit::{Answer, NotFound};
@@ -28,32 +27,11 @@ The address is a stated one (svma) and taken as it is; of a caller, whose addres
 frame address, RA the return address, [x] the word in memory at x. `readelf --debug-dump=frames` shows the record at the offset that is given here.
 docs/unwinding.md explains the rest. Exit status 1: the address has no rule, or the bundle does not hold.")]
 pub struct Args {
-    /// The bundle: sha256:… in the local store, a directory, or a registry reference.
-    bundle: String,
-    /// The module: build-id, GUID-age or uuid:…
-    #[arg(value_parser = super::super::debug_id)]
-    debug_id: DebugId,
-    /// The address in hexadecimal.
-    #[arg(value_parser = super::super::address)]
-    address: u64,
-    /// The address is relative to the image base.
-    #[arg(long)]
-    rva: bool,
-    /// Verify the bundle against this trust directory first.
-    #[arg(long, value_name = "DIR")]
-    trust: Option<PathBuf>,
+    #[command(flatten)]
+    asked: Question,
     /// Show every rule that was made of the same record: the whole function, as a rule.
     #[arg(long)]
     record: bool,
-    /// Give the function's demangled name.
-    #[arg(long)]
-    demangle: bool,
-    /// Print it as JSON.
-    #[arg(long)]
-    json: bool,
-    /// The local bundle store.
-    #[arg(long)]
-    store: Option<PathBuf>,
 }
 
 /// A rule, and the addresses at which it is in force.
@@ -81,10 +59,10 @@ struct Found {
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
-    let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
-    let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
+    let opened = bundle_ref::open(&args.asked.bundle, args.asked.store.as_ref())?;
+    let Some(proof) = proof(&opened, args.asked.trust.as_deref())? else { return Ok(Answer::No) };
     let bundle = &opened.bundle;
-    let (id, name) = (&args.debug_id, visible(&args.bundle).to_string());
+    let (id, name) = (&args.asked.debug_id, visible(&args.asked.bundle).to_string());
     let lacks =
         |what: &str| NotFound(format!("bundle {name} has no {what} {id}; `symseal bundle inspect` lists what it has"));
     let module = bundle.module(id).ok_or_else(|| lacks("module"))?;
@@ -94,14 +72,18 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let table = UnwindTable::open(&bytes).with_context(|| format!("the unwind table of {id}"))?;
     table.verify().with_context(|| format!("the unwind table of {id}"))?;
 
-    let below = || NotFound(format!("{:#x} lies below the image base of {id}, {image_base}", args.address));
-    let rva = if args.rva { Rva(args.address) } else { Svma(args.address).to_rva(image_base).ok_or_else(below)? };
+    let below = || NotFound(format!("{:#x} lies below the image base of {id}, {image_base}", args.asked.address));
+    let rva = if args.asked.rva {
+        Rva(args.asked.address)
+    } else {
+        Svma(args.asked.address).to_rva(image_base).ok_or_else(below)?
+    };
     let of_bundle = bundle.digest().map(|digest| ("bundle", digest));
     let mut digests: Vec<_> = of_bundle.into_iter().collect();
     digests.extend([("symbol-index", bundle.index_digest()), ("unwind-table", file.sha256)]);
     digests.extend(file.derived_from.iter().map(|digest| ("source", *digest)));
 
-    let options = Options { demangle: args.demangle, ..Options::default() };
+    let options = Options { demangle: args.asked.demangle, ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let source = table.source(rva);
     let found = Found {
@@ -116,7 +98,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         proof,
         digests,
     };
-    if args.json {
+    if args.asked.json {
         outln!("{:#}", found.in_json(args))
     } else {
         found.tell()?
@@ -271,7 +253,7 @@ impl Found {
         let source = self.source.filter(|_| self.row.as_ref().is_some_and(|row| row.rule.kind() != Some(Kind::Gap)));
         let digests: Vec<Value> = self.digests.iter().map(|(of, digest)| json!({"of": of, "digest": digest})).collect();
         let mut all = json!({
-            "debug_id": args.debug_id,
+            "debug_id": args.asked.debug_id,
             "address": self.svma(self.rva),
             "rva": self.rva,
             "arch": self.arch.code(),

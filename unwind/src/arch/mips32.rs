@@ -118,9 +118,49 @@ fn moves_stack(word: u32) -> bool {
     }
 }
 
+/// What the header of an ELF file of MIPS says of its code (`e_flags`), in the names of binutils' `include/elf/mips.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MipsFlags(pub u32);
+
+impl MipsFlags {
+    /// Addresses of 32 bits in registers of 64, with other rules for calls (n32).
+    const ABI2: u32 = 0x20;
+    const ABI: u32 = 0xf000;
+    const ABI_O32: u32 = 0x1000;
+    const ARCH: u32 = 0xf000_0000;
+    const ARCH_32R6: u32 = 0x9000_0000;
+    const ARCH_64R6: u32 = 0xa000_0000;
+    const ASE_M16: u32 = 0x0400_0000;
+    const ASE_MICROMIPS: u32 = 0x0200_0000;
+
+    /// Whether functions call each other, and instructions are encoded, as [`Arch::Mips32`] has it. Old files do not name their convention.
+    pub fn is_o32(self) -> bool {
+        let Self(flags) = self;
+        flags & Self::ABI2 == 0
+            && matches!(flags & Self::ABI, 0 | Self::ABI_O32)
+            && !matches!(flags & Self::ARCH, Self::ARCH_32R6 | Self::ARCH_64R6)
+    }
+
+    /// Whether some of the code is MIPS16 or microMIPS. It would be read as what it is not; what a compiler said of it holds.
+    pub fn has_short_instructions(self) -> bool {
+        self.0 & (Self::ASE_M16 | Self::ASE_MICROMIPS) != 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_conventions_and_encodings_are_told_by_the_flags() {
+        // mips-linux-gnu-gcc; an old file; n32; o64; release 6.
+        for (flags, is_ours) in
+            [(0x7000_1007, true), (0, true), (0x2000_0027, false), (0x2000_2007, false), (0x9000_1407, false)]
+        {
+            assert_eq!(MipsFlags(flags).is_o32(), is_ours, "{flags:#x}");
+        }
+        assert!(MipsFlags(0x7400_1007).has_short_instructions() && !MipsFlags(0x7000_1007).has_short_instructions());
+    }
 
     #[test]
     fn call_instructions_are_known_by_their_bytes() {

@@ -10,6 +10,7 @@ mod mips32;
 mod x86_64;
 
 pub(crate) use aarch64::Aarch64;
+pub use mips32::MipsFlags;
 pub(crate) use mips32::{Mips32Big, Mips32Little};
 pub(crate) use x86_64::X86_64;
 

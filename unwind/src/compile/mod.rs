@@ -83,6 +83,31 @@ pub struct Input<'a> {
     pub bases: Bases,
 }
 
+impl<'a> Input<'a> {
+    /// Of a module of which nothing else is known.
+    pub fn of(arch: Arch, debug_id: &'a DebugId) -> Self {
+        Self {
+            arch,
+            debug_id,
+            image_base: Svma(0),
+            text: &[],
+            eh_frame: None,
+            eh_frame_hdr: None,
+            debug_frame: None,
+            pdr: None,
+            pdata: None,
+            unwind_info: None,
+            loaded: &[],
+            functions: &[],
+            plt: &[],
+            code: &[],
+            source_sha256: [0; 32],
+            producer: "",
+            bases: Bases::default(),
+        }
+    }
+}
+
 /// Section addresses (svma) that pointer encodings may be relative to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bases {
@@ -223,7 +248,8 @@ impl core::error::Error for CompileError {}
 /// Makes the table of one module. The same input gives the same bytes.
 ///
 /// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.pdata`, `.eh_frame`,
-/// `.debug_frame`, `.pdr`, and for what is left of a Windows module that it holds leaves. Within one section the entry that starts first counts, and of these the longest.
+/// `.debug_frame`, `.pdr` and the instructions of functions, compact unwind information, start-up code of a known form, and for what is left of
+/// a Windows module that it holds leaves. Within one section the entry that starts first counts, and of these the longest.
 pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let text = normalized(input.text);
     let mut compiler = Compiler {
@@ -272,10 +298,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
+    compact::rules(input, &mut compiler);
     if input.arch == Arch::X86_64 {
         compiler.start_up(input.code);
     }
-    compact::rules(input, &mut compiler);
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use symseal_module::{Avma, DebugId, Svma};
-use symseal_unwind::compile::{self, Bases, Compiled, Input};
+use symseal_unwind::compile::{self, Compiled, Input};
 use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Memory, Module, Modules, Registers, Table, Walk, unwind};
 
 /// Where the code of these tests lies, as stated; it is mapped [`BIAS`] higher.
@@ -119,23 +119,10 @@ pub(crate) fn debug_id() -> DebugId {
 
 pub(crate) fn empty_input(debug_id: &DebugId) -> Input<'_> {
     Input {
-        arch: Arch::X86_64,
-        debug_id,
-        image_base: Svma(0),
         text: const { &[TEXT] },
-        eh_frame: None,
-        eh_frame_hdr: None,
-        debug_frame: None,
-        pdr: None,
-        pdata: None,
-        unwind_info: None,
-        loaded: &[],
-        functions: &[],
-        plt: &[],
-        code: &[],
         source_sha256: [9; 32],
         producer: "symseal test",
-        bases: Bases::default(),
+        ..Input::of(Arch::X86_64, debug_id)
     }
 }
 

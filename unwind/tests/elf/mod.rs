@@ -106,23 +106,19 @@ impl Binary {
 impl<'a> Parts<'a> {
     pub(crate) fn input(&'a self) -> Input<'a> {
         Input {
-            arch: self.arch,
-            debug_id: &self.debug_id,
             image_base: self.image_base,
             text: &self.text,
             eh_frame: self.eh_frame,
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
             pdr: self.pdr,
-            pdata: None,
-            unwind_info: None,
-            loaded: &[],
             functions: &self.functions,
             plt: &self.plt,
             code: &self.code,
             source_sha256: [7; 32],
             producer: "symseal test",
             bases: self.bases,
+            ..Input::of(self.arch, &self.debug_id)
         }
     }
 }

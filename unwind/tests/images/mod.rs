@@ -8,7 +8,7 @@ use std::process::Command;
 use object::{Architecture, ExportTarget, Object, ObjectSection, ObjectSymbol, SectionFlags, macho, pe};
 use symseal_module::{DebugId, Svma};
 use symseal_unwind::Arch;
-use symseal_unwind::compile::{self, Bases, Compiled, Input};
+use symseal_unwind::compile::{self, Compiled, Input};
 
 /// A system and processor, and how programs for it are made.
 pub(crate) struct Platform {
@@ -226,14 +226,9 @@ impl<'a> Image<'a> {
 
     pub(crate) fn compile(&self) -> Compiled {
         let input = Input {
-            arch: self.arch,
-            debug_id: &self.debug_id,
             image_base: Svma(self.base),
             text: &self.text,
             eh_frame: self.eh_frame,
-            eh_frame_hdr: None,
-            debug_frame: None,
-            pdr: None,
             pdata: self.pdata,
             unwind_info: self.unwind_info,
             loaded: &self.loaded,
@@ -242,7 +237,7 @@ impl<'a> Image<'a> {
             code: &self.code,
             source_sha256: [7; 32],
             producer: "symseal test",
-            bases: Bases::default(),
+            ..Input::of(self.arch, &self.debug_id)
         };
         compile::compile(&input).expect("a table")
     }

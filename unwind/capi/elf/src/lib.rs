@@ -16,8 +16,8 @@ use object::Endianness;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use symseal_module::{DebugId, Svma};
-use symseal_unwind::Arch;
 use symseal_unwind::compile::{self, Bases, Input, Plt};
+use symseal_unwind::{Arch, MipsFlags};
 
 pub use symbols::{Functions, SymbolBytes, SymbolHit};
 
@@ -90,13 +90,14 @@ impl<'a> Parts<'a> {
     fn of<H: FileHeader<Endian = Endianness>>(bytes: &'a [u8]) -> Result<Self, E> {
         let header = H::parse(bytes).map_err(|_| E::Malformed)?;
         let endian = header.endian().map_err(|_| E::Malformed)?;
-        let arch =
-            arch(header.e_machine(endian).0, header.is_class_64(), header.is_big_endian()).ok_or(E::UnsupportedArch)?;
+        let flags = MipsFlags(header.e_flags(endian).0);
+        let arch = arch(header.e_machine(endian).0, header.is_class_64(), header.is_big_endian(), flags);
+        let arch = arch.ok_or(E::UnsupportedArch)?;
         if header.e_type(endian) == elf::ET_REL {
             // Its rules get their addresses from a linker.
             return Err(E::Malformed);
         }
-        let has_short_instructions = is_mips(arch) && header.e_flags(endian).0 & SHORT_INSTRUCTIONS != 0;
+        let has_short_instructions = is_mips(arch) && flags.has_short_instructions();
         let mut parts = Parts {
             arch,
             has_short_instructions,
@@ -247,23 +248,18 @@ impl<'a> Parts<'a> {
         let debug_id = self.debug_id.clone().map_or_else(unnamed, Ok)?;
         let functions = if follows { self.symbols.starts()? } else { Vec::new() };
         let input = Input {
-            arch: self.arch,
-            debug_id: &debug_id,
             image_base: Svma(self.image_base),
             text: &self.text,
             eh_frame: self.eh_frame,
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
             pdr: self.pdr.filter(|_| follows),
-            pdata: None,
-            unwind_info: None,
-            loaded: &[],
             functions: &functions,
             plt: &self.plt,
             code: &self.code,
-            source_sha256: [0; 32],
             producer: concat!("libdwunw ", env!("CARGO_PKG_VERSION")),
             bases: Bases { text: self.text_section.map(|text| text.0), got: self.got },
+            ..Input::of(self.arch, &debug_id)
         };
         compile::compile(&input).map(|compiled| compiled.bytes).map_err(|_| E::Malformed)
     }
@@ -289,16 +285,14 @@ impl<'a> Parts<'a> {
 /// take much (`unwind/tests/memory.rs`). Usual ones take less than 24.
 const BYTES_OF_A_FRAME_BYTE: usize = 170;
 
-/// EF_MIPS_ARCH_ASE_M16 and EF_MIPS_MICROMIPS: code of other instructions. (MIPS ABI supplement, "e_flags")
-const SHORT_INSTRUCTIONS: u32 = 0x0600_0000;
-
 fn is_mips(arch: Arch) -> bool {
     matches!(arch, Arch::Mips32 | Arch::Mips32Little)
 }
 
 /// The processor of a file with these words in its header.
-fn arch(machine: u16, is_64: bool, is_big_endian: bool) -> Option<Arch> {
+fn arch(machine: u16, is_64: bool, is_big_endian: bool, flags: MipsFlags) -> Option<Arch> {
     match (elf::Machine(machine), is_64, is_big_endian) {
+        (elf::EM_MIPS, ..) if !flags.is_o32() => None,
         (elf::EM_X86_64, true, false) => Some(Arch::X86_64),
         (elf::EM_AARCH64, true, false) => Some(Arch::Aarch64),
         (elf::EM_MIPS, false, true) => Some(Arch::Mips32),
