@@ -32,7 +32,9 @@ mod truncate;
 mod walk;
 
 pub use class::Class;
-pub use coverage::{Coverage, CoverageCount, IncompleteStack, MAX_NAMELESS_LISTED, NamelessFrame, coverage};
+pub use coverage::{
+    Coverage, CoverageCount, FrameKind, IncompleteStack, MAX_NAMELESS_LISTED, NamelessFrame, StackCoverage, coverage,
+};
 pub use evidence::{
     BundleEvidence, CheckEvidence, EVIDENCE_SCHEMA, Evidence, LogEvidence, SealEvidence, TraceEvidence,
     VERIFIER_VERSION,

@@ -10,8 +10,8 @@ use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
 use symseal_bundle::{Bundle, LayoutDir};
 use symseal_module::{Proof, Quality, StopReason, UnwindMethod};
 use symseal_replay::{
-    BundleEvidence, BundleTables, Class, Coverage, Evidence, Gate, GateCode, ReportedChain, ResolvedThread,
-    TraceEvidence, coverage, replay, replay_with_goldens, resolve_trace, unwind_trace,
+    BundleEvidence, BundleTables, Class, Coverage, CoverageCount, Evidence, FrameKind, Gate, GateCode, ReportedChain,
+    ResolvedThread, TraceEvidence, coverage, replay, replay_with_goldens, resolve_trace, unwind_trace,
 };
 use symseal_resolver::{Options, Resolver};
 use symseal_trace::Trace;
@@ -184,6 +184,13 @@ fn coverage_counts_what_is_named_and_proved() {
     assert!(coverage.all.frames >= coverage.release.frames);
     let nameless: u64 = coverage.nameless_by_reason.values().sum();
     assert_eq!(nameless as usize, coverage.nameless.len());
+    // The kinds are parts of the whole.
+    let kinds = |of: fn(&CoverageCount) -> u64| coverage.by_kind.values().map(of).sum::<u64>();
+    assert_eq!((kinds(|it| it.frames), kinds(|it| it.named)), (coverage.all.frames, coverage.all.named));
+    assert_eq!(coverage.by_kind[&FrameKind::Release].frames, coverage.release.frames);
+    assert!(coverage.unique.frames < coverage.all.frames, "threads share their outermost frames: {coverage:?}");
+    assert!(coverage.inlined.named > 0 && coverage.inlined.named == coverage.inlined.frames, "{coverage:?}");
+    assert_eq!(coverage.by_stack.stacks, coverage.stacks);
     // Without a verified seal nothing is proved.
     let unsealed = Resolver::new(Options::default()).with_bundle(stage.bundle.clone(), Proof::DigestKnown);
     let (_, threads) = resolve_trace(&stage.trace, &unsealed, &stage.tables());

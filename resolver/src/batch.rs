@@ -39,20 +39,13 @@ impl Resolver {
     /// Opens what names the modules, several at once, so that their files are fetched and read beside each other. It changes no answer: each address is still
     /// asked for step by step.
     pub fn open_modules(&self, modules: &ModuleMap) {
-        let (next, modules_of) = (AtomicUsize::new(0), modules.modules());
-        let open = || {
-            while let Some(module) = modules_of.get(next.fetch_add(1, Ordering::Relaxed)) {
-                // The first question opens the tables.
-                self.resolve(modules, module.start, true, UnwindMethod::Context);
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..OPENING.min(modules_of.len()) {
-                // Fewer threads open the same.
-                let _ = thread::Builder::new().spawn_scoped(scope, open);
-            }
-            open();
-        });
+        // The first question opens the tables.
+        one_by_one(modules.modules(), |module| drop(self.resolve(modules, module.start, true, UnwindMethod::Context)));
+    }
+
+    /// The same for modules that are in no process: their ids, and their file names as in [`ModuleAddress`].
+    pub fn open_modules_by_id(&self, modules: &[(&DebugId, Option<&str>)]) {
+        one_by_one(modules, |(id, name)| drop(self.symbolize_named(id, *name, Rva(0))));
     }
 
     /// Names addresses of any modules, on as many threads as this machine has processors. The answers are in the order of the questions.
@@ -64,6 +57,23 @@ impl Resolver {
     pub fn resolve_all(&self, modules: &ModuleMap, frames: &[FrameAddress]) -> Vec<ResolvedFrame> {
         in_shares(frames, |frame| self.resolve(modules, frame.ip, frame.exact, frame.unwind))
     }
+}
+
+/// Opens each module on some thread.
+fn one_by_one<M: Sync>(modules: &[M], open: impl Fn(&M) + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(module) = modules.get(next.fetch_add(1, Ordering::Relaxed)) {
+            open(module);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..OPENING.min(modules.len()) {
+            // Fewer threads open the same.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
 }
 
 fn in_shares<Q: Sync, A: Send>(questions: &[Q], answer: impl Fn(&Q) -> A + Sync) -> Vec<A> {

@@ -38,7 +38,7 @@ pub struct StoredBundle {
     /// Whether all of the list is as it was written: looked at when it is to say that there is no such module.
     is_whole: OnceLock<bool>,
     /// The bundle itself, in the place of a damaged list.
-    index: OnceLock<Option<Box<Bundle>>>,
+    index: OnceLock<Result<Box<Bundle>, NoTable>>,
     digest: Digest,
     index_digest: Digest,
 }
@@ -67,20 +67,29 @@ impl StoredBundle {
         Self { layout, modules, is_whole: OnceLock::new(), index: OnceLock::new(), digest, index_digest }
     }
 
-    fn facts(&self, id: &DebugId) -> Option<ModuleFacts> {
+    /// What is known of a module.
+    ///
+    /// # Errors
+    /// Where the list is damaged and the index that it was made of cannot be read: nobody can say whether the bundle has the module.
+    fn facts(&self, id: &DebugId) -> Result<Option<ModuleFacts>, NoTable> {
         if let Ok(list) = StoredModules::open(self.modules.as_slice()) {
             match list.module(id) {
-                Ok(Some(facts)) => return Some(facts),
-                Ok(None) if *self.is_whole.get_or_init(|| list.check().is_ok()) => return None,
+                Ok(Some(facts)) => return Ok(Some(facts)),
+                Ok(None) if *self.is_whole.get_or_init(|| list.check().is_ok()) => return Ok(None),
                 Ok(None) | Err(_) => {}
             }
         }
         let opened = self.index.get_or_init(|| {
-            let bundle = Bundle::open(self.layout.clone(), Some(&self.digest)).ok()?;
+            let bundle = Bundle::open(self.layout.clone(), Some(&self.digest)).map_err(|error| {
+                let list = self.layout.modules_path(&self.digest);
+                let why =
+                    format!("the list of the bundle's modules {} is damaged, and its index: {error}", list.display());
+                (miss_reason(&error), why)
+            })?;
             keep_list(&self.layout, &bundle, &self.digest);
-            Some(Box::new(bundle))
+            Ok(Box::new(bundle))
         });
-        opened.as_ref()?.module(id).map(ModuleFacts::from)
+        opened.as_ref().map(|bundle| bundle.module(id).map(ModuleFacts::from)).map_err(Clone::clone)
     }
 }
 
@@ -126,7 +135,7 @@ impl BundleSource {
     pub(crate) fn has(&self, id: &DebugId) -> bool {
         match &self.form {
             Form::Opened(bundle, _) => bundle.module(id).is_some(),
-            Form::Stored(stored) => stored.facts(id).is_some(),
+            Form::Stored(stored) => matches!(stored.facts(id), Ok(Some(_))),
         }
     }
 
@@ -134,7 +143,7 @@ impl BundleSource {
     pub(crate) fn facts(&self, id: &DebugId) -> Option<ModuleFacts> {
         match &self.form {
             Form::Opened(bundle, _) => bundle.module(id).map(ModuleFacts::from),
-            Form::Stored(stored) => stored.facts(id),
+            Form::Stored(stored) => stored.facts(id).ok()?,
         }
     }
 
@@ -142,7 +151,7 @@ impl BundleSource {
     pub(crate) fn debug_info(&self, id: &DebugId) -> Option<DebugInfo> {
         match &self.form {
             Form::Opened(bundle, _) => bundle.module(id).map(|module| module.debug_info),
-            Form::Stored(stored) => stored.facts(id).map(|facts| facts.debug_info),
+            Form::Stored(stored) => stored.facts(id).ok()?.map(|facts| facts.debug_info),
         }
     }
 
@@ -167,7 +176,7 @@ impl BundleSource {
                 (bytes, file.sha256, file.derived_from.clone())
             }
             Form::Stored(stored) => {
-                let table = stored.facts(id).ok_or_else(absent)?.table.ok_or_else(without)?;
+                let table = stored.facts(id)?.ok_or_else(absent)?.table.ok_or_else(without)?;
                 let path = stored.layout.blob_path(&table.sha256);
                 let bytes = map(&path)?;
                 let found = bytes.as_slice().len() as u64;

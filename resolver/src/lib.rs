@@ -61,5 +61,5 @@ pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
 pub use files::{ModuleFiles, ThisMachine};
 pub use options::{DEFAULT_ADDRESS_CACHE, Options};
 pub use resolver::Resolver;
-pub use servers::{CheckFile, FetchedFile, NO_SERVERS, SymbolServers, WantedFile, WantedKind};
+pub use servers::{CheckFile, FetchedFile, NO_SERVERS, NotFetched, SymbolServers, WantedFile, WantedKind};
 pub use vdso::{MAX_IMAGE_BYTES, VdsoError, VdsoModule, VdsoUnwind, vdso_module};

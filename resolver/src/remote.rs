@@ -1,5 +1,6 @@
 //! The step that asks servers: what comes counts only if it is of the module, and, where a bundle covers the module, one of the files that the bundle names.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
 use crate::resolver::NamedBy;
 use crate::servers::Covered;
-use crate::{DigestOf, DigestRef, SymbolServers, Tried, WantedFile, WantedKind};
+use crate::{CheckFile, DigestOf, DigestRef, FetchedFile, NotFetched, SymbolServers, Tried, WantedFile, WantedKind};
 
 /// Tables of files that came.
 const OPEN_TABLES: usize = 256;
@@ -29,11 +30,21 @@ pub(crate) struct Remote {
     retry: Option<Duration>,
 }
 
-/// What came of asking for a module, and how long that is believed: for good, but where a server failed.
+/// What came of asking for a module, and how long that is believed.
 #[derive(Debug, Clone)]
 struct Fetched {
     opened: Opened,
+    /// Whether another time may bring more: a server failed, be it for the file itself or for one that it refers to.
+    passing: bool,
     until: Option<Instant>,
+}
+
+/// What servers say of an address.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) named: Option<NamedBy>,
+    /// Whether another time they may say more.
+    pub(crate) passing: bool,
 }
 
 /// When a module is asked for again whose server failed. One that is dead is left alone for longer, and costs nothing.
@@ -72,10 +83,12 @@ impl Remote {
         bundles: &[Arc<BundleSource>],
         lookup: Rva,
         tried: &mut Vec<Tried>,
-    ) -> Option<NamedBy> {
+    ) -> Asked {
         let covering = bundles.iter().find(|bundle| bundle.has(id));
-        let table = self.table((id, path), covering);
-        let (table, mut answer) = ask_table(table, (step, DigestOf::DebugFile), lookup, tried)?;
+        let Fetched { opened, passing, .. } = self.table((id, path), covering);
+        let Some((table, mut answer)) = ask_table(opened, (step, DigestOf::DebugFile), lookup, tried) else {
+            return Asked { named: None, passing };
+        };
         if let Some(bundle) = covering {
             // What dwz moved out has a say in the names as well.
             let covered = covered(bundle, id);
@@ -86,7 +99,7 @@ impl Remote {
             let of_index = DigestRef { of: DigestOf::SymbolIndex, digest: bundle.index_digest };
             answer.digests.splice(0..0, of_bundle.into_iter().chain([of_index]));
         }
-        Some(answer)
+        Asked { named: Some(answer), passing }
     }
 
     /// The image base of a module that servers have.
@@ -96,11 +109,11 @@ impl Remote {
         bundles: &[Arc<BundleSource>],
     ) -> Option<Svma> {
         let covering = bundles.iter().find(|bundle| bundle.has(id));
-        self.table((id, path), covering).ok().map(|table| table.table.image_base())
+        self.table((id, path), covering).opened.ok().map(|table| table.table.image_base())
     }
 
     /// The table of a module. It is kept by the name as well: who asks without one may be told less.
-    fn table(&self, (id, path): (&DebugId, Option<&str>), covering: Option<&Arc<BundleSource>>) -> Opened {
+    fn table(&self, (id, path): (&DebugId, Option<&str>), covering: Option<&Arc<BundleSource>>) -> Fetched {
         let in_bundle = covering.and_then(|bundle| bundle.facts(id));
         // A program database may be called otherwise than its program.
         let pdb = in_bundle.as_ref().and_then(|module| module.pdb.as_deref());
@@ -108,16 +121,30 @@ impl Remote {
         let name = name.map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
         let key = (name.map(str::to_owned), id.clone());
         let holds = |fetched: &Fetched| fetched.until.is_none_or(|until| Instant::now() < until);
-        let fetched = self.tables.get_while(key, holds, || {
+        self.tables.get_while(key, holds, || {
             let covered = covering.map(|bundle| covered(bundle, id));
-            let opened = self.open(id, name, covered.as_ref()).map(Arc::new);
-            let until = match &opened {
-                Err((MissReason::ServerError, _)) => self.retry.and_then(|retry| Instant::now().checked_add(retry)),
-                _ => None,
-            };
-            Fetched { opened, until }
-        });
-        fetched.opened
+            let asking = Asking { servers: self.servers.as_ref(), failed: Cell::new(false) };
+            let opened = asking.open(id, name, covered.as_ref()).map(Arc::new);
+            let passing = asking.failed.get();
+            let until = self.retry.filter(|_| passing).and_then(|retry| Instant::now().checked_add(retry));
+            Fetched { opened, passing, until }
+        })
+    }
+}
+
+/// Servers, asked for one module and for what it refers to.
+struct Asking<'s> {
+    servers: &'s dyn SymbolServers,
+    /// Whether one of them failed.
+    failed: Cell<bool>,
+}
+
+impl Asking<'_> {
+    fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NoTable> {
+        self.servers.fetch(wanted, check).map_err(|NotFetched { reason, why, passing }| {
+            self.failed.set(self.failed.get() || passing);
+            (reason, why)
+        })
     }
 
     fn open(&self, id: &DebugId, name: Option<&str>, covered: Option<&Covered>) -> Result<LocalTable, NoTable> {
@@ -126,10 +153,10 @@ impl Remote {
             covered.map_or(Ok(()), |covered| covered.check(bytes))
         };
         let wanted = |kind| WantedFile { id, kind, name };
-        let fetched = match self.servers.fetch(&wanted(WantedKind::DebugFile), &check) {
+        let fetched = match self.fetch(&wanted(WantedKind::DebugFile), &check) {
             // Symbols are better than nothing.
             Err((MissReason::ServerMiss, why)) => {
-                self.servers.fetch(&wanted(WantedKind::Executable), &check).map_err(|(reason, other)| match reason {
+                self.fetch(&wanted(WantedKind::Executable), &check).map_err(|(reason, other)| match reason {
                     // Nobody keeps programs by what is known of this one.
                     MissReason::ServerMiss | MissReason::Unsupported => (MissReason::ServerMiss, why),
                     _ => (reason, other),
@@ -147,7 +174,7 @@ impl Remote {
     }
 }
 
-impl Companions for Remote {
+impl Companions for Asking<'_> {
     fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>> {
         let id = DebugId::from_build_id(link.build_id).ok()?;
         let check = |bytes: &[u8]| match is_supplementary(object, link, bytes) {
@@ -155,7 +182,7 @@ impl Companions for Remote {
             false => Err((MissReason::DebugIdMismatch, "it is no supplementary file of this id".to_owned())),
         };
         let wanted = WantedFile { id: &id, kind: WantedKind::DebugFile, name: None };
-        self.servers.fetch(&wanted, &check).ok().map(|fetched| fetched.bytes)
+        self.fetch(&wanted, &check).ok().map(|fetched| fetched.bytes)
     }
 
     /// Servers have none by what a skeleton names.

@@ -14,7 +14,7 @@ use crate::answers::{Answers, Question};
 use crate::bundles::{Access, BundleSource, StoredBundle};
 use crate::flights::Flights;
 use crate::local::{self, Local};
-use crate::remote::Remote;
+use crate::remote::{Asked, Remote};
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::{
     Answer, CallSite, DigestOf, DigestRef, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome, ResolvedFrame,
@@ -78,7 +78,7 @@ impl Resolver {
     /// Adds the image of a module that is no file, as a trace carries it. Names from it have no proof.
     pub fn with_image(self, image: &VdsoModule) -> Self {
         let bytes = TableBytes::Owned(image.symbols.clone());
-        match LoadedTable::open(bytes, Some(&image.debug_id), None, Vec::new()) {
+        match LoadedTable::open(bytes, Some(&image.debug_id), Some(image.digest), Vec::new()) {
             Ok(table) => {
                 // Images change nothing of what servers gave.
                 let remote = self.sources.remote.clone();
@@ -239,45 +239,48 @@ impl Resolver {
         if let Some(answer) = self.answers.find(question) {
             return answer;
         }
-        let answer = Arc::new(self.walk(id, name, module, lookup));
+        let (answer, passing) = self.walk(id, name, module, lookup);
+        let answer = Arc::new(answer);
         // What a server failed to say it may say later.
-        if !answer.tried.iter().any(|tried| tried.outcome == Outcome::Miss(MissReason::ServerError)) {
+        if !passing {
             self.answers.keep(question, Arc::clone(&answer));
         }
         answer
     }
 
-    /// Asks one step after the other until one answers.
-    fn walk(&self, id: Option<&DebugId>, name: Option<&str>, module: Option<&MappedModule>, lookup: Rva) -> Answer {
+    /// Asks one step after the other until one answers, and says whether another time a server may say more.
+    fn walk(
+        &self,
+        id: Option<&DebugId>,
+        name: Option<&str>,
+        module: Option<&MappedModule>,
+        lookup: Rva,
+    ) -> (Answer, bool) {
         if let Some(route) = id.filter(|_| !self.options.online).and_then(|id| self.route(id))
             && let Some(named) = route.table.lookup(lookup)
         {
             let trail = (Arc::clone(&route.tried), Arc::clone(&route.digests));
-            return self.named(ResolverStep::LocalBundle, route.proof, named, trail);
+            return (self.named(ResolverStep::LocalBundle, route.proof, named, trail), false);
         }
         let mut tried = Vec::with_capacity(4);
-        if let Some(answer) = self.ask_servers(id, name, lookup, &mut tried) {
-            return self.finish(answer, tried);
-        }
-        if let Some(answer) = self.ask_bundles(id, lookup, &mut tried) {
-            return self.finish(answer, tried);
-        }
-        if let Some(answer) = self.ask_local(id, module, lookup, &mut tried) {
-            return self.finish(answer, tried);
-        }
-        let reason = most_telling(&tried);
-        tried.push(hit(ResolverStep::ModuleOffset));
-        Answer { tried: tried.into(), reason, ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset) }
+        let Asked { named, passing } = self.ask_servers(id, name, lookup, &mut tried);
+        let named = named
+            .or_else(|| self.ask_bundles(id, lookup, &mut tried))
+            .or_else(|| self.ask_local(id, module, lookup, &mut tried));
+        let answer = match named {
+            Some(named) => self.finish(named, tried),
+            None => {
+                let reason = most_telling(&tried);
+                tried.push(hit(ResolverStep::ModuleOffset));
+                let nameless = Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset);
+                Answer { tried: tried.into(), reason, ..nameless }
+            }
+        };
+        (answer, passing)
     }
 
     /// The step that asks the network: by which kind of server depends on the module's platform.
-    fn ask_servers(
-        &self,
-        id: Option<&DebugId>,
-        name: Option<&str>,
-        lookup: Rva,
-        tried: &mut Vec<Tried>,
-    ) -> Option<NamedBy> {
+    fn ask_servers(&self, id: Option<&DebugId>, name: Option<&str>, lookup: Rva, tried: &mut Vec<Tried>) -> Asked {
         let step = match id {
             Some(DebugId::Pdb { .. } | DebugId::MachoUuid(_)) => ResolverStep::SymbolServer,
             Some(DebugId::BuildId(_)) | None => ResolverStep::Debuginfod,
@@ -291,7 +294,7 @@ impl Resolver {
             }
         };
         tried.push(skipped);
-        None
+        Asked::default()
     }
 
     /// The way to the first table of a module in a bundle, as offline questions take it.
@@ -443,14 +446,15 @@ fn digests_of(bundle: &BundleSource, table: &LoadedTable) -> Vec<DigestRef> {
 /// Asks the image of a module that is no file, which has symbols alone.
 fn ask_image(image: &LoadedTable, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
     let word = "the image that the trace carries".to_string();
-    tried.push(miss(ResolverStep::BinaryDebugInfo, MissReason::NoDebugInfo, word.clone(), None));
+    tried.push(miss(ResolverStep::BinaryDebugInfo, MissReason::NoDebugInfo, word.clone(), image.digest));
     let step = ResolverStep::BinarySymbols;
     let Some(named) = image.lookup(lookup) else {
-        tried.push(miss(step, MissReason::NoSymbolAtAddress, word, None));
+        tried.push(miss(step, MissReason::NoSymbolAtAddress, word, image.digest));
         return None;
     };
-    tried.push(Tried { detail: word, ..hit(step) });
-    Some(NamedBy { step, proof: Proof::None, named, digests: Vec::new() })
+    tried.push(Tried { detail: word, digest: image.digest, ..hit(step) });
+    let digests = image.digest.map(|digest| DigestRef { of: DigestOf::Binary, digest }).into_iter().collect();
+    Some(NamedBy { step, proof: Proof::None, named, digests })
 }
 
 /// A name and the step that had it.

@@ -32,6 +32,24 @@ pub struct FetchedFile {
     pub from: String,
 }
 
+/// Why no file came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotFetched {
+    /// [`MissReason::ServerMiss`] where every server says that it has none; else the gravest of what went wrong.
+    pub reason: MissReason,
+    /// What each server said, for people.
+    pub why: String,
+    /// Whether another time may bring more: a server failed, whatever the others gave.
+    pub passing: bool,
+}
+
+impl NotFetched {
+    /// What no other time will change.
+    pub fn lasting(reason: MissReason, why: impl Into<String>) -> Self {
+        Self { reason, why: why.into(), passing: false }
+    }
+}
+
 /// Whether bytes are what was wanted; else why not.
 pub type CheckFile<'c> = &'c dyn Fn(&[u8]) -> Result<(), (MissReason, String)>;
 
@@ -40,8 +58,8 @@ pub trait SymbolServers: std::fmt::Debug + Send + Sync {
     /// Fetches a file. Blocks.
     ///
     /// # Errors
-    /// [`MissReason::ServerMiss`] where every server says that it has none; else the gravest of what went wrong, with a word about it.
-    fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, (MissReason, String)>;
+    /// [`NotFetched`].
+    fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NotFetched>;
 }
 
 /// What is said where `--online` was asked for and no servers were given.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile};
+use symseal_artifact::{DebugFiles, ObjectFile};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
 
@@ -16,6 +16,8 @@ pub struct VdsoModule {
     pub debug_id: DebugId,
     /// The svma of its first loaded segment.
     pub image_base: Svma,
+    /// The digest of the image's bytes.
+    pub digest: Digest,
     /// Its symbols as a `.symx` table.
     pub symbols: Vec<u8>,
     /// The inputs of the unwind table compiler.
@@ -66,7 +68,9 @@ pub fn vdso_module(bytes: &[u8]) -> Result<VdsoModule, VdsoError> {
     let debug_id = object.debug_id().ok_or(VdsoError::NoDebugId)?.clone();
     let stream = symseal_artifact::functions(&object, &DebugFiles::default())
         .map_err(|error| VdsoError::Malformed(error.to_string()))?;
-    let symbols = table_of(&stream, &object, &debug_id, bytes)?;
+    let digest = Digest::of(bytes);
+    let symbols = crate::local::write_table(&stream, object.image_base(), &debug_id, &digest);
+    let symbols = symbols.map_err(VdsoError::Malformed)?;
     let inputs = object.unwind_inputs();
     let owned = |section: Option<symseal_artifact::SectionSlice<'_>>| {
         section.map(|section| (section.svma, section.bytes.into_owned()))
@@ -74,6 +78,7 @@ pub fn vdso_module(bytes: &[u8]) -> Result<VdsoModule, VdsoError> {
     Ok(VdsoModule {
         debug_id,
         image_base: object.image_base(),
+        digest,
         symbols,
         unwind: VdsoUnwind {
             text: inputs.text,
@@ -83,13 +88,4 @@ pub fn vdso_module(bytes: &[u8]) -> Result<VdsoModule, VdsoError> {
             got_base: inputs.got_base,
         },
     })
-}
-
-fn table_of(
-    stream: &FunctionStream,
-    object: &ObjectFile<'_>,
-    debug_id: &DebugId,
-    bytes: &[u8],
-) -> Result<Vec<u8>, VdsoError> {
-    crate::local::write_table(stream, object.image_base(), debug_id, &Digest::of(bytes)).map_err(VdsoError::Malformed)
 }

@@ -348,6 +348,15 @@ fn a_bundle_of_the_store_answers_alike_without_its_index() {
         alike("damaged");
         assert_eq!(std::fs::read(&list).unwrap(), written);
     }
+    // Without the index nobody can say any more what the list said: that is no "not in the bundle".
+    std::fs::write(&list, flipped(record)).unwrap();
+    std::fs::rename(&index, &aside).unwrap();
+    let unknown = at(&stored(), &map, start);
+    let step = unknown.tried.iter().find(|tried| tried.step == ResolverStep::LocalBundle).unwrap();
+    assert_eq!(step.outcome, Outcome::Miss(MissReason::FileNotFound), "{step:?}");
+    assert!(step.detail.contains(&list.display().to_string()) && step.detail.contains("index"), "{step:?}");
+    std::fs::rename(&aside, &index).unwrap();
+    std::fs::write(&list, &written).unwrap();
     let table = bundle.module(&program.id).unwrap().file(FileRole::SymbolTable).unwrap();
     let path = bundle.file_path(table);
     let bytes = std::fs::read(&path).unwrap();

@@ -5,7 +5,7 @@ mod prove;
 mod questions;
 mod remote;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -167,12 +167,18 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
     let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
     let mut image_bases = BTreeMap::new();
     let checked = |question: &Question| module_of(args, question).map(|_| ());
+    // The name is that of the one module, and of no other.
+    let name_of = |id: &DebugId| args.module.as_deref().filter(|_| args.debug_id.as_ref() == Some(id));
     in_portions(&args.addresses, checked, |questions| {
+        if online.is_some() {
+            let ids = questions.iter().map(|question| module_of(args, question)).collect::<Result<BTreeSet<_>>>()?;
+            let fetched: Vec<_> = ids.into_iter().filter(|id| !image_bases.contains_key(*id)).collect();
+            resolver.open_modules_by_id(&fetched.into_iter().map(|id| (id, name_of(id))).collect::<Vec<_>>());
+        }
         let mut asked = Vec::with_capacity(questions.len());
         for question in questions {
             let id = module_of(args, question)?;
-            // The name is that of the one module, and of no other.
-            let name = args.module.as_deref().filter(|_| args.debug_id.as_ref() == Some(id));
+            let name = name_of(id);
             let known = match image_bases.get(id) {
                 Some(known) => *known,
                 None => {

@@ -81,13 +81,13 @@ impl Local {
         opened.flatten().map(|opened| opened.table.held_bytes()).sum()
     }
 
-    /// Asks for a separate debug file.
     /// The image base of the module `id` in a file.
     pub(crate) fn image_base(&self, file: &Path, id: &DebugId) -> Option<Svma> {
         let bytes = self.read_path(file).ok().flatten()?;
         read::object_of(&bytes, id, &places::shown(file)).ok().map(|object| object.image_base())
     }
 
+    /// Asks for a separate debug file.
     pub(crate) fn ask_debug_file(
         &self,
         (id, module): (&DebugId, Option<&MappedModule>),

@@ -8,7 +8,7 @@
 //! <cache>/parts/<hex>.etag         the ETag of these bytes
 //! ```
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -97,13 +97,14 @@ impl Cache {
         let _ = File::create(self.absent(url)).and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// What came of a URL so far. Waits for another process that fetches the same, as long as something comes there.
+    /// What came of a URL so far. Waits for another process that fetches the same, as long as it gets on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::TimedOut`] where nothing came to another process in the time of `silence`.
-    pub(super) fn part(&self, url: &Url, silence: Duration) -> io::Result<Part> {
+    /// [`io::ErrorKind::TimedOut`] where another process did not get on in the time of `patience`.
+    pub(super) fn part(&self, url: &Url, patience: Duration) -> io::Result<Part> {
         let path = self.root.join("parts").join(name_of(url));
-        let (mut since, mut bytes) = (Instant::now(), 0);
+        // The file is kept open, so that none that is made in its place has its number.
+        let (mut since, mut last): (_, Option<(File, Metadata)>) = (Instant::now(), None);
         loop {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
             match file.try_lock() {
@@ -113,12 +114,13 @@ impl Cache {
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {}
             }
-            let now = file.metadata()?.len();
-            if now != bytes {
-                (since, bytes) = (Instant::now(), now);
+            let found = file.metadata()?;
+            if last.as_ref().is_some_and(|(_, before)| gets_on(before, &found)) {
+                since = Instant::now();
             }
-            // Whoever has it waits for the server as long.
-            if since.elapsed() > silence {
+            last = Some((file, found));
+            // Whoever has it takes no longer for any step.
+            if since.elapsed() > patience {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             std::thread::sleep(LOCK_PAUSE);
@@ -221,6 +223,11 @@ impl Part {
         read_from_start(&mut self.file)
     }
 
+    /// Shows who waits for it that this one gets on.
+    pub(super) fn touch(&self) -> io::Result<()> {
+        self.file.set_modified(SystemTime::now())
+    }
+
     /// Leaves what came for another try, and nothing where nothing came.
     pub(super) fn give_up(self) {
         if self.length().is_ok_and(|bytes| bytes == 0) {
@@ -257,13 +264,31 @@ fn name_of(url: &Url) -> String {
     Digest::of(url.as_str().as_bytes()).hex()
 }
 
+/// Whether whoever has a part got on with it. One who begins it again, after another gave up, has not got on.
+fn gets_on(before: &Metadata, now: &Metadata) -> bool {
+    let state = |found: &Metadata| (found.len(), found.modified().ok());
+    is_same(before, now) && state(before) != state(now)
+}
+
+/// Whether these are of one file.
+#[cfg(unix)]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// What is open cannot be replaced there.
+#[cfg(not(unix))]
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    true
+}
+
 /// Whether the open file is the one at this path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
-        use std::os::unix::fs::MetadataExt as _;
         let here = file.metadata()?;
-        Ok(fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (here.dev(), here.ino())))
+        Ok(fs::metadata(path).is_ok_and(|there| is_same(&there, &here)))
     }
     #[cfg(not(unix))]
     {

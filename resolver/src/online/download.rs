@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::cache::{Cache, Part};
 use super::server::{Server, shown};
+use super::silence::SilentHosts;
 use super::{Floor, OnlineConfig, OnlineError};
 use crate::{CheckFile, FetchedFile, WantedFile};
 
@@ -39,8 +40,10 @@ pub(super) struct Downloads {
     direct: Client,
     runtime: Runtime,
     file_bytes: u64,
+    connect: Duration,
     silence: Duration,
     floor: Floor,
+    silent: SilentHosts,
 }
 
 /// Why a try ended without the file.
@@ -49,8 +52,10 @@ enum Ended {
     Absent,
     /// It broke off; another try may go on from there.
     Broken(String),
-    /// No further try helps. `at_once`: nor does any other file of this server.
-    Failed { why: String, at_once: bool },
+    /// No further try helps.
+    Failed(String),
+    /// The host of this URL cannot be reached or keeps silent: no further try helps, nor does asking for another file there.
+    Silent(Box<Url>, String),
 }
 
 impl Downloads {
@@ -75,8 +80,10 @@ impl Downloads {
             direct,
             runtime,
             file_bytes: config.file_bytes,
+            connect: config.connect,
             silence: config.silence,
             floor: config.floor,
+            silent: SilentHosts::default(),
         })
     }
 
@@ -94,12 +101,14 @@ impl Downloads {
         if cache.is_absent(&url) {
             return Came::Absent;
         }
-        if server.is_dead() {
-            return Came::Failed(format!("{} is left alone, as it did not answer", server.name()));
+        if self.silent.contain(&url) {
+            return Came::Failed(left_alone(&url));
         }
-        let mut part = match cache.part(&url, self.silence) {
+        // Whoever has it may have to reach the server first, and each step of its way shows in the part.
+        let mut part = match cache.part(&url, self.connect.saturating_add(self.silence)) {
             Ok(part) => part,
             Err(error) if error.kind() == ErrorKind::TimedOut => {
+                self.silent.note(&url);
                 return Came::Failed(format!("{}: another process asked for it and has no answer", shown(&url)));
             }
             Err(error) => return Came::Failed(format!("the cache cannot be written to: {error}")),
@@ -113,9 +122,9 @@ impl Downloads {
             let _ = part.finish();
             return Came::Absent;
         }
-        if server.is_dead() {
+        if self.silent.contain(&url) {
             part.give_up();
-            return Came::Failed(format!("{} is left alone, as it did not answer", server.name()));
+            return Came::Failed(left_alone(&url));
         }
         let mut last = String::new();
         for _ in 0..TRIES {
@@ -132,10 +141,12 @@ impl Downloads {
                     return Came::Absent;
                 }
                 Err(Ended::Broken(why)) => last = why,
-                Err(Ended::Failed { why, at_once }) => {
-                    if at_once {
-                        server.is_silent();
-                    }
+                Err(Ended::Silent(url, why)) => {
+                    self.silent.note(&url);
+                    part.give_up();
+                    return Came::Failed(why);
+                }
+                Err(Ended::Failed(why)) => {
                     part.give_up();
                     return Came::Failed(why);
                 }
@@ -146,10 +157,6 @@ impl Downloads {
     }
 
     async fn attempt(&self, server: &Server, url: &Url, part: &mut Part) -> Result<String, Ended> {
-        let disk = |error: std::io::Error| Ended::Failed {
-            why: format!("the cache cannot be written to: {error}"),
-            at_once: false,
-        };
         let mut at = part.length().map_err(disk)?;
         let mut range = HeaderMap::new();
         if let Some(etag) = part.etag().filter(|_| at > 0).and_then(|etag| HeaderValue::from_str(&etag).ok()) {
@@ -162,6 +169,14 @@ impl Downloads {
         for _ in 0..REDIRECTIONS {
             // Somewhere else, where nobody is to learn what was meant for this server.
             let Some(elsewhere) = redirected(&answer) else { break };
+            if self.silent.contain(&elsewhere) {
+                return Err(Ended::Failed(format!(
+                    "{}: it sends its clients on: {}",
+                    shown(url),
+                    left_alone(&elsewhere)
+                )));
+            }
+            part.touch().map_err(disk)?;
             answer = self.ask(&elsewhere, &HeaderMap::new(), &range).await?;
         }
         match answer.status() {
@@ -179,12 +194,15 @@ impl Downloads {
             StatusCode::NOT_FOUND | StatusCode::GONE => return Err(Ended::Absent),
             status => {
                 let why = format!("{}: expected 200 or 404, found {status}", shown(url));
-                return Err(Ended::Failed { why, at_once: false });
+                return Err(Ended::Failed(why));
             }
         }
-        let from = shown(answer.url());
-        self.receive(&mut answer, url, part).await?;
-        Ok(from)
+        let from = answer.url().clone();
+        part.touch().map_err(disk)?;
+        self.receive(&mut answer, &from, part).await?;
+        // What came is looked at now, which takes its time.
+        part.touch().map_err(disk)?;
+        Ok(shown(&from))
     }
 
     /// The head of an answer.
@@ -199,20 +217,15 @@ impl Downloads {
             Ok(Err(error)) if error.is_timeout() && !error.is_connect() => Err(silent(url, self.silence)),
             Ok(Err(error)) => {
                 let why = format!("{}: {}", shown(url), root_of(&error));
-                Err(Ended::Failed { why, at_once: error.is_connect() })
+                Err(if error.is_connect() { Ended::Silent(Box::new(url.clone()), why) } else { Ended::Failed(why) })
             }
             Ok(Ok(answer)) => Ok(answer),
         }
     }
 
     async fn receive(&self, answer: &mut Response, url: &Url, part: &mut Part) -> Result<(), Ended> {
-        let too_large = |bytes: u64| Ended::Failed {
-            why: format!("{}: {bytes} bytes and more, at most {} are taken", shown(url), self.file_bytes),
-            at_once: false,
-        };
-        let disk = |error: std::io::Error| Ended::Failed {
-            why: format!("the cache cannot be written to: {error}"),
-            at_once: false,
+        let too_large = |bytes: u64| {
+            Ended::Failed(format!("{}: {bytes} bytes and more, at most {} are taken", shown(url), self.file_bytes))
         };
         let mut length = part.length().map_err(disk)?;
         if let Some(bytes) =
@@ -240,7 +253,7 @@ impl Downloads {
             if since.elapsed() > self.floor.time {
                 if received < self.floor.bytes {
                     let why = format!("{}: {received} bytes in {:?} are too slow", shown(url), self.floor.time);
-                    return Err(Ended::Failed { why, at_once: true });
+                    return Err(Ended::Silent(Box::new(url.clone()), why));
                 }
                 (since, received) = (Instant::now(), 0);
             }
@@ -250,7 +263,15 @@ impl Downloads {
 
 fn silent(url: &Url, silence: Duration) -> Ended {
     let why = format!("{}: no answer within {} s", shown(url), silence.as_secs_f64());
-    Ended::Failed { why, at_once: true }
+    Ended::Silent(Box::new(url.clone()), why)
+}
+
+fn disk(error: std::io::Error) -> Ended {
+    Ended::Failed(format!("the cache cannot be written to: {error}"))
+}
+
+fn left_alone(url: &Url) -> String {
+    format!("{} is left alone, as it did not answer", url.origin().ascii_serialization())
 }
 
 fn header_of(text: &str) -> HeaderValue {

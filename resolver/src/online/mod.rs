@@ -6,7 +6,9 @@ mod environment;
 mod lock;
 mod paths;
 mod server;
+mod silence;
 
+use std::fmt;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -21,15 +23,15 @@ use self::cache::Cache;
 use self::download::{Came, Downloads};
 use self::lock::Pinned;
 use self::server::Server;
-use crate::{CheckFile, FetchedFile, SymbolServers, WantedFile};
+use crate::{CheckFile, FetchedFile, NotFetched, SymbolServers, WantedFile};
 
 pub use self::lock::{Lock, LockError, LockMode};
 
 /// Bytes that the cache may fill by default.
 pub const CACHE_BYTES: u64 = 10 << 30;
 
-/// Which servers, and how long they are waited for.
-#[derive(Debug, Clone)]
+/// Which servers, and how long they are waited for. Its `Debug` shows nothing that is secret.
+#[derive(Clone)]
 pub struct OnlineConfig {
     /// debuginfod servers, in the order in which they are asked: `http(s)://HOST[:PORT][/PATH]`.
     pub debuginfod: Vec<String>,
@@ -51,6 +53,25 @@ pub struct OnlineConfig {
     pub silence: Duration,
     /// What it has to send at least.
     pub floor: Floor,
+}
+
+impl fmt::Debug for OnlineConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { debuginfod, symbol_servers, headers, cache, cache_bytes, elfutils_cache, .. } = self;
+        let shown = |urls: &[String]| urls.iter().map(|url| server::without_secrets(url)).collect::<Vec<_>>();
+        f.debug_struct("OnlineConfig")
+            .field("debuginfod", &shown(debuginfod))
+            .field("symbol_servers", &shown(symbol_servers))
+            .field("headers", &headers.len())
+            .field("cache", cache)
+            .field("cache_bytes", cache_bytes)
+            .field("elfutils_cache", elfutils_cache)
+            .field("file_bytes", &self.file_bytes)
+            .field("connect", &self.connect)
+            .field("silence", &self.silence)
+            .field("floor", &self.floor)
+            .finish()
+    }
 }
 
 /// The fewest bytes that a server may send in a time: one that trickles would keep a debugger for ever.
@@ -138,11 +159,7 @@ impl OnlineServers {
         self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    fn fetch_unpinned(
-        &self,
-        wanted: &WantedFile<'_>,
-        check: CheckFile<'_>,
-    ) -> Result<FetchedFile, (MissReason, String)> {
+    fn fetch_unpinned(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NotFetched> {
         if let Some(found) = self.cache.find(wanted, check) {
             return Ok(found);
         }
@@ -151,10 +168,10 @@ impl OnlineServers {
             _ => (&self.symbol_servers, "a symbol server: set _NT_SYMBOL_PATH"),
         };
         if servers.is_empty() {
-            return Err((MissReason::Unsupported, format!("no server to ask: expected {asked}")));
+            return Err(NotFetched::lasting(MissReason::Unsupported, format!("no server to ask: expected {asked}")));
         }
         let paths = paths::of(wanted);
-        let (mut told, mut gravest) = (Vec::new(), MissReason::ServerMiss);
+        let (mut told, mut gravest, mut passing) = (Vec::new(), MissReason::ServerMiss, false);
         for server in servers {
             for path in &paths {
                 match self.downloads.get(server, path, &self.cache, (wanted, check)) {
@@ -181,28 +198,31 @@ impl OnlineServers {
                     Came::Failed(why) => {
                         told.push(why);
                         gravest = graver(gravest, MissReason::ServerError);
+                        passing = true;
                     }
                 }
             }
         }
         told.dedup();
-        Err((gravest, told.join("; ")))
+        Err(NotFetched { reason: gravest, why: told.join("; "), passing })
     }
 }
 
 impl SymbolServers for OnlineServers {
-    fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, (MissReason, String)> {
+    fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NotFetched> {
         if paths::of(wanted).is_empty() {
             // No server says that it has none: nothing may be remembered of it, and nothing that was pinned counts.
             let why = "symbol servers are asked by the module's file name, which is not known";
-            return Err((MissReason::Unsupported, why.to_owned()));
+            return Err(NotFetched::lasting(MissReason::Unsupported, why));
         }
         let Some(lock) = &self.lock else { return self.fetch_unpinned(wanted, check) };
         let of_lock = || lock.lock().unwrap_or_else(PoisonError::into_inner);
         let pinned = of_lock().pinned(wanted);
         match pinned {
-            Pinned::Absent => Err((MissReason::ServerMiss, "the lock file says that no server had it".to_owned())),
-            Pinned::Unknown => Err((MissReason::NotAllowed, "the lock file does not name it".to_owned())),
+            Pinned::Absent => {
+                Err(NotFetched::lasting(MissReason::ServerMiss, "the lock file says that no server had it"))
+            }
+            Pinned::Unknown => Err(NotFetched::lasting(MissReason::NotAllowed, "the lock file does not name it")),
             Pinned::File(digest) => {
                 let check = |bytes: &[u8]| {
                     check(bytes)?;
@@ -218,7 +238,7 @@ impl SymbolServers for OnlineServers {
                 let fetched = self.fetch_unpinned(wanted, check);
                 match &fetched {
                     Ok(file) => of_lock().note(wanted, Some(symseal_bundle::Digest::of(&file.bytes)), &file.from),
-                    Err((MissReason::ServerMiss, _)) => of_lock().note(wanted, None, ""),
+                    Err(NotFetched { reason: MissReason::ServerMiss, .. }) => of_lock().note(wanted, None, ""),
                     // What failed today may come tomorrow.
                     Err(_) => {}
                 }

@@ -1,7 +1,6 @@
-//! One server, and whether it is dead.
+//! One server, and what is sent to it.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::fmt;
 
 use reqwest::Url;
 use reqwest::header::HeaderMap;
@@ -9,17 +8,17 @@ use reqwest::header::HeaderMap;
 use super::OnlineError;
 
 /// A server.
-#[derive(Debug)]
 pub(super) struct Server {
     base: Url,
     /// What a person gave for this server, and for no other: it may be secret.
     headers: HeaderMap,
-    /// When it fell silent.
-    silent_since: Mutex<Option<Instant>>,
 }
 
-/// For so long a server that fell silent is left alone: for longer than a command runs, and not for as long as a profiler does.
-const LEFT_ALONE: Duration = Duration::from_secs(600);
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("base", &self.name()).field("headers", &self.headers.len()).finish()
+    }
+}
 
 impl Server {
     pub(super) fn parse(text: &str, headers: HeaderMap) -> Result<Self, OnlineError> {
@@ -31,7 +30,7 @@ impl Server {
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
-        Ok(Self { base, headers, silent_since: Mutex::default() })
+        Ok(Self { base, headers })
     }
 
     /// The URL of a path, which has no slash at its start.
@@ -48,18 +47,6 @@ impl Server {
     pub(super) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
-
-    /// Whether it is left alone.
-    pub(super) fn is_dead(&self) -> bool {
-        let since = *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.is_some_and(|since| since.elapsed() < LEFT_ALONE)
-    }
-
-    /// It cannot be reached, or keeps silent. One that answers, be it with an error, is asked for the next file: what came before, or beside it,
-    /// decides nothing.
-    pub(super) fn is_silent(&self) {
-        *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
 }
 
 /// A URL without user, password and query.
@@ -70,7 +57,11 @@ pub(super) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-fn without_secrets(text: &str) -> String {
+/// The same of what may be no URL.
+pub(super) fn without_secrets(text: &str) -> String {
+    if let Ok(url) = Url::parse(text) {
+        return shown(&url);
+    }
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
         _ => text.to_owned(),
@@ -93,15 +84,9 @@ mod tests {
         for outside in ["../x", "//other.example/x", "https://other.example/", "/x"] {
             assert!(server.url(outside).is_none(), "{outside}");
         }
+        let debug = format!("{server:?}");
+        assert!(debug.contains("host.example") && !debug.contains("secret"), "{debug}");
         let error = Server::parse("htp://me:secret@host/", HeaderMap::new()).unwrap_err().to_string();
         assert!(!error.contains("secret") && error.contains("host"), "{error}");
-    }
-
-    #[test]
-    fn a_server_that_keeps_silent_is_left_alone() {
-        let server = Server::parse("http://host/", HeaderMap::new()).unwrap();
-        assert!(!server.is_dead());
-        server.is_silent();
-        assert!(server.is_dead());
     }
 }

@@ -245,23 +245,78 @@ fn what_is_meant_for_one_server_is_sent_to_no_other() {
 }
 
 #[test]
-fn a_server_that_failed_is_asked_again_after_a_while() {
+fn a_server_that_sends_its_clients_to_a_dead_one_is_alive_itself() {
     let Some(scene) = Scene::new(&[]) else { return };
-    let (path, debug, count) = (scene.path(), scene.debug.clone(), AtomicUsize::new(0));
-    let recovers = Stub::new(move |head| {
-        match head.starts_with(&format!("GET {path} ")) && count.fetch_add(1, Ordering::SeqCst) > 0 {
-            true => ok(&debug),
-            false => status("503 Service Unavailable"),
+    let dead = Stub::slow(|_, _| std::thread::sleep(Duration::from_secs(30)));
+    let (to, path, debug) = (dead.url.clone(), scene.path(), scene.debug.clone());
+    let wanted = format!("GET {path} ");
+    let moved = Stub::new(move |head| match head.starts_with(&wanted) {
+        true => ok(&debug),
+        false => {
+            format!("HTTP/1.1 302 Found\r\nLocation: {to}/x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").into()
         }
     });
-    let resolver = online(scene.config(&[&recovers.url]));
+    let resolver = online(scene.config(&[&moved.url]));
+    for n in 0..3_u8 {
+        let id: DebugId = format!("{n:02x}{}", "cd".repeat(19)).parse().unwrap();
+        let found = resolver.symbolize(&id, Rva(0));
+        assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerError), "{found:#?}");
+        // Neither hides the other: what is said names the one that is silent.
+        assert!(step(&found).detail.contains(&dead.url), "{:?}", step(&found));
+    }
+    assert_eq!((dead.asked(), moved.asked()), (1, 3));
+    assert_eq!(scene.ask(&resolver).quality, Quality::Full);
+}
+
+#[test]
+fn what_is_secret_is_in_no_debug_output() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let config = OnlineConfig {
+        headers: vec!["X-Token: secret".into()],
+        symbol_servers: vec!["https://me:secret@host.example/?token=secret".into()],
+        ..scene.config(&["https://me:secret@host.example/debug"])
+    };
+    let shown = format!("{config:?} {:?}", online(config.clone()));
+    assert!(shown.contains("host.example") && !shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn a_wrong_file_of_one_server_does_not_hide_for_good_that_another_failed() {
+    let (Some(scene), Some(other)) = (Scene::new(&[]), Scene::new(&["-O1"])) else { return };
+    let wrong = Stub::gives(&scene.path(), other.debug.clone());
+    let recovers = failing_once(&scene);
+    let resolver = online(scene.config(&[&wrong.url, &recovers.url]));
+    let found = scene.ask(&resolver);
+    assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::DebugIdMismatch), "{found:#?}");
+    named_in_the_end(&scene, &resolver, &recovers);
+}
+
+/// A server that fails at the first question and has the file at the next.
+fn failing_once(scene: &Scene) -> Stub {
+    let (path, debug, count) = (scene.path(), scene.debug.clone(), AtomicUsize::new(0));
+    Stub::new(move |head| match head.starts_with(&format!("GET {path} ")) && count.fetch_add(1, Ordering::SeqCst) > 0 {
+        true => ok(&debug),
+        false => status("503 Service Unavailable"),
+    })
+}
+
+/// After its while, and not before.
+fn named_in_the_end(scene: &Scene, resolver: &Resolver, recovers: &Stub) {
     let began = Instant::now();
-    assert_eq!(step(&scene.ask(&resolver)).outcome, Outcome::Miss(MissReason::ServerError));
-    while scene.ask(&resolver).frames.is_empty() {
+    while scene.ask(resolver).frames.is_empty() {
         assert!(began.elapsed() < Duration::from_secs(30), "it is never asked again");
         std::thread::sleep(Duration::from_millis(200));
     }
     assert!(began.elapsed() > Duration::from_secs(8) && recovers.asked() == 2, "{}", recovers.asked());
+}
+
+#[test]
+fn a_server_that_failed_is_asked_again_after_a_while() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let recovers = failing_once(&scene);
+    let resolver = online(scene.config(&[&recovers.url]));
+    assert_eq!(step(&scene.ask(&resolver)).outcome, Outcome::Miss(MissReason::ServerError));
+    named_in_the_end(&scene, &resolver, &recovers);
 }
 
 #[test]

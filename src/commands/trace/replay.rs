@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use symseal_module::MissReason;
-use symseal_replay::{BundleTables, Coverage, Gate, ReplayReport, VERIFIER_VERSION, coverage, replay, resolve_trace};
+use symseal_replay::{
+    BundleTables, Coverage, CoverageCount, FrameKind, Gate, ReplayReport, StackCoverage, VERIFIER_VERSION, coverage,
+    replay, resolve_trace,
+};
 use symseal_resolver::{CallSite, Options, Resolver};
 use symseal_trace::{CoverageNumbers, Event, ReplayResult, Trace, TraceResolved};
 use uuid::Uuid;
@@ -150,14 +153,9 @@ fn print(report: &ReplayReport, covered: &Coverage) {
         report.golden.agreeing,
         report.golden.own_recording
     );
-    outln!(
-        "coverage: release modules {:.2} % of {} frames, all modules {:.2} % of {}, proved {:.2} %",
-        covered.release.pct,
-        covered.release.frames,
-        covered.all.pct,
-        covered.all.frames,
-        covered.all.proved_pct
-    );
+    outln!();
+    out!("{}", coverage_table(covered));
+    outln!();
     outln!(
         "negative controls: {} of {} changed rules were noticed",
         report.controls.mutation.noticed,
@@ -177,5 +175,28 @@ pub(crate) fn classes(report: &ReplayReport) -> Table {
             format!("{:.4}", class.wilson_lower),
         ]);
     }
+    table
+}
+
+/// How many frames have names, by where they are and by what is counted.
+fn coverage_table(covered: &Coverage) -> Table {
+    let mut table = Table::new(&["coverage", "of", "named", "%", "proved", "%"]);
+    let mut row = |title: &str, count: &CoverageCount| {
+        let pct = |share: f64| format!("{share:.2}");
+        let (named, proved) = (count.named.to_string(), count.proved.to_string());
+        table.row([title.to_owned(), count.frames.to_string(), named, pct(count.pct), proved, pct(count.proved_pct)]);
+    };
+    row("frames", &covered.all);
+    for kind in FrameKind::ALL {
+        if let Some(count) = covered.by_kind.get(&kind) {
+            row(&format!("  {}", kind.title()), count);
+        }
+    }
+    row("frames, with file and line", &covered.with_line);
+    row("  release modules", &covered.release);
+    row("inlined calls", &covered.inlined);
+    row("different addresses", &covered.unique);
+    let StackCoverage { stacks, named, proved, pct, proved_pct } = covered.by_stack;
+    row("stacks (%: the mean of each one's share)", &CoverageCount { frames: stacks, named, proved, pct, proved_pct });
     table
 }

@@ -1,11 +1,17 @@
 //! How many frames have a name, and how many of the names are proved.
 
+mod count;
+mod kind;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use symseal_module::{Avma, DebugId, MissReason, Proof, Rva, StopReason, UnwindMethod};
+use symseal_module::{Avma, DebugId, MissReason, Rva, StopReason, UnwindMethod};
 use symseal_resolver::{ResolvedFrame, Resolver};
 
+pub use self::count::{CoverageCount, StackCoverage};
+use self::count::{Found, StackShares, Uniques};
+pub use self::kind::FrameKind;
 use crate::ResolvedThread;
 
 /// The most nameless frames that are listed one by one; all of them are counted.
@@ -19,6 +25,17 @@ pub struct Coverage {
     pub release: CoverageCount,
     /// Frames in all modules and outside of any. Named means a function whose range holds the address.
     pub all: CoverageCount,
+    /// The frames that were found, by where their code is. Kinds without a frame are left out; what an incomplete stack
+    /// misses is of no kind.
+    pub by_kind: BTreeMap<FrameKind, CoverageCount>,
+    /// All frames once more. Named means with file and line.
+    pub with_line: CoverageCount,
+    /// Calls that were inlined at named frames, one by one. Named means a function, and file and line of its call.
+    pub inlined: CoverageCount,
+    /// The frames that were found, each address of a module once, however many stacks hold it.
+    pub unique: CoverageCount,
+    /// The stacks, each of the same weight, however deep it is.
+    pub by_stack: StackCoverage,
     /// Stacks walked.
     pub stacks: u64,
     /// Stacks that did not end complete. Each adds one missing frame to both denominators.
@@ -27,21 +44,6 @@ pub struct Coverage {
     pub nameless_by_reason: BTreeMap<String, u64>,
     /// The first [`MAX_NAMELESS_LISTED`] frames without a name (of release modules: without file and line).
     pub nameless: Vec<NamelessFrame>,
-}
-
-/// One ratio, with what it is made of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct CoverageCount {
-    /// Expected frames: those found and one for each incomplete stack. The denominator.
-    pub frames: u64,
-    /// Frames with a name that counts.
-    pub named: u64,
-    /// Of these, names that rest on a seal verified in this run.
-    pub proved: u64,
-    /// 100 × named ÷ frames; 0 where there are no frames.
-    pub pct: f64,
-    /// 100 × proved ÷ frames.
-    pub proved_pct: f64,
 }
 
 /// A stack that ended early.
@@ -86,13 +88,22 @@ pub struct NamelessFrame {
 /// Counts the frames of `threads`, which `resolver` named.
 pub fn coverage(threads: &[ResolvedThread], resolver: &Resolver) -> Coverage {
     let mut coverage = Coverage { stacks: threads.len() as u64, ..Coverage::default() };
+    let (mut uniques, mut shares) = (Uniques::default(), StackShares::default());
     for thread in threads {
+        let mut stack = CoverageCount::default();
         for (frame, depth) in thread.frames.iter().zip(0..) {
-            coverage.add(thread, frame, depth, is_release(frame, resolver));
+            let (found, release) = (Found::of(frame), is_release(frame, resolver));
+            stack.add(found);
+            uniques.add(frame, found);
+            coverage.add(frame, found, release);
+            if !found.named || (release && !found.with_line) {
+                coverage.list_nameless(thread, frame, depth, release);
+            }
         }
         if !matches!(thread.stop, StopReason::EndOfStack | StopReason::RootFramePointer) {
-            coverage.release.frames += 1;
-            coverage.all.frames += 1;
+            for count in [&mut stack, &mut coverage.release, &mut coverage.all, &mut coverage.with_line] {
+                count.frames += 1;
+            }
             coverage.incomplete.push(IncompleteStack {
                 thread: thread.thread,
                 sample: thread.sample,
@@ -100,9 +111,10 @@ pub fn coverage(threads: &[ResolvedThread], resolver: &Resolver) -> Coverage {
                 stop: thread.stop,
             });
         }
+        shares.add(stack);
     }
-    coverage.release.finish();
-    coverage.all.finish();
+    (coverage.unique, coverage.by_stack) = (uniques.count(), shares.finish());
+    coverage.finish();
     coverage
 }
 
@@ -112,17 +124,19 @@ fn is_release(frame: &ResolvedFrame, resolver: &Resolver) -> bool {
 }
 
 impl Coverage {
-    fn add(&mut self, thread: &ResolvedThread, frame: &ResolvedFrame, depth: u32, release: bool) {
-        let named = frame.counts();
-        let with_line = named && frame.has_line();
-        let proved = frame.proof == Proof::Sealed;
-        self.all.add(named, proved);
+    fn add(&mut self, frame: &ResolvedFrame, found: Found, release: bool) {
+        self.all.add(found);
+        self.with_line.add(found.only_with_line());
+        self.by_kind.entry(FrameKind::of(frame, release)).or_default().add(found);
         if release {
-            self.release.add(with_line, proved);
+            self.release.add(found.only_with_line());
         }
-        if named && (with_line || !release) {
-            return;
+        if found.named {
+            Found::of_inlined(frame).for_each(|call| self.inlined.add(call));
         }
+    }
+
+    fn list_nameless(&mut self, thread: &ResolvedThread, frame: &ResolvedFrame, depth: u32, release: bool) {
         let reason = frame.reason.map_or("name-does-not-count", MissReason::code);
         *self.nameless_by_reason.entry(reason.to_string()).or_default() += 1;
         if self.nameless.len() < MAX_NAMELESS_LISTED {
@@ -140,17 +154,12 @@ impl Coverage {
             });
         }
     }
-}
-
-impl CoverageCount {
-    fn add(&mut self, named: bool, proved: bool) {
-        self.frames += 1;
-        self.named += u64::from(named);
-        self.proved += u64::from(named && proved);
-    }
 
     fn finish(&mut self) {
-        let pct = |part: u64| if self.frames == 0 { 0.0 } else { 100.0 * part as f64 / self.frames as f64 };
-        (self.pct, self.proved_pct) = (pct(self.named), pct(self.proved));
+        let ratios = [&mut self.release, &mut self.all, &mut self.with_line, &mut self.inlined, &mut self.unique];
+        ratios.into_iter().chain(self.by_kind.values_mut()).for_each(CoverageCount::finish);
     }
 }
+
+#[cfg(test)]
+mod tests;
