@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use symseal_resolver::online::{Lock, LockMode, OnlineConfig, OnlineServers};
+use symseal_resolver::online::{FromEnvironment, Lock, LockMode, OnlineConfig, OnlineServers};
 use symseal_resolver::{NO_SERVERS, Resolver};
 
 use crate::places;
@@ -42,13 +42,16 @@ impl OnlineArgs {
         if !self.online {
             return Ok(None);
         }
-        let servers = OnlineServers::new(OnlineConfig::from_environment(places::cache_dir()?.join("symbols"))?)?;
+        let FromEnvironment { config, passed_over } =
+            OnlineConfig::from_environment(places::cache_dir()?.join("symbols"))?;
+        passed_over.iter().for_each(|what| eprintln!("warning: {what}"));
+        let servers = OnlineServers::new(config)?;
         if servers.is_empty() {
             bail!("--online: {NO_SERVERS}");
         }
         let mode = if self.locked { LockMode::Frozen } else { LockMode::Extend };
         let servers = match &self.lock {
-            Some(path) => servers.with_lock(Lock::read(path, mode)?),
+            Some(path) => servers.with_lock(Lock::read(path, mode).context("--lock")?),
             None => servers,
         };
         Ok(Some(Online { servers: Arc::new(servers), lock: self.lock.clone().filter(|_| !self.locked) }))

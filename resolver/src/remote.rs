@@ -1,6 +1,6 @@
 //! The step that asks servers: what comes counts only if it is of the module, and, where a bundle covers the module, one of the files that the bundle names.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ pub(crate) struct Remote {
 #[derive(Debug, Clone)]
 struct Fetched {
     opened: Opened,
+    /// What the table was made of.
+    of: DigestOf,
     /// Whether another time may bring more: a server failed, be it for the file itself or for one that it refers to.
     passing: bool,
     until: Option<Instant>,
@@ -85,16 +87,13 @@ impl Remote {
         tried: &mut Vec<Tried>,
     ) -> Asked {
         let covering = bundles.iter().find(|bundle| bundle.has(id));
-        let Fetched { opened, passing, .. } = self.table((id, path), covering);
-        let Some((table, mut answer)) = ask_table(opened, (step, DigestOf::DebugFile), lookup, tried) else {
+        let Fetched { opened, of, passing, .. } = self.table((id, path), covering);
+        let Some(mut answer) = ask_table(opened, (step, of), lookup, tried) else {
             return Asked { named: None, passing };
         };
         if let Some(bundle) = covering {
-            // What dwz moved out has a say in the names as well.
-            let covered = covered(bundle, id);
-            if table.companions.iter().all(|digest| covered.digests.contains(digest)) {
-                answer.proof = bundle.proof;
-            }
+            // Every file that was read is one of those that the bundle names.
+            answer.proof = bundle.proof;
             let of_bundle = bundle.digest.map(|digest| DigestRef { of: DigestOf::Bundle, digest });
             let of_index = DigestRef { of: DigestOf::SymbolIndex, digest: bundle.index_digest };
             answer.digests.splice(0..0, of_bundle.into_iter().chain([of_index]));
@@ -123,11 +122,11 @@ impl Remote {
         let holds = |fetched: &Fetched| fetched.until.is_none_or(|until| Instant::now() < until);
         self.tables.get_while(key, holds, || {
             let covered = covering.map(|bundle| covered(bundle, id));
-            let asking = Asking { servers: self.servers.as_ref(), failed: Cell::new(false) };
-            let opened = asking.open(id, name, covered.as_ref()).map(Arc::new);
-            let passing = asking.failed.get();
+            let asking = Asking::new(self.servers.as_ref(), covered.as_ref());
+            let opened = asking.open(id, name).map(Arc::new);
+            let (of, passing) = (asking.of.get(), asking.failed.get());
             let until = self.retry.filter(|_| passing).and_then(|retry| Instant::now().checked_add(retry));
-            Fetched { opened, passing, until }
+            Fetched { opened, of, passing, until }
         })
     }
 }
@@ -135,11 +134,22 @@ impl Remote {
 /// Servers, asked for one module and for what it refers to.
 struct Asking<'s> {
     servers: &'s dyn SymbolServers,
-    /// Whether one of them failed.
+    /// The files that count, where a bundle has the module.
+    covered: Option<&'s Covered>,
+    /// What came.
+    of: Cell<DigestOf>,
+    /// Whether a server failed.
     failed: Cell<bool>,
+    /// Why what dwz moved out is not there.
+    lacking: RefCell<Option<NoTable>>,
 }
 
-impl Asking<'_> {
+impl<'s> Asking<'s> {
+    fn new(servers: &'s dyn SymbolServers, covered: Option<&'s Covered>) -> Self {
+        let (of, failed, lacking) = (Cell::new(DigestOf::DebugFile), Cell::new(false), RefCell::new(None));
+        Self { servers, covered, of, failed, lacking }
+    }
+
     fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NoTable> {
         self.servers.fetch(wanted, check).map_err(|NotFetched { reason, why, passing }| {
             self.failed.set(self.failed.get() || passing);
@@ -147,15 +157,17 @@ impl Asking<'_> {
         })
     }
 
-    fn open(&self, id: &DebugId, name: Option<&str>, covered: Option<&Covered>) -> Result<LocalTable, NoTable> {
+    fn open(&self, id: &DebugId, name: Option<&str>) -> Result<LocalTable, NoTable> {
         let check = |bytes: &[u8]| -> Result<(), NoTable> {
             check_id(bytes, id, "the file")?;
-            covered.map_or(Ok(()), |covered| covered.check(bytes))
+            self.covered.map_or(Ok(()), |covered| covered.check(bytes))
         };
         let wanted = |kind| WantedFile { id, kind, name };
+        let has_table = self.covered.is_some_and(|covered| covered.has_table);
         let fetched = match self.fetch(&wanted(WantedKind::DebugFile), &check) {
-            // Symbols are better than nothing.
-            Err((MissReason::ServerMiss, why)) => {
+            // Symbols are better than nothing, and worse than the table of a bundle.
+            Err((MissReason::ServerMiss, why)) if !has_table => {
+                self.of.set(DigestOf::Binary);
                 self.fetch(&wanted(WantedKind::Executable), &check).map_err(|(reason, other)| match reason {
                     // Nobody keeps programs by what is known of this one.
                     MissReason::ServerMiss | MissReason::Unsupported => (MissReason::ServerMiss, why),
@@ -170,6 +182,12 @@ impl Asking<'_> {
         }
         let object = object_of(bytes, id, &fetched.from)?;
         let described = describe(&object, &fetched.from, self)?;
+        if has_table && !described.note.is_empty() {
+            // The bundle knows more.
+            let (reason, why) = self.lacking.take().unwrap_or((MissReason::ServerMiss, String::new()));
+            let parts = [fetched.from.as_str(), &described.note, &why].map(str::to_owned);
+            return Err((reason, parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")));
+        }
         table_of(described, object.image_base(), (id, bytes, fetched.from), object.has_debug_info())
     }
 }
@@ -177,12 +195,16 @@ impl Asking<'_> {
 impl Companions for Asking<'_> {
     fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>> {
         let id = DebugId::from_build_id(link.build_id).ok()?;
-        let check = |bytes: &[u8]| match is_supplementary(object, link, bytes) {
-            true => Ok(()),
-            false => Err((MissReason::DebugIdMismatch, "it is no supplementary file of this id".to_owned())),
+        let check = |bytes: &[u8]| {
+            if !is_supplementary(object, link, bytes) {
+                return Err((MissReason::DebugIdMismatch, "it is no supplementary file of this id".to_owned()));
+            }
+            // It has a say in the names.
+            self.covered.map_or(Ok(()), |covered| covered.check(bytes))
         };
         let wanted = WantedFile { id: &id, kind: WantedKind::DebugFile, name: None };
-        self.fetch(&wanted, &check).ok().map(|fetched| fetched.bytes)
+        let fetched = self.fetch(&wanted, &check).map_err(|why| self.lacking.replace(Some(why)));
+        fetched.ok().map(|fetched| fetched.bytes)
     }
 
     /// Servers have none by what a skeleton names.
@@ -194,5 +216,7 @@ impl Companions for Asking<'_> {
 /// What a bundle names for a module: its files, and what its tables were made from.
 fn covered(bundle: &BundleSource, id: &DebugId) -> Covered {
     let name = bundle.digest.unwrap_or(bundle.index_digest).to_string();
-    Covered { bundle: name, digests: bundle.facts(id).map(|facts| facts.digests).unwrap_or_default() }
+    let facts = bundle.facts(id);
+    let has_table = facts.as_ref().is_some_and(|facts| facts.table.is_some());
+    Covered { bundle: name, digests: facts.map(|facts| facts.digests).unwrap_or_default(), has_table }
 }

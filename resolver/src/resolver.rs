@@ -395,10 +395,9 @@ impl Resolver {
         if self.options.demangle {
             named.frames.iter_mut().for_each(demangle_frame);
         }
-        let has_line = named.frames.first().is_some_and(|frame| frame.file.is_some() && frame.line.is_some());
         Answer {
             resolver: step,
-            quality: if has_line { Quality::Full } else { Quality::Function },
+            quality: quality_of(&named.frames),
             proof,
             approximate: named.approximate,
             folded: named.folded,
@@ -477,20 +476,14 @@ impl Symbolized {
         if demangle {
             frames.iter_mut().for_each(demangle_frame);
         }
-        let answer = match (found, frames.first()) {
-            (Some((start, flags)), Some(first)) => {
-                let has_line = first.file.is_some() && first.line.is_some();
-                Answer {
-                    proof,
-                    approximate: flags.approximate,
-                    folded: flags.folded,
-                    start: Some(start),
-                    ..Answer::nameless(
-                        ResolverStep::LocalBundle,
-                        if has_line { Quality::Full } else { Quality::Function },
-                    )
-                }
-            }
+        let answer = match found {
+            Some((start, flags)) if !frames.is_empty() => Answer {
+                proof,
+                approximate: flags.approximate,
+                folded: flags.folded,
+                start: Some(start),
+                ..Answer::nameless(ResolverStep::LocalBundle, quality_of(&frames))
+            },
             _ => Answer {
                 reason: Some(MissReason::NoSymbolAtAddress),
                 ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset)
@@ -517,6 +510,13 @@ impl Answer {
             digests: Arc::default(),
         }
     }
+}
+
+/// How much frames tell: all of it where the innermost has a function, a file and a line. What dwz moved out, or a compiler left out, may keep
+/// the function of a line away.
+fn quality_of(frames: &[SourceFrame]) -> Quality {
+    let full = |frame: &SourceFrame| frame.function.is_some() && frame.file.is_some() && frame.line.is_some();
+    if frames.first().is_some_and(full) { Quality::Full } else { Quality::Function }
 }
 
 /// Bytes from the beginning of the function that an answer names.

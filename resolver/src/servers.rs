@@ -70,6 +70,8 @@ pub const NO_SERVERS: &str = "no server to ask: set DEBUGINFOD_URLS or _NT_SYMBO
 pub(crate) struct Covered {
     pub(crate) bundle: String,
     pub(crate) digests: Vec<Digest>,
+    /// Whether the bundle has a symbol table of the module, which a server's file must not fall short of.
+    pub(crate) has_table: bool,
 }
 
 impl Covered {
@@ -79,7 +81,7 @@ impl Covered {
         if self.digests.contains(&found) {
             return Ok(());
         }
-        let Self { bundle, .. } = self;
+        let bundle = &self.bundle;
         Err((
             MissReason::DigestMismatch,
             format!("the bytes have the digest {found}, which the bundle {bundle} does not name"),

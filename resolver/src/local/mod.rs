@@ -97,7 +97,7 @@ impl Local {
         let step = ResolverStep::DebugFile;
         let key = (module.map(|module| module.path.clone()), id.clone());
         let table = self.debug_files.get(key, || self.open_debug_file(module, id).map(Arc::new));
-        ask_table(table, (step, DigestOf::DebugFile), lookup, tried).map(|(_, found)| found)
+        ask_table(table, (step, DigestOf::DebugFile), lookup, tried)
     }
 
     /// Asks the module's own file: its debug information, then its symbols.
@@ -143,7 +143,7 @@ pub(crate) fn ask_table(
     (step, of): (ResolverStep, DigestOf),
     lookup: Rva,
     tried: &mut Vec<Tried>,
-) -> Option<(Arc<LocalTable>, NamedBy)> {
+) -> Option<NamedBy> {
     let table = match table {
         Ok(table) => table,
         Err((reason, detail)) => {
@@ -156,8 +156,7 @@ pub(crate) fn ask_table(
         return None;
     };
     tried.push(Tried { detail: table.detail.clone(), digest: Some(table.digest), ..hit(step) });
-    let found = table.answer(step, of, named);
-    Some((table, found))
+    Some(table.answer(step, of, named))
 }
 
 impl LocalTable {

@@ -5,14 +5,25 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
+use super::server::without_secrets;
 use super::{CACHE_BYTES, Floor, OnlineConfig, OnlineError};
+
+/// What a person has set, as far as servers are asked here.
+#[derive(Debug)]
+pub struct FromEnvironment {
+    /// The servers.
+    pub config: OnlineConfig,
+    /// What is set for other debuggers and not asked here: each with the reason, for people.
+    pub passed_over: Vec<String>,
+}
 
 impl OnlineConfig {
     /// Servers as gdb and WinDbg find them: `DEBUGINFOD_URLS`, `DEBUGINFOD_HEADERS_FILE`, `DEBUGINFOD_TIMEOUT`, `_NT_SYMBOL_PATH`; the cache below `cache`.
+    /// `SYMSEAL_CACHE_BYTES` bounds the cache.
     ///
     /// # Errors
-    /// [`OnlineError::Header`] where the file of headers cannot be read.
-    pub fn from_environment(cache: PathBuf) -> Result<Self, OnlineError> {
+    /// [`OnlineError::Header`] where the file of headers cannot be read; [`OnlineError::Setup`] where the bound is no number.
+    pub fn from_environment(cache: PathBuf) -> Result<FromEnvironment, OnlineError> {
         let value = |name: &str| std::env::var(name).unwrap_or_default();
         let headers = match value("DEBUGINFOD_HEADERS_FILE") {
             place if place.is_empty() => Vec::new(),
@@ -23,35 +34,70 @@ impl OnlineConfig {
             }
         };
         let silence = value("DEBUGINFOD_TIMEOUT").parse().ok().filter(|seconds| *seconds > 0).unwrap_or(30);
-        Ok(Self {
-            debuginfod: value("DEBUGINFOD_URLS").split_whitespace().map(str::to_owned).collect(),
-            symbol_servers: symbol_path(&value("_NT_SYMBOL_PATH")),
+        let cache_bytes = match value("SYMSEAL_CACHE_BYTES") {
+            text if text.is_empty() => CACHE_BYTES,
+            text => text.parse().map_err(|_| {
+                OnlineError::Setup(format!("SYMSEAL_CACHE_BYTES: expected a number of bytes, found {text:?}"))
+            })?,
+        };
+        let mut passed_over = Vec::new();
+        let config = Self {
+            debuginfod: debuginfod_urls(&value("DEBUGINFOD_URLS"), &mut passed_over),
+            symbol_servers: symbol_path(&value("_NT_SYMBOL_PATH"), &mut passed_over),
             headers,
             cache,
-            cache_bytes: CACHE_BYTES,
+            cache_bytes,
             elfutils_cache: elfutils_cache(),
             file_bytes: 4 << 30,
             connect: Duration::from_secs(3),
             silence: Duration::from_secs(silence),
             floor: Floor::default(),
-        })
+        };
+        Ok(FromEnvironment { config, passed_over })
     }
 }
 
-/// The URLs in a symbol path: `srv*CACHE*URL;URL;cache*DIR;DIR`. Folders are for debuggers on that machine.
-fn symbol_path(text: &str) -> Vec<String> {
-    let parts = text.split(';').flat_map(|element| element.split('*'));
-    let is_url = |part: &&str| {
-        let lower = part.to_ascii_lowercase();
-        lower.starts_with("http://") || lower.starts_with("https://")
-    };
-    let mut urls: Vec<String> = Vec::new();
-    for url in parts.map(str::trim).filter(is_url) {
-        if !urls.iter().any(|known| known == url) {
-            urls.push(url.to_owned());
+/// The servers in a list for libdebuginfod. Words like `ima:enforcing` between them say how it checks what comes from those behind
+/// (debuginfod_find_debuginfo(3), "DEBUGINFOD_URLS"); here every file is checked by its id, and by the seal of a bundle.
+fn debuginfod_urls(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
+    let mut urls = Vec::new();
+    for word in text.split_whitespace().filter(|word| !word.starts_with("ima:")) {
+        match word.split_once("://") {
+            Some((scheme, _)) if !is_http(word) => {
+                let shown = without_secrets(word);
+                passed_over.push(format!(
+                    "DEBUGINFOD_URLS: {shown} is passed over: {scheme} is not asked, only http and https"
+                ));
+            }
+            // What is no URL at all is told as an error.
+            _ => urls.push(word.to_owned()),
         }
     }
     urls
+}
+
+/// The URLs in a symbol path: `srv*CACHE*URL;URL;cache*DIR;DIR`. Folders are for debuggers on that machine.
+fn symbol_path(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
+    let mut urls: Vec<String> = Vec::new();
+    for element in text.split(';').map(str::trim).filter(|element| !element.is_empty()) {
+        let mut servers = element.split('*').map(str::trim).filter(|part| is_http(part)).peekable();
+        if servers.peek().is_none() && !element.to_ascii_lowercase().starts_with("cache*") {
+            passed_over.push(format!(
+                "_NT_SYMBOL_PATH: {element} is passed over: folders are not read, only servers are asked"
+            ));
+        }
+        for url in servers {
+            if !urls.iter().any(|known| known == url) {
+                urls.push(url.to_owned());
+            }
+        }
+    }
+    urls
+}
+
+fn is_http(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    lower.starts_with("http://") || lower.starts_with("https://")
 }
 
 /// Where libdebuginfod keeps what it fetched. (debuginfod_find_debuginfo(3), "CACHE")
@@ -88,8 +134,21 @@ mod tests {
     #[test]
     fn a_symbol_path_gives_its_servers_in_order() {
         let path = r"cache*C:\symbols;SRV*C:\x*https://one.example/download/symbols;\\share\symbols;srv*http://two.example;https://one.example/download/symbols";
-        assert_eq!(symbol_path(path), ["https://one.example/download/symbols", "http://two.example"]);
-        assert!(symbol_path("").is_empty());
+        let mut over = Vec::new();
+        assert_eq!(symbol_path(path, &mut over), ["https://one.example/download/symbols", "http://two.example"]);
+        assert!(over.len() == 1 && over[0].contains(r"\\share\symbols"), "{over:?}");
+        assert!(symbol_path("", &mut over).is_empty() && over.len() == 1);
+    }
+
+    #[test]
+    fn what_is_no_server_in_a_list_for_libdebuginfod_keeps_nobody_from_the_others() {
+        let mut over = Vec::new();
+        let list =
+            "ima:enforcing https://one.example ima:ignore file://me:secret@host/usr/lib/debug http://two.example/x";
+        assert_eq!(debuginfod_urls(list, &mut over), ["https://one.example", "http://two.example/x"]);
+        assert!(over.len() == 1 && over[0].contains("file") && !over[0].contains("secret"), "{over:?}");
+        // A word that was meant to be a server is not passed over.
+        assert_eq!(debuginfod_urls("one.example", &mut over), ["one.example"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use symseal_bundle::Digest;
-use symseal_module::DebugId;
+use symseal_module::{DebugId, MissReason};
 
 use super::cache::write_whole;
 use crate::{WantedFile, WantedKind};
@@ -33,11 +33,25 @@ pub struct Lock {
 /// What is pinned of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    /// Null where no server had it.
+    /// Null where no file came that counted.
     sha256: Option<Digest>,
+    /// Why none came, where servers said anything else than that they have none: one failed, or gave the wrong file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<MissReason>,
     /// Where it came from; not compared.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     from: String,
+}
+
+impl Entry {
+    /// How much is pinned; what is pinned more firmly stays.
+    fn rank(&self) -> u8 {
+        match self {
+            Self { sha256: Some(_), .. } => 2,
+            Self { reason: None, .. } => 1,
+            Self { reason: Some(_), .. } => 0,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,8 +94,8 @@ pub enum LockError {
 pub(super) enum Pinned {
     /// These bytes.
     File(Digest),
-    /// No server had it.
-    Absent,
+    /// No file came, for this reason.
+    None(MissReason),
     /// Nothing, and nothing else is taken.
     Unknown,
     /// Nothing: it is fetched and noted.
@@ -134,12 +148,12 @@ impl Lock {
         let folder_lock = fs::File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
         let mut files = Self::read(path, LockMode::Extend)?.files;
         for (key, entry) in &self.files {
-            match files.get(key).and_then(|known| known.sha256) {
-                Some(known) if entry.sha256.is_some_and(|ours| ours != known) => {
+            match files.get(key) {
+                Some(Entry { sha256: Some(known), .. }) if entry.sha256.is_some_and(|ours| ours != *known) => {
                     return Err(LockError::Differs { path: name(), key: key.clone() });
                 }
                 // Somebody had it after all.
-                Some(_) if entry.sha256.is_none() => {}
+                Some(known) if known.rank() > entry.rank() => {}
                 _ => drop(files.insert(key.clone(), entry.clone())),
             }
         }
@@ -160,15 +174,26 @@ impl Lock {
         let noted = self.files.get(&key(wanted)).or_else(|| self.files.get(&key_of_absent(wanted)));
         match (noted, self.mode) {
             (Some(Entry { sha256: Some(digest), .. }), _) => Pinned::File(*digest),
-            (Some(Entry { sha256: None, .. }), _) => Pinned::Absent,
+            (Some(Entry { reason: None, .. }), _) => Pinned::None(MissReason::ServerMiss),
+            // What failed may come another time; who repeats a run is told what was told then.
+            (Some(Entry { reason: Some(reason), .. }), LockMode::Frozen) => Pinned::None(*reason),
+            (Some(Entry { reason: Some(_), .. }), LockMode::Extend) => Pinned::Free,
             (None, LockMode::Frozen) => Pinned::Unknown,
             (None, LockMode::Extend) => Pinned::Free,
         }
     }
 
-    pub(super) fn note(&mut self, wanted: &WantedFile<'_>, sha256: Option<Digest>, from: &str) {
-        let key = if sha256.is_some() { key(wanted) } else { key_of_absent(wanted) };
-        self.files.insert(key, Entry { sha256, from: from.to_owned() });
+    /// Notes the bytes that came, and from where.
+    pub(super) fn note(&mut self, wanted: &WantedFile<'_>, sha256: Digest, from: &str) {
+        // What was said before of any name is overtaken.
+        self.files.remove(&key_of_absent(wanted));
+        self.files.insert(key(wanted), Entry { sha256: Some(sha256), reason: None, from: from.to_owned() });
+    }
+
+    /// Notes that none came, and why.
+    pub(super) fn note_none(&mut self, wanted: &WantedFile<'_>, reason: MissReason) {
+        let reason = Some(reason).filter(|reason| *reason != MissReason::ServerMiss);
+        self.files.insert(key_of_absent(wanted), Entry { sha256: None, reason, from: String::new() });
     }
 }
 
@@ -204,7 +229,7 @@ mod tests {
                 let path = &path;
                 scope.spawn(move || {
                     let mut lock = Lock::read(path, LockMode::Extend).unwrap();
-                    lock.note(&wanted(id), Some(Digest::of(id.to_string().as_bytes())), "server");
+                    lock.note(&wanted(id), Digest::of(id.to_string().as_bytes()), "server");
                     lock.write(path).unwrap();
                 });
             }
@@ -214,7 +239,7 @@ mod tests {
             assert_eq!(all.pinned(&wanted(id)), Pinned::File(Digest::of(id.to_string().as_bytes())));
         }
         let mut other = Lock { files: BTreeMap::new(), mode: LockMode::Extend };
-        other.note(&wanted(&ids[0]), Some(Digest::of(b"other")), "server");
+        other.note(&wanted(&ids[0]), Digest::of(b"other"), "server");
         assert!(matches!(other.write(&path), Err(LockError::Differs { .. })));
     }
 
@@ -223,13 +248,35 @@ mod tests {
         let id: DebugId = "uuid:4c4c44f555553144a1b2c3d4e5f60718".parse().unwrap();
         let wanted = |name| WantedFile { id: &id, kind: WantedKind::DebugFile, name: Some(name) };
         let mut lock = Lock { files: BTreeMap::new(), mode: LockMode::Extend };
-        lock.note(&wanted("one"), None, "");
-        assert_eq!((lock.pinned(&wanted("one")), lock.pinned(&wanted("two"))), (Pinned::Absent, Pinned::Free));
+        lock.note_none(&wanted("one"), MissReason::ServerMiss);
+        let none = Pinned::None(MissReason::ServerMiss);
+        assert_eq!((lock.pinned(&wanted("one")), lock.pinned(&wanted("two"))), (none, Pinned::Free));
         // What came is the same under every name.
         let digest = Digest::of(b"bytes");
-        lock.note(&wanted("two"), Some(digest), "server");
+        lock.note(&wanted("two"), digest, "server");
         for name in ["one", "two", "three"] {
             assert_eq!(lock.pinned(&wanted(name)), Pinned::File(digest));
         }
+    }
+
+    #[test]
+    fn what_failed_is_told_again_to_who_repeats_a_run_and_asked_again_by_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("symbols.lock");
+        let id: DebugId = "abcd".repeat(10).parse().unwrap();
+        let wanted = WantedFile { id: &id, kind: WantedKind::DebugFile, name: None };
+        let mut lock = Lock::read(&path, LockMode::Extend).unwrap();
+        lock.note_none(&wanted, MissReason::DigestMismatch);
+        lock.write(&path).unwrap();
+        let read = |mode| Lock::read(&path, mode).unwrap().pinned(&wanted);
+        assert_eq!(read(LockMode::Frozen), Pinned::None(MissReason::DigestMismatch));
+        assert_eq!(read(LockMode::Extend), Pinned::Free);
+        // Who had it after all outranks that, whoever writes last.
+        let digest = Digest::of(b"bytes");
+        let mut other = Lock::read(&path, LockMode::Extend).unwrap();
+        other.note(&wanted, digest, "server");
+        other.write(&path).unwrap();
+        lock.write(&path).unwrap();
+        assert_eq!(read(LockMode::Frozen), Pinned::File(digest));
     }
 }

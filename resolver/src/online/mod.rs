@@ -25,6 +25,7 @@ use self::lock::Pinned;
 use self::server::Server;
 use crate::{CheckFile, FetchedFile, NotFetched, SymbolServers, WantedFile};
 
+pub use self::environment::FromEnvironment;
 pub use self::lock::{Lock, LockError, LockMode};
 
 /// Bytes that the cache may fill by default.
@@ -219,8 +220,11 @@ impl SymbolServers for OnlineServers {
         let of_lock = || lock.lock().unwrap_or_else(PoisonError::into_inner);
         let pinned = of_lock().pinned(wanted);
         match pinned {
-            Pinned::Absent => {
+            Pinned::None(MissReason::ServerMiss) => {
                 Err(NotFetched::lasting(MissReason::ServerMiss, "the lock file says that no server had it"))
+            }
+            Pinned::None(reason) => {
+                Err(NotFetched::lasting(reason, "the lock file says that this was so, and that no file came"))
             }
             Pinned::Unknown => Err(NotFetched::lasting(MissReason::NotAllowed, "the lock file does not name it")),
             Pinned::File(digest) => {
@@ -237,10 +241,10 @@ impl SymbolServers for OnlineServers {
             Pinned::Free => {
                 let fetched = self.fetch_unpinned(wanted, check);
                 match &fetched {
-                    Ok(file) => of_lock().note(wanted, Some(symseal_bundle::Digest::of(&file.bytes)), &file.from),
-                    Err(NotFetched { reason: MissReason::ServerMiss, .. }) => of_lock().note(wanted, None, ""),
-                    // What failed today may come tomorrow.
-                    Err(_) => {}
+                    Ok(file) => of_lock().note(wanted, symseal_bundle::Digest::of(&file.bytes), &file.from),
+                    // Nobody was asked.
+                    Err(NotFetched { reason: MissReason::Unsupported, .. }) => {}
+                    Err(NotFetched { reason, .. }) => of_lock().note_none(wanted, *reason),
                 }
                 fetched
             }

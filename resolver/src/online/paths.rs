@@ -39,11 +39,15 @@ pub(super) fn of(wanted: &WantedFile<'_>) -> Vec<String> {
 fn pdb_name(name: Option<&str>) -> Option<String> {
     let name = name.filter(|name| !name.is_empty())?;
     let stem = match name.rsplit_once('.') {
-        Some((stem, "exe" | "dll" | "sys" | "pdb" | "EXE" | "DLL" | "SYS" | "PDB" | "node" | "pyd")) => stem,
+        Some((stem, ending)) if PROGRAMS.iter().any(|known| ending.eq_ignore_ascii_case(known)) => stem,
         _ => name,
     };
     Some(format!("{stem}.pdb"))
 }
+
+/// Endings in whose place a program database has its own: those of programs, of what they load, and its own. Any other may be a part of the name.
+const PROGRAMS: [&str; 14] =
+    ["exe", "dll", "sys", "ocx", "cpl", "scr", "drv", "efi", "com", "ax", "node", "pyd", "xll", "pdb"];
 
 /// Compressed files have an underscore in the place of the last letter.
 fn cut(name: &str) -> &str {
@@ -78,6 +82,15 @@ mod tests {
             of(&wanted),
             [format!("Some%20App.pdb/{key}/Some%20App.pdb"), format!("Some%20App.pdb/{key}/Some%20App.pd_")]
         );
+        for (program, database) in [
+            ("a.Dll", "a.pdb"),
+            ("a.ocx", "a.pdb"),
+            ("a.CPL", "a.pdb"),
+            ("libfoo-1.2", "libfoo-1.2.pdb"),
+            ("a.pdb", "a.pdb"),
+        ] {
+            assert_eq!(pdb_name(Some(program)).as_deref(), Some(database));
+        }
         let id = DebugId::MachoUuid([0xab; 16]);
         let wanted = WantedFile { id: &id, kind: WantedKind::DebugFile, name: None };
         assert_eq!(of(&wanted), [format!("_.dwarf/mach-uuid-sym-{}/_.dwarf", "ab".repeat(16))]);
