@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod cache;
+mod dwz;
 mod scene;
 
 use std::collections::HashMap;
