@@ -27,8 +27,8 @@ pub enum NamingBundle {
     Stored(StoredBundle),
     /// Anywhere else.
     Foreign(Box<Bundle>),
-    /// Wherever it is, with its digests checked in this run.
-    Hashed(Box<Bundle>, Access),
+    /// Wherever it is, with its digests checked in this run, and what was found of its seal.
+    Hashed(Box<Bundle>, Access, Proof),
 }
 
 impl NamingBundle {
@@ -45,9 +45,8 @@ impl NamingBundle {
     }
 
     /// The same where it is to be said what a name rests on: tables are hashed when they are opened.
-    pub fn open_to_explain(reference: &str, store: Option<&PathBuf>) -> Result<Self> {
-        let OpenedBundle { bundle, access } = open(reference, store)?;
-        Ok(Self::Hashed(Box::new(bundle), access))
+    pub fn hashed(OpenedBundle { bundle, access }: OpenedBundle, proof: Proof) -> Self {
+        Self::Hashed(Box::new(bundle), access, proof)
     }
 
     /// The resolver with the bundle.
@@ -55,7 +54,7 @@ impl NamingBundle {
         match self {
             Self::Stored(bundle) => resolver.with_store(bundle, Proof::DigestKnown),
             Self::Foreign(bundle) => resolver.with_bundle(*bundle, Proof::DigestKnown),
-            Self::Hashed(bundle, access) => resolver.with_bundle_access(*bundle, Proof::DigestKnown, access),
+            Self::Hashed(bundle, access, proof) => resolver.with_bundle_access(*bundle, proof, access),
         }
     }
 }

@@ -33,6 +33,7 @@ impl std::error::Error for NotFound {}
 
 /// Runs a command and turns its answer, or its error, into an exit status.
 pub fn run(command: impl FnOnce() -> anyhow::Result<Answer>) -> ExitCode {
+    crate::cut_files::explain();
     match command() {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),

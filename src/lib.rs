@@ -7,6 +7,7 @@
 
 pub mod bundle_ref;
 pub mod commands;
+mod cut_files;
 pub mod demo;
 pub mod exit;
 mod frames;

@@ -224,3 +224,20 @@ fn a_rule_and_its_record_are_those_that_readelf_reads() {
     assert!(nowhere.status == 1 && nowhere.stdout.contains("no code at this address"), "{nowhere:?}");
     symseal(["explain", "unwind", &layout, "0011", "0x10"]).refused(1, &["has no module 0011"]);
 }
+
+#[test]
+fn a_seal_that_is_asked_for_stands_behind_every_name_that_symbolize_gives() {
+    let Some(scene) = Scene::new() else { return };
+    let (bundle, trust, asked) = (scene.at("bundle"), scene.at("trust"), format!("{}@{}", scene.id, scene.address));
+    let found = symseal(["symbolize", "--bundle", &bundle, "--trust", &trust, "--json", &asked]).ok().json();
+    assert_eq!(found["proof"], "sealed", "{found}");
+    let without = symseal(["symbolize", "--bundle", &bundle, "--json", &asked]).ok().json();
+    assert_eq!((&without["proof"], &without["frames"]), (&"digest-known".into(), &found["frames"]));
+    // Nothing is named from a bundle whose seal was asked for and is not there.
+    let other = scene.at("other");
+    symseal(["bundle", "build", &scene.at("app"), "--name", "app", "--version", "2", "--output", &other]).ok();
+    let refused = symseal(["symbolize", "--bundle", &other, "--trust", &trust, "--json", &asked]);
+    assert_eq!(refused.stdout, "");
+    refused.refused(1, &["refused"]);
+    symseal(["symbolize", "--trust", &trust, "--pid", "1", "0x1"]).refused(2, &["--trust", "--bundle"]);
+}

@@ -2,23 +2,14 @@
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 mod program;
+mod three_systems;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use program::{RunningServer, compile_c, macho_linker, peer, symseal, tool};
+use program::{RunningServer, peer, symseal, tool};
 use serde_json::Value;
-
-const SOURCE: &str = "\
-int innermost_of_the_test(int n) {
-    return n * n;
-}
-
-int main(int argc, char **argv) {
-    (void)argv;
-    return innermost_of_the_test(argc) > 1000;
-}
-";
+use three_systems::run;
 
 /// A pulled bundle of programs for three systems.
 struct Pulled {
@@ -32,9 +23,7 @@ impl Pulled {
         let dir = tempfile::tempdir().expect("a folder");
         let inputs = dir.path().join("inputs");
         std::fs::create_dir(&inputs).expect("a folder");
-        add_linux(&inputs)?;
-        add_windows(&inputs)?;
-        add_macos(&inputs)?;
+        three_systems::make(&inputs)?;
         let text = |name: &str| dir.path().join(name).display().to_string();
         let build =
             ["bundle", "build", &text("inputs"), "--name", "app", "--version", "1.0", "--output", &text("bundle")];
@@ -63,66 +52,6 @@ impl Pulled {
         assert_eq!(modules.len(), 1, "{platform}");
         modules.iter().map(|(id, module)| (id.as_str(), module)).next().expect("a module")
     }
-}
-
-/// A stripped program and its debug file.
-fn add_linux(inputs: &Path) -> Option<()> {
-    let whole = compile_c(inputs, "whole", SOURCE, &["-g", "-O0", "-Wl,--build-id"])?;
-    let objcopy = tool("objcopy")?;
-    let copy = |option: &str, to: &str| run(Command::new(&objcopy).arg(option).arg(&whole).arg(inputs.join(to)));
-    copy("--only-keep-debug", "app.debug");
-    copy("--strip-all", "app");
-    std::fs::remove_file(whole).expect("removed");
-    Some(())
-}
-
-/// A DLL and its program database.
-fn add_windows(inputs: &Path) -> Option<()> {
-    let (clang, lld) = (tool("clang")?, tool("lld-link")?);
-    std::fs::write(inputs.join("win.c"), SOURCE).expect("a source");
-    run(Command::new(clang).current_dir(inputs).args([
-        "--target=x86_64-pc-windows-msvc",
-        "-g",
-        "-gcodeview",
-        "-O0",
-        "-c",
-        "win.c",
-        "-o",
-        "win.obj",
-    ]));
-    run(Command::new(lld).current_dir(inputs).args([
-        "/dll",
-        "/debug",
-        "/noentry",
-        "/nodefaultlib",
-        "/export:innermost_of_the_test",
-        "win.obj",
-        "/out:app.dll",
-        "/pdb:app.pdb",
-    ]));
-    ["win.c", "win.obj", "app.lib"].iter().for_each(|name| drop(std::fs::remove_file(inputs.join(name))));
-    Some(())
-}
-
-/// A library and its dSYM.
-fn add_macos(inputs: &Path) -> Option<()> {
-    let (clang, lld, dsymutil) = (tool("clang")?, macho_linker()?, tool("dsymutil")?);
-    std::fs::write(inputs.join("mac.c"), SOURCE).expect("a source");
-    let run = |program: PathBuf, arguments: &[&str]| run(Command::new(program).current_dir(inputs).args(arguments));
-    run(clang, &["--target=arm64-apple-macos11", "-g", "-O0", "-c", "mac.c", "-o", "mac.o"]);
-    let link = ["-arch", "arm64", "-platform_version", "macos", "11.0", "11.0", "-dylib", "mac.o", "-o", "app.dylib"];
-    run(lld, &link);
-    run(dsymutil, &["app.dylib"]);
-    ["mac.c", "mac.o"].iter().for_each(|name| drop(std::fs::remove_file(inputs.join(name))));
-    Some(())
-}
-
-#[track_caller]
-fn run(command: &mut Command) -> String {
-    let output = command.output().expect("the program starts");
-    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}\n{out}\n{errors}");
-    out.into_owned()
 }
 
 /// The address of a function, from the module's own index.

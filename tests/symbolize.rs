@@ -123,3 +123,38 @@ fn who_writes_a_line_and_waits_is_answered_and_a_million_lines_take_no_more_memo
     assert!(child.wait().unwrap().success());
     assert!(peak[2] < peak[1] + (16 << 10), "kB at the peak after 1, 50,000 and 1,000,000 addresses: {peak:?}");
 }
+
+#[test]
+fn a_table_of_the_store_that_is_cut_under_a_running_lookup_ends_it_with_a_word() {
+    let Some(scene) = Scene::new() else { return };
+    let bundle = scene.bundle();
+    let index = symseal(["bundle", "inspect", &bundle, "--json"]).ok().json();
+    let digest = symseal(["bundle", "inspect", &bundle]).ok().stdout;
+    let digest = digest.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap().to_owned();
+    let (id, address) = &scene.modules[0];
+    let files = index["linux"][id]["files"].as_array().unwrap();
+    let table = files.iter().find(|file| file["role"] == "symbol-table").unwrap();
+    let blob = table["sha256"].as_str().unwrap().trim_start_matches("sha256:");
+    let mut child = Command::new(program::symseal_path())
+        .args(["symbolize", "--store", &bundle, "--bundle", &digest, "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    writeln!(input, "{id} {address}").unwrap();
+    assert_eq!(function(&answers.next().unwrap().unwrap()).1, "first");
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(std::path::Path::new(&bundle).join("blobs/sha256").join(blob))
+        .and_then(|file| file.set_len(0))
+        .unwrap();
+    // Another address, as the last one is remembered.
+    let next = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap() + 1;
+    writeln!(input, "{id} {next:#x}").unwrap();
+    drop(input);
+    let ended = program::Ran::from(child.wait_with_output().unwrap());
+    ended.refused(2, &["cut short", "bundle verify"]);
+}

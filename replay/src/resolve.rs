@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use symseal_module::{Avma, ModuleMap, StopReason};
-use symseal_resolver::{ResolvedFrame, Resolver, SourceFrame};
+use symseal_resolver::{FrameAddress, ResolvedFrame, Resolver, SourceFrame};
 use symseal_trace::{ResolvedRow, Trace, TraceResolved};
 
 use crate::scene::Scene;
@@ -38,7 +38,7 @@ pub fn resolve_trace(
     if resolver.options().online {
         resolver.open_modules(&modules_of(&stacks, &map));
     }
-    let threads: Vec<ResolvedThread> = stacks.iter().map(|stack| name_stack(stack, &map, &resolver)).collect();
+    let threads = name_stacks(&stacks, &map, &resolver);
     let mut rows = Vec::new();
     for thread in &threads {
         for (frame, depth) in thread.frames.iter().zip(0..) {
@@ -65,8 +65,21 @@ fn modules_of(stacks: &[ThreadStack], map: &ModuleMap) -> ModuleMap {
     ModuleMap::new(used.into_iter().filter_map(|at| map.modules().get(at).cloned()).collect())
 }
 
+/// Names all stacks, on as many threads as this machine has processors.
+fn name_stacks(stacks: &[ThreadStack], map: &ModuleMap, resolver: &Resolver) -> Vec<ResolvedThread> {
+    let frames = stacks.iter().flat_map(|stack| &stack.frames);
+    let addresses: Vec<FrameAddress> =
+        frames.map(|frame| FrameAddress { ip: frame.pc, exact: frame.exact, unwind: frame.method }).collect();
+    let mut named = resolver.resolve_all(map, &addresses).into_iter();
+    stacks.iter().map(|stack| of_thread(stack, named.by_ref().take(stack.frames.len()).collect())).collect()
+}
+
 pub(crate) fn name_stack(stack: &ThreadStack, map: &ModuleMap, resolver: &Resolver) -> ResolvedThread {
-    let frames = stack.frames.iter().map(|frame| resolver.resolve(map, frame.pc, frame.exact, frame.method)).collect();
+    let frames = stack.frames.iter().map(|frame| resolver.resolve(map, frame.pc, frame.exact, frame.method));
+    of_thread(stack, frames.collect())
+}
+
+fn of_thread(stack: &ThreadStack, frames: Vec<ResolvedFrame>) -> ResolvedThread {
     ResolvedThread {
         thread: stack.thread,
         thread_name: stack.thread_name.clone(),

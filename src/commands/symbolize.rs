@@ -20,6 +20,7 @@ use crate::frames::{write_frame, write_lack, write_steps};
 use crate::memory::StateArgs;
 use crate::online::{Online, OnlineArgs};
 
+use super::trace::resolve::proof;
 use questions::{Question, in_portions};
 use remote::Remote;
 
@@ -50,10 +51,10 @@ pub struct Args {
     /// A bundle in a registry, of which only the pages that are needed are read; each is verified.
     #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove", "online"])]
     remote: Option<String>,
-    /// With --remote: verify the bundle's seal against this trust directory first.
-    #[arg(long, value_name = "DIR", requires = "remote")]
+    /// Verify the bundle's seal against this trust directory first: its names are then sealed.
+    #[arg(long, value_name = "DIR")]
     trust: Option<PathBuf>,
-    /// With --trust: remember here the newest policy and each log's checkpoints, and refuse what is older or of another history.
+    /// With --remote and --trust: remember here the newest policy and each log's checkpoints, and refuse what is older or of another history.
     #[arg(long, value_name = "DIR", requires = "trust")]
     state: Option<PathBuf>,
     /// Write a file that proves the name of the one address: `symseal verify-frame` checks it without the bundle.
@@ -117,12 +118,15 @@ pub fn run(args: &Args) -> Result<Answer> {
 }
 
 impl Args {
-    /// The bundle whose names count. Who asks what they rest on has the digests checked in this run.
-    fn naming_bundle(&self, reference: &str) -> Result<NamingBundle> {
-        match self.explain {
-            true => NamingBundle::open_to_explain(reference, self.store.as_ref()),
-            false => NamingBundle::open(reference, self.store.as_ref()),
+    /// The bundle whose names count; `None` where its seal was refused, which was told. Who asks what names rest on has the digests checked in
+    /// this run.
+    fn naming_bundle(&self, reference: &str) -> Result<Option<NamingBundle>> {
+        if !self.explain && self.trust.is_none() {
+            return NamingBundle::open(reference, self.store.as_ref()).map(Some);
         }
+        let opened = bundle_ref::open(reference, self.store.as_ref())?;
+        let proof = proof(&opened, self.trust.as_deref())?;
+        Ok(proof.map(|proof| NamingBundle::hashed(opened, proof)))
     }
 
     /// The address that is looked up for one that was given.
@@ -134,8 +138,11 @@ impl Args {
     fn check(&self) -> Result<()> {
         let wrong = |what: &str| Err(anyhow::anyhow!("{what}"));
         match self {
-            Self { trust: Some(_), remote: None, .. } => wrong(
-                "--trust: expected --remote; `symseal explain symbol` and `trace-resolve` verify a bundle that is here",
+            Self { trust: Some(_), remote: None, bundle: None, .. } => {
+                wrong("--trust: expected --bundle or --remote, whose seal is verified")
+            }
+            Self { state: Some(_), remote: None, .. } => wrong(
+                "--state: expected --remote; `symseal bundle verify` remembers what it saw of a bundle that is here",
             ),
             Self { local_files: true, pid: None, .. } => wrong("--local-files: expected --pid, whose files these are"),
             Self { module: Some(_), pid: Some(_), .. } => {
@@ -156,7 +163,8 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
     let options = Options { demangle: args.demangle, online: online.is_some(), ..Options::default() };
     let mut resolver = Resolver::new(options);
     if let Some(reference) = &args.bundle {
-        resolver = args.naming_bundle(reference)?.join(resolver);
+        let Some(bundle) = args.naming_bundle(reference)? else { return Ok(Answer::No) };
+        resolver = bundle.join(resolver);
         if let (false, Some(id)) = (args.online.online, &args.debug_id)
             && resolver.image_base(id).is_none()
         {

@@ -42,7 +42,7 @@ pub fn demangle(symbol: &str) -> Option<(String, Demangling)> {
     }
     let readable = match scheme {
         Scheme::Symbolic => Some(symbolic_demangle::demangle(symbol).into_owned()).filter(|name| name != symbol),
-        Scheme::D => dlang::demangle(symbol),
+        Scheme::D => of_part(symbol, dlang::demangle),
         // C has functions that begin alike; what is not OCaml's is no failure.
         Scheme::OCaml => Some(ocaml::demangle(symbol)?),
     };
@@ -51,6 +51,15 @@ pub fn demangle(symbol: &str) -> Option<(String, Demangling)> {
         return Some((cut(&readable).to_string(), Demangling::Truncated));
     }
     Some((readable, Demangling::Done))
+}
+
+/// The name of a symbol that a compiler split off or cloned (`.part.0`, `.cold`), for a scheme that has no dots: what stands behind them is told as
+/// the demangler of C++ tells it.
+fn of_part(symbol: &str, demangle: impl Fn(&str) -> Option<String>) -> Option<String> {
+    match symbol.find('.').map(|dot| symbol.split_at(dot)) {
+        Some((whole, part)) => demangle(whole).map(|name| format!("{name} [clone {part}]")),
+        None => demangle(symbol),
+    }
 }
 
 /// Who reads a symbol.
@@ -108,6 +117,7 @@ mod tests {
         check("_RNvCs1234_7mycrate3foo", Some("mycrate::foo"));
         check("?foo@bar@@YAXH@Z", Some("void bar::foo(int)"));
         check("_D3std5stdio4File5closeMFNeZv", Some("std.stdio.File.close"));
+        check("_D3std5stdio4File5closeMFNeZv.part.0", Some("std.stdio.File.close [clone .part.0]"));
         check("camlStdlib__List__map_154", Some("Stdlib.List.map_154"));
         for plain in ["", "main", "qsort", "Zebra", "Rust", "__libc_start_main", "_DYNAMIC", "caml_main", "camlCase"] {
             check(plain, None);

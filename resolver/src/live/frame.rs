@@ -7,7 +7,7 @@ use symseal_process::{JitHit, JitSource, Mapping};
 
 use super::LiveAddress;
 use crate::resolver::{hit, miss, raw_frame};
-use crate::{Answer, ModuleRef, ResolvedFrame, SourceFrame, Tried};
+use crate::{Answer, ModuleRef, Outcome, ResolvedFrame, SourceFrame, Tried};
 
 /// The bare address.
 pub(super) fn raw(address: LiveAddress) -> ResolvedFrame {
@@ -31,7 +31,12 @@ pub(super) fn in_mapping(address: LiveAddress, mapping: &Mapping) -> ResolvedFra
     ResolvedFrame { module, answer: Arc::new(answer), ..frame }
 }
 
-/// The frame with a step that had nothing, put before the one that answered.
+/// Whether a step is one of the last two, which have a place and no name.
+fn is_place(tried: &Tried) -> bool {
+    matches!(tried.step, ResolverStep::ModuleOffset | ResolverStep::Raw)
+}
+
+/// The frame with a step that had nothing: in the place of what that step said before, else before the steps that have no name to give.
 pub(super) fn missed(
     mut frame: ResolvedFrame,
     step: ResolverStep,
@@ -40,7 +45,11 @@ pub(super) fn missed(
 ) -> ResolvedFrame {
     let answer = Arc::make_mut(&mut frame.answer);
     let mut tried = answer.tried.to_vec();
-    tried.insert(tried.len().saturating_sub(1), miss(step, reason, detail, None));
+    let told = miss(step, reason, detail, None);
+    match tried.iter_mut().find(|tried| tried.step == step && tried.outcome != Outcome::Hit) {
+        Some(before) => *before = told,
+        None => tried.insert(tried.iter().position(is_place).unwrap_or(tried.len()), told),
+    }
     answer.tried = tried.into();
     answer.reason = Some(reason);
     frame
@@ -53,9 +62,8 @@ pub(super) fn with_name(
     (name, start): (SourceFrame, Avma),
     approximate: bool,
 ) -> ResolvedFrame {
-    let mut tried = frame.answer.tried.to_vec();
-    // The step that had answered before, with less.
-    tried.pop();
+    // The steps without a name come after this one, and were not needed.
+    let mut tried: Vec<Tried> = frame.answer.tried.iter().filter(|tried| !is_place(tried)).cloned().collect();
     tried.push(Tried { detail, ..hit(step) });
     let quality = if name.line.is_some() { Quality::Full } else { Quality::Function };
     let answer = Answer { approximate, frames: vec![name], tried: tried.into(), ..Answer::nameless(step, quality) };

@@ -69,11 +69,17 @@ impl Kernel {
         };
         let debug_id = self.build_id(hit.module);
         let path = hit.module.map_or_else(|| KERNEL.to_string(), |module| format!("[{module}]"));
-        if let (None, Some(id)) = (hit.module, &debug_id)
-            && let Some(frame) = in_bundle(resolver, symbols.text_start(), id, address)
-        {
-            return frame;
-        }
+        let (lack, why) = match (hit.module, &debug_id) {
+            (None, Some(id)) => match in_bundle(resolver, symbols.text_start(), id, address) {
+                Some(frame) => return frame,
+                None => (MissReason::NotInBundle, String::new()),
+            },
+            (None, None) => (MissReason::NoDebugId, String::new()),
+            // A bundle has their sections where the linker left them.
+            (Some(_), _) => {
+                (MissReason::Unsupported, "the kernel places each section of a module by itself".to_string())
+            }
+        };
         let rva = Rva(address.ip.0.saturating_sub(hit.base.0));
         let frame = SourceFrame {
             function: Some(hit.name.to_string()),
@@ -81,7 +87,7 @@ impl Kernel {
             ..SourceFrame::default()
         };
         let module = Some(ModuleRef { path, debug_id, rva, svma: Svma(rva.0) });
-        let base = ResolvedFrame { module, ..raw(address) };
+        let base = missed(ResolvedFrame { module, ..raw(address) }, ResolverStep::LocalBundle, lack, why);
         with_name(base, (ResolverStep::Kallsyms, "/proc/kallsyms".to_string()), (frame, hit.start), true)
     }
 

@@ -97,11 +97,12 @@ impl Cache {
         let _ = File::create(self.absent(url)).and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// What came of a URL so far. Waits for another process that fetches the same, as long as it gets on.
+    /// What came of a URL so far, and for how long it was waited for without anybody getting on. Waits for another process that fetches the
+    /// same, as long as it gets on.
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] where another process did not get on in the time of `patience`.
-    pub(super) fn part(&self, url: &Url, patience: Duration) -> io::Result<Part> {
+    pub(super) fn part(&self, url: &Url, patience: Duration) -> io::Result<(Part, Duration)> {
         let path = self.root.join("parts").join(name_of(url));
         // The file is kept open, so that none that is made in its place has its number.
         let (mut since, mut last): (_, Option<(File, Metadata)>) = (Instant::now(), None);
@@ -109,7 +110,10 @@ impl Cache {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
             match file.try_lock() {
                 // The one before may have finished, and removed it.
-                Ok(()) if is_at(&file, &path)? => return Ok(Part { file, path }),
+                Ok(()) if is_at(&file, &path)? => {
+                    let idle = if last.is_some() { since.elapsed() } else { Duration::ZERO };
+                    return Ok((Part { file, path }, idle));
+                }
                 Ok(()) => continue,
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {}

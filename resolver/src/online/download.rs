@@ -105,11 +105,11 @@ impl Downloads {
             return Came::Failed(left_alone(&url));
         }
         // Whoever has it may have to reach the server first, and each step of its way shows in the part.
-        let mut part = match cache.part(&url, self.connect.saturating_add(self.silence)) {
+        let (mut part, idle) = match cache.part(&url, self.connect.saturating_add(self.silence)) {
             Ok(part) => part,
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 self.silent.note(&url);
-                return Came::Failed(format!("{}: another process asked for it and has no answer", shown(&url)));
+                return Came::Failed(waited_in_vain(&url));
             }
             Err(error) => return Came::Failed(format!("the cache cannot be written to: {error}")),
         };
@@ -121,6 +121,12 @@ impl Downloads {
         if cache.is_absent(&url) {
             let _ = part.finish();
             return Came::Absent;
+        }
+        // Another process waited as long as this one would, or nearly so.
+        if idle.saturating_add(self.silence / 10) >= self.silence {
+            self.silent.note(&url);
+            part.give_up();
+            return Came::Failed(waited_in_vain(&url));
         }
         if self.silent.contain(&url) {
             part.give_up();
@@ -268,6 +274,10 @@ fn silent(url: &Url, silence: Duration) -> Ended {
 
 fn disk(error: std::io::Error) -> Ended {
     Ended::Failed(format!("the cache cannot be written to: {error}"))
+}
+
+fn waited_in_vain(url: &Url) -> String {
+    format!("{}: another process asked for it and had no answer", shown(url))
 }
 
 fn left_alone(url: &Url) -> String {

@@ -50,7 +50,8 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     };
     let mut resolver = Resolver::new(options);
     if let Some(reference) = &args.bundle {
-        resolver = args.naming_bundle(reference)?.join(resolver);
+        let Some(bundle) = args.naming_bundle(reference)? else { return Ok(Answer::No) };
+        resolver = bundle.join(resolver);
     }
     // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
     let process = LiveProcess::attach(pid, Online::ask(online, resolver))?;

@@ -1,0 +1,168 @@
+//! `--online` and `--lock` from the command line, against a server of ours with a release for three systems.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod program;
+mod three_systems;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use program::{Ran, RunningServer, command, symseal};
+use serde_json::Value;
+
+/// A server with a release, and a user who knows of the server and has nothing else.
+struct Scene {
+    root: tempfile::TempDir,
+    server: Option<RunningServer>,
+    address: String,
+    index: Value,
+}
+
+/// The function's address in a module of one system, as it is asked for.
+struct Module {
+    arguments: Vec<String>,
+}
+
+impl Scene {
+    /// `None`, with a word about it, where a tool is missing.
+    fn new() -> Option<Self> {
+        let root = tempfile::tempdir().unwrap();
+        let text = |name: &str| root.path().join(name).display().to_string();
+        std::fs::create_dir(root.path().join("inputs")).unwrap();
+        three_systems::make(&root.path().join("inputs"))?;
+        let build =
+            ["bundle", "build", &text("inputs"), "--name", "app", "--version", "1.0", "--output", &text("bundle")];
+        symseal(build).ok();
+        let server = RunningServer::start(&root.path().join("data"));
+        symseal(["bundle", "push", &text("bundle"), &format!("{}/team/app:1.0", server.address)]).ok();
+        let index = symseal(["bundle", "inspect", &text("bundle"), "--json"]).ok().json();
+        Some(Self { root, address: server.address.clone(), server: Some(server), index })
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.root.path().join(name).display().to_string()
+    }
+
+    /// The module of a system, and how its function is asked for.
+    fn module(&self, system: &str) -> Module {
+        let (id, module) = self.index[system].as_object().unwrap().iter().next().unwrap();
+        let dump = symseal(["index", "dump", &self.at("bundle"), "--debug-id", id, "--json"]).ok();
+        let function = dump
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .find(|function| function["name"] == "innermost_of_the_test" && function["address"].is_string())
+            .unwrap_or_else(|| panic!("{}", dump.stdout));
+        let number = |value: &Value| u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
+        let svma = number(&function["address"]);
+        let mut arguments = vec!["--debug-id".to_owned(), id.clone()];
+        match system {
+            // A program database does not say where its program is loaded.
+            "windows" => {
+                let name = module["name"].as_str().unwrap();
+                arguments.extend(["--module", name, "--rva"].map(str::to_owned));
+                arguments.push(format!("{:#x}", svma - number(&module["image_base"])));
+            }
+            _ => arguments.push(format!("{svma:#x}")),
+        }
+        Module { arguments }
+    }
+
+    /// `symseal` as a user with this folder as a cache runs it.
+    fn ask(&self, cache: &str, arguments: &[&str]) -> Ran {
+        let url = format!("http://{}", self.address);
+        let ran = command("symseal")
+            .args(arguments)
+            .env("DEBUGINFOD_URLS", format!("ima:ignore {url}"))
+            .env("_NT_SYMBOL_PATH", format!(r"srv*C:\symbols*{url}/symbols"))
+            .env("XDG_CACHE_HOME", self.at(cache))
+            .env_remove("DEBUGINFOD_CACHE_PATH")
+            .stdin(Stdio::null())
+            .output();
+        ran.expect("the program starts").into()
+    }
+
+    fn symbolize(&self, cache: &str, module: &Module, more: &[&str]) -> Ran {
+        let mut arguments = vec!["symbolize", "--online", "--json"];
+        arguments.extend(more);
+        arguments.extend(module.arguments.iter().map(String::as_str));
+        self.ask(cache, &arguments)
+    }
+}
+
+#[track_caller]
+fn assert_named(ran: &Ran, step: &str) {
+    let found = ran.json();
+    assert_eq!((&found["resolver"], &found["quality"]), (&step.into(), &"full".into()), "{found}\n{}", ran.stderr);
+    assert_eq!((&found["frames"][0]["function"], &found["proof"]), (&"innermost_of_the_test".into(), &"none".into()));
+}
+
+const SYSTEMS: [(&str, &str); 3] = [("linux", "debuginfod"), ("windows", "symbol-server"), ("macos", "symbol-server")];
+
+#[test]
+fn our_server_names_modules_of_three_systems_and_a_lock_file_repeats_it_without_the_server() {
+    let Some(mut scene) = Scene::new() else { return };
+    let lock = scene.at("symbols.lock");
+    let modules: Vec<(Module, &str)> = SYSTEMS.map(|(system, step)| (scene.module(system), step)).into();
+    let mut told = Vec::new();
+    for (module, step) in &modules {
+        let ran = scene.symbolize("cache", module, &["--lock", &lock]).ok();
+        assert_named(&ran, step);
+        told.push(ran.stdout);
+    }
+    let pinned: Value = serde_json::from_slice(&std::fs::read(&lock).unwrap()).unwrap();
+    let digests: Vec<_> = pinned["files"].as_object().unwrap().values().filter(|it| it["sha256"].is_string()).collect();
+    assert_eq!(digests.len(), 3, "{pinned}");
+    // What is pinned is repeated by whoever has the files: here the cache, when the server is gone.
+    scene.server = None;
+    for ((module, _), before) in modules.iter().zip(&told) {
+        assert_eq!(scene.symbolize("cache", module, &["--lock", &lock, "--locked"]).ok().stdout, *before);
+    }
+    // Without the files there is no name, and no other one; what is pinned stays as it is.
+    for (module, _) in &modules {
+        let ran = scene.symbolize("empty", module, &["--lock", &lock, "--locked"]);
+        assert_eq!(ran.status, 1, "{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.json()["reason"], "server-error", "{}", ran.stdout);
+    }
+    let after: Value = serde_json::from_slice(&std::fs::read(&lock).unwrap()).unwrap();
+    assert_eq!(after, pinned);
+}
+
+#[test]
+fn one_bundle_outranks_the_server_in_every_command() {
+    let Some(scene) = Scene::new() else { return };
+    let module = scene.module("linux");
+    let (id, address) = (module.arguments[1].as_str(), module.arguments[2].as_str());
+    let bundle = scene.at("bundle");
+    // The server has what the bundle names.
+    let ran = scene.ask("cache", &["explain", "symbol", &bundle, id, address, "--online", "--json"]).ok();
+    let found = ran.json();
+    assert_eq!((&found["resolver"], &found["proof"]), (&"debuginfod".into(), &"digest-known".into()), "{found}");
+    // Another build of the same id is in its place in the cache: it is fetched again.
+    let kept = PathBuf::from(scene.at("cache")).join("symseal/symbols/files/debug-file").join(id);
+    let mut bytes = std::fs::read(&kept).unwrap();
+    let at = bytes.windows(10).position(|window| window == b"innermost_").unwrap();
+    bytes[at] = b'I';
+    std::fs::write(&kept, &bytes).unwrap();
+    let ran = scene.ask("cache", &["symbolize", "--online", "--bundle", &bundle, "--debug-id", id, address, "--json"]);
+    assert_eq!(ran.ok().json()["frames"][0]["function"], "innermost_of_the_test");
+}
+
+#[test]
+fn who_may_ask_nobody_is_told_why() {
+    let Some(scene) = Scene::new() else { return };
+    let id = scene.module("linux").arguments[1].clone();
+    let ask = |urls: &str, path: &str| -> Ran {
+        let ran = command("symseal")
+            .args(["symbolize", "--online", "--debug-id", &id, "0x1000"])
+            .envs([("DEBUGINFOD_URLS", urls), ("_NT_SYMBOL_PATH", path), ("XDG_CACHE_HOME", &scene.at("cache"))])
+            .stdin(Stdio::null())
+            .output();
+        ran.unwrap().into()
+    };
+    ask("ima:enforcing", "").refused(2, &["no server to ask", "DEBUGINFOD_URLS"]);
+    ask("file:///usr/lib/debug", r"C:\symbols")
+        .refused(2, &["file:///usr/lib/debug is passed over", r"C:\symbols is passed over", "no server to ask"]);
+    let locked = scene.symbolize("cache", &scene.module("linux"), &["--lock", &scene.at("none.lock"), "--locked"]);
+    locked.refused(2, &["none.lock", "No such file"]);
+}
