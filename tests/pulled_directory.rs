@@ -4,7 +4,7 @@
 mod program;
 mod three_systems;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use program::{RunningServer, peer, symseal, tool};
