@@ -12,10 +12,14 @@
 //! While a capture of one of your own children runs, do not wait for that child in another thread: the
 //! kernel would tell the stops to whoever asks first.
 //!
+//! What no release artifact holds goes with it: the image of the vDSO, and the names of code that the process made, as far as its runtime tells them.
+//!
 //! What it does not do: unwind or name anything. That needs no live process.
 #![deny(unsafe_code)]
 
 mod error;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod jit;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -8,11 +8,12 @@ use std::time::{Duration, SystemTime};
 use symseal_module::Avma;
 use symseal_module::escape::escape;
 use symseal_process::{
-    IdentifiedBy, Mapping, ProcessModule, executable_of, modules_in, proc_maps, read_memory, tasks, thread_name,
-    vdso_bytes,
+    IdentifiedBy, JitMaps, Mapping, ProcessModule, executable_of, modules_in, proc_maps, read_memory, tasks,
+    thread_name, vdso_bytes,
 };
 use symseal_trace::{Trace, TraceBegin, TraceEnd, TraceModule, TraceSample, Uuid, rfc3339_utc};
 
+use crate::jit::led_to;
 use crate::ptrace::{self, REGISTER_BYTES, Registers};
 use crate::registers::by_name;
 use crate::stacks::StackCopier;
@@ -45,12 +46,16 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     let mut modules = modules_in(pid, &mappings_before)?;
     let vdso = vdso_bytes(pid)?;
     let executable = executable_of(pid).ok();
+    let mut jit = JitMaps::new(pid);
+    jit.refresh(&mappings_before);
     let mut names: HashMap<u32, Vec<u8>> = tasks(pid)?.into_iter().map(|task| (task, thread_name(pid, task))).collect();
 
     let captured_at = SystemTime::now();
     let stopped = StoppedThreads::stop_all(pid, options.stop_timeout)?;
     let mappings = proc_maps(pid)?;
     let (mut samples, unread) = sample_all(pid, &stopped, &mappings, options.stack_copy_bytes)?;
+    // What was written since.
+    jit.refresh(&mappings);
     if code_of(&mappings).ne(code_of(&mappings_before)) {
         modules = modules_in(pid, &mappings)?;
     }
@@ -67,6 +72,7 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
         sample.stopped_ns = u64::try_from(held).unwrap_or(u64::MAX);
     }
     samples.sort_by_key(|sample| sample.thread);
+    let jit = led_to(&samples, &jit);
 
     let main = executable.and_then(|path| modules.iter().find(|module| module.path == path));
     let begin = TraceBegin {
@@ -83,7 +89,7 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     };
     let modules = modules.into_iter().map(|module| trace_module(module, vdso.as_deref())).collect();
     let end = TraceEnd { lost, ..TraceEnd::default() };
-    Ok(sealed(Trace { begin, modules, samples, end, ..Trace::default() }))
+    Ok(sealed(Trace { begin, modules, jit, samples, end, ..Trace::default() }))
 }
 
 /// The samples of all threads that can still be read, and the number of the others.

@@ -14,7 +14,7 @@ mod functions;
 mod perf_map;
 
 pub use dump::{JitDump, JitDumpError};
-pub use functions::{JitFunction, JitHit, JitLine};
+pub use functions::{JitFunction, JitFunctions, JitHit, JitLine};
 pub use perf_map::PerfMap;
 
 /// Functions of one file that are kept at a time; what comes beyond them is counted and left out.

@@ -262,6 +262,10 @@ fn trace_digest(trace: &Trace) -> Digest {
         hasher.update(&serde_json::to_vec(module).unwrap_or_default());
         hasher.update(b"\n");
     }
+    for function in &trace.jit {
+        hasher.update(&serde_json::to_vec(function).unwrap_or_default());
+        hasher.update(b"\n");
+    }
     for sample in &trace.samples {
         hasher.update(&serde_json::to_vec(sample).unwrap_or_default());
         hasher.update(b"\n");

@@ -39,7 +39,7 @@ pub struct ReplayReport {
 /// What a replay runs on. Denominators follow from it alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// SHA-256 of modules and samples of the trace, in its JSON Lines form.
+    /// SHA-256 of modules, functions of JIT compilers and samples of the trace, in its JSON Lines form.
     pub trace_digest: Digest,
     /// The unwind tables in use, by debug id.
     pub unwind_tables: BTreeMap<String, Digest>,

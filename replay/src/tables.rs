@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use symseal_bundle::{Bundle, Digest, FileRole};
-use symseal_module::{DebugId, MissReason};
-use symseal_resolver::{Resolver, VdsoModule, miss_reason, vdso_module};
-use symseal_trace::Trace;
+use symseal_module::{Avma, DebugId, MissReason};
+use symseal_resolver::{JitFunction, JitLine, JitNames, Resolver, VdsoModule, miss_reason, vdso_module};
+use symseal_trace::{Trace, TraceJit, TraceJitLine};
 use symseal_unwind::Table;
 use symseal_unwind::compile::{Bases, Input, compile};
 
@@ -15,6 +15,7 @@ use symseal_unwind::compile::{Bases, Input, compile};
 pub struct BundleTables {
     tables: BTreeMap<DebugId, UnwindTable>,
     images: Vec<VdsoModule>,
+    jit: Option<Arc<JitNames>>,
     missing: Vec<MissingTable>,
 }
 
@@ -45,7 +46,7 @@ impl BundleTables {
     /// engine says where it stopped for want of a table.
     pub fn for_trace<'b>(bundles: impl IntoIterator<Item = &'b Bundle>, trace: &Trace) -> Self {
         let bundles: Vec<&Bundle> = bundles.into_iter().collect();
-        let mut found = Self::default();
+        let mut found = Self { jit: jit_names(trace), ..Self::default() };
         for module in &trace.modules {
             let Some(id) = &module.debug_id else {
                 found.miss(&module.path, None, MissReason::NoDebugId, String::new());
@@ -102,9 +103,13 @@ impl BundleTables {
         &self.images
     }
 
-    /// The resolver with an address cache of its own, and with the names of the images that the trace carries.
+    /// The resolver with an address cache of its own, and with the names of the images and of the JIT compilers' code that the trace carries.
     pub(crate) fn equip(&self, resolver: &Resolver, address_cache: usize) -> Resolver {
         let equipped = resolver.with_cold_cache(address_cache);
+        let equipped = match &self.jit {
+            Some(names) => equipped.with_jit(Arc::clone(names)),
+            None => equipped,
+        };
         self.images.iter().fold(equipped, |resolver, image| resolver.with_image(image))
     }
 
@@ -136,6 +141,23 @@ impl BundleTables {
             Err((reason, detail)) => self.miss(path, Some(id), reason, detail),
         }
     }
+}
+
+/// The names of code that the process made; none, where the trace carries none.
+fn jit_names(trace: &Trace) -> Option<Arc<JitNames>> {
+    let function = |told: &TraceJit| {
+        let line = |line: &TraceJitLine| JitLine {
+            address: Avma(told.start.0.saturating_add(line.offset)),
+            line: line.line,
+            file: line.file.as_str().into(),
+        };
+        let mut lines: Vec<JitLine> = told.lines.iter().map(line).collect();
+        lines.sort_by_key(|line| line.address);
+        let name = told.name.clone();
+        (JitFunction { start: told.start, size: told.size, name, lines, written_at: None }, told.overlapped)
+    };
+    let names = JitNames::new(trace.jit.iter().map(function));
+    (!names.is_empty()).then(|| Arc::new(names))
 }
 
 fn read_table(bundles: &[&Bundle], id: &DebugId) -> Result<UnwindTable, (MissReason, String)> {

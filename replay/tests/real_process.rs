@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
 use symseal_bundle::{Bundle, LayoutDir};
-use symseal_module::{Proof, Quality, StopReason, UnwindMethod};
+use symseal_module::{Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 use symseal_replay::{
     BundleEvidence, BundleTables, Class, Coverage, CoverageCount, Evidence, FrameKind, Gate, GateCode, ReportedChain,
     ResolvedThread, TraceEvidence, coverage, replay, replay_with_goldens, resolve_trace, unwind_trace,
@@ -39,8 +39,8 @@ fn skip(tool: &str, why: &str) {
     eprintln!("SKIP {tool}: {why}");
 }
 
-fn compile(dir: &Path, compiler: &str) -> Option<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload.c");
+fn compile(dir: &Path, compiler: &str, source: &str) -> Option<PathBuf> {
+    let source = &format!("{}/tests/{source}", env!("CARGO_MANIFEST_DIR"));
     let executable = dir.join("workload");
     let run = Command::new(compiler)
         .args(["-O2", "-g", "-fomit-frame-pointer", "-Wl,--build-id", "-pthread", source, "-o"])
@@ -54,8 +54,14 @@ fn compile(dir: &Path, compiler: &str) -> Option<PathBuf> {
 }
 
 fn stage() -> Option<Stage> {
+    stage_of("workload.c")
+}
+
+/// The program of a source, running.
+fn stage_of(source: &str) -> Option<Stage> {
     let dir = tempfile::tempdir().unwrap();
-    let Some(executable) = compile(dir.path(), "clang").or_else(|| compile(dir.path(), "gcc")) else {
+    let compiled = compile(dir.path(), "clang", source).or_else(|| compile(dir.path(), "gcc", source));
+    let Some(executable) = compiled else {
         skip("clang", "not found, nor gcc");
         return None;
     };
@@ -333,4 +339,32 @@ fn gdb_sees_the_same_functions_of_the_program() {
     ours.sort();
     theirs.sort();
     assert_eq!(ours, theirs);
+}
+
+#[test]
+fn code_that_the_process_made_is_named_from_the_trace_alone() {
+    let Some(mut stage) = stage_of("jit.c") else { return };
+    let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", stage.child.id()));
+    let told: Vec<_> = stage.trace.jit.iter().map(|it| (it.name.as_str(), it.size, it.overlapped)).collect();
+    assert_eq!(told, [("JS:*made /tmp/a.js:1:13", 8, false)], "the one that a stack leads to, and no other");
+    // What is written is what is read back, and what is not known to a reader of an older version stays.
+    let mut written = Vec::new();
+    stage.trace.write(&mut written).unwrap();
+    stage.trace = Trace::read(written.as_slice()).unwrap();
+
+    let threads = stage.threads();
+    let names = functions(&threads[0]);
+    let at = names.iter().position(|name| name.starts_with("JS:")).unwrap_or_else(|| panic!("{threads:#?}"));
+    assert_eq!((names[at - 1], names[at + 1], names[at + 2]), ("at_the_bottom", "calls_made_code", "main"));
+    let frame = threads[0].frames.iter().find(|frame| frame.resolver == ResolverStep::JitMap).unwrap();
+    assert_eq!((frame.quality, frame.proof, frame.unwind), (Quality::Function, Proof::None, UnwindMethod::CfiEhFrame));
+    let steps: Vec<_> = frame.tried.iter().map(|tried| tried.step).collect();
+    assert_eq!(steps, [ResolverStep::JitMap]);
+    assert_eq!(threads[0].stop, StopReason::EndOfStack);
+
+    let coverage = stage.coverage();
+    let jit = coverage.by_kind[&FrameKind::Jit];
+    assert_eq!((jit.frames, jit.named, jit.proved), (1, 1, 0));
+    let report = replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1, 2]).unwrap();
+    assert_eq!(report.replay_success_ratio, 1.0, "{:#?}", report.mismatches);
 }

@@ -38,6 +38,7 @@ mod call_site;
 mod demangle;
 mod files;
 mod flights;
+mod jit;
 pub mod live;
 mod local;
 #[cfg(feature = "online")]
@@ -59,7 +60,9 @@ pub use bundles::{Access, StoredBundle, miss_reason};
 pub use call_site::CallSite;
 pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
 pub use files::{ModuleFiles, ThisMachine};
+pub use jit::JitNames;
 pub use options::{DEFAULT_ADDRESS_CACHE, Options};
 pub use resolver::Resolver;
 pub use servers::{CheckFile, FetchedFile, NO_SERVERS, NotFetched, SymbolServers, WantedFile, WantedKind};
+pub use symseal_process::{JitFunction, JitLine};
 pub use vdso::{MAX_IMAGE_BYTES, VdsoError, VdsoModule, VdsoUnwind, vdso_module};

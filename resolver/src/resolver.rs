@@ -17,8 +17,8 @@ use crate::local::{self, Local};
 use crate::remote::{Asked, Remote};
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::{
-    Answer, CallSite, DigestOf, DigestRef, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome, ResolvedFrame,
-    SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
+    Answer, CallSite, DigestOf, DigestRef, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome,
+    ResolvedFrame, SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
 };
 
 /// Names addresses through the strict chain. See the crate documentation.
@@ -35,6 +35,8 @@ struct Sources {
     bundles: Vec<Arc<BundleSource>>,
     /// Images of modules that are no file, by debug id.
     images: BTreeMap<DebugId, Arc<LoadedTable>>,
+    /// Code that the process made, where a trace carries its names.
+    jit: Option<Arc<JitNames>>,
     /// Modules whose symbol tables are treated as absent.
     dropped: Vec<DebugId>,
     /// Read where [`Options::local_files`] allows it.
@@ -90,6 +92,16 @@ impl Resolver {
             // The table was written by this crate a moment ago; without it the frames say why.
             Err(_) => self,
         }
+    }
+
+    /// Names code that the process made by what its runtime said, as a trace carries it. Such names have no proof.
+    pub fn with_jit(self, names: Arc<JitNames>) -> Self {
+        let remote = self.sources.remote.clone();
+        self.change(|sources| {
+            sources.jit = Some(names);
+            // This changes nothing of what servers gave.
+            sources.remote = remote;
+        })
     }
 
     /// Reads the files of modules from there, and not from this machine's paths. With [`Options::local_files`].
@@ -177,13 +189,22 @@ impl Resolver {
             Some((modules.modules().get(at.module)?, at.rva))
         });
         let Some((module, lookup_rva)) = located else {
-            return raw_frame(ip, unwind);
+            return self.with_jit_name(raw_frame(ip, unwind), lookup);
         };
         let svma = module.svma(ip);
         let rva = svma.to_rva(module.image_base).unwrap_or(lookup_rva);
         let answer = self.answer(module.debug_id.as_ref(), Some(&module.path), Some(module), lookup_rva);
         let module = ModuleRef { path: module.path.clone(), debug_id: module.debug_id.clone(), rva, svma };
-        ResolvedFrame { ip, module: Some(module), unwind, symbol_offset: offset_in(&answer, rva), answer }
+        let frame = ResolvedFrame { ip, module: Some(module), unwind, symbol_offset: offset_in(&answer, rva), answer };
+        if frame.frames.is_empty() { self.with_jit_name(frame, lookup) } else { frame }
+    }
+
+    /// The frame with the name of code that the process made, if it lies in such.
+    fn with_jit_name(&self, frame: ResolvedFrame, lookup: Option<Avma>) -> ResolvedFrame {
+        match (&self.sources.jit, lookup) {
+            (Some(names), Some(lookup)) => names.name(frame, lookup),
+            _ => frame,
+        }
     }
 
     /// Names an address of a module. The address is taken as it is: it is no return address.
@@ -213,6 +234,7 @@ impl Resolver {
         let mut sources = Sources {
             bundles: self.sources.bundles.clone(),
             images: self.sources.images.clone(),
+            jit: self.sources.jit.clone(),
             dropped: self.sources.dropped.clone(),
             local: Arc::clone(&self.sources.local),
             // What may count depends on the bundles.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use symseal_module::{MissReason, Proof, Quality, ResolverStep, UnwindMethod};
 
-use crate::{ReplayResult, TraceBegin, TraceCapture, TraceEnd, TraceModule, TraceResolved, TraceSample};
+use crate::{ReplayResult, TraceBegin, TraceCapture, TraceEnd, TraceJit, TraceModule, TraceResolved, TraceSample};
 
 /// One event, told apart by its field `event`.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +16,8 @@ pub enum Event {
     Begin(TraceBegin),
     /// `trace.module`.
     Module(TraceModule),
+    /// `trace.jit`.
+    Jit(TraceJit),
     /// `trace.sample`.
     Sample(TraceSample),
     /// `trace.end`.
@@ -84,6 +86,7 @@ impl Event {
         match self {
             Self::Begin(_) => TraceBegin::KIND,
             Self::Module(_) => TraceModule::KIND,
+            Self::Jit(_) => TraceJit::KIND,
             Self::Sample(_) => TraceSample::KIND,
             Self::End(_) => TraceEnd::KIND,
             Self::Capture(_) => TraceCapture::KIND,
@@ -99,6 +102,7 @@ impl Event {
         Ok(match tag.event.as_ref() {
             TraceBegin::KIND => Self::Begin(body(line)?),
             TraceModule::KIND => Self::Module(body(line)?),
+            TraceJit::KIND => Self::Jit(body(line)?),
             TraceSample::KIND => Self::Sample(body(line)?),
             TraceEnd::KIND => Self::End(body(line)?),
             TraceCapture::KIND => Self::Capture(body(line)?),
@@ -113,6 +117,7 @@ impl Event {
         match self {
             Self::Begin(event) => line_of(event),
             Self::Module(event) => line_of(event),
+            Self::Jit(event) => line_of(event),
             Self::Sample(event) => line_of(event),
             Self::End(event) => line_of(event),
             Self::Capture(event) => line_of(event),
@@ -141,6 +146,7 @@ macro_rules! kinds {
 kinds! {
     TraceBegin = "trace.begin",
     TraceModule = "trace.module",
+    TraceJit = "trace.jit",
     TraceSample = "trace.sample",
     TraceEnd = "trace.end",
     TraceCapture = "trace.capture",

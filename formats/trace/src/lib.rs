@@ -25,6 +25,7 @@
 mod compress;
 mod event;
 mod forms;
+mod jit;
 mod module;
 mod read;
 mod replay_result;
@@ -37,6 +38,7 @@ mod write;
 
 pub use compress::Compression;
 pub use event::{Event, EventError};
+pub use jit::{TraceJit, TraceJitLine};
 pub use module::{IdentifiedBy, TraceModule};
 pub use read::{EventReader, Limits, Problem, ReadError};
 pub use replay_result::{CoverageNumbers, ReplayResult};

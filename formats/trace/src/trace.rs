@@ -7,8 +7,8 @@ use symseal_module::{DebugId, ModuleMap};
 use uuid::Uuid;
 
 use crate::{
-    CaptureFrame, Compression, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceModule, TraceSample,
-    TraceWriter, WriteError,
+    CaptureFrame, Compression, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceJit, TraceModule,
+    TraceSample, TraceWriter, WriteError,
 };
 
 /// `trace.begin`: what was captured, and how.
@@ -57,6 +57,8 @@ pub struct Trace {
     pub begin: TraceBegin,
     /// The modules, in the order of the stream.
     pub modules: Vec<TraceModule>,
+    /// Functions that compilers made while the program ran, as far as samples lead to them, in the order of the stream.
+    pub jit: Vec<TraceJit>,
     /// The samples, in the order of the stream.
     pub samples: Vec<TraceSample>,
     /// How it ended. Writing computes `count` and `digest` afresh.
@@ -84,6 +86,7 @@ impl Trace {
             match event {
                 Event::Begin(begin) => trace.begin = begin,
                 Event::Module(module) => trace.modules.push(module),
+                Event::Jit(function) => trace.jit.push(function),
                 Event::Sample(sample) => trace.samples.push(sample),
                 Event::End(end) => {
                     trace.end = end;
@@ -99,12 +102,15 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Writes the capture and what followed it, uncompressed: `trace.begin`, modules, samples, the
+    /// Writes the capture and what followed it, uncompressed: `trace.begin`, modules, functions of JIT compilers, samples, the
     /// further events, `trace.end`, the events after it. Gives the `trace.end` that was written.
     pub fn write(&self, output: impl Write) -> Result<TraceEnd, WriteError> {
         let mut writer = TraceWriter::begin(output, &self.begin)?;
         for module in &self.modules {
             writer.module(module)?;
+        }
+        for function in &self.jit {
+            writer.jit(function)?;
         }
         for sample in &self.samples {
             writer.sample(sample)?;

@@ -17,7 +17,7 @@ pub struct JitFunction {
     /// Its name as the runtime wrote it (`symseal_module::escape`).
     pub name: String,
     /// Source lines by rising address, as the runtime wrote them; [`JitHit::line`] reads them.
-    pub(crate) lines: Vec<JitLine>,
+    pub lines: Vec<JitLine>,
     /// When the runtime wrote it, in ns of the clock that it chose; a perf map has no times.
     pub written_at: Option<u64>,
 }
@@ -46,6 +46,12 @@ pub struct JitHit<'f> {
 }
 
 impl<'f> JitHit<'f> {
+    /// The function's source lines by rising address, each with the bytes from the first address from which on it holds.
+    pub fn lines(&self) -> impl Iterator<Item = (u64, &'f JitLine)> + use<'f> {
+        let first = self.function.start.0.saturating_add(self.line_shift);
+        self.function.lines.iter().map(move |line| (line.address.0.saturating_sub(first), line))
+    }
+
     /// The source line of `address`; `None` where the runtime wrote none, and for code without a line.
     pub fn line(&self, address: Avma) -> Option<&'f JitLine> {
         let stated = address.checked_add(self.line_shift)?;
@@ -62,8 +68,9 @@ struct Piece {
     cut: bool,
 }
 
+/// Functions, of which the last one that was added holds what others lie over.
 #[derive(Debug, Default)]
-pub(super) struct JitFunctions {
+pub struct JitFunctions {
     functions: Vec<JitFunction>,
     /// By first address; no two overlap.
     pieces: BTreeMap<u64, Piece>,
@@ -72,7 +79,7 @@ pub(super) struct JitFunctions {
 
 impl JitFunctions {
     /// Adds a function over what is there. One without bytes, or beyond the address space, is not added and gives false.
-    pub(super) fn add(&mut self, function: JitFunction) -> bool {
+    pub fn add(&mut self, function: JitFunction) -> bool {
         let start = function.start.0;
         let Some(end) = start.checked_add(function.size).filter(|end| *end > start) else { return false };
         // At least an eighth must go, or every further function would cost a look at all of them.
@@ -91,7 +98,7 @@ impl JitFunctions {
     }
 
     /// The function that holds `address`.
-    pub(super) fn find(&self, address: Avma) -> Option<JitHit<'_>> {
+    pub fn find(&self, address: Avma) -> Option<JitHit<'_>> {
         let (_, piece) = self.pieces.range(..=address.0).next_back().filter(|(_, piece)| address.0 < piece.end)?;
         Some(JitHit { function: self.functions.get(piece.function)?, overlapped: piece.cut, line_shift: 0 })
     }
@@ -117,8 +124,13 @@ impl JitFunctions {
     }
 
     /// Functions that some address leads to.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.functions.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
     }
 
     /// Functions that were left out because there were too many.

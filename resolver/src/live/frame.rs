@@ -6,8 +6,9 @@ use symseal_module::{Avma, MissReason, Quality, ResolverStep, Rva, Svma};
 use symseal_process::{JitHit, JitSource, Mapping};
 
 use super::LiveAddress;
+use crate::jit::is_place;
 use crate::resolver::{hit, miss, raw_frame};
-use crate::{Answer, ModuleRef, Outcome, ResolvedFrame, SourceFrame, Tried};
+use crate::{Answer, ModuleRef, Outcome, ResolvedFrame};
 
 /// The bare address.
 pub(super) fn raw(address: LiveAddress) -> ResolvedFrame {
@@ -31,11 +32,6 @@ pub(super) fn in_mapping(address: LiveAddress, mapping: &Mapping) -> ResolvedFra
     ResolvedFrame { module, answer: Arc::new(answer), ..frame }
 }
 
-/// Whether a step is one of the last two, which have a place and no name.
-fn is_place(tried: &Tried) -> bool {
-    matches!(tried.step, ResolverStep::ModuleOffset | ResolverStep::Raw)
-}
-
 /// The frame with a step that had nothing: in the place of what that step said before, else before the steps that have no name to give.
 pub(super) fn missed(
     mut frame: ResolvedFrame,
@@ -55,35 +51,11 @@ pub(super) fn missed(
     frame
 }
 
-/// The frame with the name that a step had for it, of a function that begins at `start`.
-pub(super) fn with_name(
-    frame: ResolvedFrame,
-    (step, detail): (ResolverStep, String),
-    (name, start): (SourceFrame, Avma),
-    approximate: bool,
-) -> ResolvedFrame {
-    // The steps without a name come after this one, and were not needed.
-    let mut tried: Vec<Tried> = frame.answer.tried.iter().filter(|tried| !is_place(tried)).cloned().collect();
-    tried.push(Tried { detail, ..hit(step) });
-    let quality = if name.line.is_some() { Quality::Full } else { Quality::Function };
-    let answer = Answer { approximate, frames: vec![name], tried: tried.into(), ..Answer::nameless(step, quality) };
-    let symbol_offset = frame.ip.0.checked_sub(start.0);
-    ResolvedFrame { symbol_offset, answer: Arc::new(answer), ..frame }
-}
-
 /// The frame with the name that a runtime wrote of its code.
 pub(super) fn with_jit(frame: ResolvedFrame, lookup: Avma, (source, hit): (JitSource, JitHit<'_>)) -> ResolvedFrame {
-    let line = hit.line(lookup);
-    let name = SourceFrame {
-        function: Some(hit.function.name.clone()),
-        symbol: Some(hit.function.name.clone()),
-        file: line.map(|line| line.file.to_string()),
-        line: line.map(|line| line.line),
-        ..SourceFrame::default()
-    };
     let detail = match source {
         JitSource::PerfMap => "perf map",
         JitSource::JitDump => "jitdump",
     };
-    with_name(frame, (ResolverStep::JitMap, detail.to_string()), (name, hit.function.start), hit.overlapped)
+    crate::jit::with_jit(frame, lookup, (detail, hit))
 }

@@ -8,7 +8,8 @@ use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, 
 use symseal_process::{KernelSymbols, ProcessError, is_kernel_address, kernel_build_id, kernel_symbols};
 
 use super::LiveAddress;
-use super::frame::{missed, raw, with_name};
+use super::frame::{missed, raw};
+use crate::jit::with_name;
 use crate::{ModuleRef, ResolvedFrame, Resolver, SourceFrame};
 
 /// How the kernel is called where a module has a path.

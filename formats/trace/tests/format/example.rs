@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use symseal_module::{Avma, MissReason, Proof, Quality, ResolverStep, Svma, UnwindMethod};
 use symseal_trace::{
     CoverageNumbers, Event, IdentifiedBy, ReplayResult, ResolvedRow, StackSegment, Trace, TraceBegin, TraceEnd,
-    TraceModule, TraceResolved, TraceSample, Uuid,
+    TraceJit, TraceJitLine, TraceModule, TraceResolved, TraceSample, Uuid,
 };
 
 /// A trace with every event and every field in use, as it reads after writing.
@@ -33,6 +33,14 @@ pub(crate) fn trace() -> Trace {
         identified_by: IdentifiedBy::Other("by-magic".into()),
         bytes: Some(b"\x7fELF".to_vec()),
         ..TraceModule::default()
+    };
+    let jit = TraceJit {
+        start: Avma(0x7f49_ec00_5b80),
+        size: 254,
+        name: "JS:*hot /tmp/a.js:1:13".into(),
+        told_by: "jitdump".into(),
+        overlapped: true,
+        lines: vec![TraceJitLine { offset: 16, line: 7, file: "/tmp/a.js".into() }],
     };
     let sample = TraceSample {
         thread: 4279,
@@ -80,6 +88,7 @@ pub(crate) fn trace() -> Trace {
             producer: "test 1".into(),
         },
         modules: vec![libc, vdso],
+        jit: vec![jit],
         samples: vec![sample],
         end: TraceEnd { lost: 1, ..TraceEnd::default() },
         inside: vec![other(r#"{"event":"trace.jit","code":[1,{"a":null}]}"#)],

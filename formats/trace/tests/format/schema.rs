@@ -34,6 +34,7 @@ fn every_event_holds_to_the_schema() {
     bare.begin.method = "ptrace".into();
     bare.begin.captured_at = "2026-11-20T12:21:10Z".into();
     bare.modules = vec![Default::default()];
+    bare.jit = vec![symseal_trace::TraceJit { size: 1, name: "f".into(), ..Default::default() }];
     bare.samples = vec![Default::default()];
     let mut summary = bare.capture_summary();
     summary.frames = vec![Default::default()];
@@ -51,6 +52,7 @@ fn the_schema_is_no_empty_promise() {
         r#"{"event":"trace.end","lost":-1,"count":1}"#,
         r#"{"event":"trace.module","path":"a\\b","start":"0x0","end":"0x1","bias":"0x0","image_base":"0x0"}"#,
         r#"{"event":"trace.module","path":"a","start":"0X0","end":"0x1","bias":"0x0","image_base":"0x0"}"#,
+        r#"{"event":"trace.jit","start":"0x1000","size":0,"name":"f"}"#,
         r#"{"event":"trace.sample","thread":1,"registers":{"rip":1},"stacks":[]}"#,
     ] {
         assert!(!schema.is_valid(&serde_json::from_str(line).unwrap()), "{line}");
