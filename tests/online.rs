@@ -47,14 +47,14 @@ impl Scene {
     fn module(&self, system: &str) -> Module {
         let (id, module) = self.index[system].as_object().unwrap().iter().next().unwrap();
         let dump = symseal(["index", "dump", &self.at("bundle"), "--debug-id", id, "--json"]).ok();
-        let function = dump
+        let row = dump
             .stdout
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .find(|function| function["name"] == "innermost_of_the_test" && function["address"].is_string())
+            .find(|row| row["frames"][0]["function"] == "innermost_of_the_test")
             .unwrap_or_else(|| panic!("{}", dump.stdout));
         let number = |value: &Value| u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
-        let svma = number(&function["address"]);
+        let svma = number(&row["start"]);
         let mut arguments = vec!["--debug-id".to_owned(), id.clone()];
         match system {
             // A program database does not say where its program is loaded.

@@ -66,6 +66,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn debug_bytes(&self) -> u64;
     /// The first section of that name with bytes in the file: its address and its bytes as stored.
     fn section(&self, name: &[u8]) -> Option<(Svma, &'d [u8])>;
+    /// The sections of code by name, with their stated addresses, of formats whose debug files repeat their headers.
+    fn code_sections(&self) -> Vec<(&'d [u8], Range<u64>)> {
+        Vec::new()
+    }
     /// What is loaded into a process: stated addresses, and the bytes that the file has for them.
     fn loaded(&self) -> Vec<(u64, &'d [u8])> {
         Vec::new()

@@ -284,6 +284,11 @@ impl<'d> ObjectFile<'d> {
         self.headers().section(name.as_bytes())
     }
 
+    /// The sections of code of an ELF file, by name, with their stated addresses; a debug file repeats those of its binary.
+    pub fn code_sections(&self) -> Vec<(&'d [u8], std::ops::Range<u64>)> {
+        self.headers().code_sections()
+    }
+
     /// The `length` bytes that a process has at this stated address, as far as the file holds them in one piece: out of a section,
     /// or of a segment where the file has no section headers.
     pub fn loaded_bytes(&self, svma: Svma, length: u64) -> Option<&'d [u8]> {

@@ -339,6 +339,7 @@ fn strict_error(report: BuildReport) -> BuildError {
     BuildError::Strict {
         unpaired: report.unpaired(),
         mismatches: report.mismatches.len() as u64,
+        damaged: report.inputs.damaged(),
         sources: report.mismatched_sources(),
         report: Box::new(report),
     }

@@ -97,13 +97,15 @@ pub enum BuildError {
     },
     /// A strict build with modules that are not paired, or with debug files or sources that do not match.
     #[error(
-        "{unpaired} unpaired files, {mismatches} mismatched files and {sources} source files of another checksum, which --strict does not let pass; the report names them"
+        "{unpaired} unpaired files, {mismatches} mismatched files, {damaged} damaged files and {sources} source files of another checksum, which --strict does not let pass; the report names them (--exclude leaves files out)"
     )]
     Strict {
         /// Binaries and debug files without their counterpart.
         unpaired: u64,
         /// Debug files that look like a binary's and have another id.
         mismatches: u64,
+        /// Files that begin like release files and cannot be read.
+        damaged: u64,
         /// Source files whose checksum is not the one in the debug information.
         sources: u64,
         /// What was found.

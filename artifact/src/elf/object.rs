@@ -12,6 +12,11 @@ use std::ops::Range;
 use symseal_module::{DebugId, Svma};
 
 impl<'d> ObjectHeaders<'d> for Elf<'d> {
+    fn code_sections(&self) -> Vec<(&'d [u8], Range<u64>)> {
+        let code = self.sections.iter().filter(|section| section.is_executable());
+        code.map(|section| (section.name, section.range())).collect()
+    }
+
     fn format(&self) -> Format {
         Format::Elf
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use symseal_artifact::{Arch, Format, IdKind, ObjectKind};
@@ -75,6 +76,8 @@ pub(crate) struct ObjectFacts {
     /// dwz has packed its debug information.
     pub(crate) is_packed_by_dwz: bool,
     pub(crate) has_mini_debug_info: bool,
+    /// The first of its sections of code, with their stated addresses: those of an ELF binary stand in its debug file too.
+    pub(crate) code: Vec<(Vec<u8>, Range<u64>)>,
     pub(crate) debug_link: Option<NamedCrc>,
     pub(crate) alt_link: Option<NamedId>,
     pub(crate) pdb: Option<PdbName>,

@@ -1,5 +1,7 @@
 //! What a file's bytes are.
 
+use std::ops::Range;
+
 use symseal_artifact::{
     ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, SplitKind, escaped,
     sniff,
@@ -129,6 +131,14 @@ fn split_asked(object: &ObjectFile<'_>) -> Vec<SplitAsked> {
     units.map(|unit| SplitAsked { id: unit.id, name: escaped(&unit.name).into_owned() }).collect()
 }
 
+/// Sections of code that are kept of a file: a program has a handful, and objects of the kernel may have thousands.
+const MAX_CODE_SECTIONS: usize = 32;
+
+fn code_sections(object: &ObjectFile<'_>) -> Vec<(Vec<u8>, Range<u64>)> {
+    let sections = object.code_sections().into_iter().take(MAX_CODE_SECTIONS);
+    sections.map(|(name, svma)| (name.to_vec(), svma)).collect()
+}
+
 fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
     let is_binary = is_binary(object);
     let id = object.debug_id().cloned();
@@ -151,6 +161,7 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
         },
         is_packed_by_dwz: object.is_packed_by_dwz(),
         has_mini_debug_info: object.has_mini_debug_info(),
+        code: code_sections(object),
         debug_link: object
             .debug_link()
             .map(|link| NamedCrc { name: escaped(link.file_name).into_owned(), crc32: link.crc32 }),

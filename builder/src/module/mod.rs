@@ -300,6 +300,9 @@ fn debug_info(parsed: &Parsed<'_>, stream: &StreamStatistics) -> DebugInfo {
     let is_split = objects.clone().any(|object| object.split_kind().is_some());
     // Kinds are ordered, the best first.
     let kind = objects.map(ObjectFile::debug_info_kind).min().unwrap_or(DebugInfoKind::None);
+    // Sections of debug information that gave neither a function nor a line are damaged, or hold types alone.
+    let told = stream.rows > 0 || stream.functions.contains_key(&SymbolSource::Dwarf) || stream.text_bytes == 0;
+    let kind = if told || parsed.pdb.is_some() { kind } else { kind.max(DebugInfoKind::Symbols) };
     match kind {
         DebugInfoKind::Full => DebugInfo::Full,
         // Skeletons have lines alone; the rest is in the split files.

@@ -6,6 +6,8 @@
 //!   comes before one that it has, and a file without code before an unstripped binary.
 //! * Of program databases, the one with the highest age of its PDB stream is taken: tools that add to one raise it.
 //! * What is in a thin file and in a universal one is taken from the thin one.
+//! * Of files that come out of one build and tell as much, the larger one is taken: a signature, a link or a note was added to it.
+//! * A debug file whose sections of code lie elsewhere than the binary's is of another build, whatever its id says, and a mismatch.
 //! * Everything else is a contradiction, and an error that names both.
 
 use std::cmp::Reverse;
@@ -15,7 +17,7 @@ use symseal_module::DebugId;
 
 use super::{Module, Paired, Part, SameBuild};
 use crate::error::BuildError;
-use crate::report::{PairedBy, Superseded};
+use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
 
 /// The files of one debug id.
 #[derive(Debug, Default)]
@@ -29,9 +31,11 @@ pub(super) fn choose<'f>(
     group: Group<'f>,
     is_same: &SameBuild<'_>,
     superseded: &mut Vec<Superseded>,
+    mismatches: &mut Vec<Mismatch>,
 ) -> Result<Module<'f>, BuildError> {
     let Group { mut binaries, mut debug_files } = group;
-    binaries.sort_by_key(|part| (part.tells(), part.file.objects().len(), part.file.digest()));
+    let size = |part: &Part<'_>| Reverse(part.file.measured.size);
+    binaries.sort_by_key(|part| (part.tells(), part.file.objects().len(), size(part), part.file.digest()));
     let mut binaries = binaries.into_iter();
     let binary = binaries.next();
     for other in binaries {
@@ -42,6 +46,8 @@ pub(super) fn choose<'f>(
             debug_files.push(other);
         } else if same_code && is_in_universal(binary, other) {
             superseded.push(instead(other, binary, "the same slice in another file"));
+        } else if same_code {
+            superseded.push(instead(other, binary, "the same code in a larger file, to which something was added"));
         } else {
             return Err(conflict(id, FileRole::Executable, binary, other));
         }
@@ -54,9 +60,19 @@ pub(super) fn choose<'f>(
             part.is_binary(),
             state,
             part.file.objects().len(),
+            size(part),
             part.file.digest(),
         )
     });
+    if let Some(binary) = binary {
+        debug_files.retain(|part| match of_another_build(id, binary, *part) {
+            Some(mismatch) => {
+                mismatches.push(mismatch);
+                false
+            }
+            None => true,
+        });
+    }
     let mut debug_files = debug_files.into_iter();
     let debug = debug_files.next();
     for other in debug_files {
@@ -69,8 +85,12 @@ pub(super) fn choose<'f>(
             superseded.push(instead(other, debug, "a debug file that tells as much as the unstripped binary"));
         } else if is_earlier(other, debug) {
             superseded.push(instead(other, debug, "a later state of the same program database"));
-        } else if is_in_universal(debug, other) && is_same(debug, other)? {
-            superseded.push(instead(other, debug, "the same slice in another file"));
+        } else if is_same(debug, other)? {
+            let rule = match is_in_universal(debug, other) {
+                true => "the same slice in another file",
+                false => "the same debug information in a larger file, to which something was added",
+            };
+            superseded.push(instead(other, debug, rule));
         } else {
             return Err(conflict(id, FileRole::Debuginfo, debug, other));
         }
@@ -81,6 +101,32 @@ pub(super) fn choose<'f>(
         DebugId::MachoUuid(_) => PairedBy::Uuid,
     };
     Ok(Module { binary, debug: debug.map(|part| Paired { part, by }), ..Module::default() })
+}
+
+/// What contradicts that a debug file is the binary's: a section of code that both have, at other addresses or of another size. (eu-unstrip
+/// looks at the same.)
+fn of_another_build(id: &DebugId, binary: Part<'_>, debug: Part<'_>) -> Option<Mismatch> {
+    let (of_binary, of_debug) = (binary.object()?, debug.object()?);
+    let differs = of_binary.code.iter().find_map(|(name, svma)| {
+        // Of sections with one name nobody knows which is which.
+        let mut same = of_debug.code.iter().filter(|(other, _)| other == name);
+        let (_, found) = same.next().filter(|_| same.next().is_none())?;
+        let alone = of_binary.code.iter().filter(|(other, _)| other == name).count() == 1;
+        (alone && found != svma).then_some((name, svma, found))
+    });
+    let (name, expected, found) = differs?;
+    let side = |part: Part<'_>| Side { place: part.file.place.clone(), debug_id: Some(id.clone()) };
+    let section = |svma: &std::ops::Range<u64>| {
+        let name = symseal_artifact::escaped(name);
+        format!("section {name} at {:#x}, {:#x} bytes", svma.start, svma.end.saturating_sub(svma.start))
+    };
+    Some(Mismatch {
+        binary: side(binary),
+        debug_file: side(debug),
+        named_by: NamedBy::DebugId,
+        expected: section(expected),
+        found: section(found),
+    })
 }
 
 /// Whether one of the two is a slice of a universal file, so that different files may hold the same module.

@@ -177,7 +177,7 @@ pub(crate) fn pair<'f>(files: &'f [InputFile], is_same: &SameBuild<'_>) -> Resul
     }
     let mut pairing = Pairing::default();
     for (id, group) in groups {
-        let module = choose::choose(&id, group, is_same, &mut pairing.superseded)?;
+        let module = choose::choose(&id, group, is_same, &mut pairing.superseded, &mut pairing.mismatches)?;
         pairing.modules.insert(id, module);
     }
     elf::by_debug_link(&mut pairing, unidentified);

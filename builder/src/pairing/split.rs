@@ -3,8 +3,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Paired, Pairing, Part, is_named};
+use symseal_module::DebugId;
+
+use super::{Module, Paired, Pairing, Part, is_named};
 use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
+
+/// A module whose split DWARF is not all there.
+struct Suspect<'f> {
+    /// What asks for it.
+    described: Part<'f>,
+    /// What a package of it may be called after.
+    names: Vec<&'f str>,
+    /// The units, and what their files are called.
+    lacking: Vec<(u64, String)>,
+}
+
+impl<'f> Suspect<'f> {
+    fn new(module: &Module<'f>, described: Part<'f>) -> Self {
+        let binary = module.binary.map(|binary| binary.file.name.as_str());
+        let names = std::iter::once(described.file.name.as_str()).chain(binary).collect();
+        Self { described, names, lacking: Vec::new() }
+    }
+}
 
 /// Gives each module the split files that hold a unit which it asks for. A file may belong to several modules.
 pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
@@ -15,7 +35,7 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
         }
     }
     let mut used = vec![false; files.len()];
-    let mut suspects = Vec::new();
+    let mut suspects: BTreeMap<DebugId, Suspect<'f>> = BTreeMap::new();
     for (id, module) in &mut pairing.modules {
         let Some(described) = module.described() else { continue };
         let asked = described.object().map(|object| object.split_asked.as_slice()).unwrap_or_default();
@@ -32,7 +52,8 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
                 None => {
                     missing += 1;
                     let name = unit.name.rsplit('/').next().unwrap_or(&unit.name);
-                    suspects.push((id.clone(), described, unit.id, name.to_owned()));
+                    let suspect = suspects.entry(id.clone()).or_insert_with(|| Suspect::new(module, described));
+                    suspect.lacking.push((unit.id, name.to_owned()));
                 }
             }
         }
@@ -65,19 +86,25 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
             continue;
         }
         pairing.loose.push((part.file, "split DWARF that no module asks for"));
-        let package_of =
-            |described: &Part<'_>| is_package(*part) && is_named(part.file, &format!("{}.dwp", described.file.name));
-        for (id, described, unit, name) in &suspects {
-            if !is_named(part.file, name) && !package_of(described) {
-                continue;
-            }
-            let found = units(*part).first();
+        for (id, suspect) in &suspects {
+            let Suspect { described, names, lacking } = suspect;
+            let is_its_package =
+                is_package(*part) && names.iter().any(|name| is_named(part.file, &format!("{name}.dwp")));
+            let unit = lacking.iter().find(|(_, name)| is_its_package || is_named(part.file, name));
+            let Some((unit, _)) = unit else { continue };
+            // One line for each file: a package has as many units as a program has sources.
+            let more = if is_its_package { lacking.len().saturating_sub(1) } else { 0 };
+            let others = if more == 0 { String::new() } else { format!(" and {more} more") };
             pairing.mismatches.push(Mismatch {
                 named_by: NamedBy::DwoName,
                 binary: Side { place: described.file.place.clone(), debug_id: Some(id.clone()) },
                 debug_file: Side { place: part.file.place.clone(), debug_id: None },
-                expected: format!("unit {unit:016x}"),
-                found: found.map_or_else(|| "no unit".to_owned(), |found| format!("unit {found:016x}")),
+                expected: format!("unit {unit:016x}{others}"),
+                found: match units(*part) {
+                    [] => "no unit".to_owned(),
+                    [found] => format!("unit {found:016x}"),
+                    [found, rest @ ..] => format!("unit {found:016x} and {} more", rest.len()),
+                },
             });
         }
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::inputs::reason;
+
 /// What was looked at and what of it was left out. A file is taken, a double, or skipped; links, and archives that were not looked
 /// into, are skipped without being files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -66,6 +68,11 @@ pub struct PassedOver {
 }
 
 impl InputReport {
+    /// Files that begin like release files and are none that can be read.
+    pub fn damaged(&self) -> u64 {
+        self.skipped.get(reason::REFUSED).copied().unwrap_or_default()
+    }
+
     pub(crate) fn exclude(&mut self, glob: &str) {
         *self.excluded.entry(glob.to_owned()).or_default() += 1;
     }

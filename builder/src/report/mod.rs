@@ -65,9 +65,10 @@ impl BuildReport {
         }
     }
 
-    /// Whether every module is paired and nothing contradicts, no source file's checksum either: what a strict build asks for.
+    /// Whether every module is paired, no file is damaged, and nothing contradicts, no source file's checksum either: what a strict build asks for.
     pub fn is_complete(&self) -> bool {
-        self.unpaired() == 0 && self.mismatches.is_empty() && self.mismatched_sources() == 0
+        let mismatches = self.mismatches.len() as u64 + self.mismatched_sources();
+        self.unpaired() + mismatches + self.inputs.damaged() == 0
     }
 
     /// How many source files were found with another checksum than the debug information says.

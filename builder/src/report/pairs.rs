@@ -54,6 +54,8 @@ pub enum NamedBy {
     DsymName,
     /// It has the binary's name.
     FileName,
+    /// It has the binary's id.
+    DebugId,
 }
 
 impl NamedBy {
@@ -66,6 +68,7 @@ impl NamedBy {
             Self::DwoName => "dwo-name",
             Self::DsymName => "dsym-name",
             Self::FileName => "file-name",
+            Self::DebugId => "debug-id",
         }
     }
 }
@@ -88,7 +91,7 @@ pub struct Mismatch {
     pub debug_file: Side,
     /// What makes it look like the binary's.
     pub named_by: NamedBy,
-    /// What the binary asks for: a debug id, a CRC-32, a unit.
+    /// What the binary asks for: a debug id, a CRC-32, a unit; of a debug file with its id, a section as the binary has it.
     pub expected: String,
     /// What the debug file is or has.
     pub found: String,
