@@ -37,9 +37,9 @@ impl JitNames {
 
     /// The frame with the name of the function that holds the looked-up address, if one does.
     pub(crate) fn name(&self, frame: ResolvedFrame, lookup: Avma) -> ResolvedFrame {
-        let Some(found) = self.functions.find(lookup) else { return frame };
-        let overlapped = found.overlapped || self.overlapped.contains(&found.function.start);
-        with_jit(frame, lookup, ("as the trace carries it", JitHit { overlapped, ..found }))
+        let Some(mut found) = self.functions.find(lookup) else { return frame };
+        found.overlapped |= self.overlapped.contains(&found.function.start);
+        with_jit(frame, lookup, ("as the trace carries it", found))
     }
 }
 
