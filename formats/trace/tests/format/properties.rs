@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use symseal_module::escape::{escape, unescape};
 use symseal_module::{Avma, DebugId, Svma};
 use symseal_trace::{
-    Event, IdentifiedBy, ReplayResult, StackSegment, Trace, TraceBegin, TraceEnd, TraceModule, TraceSample, Uuid,
+    Event, IdentifiedBy, ReplayResult, StackSegment, Trace, TraceBegin, TraceEnd, TraceJit, TraceJitLine, TraceModule,
+    TraceSample, Uuid,
 };
 
 use crate::example::{trace, written};
@@ -65,6 +66,21 @@ fn sample() -> impl Strategy<Value = TraceSample> {
     )
 }
 
+fn jit() -> impl Strategy<Value = TraceJit> {
+    let line =
+        (any::<u32>(), text(), 0..1u64 << 53).prop_map(|(line, file, offset)| TraceJitLine { offset, line, file });
+    (any::<u64>(), 1..1u64 << 53, text(), text(), any::<bool>(), vec(line, 0..3)).prop_map(
+        |(start, size, name, told_by, overlapped, lines)| TraceJit {
+            start: Avma(start),
+            size,
+            name,
+            told_by,
+            overlapped,
+            lines,
+        },
+    )
+}
+
 fn any_trace() -> impl Strategy<Value = Trace> {
     let begin = (any::<u128>(), text(), any::<u32>(), proptest::option::of(text()), debug_id()).prop_map(
         |(id, platform, pid, executable, build_id)| TraceBegin {
@@ -80,12 +96,11 @@ fn any_trace() -> impl Strategy<Value = Trace> {
         let replay_success_ratio = f64::from(of) / (f64::from(in_all) + 1.0);
         Event::ReplayResult(ReplayResult { seed, replay_success_ratio, ..ReplayResult::default() })
     });
-    (begin, vec(module(), 0..4), vec(sample(), 0..4), vec(replay, 0..3), 0..1u64 << 53).prop_map(
-        |(begin, modules, samples, after, lost)| {
-            let end = TraceEnd { lost, ..TraceEnd::default() };
-            Trace { begin, modules, samples, end, inside: Vec::new(), after }
-        },
-    )
+    let parts = (vec(module(), 0..4), vec(jit(), 0..3), vec(sample(), 0..4));
+    (begin, parts, vec(replay, 0..3), 0..1u64 << 53).prop_map(|(begin, (modules, jit, samples), after, lost)| {
+        let end = TraceEnd { lost, ..TraceEnd::default() };
+        Trace { begin, modules, jit, samples, end, inside: Vec::new(), after }
+    })
 }
 
 proptest! {
