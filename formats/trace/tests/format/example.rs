@@ -91,7 +91,7 @@ pub(crate) fn trace() -> Trace {
         jit: vec![jit],
         samples: vec![sample],
         end: TraceEnd { lost: 1, ..TraceEnd::default() },
-        inside: vec![other(r#"{"event":"trace.jit","code":[1,{"a":null}]}"#)],
+        inside: vec![other(r#"{"event":"trace.sometime","code":[1,{"a":null}]}"#)],
         after: Vec::new(),
     };
     trace.end = trace.write(std::io::sink()).unwrap();
