@@ -12,8 +12,9 @@ __attribute__((noinline)) static void at_the_bottom(void) {
 }
 
 __attribute__((noinline)) static int calls_made_code(void *code) {
+    volatile int after = 1; /* so that the call is no tail call */
     ((void (*)(void (*)(void)))code)(at_the_bottom);
-    return 1;
+    return after;
 }
 
 int main(void) {
