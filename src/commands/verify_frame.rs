@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         ..Expectation::default()
     };
     let mut report = frame_proof::verify(&proof, &trust, &expectation, at);
-    report.memory = memory.record(report.verdict, &trust, &report.checkpoints);
+    report.memory = memory.record(report.verdict, &trust, &report.checkpoints, &consistency);
     let holds = report.verdict == Verdict::Verified;
     let frame = report.frame.take();
     let rva = frame.as_ref().and_then(|frame| proof.address.to_rva(frame.entry.image_base)).unwrap_or(Rva(0));

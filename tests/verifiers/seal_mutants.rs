@@ -378,7 +378,7 @@ fn checkpoints(mutants: &mut Mutants<'_>, other: &World) {
     let first =
         symseal_seal::examine_seal(&world.seal, &question.subjects, question.trust, &question.expectation, question.at);
     let mut seen = Seen::default();
-    seen.record(&world.trust, &first.checkpoints);
+    seen.record(&world.trust, &first.checkpoints, &[]);
     let expectation = Expectation { seen: Some(&seen), ..question.expectation };
     let question = Question { expectation, ..question };
     assert_eq!(question.failures(std::slice::from_ref(&world.seal)), [""; 0]);

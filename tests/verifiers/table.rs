@@ -157,7 +157,7 @@ fn an_old_release_after_a_newer_one_and_a_good_seal_among_junk_are_accepted() {
         let found = examine_seal(seal, &question.subjects, question.trust, &expectation, question.at);
         assert!(found.holds(), "{:#?}", found.checks);
         let mut after = seen.clone();
-        after.record(question.trust, &found.checkpoints);
+        after.record(question.trust, &found.checkpoints, &[]);
         after
     };
     let seen = judge(&newer, "2.0", &Seen::default());

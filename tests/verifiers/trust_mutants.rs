@@ -91,7 +91,8 @@ fn policies(mutants: &mut Mutants<'_>) {
     let newer = trust(&|policy| policy.version = 2);
     let mut seen = Seen::default();
     let question = Question::of(world);
-    seen.record(&newer, &examine_seal(&world.seal, &question.subjects, &newer, &question.expectation, NOW).checkpoints);
+    let shown = examine_seal(&world.seal, &question.subjects, &newer, &question.expectation, NOW).checkpoints;
+    seen.record(&newer, &shown, &[]);
     let expectation = Expectation { seen: Some(&seen), ..question.expectation };
     mutants.ours(
         part,

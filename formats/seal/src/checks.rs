@@ -249,7 +249,7 @@ catalogue! {
     Rekor LOG_CHECKPOINT "log.checkpoint" "The checkpoint is a strictly formed signed note that the log's key verifies."
     Rekor LOG_INCLUSION "log.inclusion" "The audit path, or the tile fragment given for it, has exactly what it needs and leads from the entry to the checkpoint's root."
     Rekor LOG_WITNESSES "log.witnesses" "As many distinct witnesses as the policy asks for have cosigned the checkpoint, and no line of a known witness fails."
-    Rekor LOG_FRESHNESS "log.freshness" "The checkpoint agrees with those of the log that were seen before: never another root at one size, and a larger one by a consistency proof."
+    Rekor LOG_FRESHNESS "log.freshness" "The checkpoint is the first that is seen of the log, or agrees with those before: the same root at one size, and at another a consistency proof."
 }
 
 #[cfg(test)]

@@ -115,12 +115,13 @@ pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: 
         Err(unreadable) => return Err(unreadable.into()),
     };
     let memory = Memory::open(&question.state)?;
-    let mut report = examine(bundle, &trust, &memory, question, parts, &[])?;
-    report.memory = memory.record(report.verdict, &trust, &report.checkpoints);
+    let proofs = consistency_proofs(&question.consistency)?;
+    let mut report = examine(bundle, &trust, &memory, question, parts, &proofs)?;
+    report.memory = memory.record(report.verdict, &trust, &report.checkpoints, &proofs);
     Ok(report)
 }
 
-/// Verifies a bundle, with more proofs than those that the question names; nothing is remembered yet.
+/// Verifies a bundle with these consistency proofs; nothing is remembered yet.
 pub fn examine(
     bundle: &Bundle,
     trust: &Trust,
@@ -131,8 +132,6 @@ pub fn examine(
 ) -> Result<Report> {
     let signatures = question.signature.iter().map(|path| read("signature", path)).collect::<Result<Vec<_>>>()?;
     let fragment = question.fragment.as_ref().map(|path| read("tile fragment", path)).transpose()?;
-    let mut consistency = consistency_proofs(&question.consistency)?;
-    consistency.extend_from_slice(proofs);
     let mut report = verify(
         bundle,
         &Request {
@@ -145,7 +144,7 @@ pub fn examine(
             signatures: &signatures,
             signature_files: &question.signature,
             seen: memory.seen(),
-            consistency: &consistency,
+            consistency: proofs,
             fragment: fragment.as_deref(),
             identify: &debug_ids_of,
         },

@@ -107,7 +107,8 @@ fn take(
     into: &Path,
 ) -> Result<Report> {
     let named: Digest = statement.predicate.bundle.parse().context("the kit's statement")?;
-    let proofs = kit.consistency(statement)?;
+    let mut proofs = verify::consistency_proofs(&args.question.consistency)?;
+    proofs.extend(kit.consistency(statement)?);
     let target = LayoutDir::create(into).with_context(|| format!("the layout {}", into.display()))?;
     let staging = Staging::new(&target)?;
     let bar = progress::bytes_bar(format!("copying {}", args.kit.display()));
@@ -130,7 +131,7 @@ fn take(
     report.checkpoints.extend(newer);
     if report.verdict == Verdict::Verified {
         staging.commit()?;
-        report.memory = memory.record(report.verdict, trust, &report.checkpoints);
+        report.memory = memory.record(report.verdict, trust, &report.checkpoints, &proofs);
     }
     Ok(report)
 }
@@ -155,7 +156,7 @@ fn newest(
     }
     // What the seals show is seen now.
     let mut shown = Seen::default();
-    shown.record(trust, sealed);
+    shown.record(trust, sealed, proofs);
     let mut newest = Vec::new();
     let mut told = Vec::new();
     for (path, text) in texts {
