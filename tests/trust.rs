@@ -364,7 +364,17 @@ fn two_keys_of_two_are_asked_for_and_the_chain_is_explained() {
     assert_eq!(report["seal"]["signers"].as_array().unwrap().len(), 2);
     let unchecked: Vec<&str> =
         report["not_checked"].as_array().unwrap().iter().map(|check| check["id"].as_str().unwrap()).collect();
-    assert_eq!(unchecked, ["trust.root-chain", "trust.policy-version", "log.freshness"]);
+    assert_eq!(
+        unchecked,
+        [
+            "table.rederived",
+            "trust.root-chain",
+            "trust.policy-version",
+            "statement.name",
+            "statement.version",
+            "log.freshness",
+        ]
+    );
     assert_eq!(report["time"]["source"], "clock");
     assert_eq!(report["seal"]["witnesses"], 0);
     let trust = scene.at("trust");

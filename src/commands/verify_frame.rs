@@ -112,11 +112,12 @@ pub fn run(args: &Args) -> Result<Answer> {
     match report.verdict {
         Verdict::Refused => {
             let failed = report.checks.iter().filter(|check| check.is_failed()).count();
-            outln!("\nREFUSED: {failed} of {} checks failed", report.checks.len());
+            let run = report.checks.iter().filter(|check| check.status != CheckStatus::Skipped).count();
+            outln!("\nREFUSED: {failed} of {run} checks failed");
         }
         _ => {
             let passed = report.checks.iter().filter(|check| check.status == CheckStatus::Passed).count();
-            outln!("\nVERIFIED: {passed} checks passed; those marked skipped need the bundle");
+            outln!("\nVERIFIED: {passed} checks passed; those marked skipped were not run");
         }
     }
     Ok(holds.into())

@@ -7,7 +7,7 @@ use crate::checkpoint::Checkpoint;
 use crate::checks::{Check, id};
 use crate::consistency::ConsistencyProof;
 use crate::encoding::{Hash, to_base64};
-use crate::tlog::verify_consistency;
+use crate::tlog::{ConsistencyError, verify_consistency};
 
 /// Root by size, of trees that are of one history: each was the first to be seen, or proved from another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum Standing {
     /// A proof connects it with the one of this size.
     Proved(u64),
     /// The proof between it and the one of this size does not hold; and why.
-    Disproved(u64, String),
+    Disproved(u64, ConsistencyError),
     /// There is no proof between it and any of them; the largest has this size.
     Unproved(u64),
 }
@@ -55,7 +55,7 @@ impl SeenLog {
             let (first, second) = if other < now.0 { ((other, root), now) } else { (now, (other, root)) };
             return Some(match verify_consistency(first, second, &proof.hashes) {
                 Ok(()) => Standing::Proved(other),
-                Err(error) => Standing::Disproved(other, error.to_string()),
+                Err(error) => Standing::Disproved(other, error),
             });
         }
         None
@@ -103,7 +103,7 @@ impl SeenLog {
             }
             Standing::Disproved(other, error) => {
                 let expected = format!("a proof that {size} entries are consistent with {other} seen before");
-                Check::failed(id::LOG_FRESHNESS, expected, error)
+                Check::refused_by(id::LOG_FRESHNESS, expected.as_str(), &error).with_detail(expected)
             }
             Standing::Unproved(largest) if size > largest && require_consistency => {
                 let expected = format!("a consistency proof from {largest} to {size} entries");
