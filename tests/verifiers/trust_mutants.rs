@@ -47,6 +47,8 @@ fn files(mutants: &mut Mutants<'_>, other: &World) {
     let witness = witness("w1.example").0;
     let mut document = PolicyDocument::read_unverified(&world.trust_files[1]).unwrap();
     document.require_consistency = true;
+    document.keys[0].not_after = Some(NOW.plus_days(365));
+    document.logs[0].not_after = Some(NOW.plus_days(365));
     document.logs[0].entries_before = Some(1000);
     document.logs[0].witnesses = vec![WitnessDocument { key: witness.to_string(), operator: "somebody else".into() }];
     document.revocations = vec![RevocationDocument {
