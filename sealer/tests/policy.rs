@@ -229,6 +229,9 @@ fn a_quorum_of_distinct_witnesses_is_asked_for() {
     // A witness that the policy does not name is passed over.
     let (stranger, stranger_key) = witness("w3.example");
     check(&world, policy(1), &[cosign(&by_one, &stranger, &stranger_key, NOW)], &[]);
+    let found = examine_seals(&[&by_one], &SUBJECTS, &trust(&world, policy(2)), &Expectation::default(), NOW);
+    let told = found.first_failure().unwrap().to_string();
+    assert_eq!(told, format!("log.witnesses failed: expected 2 cosignatures, found 1: w1.example at {NOW}"));
     let found = examine_seals(&[by_both], &SUBJECTS, &trust(&world, policy(2)), &Expectation::default(), NOW);
     assert_eq!(found.facts.witnesses, 2);
     assert_eq!(found.facts.witness_names, ["w1.example", "w2.example"]);

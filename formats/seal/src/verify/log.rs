@@ -238,12 +238,12 @@ fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<
         }
     }
     let names: Vec<String> = cosigned.iter().map(|(name, time)| format!("{name} at {time}")).collect();
-    let found =
-        if names.is_empty() { "0 found".to_owned() } else { format!("{} found: {}", names.len(), names.join(", ")) };
-    let check = if cosigned.len() as u64 >= asked {
-        Check::passed(id::LOG_WITNESSES, format!("{asked} asked for, {found}"))
+    let by = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+    let count = names.len();
+    let check = if count as u64 >= asked {
+        Check::passed(id::LOG_WITNESSES, format!("{asked} asked for, {count} found{by}"))
     } else {
-        Check::failed(id::LOG_WITNESSES, format!("{asked} cosignatures"), found)
+        Check::failed(id::LOG_WITNESSES, format!("{asked} cosignatures"), format!("{count}{by}"))
     };
     (check, cosigned)
 }
