@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use symseal_bundle::verify::Verdict;
-use symseal_seal::{Checkpoint, LogIdentity, Seen, Trust};
+use symseal_seal::{Checkpoint, ConsistencyProof, LogIdentity, Seen, Trust};
 use symseal_sealer::StateDir;
 
 /// The option of every command that verifies.
@@ -39,14 +39,21 @@ impl Memory {
     }
 
     /// Records what a verification has shown, if it was whole and held; says what became of it. A medium that cannot be
-    /// written to is no reason to refuse.
-    pub fn record(&self, verdict: Verdict, trust: &Trust, checkpoints: &[(LogIdentity, Checkpoint)]) -> String {
+    /// written to is no reason to refuse. `proofs` are those that the verification had.
+    pub fn record(
+        &self,
+        verdict: Verdict,
+        trust: &Trust,
+        checkpoints: &[(LogIdentity, Checkpoint)],
+        proofs: &[ConsistencyProof],
+    ) -> String {
         let Some((state, _)) = &self.state else { return NO_STATE.to_owned() };
         if verdict != Verdict::Verified {
             return format!("not recorded: the verdict is {}", verdict.code());
         }
-        match state.record(|seen| seen.record(trust, checkpoints)) {
-            Ok(()) => RECORDED.to_owned(),
+        match state.record(|seen| seen.record(trust, checkpoints, proofs)) {
+            Ok(left_out) if left_out.is_empty() => RECORDED.to_owned(),
+            Ok(left_out) => format!("{RECORDED}, but for {}", left_out.join("; ")),
             Err(error) => format!("not recorded: {error}"),
         }
     }

@@ -127,14 +127,20 @@ fn an_artifact_key_is_replaced_by_letting_both_sign_for_a_while() {
             "add-key",
             "--key",
             &scene.at("keys/artifact.pub.pem"),
-            "--name",
-            "app*",
-            "--not-before",
-            "2026-01-01T00:00:00Z",
-            "--not-after",
-            end,
+            "--predicate-type",
+            "https://symseal.dev/bundle/v1",
+            "--predicate-type",
+            "https://symseal.dev/kit/v1",
         ])
         .ok();
+    let before = scene.shown()["keys"][0].clone();
+    let ran = scene.change(&["add-key", "--key", &scene.at("keys/artifact.pub.pem"), "--not-after", end]).ok();
+    assert!(ran.stdout.contains("not_after") && ran.stdout.contains("(none)"), "{ran:?}");
+    let after = scene.shown()["keys"][0].clone();
+    assert_eq!(after["not_after"], end);
+    for kept in ["names", "predicate_types", "not_before"] {
+        assert_eq!(before[kept], after[kept], "{kept}");
+    }
     let at = |bundle: &str, time: &str| scene.verify(bundle, &["--at", time]);
     assert_eq!(at(&old, end)["verdict"], "verified");
     assert_eq!(at(&old, end)["time"], serde_json::json!({"at": end, "source": "asked"}));
@@ -144,7 +150,7 @@ fn an_artifact_key_is_replaced_by_letting_both_sign_for_a_while() {
     assert!(warned["warnings"][0].as_str().unwrap().contains("expires at 2027-01-01"), "{warned}");
     let early = scene.trust(&["show", "--json", "--at", "2026-11-15T00:00:00Z"]).ok().json();
     assert_eq!(early["warnings"], serde_json::json!([]));
-    assert_eq!(scene.shown()["policy_version"], 3);
+    assert_eq!(scene.shown()["policy_version"], 4);
 }
 
 #[test]
@@ -158,9 +164,17 @@ fn a_stolen_artifact_key_loses_what_comes_after_the_theft() {
     scene.change(&["revoke", "--key-id", &key, "--reason", "stolen", "--except-before", &place]).ok();
     scene.holds(&before);
     scene.refused(&after, "trust.revocation");
-    // By digest, where the log cannot tell.
+    // By digest, where the log cannot tell; beside the place, and instead of it.
     let digest = scene.verify(&after, &[])["bundle"].as_str().unwrap().to_owned();
-    scene.change(&["revoke", "--key-id", &key, "--reason", "stolen", "--except", &digest]).ok();
+    let except = ["revoke", "--key-id", &key, "--reason", "stolen", "--except", &digest];
+    scene.change(&except).ok();
+    scene.holds(&before);
+    scene.holds(&after);
+    let excepted = serde_json::json!({"digests": [digest], "before": [{"origin": scene.origin(), "index": 1}]});
+    assert_eq!(scene.shown()["keys"][0]["exceptions"], excepted);
+    let shown = scene.trust(&["show"]).ok().stdout;
+    assert!(shown.contains(&digest) && shown.contains(&format!("entries of {} before 1", scene.origin())), "{shown}");
+    scene.change(&[&except[..], &["--replace"]].concat()).ok();
     scene.refused(&before, "trust.revocation");
     scene.holds(&after);
     assert_eq!(scene.shown()["keys"][0]["revoked"], "stolen");
@@ -186,6 +200,17 @@ fn a_log_is_replaced_by_closing_the_old_one() {
     scene.holds(&new);
     // What the old log takes from now on does not count.
     let late = scene.release("1.2", "keys", "log", "keys");
+    scene.refused(&late, "log.index");
+    // What is said of it later does not open it.
+    let old_public = scene.log_public("keys");
+    let mention = ["add-log", "--log-key", &old_public, "--origin", &old_origin];
+    let ran = scene.change(&[&mention[..], &["--operator", "the old machine"]].concat()).ok();
+    assert!(ran.stdout.contains("operator") && !ran.stdout.contains("entries_before"), "{ran:?}");
+    scene.refused(&late, "log.index");
+    scene.change(&["revoke", "--log", &old_origin, "--before", "2"]).refused(2, &["at most 1", "--reopen"]);
+    scene.change(&[&mention[..], &["--reopen"]].concat()).ok();
+    scene.holds(&late);
+    scene.change(&["revoke", "--log", &old_origin, "--before", "1"]).ok();
     scene.refused(&late, "log.index");
     // Its key was stolen: nothing in it counts any more, and the old release is sealed again in the new log.
     scene.change(&["revoke", "--log", &old_origin]).ok();
@@ -339,7 +364,17 @@ fn two_keys_of_two_are_asked_for_and_the_chain_is_explained() {
     assert_eq!(report["seal"]["signers"].as_array().unwrap().len(), 2);
     let unchecked: Vec<&str> =
         report["not_checked"].as_array().unwrap().iter().map(|check| check["id"].as_str().unwrap()).collect();
-    assert_eq!(unchecked, ["trust.root-chain", "trust.policy-version", "log.freshness"]);
+    assert_eq!(
+        unchecked,
+        [
+            "table.rederived",
+            "trust.root-chain",
+            "trust.policy-version",
+            "statement.name",
+            "statement.version",
+            "log.freshness",
+        ]
+    );
     assert_eq!(report["time"]["source"], "clock");
     assert_eq!(report["seal"]["witnesses"], 0);
     let trust = scene.at("trust");

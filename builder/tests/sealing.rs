@@ -72,7 +72,7 @@ fn report<'a>(bundle: &Bundle, trust: &'a Trust, change: impl FnOnce(&mut Reques
         signature_files: &[],
         seen: None,
         consistency: &[],
-        fragment: None,
+        fragments: &[],
         identify: &identify,
     };
     change(&mut request);

@@ -69,11 +69,12 @@ impl StateDir {
         Seen::parse(&bytes).map_err(|source| StateError::Content { path: path.clone(), source })
     }
 
-    /// Changes the state: reads it, lets `change` add to it, and puts it back whole. One process at a time.
+    /// Changes the state: reads it, lets `change` add to it, and puts it back whole. One process at a time. Gives what `change`
+    /// gave.
     ///
     /// # Errors
     /// [`StateError`]; on a read-only medium always.
-    pub fn record(&self, change: impl FnOnce(&mut Seen)) -> Result<(), StateError> {
+    pub fn record<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> Result<T, StateError> {
         let io = |path: &Path, doing| {
             let path = path.to_owned();
             move |source| StateError::Io { path, doing, source }
@@ -86,11 +87,12 @@ impl StateDir {
         file.lock().map_err(io(&lock, "lock it"))?;
         let before = self.load()?;
         let mut seen = before.clone();
-        change(&mut seen);
+        let told = change(&mut seen);
         if seen == before {
-            return Ok(());
+            return Ok(told);
         }
         let path = self.directory.join(SEEN_FILE);
-        disk.replace(&path, &seen.to_json()).map_err(io(&path, "write it"))
+        disk.replace(&path, &seen.to_json()).map_err(io(&path, "write it"))?;
+        Ok(told)
     }
 }

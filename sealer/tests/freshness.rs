@@ -25,7 +25,7 @@ fn judge(seal: &[u8], trust: &Trust, seen: &Seen, proofs: &[ConsistencyProof]) -
     let expectation = Expectation { seen: Some(seen), consistency: proofs, ..Expectation::default() };
     let found = examine_seal(seal, &SUBJECTS, trust, &expectation, NOW);
     let mut after = seen.clone();
-    after.record(trust, &found.checkpoints);
+    after.record(trust, &found.checkpoints, proofs);
     let holds = found.holds();
     (found.checks, holds.then_some(after))
 }
@@ -35,11 +35,11 @@ fn freshness(checks: &[Check]) -> &Check {
 }
 
 #[test]
-fn larger_trees_need_a_consistency_proof_and_older_ones_do_not() {
+fn trees_of_another_size_need_a_consistency_proof_and_only_larger_ones_are_refused_without() {
     let mut world = World::new(5);
     let (old, small) = (world.seal.clone(), world.log.size());
     let (checks, seen) = judge(&old, &world.trust, &Seen::default(), &[]);
-    assert!(checks.iter().all(|check| check.status == CheckStatus::Passed), "{checks:#?}");
+    assert_eq!(freshness(&checks).status, CheckStatus::Passed, "{checks:#?}");
     let seen = seen.unwrap();
     assert_eq!(Seen::parse(&seen.to_json()), Ok(seen.clone()));
     for n in 0..300 {
@@ -51,10 +51,8 @@ fn larger_trees_need_a_consistency_proof_and_older_ones_do_not() {
     let check = freshness(&checks);
     assert_eq!(check.status, CheckStatus::Skipped);
     assert!(check.detail.starts_with("not checked: 306 entries, 6 seen before"), "{check}");
-    // The old bundle after the newer one is normal.
-    let after = after.unwrap();
-    let (checks, _) = judge(&old, &world.trust, &after, &[]);
-    assert_eq!(freshness(&checks).status, CheckStatus::Passed);
+    // Nothing says that it is of the history that was seen, so it is not remembered.
+    assert_eq!(after.unwrap(), seen);
     // Or the policy asks for a proof.
     let identity = std::slice::from_ref(world.log.identity());
     let require = |policy: &mut symseal_seal::trust::PolicyDocument| {
@@ -76,6 +74,11 @@ fn larger_trees_need_a_consistency_proof_and_older_ones_do_not() {
     let (_, newest) = judge(&new, &strict, &Seen::default(), &[]);
     let newest = newest.unwrap();
     assert_eq!(failures(&judge(&old, &strict, &newest, &[wrong]).0), [id::LOG_FRESHNESS]);
+    // The old bundle after the newer one is normal, and no proof of anything, also where the policy is strict.
+    let (checks, after) = judge(&old, &strict, &newest, &[]);
+    assert_eq!(freshness(&checks).status, CheckStatus::Skipped);
+    assert!(freshness(&checks).detail.starts_with("not checked: 6 entries, 306 seen before"), "{checks:#?}");
+    assert_eq!(after, Some(newest.clone()));
     let (checks, _) = judge(&old, &strict, &newest, std::slice::from_ref(&proof));
     assert!(freshness(&checks).found.contains("consistent with 306 seen before"), "{checks:#?}");
     // One of another pair, or of another log, is none.
@@ -112,6 +115,111 @@ fn the_same_size_with_another_root_is_always_refused() {
     assert_eq!(failures(&checks), [id::LOG_FRESHNESS]);
 }
 
+/// The same log's key and origin over other entries, with the world's statement sealed at the end.
+fn fork(world: &World, name: &str, before: usize) -> Vec<u8> {
+    let origin = world.log.identity().origin.clone();
+    let seen = world.path(&format!("{name}-seen"));
+    let mut forked = TileLog::create(&world.path(name), origin, world.log_key.clone(), &seen).unwrap();
+    for n in 0..before {
+        forked.append(format!("another {n}").as_bytes()).unwrap();
+    }
+    symseal_sealer::seal(&world.statement, &world.artifact, &mut forked).unwrap()
+}
+
+#[test]
+fn a_fork_that_nothing_proves_is_not_remembered_and_the_honest_log_goes_on() {
+    let mut world = World::new(2);
+    let require = |policy: &mut symseal_seal::trust::PolicyDocument| policy.require_consistency = true;
+    let strict = with_policy(&world, require, std::slice::from_ref(world.log.identity())).unwrap();
+    let (_, seen) = judge(&world.seal, &strict, &Seen::default(), &[]);
+    let seen = seen.unwrap();
+    let smaller = fork(&world, "smaller", 0);
+    let (checks, after) = judge(&smaller, &strict, &seen, &[]);
+    assert_eq!(freshness(&checks).status, CheckStatus::Skipped, "{checks:#?}");
+    assert_eq!(after, Some(seen.clone()));
+    // A larger one, where the policy lets it pass.
+    let larger = fork(&world, "larger", 3);
+    let (_, lenient) = judge(&world.seal, &world.trust, &Seen::default(), &[]);
+    let (_, after) = judge(&larger, &world.trust, lenient.as_ref().unwrap(), &[]);
+    assert_eq!(after, lenient);
+    // The honest log at the sizes of both.
+    let small = world.log.consistency(1, 3).unwrap();
+    world.log.append(b"one more").unwrap();
+    let grown = world.log.consistency(3, 4).unwrap();
+    let (checks, after) = judge(&at_head(&world), &strict, &seen, &[small, grown]);
+    assert_eq!(failures(&checks), [""; 0], "{checks:#?}");
+    let after = after.unwrap();
+    assert_ne!(after, seen);
+    // It is remembered now: the fork of its size is a second history.
+    let (checks, _) = judge(&larger, &strict, &after, &[]);
+    assert_eq!(failures(&checks), [id::LOG_FRESHNESS]);
+}
+
+#[test]
+fn what_one_verification_shows_is_remembered_as_far_as_proofs_connect_it() {
+    let mut world = World::new(1);
+    let mut shown = Vec::new();
+    let mut show = |world: &World| {
+        let signed = symseal_seal::SignedCheckpoint::parse(world.log.checkpoint()).unwrap();
+        shown.push((world.log.identity().clone(), signed.checkpoint));
+    };
+    show(&world);
+    for n in 0..2 {
+        world.log.append(format!("later {n}").as_bytes()).unwrap();
+        show(&world);
+    }
+    let mut seen = Seen::default();
+    let left_out = seen.record(&world.trust, &shown, &[]);
+    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert!(left_out[0].ends_with("at 3 entries: no proof connects it with 2 seen before"), "{left_out:?}");
+    // The proof of the second leads over the third.
+    let proofs = [world.log.consistency(3, 4).unwrap(), world.log.consistency(2, 4).unwrap()];
+    assert_eq!(seen.record(&world.trust, &shown, &proofs), [""; 0]);
+    assert_eq!(seen.record(&world.trust, &shown, &[]), [""; 0]);
+}
+
+#[test]
+fn a_state_never_grows_beyond_what_is_read_back() {
+    let world = World::new(0);
+    let log = world.log.identity().clone();
+    let mut seen = Seen::default();
+    // A log that signs a size that no log has.
+    for size in [1 << 53, u64::MAX] {
+        let huge = symseal_seal::Checkpoint { origin: log.origin.to_string(), size, root: [7; 32], extensions: vec![] };
+        let left_out = seen.record(&world.trust, &[(log.clone(), huge)], &[]);
+        assert!(left_out[0].contains("no log has so many entries"), "{left_out:?}");
+    }
+    let found = examine_seal(&world.seal, &SUBJECTS, &world.trust, &Expectation::default(), NOW).checkpoints;
+    assert_eq!(seen.record(&world.trust, &found, &[]), [""; 0]);
+    // More logs and more trust directories than are read.
+    for n in 0..1100 {
+        let origin = format!("log-{n}.example").parse().unwrap();
+        let other = (symseal_seal::LogIdentity { origin, key: log.key.clone() }, found[0].1.clone());
+        let left_out = seen.record(&world.trust, &[other], &[]);
+        assert_eq!(left_out.is_empty(), n < 1023, "{n}: {left_out:?}");
+    }
+    assert_eq!(Seen::parse(&seen.to_json()), Ok(seen.clone()));
+    let mut value: serde_json::Value = serde_json::from_slice(&seen.to_json()).unwrap();
+    let trusts = value["trusts"].as_object_mut().unwrap();
+    let mut one = trusts.values().next().unwrap().clone();
+    one["logs"] = serde_json::json!({});
+    for n in 0..1023 {
+        trusts.insert(format!("{n:064x}"), one.clone());
+    }
+    let full = Seen::parse(&serde_json::to_vec(&value).unwrap()).unwrap();
+    let stranger = World::new(0);
+    let mut after = full.clone();
+    let left_out = after.record(&stranger.trust, &[], &[]);
+    assert!(left_out[0].contains("room for no more"), "{left_out:?}");
+    assert_eq!(after, full);
+    // What no program of ours wrote is refused, not cut.
+    let checkpoints: Vec<_> =
+        (0..257).map(|n| serde_json::json!({"size": n, "root": symseal_seal::encoding::to_base64(&[1; 32])})).collect();
+    value["trusts"].as_object_mut().unwrap().values_mut().next().unwrap()["logs"] =
+        serde_json::json!({ "log": checkpoints });
+    assert!(Seen::parse(&serde_json::to_vec(&value).unwrap()).is_err());
+}
+
 #[test]
 fn an_older_policy_and_a_second_one_of_the_same_version_are_refused() {
     let world = World::new(0);
@@ -141,7 +249,7 @@ fn a_state_directory_is_made_read_back_and_never_taken_for_empty() {
     let state = StateDir::new(&world.path("deep/state"));
     assert_eq!(state.load().unwrap(), Seen::default());
     let found = examine_seal(&world.seal, &SUBJECTS, &world.trust, &Expectation::default(), NOW);
-    state.record(|seen| seen.record(&world.trust, &found.checkpoints)).unwrap();
+    state.record(|seen| seen.record(&world.trust, &found.checkpoints, &[])).unwrap();
     let seen = state.load().unwrap();
     assert_ne!(seen, Seen::default());
     let (checks, _) = judge(&world.seal, &world.trust, &seen, &[]);
@@ -166,7 +274,8 @@ fn a_tile_fragment_stands_for_the_audit_path() {
     assert_eq!(names, ["tile/0/001.p/55", "tile/1/000.p/1"]);
     let json = fragment.to_json();
     let judge = |fragment: &[u8]| {
-        let expectation = Expectation { fragment: Some(fragment), ..Expectation::default() };
+        let fragments = [fragment.to_vec()];
+        let expectation = Expectation { fragments: &fragments, ..Expectation::default() };
         examine_seal(&world.seal, &SUBJECTS, &world.trust, &expectation, NOW)
     };
     let found = judge(&json);
@@ -223,6 +332,7 @@ fn damaged_fragments_proofs_and_states_are_refused_or_mean_the_same() {
     seen.record(
         &world.trust,
         &examine_seal(&world.seal, &SUBJECTS, &world.trust, &Expectation::default(), NOW).checkpoints,
+        &[],
     );
     for input in [fragment, proofs, seen.to_json()] {
         for place in 0..input.len() {

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use support::{NOW, statement};
+use symseal_seal::Release;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, seal, trust_init};
 
 fn key(name: &str) -> PathBuf {
@@ -51,7 +52,11 @@ fn the_same_keys_and_statement_give_the_same_bytes() {
     for n in 0..4 {
         log.append(format!("entry {n}").as_bytes()).unwrap();
     }
-    let statement = statement("tool", "1.0");
+    // With what every statement has, and nothing that may be left out.
+    let mut statement = statement("tool", "1.0");
+    statement.predicate.release = Release::new("tool", "1.0");
+    statement.predicate.modules_root = None;
+    statement.predicate.supersedes.clear();
     let sealed = seal(&statement, &artifact, &mut log).unwrap();
     check("seal.sigstore.json", &sealed);
     check("statement.json", &statement.to_json());

@@ -8,14 +8,14 @@ use symseal_seal::checks::id;
 use symseal_seal::encoding::{to_base64, to_hex};
 use symseal_seal::note::{NoteSignature, SignedNote};
 use symseal_seal::trust::policy::{
-    LogPlaceDocument, PolicyDocument, PolicyKeyDocument, RevocationDocument, WitnessDocument,
+    LogPlaceDocument, PolicyDocument, PolicyKeyDocument, PolicyLogDocument, RevocationDocument, WitnessDocument,
 };
 use symseal_seal::trust::root::{read_chain, write_chain};
 use symseal_seal::trust::{PolicyKey, RootDocument, RootSignature, SignedRoot, TrustFile};
 use symseal_seal::{
-    CheckStatus, Expectation, Parts, SigstoreBundle, SubjectDigests, Trust, UtcSeconds, Witness, examine_seals,
+    CheckStatus, Expectation, Origin, Parts, SigstoreBundle, SubjectDigests, Trust, UtcSeconds, Witness, examine_seals,
 };
-use symseal_sealer::{ArtifactKey, LogKey, seal};
+use symseal_sealer::{ArtifactKey, LogKey, TileLog, seal};
 
 fn trust(world: &World, change: impl FnOnce(&mut PolicyDocument)) -> Trust {
     with_policy(world, change, std::slice::from_ref(world.log.identity())).unwrap()
@@ -125,12 +125,61 @@ fn an_exception_by_place_needs_the_proof_of_the_place() {
         failures(&examine_seals(&[seal], &SUBJECTS, &trust, &expectation, NOW).checks)
     };
     assert_eq!(examine(&world.seal, Parts::default()), [""; 0]);
-    // Without the log's half nothing proves the place.
-    assert_eq!(examine(&world.seal, Parts { dsse: true, rekor: false }), [id::TRUST_REVOCATION]);
+    // Where the log's half is not asked for, the exception rests on it all the same.
+    let dsse = Parts { dsse: true, rekor: false };
+    assert_eq!(examine(&world.seal, dsse), [""; 0]);
     // A stolen key with an entry that claims an earlier place.
     let mut moved = SigstoreBundle::parse(&world.seal).unwrap();
     (moved.entry.log_index, moved.entry.proof_index) = (1, 1);
     assert_eq!(examine(&moved.to_json(), Parts::default()), [id::TRUST_REVOCATION, id::LOG_INCLUSION]);
+    assert_eq!(examine(&moved.to_json(), dsse), [id::TRUST_REVOCATION]);
+    // What is not asked for is not reported, and does not refuse.
+    let none = Expectation { parts: dsse, ..Expectation::default() };
+    let unproved = examine_seals(&[moved.to_json()], &SUBJECTS, &world.trust, &none, NOW);
+    assert!(unproved.holds(), "{:#?}", unproved.checks);
+    assert_eq!(status(&unproved.checks, id::LOG_INCLUSION), CheckStatus::Skipped);
+}
+
+#[test]
+fn a_stolen_log_key_is_answered_by_taking_the_log_out_as_closing_it_is_not_enough() {
+    let world = World::new(3);
+    let new_key = LogKey::generate().unwrap();
+    let create = |name: &str, origin: Origin, key: &LogKey| {
+        TileLog::create(&world.path(name), origin, key.clone(), &world.path(&format!("{name}-seen"))).unwrap()
+    };
+    // The thief has the artifact key, too, and writes a history in the log's name, with his entry in the first place.
+    let mut forged = create("forged", world.log.identity().origin.clone(), &world.log_key);
+    let theirs = seal(&statement("tool", "6.6"), &world.artifact, &mut forged).unwrap();
+    let mut next = create("next", "log-next.example".parse().unwrap(), &new_key);
+    let both = [world.log.identity().clone(), next.identity().clone()];
+    let judge = |trust: &Trust, seal: &[u8]| {
+        failures(&examine_seals(&[seal], &SUBJECTS, trust, &Expectation::default(), NOW).checks)
+    };
+    let open_next = |policy: &mut PolicyDocument| {
+        policy.logs.push(PolicyLogDocument::new(&both[1], "the new machine", Some(NOW)));
+    };
+    let close = |policy: &mut PolicyDocument| {
+        open_next(policy);
+        policy.logs[0].entries_before = Some(4);
+    };
+    let closed = with_policy(&world, close, &both).unwrap();
+    assert_eq!(judge(&closed, &world.seal), [""; 0]);
+    assert_eq!(judge(&closed, &theirs), [""; 0], "closing the log at a place stops nobody who has its key");
+    // A place in it is no exception for a revoked key, for the same reason.
+    let revocation = revoked(&world.trust.policy.keys[0], &[], &[(both[0].origin.as_str(), 4)]);
+    let excepted = with_policy(&world, |policy| policy.revocations = vec![revocation], &both[..1]).unwrap();
+    assert_eq!(judge(&excepted, &theirs), [""; 0]);
+    // Nothing in it counts any more, and what must go on counting is sealed again in the new log.
+    let take_out = |policy: &mut PolicyDocument| {
+        open_next(policy);
+        policy.logs.remove(0);
+    };
+    let without = with_policy(&world, take_out, &both[1..]).unwrap();
+    for seal in [&theirs, &world.seal] {
+        assert!(judge(&without, seal).contains(&id::LOG_ID));
+    }
+    let again = seal(&world.statement, &world.artifact, &mut next).unwrap();
+    assert_eq!(judge(&without, &again), [""; 0]);
 }
 
 /// Adds a witness's cosignature to the checkpoint in a seal.
@@ -180,6 +229,9 @@ fn a_quorum_of_distinct_witnesses_is_asked_for() {
     // A witness that the policy does not name is passed over.
     let (stranger, stranger_key) = witness("w3.example");
     check(&world, policy(1), &[cosign(&by_one, &stranger, &stranger_key, NOW)], &[]);
+    let found = examine_seals(&[&by_one], &SUBJECTS, &trust(&world, policy(2)), &Expectation::default(), NOW);
+    let told = found.first_failure().unwrap().to_string();
+    assert_eq!(told, format!("log.witnesses failed: expected 2 cosignatures, found 1: w1.example at {NOW}"));
     let found = examine_seals(&[by_both], &SUBJECTS, &trust(&world, policy(2)), &Expectation::default(), NOW);
     assert_eq!(found.facts.witnesses, 2);
     assert_eq!(found.facts.witness_names, ["w1.example", "w2.example"]);

@@ -11,14 +11,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use symseal_seal::{ArtifactPublicKey, Trust, UtcSeconds, fingerprint};
+use symseal_sealer::trust::Difference;
 use symseal_sealer::{ArtifactKey, TrustChange, TrustInit, load_trust, trust_init};
 
 use crate::commands::bundle::verify::now;
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY, ROOT_KEY, beside};
-use crate::output::outln;
+use crate::output::{out, outln, visible};
 use crate::passphrase::PassphraseArgs;
 use crate::places;
+use crate::table::Table;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -81,10 +83,14 @@ pub struct Signing {
     /// Last moment at which the new policy counts (UTC, as 2027-11-20T12:00:00Z); default: as before.
     #[arg(long)]
     expires: Option<UtcSeconds>,
+    /// Let no larger checkpoint count without a consistency proof, wherever one was seen before; =false: let it; default: as
+    /// before.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    require_consistency: Option<bool>,
 }
 
 impl Signing {
-    /// Opens the directory, lets `change` alter it, signs and writes it, and says what came of it.
+    /// Opens the directory, lets `change` alter it, signs and writes it, and says what came of it: each value before and after.
     fn apply(&self, change: impl FnOnce(&mut TrustChange) -> Result<()>) -> Result<Answer> {
         let dir = places::trust_dir(self.trust.as_ref())?;
         let passphrases = self.passphrase.source();
@@ -94,10 +100,28 @@ impl Signing {
         if let Some(expires) = self.expires {
             opened.policy().expires = Some(expires);
         }
+        if let Some(require) = self.require_consistency {
+            opened.policy().require_consistency = require;
+        }
         change(&mut opened)?;
-        tell(&dir, &opened.sign(&keys)?);
+        let differences = opened.differences();
+        let trust = opened.sign(&keys)?;
+        if !differences.is_empty() {
+            out!("{}", difference_table(&differences));
+        }
+        tell(&dir, &trust);
         Ok(Answer::Yes)
     }
+}
+
+/// What a change does to a policy.
+fn difference_table(differences: &[Difference]) -> Table {
+    let mut table = Table::new(&["policy", "before", "after"]);
+    let or_none = |value: &Option<String>| value.as_deref().map_or_else(|| "(none)".to_owned(), visible);
+    for Difference { what, before, after } in differences {
+        table.row([visible(what), or_none(before), or_none(after)]);
+    }
+    table
 }
 
 /// What a directory is now, and what will bite soon.

@@ -129,6 +129,7 @@ fn report(answer: &Result<ForeignFacts, Refusal>, signer: &ForeignSigner, args: 
     match answer {
         Err(refusal) => {
             report["check"] = refusal.check.into();
+            report["expected"] = refusal.expected.as_str().into();
             report["found"] = refusal.found.as_str().into();
         }
         Ok(facts) => {
@@ -154,7 +155,8 @@ fn content(facts: &ForeignFacts) -> &'static str {
 fn print(answer: &Result<ForeignFacts, Refusal>, signer: &ForeignSigner, args: &Args) {
     let facts = match answer {
         Err(refusal) => {
-            outln!("REFUSED by the check {}: {}", refusal.check, visible(&refusal.found));
+            let Refusal { check, expected, found } = refusal;
+            outln!("REFUSED by the check {check}: expected: {}; found: {}", visible(expected), visible(found));
             return;
         }
         Ok(facts) => facts,

@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         ..Expectation::default()
     };
     let mut report = frame_proof::verify(&proof, &trust, &expectation, at);
-    report.memory = memory.record(report.verdict, &trust, &report.checkpoints);
+    report.memory = memory.record(report.verdict, &trust, &report.checkpoints, &consistency);
     let holds = report.verdict == Verdict::Verified;
     let frame = report.frame.take();
     let rva = frame.as_ref().and_then(|frame| proof.address.to_rva(frame.entry.image_base)).unwrap_or(Rva(0));
@@ -112,11 +112,12 @@ pub fn run(args: &Args) -> Result<Answer> {
     match report.verdict {
         Verdict::Refused => {
             let failed = report.checks.iter().filter(|check| check.is_failed()).count();
-            outln!("\nREFUSED: {failed} of {} checks failed", report.checks.len());
+            let run = report.checks.iter().filter(|check| check.status != CheckStatus::Skipped).count();
+            outln!("\nREFUSED: {failed} of {run} checks failed");
         }
         _ => {
             let passed = report.checks.iter().filter(|check| check.status == CheckStatus::Passed).count();
-            outln!("\nVERIFIED: {passed} checks passed; those marked skipped need the bundle");
+            outln!("\nVERIFIED: {passed} checks passed; those marked skipped were not run");
         }
     }
     Ok(holds.into())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use symseal_bundle::{Bundle, Digest, FileRole, LayoutDir};
 
 use crate::program::{self, RunningServer, peer, symseal};
-use crate::scene::{Scene, run};
+use crate::scene::{Scene, failed, run};
 
 const SEAL: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -146,7 +146,19 @@ fn junk_referrers_beside_a_good_seal_change_nothing() {
     let into = scene.at("from-kit");
     symseal(["bundle", "kit", "import", &kit, "--output", &into, "--trust", &trust]).ok();
 
-    // Junk alone is no seal.
+    // A key that was revoked: that is what is told, whatever was put beside its seal.
+    let key_id = symseal(["trust", "show", "--trust", &trust, "--json"]).ok().json()["keys"][0]["key_id"].clone();
+    let revoke = ["revoke", "--key-id", key_id.as_str().unwrap(), "--reason", "stolen"];
+    let before = scene.at("trust-before");
+    run(std::process::Command::new("cp").args(["-r", &trust, &before]));
+    scene.change_trust(&revoke).ok();
+    let store = scene.at("store-after-theft");
+    let ran = symseal(["bundle", "verify", &reference, "--trust", &trust, "--store", &store, "--json"]);
+    assert_eq!((ran.status, failed(&ran.json())), (1, vec!["trust.revocation"]), "{ran:?}");
+    std::fs::remove_dir_all(&trust).unwrap();
+    std::fs::rename(&before, &trust).unwrap();
+
+    // Junk alone is no seal, and the explanation names what is broken.
     let unsealed = RunningServer::start(&scene.path("unsealed-data"));
     scene.build("bare", &["inputs/app"], "3.0", &[]);
     let bare = format!("{}/team/app:3.0", unsealed.address);
@@ -162,4 +174,15 @@ fn junk_referrers_beside_a_good_seal_change_nothing() {
     assert_eq!(repository.put(MANIFEST, manifest.to_string().as_bytes()), 201);
     let ran = symseal(["bundle", "verify", &bare, "--trust", &trust, "--store", &scene.at("third-store")]);
     assert!(ran.status == 1 && ran.stdout.contains("REFUSED"), "{ran:?}");
+    let junk = scene.at("junk.json");
+    std::fs::write(&junk, "junk").unwrap();
+    let explain = ["bundle", "verify", &scene.at("bare"), "--trust", &trust, "--signature", &junk, "--explain"];
+    let ran = symseal(explain);
+    assert!(ran.status == 1 && ran.stdout.contains("BROKEN by seal.structure"), "{ran:?}");
+    // Without any seal no question is left out.
+    let (exit, report) = scene.report("bare", &[]);
+    assert_eq!((exit, failed(&report)), (1, vec!["seal.present"]), "{report:#}");
+    for check in ["table.rederived", "dsse.signature", "log.inclusion", "trust.threshold"] {
+        assert!(report["not_checked"].as_array().unwrap().iter().any(|open| open["id"] == check), "{check}");
+    }
 }

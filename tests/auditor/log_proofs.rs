@@ -138,6 +138,11 @@ fn a_quorum_of_witnesses_is_met_by_a_checkpoint_that_they_cosigned() {
     log_policy(&scene, &["--witness", &one_key, "--witness", &two_key, "--witness-quorum", "2"]);
     let (exit, report) = scene.report("bundle", &[]);
     assert_eq!((exit, failed(&report)), (1, vec!["log.witnesses"]), "{report:#}");
+    // Who seals by this policy hears of it at once.
+    let (bundle, trust, key) = (scene.at("bundle"), scene.at("trust"), scene.at("keys/artifact.key.pem"));
+    let log = scene.at("log");
+    let sealed = symseal(["bundle", "seal", &bundle, "--key", &key, "--log", &log, "--trust", &trust]).ok();
+    assert!(sealed.stderr.contains("refuses this seal: log.witnesses failed: expected 2"), "{sealed:?}");
     // The witnesses see the log's newest checkpoint; who publishes it puts their lines beside the log's.
     let published = scene.path("published");
     crate::scene::run(std::process::Command::new("cp").arg("-r").arg(scene.path("log")).arg(&published));

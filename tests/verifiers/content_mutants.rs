@@ -59,7 +59,7 @@ impl Sealed {
             signature_files: &[],
             seen: None,
             consistency: &[],
-            fragment: None,
+            fragments: &[],
             identify: &made::identify,
         };
         verify(bundle, &request)
@@ -130,6 +130,8 @@ fn first_file(index: &mut SymbolIndex, role: FileRole) -> &mut FileEntry {
 pub fn add(mutants: &mut Mutants<'_>, sealed: &Sealed) {
     let bundle = sealed.open();
     assert_eq!(failures(&sealed.verify(&bundle, &[sealed.seal()]).checks), [""; 0]);
+    let unsealed = failures(&sealed.verify(&bundle, &[]).checks);
+    mutants.ours("envelope", "no seal at all", id::SEAL_PRESENT, unsealed);
     indexes(mutants, sealed, &bundle);
     page_trees(mutants, sealed, &bundle);
     files(mutants, sealed, &bundle);
@@ -205,6 +207,9 @@ fn page_trees(mutants: &mut Mutants<'_>, sealed: &Sealed, bundle: &Bundle) {
     let tree = bundle.index().shards[0].page_hashes.sha256;
     mutants.ours(part, "a bit", id::BLOB_DIGEST, sealed.with_blob(&tree, |bytes| *bytes.last_mut().unwrap() ^= 1));
     mutants.ours(part, "cut short", id::BLOB_DIGEST, sealed.with_blob(&tree, |bytes| bytes.truncate(bytes.len() - 1)));
+    let theirs = another_tree();
+    let found = sealed.with_blob(&tree, |bytes| bytes.clone_from(&theirs));
+    mutants.ours(part, "another bundle's", id::BLOB_DIGEST, found);
     let found = sealed.with_index(|index, _| first_file(index, FileRole::Executable).page_root.0[0] ^= 1);
     mutants.ours(part, "another root in the index", id::PAGE_ROOT, found);
     let found =
@@ -238,6 +243,16 @@ fn page_trees(mutants: &mut Mutants<'_>, sealed: &Sealed, bundle: &Bundle) {
         }),
     );
     mutants.ours(part, "made anew: a file left out", id::PAGE_ROOT, with_tree(&|all| drop(all.remove(0))));
+    let theirs = with_tree(&|all| *all = PageHashes::parse(&another_tree()).unwrap().files().map(own).collect());
+    mutants.ours(part, "made anew: another bundle's", id::PAGE_ROOT, theirs);
+}
+
+/// The page hashes of a bundle with one other file.
+fn another_tree() -> Vec<u8> {
+    let bytes = [7; 100_000];
+    let leaves = pages::leaves(&bytes, 16384);
+    page_hashes::write(&[FilePages { sha256: Digest::of(&bytes), page_size: 16384, size: bytes.len() as u64, leaves }])
+        .unwrap()
 }
 
 fn files(mutants: &mut Mutants<'_>, sealed: &Sealed, bundle: &Bundle) {

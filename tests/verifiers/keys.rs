@@ -267,7 +267,7 @@ fn a_wrong_call_ends_with_status_2_and_says_what_was_wrong() {
     verify(&["--bundle", &seal, "--key", &key, "--trusted-root", &root, "sha256:11"]).refused(2, &["sha256:11"]);
     // The built-in root does not know our log.
     let ran = verify(&["--bundle", &seal, "--key", &key, &digest]);
-    assert_eq!((ran.status, ran.stdout.contains("REFUSED by the check log.")), (1, true), "{ran:?}");
+    assert_eq!((ran.status, ran.stdout.contains("REFUSED by the check log.id: expected: ")), (1, true), "{ran:?}");
     let ran = verify(&["--bundle", &seal, "--certificate-identity", "a", "--certificate-oidc-issuer", "b", &digest]);
     assert!(ran.status == 1 && ran.stdout.contains("REFUSED by the check signer.kind"), "{ran:?}");
 }

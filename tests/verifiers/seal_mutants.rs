@@ -82,6 +82,15 @@ impl Lies {
             let text = s["predicate"].to_string().replace("\"1.0\"", "\"2.0\"");
             s["predicate"] = serde_json::from_str(&text).unwrap();
         });
+        lie("signed: another root of modules", id::STATEMENT_MODULES, &|s| {
+            s["predicate"]["modules_root"] = "99".repeat(32).into();
+        });
+        lie("signed: another number of modules", id::STATEMENT_MODULES, &|s| {
+            s["predicate"]["modules"]["count"] = 2.into();
+        });
+        lie("signed: another list of modules", id::STATEMENT_MODULES, &|s| {
+            s["predicate"]["modules"]["sha256"] = "99".repeat(32).into();
+        });
         lie("signed: no predicate", id::STATEMENT_TYPE, &|s| drop(s.as_object_mut().unwrap().remove("predicate")));
         let twice =
             good.to_string().replacen("\"_type\"", "\"_type\":\"https://in-toto.io/Statement/v1\",\"_type\"", 1);
@@ -210,6 +219,15 @@ fn entries(mutants: &mut Mutants<'_>, lies: &Lies) {
     set("version: another", id::SEAL_STRUCTURE, "kindVersion/version", "0.0.1".into());
     set("body of another entry", id::LOG_ENTRY, "canonicalizedBody", theirs["canonicalizedBody"].clone());
     set("body: empty", id::LOG_ENTRY, "canonicalizedBody", "".into());
+    // As a Rekor v1 has them, with a time that this log never signed. Said to symseal alone: others have no log of one kind.
+    let mut v1 = mutants.world.seal_json();
+    let entry = v1.pointer_mut(ENTRY).unwrap();
+    entry["kindVersion"] = json!({"kind": "dsse", "version": "0.0.1"});
+    entry["integratedTime"] = "1795176000".into();
+    entry["inclusionPromise"] = json!({"signedEntryTimestamp": to_base64(&[7; 70])});
+    let found = Question::of(mutants.world).failures(&[v1.to_string().into_bytes()]);
+    mutants.ours(part, "kind: that of another log's entries", id::LOG_KIND, found.clone());
+    mutants.ours(part, "a timestamp that the log did not sign", id::LOG_TIMESTAMP, found);
     let body = STANDARD
         .decode(mutants.world.seal_json().pointer(&format!("{ENTRY}/canonicalizedBody")).unwrap().as_str().unwrap());
     let body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
@@ -270,9 +288,9 @@ fn proofs(mutants: &mut Mutants<'_>, other: &World) {
     let index = symseal_seal::SigstoreBundle::parse(&world.seal).unwrap().entry.log_index;
     let fragment = world.log.fragment(index).unwrap();
     let judge = |fragment: &TileFragment| {
-        let bytes = fragment.to_json();
+        let bytes = [fragment.to_json()];
         let question = Question::of(world);
-        let expectation = Expectation { fragment: Some(&bytes), ..question.expectation };
+        let expectation = Expectation { fragments: &bytes, ..question.expectation };
         Question { expectation, ..question }.failures(std::slice::from_ref(&world.seal))
     };
     assert_eq!(judge(&fragment), [""; 0]);
@@ -378,7 +396,7 @@ fn checkpoints(mutants: &mut Mutants<'_>, other: &World) {
     let first =
         symseal_seal::examine_seal(&world.seal, &question.subjects, question.trust, &question.expectation, question.at);
     let mut seen = Seen::default();
-    seen.record(&world.trust, &first.checkpoints);
+    seen.record(&world.trust, &first.checkpoints, &[]);
     let expectation = Expectation { seen: Some(&seen), ..question.expectation };
     let question = Question { expectation, ..question };
     assert_eq!(question.failures(std::slice::from_ref(&world.seal)), [""; 0]);

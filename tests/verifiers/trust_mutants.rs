@@ -6,8 +6,9 @@ use symseal_seal::note::{NoteSignature, SignedNote};
 use symseal_seal::trust::policy::{
     LogPlaceDocument, PolicyDocument, PolicyKeyDocument, RevocationDocument, WitnessDocument,
 };
+use symseal_seal::trust::{POLICY_FILE, ROOT_FILE, TRUSTED_ROOT_FILE};
 use symseal_seal::{Envelope, Expectation, Seen, SigstoreBundle, Trust, UtcSeconds, Witness, examine_seal};
-use symseal_sealer::LogKey;
+use symseal_sealer::{LogKey, RootChange, TrustChange};
 
 use crate::mutants::{Mutants, Question, flip, leaves, readable};
 use crate::support::{NOW, World, with_policy};
@@ -42,7 +43,24 @@ fn files(mutants: &mut Mutants<'_>, other: &World) {
         let found = with(0, changed.to_string().into_bytes());
         mutants.ours("root.json", readable(&leaf), id::TRUST_ROOT, found);
     }
-    let envelope = Envelope::parse(&world.trust_files[1]).unwrap();
+    // With all that a policy can say.
+    let witness = witness("w1.example").0;
+    let mut document = PolicyDocument::read_unverified(&world.trust_files[1]).unwrap();
+    document.require_consistency = true;
+    document.keys[0].not_after = Some(NOW.plus_days(365));
+    document.logs[0].not_after = Some(NOW.plus_days(365));
+    document.logs[0].entries_before = Some(1000);
+    document.logs[0].witnesses = vec![WitnessDocument { key: witness.to_string(), operator: "somebody else".into() }];
+    document.revocations = vec![RevocationDocument {
+        key_id: world.root.key_id().to_string(),
+        reason: "stolen".into(),
+        except_digests: vec![format!("sha256:{}", "11".repeat(32))],
+        except_before: vec![LogPlaceDocument { origin: document.logs[0].origin.clone(), index: 9 }],
+    }];
+    let signature = world.root.sign(&document.signed_bytes());
+    let file = document.to_file(&world.root.key_id().to_string(), &signature);
+    assert_eq!(with(1, file.clone()), [""; 0]);
+    let envelope = Envelope::parse(&file).unwrap();
     let policy: Value = serde_json::from_slice(&envelope.payload).unwrap();
     let unsigned = |payload: Vec<u8>| Envelope { payload, ..envelope.clone() }.to_json();
     for leaf in leaves(&policy) {
@@ -91,7 +109,8 @@ fn policies(mutants: &mut Mutants<'_>) {
     let newer = trust(&|policy| policy.version = 2);
     let mut seen = Seen::default();
     let question = Question::of(world);
-    seen.record(&newer, &examine_seal(&world.seal, &question.subjects, &newer, &question.expectation, NOW).checkpoints);
+    let shown = examine_seal(&world.seal, &question.subjects, &newer, &question.expectation, NOW).checkpoints;
+    seen.record(&newer, &shown, &[]);
     let expectation = Expectation { seen: Some(&seen), ..question.expectation };
     mutants.ours(
         part,
@@ -99,6 +118,11 @@ fn policies(mutants: &mut Mutants<'_>) {
         id::TRUST_POLICY_VERSION,
         Question { expectation, ..question }.failures(good),
     );
+    let mut seen = Seen::default();
+    seen.record(&rotated(world), &[], &[]);
+    let expectation = Expectation { seen: Some(&seen), ..Question::of(world).expectation };
+    let found = Question { expectation, ..Question::of(world) }.failures(good);
+    mutants.ours("root.json", "older than the one seen last", id::TRUST_ROOT_CHAIN, found);
     let second = symseal_sealer::ArtifactKey::generate().unwrap();
     let two = trust(&|policy| {
         policy.threshold = 2;
@@ -132,18 +156,33 @@ fn policies(mutants: &mut Mutants<'_>) {
     mutants.unchanged(part, "an entry after the log was closed", id::LOG_INDEX, judge(&closed, good), &world.seal);
     let ended = trust(&|policy| policy.keys[0].not_after = Some(UtcSeconds(NOW.0 - 1)));
     mutants.unchanged(part, "a key after its time", id::TRUST_KEY_VALIDITY, judge(&ended, good), &world.seal);
+    let ended = trust(&|policy| policy.logs[0].not_after = Some(UtcSeconds(NOW.0 - 1)));
+    mutants.unchanged(part, "a log after its time", id::LOG_KEY_VALIDITY, judge(&ended, good), &world.seal);
     let elsewhere = trust(&|policy| policy.keys[0].names = vec!["another".into()]);
     mutants.unchanged(part, "a key that may not sign this name", id::TRUST_KEY, judge(&elsewhere, good), &world.seal);
 }
 
+/// The world's trust directory after a rotation of its root.
+fn rotated(world: &World) -> Trust {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, bytes) in [ROOT_FILE, POLICY_FILE, TRUSTED_ROOT_FILE].into_iter().zip(&world.trust_files) {
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+    }
+    let mut change = TrustChange::open(directory.path()).unwrap();
+    change.rotate(&RootChange { keys: vec![world.root.public().clone()], threshold: 1, expires: None });
+    change.sign(std::slice::from_ref(&world.root)).unwrap()
+}
+
+/// A witness and its key.
+fn witness(name: &str) -> (Witness, LogKey) {
+    let key = LogKey::generate().unwrap();
+    let identity = key.identity(&"w.example".parse().unwrap()).unwrap();
+    let public: [u8; 32] = identity.key.spki()[12..].try_into().unwrap();
+    (Witness::new(name, &public).unwrap(), key)
+}
+
 fn witnesses(mutants: &mut Mutants<'_>) {
     let world = mutants.world;
-    let witness = |name: &str| {
-        let key = LogKey::generate().unwrap();
-        let identity = key.identity(&"w.example".parse().unwrap()).unwrap();
-        let public: [u8; 32] = identity.key.spki()[12..].try_into().unwrap();
-        (Witness::new(name, &public).unwrap(), key)
-    };
     let ((one, one_key), (two, _)) = (witness("w1.example"), witness("w2.example"));
     let document = |witness: &Witness| WitnessDocument { key: witness.to_string(), operator: "somebody else".into() };
     let trust = with_policy(

@@ -225,6 +225,14 @@ impl Bundle {
         self.read_seals().unwrap_or_default()
     }
 
+    /// The Sigstore bundles in one manifest that refers to this bundle; none for a pulled directory, which has no manifests.
+    pub fn seals_in(&self, referrer: &Digest) -> Result<Vec<Vec<u8>>, BundleError> {
+        match &self.source {
+            Source::Layout { layout, .. } => read_referrer(layout, referrer),
+            Source::Pulled(_) => Ok(Vec::new()),
+        }
+    }
+
     /// The Sigstore bundles that refer to this bundle, as they are: nothing in them is checked here.
     pub fn read_seals(&self) -> Result<Vec<Vec<u8>>, BundleError> {
         match &self.source {
@@ -260,7 +268,7 @@ impl BundleError {
                 return Some(check.with_detail(path.display().to_string()));
             }
         };
-        Some(Check::failed(check, expected, self.to_string()))
+        Some(Check::refused_by(check, expected, self))
     }
 }
 

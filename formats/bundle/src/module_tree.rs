@@ -69,6 +69,11 @@ impl<'a> ModuleTree<'a> {
         Ok(Self { modules, leaves })
     }
 
+    /// The debug ids, in the tree's order.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.modules.iter().map(|(_, id, _)| id.as_str())
+    }
+
     /// The root, which a seal's statement names.
     pub fn root(&self) -> Hash {
         pages::root(&self.leaves)

@@ -69,6 +69,17 @@ impl Check {
         Self { id, status: CheckStatus::Failed, expected: expected.into(), found: found.into(), detail: String::new() }
     }
 
+    /// A check that an error refused. The readers' errors say both sides themselves ("expected A, found B"); they are taken
+    /// apart here, so that no report has one pair within another. `expected` stands where the error has what was found alone.
+    #[must_use]
+    pub fn refused_by(id: &'static str, expected: impl Into<String>, error: &impl fmt::Display) -> Self {
+        let text = error.to_string();
+        match Sides::of(&text) {
+            None => Self::failed(id, expected, text),
+            Some(Sides { of, expected, found }) => Self::failed(id, expected, found).with_detail(of),
+        }
+    }
+
     /// A check that was not run, and why.
     #[must_use]
     pub fn skipped(id: &'static str, why: impl Into<String>) -> Self {
@@ -94,6 +105,27 @@ impl Check {
     #[must_use]
     pub fn is_failed(&self) -> bool {
         self.status == CheckStatus::Failed
+    }
+}
+
+/// The parts of an error's text: of what it speaks, what it expected and what it found.
+pub(crate) struct Sides<'t> {
+    pub(crate) of: &'t str,
+    pub(crate) expected: &'t str,
+    pub(crate) found: &'t str,
+}
+
+impl<'t> Sides<'t> {
+    /// Of `[what: ]expected A, found B`, `… expected A: why not` or `… expected A`; `None` for any other text.
+    pub(crate) fn of(text: &'t str) -> Option<Self> {
+        let (of, rest) = text.split_once("expected ")?;
+        let of = if of.is_empty() { of } else { of.strip_suffix(": ")? };
+        let ends = [", found ", ": "].into_iter().filter_map(|end| Some((rest.find(end)?, end)));
+        let (expected, found) = match ends.min() {
+            Some((_, end)) => rest.split_once(end)?,
+            None => (rest, "something else"),
+        };
+        Some(Self { of, expected, found })
     }
 }
 
@@ -236,9 +268,9 @@ catalogue! {
     Dsse STATEMENT_PREDICATE "statement.predicate" "The statement's predicate type is https://symseal.dev/bundle/v1 and its predicate can be read."
     Dsse STATEMENT_SUBJECT_BUNDLE "statement.subject.bundle" "The subject NAME@VERSION is the release that the predicate names, and its sha256 is the bundle's digest."
     Dsse STATEMENT_SUBJECT_INDEX "statement.subject.index" "The subject symbol_index.json has the sha256 of the symbol index."
-    Dsse STATEMENT_MODULES "statement.modules" "The root of modules, where the statement names one, is that of the symbol index."
-    Dsse STATEMENT_NAME "statement.name" "The release's name is the expected one."
-    Dsse STATEMENT_VERSION "statement.version" "The release's version is the expected one."
+    Dsse STATEMENT_MODULES "statement.modules" "The list of modules, and the root over them where the statement names one, are those of the symbol index."
+    Dsse STATEMENT_NAME "statement.name" "The release's name is the one that was asked for."
+    Dsse STATEMENT_VERSION "statement.version" "The release's version is the one that was asked for."
     Rekor LOG_ID "log.id" "The entry's log id is that of a log in the policy."
     Rekor LOG_KEY_VALIDITY "log.key-validity" "The time of verification lies within the log key's validity."
     Rekor LOG_INDEX "log.index" "The entry stands before the place at which the policy closed the log, if it did."
@@ -249,7 +281,7 @@ catalogue! {
     Rekor LOG_CHECKPOINT "log.checkpoint" "The checkpoint is a strictly formed signed note that the log's key verifies."
     Rekor LOG_INCLUSION "log.inclusion" "The audit path, or the tile fragment given for it, has exactly what it needs and leads from the entry to the checkpoint's root."
     Rekor LOG_WITNESSES "log.witnesses" "As many distinct witnesses as the policy asks for have cosigned the checkpoint, and no line of a known witness fails."
-    Rekor LOG_FRESHNESS "log.freshness" "The checkpoint agrees with those of the log that were seen before: never another root at one size, and a larger one by a consistency proof."
+    Rekor LOG_FRESHNESS "log.freshness" "The checkpoint is the first that is seen of the log, or agrees with those before: the same root at one size, and at another a consistency proof."
 }
 
 #[cfg(test)]
@@ -262,6 +294,23 @@ mod tests {
             assert!(info.sentence.ends_with('.'), "{}", info.id);
             assert_eq!(CATALOGUE.iter().position(|other| other.id == info.id), Some(n), "{} twice", info.id);
         }
+    }
+
+    #[test]
+    fn an_error_that_says_both_sides_is_not_nested() {
+        let sides = |error: &str| {
+            let check = Check::refused_by(id::LOG_CHECKPOINT, "a checkpoint", &error);
+            [check.expected, check.found, check.detail]
+        };
+        assert_eq!(sides("expected the origin a, found \"b\""), ["the origin a", "\"b\"", ""]);
+        assert_eq!(
+            sides("expected the JSON of a seal: EOF, found at 1"),
+            ["the JSON of a seal", "EOF, found at 1", ""]
+        );
+        assert_eq!(sides("expected base64 in sig"), ["base64 in sig", "something else", ""]);
+        assert_eq!(sides("tile/0/000: expected 32 bytes, found 9"), ["32 bytes", "9", "tile/0/000"]);
+        let plain = "the signature by a does not verify";
+        assert_eq!(sides(plain), ["a checkpoint", plain, ""]);
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub fn verify_kit(seal: &[u8], trust: &Trust, at: UtcSeconds) -> Result<SealedKi
     if seal.len() > KIT_SEAL_LIMIT {
         return Err(failed(format!("at most {KIT_SEAL_LIMIT} bytes"), seal.len().to_string()));
     }
-    let envelope = Envelope::parse(seal).map_err(|error| failed("a DSSE envelope".to_owned(), error.to_string()))?;
+    let envelope = Envelope::parse(seal).map_err(|error| Check::refused_by(id::KIT_SEAL, "a DSSE envelope", &error))?;
     if envelope.payload_type != IN_TOTO_PAYLOAD_TYPE {
         return Err(failed(format!("payload type {IN_TOTO_PAYLOAD_TYPE}"), format!("{:.120?}", envelope.payload_type)));
     }

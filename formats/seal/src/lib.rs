@@ -54,7 +54,8 @@ pub use statement::{PREDICATE_TYPE, Release, STATEMENT_LIMIT, Statement, Stateme
 pub use time::{UtcSeconds, Validity};
 pub use trust::{Trust, TrustError};
 pub use verify::{
-    Expectation, SealFacts, SealVerification, SubjectDigests, examine_seal, examine_seals, verify_entry, verify_seal,
+    Expectation, ModuleList, SealFacts, SealVerification, SubjectDigests, examine_seal, examine_seals, verify_entry,
+    verify_seal,
 };
 
 /// RFC 8785 canonical JSON. The values that come here have neither floats nor non-string keys, so

@@ -114,15 +114,21 @@ impl ListDigest {
     /// Sorts the items by their bytes and hashes each followed by a line feed. Items hold no line feed.
     #[must_use]
     pub fn of<I: IntoIterator<Item = S>, S: Into<String>>(items: I) -> Self {
-        let mut items: Vec<String> = items.into_iter().map(Into::into).collect();
-        items.sort_unstable();
-        let mut text = Vec::new();
-        for item in &items {
-            text.extend_from_slice(item.as_bytes());
-            text.push(b'\n');
-        }
-        Self { count: items.len() as u64, sha256: to_hex(&sha256(&text)) }
+        let (count, sha256) = hash_of_list(items);
+        Self { count, sha256: to_hex(&sha256) }
     }
+}
+
+/// How many items there are, and the SHA-256 over them, sorted by their bytes, each followed by a line feed.
+pub(crate) fn hash_of_list<I: IntoIterator<Item = S>, S: Into<String>>(items: I) -> (u64, Hash) {
+    let mut items: Vec<String> = items.into_iter().map(Into::into).collect();
+    items.sort_unstable();
+    let mut text = Vec::new();
+    for item in &items {
+        text.extend_from_slice(item.as_bytes());
+        text.push(b'\n');
+    }
+    (items.len() as u64, sha256(&text))
 }
 
 /// What a statement is made from.

@@ -18,7 +18,7 @@ const ENTRIES: &[u8] = include_bytes!("golden/tile/entries/000.p/5");
 
 const AT: UtcSeconds = UtcSeconds(1_795_176_000);
 const SUBJECTS: SubjectDigests =
-    SubjectDigests { bundle: Some([0x11; 32]), symbol_index: Some([0x22; 32]), modules_root: None };
+    SubjectDigests { bundle: Some([0x11; 32]), symbol_index: Some([0x22; 32]), modules_root: None, modules: None };
 
 fn trust() -> Trust {
     Trust::load_parts(ROOT, POLICY, TRUSTED_ROOT).unwrap()

@@ -13,17 +13,26 @@ pub struct ForeignCheck {
 
 /// A check that did not hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{check}: {found}")]
+#[error("{check}: expected: {expected}; found: {found}")]
 pub struct Refusal {
     /// An id of [`CATALOGUE`].
     pub check: &'static str,
-    /// What was found, as text for a person.
+    /// What had to be found, as text for a person.
+    pub expected: String,
+    /// What was found, likewise.
     pub found: String,
 }
 
 impl Refusal {
+    /// A refusal that expected no more than what the check's sentence says.
     pub(super) fn new(check: &'static str, found: impl Into<String>) -> Self {
-        Self { check, found: found.into() }
+        let sentence = CATALOGUE.iter().find(|known| known.id == check).map_or("", |known| known.sentence);
+        Self::of(check, sentence.trim_end_matches('.'), found)
+    }
+
+    /// A refusal with both sides.
+    pub(super) fn of(check: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { check, expected: expected.into(), found: found.into() }
     }
 }
 
@@ -98,6 +107,14 @@ pub(super) fn refusal(error: &Error) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_says_what_was_expected_and_what_was_found() {
+        let refusal = Refusal::new(id::SIGNATURE, "one that does not verify");
+        let text = "signature: expected: The key, or the certificate's, verifies the signature; found: one that does not verify";
+        assert_eq!(refusal.to_string(), text);
+        assert!(CATALOGUE.iter().all(|check| !Refusal::new(check.id, "x").expected.is_empty()));
+    }
 
     #[test]
     fn ids_are_unique_and_sentences_end_with_a_full_stop() {

@@ -22,19 +22,29 @@ pub(super) fn trusted<'a>(entry: &TransparencyLogEntry, root: &'a TrustedRoot) -
     root.tlogs.iter().find(|log| log.log_id.key_id.as_bytes() == entry.log_id.key_id.as_bytes())
 }
 
+/// Checks that every entry names a log of the root. First of all, as nothing else can be said of an entry of an unknown log:
+/// sigstore-rust looks for a key by the checkpoint's, and would speak of that.
+pub(super) fn check_ids(bundle: &Bundle, root: &TrustedRoot) -> Result<(), Refusal> {
+    bundle.verification_material.tlog_entries.iter().try_for_each(|entry| known(entry, root).map(|_| ()))
+}
+
+fn known<'a>(entry: &TransparencyLogEntry, root: &'a TrustedRoot) -> Result<&'a TransparencyLog, Refusal> {
+    trusted(entry, root).ok_or_else(|| {
+        let known: Vec<String> = root.tlogs.iter().map(|log| log.log_id.key_id.to_string()).collect();
+        let expected = format!("the id of a log of the trusted root: {}", known.join(", "));
+        Refusal::of(id::LOG_ID, expected, entry.log_id.key_id.to_string())
+    })
+}
+
 /// Checks every entry of a bundle whose signatures and proofs hold, and whose signature has the result's times.
 pub(super) fn check(bundle: &Bundle, root: &TrustedRoot, result: &VerificationResult) -> Result<(), Refusal> {
     for entry in &bundle.verification_material.tlog_entries {
-        let log = trusted(entry, root).ok_or_else(|| {
-            let known: Vec<String> = root.tlogs.iter().map(|log| log.log_id.key_id.to_string()).collect();
-            let found = format!("the log id {}; the root's are {}", entry.log_id.key_id, known.join(", "));
-            Refusal::new(id::LOG_ID, found)
-        })?;
+        let log = known(entry, root)?;
         if let Some(window) = log.public_key.valid_for
             && let Some(time) = result.verified_timestamps().iter().find(|time| !window.contains(**time))
         {
-            let found = format!("signed at {time}, when the key of {} was not valid", log.base_url);
-            return Err(Refusal::new(id::LOG_KEY_VALIDITY, found));
+            let expected = format!("a time at which the key of {} was valid", log.base_url);
+            return Err(Refusal::of(id::LOG_KEY_VALIDITY, expected, time.to_string()));
         }
         if let Some(proof) = &entry.inclusion_proof {
             check_checkpoint(entry, proof, log)?;
@@ -78,12 +88,13 @@ fn check_checkpoint(
     let signed = SignedCheckpoint::parse(proof.checkpoint.envelope()).map_err(|error| refuse(error.to_string()))?;
     let is_v2 = entry.kind_version == KindVersion::HashedRekordV002;
     if !is_v2 && proof.tree_size != signed.checkpoint.size {
-        let found = format!("a proof for {} entries, a checkpoint of {}", proof.tree_size, signed.checkpoint.size);
-        return Err(Refusal::new(id::LOG_INCLUSION, found));
+        let expected = format!("a proof for the checkpoint's {} entries", signed.checkpoint.size);
+        return Err(Refusal::of(id::LOG_INCLUSION, expected, format!("one for {}", proof.tree_size)));
     }
     let origin = &signed.checkpoint.origin;
     if is_v2 && !names(&log.base_url).contains(&origin.as_str()) {
-        return Err(refuse(format!("the origin {origin:?}, where the log is {}", log.base_url)));
+        let expected = format!("the origin of {}", log.base_url);
+        return Err(Refusal::of(id::LOG_CHECKPOINT, expected, format!("{origin:?}")));
     }
     // A log signs under its own name and the first bytes of its id. Lines of others, witnesses for one, are not ours to judge.
     let hint = log.log_id.key_id.as_bytes().get(..4);
@@ -91,7 +102,8 @@ fn check_checkpoint(
     let own = |line: &&NoteSignature| hint == Some(&line.hint[..]) && (!is_v2 || line.name == *origin);
     let mut lines = signed.note.signatures.iter().filter(own).peekable();
     if lines.peek().is_none() {
-        return Err(refuse(format!("no signature line by {origin} with the key of {}", log.base_url)));
+        let expected = format!("a signature line by {origin} with the key of {}", log.base_url);
+        return Err(Refusal::of(id::LOG_CHECKPOINT, expected, "none"));
     }
     for line in lines {
         let signature = SignatureBytes::new(line.signature.clone());

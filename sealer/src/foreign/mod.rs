@@ -204,9 +204,9 @@ pub fn verify_foreign(
             let policy = if is_read { policy } else { policy.skip_tlog_unsafe() };
             verify_artifact(root, &bundle, artifact, &policy)
         }
-        ForeignSigner::Key(_) => Err(Refusal::new(id::SIGNER_KIND, "expected a bundle of a key, found a certificate")),
+        ForeignSigner::Key(_) => Err(Refusal::of(id::SIGNER_KIND, "a bundle of a key", "one with a certificate")),
         ForeignSigner::Certificate { .. } => {
-            Err(Refusal::new(id::SIGNER_KIND, "expected a bundle with a certificate, found a key's"))
+            Err(Refusal::of(id::SIGNER_KIND, "a bundle with a certificate", "one of a key"))
         }
     }?;
     if let Some(translated) = &translated {
@@ -224,7 +224,8 @@ fn parse(text: &str) -> Result<Bundle, Refusal> {
     let entries = &bundle.verification_material.tlog_entries;
     if entries.len() > MAX_ENTRIES {
         let count = entries.len();
-        return Err(malformed(format!("{count} log entries, where at most {MAX_ENTRIES} are looked at")));
+        let expected = format!("at most {MAX_ENTRIES} log entries");
+        return Err(Refusal::of(id::BUNDLE_FORM, expected, count.to_string()));
     }
     // Whoever counts entries must not count one twice; sigstore-go refuses it, too.
     let mut places = HashSet::new();
@@ -232,14 +233,15 @@ fn parse(text: &str) -> Result<Bundle, Refusal> {
         entries.iter().find(|entry| !places.insert((entry.log_id.key_id.as_bytes(), entry.log_index.get())))
     {
         let found = format!("the entry {} of the log {} twice", twice.log_index.get(), twice.log_id.key_id);
-        return Err(malformed(found));
+        return Err(Refusal::of(id::BUNDLE_FORM, "each log entry once", found));
     }
     if let (VerificationMaterialContent::PublicKey(key), SignatureContent::DsseEnvelope(envelope)) =
         (&bundle.verification_material.content, &bundle.content)
     {
         let keyid = envelope.signature.keyid.as_str();
         if !keyid.is_empty() && !key.hint.is_empty() && keyid != key.hint {
-            return Err(malformed(format!("the key id {keyid:?} of the envelope, where the hint is {:?}", key.hint)));
+            let expected = format!("a key id of the envelope that is the hint, {:?}", key.hint);
+            return Err(Refusal::of(id::BUNDLE_FORM, expected, format!("{keyid:?}")));
         }
     }
     Ok(bundle)
@@ -252,6 +254,7 @@ fn verify_artifact(
     artifact: ForeignArtifact<'_>,
     policy: &dyn Policy,
 ) -> Result<VerificationResult, Refusal> {
+    log::check_ids(bundle, &root.root)?;
     let verifier = &root.verifier;
     let unread = |error: std::io::Error| Refusal::new(id::ARTIFACT_READ, error.to_string());
     match artifact {

@@ -122,8 +122,8 @@ pub(super) fn translate(
     }
     let is_v2 = |entry: &Value| entry["kindVersion"]["version"] == "0.0.2" && entry["kindVersion"]["kind"] != "intoto";
     if !entries.iter().all(is_v2) {
-        let found = "entries of a Rekor v1 beside one of a Rekor v2 in a form of its own; expected entries of one kind";
-        return Err(Refusal::new(id::SUPPORTED, found));
+        let found = "entries of a Rekor v1 beside one of a Rekor v2 in a form of its own";
+        return Err(Refusal::of(id::SUPPORTED, "entries of one kind of log", found));
     }
     let mut artifact_sha256 = None;
     if stand_ins.iter().any(|(_, stand_in)| stand_in.needs_artifact) {

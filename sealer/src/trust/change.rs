@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use symseal_seal::trust::policy::{
-    LogPlaceDocument, PolicyDocument, PolicyKeyDocument, PolicyLogDocument, RevocationDocument,
-};
+use symseal_seal::trust::policy::{PolicyDocument, PolicyKeyDocument, PolicyLogDocument, RevocationDocument};
 use symseal_seal::trust::root::{KeyDocument, read_chain, write_chain};
 use symseal_seal::trust::{RootDocument, RootSignature, SignedRoot, TrustedLog, trusted_root};
 use symseal_seal::{ArtifactPublicKey, LogIdentity, Trust, TrustError, UtcSeconds};
 
+use super::difference::{Difference, difference};
+use super::edit::{KeyChange, LogChange, Refused, RevocationChange};
 use super::{LoadTrustError, TrustFiles, TrustInitError};
 use crate::keys::ArtifactKey;
 
@@ -63,6 +63,7 @@ pub struct TrustChange {
     directory: PathBuf,
     old: TrustFiles,
     trust: Trust,
+    before: PolicyDocument,
     policy: PolicyDocument,
     logs: Vec<u8>,
     root: Option<RootDocument>,
@@ -78,7 +79,8 @@ impl TrustChange {
         let wrong = |source| LoadTrustError::Trust { directory: directory.to_owned(), source };
         let trust = old.verify().map_err(wrong)?;
         let policy = PolicyDocument::read_unverified(&old.policy).map_err(wrong)?;
-        Ok(Self { directory: directory.to_owned(), logs: old.logs.clone(), old, trust, policy, root: None })
+        let (directory, logs) = (directory.to_owned(), old.logs.clone());
+        Ok(Self { directory, logs, old, trust, before: policy.clone(), policy, root: None })
     }
 
     /// What the directory says before the changes.
@@ -96,38 +98,85 @@ impl TrustChange {
         TrustChangeError::Item { directory: self.directory.clone(), expected: expected.into(), found: found.into() }
     }
 
-    /// Adds a key, or replaces what the policy says of it.
-    pub fn add_key(&mut self, key: PolicyKeyDocument) {
-        self.policy.keys.retain(|other| other.key_id != key.key_id);
-        self.policy.keys.push(key);
+    fn refused(&self, (expected, found): Refused) -> TrustChangeError {
+        self.item(expected, found)
     }
 
-    /// Adds a log and its key, or replaces what the policy says of it.
+    /// What the changes do to the policy.
+    #[must_use]
+    pub fn differences(&self) -> Vec<Difference> {
+        difference(&self.before, &self.policy)
+    }
+
+    /// Adds a key, valid from `now` where nothing else is said; or changes what the policy says of it.
     ///
     /// # Errors
-    /// [`TrustChangeError::Unusable`] where `trusted_root.json` is none.
-    pub fn add_log(
+    /// [`TrustChangeError::Item`] where a new key has no name that it may sign.
+    pub fn add_key(
         &mut self,
-        log: &LogIdentity,
-        document: PolicyLogDocument,
-        start: UtcSeconds,
+        key: &ArtifactPublicKey,
+        change: KeyChange,
+        now: UtcSeconds,
     ) -> Result<(), TrustChangeError> {
-        self.policy.logs.retain(|other| other.origin != document.origin);
-        self.policy.logs.push(document);
-        self.logs = trusted_root::with_log(&self.logs, &TrustedLog::new(log, start))?;
+        let new = PolicyKeyDocument::new(key, &[], Some(now));
+        let place = self.policy.keys.iter().position(|known| known.key_id == new.key_id);
+        let mut document = place.and_then(|place| self.policy.keys.get(place).cloned()).unwrap_or(new);
+        change.apply(&mut document).map_err(|refused| self.refused(refused))?;
+        match place.and_then(|place| self.policy.keys.get_mut(place)) {
+            Some(known) => *known = document,
+            None => self.policy.keys.push(document),
+        }
+        Ok(())
+    }
+
+    /// Adds a log and its key, valid from `now` where nothing else is said; or changes what the policy says of it.
+    ///
+    /// # Errors
+    /// [`TrustChangeError::Item`] where the log has another key, or would be weaker without a word;
+    /// [`TrustChangeError::Unusable`] where `trusted_root.json` is none.
+    pub fn add_log(&mut self, log: &LogIdentity, change: LogChange, now: UtcSeconds) -> Result<(), TrustChangeError> {
+        let new = PolicyLogDocument::new(log, "", Some(now));
+        let place = self.policy.logs.iter().position(|known| known.origin == new.origin);
+        let known = place.and_then(|place| self.policy.logs.get(place).cloned());
+        if let Some(other) = known.as_ref().filter(|known| known.log_id != new.log_id) {
+            let expected = format!(
+                "the key of log {} with id {}; a log with a new key has a new origin, or the old one is revoked first",
+                other.origin, other.log_id
+            );
+            return Err(self.item(expected, format!("one with id {}", new.log_id)));
+        }
+        let start = change.not_before;
+        let mut document = known.clone().unwrap_or(new);
+        change.apply(&mut document).map_err(|refused| self.refused(refused))?;
+        // The key's own start in `trusted_root.json` follows the policy's, so that an earlier one has an effect.
+        if known.is_none() || start.is_some() {
+            let end = trusted_root::parse(&self.logs)?.into_iter().find(|one| one.id == log.id());
+            let validity = (start.unwrap_or(now), end.and_then(|known| known.validity.1));
+            let trusted = TrustedLog { validity, ..TrustedLog::new(log, now) };
+            self.logs = trusted_root::with_log(&self.logs, &trusted)?;
+        }
+        match place.and_then(|place| self.policy.logs.get_mut(place)) {
+            Some(known) => *known = document,
+            None => self.policy.logs.push(document),
+        }
         Ok(())
     }
 
     /// Closes a log: entries from `index` on do not count.
     ///
     /// # Errors
-    /// [`TrustChangeError::Item`] where the policy does not name it.
+    /// [`TrustChangeError::Item`] where the policy does not name it, or closed it at an earlier place.
     pub fn close_log(&mut self, origin: &str, index: u64) -> Result<(), TrustChangeError> {
         let known = self.origins();
-        match self.policy.logs.iter_mut().find(|log| log.origin == origin) {
-            Some(log) => log.entries_before = Some(index),
-            None => return Err(self.item(format!("one of the logs {known}"), origin)),
+        let Some(log) = self.policy.logs.iter_mut().find(|log| log.origin == origin) else {
+            return Err(self.item(format!("one of the logs {known}"), origin));
+        };
+        if let Some(closed) = log.entries_before.filter(|closed| *closed < index) {
+            let expected =
+                format!("a place of at most {closed}, where {origin} was closed (add-log --reopen opens it)");
+            return Err(self.item(expected, index.to_string()));
         }
+        log.entries_before = Some(index);
         Ok(())
     }
 
@@ -154,36 +203,32 @@ impl TrustChange {
         origins.join(", ")
     }
 
-    /// Revokes a key, but for digests (`sha256:…`) and what stands before places in logs.
+    /// Revokes a key, or adds exceptions to its revocation.
     ///
     /// # Errors
     /// [`TrustChangeError::Item`] where the policy does not name the key, or a log of an exception.
-    pub fn revoke_key(
-        &mut self,
-        key_id: &str,
-        reason: &str,
-        except_digests: Vec<String>,
-        except_before: Vec<(String, u64)>,
-    ) -> Result<(), TrustChangeError> {
+    pub fn revoke_key(&mut self, key_id: &str, change: RevocationChange) -> Result<(), TrustChangeError> {
         if !self.policy.keys.iter().any(|key| key.key_id == key_id) {
             let known: Vec<&str> = self.policy.keys.iter().map(|key| key.key_id.as_str()).collect();
             return Err(self.item(format!("one of the keys {}", known.join(", ")), key_id));
         }
-        if let Some((origin, _)) =
-            except_before.iter().find(|(origin, _)| !self.policy.logs.iter().any(|log| log.origin == *origin))
-        {
+        let is_known = |origin: &str| self.policy.logs.iter().any(|log| log.origin == origin);
+        if let Some((origin, _)) = change.except_before.iter().find(|(origin, _)| !is_known(origin)) {
             return Err(self.item(format!("exceptions in the logs {}", self.origins()), origin.as_str()));
         }
-        self.policy.revocations.retain(|other| other.key_id != key_id);
-        self.policy.revocations.push(RevocationDocument {
-            key_id: key_id.to_owned(),
-            reason: reason.to_owned(),
-            except_digests,
-            except_before: except_before
-                .into_iter()
-                .map(|(origin, index)| LogPlaceDocument { origin, index })
-                .collect(),
-        });
+        match self.policy.revocations.iter_mut().find(|known| known.key_id == key_id) {
+            Some(known) => change.apply(known),
+            None => {
+                let mut new = RevocationDocument {
+                    key_id: key_id.to_owned(),
+                    reason: String::new(),
+                    except_digests: Vec::new(),
+                    except_before: Vec::new(),
+                };
+                change.apply(&mut new);
+                self.policy.revocations.push(new);
+            }
+        }
         Ok(())
     }
 

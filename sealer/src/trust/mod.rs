@@ -1,6 +1,8 @@
 //! The trust directory on disk: made for one key and one log, read back, changed, carried elsewhere.
 
 mod change;
+mod difference;
+mod edit;
 mod files;
 
 use std::io;
@@ -12,6 +14,8 @@ use symseal_seal::{ArtifactPublicKey, LogIdentity, Trust, TrustError, UtcSeconds
 
 use crate::keys::ArtifactKey;
 pub use change::{RootChange, TrustChange, TrustChangeError};
+pub use difference::Difference;
+pub use edit::{End, KeyChange, LogChange, RevocationChange};
 pub use files::{TrustFiles, TrustImportError, import};
 
 /// What a trust directory of one key and one log says.

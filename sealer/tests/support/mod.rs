@@ -12,8 +12,8 @@ use serde_json::Value;
 use symseal_seal::trust::policy::PolicyDocument;
 use symseal_seal::trust::{POLICY_FILE, ROOT_FILE, TRUSTED_ROOT_FILE, trusted_root};
 use symseal_seal::{
-    Check, CheckStatus, Envelope, Expectation, LogIdentity, Release, SealVerification, Statement, StatementParts,
-    SubjectDigests, Trust, UtcSeconds, examine_seal,
+    Check, CheckStatus, Envelope, Expectation, LogIdentity, ModuleList, Release, SealVerification, Statement,
+    StatementParts, SubjectDigests, Trust, UtcSeconds, examine_seal,
 };
 use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, mint_origin, seal, trust_init};
 
@@ -22,8 +22,17 @@ pub const NOW: UtcSeconds = UtcSeconds(1_795_176_000);
 pub const BUNDLE: [u8; 32] = [0x11; 32];
 pub const INDEX: [u8; 32] = [0x22; 32];
 pub const MODULES: [u8; 32] = [0x33; 32];
-pub const SUBJECTS: SubjectDigests =
-    SubjectDigests { bundle: Some(BUNDLE), symbol_index: Some(INDEX), modules_root: Some(MODULES) };
+/// SHA-256 of the one module's id and a line feed, as sha256sum says.
+const MODULE_LIST: [u8; 32] = [
+    0x3d, 0x51, 0xeb, 0x31, 0xd2, 0xea, 0xa0, 0xc0, 0x16, 0x3e, 0x0e, 0x6e, 0x24, 0x0f, 0x43, 0x70, 0xd0, 0x6d, 0x48,
+    0x4c, 0x91, 0xf4, 0xdb, 0x87, 0xd1, 0x47, 0x78, 0xc6, 0x14, 0x0c, 0x67, 0xe3,
+];
+pub const SUBJECTS: SubjectDigests = SubjectDigests {
+    bundle: Some(BUNDLE),
+    symbol_index: Some(INDEX),
+    modules_root: Some(MODULES),
+    modules: Some(ModuleList { count: 1, sha256: MODULE_LIST }),
+};
 
 pub struct World {
     pub directory: tempfile::TempDir,
@@ -42,12 +51,12 @@ pub fn statement(name: &str, version: &str) -> Statement {
     Statement::build(StatementParts {
         bundle: BUNDLE,
         symbol_index: INDEX,
-        release: Release::new(name, version),
+        release: Release { channel: Some("stable".into()), sequence: Some(7), ..Release::new(name, version) },
         builder_version: "0.1.0",
         inputs: vec![("tool".into(), [0x33; 32]), ("libtool.so.1".into(), [0x44; 32])],
-        modules_root: None,
+        modules_root: Some(MODULES),
         debug_ids: vec!["0123456789abcdef0123456789abcdef01234567".into()],
-        supersedes: Vec::new(),
+        supersedes: vec![[0x55; 32]],
     })
     .unwrap()
 }

@@ -326,3 +326,15 @@ fn debug_info(code: u8) -> DebugInfo {
         _ => DebugInfo::None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_has_a_seed_of_its_own() {
+        // `docs/formats/ids_index.md`: eight bytes after magic and length.
+        let seed = || NewFiles::new().0.build().unwrap().get(16..24).unwrap().to_vec();
+        assert_ne!(seed(), seed());
+    }
+}

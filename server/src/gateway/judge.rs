@@ -108,7 +108,7 @@ impl Judge {
         let verdict = Verdict::of(&examined);
         if verdict.is_sealed()
             && let Some(memory) = &self.memory
-            && let Err(error) = memory.record(|seen| seen.record(trust, &examined.checkpoints))
+            && let Err(error) = memory.record(|seen| seen.record(trust, &examined.checkpoints, &[]))
         {
             tracing::warn!(%error, "what was seen is not remembered");
         }

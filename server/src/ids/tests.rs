@@ -152,3 +152,29 @@ fn the_filter_passes_few_keys_that_are_not_here() {
     let passed = (20_000..120_000).filter(passed).count();
     assert!(passed < 2_000, "{passed} of 100,000");
 }
+
+#[test]
+fn ids_that_were_chosen_to_meet_in_one_bucket_are_spread_by_another_seed() {
+    // The upper bits of a hash are its bucket. Whoever knows the seed finds ids for one bucket in no time.
+    const BUCKET_BITS: u32 = 10;
+    let bucket = |seed: u64, key: &[u8]| hash::hash(seed, key) >> (64 - BUCKET_BITS);
+    let build_id = |number: u64| [&[1][..], &number.to_le_bytes(), &[0; 12]].concat();
+    let chosen: Vec<Vec<u8>> = (0..).map(build_id).filter(|key| bucket(0, key) == 0).take(64).collect();
+    let largest = |seed: u64| {
+        let mut sizes = BTreeMap::new();
+        for key in &chosen {
+            *sizes.entry(bucket(seed, key)).or_insert(0) += 1;
+        }
+        sizes.into_values().max().unwrap_or(0)
+    };
+    assert_eq!(largest(0), 64);
+    for seed in (1..=32_u64).map(|number| number.wrapping_mul(0x1234_5678_90ab_cdef).wrapping_add(1)) {
+        assert!(largest(seed) <= 5, "seed {seed:#x}: {} of 64 ids meet", largest(seed));
+    }
+    // They are found all the same, and one that would meet them is not.
+    let entries: Expected = chosen.iter().map(|key| (key.clone(), vec![(0, 0, 1)])).collect();
+    let ids = Ids::open(build(0, &entries)).unwrap();
+    assert!(chosen.iter().all(|key| ids.find(key).count() == 1));
+    let next = (0..).map(build_id).filter(|key| bucket(0, key) == 0).nth(64).unwrap();
+    assert_eq!(ids.find(&next).count(), 0);
+}

@@ -123,8 +123,12 @@ impl Seals {
             return Verdict::Unsealed;
         }
         let trust = Arc::clone(&judge.current.lock().unwrap_or_else(PoisonError::into_inner).trust);
-        let subjects =
-            SubjectDigests { bundle, symbol_index: Some(entry.symbol_index), modules_root: entry.modules_root };
+        let subjects = SubjectDigests {
+            bundle,
+            symbol_index: Some(entry.symbol_index),
+            modules_root: entry.modules_root,
+            modules: None,
+        };
         let expectation =
             Expectation { name: Some(&entry.name), version: Some(&entry.version), ..Expectation::default() };
         Verdict::of(&examine_seals(seals, &subjects, &trust, &expectation, now()))

@@ -248,7 +248,8 @@ async fn a_seal_by_a_stranger_or_of_a_revoked_key_is_none() {
 
     let trust = scene.folder.path().join("trust");
     let mut change = TrustChange::open(&trust).unwrap();
-    change.revoke_key(&scene.key.key_id().to_string(), "stolen", Vec::new(), Vec::new()).unwrap();
+    let stolen = symseal_sealer::trust::RevocationChange { reason: "stolen".to_owned(), ..Default::default() };
+    change.revoke_key(&scene.key.key_id().to_string(), stolen).unwrap();
     change.sign(std::slice::from_ref(&scene.root)).unwrap();
     let server = scene.serve(&["all"]).await;
     assert_eq!(scene.answer(&server, ID).await, None);

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use anyhow::Result;
 use symseal_builder::{PRODUCER, Progress, ProgressFn, Rederived, RederivedTable, rederive};
 use symseal_bundle::Bundle;
-use symseal_bundle::verify::{NotChecked, Report, Verdict};
+use symseal_bundle::verify::Report;
+use symseal_seal::Check;
 use symseal_seal::checks::id;
-use symseal_seal::{Check, CheckStatus};
 
 use crate::progress;
 
 /// How many tables of one kind are named.
 const MAX_NAMED: usize = 20;
 
-/// Makes the tables of the bundle again, and adds what came of it to the report.
+/// Makes the tables of the bundle again, and puts what came of it into the report.
 pub(super) fn add_to(report: &mut Report, bundle: &Bundle, inputs: &[PathBuf]) -> Result<()> {
     let bar = progress::bytes_bar("making the tables again");
     let shown = bar.clone();
@@ -29,18 +29,7 @@ pub(super) fn add_to(report: &mut Report, bundle: &Bundle, inputs: &[PathBuf]) -
     });
     let tables = rederive(bundle, inputs, Some(&told))?;
     bar.finish_and_clear();
-    let checks = checks(&tables);
-    report.not_checked.extend(
-        checks
-            .iter()
-            .filter(|check| check.status == CheckStatus::Skipped)
-            .map(|check| NotChecked { id: check.id, why: check.detail.clone() }),
-    );
-    if checks.iter().any(Check::is_failed) {
-        report.verdict = Verdict::Refused;
-    }
-    let after = report.checks.iter().rposition(|check| check.id == id::TABLE_DERIVATION).map_or(0, |at| at + 1);
-    report.checks.splice(after..after, checks);
+    report.replace(id::TABLE_REDERIVED, checks(&tables));
     Ok(())
 }
 

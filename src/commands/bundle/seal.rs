@@ -1,5 +1,6 @@
 //! `symseal bundle seal`: sign a bundle and log the signature.
 
+mod judged;
 mod keyless;
 
 use std::num::NonZeroU64;
@@ -18,7 +19,7 @@ use symseal_sealer::{
 use super::verify::now;
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY, ROOT_KEY, beside};
-use crate::output::outln;
+use crate::output::{outln, visible};
 use crate::passphrase::{PassphraseArgs, Passphrases};
 use crate::places;
 use keyless::{Keyless, KeylessArgs};
@@ -47,7 +48,8 @@ pub struct Args {
     key: Option<KeySource>,
     #[command(flatten)]
     sealing: SealingArgs,
-    /// The trust directory whose policy pins the key of a Rekor; default: trust in the user's configuration directory.
+    /// The trust directory whose policy pins the key of a Rekor; default: trust in the user's configuration directory. Where
+    /// one is given, a seal that its policy would refuse is warned of.
     #[arg(long)]
     trust: Option<PathBuf>,
 }
@@ -197,6 +199,11 @@ impl Sealer {
         }
     }
 
+    /// Whether an artifact key signs, which a policy can name.
+    fn has_key(&self) -> bool {
+        matches!(self.way, Way::Key { .. })
+    }
+
     /// Seals the bundle `digest` of a layout; the digest of the seal's manifest.
     pub fn seal(&self, layout: &LayoutDir, digest: &Digest) -> Result<Digest> {
         let (signer, log) = match &self.way {
@@ -235,7 +242,18 @@ pub fn run(args: &Args) -> Result<Answer> {
     let bundle = sole_bundle(&args.layout)?;
     let sealer = args.sealing.sealer(args.key.as_ref(), args.trust.as_ref())?;
     let sealer = sealer.context("expected --key or --fulcio")?;
-    outln!("{}", seal_one(&args.layout, bundle, &sealer)?);
+    // Before anything is signed and logged: a directory that cannot be read is found out here.
+    let trust =
+        args.trust.as_ref().filter(|_| sealer.has_key()).map(|dir| Ok::<_, anyhow::Error>((dir, load_trust(dir)?)));
+    let trust = trust.transpose()?;
+    let (layout, digest) = (bundle.0.clone(), bundle.1);
+    let sealed = seal_one(&args.layout, bundle, &sealer)?;
+    outln!("{sealed}");
+    if let Some((dir, trust)) = trust {
+        for check in judged::refusals(&layout, &digest, &sealed, &trust)? {
+            eprintln!("warning: the policy of {} refuses this seal: {}", dir.display(), visible(&check.to_string()));
+        }
+    }
     Ok(Answer::Yes)
 }
 

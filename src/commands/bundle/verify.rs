@@ -28,10 +28,10 @@ pub struct Question {
     /// The trust directory: root.json, policy.dsse.json, trusted_root.json.
     #[arg(long)]
     pub trust: Option<PathBuf>,
-    /// Refuse unless the seal is for a release of this name; else the name that the bundle claims is compared.
+    /// Refuse unless the seal is for a release of this name; else it is refused only if the symbol index has another.
     #[arg(long)]
     pub expect_name: Option<String>,
-    /// Refuse unless the seal is for this version; else the version that the bundle claims is compared.
+    /// Refuse unless the seal is for this version; else it is refused only if the symbol index has another.
     #[arg(long)]
     pub expect_version: Option<String>,
     /// The seal in a file of its own, for what `oras pull` left. Repeat for seals by several keys.
@@ -45,9 +45,10 @@ pub struct Question {
     /// Consistency proofs between checkpoints seen before and the seal's. Repeat for more files.
     #[arg(long, value_name = "FILE")]
     pub consistency: Vec<PathBuf>,
-    /// A tile fragment of the log (checkpoint, index, tiles) that stands for the seal's own audit path.
+    /// A tile fragment of a log (checkpoint, index, tiles), which stands for the audit path of the seal whose entry it is for. Repeat
+    /// for seals by several keys; a seal without one keeps its own path.
     #[arg(long, value_name = "FILE")]
-    pub fragment: Option<PathBuf>,
+    pub fragment: Vec<PathBuf>,
     /// Make every table again from the files that it came from, and refuse one that comes out otherwise. Takes as long as
     /// building the bundle.
     #[arg(long)]
@@ -115,12 +116,13 @@ pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: 
         Err(unreadable) => return Err(unreadable.into()),
     };
     let memory = Memory::open(&question.state)?;
-    let mut report = examine(bundle, &trust, &memory, question, parts, &[])?;
-    report.memory = memory.record(report.verdict, &trust, &report.checkpoints);
+    let proofs = consistency_proofs(&question.consistency)?;
+    let mut report = examine(bundle, &trust, &memory, question, parts, &proofs)?;
+    report.memory = memory.record(report.verdict, &trust, &report.checkpoints, &proofs);
     Ok(report)
 }
 
-/// Verifies a bundle, with more proofs than those that the question names; nothing is remembered yet.
+/// Verifies a bundle with these consistency proofs; nothing is remembered yet.
 pub fn examine(
     bundle: &Bundle,
     trust: &Trust,
@@ -130,9 +132,7 @@ pub fn examine(
     proofs: &[ConsistencyProof],
 ) -> Result<Report> {
     let signatures = question.signature.iter().map(|path| read("signature", path)).collect::<Result<Vec<_>>>()?;
-    let fragment = question.fragment.as_ref().map(|path| read("tile fragment", path)).transpose()?;
-    let mut consistency = consistency_proofs(&question.consistency)?;
-    consistency.extend_from_slice(proofs);
+    let fragments = question.fragment.iter().map(|path| read("tile fragment", path)).collect::<Result<Vec<_>>>()?;
     let mut report = verify(
         bundle,
         &Request {
@@ -145,8 +145,8 @@ pub fn examine(
             signatures: &signatures,
             signature_files: &question.signature,
             seen: memory.seen(),
-            consistency: &consistency,
-            fragment: fragment.as_deref(),
+            consistency: proofs,
+            fragments: &fragments,
             identify: &debug_ids_of,
         },
     );
@@ -212,7 +212,7 @@ pub(crate) fn print(report: &Report, explain: bool) {
         Verdict::Partial => {
             outln!("\nPARTIAL: {} checks passed; those marked skipped were not run", passed(report))
         }
-        Verdict::Refused => outln!("\nREFUSED: {failed} of {} checks failed", report.checks.len()),
+        Verdict::Refused => outln!("\nREFUSED: {failed} of {} checks failed", failed + passed(report)),
     }
 }
 

@@ -75,9 +75,12 @@ impl Sealed {
         if let Some(check) = examined.first_failure() {
             return Ok(Err(format!("its seal does not hold: {check}")));
         }
-        let recorded = self.memory.record(Verdict::Verified, &self.trust, &examined.checkpoints);
+        let recorded = self.memory.record(Verdict::Verified, &self.trust, &examined.checkpoints, &[]);
         // A medium that cannot be written to is no reason to refuse, but one to say so, once.
-        if self.memory.seen().is_some() && recorded != RECORDED && !std::mem::replace(&mut self.has_told, true) {
+        if self.memory.seen().is_some()
+            && !recorded.starts_with(RECORDED)
+            && !std::mem::replace(&mut self.has_told, true)
+        {
             eprintln!("what was seen is not remembered: {}", visible(&recorded));
         }
         self.sources.extend(index.sources);

@@ -159,7 +159,7 @@ fn verify_seal(
     }
     let examined = examine_seals(seals, &indexes.subjects(), &trust, &expectation, now());
     match examined.first_failure() {
-        None => Ok(memory.record(Verdict::Verified, &trust, &examined.checkpoints)),
+        None => Ok(memory.record(Verdict::Verified, &trust, &examined.checkpoints, &[])),
         Some(check) => Err(NotFound(format!("bundle {digest}: its seal does not hold: {check}")).into()),
     }
 }

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_bundle::Digest;
+use symseal_sealer::trust::RevocationChange;
 
 use super::Signing;
 use crate::exit::Answer;
@@ -15,6 +16,9 @@ use crate::exit::Answer;
   symseal trust revoke … --key-id K7k… --reason 'stolen' --except sha256:…
   symseal trust revoke … --log log.example.org --before 1204        the log is closed, what stands in it counts
   symseal trust revoke … --log log.example.org                      nothing in the log counts any more
+
+A second revocation of a key adds its exceptions to those of the first; a place takes the place of an earlier one in the same
+log. With --replace only those that are given remain.
 
 The place in the log: the size that it had when the key was last known to be safe. A thief can sign with an older date,
 but cannot put an entry before that place.")]
@@ -33,6 +37,9 @@ pub struct Args {
     /// Entries of this log before this place still count. Repeat for more logs.
     #[arg(long = "except-before", value_name = "ORIGIN#INDEX", requires = "key_id")]
     except_before: Vec<String>,
+    /// Let exceptions of an earlier revocation of this key go.
+    #[arg(long, requires = "key_id")]
+    replace: bool,
     /// The origin of the log.
     #[arg(long)]
     log: Option<String>,
@@ -46,8 +53,13 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     args.signing.apply(|change| {
         match (&args.key_id, &args.log) {
             (Some(key_id), _) => {
-                let digests = args.except.iter().map(ToString::to_string).collect();
-                change.revoke_key(key_id, args.reason.as_deref().unwrap_or_default(), digests, places)?;
+                let said = RevocationChange {
+                    reason: args.reason.clone().unwrap_or_default(),
+                    except_digests: args.except.iter().map(ToString::to_string).collect(),
+                    except_before: places,
+                    replace: args.replace,
+                };
+                change.revoke_key(key_id, said)?;
             }
             (None, Some(log)) => match args.before {
                 Some(index) => change.close_log(log, index)?,

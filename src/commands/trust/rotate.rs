@@ -18,6 +18,7 @@ use crate::places;
   symseal trust rotate --trust ./trust --root-key old.pem --root-key new.pem --add new.pub.pem --remove K7k…
   symseal trust rotate … --root-key a.pem --root-key b.pem --add b.pub.pem --add c.pub.pem --root-threshold 2
   symseal trust rotate … --root-key root.pem --expires 2028-01-01T00:00:00Z
+  symseal trust rotate … --root-key root.pem --require-consistency=false
 
 The next root must be signed by as many keys as the present root asks for, and by as many of its own as it asks for; give
 each with --root-key. Whoever knows the present root follows the chain without being asked.")]
@@ -41,8 +42,10 @@ pub struct Args {
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let changes_root =
         !args.add.is_empty() || !args.remove.is_empty() || args.root_threshold.is_some() || args.root_expires.is_some();
-    if !changes_root && args.signing.expires.is_none() {
-        bail!("nothing to rotate: expected --add, --remove, --root-threshold, --root-expires or --expires");
+    if !changes_root && args.signing.expires.is_none() && args.signing.require_consistency.is_none() {
+        bail!(
+            "nothing to rotate: expected --add, --remove, --root-threshold, --root-expires, --expires or --require-consistency"
+        );
     }
     let answer = args.signing.apply(|change| {
         if !changes_root {

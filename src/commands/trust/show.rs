@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
-use symseal_seal::trust::{PolicyKey, PolicyLog};
+use symseal_seal::encoding::to_hex;
+use symseal_seal::trust::{PolicyKey, PolicyLog, Revocation};
 use symseal_seal::{Trust, UtcSeconds, fingerprint};
 use symseal_sealer::load_trust;
 
@@ -81,6 +82,16 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         roots.row([key.key_id().to_string(), fingerprint(&key.key_id().0)]);
     }
     out!("\n{roots}\n{keys}\n{logs}");
+    if policy.revocations.iter().any(|revocation| exceptions(revocation).next().is_some()) {
+        let mut excepted = Table::new(&["revoked key", "still counts"]);
+        for revocation in &policy.revocations {
+            exceptions(revocation).for_each(|what| excepted.row([revocation.key_id.to_string(), visible(&what)]));
+        }
+        out!("\n{excepted}");
+    }
+    if policy.require_consistency {
+        outln!("a larger checkpoint than one seen before counts only with a consistency proof");
+    }
     for warning in trust.warnings(at) {
         outln!("warning: {warning}");
     }
@@ -89,8 +100,21 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 
 fn revocation(trust: &Trust, key: &PolicyKey) -> Option<String> {
     let revocation = trust.policy.revocation(key.id)?;
-    let exceptions = revocation.except_digests.len() + revocation.except_before.len();
-    Some(format!("{} ({exceptions} exceptions)", revocation.reason))
+    Some(format!("{} ({} exceptions)", revocation.reason, exceptions(revocation).count()))
+}
+
+/// What still counts of a revoked key.
+fn exceptions(revocation: &Revocation) -> impl Iterator<Item = String> + '_ {
+    let digests = revocation.except_digests.iter().map(|digest| format!("sha256:{}", to_hex(digest)));
+    digests.chain(revocation.except_before.iter().map(|(origin, index)| format!("entries of {origin} before {index}")))
+}
+
+fn exceptions_json(revocation: &Revocation) -> Value {
+    let before = |(origin, index): &(String, u64)| json!({ "origin": origin, "index": index });
+    json!({
+        "digests": revocation.except_digests.iter().map(|digest| format!("sha256:{}", to_hex(digest))).collect::<Vec<_>>(),
+        "before": revocation.except_before.iter().map(before).collect::<Vec<_>>(),
+    })
 }
 
 fn as_json(trust: &Trust, at: UtcSeconds) -> Value {
@@ -122,6 +146,7 @@ fn key_json(trust: &Trust, key: &PolicyKey) -> Value {
         "not_before": key.validity.not_before,
         "not_after": key.validity.not_after,
         "revoked": trust.policy.revocation(key.id).map(|revocation| &revocation.reason),
+        "exceptions": trust.policy.revocation(key.id).map(exceptions_json),
     })
 }
 

@@ -38,7 +38,7 @@ fn main() {
         signature_files: &[],
         seen: None,
         consistency: &[],
-        fragment: None,
+        fragments: &[],
         identify: &identify,
     };
     let mut files: Vec<&FileEntry> = bundle.index().files().collect();

@@ -196,7 +196,7 @@ fn check_file(job: &Job<'_>, threads: usize, identify: &Identify<'_>) -> Outcome
                     .listed
                     .extend(hashes.files().map(|pages| ((pages.sha256, pages.page_size), (pages.size, pages.root())))),
                 Err(error) => {
-                    let check = Check::failed(id::PAGE_ROOT, "a file of page hashes", error.to_string());
+                    let check = Check::refused_by(id::PAGE_ROOT, "a file of page hashes", &error);
                     outcome.failures.push(check.with_detail(what(file)));
                 }
             },
@@ -226,7 +226,7 @@ fn check_table(module: &str, file: &FileEntry, bytes: &[u8]) -> Result<(), Check
         FileRole::SymbolTable => match symseal_symx::Table::open(bytes) {
             Ok(table) if table.debug_id().to_string() == module => table.source_sha256(),
             Ok(table) => return failed(format!("a table of {module}"), format!("one of {}", table.debug_id())),
-            Err(error) => return failed("a .symx table".to_owned(), error.to_string()),
+            Err(error) => return Err(Check::refused_by(id::TABLE_DERIVATION, "a .symx table", &error)),
         },
         _ => match unwind_table_source(bytes) {
             Some(source) => source,

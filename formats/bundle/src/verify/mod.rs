@@ -3,26 +3,28 @@
 //! Nothing of the bundle is believed: the digests come from the image index, that index's from the seal, and the seal's
 //! key and log from the trust directory alone. Checks go on after a failure wherever that makes sense.
 
+mod chain;
 mod contents;
 mod extra;
 mod manifests;
 
 use std::path::PathBuf;
 
+pub use chain::{Held, Link, chain};
 use serde::Serialize;
 use symseal_module::DebugId;
+use symseal_seal::{CATALOGUE, Checkpoint, LogIdentity, ModuleList, SubjectDigests, checks::id, examine_seals};
 pub use symseal_seal::{Check, CheckStatus, ConsistencyProof, Expectation, Parts, SealFacts, Seen, Trust, UtcSeconds};
-use symseal_seal::{Checkpoint, LogIdentity, SubjectDigests, checks::id, examine_seals};
 
 use crate::bundle::Bundle;
 use crate::digest::Digest;
-use crate::module_tree;
+use crate::module_tree::ModuleTree;
 
 /// What is asked of a bundle.
 pub struct Request<'a> {
     /// Whom to trust.
     pub trust: &'a Trust,
-    /// The release's name; without one, the seal's is compared with what the symbol index claims.
+    /// The release's name; without one, the seal must not contradict the symbol index, and the check is reported as not run.
     pub expect_name: Option<&'a str>,
     /// Its version, likewise.
     pub expect_version: Option<&'a str>,
@@ -40,8 +42,8 @@ pub struct Request<'a> {
     pub seen: Option<&'a Seen>,
     /// Proofs between checkpoints seen before and the seal's.
     pub consistency: &'a [ConsistencyProof],
-    /// The JSON of a tile fragment, which stands for the seal's checkpoint and audit path.
-    pub fragment: Option<&'a [u8]>,
+    /// The JSON of tile fragments, each of which stands for checkpoint and audit path of the seal whose entry it is for.
+    pub fragments: &'a [Vec<u8>],
     /// Reads the debug id out of a binary or debug file (the object formats are another room's).
     pub identify: &'a (dyn Fn(&[u8]) -> Vec<DebugId> + Sync),
 }
@@ -97,6 +99,14 @@ impl Verdict {
     }
 }
 
+/// Why tables were not made again.
+const NOT_REDERIVED: &str = "not asked for (--rederive)";
+
+/// Whether a check is about a kit or a frame: a bundle by itself has none.
+fn is_of_another_object(check: &str) -> bool {
+    [id::KIT_SEAL, id::KIT_FILES, id::KIT_LOG, id::FRAME_PROOF].contains(&check)
+}
+
 /// The outcome of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -132,7 +142,7 @@ pub struct Report {
 impl Report {
     /// The report where verification could not even begin.
     pub fn refused_before_start(check: Check) -> Self {
-        Self {
+        let mut report = Self {
             verdict: Verdict::Refused,
             bundle: None,
             symbol_index: None,
@@ -146,7 +156,43 @@ impl Report {
             warnings: Vec::new(),
             memory: "nothing was verified".to_owned(),
             checkpoints: Vec::new(),
+        };
+        report.complete("verification did not come to it");
+        report
+    }
+
+    /// Adds every check of a bundle that was not run, and lists those that were not: no question is left out without a word.
+    fn complete(&mut self, why: &str) {
+        for info in CATALOGUE.iter().filter(|info| !is_of_another_object(info.id)) {
+            if !self.checks.iter().any(|check| check.id == info.id) {
+                let why = if info.id == id::TABLE_REDERIVED { NOT_REDERIVED } else { why };
+                self.checks.push(Check::skipped(info.id, why));
+            }
         }
+        self.conclude();
+    }
+
+    /// Puts checks in the place of those of this id.
+    pub fn replace(&mut self, id: &str, checks: Vec<Check>) {
+        let place = self.checks.iter().position(|check| check.id == id).unwrap_or(self.checks.len());
+        self.checks.retain(|check| check.id != id);
+        self.checks.splice(place..place, checks);
+        self.conclude();
+    }
+
+    /// Puts checks of what the bundle came in before its own.
+    pub fn prepend(&mut self, checks: impl IntoIterator<Item = Check>) {
+        self.checks.splice(0..0, checks);
+        self.conclude();
+    }
+
+    /// What follows from the checks: a refusal, and the list of those that were not run.
+    fn conclude(&mut self) {
+        if self.checks.iter().any(Check::is_failed) {
+            self.verdict = Verdict::Refused;
+        }
+        let skipped = self.checks.iter().filter(|check| check.status == CheckStatus::Skipped);
+        self.not_checked = skipped.map(|check| NotChecked { id: check.id, why: check.detail.clone() }).collect();
     }
 
     /// The first check that failed.
@@ -161,12 +207,14 @@ pub fn verify(bundle: &Bundle, request: &Request<'_>) -> Report {
     let parts = if request.parts.dsse || request.parts.rekor { request.parts } else { Parts::default() };
     let index = bundle.index();
     let expectation = Expectation {
-        name: Some(request.expect_name.unwrap_or(&index.name)),
-        version: Some(request.expect_version.unwrap_or(&index.version)),
+        name: request.expect_name,
+        version: request.expect_version,
+        claimed_name: Some(&index.name),
+        claimed_version: Some(&index.version),
         parts,
         seen: request.seen,
         consistency: request.consistency,
-        fragment: request.fragment,
+        fragments: request.fragments,
     };
     let mut report = Report {
         verdict: Verdict::Refused,
@@ -184,20 +232,10 @@ pub fn verify(bundle: &Bundle, request: &Request<'_>) -> Report {
         checkpoints: Vec::new(),
     };
     report.checks.push(extra::check(bundle, request.signature_files));
+    report.checks.push(Check::skipped(id::TABLE_REDERIVED, NOT_REDERIVED));
     seal(bundle, request, &expectation, &mut report);
-    report.not_checked = report
-        .checks
-        .iter()
-        .filter(|check| check.status == CheckStatus::Skipped)
-        .map(|check| NotChecked { id: check.id, why: check.detail.clone() })
-        .collect();
-    report.verdict = if report.checks.iter().any(Check::is_failed) {
-        Verdict::Refused
-    } else if parts.dsse && parts.rekor {
-        Verdict::Verified
-    } else {
-        Verdict::Partial
-    };
+    report.verdict = if parts.dsse && parts.rekor { Verdict::Verified } else { Verdict::Partial };
+    report.complete("the bundle has no seal that can be read");
     report
 }
 
@@ -249,7 +287,7 @@ fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, r
         }
         Ok(seals) => seals,
         Err(error) => {
-            report.checks.push(Check::failed(id::SEAL_PRESENT, "a seal that can be read", error.to_string()));
+            report.checks.push(Check::refused_by(id::SEAL_PRESENT, "a seal that can be read", &error));
             return;
         }
     };
@@ -264,10 +302,12 @@ fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, r
 
 /// What a seal of a bundle must be about: its digest, where it is at hand, and the bytes of its `symbol_index.json`.
 pub fn subject_digests(bundle: Option<&Digest>, symbol_index: &[u8]) -> SubjectDigests {
+    let tree = ModuleTree::of(symbol_index).ok();
     SubjectDigests {
         bundle: bundle.map(|digest| *digest.as_bytes()),
         symbol_index: Some(*Digest::of(symbol_index).as_bytes()),
-        modules_root: module_tree::root_of(symbol_index),
+        modules_root: tree.as_ref().map(|tree| tree.root().0),
+        modules: tree.as_ref().map(|tree| ModuleList::of(tree.ids())),
     }
 }
 

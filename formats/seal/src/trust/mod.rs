@@ -9,7 +9,7 @@ pub mod policy;
 pub mod root;
 pub mod trusted_root;
 
-use crate::checks::{Check, id};
+use crate::checks::{Check, Sides, id};
 use crate::time::UtcSeconds;
 pub use policy::{Policy, PolicyDocument, PolicyKey, PolicyLog, Revocation};
 pub use root::{Root, RootDocument, RootSignature, SignedRoot};
@@ -75,6 +75,15 @@ pub struct TrustError {
 impl TrustError {
     pub(crate) fn new(file: TrustFile, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self { file, expected: expected.into(), found: found.into() }
+    }
+
+    /// A file at fault by a reader's error, whose own sides are not nested (see [`Check::refused_by`]).
+    pub(crate) fn refused_by(file: TrustFile, expected: &str, error: &impl std::fmt::Display) -> Self {
+        let text = error.to_string();
+        match Sides::of(&text) {
+            Some(Sides { expected, found, .. }) => Self::new(file, expected, found),
+            None => Self::new(file, expected, text),
+        }
     }
 
     /// The id of the check that failed: `trust.root`, `trust.policy` or `trust.logs`.

@@ -97,6 +97,10 @@ pub(super) fn refused(expected: impl Into<String>, found: impl Into<String>) -> 
     TrustError::new(TrustFile::Policy, expected, found)
 }
 
+fn refused_by(expected: &str, error: &impl std::fmt::Display) -> TrustError {
+    TrustError::refused_by(TrustFile::Policy, expected, error)
+}
+
 /// Whether `name` is what the pattern says: the same text, or, where it ends in `*`, one that begins so.
 #[must_use]
 pub fn name_matches(pattern: &str, name: &str) -> bool {
@@ -148,7 +152,7 @@ struct UnattachedLog {
 
 impl UnattachedLog {
     fn read(json: PolicyLogDocument) -> Result<Self, TrustError> {
-        let origin = json.origin.parse::<Origin>().map_err(|error| refused("a log origin", error.to_string()))?;
+        let origin = json.origin.parse::<Origin>().map_err(|error| refused_by("a log origin", &error))?;
         let id = LogId::parse(&json.log_id)
             .ok_or_else(|| refused("the base64 of a 32-byte log id", shortened(&json.log_id)))?;
         if json.witnesses.len() > MAX_ITEMS {
@@ -157,7 +161,7 @@ impl UnattachedLog {
         let mut witnesses: Vec<Witness> = Vec::new();
         for witness in &json.witnesses {
             let witness: Witness =
-                witness.key.parse().map_err(|error: WitnessError| refused("a witness key", error.to_string()))?;
+                witness.key.parse().map_err(|error: WitnessError| refused_by("a witness key", &error))?;
             // One key under two names would be counted twice.
             if witnesses.iter().any(|other| other.public() == witness.public() || other.name() == witness.name()) {
                 return Err(refused("each witness once", format!("{} twice", witness.name())));
@@ -270,7 +274,7 @@ impl SignedPolicy {
     /// Reads `policy.dsse.json` and checks that enough root keys signed it.
     pub(super) fn parse(envelope: &[u8], root: &Root) -> Result<Self, TrustError> {
         let envelope = MultiEnvelope::parse(envelope)
-            .map_err(|error| refused("a DSSE envelope with the root keys' signatures", error.to_string()))?;
+            .map_err(|error| refused_by("a DSSE envelope with the root keys' signatures", &error))?;
         if envelope.payload_type != POLICY_PAYLOAD_TYPE {
             return Err(refused(format!("payload type {POLICY_PAYLOAD_TYPE}"), shortened(&envelope.payload_type)));
         }

@@ -72,7 +72,7 @@ impl KeyDocument {
         let spki = from_base64(&self.spki)
             .ok_or_else(|| TrustError::new(file, "the base64 of a key's SPKI", shortened(&self.spki)))?;
         let key = ArtifactPublicKey::from_spki(&spki)
-            .map_err(|error| TrustError::new(file, "an ECDSA P-256 key", error.to_string()))?;
+            .map_err(|error| TrustError::refused_by(file, "an ECDSA P-256 key", &error))?;
         let computed = key.key_id().to_string();
         if computed != self.key_id {
             let expected = format!("key id {computed}, the hash of the key's SPKI");

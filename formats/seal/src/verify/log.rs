@@ -1,6 +1,7 @@
 //! The checks of a log entry: its body, its time, its proof and its checkpoint.
 
 use super::Expectation;
+use super::fragments::Fragments;
 use super::run::{NO_STATE, Run};
 use crate::checkpoint::{Checkpoint, CheckpointError, LogIdentity, SignedCheckpoint};
 use crate::checks::{Check, id};
@@ -8,7 +9,7 @@ use crate::cosignature::Cosigned;
 use crate::dsse::Envelope;
 use crate::encoding::{sha256, to_base64, to_hex};
 use crate::entry::{DSSE, EntryKind, HASHEDREKORD, hashedrekord_v002, rebuild_dsse_v001, timestamp_message};
-use crate::fragment::{FragmentError, TileFragment};
+use crate::fragment::TileFragment;
 use crate::keys::ArtifactPublicKey;
 use crate::log_entry::LogEntry;
 use crate::sigstore::SigstoreBundle;
@@ -23,10 +24,11 @@ impl Run {
         key: Option<&PolicyKey>,
         trust: &Trust,
         expectation: &Expectation<'_>,
+        fragments: &Fragments,
         at: UtcSeconds,
     ) {
         let entry = &seal.entry;
-        let fragment = expectation.fragment.map(TileFragment::parse);
+        let fragment = fragments.for_entry(entry, trust);
         let checkpoint = SignedCheckpoint::parse(match &fragment {
             Some(Ok(fragment)) => &fragment.checkpoint,
             _ => &entry.checkpoint,
@@ -80,7 +82,7 @@ impl Run {
             self.facts.integrated_time = Some(signed.integrated_time);
         }
         self.push(timestamp);
-        let (checks, signed) = inclusion(entry, &log.identity, checkpoint, fragment.as_ref());
+        let (checks, signed) = inclusion(entry, &log.identity, checkpoint, fragment);
         checks.into_iter().for_each(|check| self.push(check));
         let (check, cosigned) = witnesses(log, signed.as_ref());
         self.push(check);
@@ -236,12 +238,12 @@ fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<
         }
     }
     let names: Vec<String> = cosigned.iter().map(|(name, time)| format!("{name} at {time}")).collect();
-    let found =
-        if names.is_empty() { "0 found".to_owned() } else { format!("{} found: {}", names.len(), names.join(", ")) };
-    let check = if cosigned.len() as u64 >= asked {
-        Check::passed(id::LOG_WITNESSES, format!("{asked} asked for, {found}"))
+    let by = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+    let count = names.len();
+    let check = if count as u64 >= asked {
+        Check::passed(id::LOG_WITNESSES, format!("{asked} asked for, {count} found{by}"))
     } else {
-        Check::failed(id::LOG_WITNESSES, format!("{asked} cosignatures"), found)
+        Check::failed(id::LOG_WITNESSES, format!("{asked} cosignatures"), format!("{count}{by}"))
     };
     (check, cosigned)
 }
@@ -251,7 +253,7 @@ fn inclusion(
     entry: &LogEntry,
     log: &LogIdentity,
     checkpoint: Result<SignedCheckpoint, CheckpointError>,
-    fragment: Option<&Result<TileFragment, FragmentError>>,
+    fragment: Option<Result<&TileFragment, &str>>,
 ) -> (Vec<Check>, Option<SignedCheckpoint>) {
     let origin = log.origin.as_str();
     let signed = match checkpoint {
@@ -259,7 +261,7 @@ fn inclusion(
         Err(error) => {
             let checks = vec![
                 Check::skipped(id::LOG_ORIGIN, "the checkpoint could not be read"),
-                Check::failed(id::LOG_CHECKPOINT, format!("a checkpoint of {origin}"), error.to_string()),
+                Check::refused_by(id::LOG_CHECKPOINT, format!("a checkpoint of {origin}"), &error),
                 Check::skipped(id::LOG_INCLUSION, "the checkpoint could not be read"),
             ];
             return (checks, None);
@@ -267,11 +269,11 @@ fn inclusion(
     };
     let mut checks = vec![match signed.verify_origin(&log.origin) {
         Ok(()) => Check::passed(id::LOG_ORIGIN, origin),
-        Err(error) => Check::failed(id::LOG_ORIGIN, origin, error.to_string()),
+        Err(error) => Check::refused_by(id::LOG_ORIGIN, origin, &error),
     }];
     if let Err(error) = signed.verify_signature(log) {
         let expected = format!("a checkpoint that {origin} with key {} signed", log.id());
-        checks.push(Check::failed(id::LOG_CHECKPOINT, expected, error.to_string()));
+        checks.push(Check::refused_by(id::LOG_CHECKPOINT, expected, &error));
         checks.push(Check::skipped(id::LOG_INCLUSION, "there is no checkpoint to lead to"));
         return (checks, None);
     }
@@ -285,17 +287,16 @@ fn inclusion(
     (checks, Some(signed))
 }
 
-fn tiles(entry: &LogEntry, checkpoint: &Checkpoint, fragment: &Result<TileFragment, FragmentError>) -> Check {
+fn tiles(entry: &LogEntry, checkpoint: &Checkpoint, fragment: Result<&TileFragment, &str>) -> Check {
     let expected = format!("tiles that prove entry {} of {}", entry.log_index, checkpoint.size);
     let fragment = match fragment {
         Ok(fragment) => fragment,
-        Err(error) => return Check::failed(id::LOG_INCLUSION, expected, error.to_string()),
+        Err(found) => {
+            return Check::refused_by(id::LOG_INCLUSION, "only tile fragments for entries of the seals", &found);
+        }
     };
     if entry.kind.is_rekor_v1() {
         return Check::failed(id::LOG_INCLUSION, "no tile fragment, as a Rekor v1 has no tiles", "one");
-    }
-    if fragment.index != entry.log_index {
-        return Check::failed(id::LOG_INCLUSION, expected, format!("a fragment for entry {}", fragment.index));
     }
     let leaf = leaf_hash(&entry.canonicalized_body);
     match fragment.verify(&leaf, checkpoint.size, &checkpoint.root) {
@@ -303,7 +304,7 @@ fn tiles(entry: &LogEntry, checkpoint: &Checkpoint, fragment: &Result<TileFragme
             let found = format!("entry {} of {}, by {} tiles", entry.log_index, checkpoint.size, fragment.tiles.len());
             Check::passed(id::LOG_INCLUSION, found).with_detail("the tile fragment stands for the seal's own proof")
         }
-        Err(error) => Check::failed(id::LOG_INCLUSION, expected, error.to_string()),
+        Err(error) => Check::refused_by(id::LOG_INCLUSION, expected, &error),
     }
 }
 
@@ -323,8 +324,6 @@ fn audit_path(entry: &LogEntry, checkpoint: &Checkpoint) -> Check {
     let leaf = leaf_hash(&entry.canonicalized_body);
     match verify_inclusion(&leaf, index, *size, &entry.hashes, root) {
         Ok(()) => Check::passed(id::LOG_INCLUSION, format!("entry {index} of {size}")),
-        Err(error) => {
-            Check::failed(id::LOG_INCLUSION, format!("a proof of entry {index} of {size}"), error.to_string())
-        }
+        Err(error) => Check::refused_by(id::LOG_INCLUSION, format!("a proof of entry {index} of {size}"), &error),
     }
 }

@@ -1,6 +1,7 @@
 //! Verification of a seal: one check after another, each with what it expected and what it found.
 
 mod facts;
+mod fragments;
 mod key;
 mod log;
 mod run;
@@ -14,6 +15,7 @@ use crate::seen::Seen;
 use crate::time::UtcSeconds;
 use crate::trust::Trust;
 pub use facts::{SealFacts, SealVerification};
+use fragments::Fragments;
 pub use log::verify_entry;
 use run::Run;
 
@@ -27,6 +29,26 @@ pub struct SubjectDigests {
     pub symbol_index: Option<Hash>,
     /// Root of the tree over the modules' entries; `None` where there are none to make it from.
     pub modules_root: Option<Hash>,
+    /// The list of the symbol index's debug ids; `None` where the index is not at hand.
+    pub modules: Option<ModuleList>,
+}
+
+/// The list of a symbol index's debug ids, as a statement gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModuleList {
+    /// How many there are.
+    pub count: u64,
+    /// SHA-256 over the sorted ids, each followed by a line feed.
+    pub sha256: Hash,
+}
+
+impl ModuleList {
+    /// The list of these ids, in any order.
+    #[must_use]
+    pub fn of<I: IntoIterator<Item = S>, S: Into<String>>(ids: I) -> Self {
+        let (count, sha256) = crate::statement::hash_of_list(ids);
+        Self { count, sha256 }
+    }
 }
 
 /// What the caller asks the seal to say.
@@ -36,14 +58,20 @@ pub struct Expectation<'a> {
     pub name: Option<&'a str>,
     /// Its version; `None`: any.
     pub version: Option<&'a str>,
+    /// The name that the bundle gives itself. Where none is asked for, the seal must not contradict it; that it is the one which
+    /// is meant, nobody checked then.
+    pub claimed_name: Option<&'a str>,
+    /// The version that it gives itself, likewise.
+    pub claimed_version: Option<&'a str>,
     /// Which parts to verify.
     pub parts: Parts,
     /// What was seen before; `None`: there is no memory, and what needs one is not checked.
     pub seen: Option<&'a Seen>,
     /// Proofs between checkpoints seen before and the seal's.
     pub consistency: &'a [ConsistencyProof],
-    /// The JSON of a tile fragment: then its checkpoint and tiles stand for those of the seal.
-    pub fragment: Option<&'a [u8]>,
+    /// The JSON of tile fragments. One for the log and the entry of a seal stands for checkpoint and audit path in it; one that
+    /// is for no seal fails `log.inclusion`.
+    pub fragments: &'a [Vec<u8>],
 }
 
 /// The checks of [`examine_seal`] alone.
@@ -72,7 +100,9 @@ pub fn examine_seal(
 }
 
 /// Verifies the seals of one bundle. One that holds is enough where the policy's threshold is 1; else
-/// seals by as many distinct keys. What is reported is the first seal that holds, or else the first.
+/// seals by as many distinct keys. What is reported is the first seal that holds, or else the one that came furthest: by a
+/// key of the policy, with a signature that holds, with the fewest failures. So a stranger's seal beside it does not hide
+/// why the owner's own was refused.
 #[must_use]
 pub fn examine_seals<S: AsRef<[u8]>>(
     seals: &[S],
@@ -85,24 +115,24 @@ pub fn examine_seals<S: AsRef<[u8]>>(
     let mut signers: Vec<KeyId> = Vec::new();
     let mut checkpoints = Vec::new();
     let mut refused = 0_u64;
+    let fragments = Fragments::of(expectation.fragments, seals, trust);
     for seal in seals {
-        let mut run = Run::examine(seal.as_ref(), subjects, trust, expectation, at);
+        let mut run = Run::examine(seal.as_ref(), subjects, trust, expectation, &fragments, at);
         if run.holds() {
             checkpoints.append(&mut run.checkpoints);
             signers.extend(run.facts.signer.filter(|signer| !signers.contains(signer)));
-            if reported.as_ref().is_none_or(|first| !first.holds()) {
-                reported = Some(run);
-            }
         } else {
             refused += 1;
-            reported.get_or_insert(run);
+        }
+        if reported.as_ref().is_none_or(|first| first.reach() < run.reach()) {
+            reported = Some(run);
         }
         // The keys count, so that junk beside good seals costs no more than its own check.
         if signers.len() as u64 >= trust.policy.threshold {
             break;
         }
     }
-    let mut run = reported.unwrap_or_else(|| Run::examine(b"", subjects, trust, expectation, at));
+    let mut run = reported.unwrap_or_else(|| Run::examine(b"", subjects, trust, expectation, &fragments, at));
     let check = threshold(&signers, refused, trust.policy.threshold, run.holds());
     run.push(if run.parts.dsse { check } else { Check::skipped(id::TRUST_THRESHOLD, "no signature was verified") });
     run.facts.signers = signers;

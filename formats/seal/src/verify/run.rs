@@ -1,6 +1,9 @@
 //! One seal under examination: which checks are run, and how they are put in order.
 
+use std::cmp::Reverse;
+
 use super::facts::{SealFacts, SealVerification};
+use super::fragments::Fragments;
 use super::{Expectation, SubjectDigests};
 use crate::checkpoint::{Checkpoint, LogIdentity};
 use crate::checks::{CATALOGUE, Check, CheckGroup, CheckStatus, Parts, describe, id};
@@ -16,7 +19,8 @@ pub(super) const NO_STATE: &str = "nothing is known of what was seen before: no 
 /// One seal under examination.
 pub(super) struct Run {
     pub(super) parts: Parts,
-    pub(super) checks: Vec<Check>,
+    /// All that were run; of a part that was not asked for nothing is reported, but what is asked for may rest on it.
+    checks: Vec<Check>,
     pub(super) facts: SealFacts,
     pub(super) checkpoints: Vec<(LogIdentity, Checkpoint)>,
 }
@@ -27,6 +31,7 @@ impl Run {
         subjects: &SubjectDigests,
         trust: &Trust,
         expectation: &Expectation<'_>,
+        fragments: &Fragments,
         at: UtcSeconds,
     ) -> Self {
         let mut run =
@@ -37,7 +42,7 @@ impl Run {
                 Some(seal)
             }
             Err(error) => {
-                run.push(Check::failed(id::SEAL_STRUCTURE, "a Sigstore bundle v0.3", error.to_string()));
+                run.push(Check::refused_by(id::SEAL_STRUCTURE, "a Sigstore bundle v0.3", &error));
                 None
             }
         };
@@ -53,13 +58,23 @@ impl Run {
             }
         }
         if let Some(seal) = &seal {
-            run.seal(seal, subjects, trust, expectation, at);
+            run.seal(seal, subjects, trust, expectation, fragments, at);
         }
         run
     }
 
     pub(super) fn holds(&self) -> bool {
-        !self.checks.iter().any(Check::is_failed)
+        self.failures() == 0
+    }
+
+    fn failures(&self) -> usize {
+        self.checks.iter().filter(|check| check.is_failed() && self.parts.covers(group(check.id))).count()
+    }
+
+    /// How far the seal came, to be compared with others.
+    pub(super) fn reach(&self) -> impl Ord + use<> {
+        let is_known = self.facts.signer.is_some();
+        (self.holds(), is_known, self.passed(id::DSSE_SIGNATURE), Reverse(self.failures()))
     }
 
     pub(super) fn passed(&self, id: &str) -> bool {
@@ -67,19 +82,20 @@ impl Run {
     }
 
     pub(super) fn push(&mut self, check: Check) {
-        let group = describe(check.id).map_or(CheckGroup::Seal, |info| info.group);
-        if self.parts.covers(group) {
-            self.checks.push(check);
-        }
+        self.checks.push(check);
     }
 
     /// Puts the checks into the catalogue's order and notes those that were not run.
     pub(super) fn finish(mut self) -> SealVerification {
         let mut checks = Vec::new();
         for info in CATALOGUE.iter().filter(|info| info.group != CheckGroup::Content && info.id != id::SEAL_PRESENT) {
-            let why = if self.parts.covers(info.group) { "the seal could not be read" } else { "not asked for" };
+            if !self.parts.covers(info.group) {
+                checks.push(Check::skipped(info.id, "not asked for"));
+                continue;
+            }
             let run = self.checks.iter().position(|check| check.id == info.id);
-            checks.push(run.map_or_else(|| Check::skipped(info.id, why), |n| self.checks.swap_remove(n)));
+            let unread = || Check::skipped(info.id, "the seal could not be read");
+            checks.push(run.map_or_else(unread, |n| self.checks.swap_remove(n)));
         }
         SealVerification { checks, facts: self.facts, checkpoints: self.checkpoints }
     }
@@ -90,6 +106,7 @@ impl Run {
         subjects: &SubjectDigests,
         trust: &Trust,
         expectation: &Expectation<'_>,
+        fragments: &Fragments,
         at: UtcSeconds,
     ) {
         self.facts.dsse_ref = Some(seal.envelope.reference());
@@ -100,7 +117,7 @@ impl Run {
         match &statement {
             Ok(statement) => self.statement(statement, subjects, expectation),
             Err(error) => {
-                self.push(Check::failed(id::STATEMENT_TYPE, STATEMENT_TYPE, error.to_string()));
+                self.push(Check::refused_by(id::STATEMENT_TYPE, STATEMENT_TYPE, &error));
                 for info in CATALOGUE.iter().filter(|info| info.id.starts_with("statement.")) {
                     if info.id != id::STATEMENT_TYPE {
                         self.push(Check::skipped(info.id, "the statement could not be read"));
@@ -108,12 +125,16 @@ impl Run {
                 }
             }
         }
-        self.log(seal, key, trust, expectation, at);
+        self.log(seal, key, trust, expectation, fragments, at);
         self.push(match key {
             None => Check::skipped(id::TRUST_REVOCATION, "the key is not in the policy"),
             Some(key) => self.revocation(key, seal, subjects, trust),
         });
     }
+}
+
+fn group(id: &str) -> CheckGroup {
+    describe(id).map_or(CheckGroup::Seal, |info| info.group)
 }
 
 /// What is printed of a text that came from outside.

@@ -4,7 +4,7 @@ use super::run::{Run, shortened_plain};
 use super::{Expectation, SubjectDigests};
 use crate::checks::{Check, id};
 use crate::encoding::{Hash, to_hex};
-use crate::statement::{INDEX_SUBJECT, PREDICATE_TYPE, STATEMENT_TYPE, Statement};
+use crate::statement::{INDEX_SUBJECT, PREDICATE_TYPE, Predicate, STATEMENT_TYPE, Statement};
 
 impl Run {
     pub(super) fn statement(
@@ -21,31 +21,53 @@ impl Run {
         let subject = release.subject_name();
         self.push(subject_check(id::STATEMENT_SUBJECT_BUNDLE, &subject, bundle, subjects.bundle));
         self.push(subject_check(id::STATEMENT_SUBJECT_INDEX, INDEX_SUBJECT, index, subjects.symbol_index));
-        let signed_root = &statement.predicate.modules_root;
-        self.push(match (signed_root, subjects.modules_root) {
-            (Some(signed), Some(found)) => {
-                Check::compare(id::STATEMENT_MODULES, shortened_plain(signed), to_hex(&found))
-            }
-            (Some(signed), None) => {
-                Check::passed(id::STATEMENT_MODULES, shortened_plain(signed)).with_detail("as signed, not recomputed")
-            }
-            (None, _) => {
-                Check::passed(id::STATEMENT_MODULES, "none").with_detail("a frame of the bundle cannot be proved")
-            }
-        });
-        self.facts.signed_modules_root.clone_from(signed_root);
-        for (check, asked, found) in [
-            (id::STATEMENT_NAME, expectation.name, &release.name),
-            (id::STATEMENT_VERSION, expectation.version, &release.version),
+        self.push(modules_check(&statement.predicate, subjects));
+        self.facts.signed_modules_root.clone_from(&statement.predicate.modules_root);
+        for (check, asked, claimed, signed) in [
+            (id::STATEMENT_NAME, expectation.name, expectation.claimed_name, &release.name),
+            (id::STATEMENT_VERSION, expectation.version, expectation.claimed_version, &release.version),
         ] {
-            self.push(match asked {
-                Some(asked) => Check::compare(check, asked, found.as_str()),
-                None => Check::passed(check, found.as_str()).with_detail("none in particular was asked for"),
-            });
+            self.push(release_check(check, asked, claimed, signed));
         }
         self.facts.signed_bundle_sha256 = bundle.map(|hash| to_hex(&hash));
         self.facts.signed_index_sha256 = index.map(|hash| to_hex(&hash));
         self.facts.release = Some(release.clone());
+    }
+}
+
+/// Compares a name or a version with what was asked for; or with what the bundle says of itself, which answers nobody's question.
+fn release_check(check: &'static str, asked: Option<&str>, claimed: Option<&str>, signed: &str) -> Check {
+    const NOT_ASKED: &str = "none in particular was asked for";
+    match (asked, claimed) {
+        (Some(asked), _) => Check::compare(check, asked, signed),
+        (None, Some(claimed)) if claimed != signed => {
+            Check::failed(check, claimed, signed).with_detail(format!("{NOT_ASKED}; the symbol index says otherwise"))
+        }
+        (None, Some(_)) => Check::skipped(check, format!("{NOT_ASKED}; seal and symbol index say {signed}")),
+        (None, None) => Check::skipped(check, format!("{NOT_ASKED}; the seal says {signed}")),
+    }
+}
+
+/// Compares what a statement says of the modules with the symbol index: their list, and the root over their entries.
+fn modules_check(signed: &Predicate, subjects: &SubjectDigests) -> Check {
+    let list = |count: u64, sha256: &str| format!("{count} debug ids with sha256 {sha256}");
+    let signed_list = list(signed.modules.count, &shortened_plain(&signed.modules.sha256));
+    let found_list = subjects.modules.map(|found| list(found.count, &to_hex(&found.sha256)));
+    let signed_root = signed.modules_root.as_deref().map(shortened_plain);
+    let found_root = subjects.modules_root.map(|root| to_hex(&root));
+    if let Some(found) = found_list.as_ref().filter(|found| **found != signed_list) {
+        return Check::failed(id::STATEMENT_MODULES, found, signed_list).with_detail("as the symbol index has them");
+    }
+    match (signed_root, found_root) {
+        (Some(signed), Some(found)) => Check::compare(id::STATEMENT_MODULES, found, signed),
+        (None, _) if found_list.is_some() => Check::passed(id::STATEMENT_MODULES, signed_list)
+            .with_detail("the statement names no root over them: a frame of the bundle cannot be proved"),
+        (signed, _) => {
+            let root = signed.unwrap_or_else(|| "none".to_owned());
+            let why =
+                format!("signed as {signed_list} and the root {root}, not recomputed: there is nothing to compare");
+            Check::skipped(id::STATEMENT_MODULES, why)
+        }
     }
 }
 

@@ -78,7 +78,7 @@ fn import(kit: &Kit, args: &Args, trust: &Trust) -> Result<(Report, Option<PathB
     let seal = Check::passed(id::KIT_SEAL, format!("a list of files by {}", sealed.signer));
     if files.is_failed() {
         let mut report = Report::refused_before_start(files);
-        report.checks.insert(0, seal);
+        report.prepend([seal]);
         return Ok((report, None));
     }
     let into = match &args.output {
@@ -93,7 +93,7 @@ fn import(kit: &Kit, args: &Args, trust: &Trust) -> Result<(Report, Option<PathB
         let _ = std::fs::remove_dir_all(&into);
     }
     let mut report = taken?;
-    report.checks.splice(0..0, [seal, files]);
+    report.prepend([seal, files]);
     Ok((report, is_in.then_some(into)))
 }
 
@@ -107,7 +107,8 @@ fn take(
     into: &Path,
 ) -> Result<Report> {
     let named: Digest = statement.predicate.bundle.parse().context("the kit's statement")?;
-    let proofs = kit.consistency(statement)?;
+    let mut proofs = verify::consistency_proofs(&args.question.consistency)?;
+    proofs.extend(kit.consistency(statement)?);
     let target = LayoutDir::create(into).with_context(|| format!("the layout {}", into.display()))?;
     let staging = Staging::new(&target)?;
     let bar = progress::bytes_bar(format!("copying {}", args.kit.display()));
@@ -123,14 +124,11 @@ fn take(
         Ok(found) => found,
         Err(check) => (check, Vec::new()),
     };
-    if log.is_failed() {
-        report.verdict = Verdict::Refused;
-    }
-    report.checks.insert(0, log);
+    report.prepend([log]);
     report.checkpoints.extend(newer);
     if report.verdict == Verdict::Verified {
         staging.commit()?;
-        report.memory = memory.record(report.verdict, trust, &report.checkpoints);
+        report.memory = memory.record(report.verdict, trust, &report.checkpoints, &proofs);
     }
     Ok(report)
 }
@@ -146,7 +144,7 @@ fn newest(
 ) -> Result<(Check, Vec<(LogIdentity, Checkpoint)>), Check> {
     let failed = |expected: String, found: String| Check::failed(id::KIT_LOG, expected, found);
     let texts =
-        kit.checkpoints(statement).map_err(|error| failed("the kit's checkpoints".to_owned(), error.to_string()))?;
+        kit.checkpoints(statement).map_err(|error| Check::refused_by(id::KIT_LOG, "the kit's checkpoints", &error))?;
     if texts.is_empty() {
         return Ok((
             Check::skipped(id::KIT_LOG, "the kit brings no newer checkpoint; the seal has its own"),
@@ -155,12 +153,13 @@ fn newest(
     }
     // What the seals show is seen now.
     let mut shown = Seen::default();
-    shown.record(trust, sealed);
+    shown.record(trust, sealed, proofs);
     let mut newest = Vec::new();
     let mut told = Vec::new();
     for (path, text) in texts {
-        let signed = SignedCheckpoint::parse(&text)
-            .map_err(|error| failed(format!("a checkpoint in {path}"), error.to_string()))?;
+        let signed = SignedCheckpoint::parse(&text).map_err(|error| {
+            Check::refused_by(id::KIT_LOG, format!("a checkpoint in {path}"), &error).with_detail(path.clone())
+        })?;
         let known = trust.policy.logs.iter().find(|log| signed.verify(&log.identity).is_ok());
         let log = known.ok_or_else(|| {
             let origins: Vec<&str> = trust.policy.logs.iter().map(|log| log.identity.origin.as_str()).collect();
