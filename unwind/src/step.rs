@@ -163,7 +163,9 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 Some(found) => found,
                 None => stop(StopReason::RegisterUnknown),
             },
-            Some(Kind::Sp | Kind::Fp | Kind::Register | Kind::Deref | Kind::Plt | Kind::Program) => {
+            // A function that called is no leaf: whatever it is, nothing describes it.
+            Some(Kind::Leaf) if !self.state.exact => self.without_rule(StopReason::LeafCalled, budget),
+            Some(Kind::Sp | Kind::Fp | Kind::Register | Kind::Deref | Kind::Plt | Kind::Program | Kind::Leaf) => {
                 match self.cfa(rule, budget) {
                     Ok(cfa) => self.by_rule(rule, cfa, budget),
                     Err(reason) => stop(reason),

@@ -105,6 +105,7 @@ codes! {
         MaxFrames = 9, "max-frames", "The walk reached the caller's bound of frames.";
         Ambiguous = 10, "ambiguous", "Several return addresses were equally likely; the engine does not choose.";
         RegisterUnknown = 11, "register-unknown", "The rule needs a register that the callee's rule did not restore.";
+        LeafCalled = 12, "leaf-called", "The rule is that of a leaf, and the function called: no rule describes it, and no frame pointer led on.";
     }
 }
 

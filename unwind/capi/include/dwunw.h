@@ -289,6 +289,10 @@ enum dwunw_stop
    The rule needs a register whose value is not known.
    */
   DWUNW_STOP_REGISTER_UNKNOWN = 11,
+  /*
+   The rule is that of a leaf, and the function called.
+   */
+  DWUNW_STOP_LEAF_CALLED = 12,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
