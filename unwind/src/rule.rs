@@ -89,6 +89,8 @@ pub enum RuleSource {
     Pdata = 6,
     /// `__unwind_info` of a Mach-O module.
     CompactUnwind = 7,
+    /// Call frame information of code that was made at run time, by who made it.
+    Jit = 15,
 }
 
 impl RuleSource {
@@ -102,6 +104,7 @@ impl RuleSource {
             5 => Self::Instructions,
             6 => Self::Pdata,
             7 => Self::CompactUnwind,
+            15 => Self::Jit,
             _ => return None,
         })
     }

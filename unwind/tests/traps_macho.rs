@@ -253,7 +253,7 @@ fn each_page_numbers_its_own_encodings_behind_the_common_ones() {
             body.extend(words(&[3, 12 | count << 16, (12 + 4 * count) | (own.len() as u32) << 16]));
             for (function, encoding) in (0..).zip(encodings) {
                 let number = common.iter().chain(&own).position(|known| known == encoding).expect("a number") as u32;
-                body.extend(words(&[16 * function | number << 24]));
+                body.extend(words(&[(16 * function) | (number << 24)]));
             }
             body.extend(words(&own));
         } else {

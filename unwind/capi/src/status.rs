@@ -206,11 +206,13 @@ pub enum dwunw_method {
     Pdata = 11,
     /// Compact unwind information of a Mach-O module.
     CompactUnwind = 12,
+    /// Where the goroutine stopped for which a thread runs on its own stack.
+    GoroutineSwitch = 13,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::CompactUnwind as usize + 1
-        && UnwindMethod::CompactUnwind as usize == dwunw_method::CompactUnwind as usize,
+    UnwindMethod::ALL.len() == dwunw_method::GoroutineSwitch as usize + 1
+        && UnwindMethod::GoroutineSwitch as usize == dwunw_method::GoroutineSwitch as usize,
     "every method of the engine has its name in C"
 );
 

@@ -75,6 +75,8 @@ pub struct Input<'a> {
     /// Addresses and bytes of the code by section, in which signal trampolines without call frame information are looked for, and by
     /// which padding between functions and start-up code are known, and that `.pdr` speaks of. May be empty.
     pub code: &'a [(u64, &'a [u8])],
+    /// The code was made at run time, and its call frame information is what a JIT compiler gave (GDB's JIT interface, jitdump).
+    pub is_jit: bool,
     /// SHA-256 of the file that all this came from.
     pub source_sha256: [u8; 32],
     /// The producer's name and version.
@@ -101,6 +103,7 @@ impl<'a> Input<'a> {
             functions: &[],
             plt: &[],
             code: &[],
+            is_jit: false,
             source_sha256: [0; 32],
             producer: "",
             bases: Bases::default(),
@@ -284,7 +287,8 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let section = fdes::eh_frame(bytes, input.arch);
         let header = input.eh_frame_hdr.map(|(_, header)| header);
         let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, input.arch, &mut compiler.report);
-        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::EhFrame);
+        let source = if input.is_jit { RuleSource::Jit } else { RuleSource::EhFrame };
+        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, source);
         let evaluator = evaluator.with_convention(convention);
         compiler.entries(fdes, evaluator);
     }
