@@ -5,12 +5,15 @@
 //! can be meant, and if what stands around it says so:
 //!
 //! * it is the address behind a call instruction of a known module, whose code is at hand;
-//! * that call, if it is a direct one, does not lead to another function, of which a rule tells that it is another;
+//! * that call, if it is a direct one, does not lead to another function: one that has rules, or ends before the present one begins, and
+//!   in either case does not go on by a jump;
 //! * it leads to the code around the program counter, or the rules of the caller lead on from there: each return address that they
 //!   find is behind a call to the very function that it is the return address of, up to the end of the stack or for a few frames.
 //!
 //! Any other word that might be meant stands against it, and then the walk ends as ambiguous. What is found so is a guess and says so. No two
 //! guesses follow each other.
+
+use core::ops::Range;
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
@@ -89,20 +92,21 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         }
         let words = if state.exact { WORDS_OF_INTERRUPTED } else { WORDS_OF_CALLER };
         let last = state.sp.saturating_add((words - 1) * Self::WORD as u64);
+        let nearest = self.nearest_start(budget);
         let mut found: Option<(u64, u64, Lead)> = None;
         for (slot, pc) in self.words_up_to(MOST_WORDS) {
             let Some((.., first)) = &found else {
                 if slot > last {
                     break;
                 }
-                let lead = self.lead(slot, pc, budget);
+                let lead = self.lead(slot, pc, nearest, budget);
                 found = (lead.evidence != Evidence::None).then_some((slot, pc, lead));
                 continue;
             };
             // What lies beyond the end of the stack that the first one leads to is of no call.
             let stands_against = match first.is_whole && slot > first.last() {
-                true => self.calls_here(pc),
-                false => !first.explains(slot) && self.lead(slot, pc, budget).evidence != Evidence::None,
+                true => self.calls_here(pc, nearest, budget),
+                false => !first.explains(slot) && self.lead(slot, pc, nearest, budget).evidence != Evidence::None,
             };
             if stands_against {
                 return Some((None, Err(StopReason::Ambiguous)));
@@ -120,8 +124,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a word below `record` may be the return address: then a frame pointer to it may be that of a function further out.
     pub(crate) fn has_candidate_below(&self, record: u64, budget: &Budget) -> bool {
         let is_near = record.wrapping_sub(self.state.sp) <= MOST_WORDS * Self::WORD as u64;
+        let nearest = self.nearest_start(budget);
         let mut words = self.words_up_to(MOST_WORDS).take_while(|(slot, _)| *slot < record);
-        !is_near || words.any(|(slot, pc)| self.lead(slot, pc, budget).evidence != Evidence::None)
+        !is_near || words.any(|(slot, pc)| self.lead(slot, pc, nearest, budget).evidence != Evidence::None)
     }
 
     /// Whether the call that returns to `pc` may have led to the present function. Nothing stands against what is not at hand.
@@ -141,7 +146,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// What stands for `pc`, which lies at `slot`, being the return address of the present function.
-    fn lead(&self, slot: u64, pc: u64, budget: &Budget) -> Lead {
+    fn lead(&self, slot: u64, pc: u64, nearest: u64, budget: &Budget) -> Lead {
         let lookup = pc.wrapping_sub(1);
         match self.call_to(pc) {
             None if self.modules.holds(lookup) && self.modules.code_at(lookup).is_none() => {
@@ -149,21 +154,38 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             }
             None => Lead::NOTHING,
             Some(Call::To(target)) if !self.may_lead_here(target, budget) => Lead::NOTHING,
-            Some(_) => {
+            Some(call) => {
                 let lead = self.leads_on(slot, pc, budget);
+                let Call::To(target) = call else { return lead };
+                let here = self.lookup_pc();
                 match lead.evidence {
+                    _ if !self.is_one_gap(target, here, budget) => lead,
+                    // To a function that ends before the present one begins, and does not go on to another.
+                    _ if target < nearest && !self.goes_on(target..nearest, budget) => Lead::NOTHING,
+                    _ if target < nearest => lead.with(Evidence::Possible),
                     // The call leads here; unless the caller's rules contradict, that is enough.
-                    Evidence::None if self.calls_here(pc) => lead.with(Evidence::Possible),
-                    Evidence::Possible if self.calls_here(pc) => lead.with(Evidence::Shown),
-                    _ => lead,
+                    Evidence::None => lead.with(Evidence::Possible),
+                    _ => lead.with(Evidence::Shown),
                 }
             }
         }
     }
 
-    /// Whether a direct call to the code around the program counter returns to `pc`.
-    fn calls_here(&self, pc: u64) -> bool {
-        matches!(self.call_to(pc), Some(Call::To(target)) if self.is_one_gap(target, self.lookup_pc()))
+    /// Where the function begins nearest below the program counter, as far as direct calls tell that return to addresses on the stack; 0 for
+    /// none.
+    fn nearest_start(&self, budget: &Budget) -> u64 {
+        let here = self.lookup_pc();
+        let targets = self.words_up_to(MOST_WORDS).filter_map(|(_, pc)| match self.call_to(pc) {
+            Some(Call::To(target)) => Some(target),
+            _ => None,
+        });
+        targets.filter(|target| self.is_one_gap(*target, here, budget)).max().unwrap_or(0)
+    }
+
+    /// Whether a direct call to the present function returns to `pc`.
+    fn calls_here(&self, pc: u64, nearest: u64, budget: &Budget) -> bool {
+        let Some(Call::To(target)) = self.call_to(pc) else { return false };
+        target >= nearest && self.is_one_gap(target, self.lookup_pc(), budget)
     }
 
     /// The call before `pc`, if its code is at hand.
@@ -178,10 +200,12 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether the code from `start` to `end` is near and has no rule anywhere, so that it may be one function.
-    fn is_one_gap(&self, start: u64, end: u64) -> bool {
+    fn is_one_gap(&self, start: u64, end: u64, budget: &Budget) -> bool {
         /// Bytes between the places that are asked: no more than the shortest functions that linkers align.
         const STRIDE: usize = 16;
         end.wrapping_sub(start) < LONGEST_LEAF
+            && !self.is_covered(start)
+            && budget.spend(LONGEST_LEAF as u32)
             && !(start..=end).step_by(STRIDE).chain([end]).any(|at| self.is_covered(at))
     }
 
@@ -193,24 +217,33 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Whether the function at `start`, which has rules, may end by a jump to another one. Bytes that look like such a jump count too.
     fn jumps_out(&self, start: u64, budget: &Budget) -> bool {
-        let Some((function, end)) = self.modules.record_at(start) else { return true };
-        if T::MACHINE.arch != Arch::X86_64 || end.wrapping_sub(function) > LONGEST_SEARCHED {
+        self.modules.record_at(start).is_none_or(|(start, end)| self.has_jump(start..end, budget, |_| true))
+    }
+
+    /// Whether code without rules in `range` may go on to the present function by a jump, or by two over a function that has rules.
+    fn goes_on(&self, range: Range<u64>, budget: &Budget) -> bool {
+        self.has_jump(range, budget, |target| self.may_lead_here(target, budget))
+    }
+
+    /// Whether a jump in `range` leads, or may lead, to somewhere else that `counts`; also if that is not to be told.
+    fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64) -> bool) -> bool {
+        let length = range.end.wrapping_sub(range.start);
+        if T::MACHINE.arch != Arch::X86_64 || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
             return true;
         }
-        let code = self.modules.code_at(start).map_or(&[][..], |code| code.between(function, end));
-        if !budget.spend(code.len() as u32) {
-            return true;
-        }
-        let is_inside = |target: u64| (function..end).contains(&target);
-        let mut places = (function..end).enumerate();
+        let code = self.modules.code_at(range.start).map_or(&[][..], |code| code.between(range.start, range.end));
+        let mut places = range.clone().enumerate();
         code.is_empty()
             || places.any(|(offset, at)| match code.get(offset..).unwrap_or_default() {
                 [0xe9, a, b, c, d, ..] => {
                     let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
                     let target = at.wrapping_add(5).wrapping_add_signed(distance);
-                    !is_inside(target) && self.modules.code_at(target).is_some()
+                    !range.contains(&target) && self.modules.code_at(target).is_some() && counts(target)
                 }
-                [0xeb, distance, ..] => !is_inside(at.wrapping_add(2).wrapping_add_signed(i64::from(*distance as i8))),
+                [0xeb, distance, ..] => {
+                    let target = at.wrapping_add(2).wrapping_add_signed(i64::from(*distance as i8));
+                    !range.contains(&target) && counts(target)
+                }
                 // Through a register or memory.
                 [0xff, modrm, ..] => modrm >> 3 & 7 == 4,
                 _ => false,

@@ -20,8 +20,8 @@ fn section() -> EhFrame {
     section
 }
 
-/// Code of all that: calls of `DARK` before 0x1015, of what is not known before 0x1022, of 0x1000 before 0x1095, and of `DARK` from itself
-/// before 0x1835.
+/// Code of all that: calls of `DARK` before 0x1015, of what is not known before 0x1022, of another function without rules before 0x1030, of 0x1000
+/// before 0x1095, and of `DARK` from itself before 0x1835.
 fn code() -> Vec<u8> {
     let mut code = vec![0x90; 0x1000];
     let mut call = |after: u64, target: u64| {
@@ -31,6 +31,7 @@ fn code() -> Vec<u8> {
         code[at + 1..at + 5].copy_from_slice(&distance);
     };
     call(0x1015, DARK);
+    call(0x1030, 0x1700);
     call(0x1095, 0x1000);
     call(0x1835, DARK);
     code[0x20..0x22].copy_from_slice(&[0xff, 0xd0]);
@@ -112,6 +113,23 @@ fn t16_two_words_that_may_be_meant_are_ambiguous() {
     far[2..6].fill(7);
     far[180] = 7;
     check(registers(HERE), &far, &[HERE], StopReason::NoRule);
+}
+
+#[test]
+fn t16_a_call_of_a_function_that_ends_before_this_one_is_no_evidence_unless_it_goes_on_by_a_jump() {
+    let (table, mut code) = (section().compile().bytes, code());
+    let words = [at(0x1030), 1, at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
+    let walk = |code: &[u8]| {
+        let process = Process::with_code(&table, Some((FIRST, code)));
+        let (frames, walk) = scan_with(&process, &registers(HERE), &stack(&words));
+        (frames.get(1).map(|frame| frame.pc), walk.stop)
+    };
+    assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
+    // jmp 0x1800 at 0x1710; a jump back within the function.
+    code[0x710..0x715].copy_from_slice(&[0xe9, 0xeb, 0, 0, 0]);
+    assert_eq!(walk(&code), (None, StopReason::Ambiguous));
+    code[0x710..0x715].copy_from_slice(&[0xeb, 0xf0, 0x90, 0x90, 0x90]);
+    assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
 }
 
 #[test]
