@@ -354,7 +354,7 @@ mod as_microsofts_compiler {
     use super::*;
 
     #[test]
-    fn allocates_large_frames_through_a_helper() {
+    fn allocates_large_frames_through_a_call() {
         let mut made = Made::default();
         // mov [rsp + 16], rbx; push rdi; mov eax, 0x2020; call __chkstk; sub rsp, rax; nop; mov rbx, [rsp + 0x2038]; add rsp, 0x2020; pop rdi; ret
         let code = [
