@@ -19,7 +19,8 @@ PROCESSORS = {
     3: ("mips", 4, "big", 29, 30, 31, 37, 32, list(range(16, 24)) + [28]),
     4: ("mipsel", 4, "little", 29, 30, 31, 37, 32, list(range(16, 24)) + [28]),
 }
-KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "plt", 7: "signal", 10: "program", 12: "unsupported"}
+KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "plt", 7: "signal", 8: "machine-frame", 9: "leaf",
+         10: "program", 12: "unsupported"}
 DEBUG_ID, PRODUCER, BUCKETS, ROW_ADDRESSES, ROW_RULES, RULES, SLOTS, PROGRAMS, SOURCE_INDEX, SOURCE_MAP = range(1, 11)
 BUCKET_BYTES = 256
 BLOCK = 64
@@ -87,11 +88,12 @@ class Table:
         word = self.rule_words[number]
         kind, form, register, ra, fp = field(word, 0, 4), field(word, 4, 6), field(word, 12, 17), field(word, 37, 51, True), field(word, 51, 64, True)
         source, signed = field(word, 8, 12), field(word, 7, 8)
-        expect(kind in KINDS and form < 2 and source <= 5, "an unknown rule")
+        expect(kind in KINDS and form < 2 and (source <= 7 or source == 15), "an unknown rule")
         expect((KINDS[kind] == "gap") == (source == 0), "a rule that comes from nowhere")
         expect(form == 0 or 0 <= ra < self.general, "a return address in no register")
         expect(not signed or self.name == "aarch64", "a signed return address")
-        expect(KINDS[kind] != "plt" or self.name == "x86_64", "a linkage table")
+        expect(KINDS[kind] not in ("plt", "leaf") or self.name == "x86_64", "a linkage table, or a leaf")
+        expect(KINDS[kind] != "machine-frame" or self.word == 8 and register in (self.sp, self.fp) and form == 0, "a machine frame")
         expect(KINDS[kind] not in ("register", "deref") or register < self.general, "a base that is no register")
         rule = {"kind": KINDS[kind], "source": source}
         if KINDS[kind] in ("gap", "end", "unsupported"):
@@ -103,7 +105,7 @@ class Table:
         rule["signed"] = bool(signed)
         rule["return_address"] = ["cfa", ra] if form == 0 else ["register", ra]
         rule["frame_pointer"] = {-4096: "same", -4095: "unknown"}.get(fp, fp)
-        if KINDS[kind] in ("register", "deref"):
+        if KINDS[kind] in ("register", "deref", "machine-frame"):
             rule["register"] = register
         if KINDS[kind] == "program":
             rule["program"] = self.program(rule["offset"])
@@ -160,7 +162,7 @@ class Table:
                 rva += distance
                 # The first of a block gives its offset as the difference from 0.
                 offset += zigzag >> 1 ^ -(zigzag & 1)
-                expect(rva > last and 1 <= word & 15 <= 6 and (count > 0 or distance == 0), "an entry of the source map")
+                expect(rva > last and 1 <= word & 15 <= 9 and (count > 0 or distance == 0), "an entry of the source map")
                 last = rva
                 count += 1
                 yield rva, word & 15, offset

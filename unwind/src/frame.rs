@@ -1,6 +1,6 @@
 //! What goes into a walk and what comes out.
 
-use symseal_module::{Avma, StopReason, UnwindMethod};
+use symseal_module::{Avma, FrameEdge, StopReason, UnwindMethod};
 
 /// The registers of one thread at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,6 +56,18 @@ impl Frame {
     /// The address to look rules and symbols up at: the instruction itself, or the last byte of the call.
     pub fn lookup_pc(&self) -> Avma {
         Avma(self.pc.0.wrapping_sub(u64::from(!self.exact)))
+    }
+
+    /// What leads to this frame from its callee.
+    pub fn edge(&self, callee: &Self) -> FrameEdge {
+        // Where addresses have 64 bits, those of kernels are the upper half.
+        let is_kernel = |frame: &Self| frame.pc.0 >> 63 != 0;
+        match self.method {
+            UnwindMethod::GoroutineSwitch => FrameEdge::GoroutineSwitch,
+            UnwindMethod::SignalContext if is_kernel(callee) && !is_kernel(self) => FrameEdge::KernelEntry,
+            UnwindMethod::SignalContext => FrameEdge::Interrupt,
+            _ => FrameEdge::Call,
+        }
     }
 }
 

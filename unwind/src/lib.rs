@@ -14,13 +14,12 @@
 //!
 //! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address and it stays on
 //! the stack ([`Memory::same_stack`]) → a leaf or a call through a null pointer, where the return address provably lies on
-//! top of the stack or in the link register → a stop with its reason. A rule that the engine cannot evaluate ends the walk; it is never replaced
-//! by a guess.
+//! top of the stack or in the link register → with [`Options::scan`], the one word on the stack that calls account for → a stop with its reason. A
+//! rule that the engine cannot evaluate ends the walk; it is never replaced by a guess.
 //!
 //! Reader and engine are `no_std`; the compiler allocates, and needs no `std` either.
 //!
-//! What this crate is not for: it neither finds modules nor opens files, it names no functions, and it does not scan
-//! stacks for words that look like return addresses.
+//! What this crate is not for: it neither finds modules nor opens files, and it names no functions.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,9 +34,11 @@ pub mod compile;
 mod cx;
 pub mod format;
 mod frame;
+mod goroutine;
 mod memory;
 mod modules;
 mod rule;
+mod scan;
 mod source;
 mod step;
 mod table;
@@ -47,10 +48,11 @@ mod walk;
 pub use arch::{Arch, MipsFlags};
 pub use cache::{Cache, Entry as CacheEntry};
 pub use frame::{Frame, Registers, Walk};
+pub use goroutine::{GoRuntime, GoroutineFields};
 pub use memory::{Memory, StackBytes, StackRegions};
 pub use modules::{CodeBytes, Module, Modules};
 pub use rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 pub use source::{Source, SourceKind};
 pub use table::{Counts, OpenError, Table};
 pub use verify::VerifyError;
-pub use walk::{unwind, unwind_with_signature_mask};
+pub use walk::{Options, unwind, unwind_with};

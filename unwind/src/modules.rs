@@ -8,6 +8,7 @@ use symseal_module::{Avma, Rva, Svma};
 use crate::arch::Arch;
 use crate::cache::NO_MODULE;
 use crate::frame::Frame;
+use crate::goroutine::GoRuntime;
 use crate::rule::Rule;
 use crate::source::Source;
 use crate::table::Table;
@@ -70,6 +71,7 @@ pub struct Modules<'t> {
     highest: u64,
     /// The bits of an address, if the caller knows them.
     address_bits: Option<u64>,
+    go: Option<GoRuntime>,
 }
 
 #[derive(Debug, Clone)]
@@ -123,7 +125,7 @@ impl<'t> Modules<'t> {
             next = entry.start;
         }
         let highest = entries.iter().map(|entry| entry.start.saturating_add(entry.size)).max().unwrap_or(0);
-        Self { entries, generation, arch, highest, address_bits: None }
+        Self { entries, generation, arch, highest, address_bits: None, go: None }
     }
 
     /// The same with the signature of signed return addresses in the bits that are set in `mask` (aarch64: the instruction mask
@@ -132,6 +134,16 @@ impl<'t> Modules<'t> {
     pub fn with_signature_mask(mut self, mask: u64) -> Self {
         self.address_bits = Some(!mask);
         self
+    }
+
+    /// The same for a process with a runtime of Go, whose stacks are then followed from the system stack of a thread to its goroutine.
+    pub fn with_go_runtime(mut self, go: GoRuntime) -> Self {
+        self.go = Some(go);
+        self
+    }
+
+    pub(crate) fn go_runtime(&self) -> Option<&GoRuntime> {
+        self.go.as_ref()
     }
 
     /// The processor of the process.
@@ -198,6 +210,13 @@ impl<'t> Modules<'t> {
     /// The code of the module that holds `address`.
     pub(crate) fn code_at(&self, address: u64) -> Option<&CodeBytes<'t>> {
         self.entry(address)?.code.as_ref()
+    }
+
+    /// Where the record begins and ends that the rule at `address` was made of: of call frame information, the function.
+    pub(crate) fn record_at(&self, address: u64) -> Option<(u64, u64)> {
+        let (entry, rva) = self.rva(address)?;
+        let range = entry.table.as_ref()?.source_range(rva)?;
+        Some((entry.base.wrapping_add(range.start.0), entry.base.wrapping_add(range.end.0)))
     }
 
     pub(crate) fn holds(&self, address: u64) -> bool {

@@ -40,6 +40,9 @@ pub enum Kind {
     /// The processor itself, or the kernel for it, pushed program counter and stack pointer of interrupted code: the program counter is in
     /// memory at F + `ra` words, F being register + offset, and the stack pointer near it. Slots lie relative to F.
     MachineFrame = 8,
+    /// CFA = sp + offset, in code that makes no frame and so calls nothing: true for an interrupted instruction alone. Of processors
+    /// whose calls push the return address.
+    Leaf = 9,
     /// CFA = value of the program at `offset` in the section of programs.
     Program = 10,
     /// There is information, but of a form that this format does not express.
@@ -58,6 +61,7 @@ impl Kind {
             6 => Self::Plt,
             7 => Self::Signal,
             8 => Self::MachineFrame,
+            9 => Self::Leaf,
             10 => Self::Program,
             12 => Self::Unsupported,
             _ => return None,
@@ -85,6 +89,8 @@ pub enum RuleSource {
     Pdata = 6,
     /// `__unwind_info` of a Mach-O module.
     CompactUnwind = 7,
+    /// Call frame information of code that was made at run time, by who made it.
+    Jit = 15,
 }
 
 impl RuleSource {
@@ -98,6 +104,7 @@ impl RuleSource {
             5 => Self::Instructions,
             6 => Self::Pdata,
             7 => Self::CompactUnwind,
+            15 => Self::Jit,
             _ => return None,
         })
     }
@@ -185,6 +192,12 @@ impl Rule {
     /// The same rule with the saved registers relative to the frame pointer register, as in functions that align their stack.
     pub fn with_slots_on_fp(self) -> Self {
         Self(self.0 | SLOTS_ON_FP)
+    }
+
+    /// The same rule, of another kind.
+    #[cfg(feature = "compile")]
+    pub(crate) fn with_kind(self, kind: Kind) -> Self {
+        Self(self.0 & !15 | kind as u64)
     }
 
     /// The same rule with a signed return address.
@@ -286,6 +299,7 @@ impl Rule {
         let source_fits = (kind == Kind::Gap) == (self.source() == Some(RuleSource::None));
         let arch_fits = (!self.is_signed() || machine.signs_return_addresses)
             && (kind != Kind::Plt || machine.arch == Arch::X86_64)
+            && (kind != Kind::Leaf || machine.link.is_none())
             && (kind != Kind::MachineFrame
                 || (machine.machine_frame_sp.is_some() && matches!(ra, ReturnAddress::AtCfa(_))));
         register_fits && base_fits && source_fits && arch_fits
@@ -390,6 +404,7 @@ impl fmt::Display for Equations {
             Some(Kind::Signal) => return write!(f, "all registers from the signal context at {sp}{:+}", rule.offset()),
             Some(Kind::MachineFrame) => write!(f, "interrupted: CFA = {register}{bytes:+} holds pc and {sp}")?,
             Some(Kind::Sp) => write!(f, "CFA = {sp}{bytes:+}")?,
+            Some(Kind::Leaf) => write!(f, "a leaf: CFA = {sp}{bytes:+}")?,
             Some(Kind::Fp) => write!(f, "CFA = {fp}{bytes:+}")?,
             Some(Kind::Register) => write!(f, "CFA = {register}{bytes:+}")?,
             Some(Kind::Deref) => write!(f, "CFA = [{register}{bytes:+}]")?,
@@ -467,7 +482,7 @@ mod tests {
         check(rule(Kind::Sp, ra).with_signed_return_address(), false, true);
         check(rule(Kind::Sp, ReturnAddress::InRegister(5)), false, false);
         check(rule(Kind::Sp, ra).with_slots_on_fp(), false, false);
-        for other in [rule(Kind::Deref, ra), Rule::GAP, Rule::NO_TABLE] {
+        for other in [rule(Kind::Deref, ra), rule(Kind::Leaf, ra), Rule::GAP, Rule::NO_TABLE] {
             check(other, false, false);
         }
     }
@@ -485,6 +500,8 @@ mod tests {
         check(rule(Kind::Register, ra), Arch::Mips32, true);
         check(rule(Kind::Plt, ra), Arch::X86_64, true);
         check(rule(Kind::Plt, ra), Arch::Mips32, false);
+        check(rule(Kind::Leaf, ra), Arch::X86_64, true);
+        check(rule(Kind::Leaf, ra), Arch::Aarch64, false);
         check(rule(Kind::Sp, ra).with_signed_return_address(), Arch::Aarch64, true);
         check(rule(Kind::Sp, ra).with_signed_return_address(), Arch::X86_64, false);
     }

@@ -145,6 +145,15 @@ impl<'a> Table<'a> {
         self.block(block)?.take_while(|source| source.start <= rva).last()
     }
 
+    /// The addresses from where the record at `rva` was first used to where the next one is. Behind its own end there may be a gap.
+    pub(crate) fn source_range(&self, rva: Rva) -> Option<core::ops::Range<Rva>> {
+        let start = self.source(rva)?.start;
+        let block = self.source_index.partition_point(|entry| block_start(entry) <= rva.0).checked_sub(1)?;
+        let next = self.block(block)?.find(|source| source.start > rva).map(|source| source.start);
+        let end = next.or_else(|| self.source_index.get(block + 1).map(|entry| Rva(block_start(entry))));
+        Some(start..end.unwrap_or(self.text_end()))
+    }
+
     /// Every record of the source map, by rising address. Ends early where the map is damaged.
     pub fn sources(&self) -> impl Iterator<Item = Source> + use<'a> {
         let table = self.clone();

@@ -1,5 +1,6 @@
 //! One step from a frame to its caller, by any rule and without one.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
@@ -17,20 +18,31 @@ use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 const RECOVERY_STEPS: u32 = 1 << 16;
 /// Signal frames in one walk. Nested handlers are rare, and only these steps may lead down the stack.
 const SIGNAL_FRAMES: u32 = 32;
+/// Effort that one walk may spend on scans, in bytes of code that are searched: what takes a few milliseconds.
+const SCAN_EFFORT: u32 = 1 << 22;
 /// No code lies below: a program counter here comes from a call through a null pointer.
 const LOWEST_CODE: u64 = 4096;
 /// How far into an assembler function without call frame information its instructions may lie.
-const LONGEST_LEAF: u64 = 4096;
+pub(crate) const LONGEST_LEAF: u64 = 4096;
 
 /// What a walk may still spend on what no sane stack needs much of.
 pub(crate) struct Budget {
     recovery: u32,
-    signals: u32,
+    pub(crate) signals: u32,
+    /// What scans may look at: bytes of code, or what costs as much.
+    effort: Cell<u32>,
 }
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self { recovery: RECOVERY_STEPS, signals: SIGNAL_FRAMES }
+        Self { recovery: RECOVERY_STEPS, signals: SIGNAL_FRAMES, effort: Cell::new(SCAN_EFFORT) }
+    }
+
+    /// Takes `effort` of what is left for scans; false where there is not as much.
+    pub(crate) fn spend(&self, effort: u32) -> bool {
+        let left = self.effort.get().checked_sub(effort);
+        self.effort.set(left.unwrap_or(0));
+        left.is_some()
     }
 }
 
@@ -86,7 +98,7 @@ pub(crate) struct Caller {
     pub(crate) method: UnwindMethod,
 }
 
-type Next = Result<Caller, StopReason>;
+pub(crate) type Next = Result<Caller, StopReason>;
 
 /// The method that a rule gives to the frame it leads to.
 #[inline(always)]
@@ -97,6 +109,7 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
         Some(RuleSource::Instructions) => UnwindMethod::Prologue,
         Some(RuleSource::Pdata) => UnwindMethod::Pdata,
         Some(RuleSource::CompactUnwind) => UnwindMethod::CompactUnwind,
+        Some(RuleSource::Jit) => UnwindMethod::JitRule,
         _ => UnwindMethod::CfiEhFrame,
     }
 }
@@ -124,19 +137,28 @@ pub(crate) fn without_signature(pointer: u64, bits: u64) -> u64 {
 
 /// Everything that a step may look at.
 pub(crate) struct Stepper<'s, 't, T, M> {
-    modules: &'s Modules<'t>,
+    pub(crate) modules: &'s Modules<'t>,
     registers: &'s Registers,
-    memory: &'s M,
+    pub(crate) memory: &'s M,
     /// The frames so far, the current one last.
     frames: &'s [Frame],
-    state: &'s State,
-    address_bits: u64,
+    pub(crate) state: &'s State,
+    settings: Settings,
     target: PhantomData<T>,
 }
 
+/// What holds for all steps of a walk.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// The bits of an address.
+    pub(crate) address_bits: u64,
+    /// Whether the stack may be scanned.
+    pub(crate) scan: bool,
+}
+
 impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
-    const MACHINE: &'static Machine = T::MACHINE;
-    const WORD: i64 = T::MACHINE.word;
+    pub(crate) const MACHINE: &'static Machine = T::MACHINE;
+    pub(crate) const WORD: i64 = T::MACHINE.word;
 
     pub(crate) fn new(
         modules: &'s Modules<'t>,
@@ -144,14 +166,17 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         memory: &'s M,
         frames: &'s [Frame],
         state: &'s State,
-        address_bits: u64,
+        settings: Settings,
     ) -> Self {
-        Self { modules, registers, memory, frames, state, address_bits, target: PhantomData }
+        Self { modules, registers, memory, frames, state, settings, target: PhantomData }
     }
 
     /// The CFA of the current frame, if known, and its caller or the reason for there being none.
     pub(crate) fn step(&self, rule: Rule, budget: &mut Budget) -> (Option<u64>, Next) {
         let stop = |reason| (None, Err(reason));
+        if let Some(next) = self.goroutine(budget) {
+            return (None, next);
+        }
         match rule.kind() {
             Some(Kind::Gap) => self.without_rule(StopReason::NoRule, budget),
             Some(Kind::End) => stop(StopReason::EndOfStack),
@@ -163,7 +188,9 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 Some(found) => found,
                 None => stop(StopReason::RegisterUnknown),
             },
-            Some(Kind::Sp | Kind::Fp | Kind::Register | Kind::Deref | Kind::Plt | Kind::Program) => {
+            // A function that called is no leaf: whatever it is, nothing describes it.
+            Some(Kind::Leaf) if !self.state.exact => self.without_rule(StopReason::LeafCalled, budget),
+            Some(Kind::Sp | Kind::Fp | Kind::Register | Kind::Deref | Kind::Plt | Kind::Program | Kind::Leaf) => {
                 match self.cfa(rule, budget) {
                     Ok(cfa) => self.by_rule(rule, cfa, budget),
                     Err(reason) => stop(reason),
@@ -327,23 +354,25 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             match leaf {
                 // The function has pushed its frame record already, and the link register is as it was.
                 Some((pc, _)) if Self::MACHINE.link.is_some() && self.recorded_return_address() == Some(pc) => {
-                    self.by_frame_pointer()
+                    self.by_frame_pointer(budget)
                 }
+                // The scan looks at this word too, and at those that stand against it.
+                Some(_) if self.settings.scan && Self::MACHINE.link.is_none() => self.by_frame_pointer(budget),
                 // The call at the return address leads right here.
                 Some((_, Evidence::CallsHere { .. })) => by_leaf(UnwindMethod::Leaf),
                 // Either may be right: the word may be left over from an earlier call, and the frame pointer may be that of
                 // a function further out.
-                Some((_, Evidence::Calls)) => match self.by_frame_pointer() {
+                Some((_, Evidence::Calls)) => match self.by_frame_pointer(budget) {
                     Some(_) => Some((None, Err(StopReason::Ambiguous))),
                     None => by_leaf(UnwindMethod::Leaf),
                 },
-                _ => self.by_frame_pointer(),
+                _ => self.by_frame_pointer(budget),
             }
         };
-        found.unwrap_or_else(|| {
-            let chain_ended = self.live_fp() == Some(0) && state.method == UnwindMethod::FramePointer;
-            (None, Err(if chain_ended { StopReason::RootFramePointer } else { reason }))
-        })
+        let chain_ended = self.live_fp() == Some(0) && state.method == UnwindMethod::FramePointer;
+        let reason = if chain_ended { StopReason::RootFramePointer } else { reason };
+        let found = found.or_else(|| if self.settings.scan && !chain_ended { self.scan(budget) } else { None });
+        found.unwrap_or((None, Err(reason)))
     }
 
     /// The word on top of the stack or the one in the link register, where the code before that address shows that it was
@@ -364,6 +393,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             let evidence = if leads_out { Evidence::Calls } else { Evidence::None };
             return self.is_covered(pc.wrapping_sub(1)).then_some((pc, evidence));
         };
+        // Where it is pushed, a word behind a call to a function that has a rule was left over by that one.
+        if Self::MACHINE.link.is_none() && !self.may_have_called(pc, budget) {
+            return None;
+        }
         let evidence = match Self::call_before(code, pc)? {
             Call::To(target) if state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target) => {
                 let code = self.modules.code_at(target).map(|code| code.between(target, state.pc));
@@ -377,7 +410,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     }
 
     /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
-    fn by_frame_pointer(&self) -> Option<(Option<u64>, Next)> {
+    fn by_frame_pointer(&self, budget: &Budget) -> Option<(Option<u64>, Next)> {
         if Self::MACHINE.frame_records == FrameRecords::None {
             return None;
         }
@@ -393,6 +426,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let code = self.modules.code_at(pc.wrapping_sub(1));
         let calls = code.is_none_or(|code| Self::call_before(code, pc).is_some());
         if !calls || !self.modules.holds(pc.wrapping_sub(1)) {
+            return None;
+        }
+        // The record may be that of a function further out.
+        if self.settings.scan && (!self.may_have_called(pc, budget) || self.has_candidate_below(fp, budget)) {
             return None;
         }
         let method = UnwindMethod::FramePointer;
@@ -436,33 +473,33 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     }
 
     /// Whether a rule covers `address`.
-    fn is_covered(&self, address: u64) -> bool {
+    pub(crate) fn is_covered(&self, address: u64) -> bool {
         let (rule, _) = self.modules.locate(address, &mut 0);
         rule != Rule::GAP && rule != Rule::NO_TABLE
     }
 
-    fn live_fp(&self) -> Option<u64> {
+    pub(crate) fn live_fp(&self) -> Option<u64> {
         self.state.fp_known.then_some(self.state.fp)
     }
 
-    fn lookup_pc(&self) -> u64 {
+    pub(crate) fn lookup_pc(&self) -> u64 {
         self.state.pc.wrapping_sub(u64::from(!self.state.exact))
     }
 
-    fn read(&self, address: u64) -> Option<u64> {
+    pub(crate) fn read(&self, address: u64) -> Option<u64> {
         read_word::<T>(self.memory, address)
     }
 
     /// The address in a pointer that may be signed, or say which instructions are there.
-    fn unsigned(&self, pointer: u64) -> u64 {
+    pub(crate) fn unsigned(&self, pointer: u64) -> u64 {
         if Self::MACHINE.signs_return_addresses {
-            without_signature(pointer, self.address_bits)
+            without_signature(pointer, self.settings.address_bits)
         } else {
             pointer & !Self::MACHINE.mode_bits
         }
     }
 
-    fn slot(base: u64, words: i16) -> u64 {
+    pub(crate) fn slot(base: u64, words: i16) -> u64 {
         Self::MACHINE.add(base, i64::from(words) * Self::WORD)
     }
 
@@ -476,12 +513,12 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         Self::MACHINE.context_at(pc, exact, |address| code.at_address(address))
     }
 
-    fn call_before(code: &CodeBytes<'_>, pc: u64) -> Option<Call> {
+    pub(crate) fn call_before(code: &CodeBytes<'_>, pc: u64) -> Option<Call> {
         (Self::MACHINE.call_before)(code.up_to_address(pc, Self::MACHINE.longest_call), pc)
     }
 
     /// The value of `number` in the current frame.
-    fn register(&self, number: u8, budget: &mut Budget) -> Option<u64> {
+    pub(crate) fn register(&self, number: u8, budget: &mut Budget) -> Option<u64> {
         match number {
             _ if number == Self::MACHINE.sp => self.state.sp_known.then_some(self.state.sp),
             _ if number == Self::MACHINE.fp => self.live_fp(),
@@ -546,7 +583,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                         }
                     }
                 }
-                UnwindMethod::FramePointer | UnwindMethod::Scan | UnwindMethod::Context => return None,
+                UnwindMethod::FramePointer
+                | UnwindMethod::Scan
+                | UnwindMethod::GoroutineSwitch
+                | UnwindMethod::Context => return None,
             }
             caller = callee;
         }

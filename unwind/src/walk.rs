@@ -12,7 +12,7 @@ use crate::frame::{Frame, Registers, Walk};
 use crate::memory::Memory;
 use crate::modules::{Hint, Modules};
 use crate::rule::Rule;
-use crate::step::{self, Caller, State, Stepper, read_word};
+use crate::step::{self, Caller, Settings, State, Stepper, read_word};
 
 /// Walks the stack of one thread from `registers` outwards and writes its frames, the innermost first, to the front of `out`. The
 /// architecture is that of `modules`.
@@ -39,25 +39,36 @@ pub fn unwind(
     cache: &mut Cache,
     out: &mut [Frame],
 ) -> Walk {
-    unwind_with_signature_mask(modules, registers, memory, cache, out, None)
+    unwind_with(modules, registers, memory, cache, out, Options::default())
 }
 
-/// The same for one walk with a signature mask of its own: see [`Modules::with_signature_mask`], whose mask counts where there is
-/// none here.
-pub fn unwind_with_signature_mask(
+/// What one walk is to do otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// A signature mask of this walk's own: see [`Modules::with_signature_mask`], whose mask counts where there is none here.
+    pub signature_mask: Option<u64>,
+    /// Whether, where nothing else leads on, the stack is searched for the one word that calls account for
+    /// ([`UnwindMethod::Scan`](symseal_module::UnwindMethod::Scan)). Needs the code of the modules ([`Module::code`](crate::Module::code)). The
+    /// frame pointer is then followed only where no word below it might be meant.
+    pub scan: bool,
+}
+
+/// The same with options.
+pub fn unwind_with(
     modules: &Modules<'_>,
     registers: &Registers,
     memory: &impl Memory,
     cache: &mut Cache,
     out: &mut [Frame],
-    signature_mask: Option<u64>,
+    options: Options,
 ) -> Walk {
-    let address_bits = signature_mask.map_or_else(|| modules.address_bits(registers.sp), |mask| !mask);
+    let address_bits = options.signature_mask.map_or_else(|| modules.address_bits(registers.sp), |mask| !mask);
+    let settings = Settings { address_bits, scan: options.scan };
     match modules.arch() {
-        Arch::X86_64 => walk::<X86_64>(modules, registers, memory, cache, out, address_bits),
-        Arch::Aarch64 => walk::<Aarch64>(modules, registers, memory, cache, out, address_bits),
-        Arch::Mips32 => walk::<Mips32Big>(modules, registers, memory, cache, out, address_bits),
-        Arch::Mips32Little => walk::<Mips32Little>(modules, registers, memory, cache, out, address_bits),
+        Arch::X86_64 => walk::<X86_64>(modules, registers, memory, cache, out, settings),
+        Arch::Aarch64 => walk::<Aarch64>(modules, registers, memory, cache, out, settings),
+        Arch::Mips32 => walk::<Mips32Big>(modules, registers, memory, cache, out, settings),
+        Arch::Mips32Little => walk::<Mips32Little>(modules, registers, memory, cache, out, settings),
     }
 }
 
@@ -67,14 +78,16 @@ fn walk<T: Target>(
     memory: &impl Memory,
     cache: &mut Cache,
     out: &mut [Frame],
-    address_bits: u64,
+    settings: Settings,
 ) -> Walk {
     let mut state = State::of::<T>(registers);
     let mut budget = step::Budget::new();
     let mut hint = 0;
     let mut depth = 0;
+    // A frame with a plain rule may be where a goroutine's stack was left.
+    let has_switches = modules.go_runtime().is_some();
     let walk = loop {
-        let rule = if state.exact || !state.fp_known || !state.sp_known {
+        let rule = if state.exact || !state.fp_known || !state.sp_known || has_switches {
             let lookup = state.pc.wrapping_sub(u64::from(!state.exact));
             let entry = cache.find::<T>(lookup, lookup, modules, &mut hint);
             let Some(frame) = out.get_mut(depth) else {
@@ -84,13 +97,22 @@ fn walk<T: Target>(
             depth += 1;
             entry.rule
         } else {
-            match plain_frames::<T>(modules, memory, cache, &mut hint, &mut state, address_bits, out, &mut depth) {
+            match plain_frames::<T>(
+                modules,
+                memory,
+                cache,
+                &mut hint,
+                &mut state,
+                settings.address_bits,
+                out,
+                &mut depth,
+            ) {
                 Some(rule) => rule,
                 None => break Walk { frames: depth, stop: StopReason::MaxFrames },
             }
         };
         let frames = out.get(..depth).unwrap_or_default();
-        let stepper = Stepper::<T, _>::new(modules, registers, memory, frames, &state, address_bits);
+        let stepper = Stepper::<T, _>::new(modules, registers, memory, frames, &state, settings);
         let (cfa, next) = stepper.step(rule, &mut budget);
         if let (Some(cfa), Some(frame)) = (cfa, out.get_mut(depth - 1)) {
             frame.cfa = Avma(cfa);
@@ -135,15 +157,19 @@ fn plain_frames<T: Target>(
         let return_address = machine.add(cfa, words_below * machine.word);
         let holds =
             rule.is_plain(machine) && entry.fp_offset != FP_LOST && cfa > sp && cfa.is_multiple_of(machine.word as u64);
-        let words = (read_word::<T>(memory, return_address), read_word::<T>(memory, slot));
-        let module = (entry.module != NO_MODULE).then_some(entry.module);
-        if let (true, (Some(caller), Some(saved_fp))) = (holds && words.0 != Some(0), words) {
-            *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(cfa), fp, method, module };
-            pc = if machine.signs_return_addresses && rule.is_signed() {
+        // Zero, which is signed like any other, is the end.
+        let caller = read_word::<T>(memory, return_address).map(|caller| {
+            if machine.signs_return_addresses && rule.is_signed() {
                 step::without_signature(caller, address_bits)
             } else {
                 caller & !machine.mode_bits
-            };
+            }
+        });
+        let words = (caller, read_word::<T>(memory, slot));
+        let module = (entry.module != NO_MODULE).then_some(entry.module);
+        if let (true, (Some(caller), Some(saved_fp))) = (holds && words.0 != Some(0), words) {
+            *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(cfa), fp, method, module };
+            pc = caller;
             sp = cfa;
             fp = if entry.saves_fp() { saved_fp } else { fp };
             method = step::method_of(rule);

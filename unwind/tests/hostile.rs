@@ -7,7 +7,10 @@ mod elf;
 use elf::{Binary, Random};
 use symseal_module::Avma;
 use symseal_unwind::compile::{Input, compile};
-use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
+use symseal_unwind::{
+    Arch, Cache, CodeBytes, Frame, GoRuntime, GoroutineFields, Module, Modules, Options, Registers, StackBytes, Table,
+    unwind_with,
+};
 
 /// Walks a few stacks of random words that like to point into the module.
 fn walk_anything(table: Table<'_>, random: &mut Random) {
@@ -18,15 +21,27 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
         4 => (0x5500_0000u64, 0x7fff_0000),
         _ => (0x5500_0000_0000, 0x7fff_0000_0000),
     };
+    // Calls and noise: words behind them look like return addresses.
+    let code: Vec<u8> = (0..1024)
+        .flat_map(|_| match random.below(3) {
+            0 => (random.next() as u32).to_le_bytes(),
+            1 => [0x90, 0x90, 0xff, 0xd0],
+            _ => [0xe8, random.below(4) as u8, 0, 0],
+        })
+        .collect();
     let module = Module {
         start: Avma(base),
         end: Avma(base.wrapping_add(text_end).max(base + 1)),
         bias: base.wrapping_sub(table.image_base().0),
         image_base: table.image_base(),
         table: Some(table),
-        code: None,
+        code: Some(CodeBytes { start: Avma(base.wrapping_add(text_start)), bytes: &code }),
     };
+    // A runtime of Go whose structures lie on the same stack.
+    let g = GoroutineFields { stack_lo: 0, stack_hi: 8, m: 16, sched_sp: 24, sched_pc: 32, sched_bp: 40 };
+    let go = GoRuntime { switches: vec![module.start..Avma(module.start.0.wrapping_add(text_end / 2))], g, curg: 48 };
     let modules = Modules::new(arch, vec![module]);
+    let modules = if random.below(3) == 0 { modules.with_go_runtime(go) } else { modules };
     let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { own_stack };
     let mut stack = Vec::with_capacity(4096);
     for _ in 0..512 {
@@ -50,7 +65,8 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
         for general in &mut registers.general {
             *general = (random.below(2) == 0).then(|| stack_start.wrapping_add(random.below(4096) & !7));
         }
-        let walk = unwind(&modules, &registers, &memory, &mut cache, &mut frames);
+        let options = Options { scan: random.below(2) == 0, ..Options::default() };
+        let walk = unwind_with(&modules, &registers, &memory, &mut cache, &mut frames, options);
         assert!(walk.frames > 0);
         for frame in frames.iter().take(walk.frames) {
             let _ = (modules.source(frame), modules.rule(frame));
@@ -201,6 +217,7 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
             functions: &functions,
             plt: &[],
             code: &[(0x1000, &code)],
+            is_jit: false,
             source_sha256: [0; 32],
             producer: "symseal test",
             bases: symseal_unwind::compile::Bases::default(),
@@ -263,6 +280,7 @@ fn a_header_that_points_before_its_section_is_ignored() {
         functions: &[],
         plt: &[],
         code: &[],
+        is_jit: false,
         source_sha256: [0; 32],
         producer: "symseal test",
         bases: symseal_unwind::compile::Bases::default(),
@@ -335,9 +353,7 @@ fn unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
         rules += compiled.report.rules;
         let table = Table::open(&compiled.bytes).expect("our own table");
         table.verify().expect("our own table");
-        if arch == Arch::X86_64 {
-            walk_anything(table, &mut random);
-        }
+        walk_anything(table, &mut random);
     }
     assert!(rules > 10_000, "{rules}");
 }

@@ -66,7 +66,8 @@ fn place(saved: Saved) -> Value {
 fn described(table: &Table<'_>, rva: Rva, rule: Rule, slots: Slots) -> Value {
     let kind = rule.kind().expect("a known kind");
     let mut said = Map::new();
-    let name = format!("{kind:?}").to_lowercase();
+    let name =
+        if kind == Kind::MachineFrame { String::from("machine-frame") } else { format!("{kind:?}").to_lowercase() };
     said.insert("kind".into(), json!(name));
     said.insert("source".into(), json!(rule.source().expect("a known source") as u8));
     let source = table.source(rva).filter(|_| kind != Kind::Gap);
@@ -82,7 +83,7 @@ fn described(table: &Table<'_>, rva: Rva, rule: Rule, slots: Slots) -> Value {
             said.insert("on_fp".into(), json!(rule.slots_on_fp()));
             said.insert("signed".into(), json!(rule.is_signed()));
             said.insert("frame_pointer".into(), place(rule.frame_pointer()));
-            if matches!(kind, Kind::Register | Kind::Deref) {
+            if matches!(kind, Kind::Register | Kind::Deref | Kind::MachineFrame) {
                 said.insert("register".into(), json!(rule.register()));
             }
             let registers = table.arch().slot_registers().iter();

@@ -97,6 +97,23 @@ fn t9_a_signed_return_address_loses_its_signature_and_no_other_does() {
     assert_eq!(process.pcs(&signed(0x1010), &memory), (vec![0x1010, 0x1010, 0x1044], StopReason::EndOfStack));
 }
 
+/// Who starts a thread with no return address may have a first function that signs it like any other.
+#[test]
+fn t9_a_signed_zero_is_the_end_of_the_stack() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x20, &[sign(), advance(4), cfa_offset(16), saved(29, 2), saved(30, 1)]);
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    let signature = 0x0035_0000_0000_0000;
+    let memory =
+        Words::default().with(&[(SP, 0), (SP + 8, at(0x1010) | signature), (SP + 16, 0), (SP + 24, signature)]);
+    // By the short way from a return address, and by the long one from the exact frame.
+    let expected = |pcs: &[u64]| (pcs.to_vec(), StopReason::RootFramePointer);
+    assert_eq!(process.pcs(&registers(0x1010, 0), &memory), expected(&[0x1010, 0x1010]));
+    let memory = Words::default().with(&[(SP, 0), (SP + 8, signature)]);
+    assert_eq!(process.pcs(&registers(0x1010, 0), &memory), expected(&[0x1010]));
+}
+
 #[test]
 fn t9_a_signature_over_the_signing_address_too_is_taken_away_like_any_other() {
     // DW_CFA_AARCH64_negate_ra_state_with_pc, and the same number as an operand.

@@ -170,6 +170,122 @@ fn a_frame_record_and_pairs_below_it_are_those_of_arm64() {
     assert_eq!(saved, [-3, -4].map(|words| Some(symseal_unwind::Saved::At(words))));
 }
 
+/// As arm64e has it. What no path leads to is entered by the runtime, with the frame that the word describes and a return address that the
+/// function signed.
+#[test]
+fn a_function_that_signs_has_a_signed_return_address_where_no_path_leads_too() {
+    let words: [u32; 9] = [
+        0xd503_237f, // pacibsp
+        0xa9bf_7bfd, // stp x29, x30, [sp, #-16]!
+        0x9100_03fd, // mov x29, sp
+        0x9400_0000, // bl .
+        0xa8c1_7bfd, // ldp x29, x30, [sp], #16
+        0xd65f_0fff, // retab
+        0x9400_0000, // bl ., the landing pad
+        0x9400_0000, // bl .
+        0xd420_0020, // brk #1
+    ];
+    let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let end = CODE + code.len() as u32;
+    let signed = "RA = x30 without its signature";
+    check(
+        Arch::Aarch64,
+        &code,
+        &[(CODE, 0x0400_0000), (end, 0)],
+        &[
+            (0, Instructions, "CFA = sp+0; RA = x30"),
+            (4, Instructions, &format!("CFA = sp+0; {signed}")),
+            (8, Instructions, "CFA = sp+16 without its signature; x29 = [CFA-16]"),
+            (12, CompactUnwind, "CFA = x29+16 without its signature; x29 = [CFA-16]"),
+            (20, Instructions, &format!("CFA = sp+0; {signed}")),
+            (24, CompactUnwind, "CFA = x29+16 without its signature; x29 = [CFA-16]"),
+        ],
+    );
+}
+
+/// The row at a landing pad of a function without a frame pointer: nothing falls into it, and its frame is that of the call which threw.
+#[test]
+fn a_landing_pad_has_the_frame_of_the_call_that_threw() {
+    // push rbx; sub rsp, 16; call; add rsp, 16; pop rbx; ret; then the pad: mov rdi, rax; call; ud2
+    let code = [
+        &[0x53, 0x48, 0x83, 0xec, 0x10, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x10, 0x5b, 0xc3][..],
+        &[0x48, 0x89, 0xc7, 0xe8, 0, 0, 0, 0, 0x0f, 0x0b],
+    ]
+    .concat();
+    let end = CODE + code.len() as u32;
+    // Frame of four words, rbx alone.
+    check(
+        Arch::X86_64,
+        &code,
+        &[(CODE, 0x0204_0400), (end, 0)],
+        &[
+            (0, Instructions, "CFA = rsp+8"),
+            (1, Instructions, "CFA = rsp+16"),
+            (5, CompactUnwind, "CFA = rsp+32"),
+            (14, Instructions, "CFA = rsp+16"),
+            (15, Instructions, "CFA = rsp+8"),
+            (16, CompactUnwind, "CFA = rsp+32"),
+        ],
+    );
+}
+
+/// Several pages, each with encodings of its own behind those that are common, and a regular page between compressed ones.
+#[test]
+fn each_page_numbers_its_own_encodings_behind_the_common_ones() {
+    let frames = |words: u32| 0x0200_0000 | words << 16;
+    let common = [frames(2), frames(3)];
+    // Functions of 16 bytes: by page, whether it is compressed, the encodings and the page's own.
+    let pages: [(bool, &[u32]); 3] = [
+        (true, &[frames(2), frames(5), frames(3), frames(6)]),
+        (false, &[frames(7), frames(3)]),
+        (true, &[frames(8), frames(2)]),
+    ];
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut bodies = Vec::new();
+    let (mut index, mut start, mut at) = (Vec::new(), CODE, 28 + 8 + 12 * 4);
+    let mut expected = Vec::new();
+    for (compressed, encodings) in pages {
+        index.extend([start, at, 0]);
+        let own: Vec<u32> = encodings.iter().copied().filter(|encoding| !common.contains(encoding)).collect();
+        let count = encodings.len() as u32;
+        let mut body = Vec::new();
+        if compressed {
+            body.extend(words(&[3, 12 | count << 16, (12 + 4 * count) | (own.len() as u32) << 16]));
+            for (function, encoding) in (0..).zip(encodings) {
+                let number = common.iter().chain(&own).position(|known| known == encoding).expect("a number") as u32;
+                body.extend(words(&[(16 * function) | (number << 24)]));
+            }
+            body.extend(words(&own));
+        } else {
+            body.extend(words(&[2, 8 | count << 16]));
+            for (function, encoding) in (0..).zip(encodings) {
+                body.extend(words(&[start + 16 * function, *encoding]));
+            }
+        }
+        for encoding in encodings {
+            expected.push((u64::from(start - CODE), format!("CFA = rsp+{}", 8 * (encoding >> 16 & 0xff))));
+            start += 16;
+        }
+        at += body.len() as u32;
+        bodies.extend(body);
+    }
+    index.extend([start, 0, 0]);
+    let mut section = words(&[1, 28, 2, 36, 0, 36, 4]);
+    section.extend(words(&common));
+    section.extend(words(&index));
+    section.extend(bodies);
+    let code = vec![0x90; (start - CODE) as usize];
+    let compiled = compile_with(Arch::X86_64, &code, &section, &[], &[]);
+    assert_eq!((compiled.report.damaged_entries, compiled.report.unwind_entries), (0, 8), "{:?}", compiled.report);
+    let found: Vec<(u64, String)> = rows(Arch::X86_64, &compiled).into_iter().map(|(at, _, rule)| (at, rule)).collect();
+    assert_eq!(found, expected);
+    // A number behind all of them says nothing, of its page.
+    let first = section.len() - section.get(28 + 8 + 48..).expect("pages").len() + 12;
+    section[first + 3] = 9;
+    let compiled = compile_with(Arch::X86_64, &code, &section, &[], &[]);
+    assert_eq!(compiled.report.damaged_entries, 1);
+}
+
 #[test]
 fn functions_of_one_description_that_the_linker_joined_are_told_apart_by_their_starts() {
     // Twice: test edi, edi; je (to ret); push rbx; nop; pop rbx; ret.

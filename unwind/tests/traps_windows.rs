@@ -175,26 +175,45 @@ fn code_without_an_entry_is_a_leaf() {
     let mut made = Made::default();
     made.code(&[0x90, 0xc3]);
     made.function(&[0x53, 0x90, 0x5b, 0xc3], &[1, 1, 1, 0, 1, 0x30, 0, 0]);
-    made.check(&[(0, "CFA = rsp+8"), (3, "CFA = rsp+16"), (5, "CFA = rsp+8")]);
+    made.check(&[(0, "a leaf: CFA = rsp+8"), (2, "CFA = rsp+8"), (3, "CFA = rsp+16"), (5, "CFA = rsp+8")]);
     // Without any directory, nothing says so.
     made.pdata.clear();
     made.check(&[]);
 }
 
 #[test]
+fn a_leaf_is_a_leaf_only_until_it_calls() {
+    let mut made = Made::default();
+    let leaf = made.code(&[0x90; 4]);
+    let callee = made.function(&[0x53, 0x90, 0x5b, 0xc3], &[1, 1, 1, 0, 1, 0x30, 0, 0]);
+    let start = 0x7fff_0000;
+    // What a walk would take for the leaf's return address lies right above that of the function that it is said to have called.
+    let words = [BASE + u64::from(leaf.0) + 2, BASE + u64::from(callee.0) + 1, BASE + u64::from(leaf.0) + 1];
+    let stack: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let at = |pc: u32| Registers { pc: BASE + u64::from(pc), sp: start, ..Registers::default() };
+    // Interrupted, it is one.
+    let (frames, _) = made.walk(at(leaf.0 + 1), (start, &stack));
+    assert_eq!((frames[1].pc, frames[1].method), (Avma(words[0]), UnwindMethod::Pdata));
+    // That made two frames: it, and its return address, which lies in a leaf.
+    let (frames, walk) = made.walk(at(callee.0), (start, &stack));
+    assert_eq!((frames.len(), frames[1].pc, walk.stop), (2, Avma(words[0]), StopReason::LeafCalled));
+}
+
+#[test]
 fn a_jump_is_an_epilog_only_if_it_leaves_the_function() {
     let info = [1, 4, 1, 0, 4, 0x42]; // sub rsp, 40
     let mut made = Made::default();
-    // jmp to the nop behind it; then jmp to the next function.
-    let code = [0x48, 0x83, 0xec, 0x28, 0xeb, 0x00, 0x90, 0xe9, 4, 0, 0, 0, 0x90, 0xcc, 0xcc, 0xcc];
+    // jmp to the nop behind it; then the frame is taken down before the jump to the next function.
+    let code =
+        [0x48, 0x83, 0xec, 0x28, 0xeb, 0x00, 0x90, 0x48, 0x83, 0xc4, 0x28, 0xe9, 4, 0, 0, 0, 0x90, 0xcc, 0xcc, 0xcc];
     made.function(&code, &info);
     made.function(&[0xc3], &[1, 0, 0, 0]);
     made.check(&[
         (0, "CFA = rsp+8"),
         (4, "CFA = rsp+48"),
-        (7, "CFA = rsp+8"),
-        (12, "CFA = rsp+48"),
-        (16, "CFA = rsp+8"),
+        (11, "CFA = rsp+8"),
+        (16, "CFA = rsp+48"),
+        (20, "CFA = rsp+8"),
     ]);
     // The same jump to a part of the function that lies elsewhere.
     let mut made = Made::default();
@@ -206,6 +225,59 @@ fn a_jump_is_an_epilog_only_if_it_leaves_the_function() {
     let chained = made.xdata(&[&[0x21, 0, 0, 0][..], &words].concat());
     made.entry(part, chained);
     made.check(&[(0, "CFA = rsp+8"), (4, "CFA = rsp+48")]);
+}
+
+/// As gcc has it: what seldom runs is a function of its own, entered by a plain jump, whose unwind information says that the whole frame is
+/// there at its first instruction.
+#[test]
+fn a_jump_to_a_cold_part_leaves_the_frame_standing() {
+    let mut made = Made::default();
+    // push rbx; sub rsp, 32; jne to the cold part; jmp to the cold part; nop; add rsp, 32; pop rbx; ret
+    let hot = [
+        0x53, 0x48, 0x83, 0xec, 0x20, 0x0f, 0x85, 12, 0, 0, 0, 0xe9, 7, 0, 0, 0, 0x90, 0x48, 0x83, 0xc4, 0x20, 0x5b,
+        0xc3,
+    ];
+    made.function(&hot, &[1, 5, 2, 0, 5, 0x32, 1, 0x30]);
+    // nop; jmp back into the middle of the hot part.
+    let back = [0x90, 0xe9, 0xf3, 0xff, 0xff, 0xff];
+    made.function(&back, &[1, 0, 2, 0, 0, 0x32, 0, 0x30]);
+    made.check(&[
+        (0, "CFA = rsp+8"),
+        (1, "CFA = rsp+16"),
+        (5, "CFA = rsp+48"),
+        (21, "CFA = rsp+16"),
+        (22, "CFA = rsp+8"),
+        (23, "CFA = rsp+48"),
+    ]);
+}
+
+#[test]
+fn what_does_not_touch_the_frame_may_stand_before_the_return() {
+    let mut made = Made::default();
+    // push rbx; sub rsp, 32; nop; add rsp, 32; pop rbx; vzeroupper; ret
+    let code = [0x53, 0x48, 0x83, 0xec, 0x20, 0x90, 0x48, 0x83, 0xc4, 0x20, 0x5b, 0xc5, 0xf8, 0x77, 0xc3];
+    made.function(&code, &[1, 5, 2, 0, 5, 0x32, 1, 0x30]);
+    // pushfq, which is told of as 8 bytes; push rbx; nop; pop rbx; popfq; ret
+    made.function(&[0x9c, 0x53, 0x90, 0x5b, 0x9d, 0xc3], &[1, 2, 2, 0, 2, 0x30, 1, 0x02]);
+    made.check(&[
+        (0, "CFA = rsp+8"),
+        (1, "CFA = rsp+16"),
+        (5, "CFA = rsp+48"),
+        (10, "CFA = rsp+16"),
+        (11, "CFA = rsp+8"),
+        (16, "CFA = rsp+16"),
+        (17, "CFA = rsp+24"),
+        (19, "CFA = rsp+16"),
+        (20, "CFA = rsp+8"),
+    ]);
+}
+
+#[test]
+fn steps_of_one_instruction_need_only_together_be_what_the_table_expresses() {
+    let mut made = Made::default();
+    // 12 bytes are no whole words, and 4 more of the same instruction make them 16.
+    made.function(&[0x90; 12], &[1, 8, 6, 0, 8, 0x11, 4, 0, 0, 0, 8, 0x11, 12, 0, 0, 0]);
+    made.check(&[(0, "CFA = rsp+8"), (8, "CFA = rsp+24")]);
 }
 
 #[test]
@@ -236,11 +308,139 @@ fn version_2_lists_epilogs_which_may_be_jumps_through_registers() {
             .collect();
         made.check(&joined);
     }
-    // What is listed and is not there is said.
+    // What is listed and is not there is said, and has no rule; the rest of the function has.
     let mut made = Made::default();
-    made.function(&[0x53, 0x90, 0x90, 0x90], &[2, 1, 3, 0, 2, 0x16, 0, 0x06, 1, 0x30, 0, 0]);
+    // push rbx; nop; mov rax, [rsp]; ret 8 would end with it; nop; pop rbx; ret
+    let code = [0x53, 0x90, 0x48, 0x8b, 0x04, 0x24, 0x90, 0x5b, 0xc3];
+    made.function(&code, &[2, 1, 3, 0, 2, 0x16, 7, 0x06, 1, 0x30, 0, 0]);
     let report = made.compile().report;
     assert_eq!(report.unsupported_reasons.get("exception directory: an epilog of an unknown form"), Some(&1));
+    assert_eq!(report.unsupported.first().map(|lost| lost.range.clone()), Some(BASE + 0x1002..BASE + 0x1004));
+    made.check(&[
+        (0, "CFA = rsp+8"),
+        (1, "CFA = rsp+16"),
+        (2, "information of an unsupported form"),
+        (4, "CFA = rsp+16"),
+        (8, "CFA = rsp+8"),
+    ]);
+}
+
+/// A module of mingw-w64 may have call frame information beside its exception directory.
+#[test]
+fn call_frame_information_of_a_windows_module_tells_rsi_and_rdi() {
+    let mut section = cfi::EhFrame::new("zR", cfi::AT_ENTRY);
+    // push rsi; rsi is 4.
+    section.fde(BASE + u64::from(CODE), 4, &[cfi::advance(1), cfi::cfa_offset(16), cfi::saved(4, 2)]);
+    let (id, code, pdata) = (cfi::debug_id(), [0x56, 0x90, 0x5e, 0xc3], [0; 12]);
+    let at = |rva: u32| BASE + u64::from(rva);
+    let text = std::iter::once(at(CODE)..at(CODE) + 4).collect::<Vec<_>>();
+    let compiled = compile(&Input {
+        image_base: Svma(BASE),
+        text: &text,
+        eh_frame: Some((at(0x6000), section.bytes())),
+        pdata: Some((at(PDATA), &pdata)),
+        code: &[(at(CODE), &code)],
+        ..cfi::empty_input(&id)
+    })
+    .expect("a table");
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let slots = table.slots(symseal_module::Rva(u64::from(CODE) + 1)).expect("slots");
+    let saved = [4, 5].map(|register| slots.of(Arch::X86_64, register));
+    assert_eq!(saved, [symseal_unwind::Saved::At(-2), symseal_unwind::Saved::Same].map(Some));
+}
+
+/// The shapes of code that Microsoft's compiler makes and others do not, as it writes them.
+mod as_microsofts_compiler {
+    use super::*;
+
+    #[test]
+    fn allocates_large_frames_through_a_call() {
+        let mut made = Made::default();
+        // mov [rsp + 16], rbx; push rdi; mov eax, 0x2020; call __chkstk; sub rsp, rax; nop; mov rbx, [rsp + 0x2038]; add rsp, 0x2020; pop rdi; ret
+        let code = [
+            &[0x48, 0x89, 0x5c, 0x24, 0x10, 0x57, 0xb8, 0x20, 0x20, 0, 0, 0xe8, 0, 0, 0, 0, 0x48, 0x2b, 0xe0, 0x90][..],
+            &[0x48, 0x8b, 0x9c, 0x24, 0x38, 0x20, 0, 0, 0x48, 0x81, 0xc4, 0x20, 0x20, 0, 0, 0x5f, 0xc3],
+        ];
+        // save rbx at 0x2038 / 8; allocate 0x2020 / 8; push rdi, all told of where the prolog ends but the push.
+        made.function(&code.concat(), &[1, 19, 5, 0, 19, 0x34, 0x07, 0x04, 19, 0x01, 0x04, 0x04, 6, 0x70, 0, 0]);
+        made.check(&[
+            (0, "CFA = rsp+8"),
+            (6, "CFA = rsp+16"),
+            (19, "CFA = rsp+8240"),
+            (35, "CFA = rsp+16"),
+            (36, "CFA = rsp+8"),
+        ]);
+        let compiled = made.compile();
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        let slots = table.slots(symseal_module::Rva(u64::from(CODE) + 19)).expect("slots");
+        assert_eq!(slots.of(Arch::X86_64, 3), Some(symseal_unwind::Saved::At(1)), "in the home space");
+    }
+
+    #[test]
+    fn takes_frames_down_through_a_copy_of_the_stack_pointer() {
+        let mut made = Made::default();
+        // mov rax, rsp; mov [rax + 8], rbx; push rdi; sub rsp, 64; nop; lea r11, [rsp + 64]; mov rbx, [r11 + 16]; mov rsp, r11; pop rdi; ret
+        let code = [
+            &[0x48, 0x8b, 0xc4, 0x48, 0x89, 0x58, 0x08, 0x57, 0x48, 0x83, 0xec, 0x40, 0x90][..],
+            &[0x4c, 0x8d, 0x5c, 0x24, 0x40, 0x49, 0x8b, 0x5b, 0x10, 0x49, 0x8b, 0xe3, 0x5f, 0xc3],
+        ];
+        made.function(&code.concat(), &[1, 12, 4, 0, 12, 0x34, 10, 0, 12, 0x72, 8, 0x70]);
+        made.check(&[
+            (0, "CFA = rsp+8"),
+            (8, "CFA = rsp+16"),
+            (12, "CFA = rsp+80"),
+            (25, "CFA = rsp+16"),
+            (26, "CFA = rsp+8"),
+        ]);
+    }
+
+    #[test]
+    fn counts_from_a_frame_register_with_an_offset_where_the_stack_pointer_moves() {
+        let mut made = Made::default();
+        // push rbp; push rbx; sub rsp, 0x48; lea rbp, [rsp + 0x40]; sub rsp, rax (alloca); lea rsp, [rbp + 8]; pop rbx; pop rbp; ret
+        let code = [
+            &[0x55, 0x53, 0x48, 0x83, 0xec, 0x48, 0x48, 0x8d, 0x6c, 0x24, 0x40, 0x48, 0x2b, 0xe0, 0x90][..],
+            &[0x48, 0x8d, 0x65, 0x08, 0x5b, 0x5d, 0xc3],
+        ];
+        made.function(&code.concat(), &[1, 11, 4, 0x45, 11, 0x03, 6, 0x82, 2, 0x30, 1, 0x50]);
+        made.check(&[
+            (0, "CFA = rsp+8"),
+            (1, "CFA = rsp+16; rbp = [CFA-16]"),
+            (2, "CFA = rsp+24; rbp = [CFA-16]"),
+            (6, "CFA = rsp+96; rbp = [CFA-16]"),
+            (11, "CFA = rbp+32; rbp = [CFA-16]"),
+            (19, "CFA = rsp+24; rbp = [CFA-16]"),
+            (20, "CFA = rsp+16; rbp = [CFA-16]"),
+            (21, "CFA = rsp+8"),
+        ]);
+    }
+
+    #[test]
+    fn makes_part_of_a_frame_only_where_it_is_needed() {
+        let mut made = Made::default();
+        // sub rsp, 40; test; je to the end; [mov [rsp + 56], rsi; nop; mov rsi, [rsp + 56]]; add rsp, 40; ret, in three entries.
+        let primary = made.code(&[0x48, 0x83, 0xec, 0x28, 0x85, 0xc9, 0x74, 0x0b]);
+        let part = made.code(&[0x48, 0x89, 0x74, 0x24, 0x38, 0x90, 0x48, 0x8b, 0x74, 0x24, 0x38]);
+        let rest = made.code(&[0x48, 0x83, 0xc4, 0x28, 0xc3]);
+        let info = made.xdata(&[1, 4, 1, 0, 4, 0x42, 0, 0]);
+        made.entry(primary, info);
+        let words = [primary.0, primary.1, info].map(u32::to_le_bytes).concat();
+        // The part saves rsi at 56 from the frame's base, at its fifth byte.
+        let saves = made.xdata(&[&[0x21, 5, 2, 0, 5, 0x64, 7, 0][..], &words].concat());
+        made.entry(part, saves);
+        let chained = made.xdata(&[&[0x21, 0, 0, 0][..], &words].concat());
+        made.entry(rest, chained);
+        let compiled = made.compile();
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        let rsi = |at: u32| {
+            let rva = symseal_module::Rva(u64::from(CODE + at));
+            let cfa = table.rule(rva).expect("code").offset() * 8;
+            (cfa, table.slots(rva).and_then(|slots| slots.of(Arch::X86_64, 4)).expect("a slot"))
+        };
+        use symseal_unwind::Saved::{At, Same};
+        // In the jump to the end, before and behind the save, in the end before and behind the addition.
+        assert_eq!([4, 12, 13, 19, 23].map(rsi), [(48, Same), (48, Same), (48, At(1)), (48, Same), (8, Same)]);
+    }
 }
 
 #[test]

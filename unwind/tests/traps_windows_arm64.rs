@@ -198,8 +198,42 @@ fn other_versions_and_codes_are_a_gap_with_a_reason() {
     }
     check_refused(&made(0x7000, &[]), "exception directory: unwind information that is not in the file");
     check_refused(&record(false, 1, &[(15, 0)], &[0x01, 0xe4]), "exception directory: an epilog outside its function");
+}
+
+/// Codes of what the stack is like when code is entered stand for no instruction: it is so at the first one.
+#[test]
+fn codes_of_special_stacks_are_no_instructions() {
+    // sub sp, sp, #16 in a handler that the processor entered; the epilog adds it again.
+    let handler = "interrupted: CFA = sp+0 holds pc and sp; RA = [CFA+8]";
+    let framed = "interrupted: CFA = sp+16 holds pc and sp; RA = [CFA+8]";
+    check(&record(true, 0, &[], &[0x01, 0xec, 0xe9, 0xe4]), &[(0, handler), (1, framed), (15, handler)]);
+    let context = |at: u32| format!("all registers from the signal context at sp{at:+}");
+    check(&record(false, 0, &[], &[0x01, 0xea, 0xe4]), &[(0, &context(0)), (1, &context(16))]);
+}
+
+/// What is undone last counts: a caller that goes on where the link register says, and did not call, has no rule.
+#[test]
+fn a_caller_is_interrupted_only_where_its_frame_says_so_last() {
     let lone = "exception directory: an interrupted caller without a machine frame";
-    check_refused(&record(false, 0, &[], &[0xec, 0xe4]), lone);
+    for codes in [&[0xec, 0xe4][..], &[0xe9, 0xec, 0xe4], &[0xea, 0xec, 0xe4], &[0x01, 0xec, 0x01, 0xe4]] {
+        check_refused(&record(false, 0, &[], codes), lone);
+    }
+    assert_eq!(record(false, 0, &[], &[0xec, 0xea, 0xe4]).report.unsupported_count, 0);
+    let within = "exception directory: a machine frame within a prolog";
+    check_refused(&record(false, 0, &[], &[0xe9, 0x01, 0xe4]), within);
+}
+
+/// Scopes that name the same place, in numbers that only a hostile record has.
+#[test]
+fn many_epilogs_of_one_place_are_one() {
+    let mut bytes = LENGTH.to_le_bytes().to_vec();
+    let scopes = 60_000u32;
+    // 255 words of codes, each of which every scope would undo.
+    bytes.extend((scopes | 255 << 16).to_le_bytes());
+    bytes.extend((0..scopes).flat_map(|_| 4u32.to_le_bytes()));
+    bytes.extend([0xe3; 255 * 4]);
+    let compiled = made(0x3000, &bytes);
+    assert_eq!((compiled.report.unwind_entries, compiled.report.unsupported_count), (1, 1), "{:?}", compiled.report);
 }
 
 /// Walks from a handler whose frame is `codes`, with `words` on the stack.

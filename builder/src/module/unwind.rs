@@ -72,6 +72,7 @@ pub(super) fn unwind_table(
         functions: &functions,
         plt: &plt,
         code: &code,
+        is_jit: false,
         source_sha256: *source.as_bytes(),
         producer: crate::PRODUCER,
         bases: compile::Bases { text: inputs.text_base, got: inputs.got_base },

@@ -87,6 +87,25 @@ codes! {
         Prologue = 10, "prologue", "What the function's own instructions do to its frame, held against what its format records of the body.";
         Pdata = 11, "pdata", "The exception directory of a Windows module (.pdata), or its convention for a leaf.";
         CompactUnwind = 12, "compact-unwind", "Compact unwind information of a Mach-O module.";
+        GoroutineSwitch = 13, "goroutine-switch", "Where the goroutine stopped for which a thread runs on its own stack: no call leads there.";
+    }
+}
+
+codes! {
+    /// What leads from a frame to the next one out.
+    FrameEdge {
+        Call = 0, "call", "A call: the outer frame goes on when the inner one returns.";
+        Interrupt = 1, "interrupt", "An interrupt or signal: the outer frame did not call, and goes on where it was.";
+        KernelEntry = 2, "kernel-entry", "The boundary of the kernel: the outer frame is that of the process which entered it.";
+        GoroutineSwitch = 3, "goroutine-switch", "A change of stacks: the outer frame is that of the goroutine for which the inner one runs.";
+        AsyncParent = 4, "async-parent", "A continuation: the outer frame waits for the inner one, as the capture says, and is on no stack.";
+    }
+}
+
+impl FrameEdge {
+    /// Whether both frames are on one stack, or on two that the processor changed: what counts as physical depth.
+    pub const fn is_physical(self) -> bool {
+        matches!(self, Self::Call | Self::Interrupt | Self::KernelEntry)
     }
 }
 
@@ -105,6 +124,7 @@ codes! {
         MaxFrames = 9, "max-frames", "The walk reached the caller's bound of frames.";
         Ambiguous = 10, "ambiguous", "Several return addresses were equally likely; the engine does not choose.";
         RegisterUnknown = 11, "register-unknown", "The rule needs a register that the callee's rule did not restore.";
+        LeafCalled = 12, "leaf-called", "The rule is that of a leaf, and the function called: no rule describes it, and no frame pointer led on.";
     }
 }
 
@@ -187,6 +207,7 @@ mod tests {
     #[test]
     fn numbers_and_texts_lead_back_to_their_codes() {
         check_set!(UnwindMethod);
+        check_set!(FrameEdge);
         check_set!(StopReason);
         check_set!(ResolverStep);
         check_set!(MissReason);

@@ -6,7 +6,9 @@ use alloc::string::ToString;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Avma, DebugId, FileOffset, MissReason, Proof, Quality, ResolverStep, Rva, StopReason, Svma, UnwindMethod};
+use crate::{
+    Avma, DebugId, FileOffset, FrameEdge, MissReason, Proof, Quality, ResolverStep, Rva, StopReason, Svma, UnwindMethod,
+};
 
 macro_rules! text_form {
     ($($name:ident),*) => {
@@ -27,4 +29,17 @@ macro_rules! text_form {
     };
 }
 
-text_form!(Avma, Svma, Rva, FileOffset, DebugId, UnwindMethod, StopReason, ResolverStep, MissReason, Quality, Proof);
+text_form!(
+    Avma,
+    Svma,
+    Rva,
+    FileOffset,
+    DebugId,
+    UnwindMethod,
+    FrameEdge,
+    StopReason,
+    ResolverStep,
+    MissReason,
+    Quality,
+    Proof
+);

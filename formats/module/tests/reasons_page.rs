@@ -1,6 +1,6 @@
 //! `docs/formats/reasons.md` and `codes.rs` say the same.
 
-use symseal_module::{MissReason, Proof, Quality, ResolverStep, StopReason, UnwindMethod};
+use symseal_module::{FrameEdge, MissReason, Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 
 /// The rows of the table that follows the marker of the set `name`: number, code, meaning.
 fn rows_of<'p>(page: &'p str, name: &str) -> Vec<(&'p str, &'p str, &'p str)> {
@@ -35,10 +35,11 @@ fn the_page_lists_every_code_with_its_number_and_meaning() {
         };
     }
     check_set!(UnwindMethod);
+    check_set!(FrameEdge);
     check_set!(StopReason);
     check_set!(ResolverStep);
     check_set!(MissReason);
     check_set!(Quality);
     check_set!(Proof);
-    assert_eq!(page.matches("<!-- codes: ").count(), 6, "a table of a set that the code does not have");
+    assert_eq!(page.matches("<!-- codes: ").count(), 7, "a table of a set that the code does not have");
 }

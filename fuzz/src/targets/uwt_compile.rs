@@ -34,6 +34,7 @@ pub(super) fn run(bytes: &[u8]) {
         functions: &[0x1000, 0x1010, 0x2000],
         plt: if choice & 8 != 0 { &plt } else { &[] },
         code: &[(0x1000, bytes)],
+        is_jit: choice & 16 != 0,
         source_sha256: [0; 32],
         producer: "fuzz",
         bases: Bases { text: Some(0x1000), got: Some(0x12_0000) },

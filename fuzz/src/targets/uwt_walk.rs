@@ -2,7 +2,10 @@
 
 use libfuzzer_sys::arbitrary::{Arbitrary as _, Unstructured};
 use symseal_module::{Avma, Svma};
-use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Registers, StackBytes, Table, unwind};
+use symseal_unwind::{
+    Arch, Cache, CodeBytes, Frame, GoRuntime, GoroutineFields, Module, Modules, Options, Registers, StackBytes, Table,
+    unwind_with,
+};
 
 /// Both are addresses of 32-bit processors too.
 const BASE: u64 = 0x1000_0000;
@@ -29,7 +32,11 @@ pub(super) fn run(bytes: &[u8]) {
         table,
         code: Some(CodeBytes { start: Avma(BASE), bytes: stack }),
     };
+    // A runtime of Go whose functions are half of the code, and whose structures are where a register points to.
+    let g = GoroutineFields { stack_lo: 0, stack_hi: 8, m: 16, sched_sp: 24, sched_pc: 32, sched_bp: 40 };
+    let go = GoRuntime { switches: vec![Avma(BASE)..Avma(BASE + (1 << 29))], g, curg: 48 };
     let modules = Modules::new(arch, vec![module]);
+    let modules = if capacity & 1 == 0 { modules } else { modules.with_go_runtime(go) };
     let none = [None; Registers::GENERAL];
     let mut registers = Registers { pc: BASE + (pc & 0x3fff_ffff), sp: STACK + (sp & 0xfff8), fp, general: none };
     for (to, from) in registers.general.iter_mut().skip(10).step_by(4).zip(general) {
@@ -38,8 +45,9 @@ pub(super) fn run(bytes: &[u8]) {
     let memory = StackBytes { start: Avma(STACK), bytes: stack };
     let mut cache = Cache::with_capacity(usize::from(capacity));
     let mut frames = [Frame::EMPTY; 128];
-    for _ in 0..2 {
-        let walk = unwind(&modules, &registers, &memory, &mut cache, &mut frames);
+    for scan in [false, true] {
+        let options = Options { scan, ..Options::default() };
+        let walk = unwind_with(&modules, &registers, &memory, &mut cache, &mut frames, options);
         for frame in frames.iter().take(walk.frames) {
             let rule = modules.rule(frame).map(|(rule, _)| rule.display(arch).to_string());
             let _ = (modules.source(frame), rule);

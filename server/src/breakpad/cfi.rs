@@ -97,7 +97,8 @@ fn state(arch: Arch, rule: Rule, slots: Slots) -> Option<State> {
     let (sp, fp) = (name(arch.stack_pointer()), name(arch.frame_pointer()));
     let bytes = |words: i64| words.checked_mul(word);
     let cfa = match rule.kind()? {
-        Kind::Sp => format!("{sp} {} +", bytes(rule.offset())?),
+        // Breakpad has no rule for an interrupted instruction alone.
+        Kind::Sp | Kind::Leaf => format!("{sp} {} +", bytes(rule.offset())?),
         Kind::Fp => format!("{fp} {} +", bytes(rule.offset())?),
         Kind::Register => format!("{} {} +", name(rule.register()), bytes(rule.offset())?),
         Kind::Deref => format!("{} {} + ^", name(rule.register()), bytes(rule.offset())?),

@@ -286,6 +286,7 @@ fn kind_code(kind: Kind) -> &'static str {
         Kind::Plt => "plt",
         Kind::Signal => "signal",
         Kind::MachineFrame => "machine-frame",
+        Kind::Leaf => "leaf",
         Kind::Program => "program",
         Kind::Unsupported => "unsupported",
     }

@@ -20,6 +20,12 @@
 #define DWUNW_CAPTURE_STOP_TARGET 2
 
 /*
+ dwunw_capture_request.flags: where no rule and no frame pointer leads on, the stack is searched for the one word that calls account for.
+ Frames found so have the method DWUNW_METHOD_SCAN: they are guesses.
+ */
+#define DWUNW_CAPTURE_SCAN 4
+
+/*
  dwunw_frame.module: the frame lies in none.
  */
 #define DWUNW_NO_MODULE UINT32_MAX
@@ -289,6 +295,10 @@ enum dwunw_stop
    The rule needs a register whose value is not known.
    */
   DWUNW_STOP_REGISTER_UNKNOWN = 11,
+  /*
+   The rule is that of a leaf, and the function called.
+   */
+  DWUNW_STOP_LEAF_CALLED = 12,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -358,6 +368,10 @@ enum dwunw_method
    Compact unwind information of a Mach-O module.
    */
   DWUNW_METHOD_COMPACT_UNWIND = 12,
+  /*
+   Where the goroutine stopped for which a thread runs on its own stack.
+   */
+  DWUNW_METHOD_GOROUTINE_SWITCH = 13,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -559,7 +573,7 @@ typedef struct dwunw_capture_request {
    */
   uint32_t struct_size;
   /*
-   DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET.
+   DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET, DWUNW_CAPTURE_SCAN.
    */
   uint32_t flags;
   /*

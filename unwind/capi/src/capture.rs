@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 
 use symseal_module::StopReason;
-use symseal_unwind::{Frame, unwind_with_signature_mask};
+use symseal_unwind::{Frame, Options, unwind_with};
 
 use crate::context::dwunw_context;
 use crate::memory::{CaptureMemory, Reader, dwunw_read, dwunw_window};
@@ -19,6 +19,9 @@ pub const DWUNW_CAPTURE_READ_TARGET: u32 = 1;
 /// dwunw_capture_request.flags: thread tid is stopped with ptrace while it is captured; its registers are read then, and registers
 /// must be null. Goes with DWUNW_CAPTURE_READ_TARGET.
 pub const DWUNW_CAPTURE_STOP_TARGET: u32 = 2;
+/// dwunw_capture_request.flags: where no rule and no frame pointer leads on, the stack is searched for the one word that calls account for.
+/// Frames found so have the method DWUNW_METHOD_SCAN: they are guesses.
+pub const DWUNW_CAPTURE_SCAN: u32 = 4;
 
 /// dwunw_frame.module: the frame lies in none.
 pub const DWUNW_NO_MODULE: u32 = u32::MAX;
@@ -56,7 +59,7 @@ unsafe impl Sized32 for dwunw_frame {}
 pub struct dwunw_capture_request {
     /// sizeof(dwunw_capture_request).
     pub struct_size: u32,
-    /// DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET.
+    /// DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET, DWUNW_CAPTURE_SCAN.
     pub flags: u32,
     /// The registers, unless the target is stopped for them.
     pub registers: *const dwunw_registers,
@@ -150,7 +153,8 @@ unsafe fn capture(
     let request = unsafe { sized::read(request) }?;
     let stops = request.flags & DWUNW_CAPTURE_STOP_TARGET != 0;
     let reads_target = request.flags & DWUNW_CAPTURE_READ_TARGET != 0;
-    let is_known = request.flags & !(DWUNW_CAPTURE_STOP_TARGET | DWUNW_CAPTURE_READ_TARGET) == 0;
+    let scan = request.flags & DWUNW_CAPTURE_SCAN != 0;
+    let is_known = request.flags & !(DWUNW_CAPTURE_STOP_TARGET | DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_SCAN) == 0;
     let fits = sized::is_stride_of::<dwunw_frame>(request.frame_size);
     if !is_known || !fits || request.frames.is_null() || !request.frames.is_aligned() || request.max_frames == 0 {
         return Err(S::BadArgument);
@@ -185,7 +189,8 @@ unsafe fn capture(
     if modules.engine.arch() != arch {
         return Err(S::UnsupportedArch);
     }
-    let walk = unwind_with_signature_mask(&modules.engine, &registers, &memory, scratch.cache, frames, signature_mask);
+    let options = Options { signature_mask, scan };
+    let walk = unwind_with(&modules.engine, &registers, &memory, scratch.cache, frames, options);
     // Nothing more is read of the target: it goes on.
     drop(stopped);
     let mut to = request.frames;

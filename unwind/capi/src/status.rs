@@ -134,7 +134,7 @@ impl dwunw_status {
             StopReason::EndOfStack | StopReason::RootFramePointer => S::Ok,
             StopReason::TruncatedStack => S::StackUnreadable,
             StopReason::NoModule => S::AddressOutsideModules,
-            StopReason::NoRule | StopReason::NoTable => S::NoUnwindData,
+            StopReason::NoRule | StopReason::NoTable | StopReason::LeafCalled => S::NoUnwindData,
             StopReason::UnsupportedRule => S::UnsupportedRule,
             StopReason::StackNotRising | StopReason::Misaligned => S::BadStack,
             StopReason::MaxFrames => S::Truncated,
@@ -172,6 +172,8 @@ pub enum dwunw_stop {
     Ambiguous = 10,
     /// The rule needs a register whose value is not known.
     RegisterUnknown = 11,
+    /// The rule is that of a leaf, and the function called.
+    LeafCalled = 12,
 }
 
 /// How a frame was found from its callee: the numbers of docs/formats/reasons.md.
@@ -204,11 +206,13 @@ pub enum dwunw_method {
     Pdata = 11,
     /// Compact unwind information of a Mach-O module.
     CompactUnwind = 12,
+    /// Where the goroutine stopped for which a thread runs on its own stack.
+    GoroutineSwitch = 13,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::CompactUnwind as usize + 1
-        && UnwindMethod::CompactUnwind as usize == dwunw_method::CompactUnwind as usize,
+    UnwindMethod::ALL.len() == dwunw_method::GoroutineSwitch as usize + 1
+        && UnwindMethod::GoroutineSwitch as usize == dwunw_method::GoroutineSwitch as usize,
     "every method of the engine has its name in C"
 );
 

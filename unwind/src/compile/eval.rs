@@ -39,6 +39,8 @@ pub(super) struct Evaluator<'s, S> {
     section: &'s S,
     bases: &'s BaseAddresses,
     arch: Arch,
+    /// Registers that the module's functions keep beyond those of the processor's usual convention.
+    convention_registers: &'static [u8],
     source: RuleSource,
     kind: SourceKind,
     context: UnwindContext<usize, Storage>,
@@ -51,7 +53,14 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
     pub(super) fn new(section: &'s S, bytes: &[u8], bases: &'s BaseAddresses, arch: Arch, source: RuleSource) -> Self {
         let budget = bytes.len().saturating_mul(64).saturating_add(1 << 20);
         let kind = if source == RuleSource::DebugFrame { SourceKind::DebugFrame } else { SourceKind::EhFrame };
-        Self { section, bases, arch, source, kind, context: UnwindContext::new_in(), budget }
+        let context = UnwindContext::new_in();
+        Self { section, bases, arch, convention_registers: &[], source, kind, context, budget }
+    }
+
+    /// For a module whose functions keep `registers` too.
+    pub(super) fn with_convention(mut self, registers: &'static [u8]) -> Self {
+        self.convention_registers = registers;
+        self
     }
 
     /// Appends the pieces of `fde` that lie in `claimed`, which is sorted.
@@ -83,6 +92,7 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
             section: self.section,
             encoding: fde.cie().encoding(),
             source: self.source,
+            convention_registers: self.convention_registers,
             is_signal: fde.is_signal_trampoline(),
         };
         let mut rows = match fde.rows(self.section, self.bases, &mut self.context) {

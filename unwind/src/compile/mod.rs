@@ -75,6 +75,8 @@ pub struct Input<'a> {
     /// Addresses and bytes of the code by section, in which signal trampolines without call frame information are looked for, and by
     /// which padding between functions and start-up code are known, and that `.pdr` speaks of. May be empty.
     pub code: &'a [(u64, &'a [u8])],
+    /// The code was made at run time, and its call frame information is what a JIT compiler gave (GDB's JIT interface, jitdump).
+    pub is_jit: bool,
     /// SHA-256 of the file that all this came from.
     pub source_sha256: [u8; 32],
     /// The producer's name and version.
@@ -101,6 +103,7 @@ impl<'a> Input<'a> {
             functions: &[],
             plt: &[],
             code: &[],
+            is_jit: false,
             source_sha256: [0; 32],
             producer: "",
             bases: Bases::default(),
@@ -277,13 +280,16 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let signs = input.arch.machine().signs_return_addresses;
         Some((address, if signs { signs::readable(bytes, is_eh_frame) } else { Cow::Borrowed(bytes) }))
     };
+    let convention = if input.pdata.is_some() { input.arch.convention_registers() } else { &[] };
     if let Some((address, bytes)) = &readable(input.eh_frame, true) {
         let (address, bytes) = (*address, &**bytes);
         let bases = bases.clone().set_eh_frame(address);
         let section = fdes::eh_frame(bytes, input.arch);
         let header = input.eh_frame_hdr.map(|(_, header)| header);
         let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, input.arch, &mut compiler.report);
-        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::EhFrame);
+        let source = if input.is_jit { RuleSource::Jit } else { RuleSource::EhFrame };
+        let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, source);
+        let evaluator = evaluator.with_convention(convention);
         compiler.entries(fdes, evaluator);
     }
     if let Some((address, bytes)) = &readable(input.debug_frame, false) {
@@ -293,6 +299,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, input.arch, &mut compiler.report);
         compiler.report.debug_frame_fdes = fdes.len();
         let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::DebugFrame);
+        let evaluator = evaluator.with_convention(convention);
         compiler.entries(fdes, evaluator);
     }
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
@@ -370,10 +377,15 @@ impl Compiler<'_> {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
         let rule = (Rule::bare(Kind::Unsupported, of), Slots::SAME);
         self.add(claimed, &[(first.start, rule)], source);
+        self.note_unsupported(first.start..last.end, reason);
+    }
+
+    /// Counts a range that has no rule although something speaks of it.
+    fn note_unsupported(&mut self, range: Range<u64>, reason: &str) {
         self.report.unsupported_count += 1;
         self.report.count_reason(reason);
         if self.report.unsupported.len() < MAX_UNSUPPORTED_LISTED {
-            self.report.unsupported.push(Unsupported { range: first.start..last.end, reason: String::from(reason) });
+            self.report.unsupported.push(Unsupported { range, reason: String::from(reason) });
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Translator<'s, S> {
     pub(super) section: &'s S,
     pub(super) encoding: Encoding,
     pub(super) source: RuleSource,
+    /// Registers that functions keep beyond those of the processor's usual convention.
+    pub(super) convention_registers: &'static [u8],
     /// The entry is marked as that of a signal frame.
     pub(super) is_signal: bool,
 }
@@ -70,6 +72,12 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         let mut slots = Slots::SAME;
         for (at, register) in machine.slot_registers.iter().enumerate() {
             slots = slots.with(at, self.saved(row, *register, on_fp, &mut unknown));
+        }
+        // Functions of Windows keep more registers, and their call frame information says where.
+        for register in self.convention_registers {
+            if let Some(at) = machine.slot_of(*register) {
+                slots = slots.with(at, self.saved(row, *register, on_fp, &mut unknown));
+            }
         }
         let (kind, register, offset) = self.cfa(row, programs)?;
         let rule = Rule::new(kind, self.source, register, offset, return_address, fp).or_else(|| {

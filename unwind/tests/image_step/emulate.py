@@ -48,11 +48,27 @@ def x86_effect(code):
     return "fault" if (first, second) == (0x0F, 0x0B) else None
 
 
+# Bits of a pointer that are no part of an address, but for the one that tells the halves of the address space apart.
+SIGNATURE_BITS = 0xFF7F << 48
+
+
+def signature(sp):
+    """What stands for the signature of a return address at this stack pointer: never nothing, and seldom that of another one."""
+    return (sp * 0x9E37_79B9_7F4A_7C15 & SIGNATURE_BITS) or 1 << 48
+
+
 def arm_effect(code):
     word = struct.unpack("<I", code[:4])[0]
+    # paciasp, pacibsp; autiasp, autibsp; retaa, retab
+    if word in (0xD503233F, 0xD503237F):
+        return "sign"
+    if word in (0xD50323BF, 0xD50323FF):
+        return "authenticate"
+    if word in (0xD65F0BFF, 0xD65F0FFF):
+        return "authenticate and return"
     if word >> 26 == 0b100101 or word & 0xFFFFFC1F == 0xD63F0000 or word & 0xFEFFF800 == 0xD63F0800:
         return "call"
-    if word & 0xFFFFFC1F == 0xD65F0000 or word in (0xD65F0BFF, 0xD65F0FFF):
+    if word & 0xFFFFFC1F == 0xD65F0000:
         return "return"
     return None
 
@@ -155,11 +171,21 @@ def main(plan_path, trace_path):
                 kept.pop(0)
                 continue
             before = pc
-            try:
-                uc.emu_start(pc, 0xFFFF_FFFF_FFFF_FFFF, count=1)
-            except unicorn.UcError as error:
-                sys.exit("%#x, bytes %s: %s; frames %r" % (pc, uc.mem_read(pc, 8).hex(), error, frames))
-            pc = uc.reg_read(pc_register)
+            # The emulated processor has no keys: what it would do with them is done here.
+            if what in ("sign", "authenticate", "authenticate and return"):
+                link = uc.reg_read(arm.UC_ARM64_REG_X30) ^ signature(sp)
+                is_signed = link & SIGNATURE_BITS == signature(sp)
+                if is_signed != (what == "sign"):
+                    sys.exit("%#x: a return address that was signed elsewhere, or twice: %#x" % (pc, link))
+                uc.reg_write(arm.UC_ARM64_REG_X30, link)
+                pc = link if what == "authenticate and return" else pc + 4
+                what = "return" if what == "authenticate and return" else None
+            else:
+                try:
+                    uc.emu_start(pc, 0xFFFF_FFFF_FFFF_FFFF, count=1)
+                except unicorn.UcError as error:
+                    sys.exit("%#x, bytes %s: %s; frames %r" % (pc, uc.mem_read(pc, 8).hex(), error, frames))
+                pc = uc.reg_read(pc_register)
             if what == "call":
                 if is_x86:
                     after = struct.unpack("<Q", uc.mem_read(sp - 8, 8))[0]

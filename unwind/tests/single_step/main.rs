@@ -7,6 +7,7 @@
 #[path = "../elf/mod.rs"]
 mod elf;
 mod process;
+mod scan;
 mod shadow;
 mod tracee;
 

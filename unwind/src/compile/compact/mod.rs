@@ -103,7 +103,12 @@ fn function(
     let code = code(input, range).ok_or("compact unwind information: code that is not in the file")?;
     let described = match input.arch {
         Arch::X86_64 => x86_64::describe(encoding, code)?,
-        Arch::Aarch64 => aarch64::describe(encoding)?,
+        Arch::Aarch64 => {
+            let mut described = aarch64::describe(encoding)?;
+            // A word has no bit for it. To take a signature from an address that has none changes nothing.
+            described.layout.is_signed = follow::signs(code);
+            described
+        }
         _ => return Err("compact unwind information: of another processor"),
     };
     let body = described.layout.rule(machine, RuleSource::CompactUnwind);

@@ -6,13 +6,21 @@ use crate::arch::Machine;
 const SP: u32 = 31;
 const FP: u32 = 29;
 
+const PACIASP: u32 = 0xd503_233f;
+const PACIBSP: u32 = 0xd503_237f;
+
+/// Whether the instruction signs the return address.
+pub(super) fn signs(word: u32) -> bool {
+    matches!(word, PACIASP | PACIBSP)
+}
+
 /// The instruction that `code` begins with; `None` where it is cut.
 pub(super) fn decode(code: &[u8], machine: &Machine) -> Option<Instruction> {
     let word = u32::from_le_bytes(*code.first_chunk::<4>()?);
     let next = Instruction::of(4, Flow::Next);
     Some(match word {
-        // paciasp, pacibsp; autiasp, autibsp
-        0xd503_233f | 0xd503_237f => next.doing(Effect::Sign(true), None, None),
+        PACIASP | PACIBSP => next.doing(Effect::Sign(true), None, None),
+        // autiasp, autibsp
         0xd503_23bf | 0xd503_23ff => next.doing(Effect::Sign(false), None, None),
         _ => match flow(word) {
             Flow::Next => match moves(word).or_else(|| stores(word)) {

@@ -67,6 +67,11 @@ enum Flow {
     Ends,
 }
 
+/// Whether a function of arm64 signs its return address anywhere.
+pub(super) fn signs(code: &[u8]) -> bool {
+    code.as_chunks::<4>().0.iter().any(|word| aarch64::signs(u32::from_le_bytes(*word)))
+}
+
 /// One instruction.
 struct Instruction {
     bytes: usize,

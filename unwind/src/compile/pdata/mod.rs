@@ -6,7 +6,7 @@ mod x86_64;
 
 use super::{Compiler, Input};
 use crate::arch::Arch;
-use crate::rule::RuleSource;
+use crate::rule::{Kind, RuleSource};
 use crate::source::SourceKind;
 use image::Image;
 
@@ -15,7 +15,7 @@ use super::layout::Layout;
 /// Adds the rules of the functions that the exception directory describes.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, directory)) = input.pdata else { return };
-    let image = Image { base: input.image_base.0, loaded: input.loaded, code: input.code };
+    let image = Image::new(input.image_base.0, input.loaded, input.code);
     match input.arch {
         Arch::X86_64 => x86_64::rules(directory, &image, compiler),
         Arch::Aarch64 => aarch64::rules(directory, &image, compiler),
@@ -30,7 +30,11 @@ pub(super) fn leaves(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     if input.pdata.is_none_or(|(_, directory)| directory.is_empty()) {
         return;
     }
-    let Some(leaf) = Layout::entry(machine).rule(machine, RuleSource::Pdata) else { return };
+    let Some(mut leaf) = Layout::entry(machine).rule(machine, RuleSource::Pdata) else { return };
+    // Where the return address is in a register, that says that no call has been made. Else the rule itself has to.
+    if machine.link.is_none() {
+        leaf.0 = leaf.0.with_kind(Kind::Leaf);
+    }
     for (start, bytes) in input.code {
         let Some(end) = start.checked_add(bytes.len() as u64) else { continue };
         for part in compiler.claims.claim(*start..end) {

@@ -12,7 +12,7 @@ use super::super::layout::{Layout, Place};
 use super::super::x86::{self, Epilog, Jump};
 use super::image::{Image, u16_at, u32_at};
 use crate::arch::{Arch, Machine};
-use crate::rule::{Rule, RuleSource, Slots};
+use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 
 /// Begin, end, unwind information.
@@ -85,7 +85,12 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
             compiler.report.fdes_overlapping += 1;
         }
         match function(entry, &entries, &claimed, image, &mut budget) {
-            Ok(rules) => compiler.add(&claimed, &rules, source),
+            Ok((rules, lost)) => {
+                compiler.add(&claimed, &rules, source);
+                for epilog in lost {
+                    compiler.note_unsupported(epilog, "exception directory: an epilog of an unknown form");
+                }
+            }
             Err(reason) => compiler.unsupported(&claimed, source, RuleSource::Pdata, reason),
         }
     }
@@ -261,14 +266,14 @@ impl Prolog {
 
 type Rules = Vec<(u64, (Rule, Slots))>;
 
-/// The rules of one entry from its first address on; else why there are none.
+/// The rules of one entry from its first address on, and the epilogs that it lists and that cannot be followed; else why there are none.
 fn function(
     entry: &Entry,
     entries: &[Entry],
     claimed: &[Range<u64>],
     image: &Image<'_>,
     budget: &mut usize,
-) -> Result<Rules, &'static str> {
+) -> Result<(Rules, Vec<Range<u64>>), &'static str> {
     let described = target(*entry, image).ok_or("exception directory: an indirect entry that leads nowhere")?;
     let own = info(described.info, image)?;
     let mut prolog = Prolog::new(Arch::X86_64.machine());
@@ -282,28 +287,33 @@ fn function(
     // Offsets are counted from where the described entry begins.
     let begin = stated(described.begin);
     let start = stated(entry.begin);
-    let mut rules: Rules = Vec::from([(start, prolog.rule()?)]);
+    // What the outer parts did holds from the start on, and so does what comes before this part's first instruction.
+    let mut rules: Rules = Vec::new();
+    let mut at = start;
     for (offset, step) in own.steps.iter().rev() {
-        prolog.apply(*step)?;
         let address = begin.saturating_add(u64::from(*offset)).max(start);
-        let rule = prolog.rule();
-        match rules.last_mut() {
-            // Where one step is not expressed, the next of the same instruction may be.
-            Some((last, known)) if *last == address => *known = rule?,
-            Some((last, _)) if *last > address => return Err("exception directory: unwind codes out of order"),
-            _ => rules.push((address, rule?)),
+        if address < at {
+            return Err("exception directory: unwind codes out of order");
         }
+        // Several steps may be of one instruction, and only all of them together what the table expresses.
+        if address > at {
+            rules.push((at, prolog.rule()?));
+        }
+        at = address;
+        prolog.apply(*step)?;
     }
+    rules.push((at, prolog.rule()?));
     let body = rules.last().map(|(_, body)| *body).ok_or("exception directory: no rule")?;
     let prolog_end = begin.saturating_add(u64::from(own.prolog));
-    let listed: Vec<Range<u64>> = own
+    let mut listed: Vec<Listed> = own
         .epilogs
         .iter()
         .map(|(back, bytes)| {
             let start = stated(described.end.saturating_sub(*back));
-            start..start.saturating_add(u64::from(*bytes))
+            Listed { range: start..start.saturating_add(u64::from(*bytes)), is_found: false }
         })
         .collect();
+    listed.sort_by_key(|listed| listed.range.start);
     let is_of_function = |address: u64| {
         let rva = address.checked_sub(image.base).and_then(|rva| u32::try_from(rva).ok());
         rva.is_some_and(|rva| {
@@ -313,16 +323,35 @@ fn function(
         })
     };
     let is_interrupt = prolog.layout.is_machine_frame;
-    let mut sweep = Sweep { rules, body, is_interrupt, prolog_end, listed, found: Vec::new() };
+    let mut sweep = Sweep { rules, body, is_interrupt, prolog_end, listed };
     for part in claimed {
         let length = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
         let code = image.code_from(part.start).and_then(|code| code.get(..length));
         sweep.epilogs(part.start, code.ok_or("exception directory: code that is not in the file")?, is_of_function);
     }
-    if sweep.found.len() < sweep.listed.len() {
-        return Err("exception directory: an epilog of an unknown form");
+    let Sweep { mut rules, listed, .. } = sweep;
+    // What is listed and was not found ends the frame in a way that is not known: there, and nowhere else, there is no rule.
+    let is_here = |range: &Range<u64>| claimed.iter().any(|part| part.start < range.end && range.start < part.end);
+    let lost = listed.into_iter().filter(|listed| !listed.is_found).map(|listed| listed.range).filter(is_here);
+    let lost: Vec<Range<u64>> = lost.collect();
+    for epilog in &lost {
+        overlay(&mut rules, epilog, (Rule::bare(Kind::Unsupported, RuleSource::Pdata), Slots::SAME));
     }
-    Ok(sweep.rules)
+    Ok((rules, lost))
+}
+
+/// Puts `rule` over what holds in `range`.
+fn overlay(rules: &mut Rules, range: &Range<u64>, rule: (Rule, Slots)) {
+    let before = rules.partition_point(|(start, _)| *start < range.start);
+    let behind = rules.partition_point(|(start, _)| *start <= range.end);
+    let Some((_, resumed)) = behind.checked_sub(1).and_then(|at| rules.get(at)).copied() else { return };
+    rules.splice(before..behind, [(range.start, rule), (range.end, resumed)]);
+}
+
+/// An epilog that unwind information lists.
+struct Listed {
+    range: Range<u64>,
+    is_found: bool,
 }
 
 /// The parts that the prolog of `own` continues, the nearest first.
@@ -351,10 +380,8 @@ struct Sweep {
     /// The function runs where the processor was interrupted, and ends by returning there.
     is_interrupt: bool,
     prolog_end: u64,
-    /// Epilogs that the unwind information lists.
-    listed: Vec<Range<u64>>,
-    /// Of these, the beginnings of those that were found.
-    found: Vec<u64>,
+    /// Epilogs that the unwind information lists, by rising address.
+    listed: Vec<Listed>,
 }
 
 impl Sweep {
@@ -365,21 +392,21 @@ impl Sweep {
             let in_prolog = address < self.prolog_end;
             if let Some(epilog) = x86::epilog(rest).filter(|_| !in_prolog) {
                 let end = address.saturating_add(epilog.bytes() as u64);
-                let listed = self.listed.iter().find(|listed| listed.start < end && address < listed.end);
+                let listed = self.listed.partition_point(|listed| listed.range.start < end).checked_sub(1);
+                let listed = listed.and_then(|at| self.listed.get_mut(at)).filter(|listed| address < listed.range.end);
                 let is_epilog = match epilog.jump {
                     jump if (jump == Some(Jump::Interrupt)) != self.is_interrupt => false,
                     None | Some(Jump::Interrupt) => true,
                     _ if listed.is_some() => true,
-                    Some(Jump::Leaves) => true,
+                    // A function that has a frame takes it down before it leaves; without, the rule is the same. A jump alone leads to
+                    // a part of the function that lies elsewhere (gcc's cold parts, which are functions of their own here), or is a switch.
+                    _ if !epilog.moves_stack() => false,
+                    Some(Jump::Leaves | Jump::Indirect) => true,
                     Some(Jump::Relative(distance)) => !is_of_function(end.wrapping_add_signed(distance)),
-                    // A switch has neither before its jump.
-                    Some(Jump::Indirect) => epilog.adjustment > 0 || !epilog.pops.is_empty(),
                 };
                 if is_epilog {
-                    if let Some(listed) = listed.map(|listed| listed.start)
-                        && !self.found.contains(&listed)
-                    {
-                        self.found.push(listed);
+                    if let Some(listed) = listed {
+                        listed.is_found = true;
                     }
                     self.add(address, &epilog);
                     at += epilog.bytes();
@@ -395,22 +422,25 @@ impl Sweep {
     fn add(&mut self, address: u64, epilog: &Epilog) {
         let machine = Arch::X86_64.machine();
         let mut at = address + epilog.adjustment as u64;
-        for popped in 0..=epilog.pops.len() {
-            let left = epilog.pops.get(popped..).unwrap_or_default();
+        for done in 0..=epilog.steps.len() {
+            let left = epilog.steps.get(done..).unwrap_or_default();
             let mut layout = Layout::entry(machine);
             if self.is_interrupt {
                 layout.is_machine_frame = true;
                 layout.return_address = Place::AtCfa(0);
                 layout.cfa = 0;
             }
-            layout.cfa += WORD * left.len() as i64;
-            for (at, (register, _)) in (0..).zip(left) {
-                layout.save(*register, WORD * at - layout.cfa);
+            let popped = || left.iter().filter(|step| step.pops);
+            layout.cfa += WORD * popped().count() as i64;
+            for (at, step) in (0..).zip(popped()) {
+                if let Some(register) = step.register {
+                    layout.save(register, WORD * at - layout.cfa);
+                }
             }
             if let Some(rule) = layout.rule(machine, RuleSource::Pdata) {
                 self.push(at, rule);
             }
-            at = at.saturating_add(left.first().map_or(epilog.last, |(_, bytes)| *bytes) as u64);
+            at = at.saturating_add(left.first().map_or(epilog.last, |step| step.bytes) as u64);
         }
         self.push(at, self.body);
     }

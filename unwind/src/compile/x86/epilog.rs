@@ -6,20 +6,31 @@ use alloc::vec::Vec;
 
 use super::dwarf;
 
-/// The most pops: one for each general register. What is longer is no epilog.
-const MOST_POPS: usize = 16;
+/// The most instructions before the last: a pop for each general register, and a few that move nothing. What is longer is no epilog.
+const MOST_STEPS: usize = 20;
 
 /// One epilog, from its first instruction on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Epilog {
     /// Bytes of the instruction that moves the stack pointer before the pops; 0 without one.
     pub(in super::super) adjustment: usize,
-    /// DWARF numbers of what is popped, and bytes of each instruction.
-    pub(in super::super) pops: Vec<(u8, usize)>,
+    /// What stands between that and the last instruction.
+    pub(in super::super) steps: Vec<Step>,
     /// How it ends. A return needs nothing else to be an epilog; what a jump alone means depends on where it leads.
     pub(in super::super) jump: Option<Jump>,
     /// Bytes of the last instruction.
     pub(in super::super) last: usize,
+}
+
+/// An instruction within an epilog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Step {
+    /// Whether it takes a word from the stack.
+    pub(in super::super) pops: bool,
+    /// DWARF number of the register that gets its value back.
+    pub(in super::super) register: Option<u8>,
+    /// Its length.
+    pub(in super::super) bytes: usize,
 }
 
 /// The jump of a tail call.
@@ -38,8 +49,13 @@ pub(in super::super) enum Jump {
 impl Epilog {
     /// Bytes of all of it.
     pub(in super::super) fn bytes(&self) -> usize {
-        let pops: usize = self.pops.iter().map(|(_, bytes)| bytes).sum();
-        self.adjustment + pops + self.last
+        let steps: usize = self.steps.iter().map(|step| step.bytes).sum();
+        self.adjustment + steps + self.last
+    }
+
+    /// Whether it moves the stack pointer before its last instruction.
+    pub(in super::super) fn moves_stack(&self) -> bool {
+        self.adjustment > 0 || self.steps.iter().any(|step| step.pops)
     }
 }
 
@@ -47,16 +63,16 @@ impl Epilog {
 pub(in super::super) fn epilog(code: &[u8]) -> Option<Epilog> {
     let adjustment = adjustment(code);
     let mut at = adjustment;
-    let mut pops = Vec::new();
-    while let Some((register, bytes)) = pop(code.get(at..)?) {
-        if pops.len() == MOST_POPS {
+    let mut steps = Vec::new();
+    while let Some(step) = step(code.get(at..)?) {
+        if steps.len() == MOST_STEPS {
             return None;
         }
-        pops.push((dwarf(register), bytes));
-        at += bytes;
+        steps.push(step);
+        at += step.bytes;
     }
     let (jump, last) = end(code.get(at..)?)?;
-    Some(Epilog { adjustment, pops, jump, last })
+    Some(Epilog { adjustment, steps, jump, last })
 }
 
 /// Bytes of what `code` begins with, if it sets the stack pointer to a place in the frame. Where that is, the pops and the return tell.
@@ -88,10 +104,22 @@ fn adjustment(code: &[u8]) -> usize {
     }
 }
 
-fn pop(code: &[u8]) -> Option<(u8, usize)> {
+/// A pop; or what the documented form does not have there, compilers and people put there, and the frame does not notice: the state of
+/// vector registers reset, the direction flag cleared, nothing.
+fn step(code: &[u8]) -> Option<Step> {
+    let pop = |register: Option<u8>, bytes| Some(Step { pops: true, register: register.map(dwarf), bytes });
+    let idle = |bytes| Some(Step { pops: false, register: None, bytes });
     match code {
-        [opcode @ 0x58..=0x5f, ..] if *opcode != 0x5c => Some((opcode - 0x58, 1)),
-        [0x41, opcode @ 0x58..=0x5f, ..] => Some((opcode - 0x58 + 8, 2)),
+        [opcode @ 0x58..=0x5f, ..] if *opcode != 0x5c => pop(Some(opcode - 0x58), 1),
+        [0x41, opcode @ 0x58..=0x5f, ..] => pop(Some(opcode - 0x58 + 8), 2),
+        // popfq
+        [0x9d, ..] => pop(None, 1),
+        // vzeroupper, vzeroall; emms; cld; nop of one and two bytes
+        [0xc5, 0xf8 | 0xfc, 0x77, ..] => idle(3),
+        [0x0f, 0x77, ..] | [0x66, 0x90, ..] => idle(2),
+        [0xfc | 0x90, ..] => idle(1),
+        // Longer nop.
+        [0x0f, 0x1f, ..] | [0x66, 0x0f, 0x1f, ..] => idle(super::length(code)?),
         _ => None,
     }
 }
@@ -125,7 +153,7 @@ mod tests {
     fn check(code: &[u8], adjustment: usize, pops: &[u8], jump: Option<Jump>) {
         let found = epilog(code).unwrap_or_else(|| panic!("{code:x?}"));
         assert_eq!(found.adjustment, adjustment, "{code:x?}");
-        assert_eq!(found.pops.iter().map(|(register, _)| *register).collect::<Vec<u8>>(), pops, "{code:x?}");
+        assert_eq!(found.steps.iter().filter_map(|step| step.register).collect::<Vec<u8>>(), pops, "{code:x?}");
         assert_eq!((found.jump, found.bytes()), (jump, code.len()), "{code:x?}");
     }
 
@@ -144,6 +172,18 @@ mod tests {
         check(&[0xff, 0x25, 0, 0, 0, 0], 0, &[], Some(Jump::Leaves));
         check(&[0xff, 0xe0], 0, &[], Some(Jump::Indirect));
         check(&[0x5d, 0x48, 0xcf], 0, &[6], Some(Jump::Interrupt));
+    }
+
+    #[test]
+    fn what_the_frame_does_not_notice_may_stand_before_the_return() {
+        check(&[0x48, 0x83, 0xc4, 0x28, 0xc5, 0xf8, 0x77, 0xc3], 4, &[], None);
+        check(&[0x5b, 0xfc, 0x5e, 0x0f, 0x77, 0xc3], 0, &[3, 4], None);
+        check(&[0x5b, 0x66, 0x0f, 0x1f, 0x44, 0, 0, 0xc3], 0, &[3], None);
+        check(&[0x9d, 0xc3], 0, &[], None);
+        let flags = epilog(&[0x9d, 0x5b, 0xc3]).expect("an epilog");
+        assert!(flags.moves_stack() && flags.steps.iter().all(|step| step.pops));
+        let idle = epilog(&[0xc5, 0xf8, 0x77, 0xe9, 0, 0, 0, 0]).expect("an epilog");
+        assert!(!idle.moves_stack());
     }
 
     #[test]

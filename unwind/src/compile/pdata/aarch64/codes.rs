@@ -35,6 +35,13 @@ pub(super) enum Step {
     ClearCall,
 }
 
+impl Step {
+    /// Whether it says what the stack is like when the code is entered, and stands for no instruction.
+    pub(super) fn is_of_entry(self) -> bool {
+        matches!(self, Self::MachineFrame | Self::Context | Self::ClearCall)
+    }
+}
+
 /// The steps of the sequence that begins at `index`, in the order of a prolog's instructions. Each takes one from `budget`.
 pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<Steps, &'static str> {
     let mut rest = codes.get(index..).ok_or(CUT)?;
@@ -46,7 +53,7 @@ pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<St
             // A record may end with its last code.
             [] | [END, ..] => break,
             [END_OF_PART, more @ ..] => {
-                own.get_or_insert(steps.len());
+                own.get_or_insert(instructions(&steps));
                 rest = more;
             }
             _ => {
@@ -56,10 +63,14 @@ pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<St
             }
         }
     }
-    let own = own.unwrap_or(steps.len());
+    let own = own.unwrap_or_else(|| instructions(&steps));
     // The last instruction stands first.
     steps.reverse();
     Ok(Steps { steps, own })
+}
+
+fn instructions(steps: &[Step]) -> usize {
+    steps.iter().filter(|step| !step.is_of_entry()).count()
 }
 
 /// The code that `codes` begins with, and its bytes.

@@ -29,17 +29,24 @@ const LINK: u8 = 30;
 struct Steps {
     /// Those of the prolog that this part of the function continues, which all count; then its own.
     steps: Vec<Step>,
-    /// How many are its own.
+    /// How many instructions of them are its own.
     own: usize,
 }
 
 /// One function, or a part of one.
-struct Function {
+struct Function<'a> {
     /// Bytes of code.
     length: u64,
     prolog: Steps,
-    /// Where each epilog begins, in bytes, and what it undoes.
-    epilogs: Vec<(u64, Steps)>,
+    epilogs: Epilogs<'a>,
+}
+
+/// The epilogs of a function. Those of a record are read one by one, because a hostile one may say the same many times.
+enum Epilogs<'a> {
+    /// Where it begins, in bytes, and what it undoes.
+    One(Option<(u64, Steps)>),
+    /// Scopes of a record and its unwind codes.
+    Scopes(&'a [u8], &'a [u8]),
 }
 
 /// Adds the rules of all entries.
@@ -72,7 +79,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
         if claimed != [range] {
             compiler.report.fdes_overlapping += 1;
         }
-        match function.and_then(|function| function.rules(start, &claimed, image)) {
+        match function.and_then(|function| function.rules(start, &claimed, image, &mut budget)) {
             Ok(rules) => compiler.add(&claimed, &rules, source),
             Err(reason) => compiler.unsupported(&claimed, source, RuleSource::Pdata, reason),
         }
@@ -80,7 +87,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
 }
 
 /// Reads what `data` of an entry says or leads to.
-fn function(data: u32, image: &Image<'_>, budget: &mut usize) -> Result<Function, &'static str> {
+fn function<'a>(data: u32, image: &Image<'a>, budget: &mut usize) -> Result<Function<'a>, &'static str> {
     match data & 3 {
         0 => record(image.from(data).ok_or(codes::CUT)?, budget),
         flag @ (1 | 2) => packed::function(data, flag == 2),
@@ -89,7 +96,7 @@ fn function(data: u32, image: &Image<'_>, budget: &mut usize) -> Result<Function
 }
 
 /// Reads an `.xdata` record.
-fn record(bytes: &[u8], budget: &mut usize) -> Result<Function, &'static str> {
+fn record<'a>(bytes: &'a [u8], budget: &mut usize) -> Result<Function<'a>, &'static str> {
     let header = u32_at(bytes, 0).ok_or(codes::CUT)?;
     let length = INSTRUCTION * u64::from(header & 0x3_ffff);
     if header >> 18 & 3 != 0 {
@@ -106,26 +113,37 @@ fn record(bytes: &[u8], budget: &mut usize) -> Result<Function, &'static str> {
     let codes_at = at + 4 * scopes;
     let codes = bytes.get(codes_at..codes_at + 4 * words as usize).ok_or(codes::CUT)?;
     let prolog = codes::steps(codes, 0, budget)?;
-    let mut function = Function { length, prolog, epilogs: Vec::new() };
-    if is_single {
+    let epilogs = if is_single {
         let steps = codes::steps(codes, epilogs as usize, budget)?;
         let bytes = INSTRUCTION * (steps.own as u64 + 1);
         let start = length.checked_sub(bytes).ok_or("exception directory: an epilog longer than its function")?;
-        function.epilogs.push((start, steps));
-    }
-    for scope in bytes.get(at..codes_at).unwrap_or_default().chunks_exact(4) {
-        let scope = u32_at(scope, 0).unwrap_or_default();
-        let start = INSTRUCTION * u64::from(scope & 0x3_ffff);
-        function.epilogs.push((start, codes::steps(codes, (scope >> 22) as usize, budget)?));
-    }
-    function.epilogs.sort_by_key(|(start, _)| *start);
-    Ok(function)
+        Epilogs::One(Some((start, steps)))
+    } else {
+        Epilogs::Scopes(bytes.get(at..codes_at).unwrap_or_default(), codes)
+    };
+    Ok(Function { length, prolog, epilogs })
+}
+
+/// Where the epilogs of a record's scopes begin, in bytes, and the indices of their codes; by rising address, each place once.
+fn scopes(scopes: &[u8]) -> Vec<(u64, usize)> {
+    let words = scopes.as_chunks::<4>().0.iter().map(|scope| u32::from_le_bytes(*scope));
+    let mut scopes: Vec<(u64, usize)> =
+        words.map(|word| (INSTRUCTION * u64::from(word & 0x3_ffff), (word >> 22) as usize)).collect();
+    scopes.sort_by_key(|(start, _)| *start);
+    scopes.dedup_by_key(|(start, _)| *start);
+    scopes
 }
 
 type Rules = Vec<(u64, (Rule, Slots))>;
 
-impl Function {
-    fn rules(&self, start: u64, claimed: &[Range<u64>], image: &Image<'_>) -> Result<Rules, &'static str> {
+impl Function<'_> {
+    fn rules(
+        &self,
+        start: u64,
+        claimed: &[Range<u64>],
+        image: &Image<'_>,
+        budget: &mut usize,
+    ) -> Result<Rules, &'static str> {
         // Rows are no more than the file has code.
         let is_stored = |part: &Range<u64>| {
             let bytes = image.code_from(part.start).map_or(0, <[u8]>::len) as u64;
@@ -137,25 +155,48 @@ impl Function {
         let frames = frames(&self.prolog)?;
         let mut rules: Rules = Vec::new();
         let body = *frames.last().ok_or("exception directory: no rule")?;
-        let outer = self.prolog.steps.len() - self.prolog.own;
+        let outer = frames.len().saturating_sub(self.prolog.own + 1);
         for (address, rule) in (start..).step_by(4).zip(frames.iter().skip(outer)) {
             push(&mut rules, address, *rule);
         }
-        for (epilog, steps) in &self.epilogs {
-            let own_end = epilog.saturating_add(INSTRUCTION * (steps.own as u64 + 1));
-            if own_end > self.length {
-                return Err("exception directory: an epilog outside its function");
+        match &self.epilogs {
+            Epilogs::One(epilog) => {
+                if let Some((epilog, steps)) = epilog {
+                    self.epilog(start, *epilog, steps, body, &mut rules)?;
+                }
             }
-            let frames = self::frames(steps)?;
-            let outer = steps.steps.len() - steps.own;
-            let first = start.saturating_add(*epilog);
-            // Before its first instruction the whole frame is there, before its last nothing of its own.
-            for (address, rule) in (first..).step_by(4).zip(frames.iter().skip(outer).rev()) {
-                push(&mut rules, address, *rule);
+            Epilogs::Scopes(words, codes) => {
+                for (epilog, index) in scopes(words) {
+                    let steps = codes::steps(codes, index, budget)?;
+                    self.epilog(start, epilog, &steps, body, &mut rules)?;
+                }
             }
-            push(&mut rules, start.saturating_add(own_end), body);
         }
         Ok(rules)
+    }
+
+    /// Appends the rules of the epilog that begins `epilog` bytes after the function's `start`.
+    fn epilog(
+        &self,
+        start: u64,
+        epilog: u64,
+        steps: &Steps,
+        body: (Rule, Slots),
+        rules: &mut Rules,
+    ) -> Result<(), &'static str> {
+        let own_end = epilog.saturating_add(INSTRUCTION * (steps.own as u64 + 1));
+        if own_end > self.length {
+            return Err("exception directory: an epilog outside its function");
+        }
+        let frames = self::frames(steps)?;
+        let outer = frames.len().saturating_sub(steps.own + 1);
+        let first = start.saturating_add(epilog);
+        // Before its first instruction the whole frame is there, before its last nothing of its own.
+        for (address, rule) in (first..).step_by(4).zip(frames.iter().skip(outer).rev()) {
+            push(rules, address, *rule);
+        }
+        push(rules, start.saturating_add(own_end), body);
+        Ok(())
     }
 }
 
@@ -168,15 +209,18 @@ fn push(rules: &mut Rules, address: u64, rule: (Rule, Slots)) {
     }
 }
 
-/// The rules before the first step, between steps, and after the last.
+/// The rules before the first instruction, between instructions, and after the last.
 fn frames(steps: &Steps) -> Result<Vec<(Rule, Slots)>, &'static str> {
     let machine = Arch::Aarch64.machine();
     let mut frame = Frame::new(machine);
-    let mut rules = Vec::from([frame.rule(machine)?]);
+    let mut rules = Vec::new();
     for step in &steps.steps {
+        if !step.is_of_entry() {
+            rules.push(frame.rule(machine)?);
+        }
         frame.apply(*step)?;
-        rules.push(frame.rule(machine)?);
     }
+    rules.push(frame.rule(machine)?);
     Ok(rules)
 }
 
@@ -189,21 +233,12 @@ struct Frame {
     last_pair: Option<(Option<u8>, i64)>,
     /// The stack begins with all registers of what was interrupted.
     is_context: bool,
-    /// The address that the frame leads to is no return address, and the format has no other way to say so.
-    clears_call: bool,
     steps: usize,
 }
 
 impl Frame {
     fn new(machine: &Machine) -> Self {
-        Self {
-            layout: Layout::entry(machine),
-            depth: 0,
-            last_pair: None,
-            is_context: false,
-            clears_call: false,
-            steps: 0,
-        }
+        Self { layout: Layout::entry(machine), depth: 0, last_pair: None, is_context: false, steps: 0 }
     }
 
     fn apply(&mut self, step: Step) -> Result<(), &'static str> {
@@ -232,14 +267,17 @@ impl Frame {
                 self.layout.cfa = self.depth - bytes;
             }
             Step::Sign => self.layout.is_signed = true,
-            Step::MachineFrame if is_first || (self.clears_call && self.steps == 2) => {
+            Step::MachineFrame if is_first => {
                 self.layout.is_machine_frame = true;
                 // The stack pointer lies before the program counter.
                 self.layout.return_address = Place::AtCfa(8);
             }
-            Step::Context if is_first || (self.clears_call && self.steps == 2) => self.is_context = true,
+            Step::Context if is_first => self.is_context = true,
             Step::MachineFrame | Step::Context => return Err("exception directory: a machine frame within a prolog"),
-            Step::ClearCall => self.clears_call = true,
+            // The address that the frame leads to is no return address. What is undone last counts: before a machine frame or a context is
+            // undone, that says nothing more; after it, or alone, the address is that in the link register, which has no rule here.
+            Step::ClearCall if self.layout.is_machine_frame || self.is_context => {}
+            Step::ClearCall => return Err("exception directory: an interrupted caller without a machine frame"),
         }
         if self.layout.base != FP {
             self.layout.cfa = self.depth;
@@ -267,8 +305,6 @@ impl Frame {
             let (kind, link) = (Kind::Signal, ReturnAddress::AtCfa(0));
             let rule = Rule::new(kind, RuleSource::Pdata, machine.sp, self.depth, link, Saved::Same);
             rule.filter(|_| is_counted_from_sp).map(|rule| (rule, Slots::SAME))
-        } else if self.clears_call && !self.layout.is_machine_frame {
-            return Err("exception directory: an interrupted caller without a machine frame");
         } else {
             self.layout.rule(machine, RuleSource::Pdata)
         };

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::codes::Step;
-use super::{FP, Function, INSTRUCTION, LINK, Steps};
+use super::{Epilogs, FP, Function, INSTRUCTION, LINK, Steps};
 
 /// The return address is saved by itself; with a frame record and signed; with a frame record.
 const LINK_ALONE: u32 = 1;
@@ -14,7 +14,7 @@ const LARGEST_SUB: i64 = 4080;
 const LARGEST_STORE: i64 = 512;
 
 /// The function that `data` describes. A fragment has the frame of its function and neither prolog nor epilog.
-pub(super) fn function(data: u32, is_fragment: bool) -> Result<Function, &'static str> {
+pub(super) fn function(data: u32, is_fragment: bool) -> Result<Function<'static>, &'static str> {
     let length = INSTRUCTION * u64::from(data >> 2 & 0x7ff);
     let (vector, general) = (i64::from(data >> 13 & 7), data >> 16 & 15);
     let (homes, kind) = (data >> 20 & 1 != 0, data >> 21 & 3);
@@ -93,7 +93,7 @@ pub(super) fn function(data: u32, is_fragment: bool) -> Result<Function, &'stati
         steps.steps.push(Step::SetFrame(0));
     }
     if is_fragment {
-        return Ok(Function { length, prolog: steps, epilogs: Vec::new() });
+        return Ok(Function { length, prolog: steps, epilogs: Epilogs::One(None) });
     }
     steps.own = steps.steps.len();
     let undone = steps.steps.iter().enumerate().filter(|(at, _)| !skipped.contains(at)).map(|(_, step)| *step);
@@ -101,5 +101,5 @@ pub(super) fn function(data: u32, is_fragment: bool) -> Result<Function, &'stati
     let epilog = Steps { own: undone.len(), steps: undone };
     let bytes = INSTRUCTION * (epilog.own as u64 + 1);
     let start = length.checked_sub(bytes).ok_or("exception directory: an epilog longer than its function")?;
-    Ok(Function { length, prolog: steps, epilogs: Vec::from([(start, epilog)]) })
+    Ok(Function { length, prolog: steps, epilogs: Epilogs::One(Some((start, epilog))) })
 }

@@ -1,0 +1,275 @@
+//! What is easily got wrong where no rule leads on, and about edges that no call made, each with its own test.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod cfi;
+
+use cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset};
+use symseal_module::{Avma, FrameEdge, StopReason, UnwindMethod};
+use symseal_unwind::{Arch, Cache, Frame, GoRuntime, GoroutineFields, Memory, Options, Registers, Walk, unwind_with};
+
+const SP: u64 = 0x7fff_0000;
+const FIRST: u64 = 0x1000;
+/// An instruction in code without rules, and where that code begins.
+const DARK: u64 = 0x1800;
+const HERE: u64 = 0x1804;
+
+/// A function at 0x1000 with a frame of 24 bytes, the end of the stack at 0x1080, no rules from 0x10a0 on.
+fn section() -> EhFrame {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section.fde(0x1000, 0x40, &[advance(1), cfa_offset(24)]).fde(0x1080, 0x20, &[vec![0x07, 16]]);
+    section
+}
+
+/// Code of all that: calls of `DARK` before 0x1015, of what is not known before 0x1022, of another function without rules before 0x1030, of 0x1000
+/// before 0x1095, and of `DARK` from itself before 0x1835.
+fn code() -> Vec<u8> {
+    let mut code = vec![0x90; 0x1000];
+    let mut call = |after: u64, target: u64| {
+        let distance = (target.wrapping_sub(after) as u32).to_le_bytes();
+        let at = (after - 5 - FIRST) as usize;
+        code[at] = 0xe8;
+        code[at + 1..at + 5].copy_from_slice(&distance);
+    };
+    call(0x1015, DARK);
+    call(0x1030, 0x1700);
+    call(0x1095, 0x1000);
+    call(0x1835, DARK);
+    code[0x20..0x22].copy_from_slice(&[0xff, 0xd0]);
+    code
+}
+
+fn registers(pc: u64) -> Registers {
+    Registers { pc: at(pc), sp: SP, fp: 0x5555, ..Registers::default() }
+}
+
+/// Words from `SP` on; every other one of the next 200 is no address.
+fn stack(words: &[u64]) -> Words {
+    let filled = (0..200).map(|at| (SP + 8 * at, words.get(at as usize).copied().unwrap_or(7)));
+    Words::default().with(&filled.collect::<Vec<_>>())
+}
+
+fn scan_with(process: &Process<'_>, registers: &Registers, memory: &impl Memory) -> (Vec<Frame>, Walk) {
+    let mut frames = vec![Frame::EMPTY; 16];
+    let options = Options { scan: true, ..Options::default() };
+    let walk = unwind_with(&process.modules, registers, memory, &mut Cache::new(), &mut frames, options);
+    frames.truncate(walk.frames);
+    (frames, walk)
+}
+
+/// Program counters as stated, and the stop, of walks with scanning.
+#[track_caller]
+fn check(registers: Registers, words: &[u64], expected: &[u64], stop: StopReason) {
+    let (table, code) = (section().compile().bytes, code());
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    let (frames, walk) = scan_with(&process, &registers, &stack(words));
+    let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0 - cfi::BIAS).collect();
+    assert_eq!((pcs.as_slice(), walk.stop), (expected, stop), "{frames:x?}");
+}
+
+/// The frame of the first function above a return address in it, which was called from the end of the stack.
+const FRAMED: [u64; 3] = [8, 9, cfi::BIAS + 0x1095];
+
+#[test]
+fn t16_a_word_that_calls_account_for_is_found_and_says_that_it_is_a_guess() {
+    let (table, code) = (section().compile().bytes, code());
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    let words = [1, 2, at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
+    let (frames, walk) = scan_with(&process, &registers(HERE), &stack(&words));
+    let methods: Vec<UnwindMethod> = frames.iter().map(|frame| frame.method).collect();
+    assert_eq!(methods, [UnwindMethod::Context, UnwindMethod::Scan, UnwindMethod::CfiEhFrame]);
+    assert_eq!((walk.stop, frames[0].cfa, frames[1].pc), (StopReason::EndOfStack, Avma(SP + 24), Avma(at(0x1015))));
+    assert_eq!((frames[1].fp, frames[1].exact), (0, false));
+    // Only if it is asked for, and only with the code.
+    assert_eq!(process.pcs(&registers(HERE), &stack(&words)), (vec![HERE], StopReason::NoRule));
+    let blind = Process::new(&table);
+    assert_eq!(scan_with(&blind, &registers(HERE), &stack(&words)).0.len(), 1);
+}
+
+#[test]
+fn t16_without_a_direct_call_the_callers_rules_have_to_lead_on() {
+    // Behind a call to what is not known: with the caller's caller, which called its very function; and without.
+    check(registers(HERE), &[1, at(0x1022), 8, 9, at(0x1095)], &[HERE, 0x1022, 0x1095], StopReason::EndOfStack);
+    check(registers(HERE), &[1, at(0x1022), 8, 9, at(0x1096)], &[HERE], StopReason::NoRule);
+    // The caller's caller called another function.
+    check(registers(HERE), &[1, at(0x1022), 8, 9, at(0x1015)], &[HERE], StopReason::NoRule);
+    // Not behind a call; and behind one to a function that has rules, which is not this one.
+    check(registers(HERE), &[1, at(0x1014), 8, 9, at(0x1095)], &[HERE], StopReason::NoRule);
+}
+
+#[test]
+fn t16_two_words_that_may_be_meant_are_ambiguous() {
+    // Both lead on, and neither is the return address of a caller of the other.
+    let both = [1, at(0x1022), at(0x1015), 8, at(0x1095), at(0x1095)];
+    check(registers(HERE), &both, &[HERE], StopReason::Ambiguous);
+    // So is one that cannot be followed: nothing is known of the function that it lies in.
+    let unknown = [1, at(0x1835), at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
+    check(registers(HERE), &unknown, &[HERE], StopReason::Ambiguous);
+    // One that is too far away to be taken is not too far to stand against another.
+    let mut far = vec![7; 190];
+    far[2..6].copy_from_slice(&[at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]]);
+    far[180] = at(0x1015);
+    check(registers(HERE), &far, &[HERE], StopReason::Ambiguous);
+    far.copy_within(2..6, 176);
+    far[2..6].fill(7);
+    far[180] = 7;
+    check(registers(HERE), &far, &[HERE], StopReason::NoRule);
+}
+
+#[test]
+fn t16_a_call_of_a_function_that_ends_before_this_one_is_no_evidence_unless_it_goes_on_by_a_jump() {
+    let (table, mut code) = (section().compile().bytes, code());
+    let words = [at(0x1030), 1, at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
+    let walk = |code: &[u8]| {
+        let process = Process::with_code(&table, Some((FIRST, code)));
+        let (frames, walk) = scan_with(&process, &registers(HERE), &stack(&words));
+        (frames.get(1).map(|frame| frame.pc), walk.stop)
+    };
+    assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
+    // jmp 0x1800 at 0x1710; a jump back within the function.
+    code[0x710..0x715].copy_from_slice(&[0xe9, 0xeb, 0, 0, 0]);
+    assert_eq!(walk(&code), (None, StopReason::Ambiguous));
+    code[0x710..0x715].copy_from_slice(&[0xeb, 0xf0, 0x90, 0x90, 0x90]);
+    assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
+}
+
+#[test]
+fn t16_no_two_guesses_follow_each_other() {
+    // Called from itself: the caller has no rules either.
+    let words = [1, at(0x1835), 2, at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
+    let (table, code) = (section().compile().bytes, code());
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    // The caller's own return address is not called from here.
+    let at_end = Registers { pc: at(0x1900), ..registers(0) };
+    let (frames, walk) = scan_with(&process, &at_end, &stack(&[1, at(0x1835), 2, 3]));
+    assert_eq!((frames.len(), walk.stop), (2, StopReason::NoRule), "{frames:x?}");
+    assert_eq!(frames[1].method, UnwindMethod::Scan);
+    check(registers(HERE), &words, &[HERE], StopReason::Ambiguous);
+}
+
+#[test]
+fn t16_a_frame_pointer_is_believed_only_where_no_word_below_may_be_meant() {
+    let framed = Registers { fp: SP + 0x40, ..registers(HERE) };
+    let mut words = [7; 13];
+    (words[8], words[9], words[12]) = (0, at(0x1022), at(0x1095));
+    check(framed, &words, &[HERE, 0x1022, 0x1095], StopReason::EndOfStack);
+    // The record is that of a function further out: the call that leads here lies below it.
+    words[2..6].copy_from_slice(&[at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]]);
+    check(framed, &words, &[HERE, 0x1015, 0x1095], StopReason::EndOfStack);
+}
+
+/// A word on the stack does not tell the stack pointer of a caller that keeps its return address where it likes.
+#[test]
+fn t16_where_calls_do_not_push_only_a_direct_call_is_evidence_and_one_frame_is_found() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", &[0x0c, 31, 0]);
+    section.fde(0x1000, 0x40, &[advance(4), cfa_offset(32)]);
+    let table = section.compile().bytes;
+    // bl to DARK before 0x1014, blr x1 before 0x1018.
+    let mut code = [0x1f, 0x20, 0x03, 0xd5].repeat(0x400);
+    let bl = 0x9400_0000 | ((DARK - 0x1010) as u32 / 4);
+    code[0x10..0x14].copy_from_slice(&bl.to_le_bytes());
+    code[0x14..0x18].copy_from_slice(&0xd63f_0020_u32.to_le_bytes());
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    let mut registers = registers(HERE);
+    registers.general[30] = Some(7);
+    let (frames, walk) = scan_with(&process, &registers, &stack(&[1, 2, at(0x1014)]));
+    assert_eq!((frames.len(), walk.stop), (2, StopReason::RegisterUnknown), "{frames:x?}");
+    assert_eq!((frames[1].pc, frames[1].method, frames[0].cfa), (Avma(at(0x1014)), UnwindMethod::Scan, Avma(0)));
+    let (frames, walk) = scan_with(&process, &registers, &stack(&[1, 2, at(0x1018)]));
+    assert_eq!((frames.len(), walk.stop), (1, StopReason::NoRule));
+}
+
+/// The structures of a runtime, as one version of it has them.
+const G: GoroutineFields =
+    GoroutineFields { stack_lo: 0, stack_hi: 8, m: 0x30, sched_sp: 0x38, sched_pc: 0x40, sched_bp: 0x68 };
+const SYSTEM_G: u64 = 0xc000_0000;
+const USER_G: u64 = 0xc000_1000;
+const M: u64 = 0xc000_2000;
+const USER_STACK: u64 = 0xc010_0000;
+
+/// A thread on its own stack in a function that changes stacks, and a goroutine that stopped at 0x1020 with the rest of its stack.
+fn go() -> (EhFrame, Words) {
+    let mut section = section();
+    section.fde(0x2000, 0x10, &[advance(1), cfa_offset(16)]);
+    let memory = stack(&[1, at(0x1095)]).with(&[
+        (SYSTEM_G + 0x30, M),
+        (USER_G + 0x30, M),
+        (M + 0xc0, USER_G),
+        (USER_G, USER_STACK),
+        (USER_G + 8, USER_STACK + 0x8000),
+        (USER_G + 0x38, USER_STACK + 0x7000),
+        (USER_G + 0x40, at(0x1020)),
+        (USER_G + 0x68, 0x7777),
+        // The frame of the function at 0x1000.
+        (USER_STACK + 0x7010, at(0x1095)),
+    ]);
+    (section, memory)
+}
+
+fn walk_go(section: &EhFrame, memory: &Words, registers: Registers) -> (Vec<Frame>, Walk) {
+    let table = section.compile().bytes;
+    let switches = vec![Avma(at(0x2000))..Avma(at(0x2010))];
+    let modules = Process::new(&table).modules.with_go_runtime(GoRuntime { switches, g: G, curg: 0xc0 });
+    let mut frames = vec![Frame::EMPTY; 16];
+    let walk = unwind_with(&modules, &registers, memory, &mut Cache::new(), &mut frames, Options::default());
+    frames.truncate(walk.frames);
+    (frames, walk)
+}
+
+#[test]
+fn t12_the_stack_of_a_thread_leads_to_its_goroutine_by_an_edge_of_its_own() {
+    let (section, memory) = go();
+    let mut on_system_stack = registers(0x2004);
+    // The register may still hold the goroutine's, in code that C was called from.
+    for g in [SYSTEM_G, USER_G] {
+        on_system_stack.general[14] = Some(g);
+        let (frames, walk) = walk_go(&section, &memory, on_system_stack);
+        let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0 - cfi::BIAS).collect();
+        assert_eq!((pcs, walk.stop), (vec![0x2004, 0x1020, 0x1095], StopReason::EndOfStack));
+        let stopped = frames[1];
+        assert_eq!((stopped.exact, stopped.fp, stopped.cfa), (true, 0x7777, Avma(USER_STACK + 0x7018)));
+        assert_eq!((stopped.method, frames[0].cfa), (UnwindMethod::GoroutineSwitch, Avma(0)));
+        let edges: Vec<FrameEdge> = frames.windows(2).map(|pair| pair[1].edge(&pair[0])).collect();
+        assert_eq!(edges, [FrameEdge::GoroutineSwitch, FrameEdge::Call]);
+        assert_eq!(edges.iter().filter(|edge| edge.is_physical()).count(), 1);
+    }
+}
+
+#[test]
+fn t12_without_a_goroutine_or_on_its_own_stack_the_rule_counts() {
+    let (section, memory) = go();
+    let mut registers = registers(0x2004);
+    let by_rule = |registers: Registers, memory: &Words| {
+        let (frames, _) = walk_go(&section, memory, registers);
+        assert_eq!(
+            frames.get(1).map(|frame| (frame.pc, frame.method)),
+            Some((Avma(at(0x1095)), UnwindMethod::CfiEhFrame))
+        );
+    };
+    // The register is not known; the thread works for nobody; the memory is not at hand; where it stopped is no code.
+    by_rule(registers, &memory);
+    registers.general[14] = Some(SYSTEM_G);
+    by_rule(registers, &memory.clone().with(&[(M + 0xc0, 0)]));
+    by_rule(registers, &stack(&[1, at(0x1095)]));
+    by_rule(registers, &memory.clone().with(&[(USER_G + 0x40, 0x1234)]));
+    // Not yet changed: the stack pointer is on the goroutine's stack.
+    let on_its_own = Registers { sp: USER_STACK + 0x7008 - 8, ..registers };
+    by_rule(on_its_own, &memory.with(&[(USER_STACK + 0x7008, at(0x1095))]));
+}
+
+#[test]
+fn t14_the_boundary_of_the_kernel_is_an_edge_of_its_own() {
+    let frame = |pc: u64, method| Frame { pc: Avma(pc), method, ..Frame::EMPTY };
+    let kernel = frame(0xffff_ffff_8100_0000, UnwindMethod::Context);
+    let check = |outer: Frame, inner: &Frame, expected: FrameEdge| assert_eq!(outer.edge(inner), expected);
+    check(frame(0x40_1000, UnwindMethod::SignalContext), &kernel, FrameEdge::KernelEntry);
+    // An interrupt of the kernel itself, and of a process.
+    check(frame(0xffff_ffff_8200_0000, UnwindMethod::SignalContext), &kernel, FrameEdge::Interrupt);
+    check(
+        frame(0x40_1000, UnwindMethod::SignalContext),
+        &frame(0x40_2000, UnwindMethod::Context),
+        FrameEdge::Interrupt,
+    );
+    check(frame(0x40_1000, UnwindMethod::CfiEhFrame), &frame(0x40_2000, UnwindMethod::Context), FrameEdge::Call);
+    let physical: Vec<bool> = FrameEdge::ALL.iter().map(|edge| edge.is_physical()).collect();
+    assert_eq!(physical, [true, true, true, false, false]);
+}
