@@ -18,6 +18,8 @@ PROCESSORS = {
     2: ("aarch64", 8, "little", 31, 29, 30, 32, 32, list(range(19, 29))),
     3: ("mips", 4, "big", 29, 30, 31, 37, 32, list(range(16, 24)) + [28]),
     4: ("mipsel", 4, "little", 29, 30, 31, 37, 32, list(range(16, 24)) + [28]),
+    5: ("i686", 4, "little", 4, 5, None, 8, 8, [3, 6, 7]),
+    6: ("riscv64", 8, "little", 2, 8, 1, 64, 32, [9] + list(range(18, 28))),
 }
 KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "plt", 7: "signal", 10: "program", 12: "unsupported"}
 DEBUG_ID, PRODUCER, BUCKETS, ROW_ADDRESSES, ROW_RULES, RULES, SLOTS, PROGRAMS, SOURCE_INDEX, SOURCE_MAP = range(1, 11)
@@ -61,7 +63,7 @@ class Table:
         self.row_addresses = self.numbers(ROW_ADDRESSES, "B", self.rows)
         self.row_rules = self.numbers(ROW_RULES, "H", self.rows)
         self.rule_words = self.numbers(RULES, "Q", self.rules)
-        self.slot_words = self.numbers(SLOTS, "Q", self.rules * (1 if processor == 1 else 2))
+        self.slot_words = self.numbers(SLOTS, "Q", self.rules * ((len(self.slot_registers) + 4) // 5))
         self.sources = list(self.source_map())
         self.verify()
 
@@ -91,7 +93,7 @@ class Table:
         expect((KINDS[kind] == "gap") == (source == 0), "a rule that comes from nowhere")
         expect(form == 0 or 0 <= ra < self.general, "a return address in no register")
         expect(not signed or self.name == "aarch64", "a signed return address")
-        expect(KINDS[kind] != "plt" or self.name == "x86_64", "a linkage table")
+        expect(KINDS[kind] != "plt" or self.link is None, "a linkage table")
         expect(KINDS[kind] not in ("register", "deref") or register < self.general, "a base that is no register")
         rule = {"kind": KINDS[kind], "source": source}
         if KINDS[kind] in ("gap", "end", "unsupported"):

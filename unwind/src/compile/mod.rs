@@ -299,9 +299,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         pdr::rules(input, &mut compiler);
     }
     compact::rules(input, &mut compiler);
-    if input.arch == Arch::X86_64 {
-        compiler.start_up(input.code);
-    }
+    compiler.start_up(input.arch, input.code);
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
@@ -337,12 +335,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn start_up(&mut self, code: &[(u64, &[u8])]) {
+    fn start_up(&mut self, arch: Arch, code: &[(u64, &[u8])]) {
         for (start, bytes) in code {
-            for (range, rule) in startup::rules(*start, bytes).unwrap_or_default() {
+            for (range, rule, slots) in startup::rules(arch, *start, bytes).unwrap_or_default() {
                 for range in self.claims.claim(range) {
                     let source = (SourceKind::Instructions, *start);
-                    self.pieces.push(Piece { range, rule, slots: Slots::SAME, source });
+                    self.pieces.push(Piece { range, rule, slots, source });
                 }
             }
         }

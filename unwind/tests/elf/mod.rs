@@ -53,6 +53,8 @@ impl Binary {
         let arch = match (file.architecture(), file.endianness()) {
             (Architecture::X86_64, _) => Arch::X86_64,
             (Architecture::Aarch64, Endianness::Little) => Arch::Aarch64,
+            (Architecture::I386, _) => Arch::I686,
+            (Architecture::Riscv64, _) => Arch::Riscv64,
             (Architecture::Mips, Endianness::Big) => Arch::Mips32,
             (Architecture::Mips, Endianness::Little) => Arch::Mips32Little,
             other => panic!("{}: {other:?}", self.path.display()),

@@ -30,6 +30,16 @@ enum { REPEATS = 60, ELEMENTS = 60, DEPTH = 12 };
 #define FAULT ".inst 0"
 #define FAULT_BYTES 4
 #define RETURN "ret"
+#elif defined(__i386__)
+#define PC(uc) ((uc)->uc_mcontext.gregs[REG_EIP])
+#define FAULT "ud2"
+#define FAULT_BYTES 2
+#define RETURN "ret"
+#elif defined(__riscv)
+#define PC(uc) ((uc)->uc_mcontext.__gregs[REG_PC])
+#define FAULT ".4byte 0"
+#define FAULT_BYTES 4
+#define RETURN "ret"
 #elif defined(__mips__)
 #define PC(uc) ((uc)->uc_mcontext.pc)
 #define FAULT ".word 0xec000000"
