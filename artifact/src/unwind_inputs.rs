@@ -58,7 +58,7 @@ pub struct UnwindInputs<'d> {
     /// What is loaded into a process, as far as the file has bytes of it: stated addresses and bytes. The exception directory leads there, and code
     /// is among it.
     pub loaded: Vec<(u64, &'d [u8])>,
-    /// Where functions begin, sorted: of 32-bit MIPS by the symbol tables, because much code has no other description; of Mach-O by its
+    /// Where functions begin, sorted: of 32-bit MIPS and 64-bit RISC-V by the symbol tables, because much code has no other description; of Mach-O by its
     /// list of function starts, because linkers join the descriptions of several.
     pub functions: Vec<u64>,
     /// Procedure linkage tables, sorted by address.

@@ -80,9 +80,9 @@ fn slice<'d>(elf: &Elf<'d>, name: &[u8]) -> Option<SectionSlice<'d>> {
 /// [`Symbol::type_rank`](crate::symbols::Symbol::type_rank) of a symbol that may be a label inside a function.
 const UNTYPED: u8 = 2;
 
-/// The addresses of the symbols of functions.
+/// The addresses of the symbols of functions, on processors much of whose code has no other description.
 fn functions(elf: &Elf<'_>) -> Vec<u64> {
-    if elf.arch() != Arch::Mips {
+    if !matches!(elf.arch(), Arch::Mips | Arch::Riscv64) {
         return Vec::new();
     }
     let tables = [SymbolTable::Symtab, SymbolTable::Dynsym].into_iter();

@@ -391,6 +391,14 @@ enum dwunw_arch
    32-bit MIPS, o32, little-endian.
    */
   DWUNW_ARCH_MIPS_LE = 4,
+  /*
+   IA-32.
+   */
+  DWUNW_ARCH_I686 = 5,
+  /*
+   64-bit RISC-V, little-endian.
+   */
+  DWUNW_ARCH_RISCV64 = 6,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -475,7 +483,7 @@ typedef struct dwunw_registers {
   uint64_t pac_mask;
   /*
    General registers by their DWARF numbers, each zero- or sign-extended to 64 bits. x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp,
-   r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31.
+   r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31; i686: eax, ecx, edx, ebx, esp, ebp, esi, edi; riscv64: x0 to x31.
    */
   uint64_t regs[DWUNW_REGISTERS];
 } dwunw_registers;

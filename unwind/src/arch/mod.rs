@@ -8,7 +8,7 @@ use core::fmt;
 mod aarch64;
 mod i686;
 mod mips32;
-mod riscv64;
+pub(crate) mod riscv64;
 mod x86;
 mod x86_64;
 

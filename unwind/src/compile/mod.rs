@@ -5,6 +5,7 @@ mod eval;
 mod expression;
 mod fdes;
 mod follow;
+mod functions;
 mod layout;
 mod mips;
 mod padding;
@@ -67,7 +68,7 @@ pub struct Input<'a> {
     /// Addresses and bytes of everything that a process has of the file, code included; the exception directory leads there. May be
     /// empty where there is none.
     pub loaded: &'a [(u64, &'a [u8])],
-    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, code that neither call frame information nor
+    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS and RISC-V, code that neither call frame information nor
     /// `.pdr` speaks for is followed from there. May be empty.
     pub functions: &'a [u64],
     /// Procedure linkage tables, from the section headers.
@@ -297,6 +298,9 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     }
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
+    }
+    if input.arch == Arch::Riscv64 {
+        functions::rules(input, &mut compiler);
     }
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);

@@ -39,6 +39,7 @@ const EXPLAINED: &[(Arch, &str, &str)] = &[
         "no CFI: link register and frame pointer lead to different callers, and it is called through a pointer",
     ),
     (Arch::Aarch64, "call_weak_fn", "no CFI, and called by _init: the CFA of _init is not told"),
+    (Arch::Riscv64, "__longjmp", "it has loaded the registers of its target and not yet jumped"),
     (Arch::I686, "__longjmp", "its own CFI gives the registers in the jump buffer for the caller's"),
     (Arch::I686, "memcpy+0x", "its assembler code pushes eax, which its own CFI does not say"),
     (Arch::I686, "_start+0x2", "code that _start calls lies in the CFI of _start, which has no caller"),
@@ -118,6 +119,16 @@ const I686: Platform = Platform {
     programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
     syscall: 0,
     least: 980,
+};
+
+const RISCV64: Platform = Platform {
+    arch: Arch::Riscv64,
+    compiler: "riscv64-linux-gnu-gcc",
+    emulator: "qemu-riscv64",
+    emulator_options: &[],
+    programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
+    syscall: 17,
+    least: 998,
 };
 
 /// What the run of one program gave.
@@ -572,4 +583,9 @@ fn every_instruction_of_little_endian_mips_programs_gives_the_whole_stack() {
 #[test]
 fn every_instruction_of_i686_programs_gives_the_whole_stack() {
     check(&I686);
+}
+
+#[test]
+fn every_instruction_of_riscv64_programs_gives_the_whole_stack() {
+    check(&RISCV64);
 }

@@ -238,7 +238,7 @@ impl<'a> Parts<'a> {
 
     /// Compiles the unwind rules to a table; an empty one where there are none.
     pub fn compile(&self) -> Result<Vec<u8>, E> {
-        let follows = is_mips(self.arch) && !self.has_short_instructions && !self.code.is_empty();
+        let follows = is_followed(self.arch) && !self.has_short_instructions && !self.code.is_empty();
         if self.eh_frame.is_none() && self.debug_frame.is_none() && self.plt.is_empty() && !follows {
             return Ok(Vec::new());
         }
@@ -268,7 +268,8 @@ impl<'a> Parts<'a> {
     /// it needs is bounded by its input, so that one attempt at that much tells.
     fn reserve(&self) -> Result<(), E> {
         let size = |part: Part<'_>| part.map_or(0, |(_, data)| data.len());
-        let followed = if is_mips(self.arch) { self.code.iter().map(|(_, bytes)| bytes.len()).sum() } else { 0usize };
+        let followed =
+            if is_followed(self.arch) { self.code.iter().map(|(_, bytes)| bytes.len()).sum() } else { 0usize };
         let frames = size(self.eh_frame).saturating_add(size(self.debug_frame)).saturating_add(followed / 8);
         let span = self.text.iter().map(|range| range.end).max().unwrap_or(0).saturating_sub(self.image_base);
         let buckets = usize::try_from(span.min(symseal_unwind::format::MAX_TEXT_SPAN) / 16).unwrap_or(usize::MAX);
@@ -285,6 +286,11 @@ impl<'a> Parts<'a> {
 /// take much (`unwind/tests/memory.rs`). Usual ones take less than 24.
 const BYTES_OF_A_FRAME_BYTE: usize = 170;
 
+/// Whether there is much code that only its instructions tell of.
+fn is_followed(arch: Arch) -> bool {
+    is_mips(arch) || arch == Arch::Riscv64
+}
+
 fn is_mips(arch: Arch) -> bool {
     matches!(arch, Arch::Mips32 | Arch::Mips32Little)
 }
@@ -294,7 +300,9 @@ fn arch(machine: u16, is_64: bool, is_big_endian: bool, flags: MipsFlags) -> Opt
     match (elf::Machine(machine), is_64, is_big_endian) {
         (elf::EM_MIPS, ..) if !flags.is_o32() => None,
         (elf::EM_X86_64, true, false) => Some(Arch::X86_64),
+        (elf::EM_386, false, false) => Some(Arch::I686),
         (elf::EM_AARCH64, true, false) => Some(Arch::Aarch64),
+        (elf::EM_RISCV, true, false) => Some(Arch::Riscv64),
         (elf::EM_MIPS, false, true) => Some(Arch::Mips32),
         (elf::EM_MIPS, false, false) => Some(Arch::Mips32Little),
         _ => None,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use symseal_unwind::Arch;
 
-use crate::ElfError;
+use crate::{ElfError, is_mips};
 
 /// The two layouts of a symbol, in either byte order. (gABI, chapter 4)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Form {
 impl Form {
     pub(crate) fn of(arch: Arch) -> Self {
         let is_64 = arch.word_bytes() == 8;
-        Self { is_64, is_big_endian: arch.is_big_endian(), marks_short_code: !is_64 }
+        Self { is_64, is_big_endian: arch.is_big_endian(), marks_short_code: is_mips(arch) }
     }
 
     /// Bytes of a symbol.
