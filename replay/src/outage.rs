@@ -87,6 +87,7 @@ fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
                 | UnwindMethod::Prologue
                 | UnwindMethod::Pdata
                 | UnwindMethod::CompactUnwind
+                | UnwindMethod::Exidx
         );
         !(robbed(callee) && by_table)
     });

@@ -85,6 +85,8 @@ pub enum RuleSource {
     Pdata = 6,
     /// `__unwind_info` of a Mach-O module.
     CompactUnwind = 7,
+    /// `.ARM.exidx` and what it leads to.
+    Exidx = 8,
 }
 
 impl RuleSource {
@@ -98,6 +100,7 @@ impl RuleSource {
             5 => Self::Instructions,
             6 => Self::Pdata,
             7 => Self::CompactUnwind,
+            8 => Self::Exidx,
             _ => return None,
         })
     }

@@ -28,6 +28,8 @@ pub enum SourceKind {
     PdataLeaf = 8,
     /// A function of `__unwind_info`; the offset is its stated address.
     CompactUnwind = 9,
+    /// An entry of `.ARM.exidx`; the offset is its own in the section.
+    Exidx = 10,
 }
 
 impl SourceKind {
@@ -42,6 +44,7 @@ impl SourceKind {
             7 => Self::Pdata,
             8 => Self::PdataLeaf,
             9 => Self::CompactUnwind,
+            10 => Self::Exidx,
             _ => return None,
         })
     }
@@ -58,6 +61,7 @@ impl SourceKind {
             Self::Pdata => "pdata",
             Self::PdataLeaf => "pdata-leaf",
             Self::CompactUnwind => "compact-unwind",
+            Self::Exidx => "exidx",
         }
     }
 }

@@ -97,6 +97,7 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
         Some(RuleSource::Instructions) => UnwindMethod::Prologue,
         Some(RuleSource::Pdata) => UnwindMethod::Pdata,
         Some(RuleSource::CompactUnwind) => UnwindMethod::CompactUnwind,
+        Some(RuleSource::Exidx) => UnwindMethod::Exidx,
         _ => UnwindMethod::CfiEhFrame,
     }
 }
@@ -539,7 +540,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 | UnwindMethod::JitRule
                 | UnwindMethod::Prologue
                 | UnwindMethod::Pdata
-                | UnwindMethod::CompactUnwind => {
+                | UnwindMethod::CompactUnwind
+                | UnwindMethod::Exidx => {
                     let (rule, table) = self.modules.rule(callee)?;
                     let rva = self.modules.rva_of(callee)?;
                     match table.slots(rva)?.of_machine(Self::MACHINE, number)? {

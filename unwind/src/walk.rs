@@ -6,7 +6,7 @@
 
 use symseal_module::{Avma, StopReason};
 
-use crate::arch::{Aarch64, Arch, I686, Mips32Big, Mips32Little, Riscv64, Target, X86_64};
+use crate::arch::{Aarch64, Arch, Arm, I686, Mips32Big, Mips32Little, Riscv64, Target, X86_64};
 use crate::cache::{Cache, FP_LOST, NO_MODULE};
 use crate::frame::{Frame, Registers, Walk};
 use crate::memory::Memory;
@@ -60,6 +60,7 @@ pub fn unwind_with_signature_mask(
         Arch::Mips32Little => walk::<Mips32Little>(modules, registers, memory, cache, out, address_bits),
         Arch::I686 => walk::<I686>(modules, registers, memory, cache, out, address_bits),
         Arch::Riscv64 => walk::<Riscv64>(modules, registers, memory, cache, out, address_bits),
+        Arch::Arm => walk::<Arm>(modules, registers, memory, cache, out, address_bits),
     }
 }
 

@@ -68,6 +68,7 @@ pub(super) fn unwind_table(
         pdr: inputs.pdr.as_ref().filter(|_| is_followed).map(|slice| &*slice.bytes),
         pdata: section(inputs.pdata.as_ref()).zip(inputs.pdata.as_ref().map(|slice| &*slice.bytes)),
         unwind_info: section(inputs.unwind_info.as_ref()).zip(inputs.unwind_info.as_ref().map(|slice| &*slice.bytes)),
+        exidx: section(inputs.exidx.as_ref()).zip(inputs.exidx.as_ref().map(|slice| &*slice.bytes)),
         loaded: &inputs.loaded,
         functions: &functions,
         plt: &plt,
@@ -121,6 +122,7 @@ fn arch_of(object: &ObjectFile<'_>) -> Option<symseal_unwind::Arch> {
         // Mach-O numbers two registers the other way round.
         (Arch::X86, false, true) if object.format() == Format::Elf => Some(Target::I686),
         (Arch::Riscv64, true, true) => Some(Target::Riscv64),
+        (Arch::Arm, false, true) if object.format() == Format::Elf => Some(Target::Arm),
         (Arch::Mips, false, is_little) if MipsFlags(object.elf_flags()).is_o32() => {
             Some(if is_little { Target::Mips32Little } else { Target::Mips32 })
         }

@@ -87,6 +87,7 @@ codes! {
         Prologue = 10, "prologue", "What the function's own instructions do to its frame, held against what its format records of the body.";
         Pdata = 11, "pdata", "The exception directory of a Windows module (.pdata), or its convention for a leaf.";
         CompactUnwind = 12, "compact-unwind", "Compact unwind information of a Mach-O module.";
+        Exidx = 13, "exidx", "The index table of an ARM module (.ARM.exidx).";
     }
 }
 

@@ -30,8 +30,10 @@ pub(super) fn run(bytes: &[u8]) {
         pdr: (choice & 1 == 0).then_some(back),
         pdata: None,
         unwind_info: None,
-        loaded: &[],
-        functions: &[0x1000, 0x1010, 0x2000],
+        // Its entries lead into themselves, and into what is loaded.
+        exidx: (choice & 1 == 0).then_some((0x8000, back)),
+        loaded: &[(0x8000, back), (0x1_0000, front)],
+        functions: &[0x1000, 0x1011, 0x2000],
         plt: if choice & 8 != 0 { &plt } else { &[] },
         code: &[(0x1000, bytes)],
         source_sha256: [0; 32],

@@ -28,6 +28,7 @@ pub(super) fn run(bytes: &[u8]) {
         eh_frame: (choice & 4 != 0).then_some((INFO, info)),
         pdata: (!is_macho).then_some((DIRECTORY, directory)),
         unwind_info: is_macho.then_some((DIRECTORY, directory)),
+        exidx: None,
         loaded: &loaded,
         plt: if choice & 8 != 0 { &stubs } else { &[] },
         code: &loaded[..1],

@@ -358,6 +358,10 @@ enum dwunw_method
    Compact unwind information of a Mach-O module.
    */
   DWUNW_METHOD_COMPACT_UNWIND = 12,
+  /*
+   The index table of an ARM module.
+   */
+  DWUNW_METHOD_EXIDX = 13,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -399,6 +403,10 @@ enum dwunw_arch
    64-bit RISC-V, little-endian.
    */
   DWUNW_ARCH_RISCV64 = 6,
+  /*
+   32-bit ARM, little-endian, in both instruction sets.
+   */
+  DWUNW_ARCH_ARM = 7,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -483,7 +491,7 @@ typedef struct dwunw_registers {
   uint64_t pac_mask;
   /*
    General registers by their DWARF numbers, each zero- or sign-extended to 64 bits. x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp,
-   r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31; i686: eax, ecx, edx, ebx, esp, ebp, esi, edi; riscv64: x0 to x31.
+   r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31; i686: eax, ecx, edx, ebx, esp, ebp, esi, edi; riscv64: x0 to x31; arm: r0 to r15.
    */
   uint64_t regs[DWUNW_REGISTERS];
 } dwunw_registers;

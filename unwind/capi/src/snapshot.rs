@@ -28,6 +28,8 @@ const HOST: Arch = if cfg!(target_arch = "aarch64") {
     Arch::I686
 } else if cfg!(target_arch = "riscv64") {
     Arch::Riscv64
+} else if cfg!(target_arch = "arm") {
+    Arch::Arm
 } else {
     Arch::X86_64
 };

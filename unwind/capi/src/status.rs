@@ -204,11 +204,13 @@ pub enum dwunw_method {
     Pdata = 11,
     /// Compact unwind information of a Mach-O module.
     CompactUnwind = 12,
+    /// The index table of an ARM module.
+    Exidx = 13,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::CompactUnwind as usize + 1
-        && UnwindMethod::CompactUnwind as usize == dwunw_method::CompactUnwind as usize,
+    UnwindMethod::ALL.len() == dwunw_method::Exidx as usize + 1
+        && UnwindMethod::Exidx as usize == dwunw_method::Exidx as usize,
     "every method of the engine has its name in C"
 );
 

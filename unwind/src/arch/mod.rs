@@ -6,6 +6,7 @@
 use core::fmt;
 
 mod aarch64;
+pub(crate) mod arm;
 mod i686;
 mod mips32;
 pub(crate) mod riscv64;
@@ -13,6 +14,7 @@ mod x86;
 mod x86_64;
 
 pub(crate) use aarch64::Aarch64;
+pub(crate) use arm::Arm;
 pub(crate) use i686::I686;
 pub use mips32::MipsFlags;
 pub(crate) use mips32::{Mips32Big, Mips32Little};
@@ -36,12 +38,14 @@ pub enum Arch {
     I686 = 5,
     /// 64-bit RISC-V, little-endian.
     Riscv64 = 6,
+    /// 32-bit ARM, little-endian, in both instruction sets.
+    Arm = 7,
 }
 
 impl Arch {
     /// Every architecture, by rising number.
     pub const ALL: &'static [Self] =
-        &[Self::X86_64, Self::Aarch64, Self::Mips32, Self::Mips32Little, Self::I686, Self::Riscv64];
+        &[Self::X86_64, Self::Aarch64, Self::Mips32, Self::Mips32Little, Self::I686, Self::Riscv64, Self::Arm];
 
     /// The stable text.
     pub fn code(self) -> &'static str {
@@ -52,6 +56,7 @@ impl Arch {
             Self::Mips32Little => "mipsel",
             Self::I686 => "i686",
             Self::Riscv64 => "riscv64",
+            Self::Arm => "arm",
         }
     }
 
@@ -125,6 +130,7 @@ impl Arch {
             Self::Mips32Little => Mips32Little::MACHINE,
             Self::I686 => I686::MACHINE,
             Self::Riscv64 => Riscv64::MACHINE,
+            Self::Arm => Arm::MACHINE,
         }
     }
 }
@@ -142,7 +148,7 @@ pub(crate) trait Target {
 
 /// Everything that the engine and the compiler ask of an architecture.
 pub(crate) struct Machine {
-    #[cfg_attr(not(test), allow(dead_code, reason = "tests ask"))]
+    #[cfg_attr(not(any(test, feature = "compile")), allow(dead_code, reason = "the compiler asks"))]
     pub(crate) arch: Arch,
     /// Bytes in a word.
     pub(crate) word: i64,

@@ -2,6 +2,7 @@
 
 mod compact;
 mod eval;
+mod exidx;
 mod expression;
 mod fdes;
 mod follow;
@@ -65,11 +66,13 @@ pub struct Input<'a> {
     pub pdata: Option<(u64, &'a [u8])>,
     /// Address and bytes of `__unwind_info` of a Mach-O module.
     pub unwind_info: Option<(u64, &'a [u8])>,
-    /// Addresses and bytes of everything that a process has of the file, code included; the exception directory leads there. May be
+    /// Address and bytes of `.ARM.exidx`, the index table of 32-bit ARM.
+    pub exidx: Option<(u64, &'a [u8])>,
+    /// Addresses and bytes of everything that a process has of the file, code included; the exception directory and the index table lead there. May be
     /// empty where there is none.
     pub loaded: &'a [(u64, &'a [u8])],
-    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS and RISC-V, code that neither call frame information nor
-    /// `.pdr` speaks for is followed from there. May be empty.
+    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, 32-bit ARM and RISC-V, code that no
+    /// section speaks for is followed from there; on ARM bit 0 says that Thumb instructions are there. May be empty.
     pub functions: &'a [u64],
     /// Procedure linkage tables, from the section headers.
     pub plt: &'a [Plt<'a>],
@@ -98,6 +101,7 @@ impl<'a> Input<'a> {
             pdr: None,
             pdata: None,
             unwind_info: None,
+            exidx: None,
             loaded: &[],
             functions: &[],
             plt: &[],
@@ -299,9 +303,11 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
-    if input.arch == Arch::Riscv64 {
+    exidx::rules(input, &mut compiler);
+    if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
         functions::rules(input, &mut compiler);
     }
+    exidx::count_gaps(input, &mut compiler);
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);
     pdata::leaves(input, &mut compiler);

@@ -39,6 +39,7 @@ const EXPLAINED: &[(Arch, &str, &str)] = &[
         "no CFI: link register and frame pointer lead to different callers, and it is called through a pointer",
     ),
     (Arch::Aarch64, "call_weak_fn", "no CFI, and called by _init: the CFA of _init is not told"),
+    (Arch::Arm, "__longjmp", "it has loaded the registers of its target and not yet jumped"),
     (Arch::Riscv64, "__longjmp", "it has loaded the registers of its target and not yet jumped"),
     (Arch::I686, "__longjmp", "its own CFI gives the registers in the jump buffer for the caller's"),
     (Arch::I686, "memcpy+0x", "its assembler code pushes eax, which its own CFI does not say"),
@@ -48,6 +49,8 @@ const EXPLAINED: &[(Arch, &str, &str)] = &[
     (Arch::I686, "frame_dummy", "no CFI, and called through a pointer"),
     (Arch::I686, "__do_global_dtors_aux", "no CFI, and called through a pointer"),
 ];
+/// `bx lr` of ARM, the whole of a function of the program.
+const ARM_RETURN: u32 = 0xe12f_ff1e;
 /// The first byte of `call` on IA-32.
 const CALL: u32 = 0xe8;
 /// How far above a stack pointer its stack may reach.
@@ -128,6 +131,20 @@ const RISCV64: Platform = Platform {
     emulator_options: &[],
     programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
     syscall: 17,
+    least: 998,
+};
+
+const ARM: Platform = Platform {
+    arch: Arch::Arm,
+    compiler: "arm-linux-gnueabihf-gcc",
+    emulator: "qemu-arm",
+    emulator_options: &[],
+    programs: &[
+        ("-O0 -mthumb", &["-O0", "-mthumb", "-funwind-tables"]),
+        ("-O2 -mthumb", &["-O2", "-mthumb"]),
+        ("-O2 -marm", &["-O2", "-marm", "-fasynchronous-unwind-tables"]),
+    ],
+    syscall: 7,
     least: 998,
 };
 
@@ -310,7 +327,9 @@ impl Run<'_> {
         let syscall = numbers.get(self.platform.syscall).copied().unwrap_or(0);
         let in_use = arch.registers();
         let general = std::array::from_fn(|at| numbers.get(at).copied().filter(|_| at < in_use));
-        Ok((Registers { pc, sp, fp, general }, shadow::Registers { pc, sp, fp, link, syscall }))
+        // The status register comes last.
+        let is_thumb = arch == Arch::Arm && numbers.last().is_some_and(|status| status >> 5 & 1 == 1);
+        Ok((Registers { pc, sp, fp, general }, shadow::Registers { pc, sp, fp, link, syscall, is_thumb }))
     }
 
     /// Whether the instruction before the address on top of the stack is a call that leads to where the program is: a handler may begin
@@ -329,6 +348,7 @@ impl Run<'_> {
         let to_context: &[u64] = match arch {
             Arch::Aarch64 | Arch::Riscv64 => &[0x130],
             Arch::I686 => &[0xa4, 8],
+            Arch::Arm => &[0x94, 0x14],
             _ => &[0xb0, 0x18],
         };
         let stack =
@@ -437,7 +457,9 @@ impl Run<'_> {
         if let Some(pc) = next
             && let Some(word) = self.known.word(arch, pc)
         {
-            shadow.executed(word, &shadow::Registers { pc, ..*after }, after, None);
+            // What it returned to may have changed the instruction set again.
+            let is_thumb = after.is_thumb && word != ARM_RETURN;
+            shadow.executed(word, &shadow::Registers { pc, is_thumb, ..*after }, after, None);
         }
     }
 }
@@ -588,4 +610,9 @@ fn every_instruction_of_i686_programs_gives_the_whole_stack() {
 #[test]
 fn every_instruction_of_riscv64_programs_gives_the_whole_stack() {
     check(&RISCV64);
+}
+
+#[test]
+fn every_instruction_of_arm_programs_gives_the_whole_stack() {
+    check(&ARM);
 }

@@ -23,6 +23,8 @@ pub(crate) struct Registers {
     pub(crate) link: u64,
     /// The number of a system call.
     pub(crate) syscall: u64,
+    /// The code is Thumb.
+    pub(crate) is_thumb: bool,
 }
 
 #[derive(Debug)]
@@ -123,6 +125,8 @@ impl Shadow {
             // The handler's first instruction may have signed it.
             Arch::Aarch64 => now.link & ADDRESS_BITS,
             Arch::I686 => on_top,
+            // Bit 0 tells the instruction set.
+            Arch::Arm => now.link & !1,
             _ => now.link,
         };
         self.entries.push(Entry::Call { address, sp: frame + self.pushed(), fp: now.fp });
@@ -160,6 +164,8 @@ impl Shadow {
                     Arch::Aarch64 => effect_aarch64(word, before),
                     Arch::I686 => effect_i686(word, before, after),
                     Arch::Riscv64 => effect_riscv64(word, before),
+                    Arch::Arm if before.is_thumb => effect_thumb(word, before, after),
+                    Arch::Arm => effect_arm(word, before, after),
                     _ => effect_mips(word, before),
                 };
                 // Some emulators run branch and delay slot in one step.
@@ -176,7 +182,7 @@ impl Shadow {
         match effect {
             Effect::Other => {}
             Effect::Syscall => {
-                let bytes = if self.arch == Arch::I686 { 2 } else { 4 };
+                let bytes = if self.arch == Arch::I686 || before.is_thumb { 2 } else { 4 };
                 return Some(before.pc + bytes).filter(|next| *next != after.pc);
             }
             // `bal` to the next instruction is no call.
@@ -289,6 +295,43 @@ fn effect_riscv64(word: u32, before: &Registers) -> Effect {
         _ if word & 0x7f == 0x67 => Effect::Jump,
         0x73 if before.syscall == 139 => Effect::SignalReturn,
         0x73 => Effect::Syscall,
+        _ => Effect::Other,
+    }
+}
+
+fn effect_thumb(word: u32, before: &Registers, after: &Registers) -> Effect {
+    let (half, second) = (word & 0xffff, word >> 16);
+    let bytes = if half >> 11 < 0b11101 { 2 } else { 4 };
+    let is_taken = after.pc != before.pc + bytes;
+    match (half, second) {
+        _ if half >> 11 == 0b11110 && second >> 14 == 3 => Effect::Call { returns_to: before.pc + 4 },
+        _ if half & 0xff87 == 0x4780 => Effect::Call { returns_to: before.pc + 2 },
+        _ if half == 0xdf00 && matches!(before.syscall, 119 | 173) => Effect::SignalReturn,
+        _ if half == 0xdf00 => Effect::Syscall,
+        _ if !is_taken => Effect::Other,
+        // bx lr; pop with pc; ldr pc, [sp], #4
+        _ if half == 0x4770 || half >> 8 == 0xbd || (half == 0xe8bd && second >> 15 == 1) => Effect::Return,
+        (0xf85d, 0xfb04) => Effect::Return,
+        // bx, mov and ldr to pc
+        _ if half & 0xff87 == 0x4700 || half & 0xff87 == 0x4687 => Effect::Jump,
+        _ if half & 0xff70 == 0xf850 && second >> 12 == 15 => Effect::Jump,
+        _ => Effect::Other,
+    }
+}
+
+fn effect_arm(word: u32, before: &Registers, after: &Registers) -> Effect {
+    let is_taken = after.pc != before.pc + 4;
+    match word & 0x0fff_ffff {
+        _ if word >> 24 & 15 == 15 && matches!(before.syscall, 119 | 173) => Effect::SignalReturn,
+        _ if word >> 24 & 15 == 15 && word >> 28 < 15 => Effect::Syscall,
+        _ if !is_taken => Effect::Other,
+        plain if word >> 25 == 0x7d || plain >> 24 == 0x0b || plain & 0x0fff_fff0 == 0x012f_ff30 => {
+            Effect::Call { returns_to: before.pc + 4 }
+        }
+        // bx lr; pop with pc; ldr pc, [sp], #4; mov pc, lr
+        0x012f_ff1e | 0x049d_f004 | 0x01a0_f00e => Effect::Return,
+        plain if plain & 0x0fff_8000 == 0x08bd_8000 => Effect::Return,
+        plain if plain & 0x0fff_fff0 == 0x012f_ff10 || plain & 0x0fff_fff0 == 0x01a0_f000 => Effect::Jump,
         _ => Effect::Other,
     }
 }

@@ -3,17 +3,18 @@
 //! An instruction's state comes from those that lead to it. What leads on from a call is followed last and by rising address,
 //! because some calls never return, and what stands behind them may belong to another path, or to the next function.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::super::layout::Layout;
 use super::state::{Effect, State};
-use crate::arch::Machine;
+use crate::arch::{Arch, Machine};
 use crate::rule::{Rule, Slots};
 
 /// Where an instruction leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(in super::super) enum Flow {
     Next,
     /// Behind a call, if it returns; with the distance to what is called from the instruction's own address, where that is told.
     Call(Option<i64>),
@@ -24,6 +25,10 @@ pub(super) enum Flow {
     },
     /// To where a register points: a switch, or a tail call.
     Indirect,
+    /// To a distance from the instruction that is not known: a switch.
+    Switch,
+    /// To one of the distances that follow the instruction, in half words from there, each of so many bytes. (Thumb, `tbb` and `tbh`)
+    Table(usize),
     Return,
     /// Nowhere.
     Trap,
@@ -31,18 +36,33 @@ pub(super) enum Flow {
 
 /// One instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Instruction {
+pub(in super::super) struct Instruction {
     pub(super) bytes: usize,
-    pub(super) effect: Option<Effect>,
+    /// In order.
+    pub(super) effects: [Option<Effect>; 2],
     pub(super) flow: Flow,
+    /// Whether it does anything depends on flags.
+    pub(super) is_conditional: bool,
+    /// How many instructions behind it depend on flags. (Thumb, `it`)
+    pub(super) makes_conditional: u8,
+}
+
+impl Instruction {
+    pub(super) const fn of(bytes: usize, flow: Flow) -> Self {
+        Self { bytes, effects: [None; 2], flow, is_conditional: false, makes_conditional: 0 }
+    }
+
+    pub(super) const fn doing(bytes: usize, effect: Effect) -> Self {
+        Self { effects: [Some(effect), None], ..Self::of(bytes, Flow::Next) }
+    }
 }
 
 /// The instruction that `code` begins with; `None` where it is cut.
-pub(super) type Decode = fn(code: &[u8]) -> Option<Instruction>;
+pub(in super::super) type Decode = fn(code: &[u8]) -> Option<Instruction>;
 
 /// What was found for one instruction that some path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in super::super) enum Step {
     /// The frame could not be followed up to here.
     Lost,
     /// The rule that holds before the instruction.
@@ -53,7 +73,7 @@ pub(super) enum Step {
 type Known = Option<(State, u8)>;
 
 /// A function that was followed.
-pub(super) struct Followed {
+pub(in super::super) struct Followed {
     start: u64,
     states: Vec<Known>,
     unit: usize,
@@ -79,8 +99,10 @@ struct Follower<'c> {
     behind_calls: BTreeSet<(usize, usize)>,
     call_states: Vec<State>,
     callees: BTreeSet<u64>,
-    /// The state that a jump to somewhere in the function leaves.
-    jump_table: Option<State>,
+    /// The states that jumps to somewhere in the function leave, by where the jump is.
+    switches: BTreeMap<usize, State>,
+    /// The state that a jump without a frame leaves: a switch, or a tail call.
+    tail: Option<State>,
     /// While cases of a jump table are followed: what the states were before.
     undo: Option<Vec<(usize, Known)>>,
     /// The code that is followed as a case keeps a frame of its own.
@@ -91,7 +113,7 @@ struct Follower<'c> {
 
 impl Followed {
     /// Follows the function at `start` that `code` begins with, to its end at the latest.
-    pub(super) fn new(start: u64, code: &[u8], machine: &'static Machine, decode: Decode) -> Self {
+    pub(in super::super) fn new(start: u64, code: &[u8], machine: &'static Machine, decode: Decode) -> Self {
         let unit = machine.instruction_alignment;
         let mut follower = Follower {
             code,
@@ -104,7 +126,8 @@ impl Followed {
             behind_calls: BTreeSet::new(),
             call_states: Vec::new(),
             callees: BTreeSet::new(),
-            jump_table: None,
+            switches: BTreeMap::new(),
+            tail: None,
             undo: None,
             is_foreign: false,
             conflicts: 0,
@@ -114,17 +137,23 @@ impl Followed {
         follower.run();
         // In a function with a frame, a jump without one is a tail call.
         let has_frame = follower.states.iter().flatten().any(|(state, _)| state.depth() != Some(0));
-        if let Some(state) = follower.jump_table
-            && (state.depth() != Some(0) || !has_frame)
-        {
-            follower.cases(state);
+        if let Some(state) = follower.tail.filter(|_| !has_frame) {
+            follower.switches.insert(0, state);
+        }
+        if !follower.switches.is_empty() {
+            follower.cases();
         }
         let Follower { states, callees, conflicts, turns, .. } = follower;
         Self { start, states, unit, machine, callees, conflicts, turns }
     }
 
+    /// Whether the frame is somewhere what is said of the body.
+    pub(in super::super) fn makes(&self, body: &Layout) -> bool {
+        self.states.iter().flatten().any(|(state, _)| state.is_as_in(body, self.machine))
+    }
+
     /// Address, length and rule of each instruction that was reached, by rising address.
-    pub(super) fn steps(&self) -> impl Iterator<Item = (u64, u64, Step)> + '_ {
+    pub(in super::super) fn steps(&self) -> impl Iterator<Item = (u64, u64, Step)> + '_ {
         self.states.iter().enumerate().filter_map(|(at, state)| {
             let (state, bytes) = state.as_ref()?;
             let step = state.rule(self.machine).map_or(Step::Lost, |(rule, slots)| Step::Rule(rule, slots));
@@ -181,16 +210,19 @@ impl Follower<'_> {
 
     fn lowers(&self, instruction: &Instruction) -> bool {
         let sp = self.machine.sp;
-        matches!(instruction.effect, Some(Effect::Add { to, from, value: ..0 }) if to == sp && from == sp)
+        matches!(instruction.effects, [Some(Effect::Add { to, from, value: ..0 }), _] if to == sp && from == sp)
     }
 
     /// Follows the cases of a jump table: nothing else leads to them. Nobody may say where the function ends, and another one without a
     /// name may stand behind it. That one shows itself by what it does to the frame: it lowers the stack pointer by a
     /// constant, or returns without having given back the frame of this one. Then nothing is known of it and of what
     /// stands behind it.
-    fn cases(&mut self, state: State) {
+    fn cases(&mut self) {
         let mut at = 0;
         while let Some(instruction) = self.instruction(at) {
+            // Cases stand behind their switch.
+            let before = self.switches.range(..=at).next_back().or_else(|| self.switches.first_key_value());
+            let Some(state) = before.map(|(_, state)| *state) else { return };
             let is_padding = self.code.get(at..at + instruction.bytes).is_some_and(self.machine.is_padding);
             let is_known = self.states.get(at / self.unit).is_none_or(Option::is_some);
             if !is_known && !is_padding {
@@ -213,6 +245,23 @@ impl Follower<'_> {
         }
     }
 
+    /// Follows a table of distances, which ends where the nearest place begins that it leads to.
+    fn table(&mut self, start: usize, size: usize, state: State) {
+        let mut end = self.code.len();
+        let mut at = start;
+        while at < end {
+            let entry = match (size, self.code.get(at..)) {
+                (1, Some([byte, ..])) => usize::from(*byte),
+                (2, Some([low, high, ..])) => usize::from(u16::from_le_bytes([*low, *high])),
+                _ => return,
+            };
+            let target = start + 2 * entry;
+            end = end.min(target);
+            self.lead(target, state);
+            at += size;
+        }
+    }
+
     fn step(&mut self, at: usize) {
         let (Some(Some((state, _))), Some(instruction)) =
             (self.states.get(at / self.unit).copied(), self.instruction(at))
@@ -221,16 +270,25 @@ impl Follower<'_> {
         };
         self.turns += 1;
         let mut after = state;
-        if let Some(effect) = instruction.effect {
-            after.apply(effect, self.machine);
+        for effect in instruction.effects.iter().flatten() {
+            after.apply(*effect, self.machine);
         }
+        after.pass_conditional(instruction.makes_conditional);
+        let is_conditional = instruction.is_conditional || state.is_conditional();
+        let mut skipped = state;
+        skipped.pass_conditional(0);
         self.is_foreign |= self.undo.is_some() && self.lowers(&instruction);
         let next = at + instruction.bytes;
         let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
         match instruction.flow {
-            Flow::Next => self.lead(next, after),
+            Flow::Next => {
+                let met = if is_conditional { after.meet(&skipped).unwrap_or(skipped) } else { after };
+                return self.lead(next, met);
+            }
             Flow::Call(distance) => {
-                if let Some(distance) = distance {
+                // Data lie among the cases of ARM, and read as calls to anywhere.
+                let is_certain = self.undo.is_none() || self.machine.arch != Arch::Arm;
+                if let Some(distance) = distance.filter(|_| is_certain) {
                     self.callees.insert(self.start.wrapping_add(at as u64).wrapping_add_signed(distance));
                 }
                 if let Some(link) = self.machine.link {
@@ -239,26 +297,29 @@ impl Follower<'_> {
                 self.behind_calls.insert((next, self.call_states.len()));
                 self.call_states.push(after);
             }
-            Flow::Branch { distance, is_conditional } => {
+            Flow::Branch { distance, is_conditional: depends } => {
                 if let Some(target) = target(distance).and_then(|target| usize::try_from(target).ok())
                     && target < self.code.len()
                     && target.is_multiple_of(self.unit)
                 {
                     self.lead(target, after);
                 }
-                if is_conditional {
+                if depends {
                     self.lead(next, after);
                 }
             }
-            Flow::Indirect => {
-                // With the frame given back, it may be a tail call as well.
-                let has_frame = |state: &State| state.depth() != Some(0);
-                if self.jump_table.as_ref().is_none_or(|known| !has_frame(known) && has_frame(&after)) {
-                    self.jump_table = Some(after);
-                }
+            Flow::Table(size) => self.table(next, size, after),
+            Flow::Indirect if after.depth() == Some(0) => {
+                self.tail.get_or_insert(after);
+            }
+            Flow::Indirect | Flow::Switch => {
+                self.switches.entry(at).or_insert(after);
             }
             Flow::Return => self.is_foreign |= self.undo.is_some() && after.depth() != Some(0),
             Flow::Trap => {}
+        }
+        if is_conditional {
+            self.lead(next, skipped);
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
         effect,
         Some(Effect::Add { to: 0, .. } | Effect::Set { to: 0, .. } | Effect::Sum { to: 0, .. } | Effect::Write(0))
     );
-    Some(Instruction { bytes, effect: effect.filter(|_| !is_lost), flow })
+    Some(Instruction { effects: [effect.filter(|_| !is_lost), None], ..Instruction::of(bytes, flow) })
 }
 
 /// `to` = `from` + `value`, where the zero register is 0.
@@ -190,7 +190,8 @@ mod tests {
     fn instructions_are_known_by_their_words() {
         let check = |word: u32, effect: Option<Effect>, flow: Flow| {
             let bytes = length(word as u16);
-            assert_eq!(decode(&word.to_le_bytes()), Some(Instruction { bytes, effect, flow }), "{word:x}");
+            let expected = Instruction { effects: [effect, None], ..Instruction::of(bytes, flow) };
+            assert_eq!(decode(&word.to_le_bytes()), Some(expected), "{word:x}");
         };
         let branch = |distance, is_conditional| Flow::Branch { distance, is_conditional };
         let add = |to, from, value| Some(Effect::Add { to, from, value });

@@ -1,5 +1,6 @@
 //! What is known of a frame before one instruction, and what an instruction makes of it.
 
+use super::super::layout::{Layout, Place};
 use crate::arch::Machine;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
@@ -11,7 +12,7 @@ const MOST_CONSTANTS: usize = 4;
 
 /// What an instruction does to registers and their slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(in super::super) enum Effect {
     /// `to` = `from` + constant.
     Add { to: u8, from: u8, value: i32 },
     /// `to` = constant.
@@ -24,6 +25,10 @@ pub(super) enum Effect {
     Load { register: u8, base: u8, offset: i32 },
     /// The register gets a value that is not known here.
     Write(u8),
+    /// Words are stored from an address on: the registers whose bits are set, the lowest first.
+    StoreList { list: u16, base: u8, offset: i32 },
+    /// Words are loaded in the same way, before `base` changes.
+    LoadList { list: u16, base: u8, offset: i32 },
 }
 
 /// What is known of a register that belongs to the caller.
@@ -47,11 +52,20 @@ pub(super) struct State {
     copy: Option<u8>,
     /// Registers whose values are known, the latest first.
     constants: [Option<(u8, i32)>; MOST_CONSTANTS],
+    /// How many instructions from here on do something only if flags say so.
+    conditional: u8,
+    /// The code has declared that there is no caller: it put 0 in the place of the return address.
+    is_root: bool,
 }
 
 /// DWARF numbers of what a function keeps.
 fn kept(machine: &'static Machine) -> impl Iterator<Item = u8> + Clone {
     machine.slot_registers.iter().copied().chain([machine.fp]).chain(machine.link).take(MOST_KEPT)
+}
+
+/// The registers of a list, and which word each of them has.
+fn places(list: u16) -> impl Iterator<Item = (u8, i32)> {
+    (0..16).filter(move |register| list >> register & 1 != 0).zip(0..)
 }
 
 impl State {
@@ -62,11 +76,36 @@ impl State {
         kept: [Kept { live: true, slot: None }; MOST_KEPT],
         copy: None,
         constants: [None; MOST_CONSTANTS],
+        conditional: 0,
+        is_root: false,
     };
 
     /// CFA minus the stack pointer, where it is known.
     pub(super) fn depth(&self) -> Option<i32> {
         self.sp
+    }
+
+    /// Whether the instruction here depends on flags because of one before it.
+    pub(super) fn is_conditional(&self) -> bool {
+        self.conditional > 0
+    }
+
+    /// Behind an instruction that makes so many others depend on flags.
+    pub(super) fn pass_conditional(&mut self, made: u8) {
+        self.conditional = if made > 0 { made } else { self.conditional.saturating_sub(1) };
+    }
+
+    /// Whether the frame is the one that `body` describes.
+    pub(super) fn is_as_in(&self, body: &Layout, machine: &'static Machine) -> bool {
+        let slot_of = |register: u8| self.kept(register, machine).and_then(|kept| kept.slot).map(i64::from);
+        let same_base = self.distance(body.base, 0, machine).map(i64::from) == Some(body.cfa);
+        let return_address = match (body.return_address, machine.link) {
+            (Place::AtCfa(at), Some(link)) => slot_of(link) == Some(at),
+            _ => true,
+        };
+        let has_slots =
+            |(register, at): &(u8, i64)| kept(machine).all(|kept| kept != *register) || slot_of(*register) == Some(*at);
+        same_base && return_address && body.saved.iter().all(has_slots)
     }
 
     /// CFA minus the address `base` + `offset`, if `base` points into the frame.
@@ -115,6 +154,7 @@ impl State {
             self.sp = distance;
         } else if let Some(distance) = distance
             && (register == machine.fp || (self.pointer.is_none() && kept(machine).any(|kept| kept == register)))
+            && Some(register) != machine.link
         {
             self.pointer = Some((register, distance));
         }
@@ -130,7 +170,12 @@ impl State {
                     self.set(to, sum, machine);
                 }
             },
-            Effect::Set { to, value } => self.set(to, Some(value), machine),
+            Effect::Set { to, value } => {
+                // Where it was saved the register is free for anything.
+                let is_saved = self.kept(to, machine).is_none_or(|kept| !kept.live || kept.slot.is_some());
+                self.is_root |= value == 0 && Some(to) == machine.link && !is_saved;
+                self.set(to, Some(value), machine);
+            }
             Effect::Sum { to, a, b, minus } => {
                 let value = |register| {
                     let value = self.value(register)?;
@@ -142,17 +187,22 @@ impl State {
                 self.point(to, distance, machine);
             }
             Effect::Store { register, base, offset } => self.store(register, base, offset, machine),
-            Effect::Load { register, base, offset } => {
-                let from = self.distance(base, offset, machine).and_then(i32::checked_neg);
-                self.write(register, machine);
-                if let Some(kept) = self.kept_mut(register, machine)
-                    && from.is_some()
-                    && kept.slot == from
-                {
-                    kept.live = true;
+            Effect::Load { register, base, offset } => self.load(register, base, offset, machine),
+            Effect::Write(register) => self.write(register, machine),
+            Effect::StoreList { list, base, offset } => {
+                for (register, at) in places(list) {
+                    self.store(register, base, offset.saturating_add(at * machine.word as i32), machine);
                 }
             }
-            Effect::Write(register) => self.write(register, machine),
+            Effect::LoadList { list, base, offset } => {
+                for (register, at) in places(list).filter(|(register, _)| *register != base) {
+                    let offset = offset.saturating_add(at * machine.word as i32);
+                    self.load(register, base, offset, machine);
+                }
+                if list >> base & 1 != 0 {
+                    self.write(base, machine);
+                }
+            }
         }
         // What lies below the stack pointer is given up.
         if let Some(sp) = self.sp {
@@ -190,6 +240,17 @@ impl State {
         }
     }
 
+    fn load(&mut self, register: u8, base: u8, offset: i32, machine: &'static Machine) {
+        let from = self.distance(base, offset, machine).and_then(i32::checked_neg);
+        self.write(register, machine);
+        if let Some(kept) = self.kept_mut(register, machine)
+            && from.is_some()
+            && kept.slot == from
+        {
+            kept.live = true;
+        }
+    }
+
     fn store(&mut self, register: u8, base: u8, offset: i32, machine: &'static Machine) {
         let Some(slot) = self.distance(base, offset, machine).and_then(i32::checked_neg) else { return };
         // Whatever was there before is gone.
@@ -219,6 +280,8 @@ impl State {
             kept.live &= other.live;
             kept.slot = kept.slot.filter(|slot| other.slot == Some(*slot));
         }
+        met.is_root &= other.is_root;
+        met.conditional = met.conditional.max(other.conditional);
         met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
         for constant in &mut met.constants {
             *constant = constant.filter(|(register, value)| other.value(*register) == Some(*value));
@@ -228,6 +291,9 @@ impl State {
 
     /// The rule; `None` where the CFA or the return address is not known.
     pub(super) fn rule(&self, machine: &'static Machine) -> Option<(Rule, Slots)> {
+        if self.is_root {
+            return Some((Rule::bare(Kind::End, RuleSource::Instructions), Slots::SAME));
+        }
         let words = |bytes: i32| {
             let bytes = i64::from(bytes);
             i16::try_from(bytes / machine.word).ok().filter(|_| bytes % machine.word == 0)

@@ -1,6 +1,7 @@
 //! Rules of procedure linkage tables, from their bytes: linkers describe them with expressions or not at all.
 
 mod aarch64;
+mod arm;
 mod mips32;
 mod riscv64;
 mod x86;
@@ -19,6 +20,7 @@ pub(super) fn rules(arch: Arch, plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>
         Arch::Aarch64 => aarch64::rules(plt),
         Arch::Mips32 | Arch::Mips32Little => mips32::rules(plt, arch.is_big_endian()),
         Arch::Riscv64 => riscv64::rules(plt),
+        Arch::Arm => arm::rules(plt),
     }
 }
 
