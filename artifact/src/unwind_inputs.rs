@@ -57,6 +57,10 @@ pub struct UnwindInputs<'d> {
     pub unwind_info: Option<SectionSlice<'d>>,
     /// The index table of 32-bit ARM (`.ARM.exidx`).
     pub exidx: Option<SectionSlice<'d>>,
+    /// The table of functions of a Go program (`.gopclntab`).
+    pub pclntab: Option<SectionSlice<'d>>,
+    /// Whether there is a section `.sframe`.
+    pub has_sframe: bool,
     /// What is loaded into a process, as far as the file has bytes of it: stated addresses and bytes. The exception directory and the index table lead there, and code
     /// is among it.
     pub loaded: Vec<(u64, &'d [u8])>,
@@ -88,6 +92,8 @@ impl UnwindInputs<'_> {
             pdata: None,
             unwind_info: None,
             exidx: None,
+            pclntab: None,
+            has_sframe: false,
             loaded: Vec::new(),
             functions: Vec::new(),
             plt: Vec::new(),

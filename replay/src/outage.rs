@@ -88,6 +88,7 @@ fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
                 | UnwindMethod::Pdata
                 | UnwindMethod::CompactUnwind
                 | UnwindMethod::Exidx
+                | UnwindMethod::GoPclntab
         );
         !(robbed(callee) && by_table)
     });

@@ -87,6 +87,8 @@ pub enum RuleSource {
     CompactUnwind = 7,
     /// `.ARM.exidx` and what it leads to.
     Exidx = 8,
+    /// `.gopclntab` of a Go program.
+    GoPclntab = 9,
 }
 
 impl RuleSource {
@@ -101,6 +103,7 @@ impl RuleSource {
             6 => Self::Pdata,
             7 => Self::CompactUnwind,
             8 => Self::Exidx,
+            9 => Self::GoPclntab,
             _ => return None,
         })
     }

@@ -30,6 +30,10 @@ pub enum SourceKind {
     CompactUnwind = 9,
     /// An entry of `.ARM.exidx`; the offset is its own in the section.
     Exidx = 10,
+    /// A function's record in `.gopclntab`; the offset is its own in the section.
+    GoPclntab = 11,
+    /// Kept for entries of `.sframe`, which no writer of this version makes.
+    Sframe = 12,
 }
 
 impl SourceKind {
@@ -45,6 +49,8 @@ impl SourceKind {
             8 => Self::PdataLeaf,
             9 => Self::CompactUnwind,
             10 => Self::Exidx,
+            11 => Self::GoPclntab,
+            12 => Self::Sframe,
             _ => return None,
         })
     }
@@ -62,6 +68,8 @@ impl SourceKind {
             Self::PdataLeaf => "pdata-leaf",
             Self::CompactUnwind => "compact-unwind",
             Self::Exidx => "exidx",
+            Self::GoPclntab => "go-pclntab",
+            Self::Sframe => "sframe",
         }
     }
 }

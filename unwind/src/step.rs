@@ -98,6 +98,7 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
         Some(RuleSource::Pdata) => UnwindMethod::Pdata,
         Some(RuleSource::CompactUnwind) => UnwindMethod::CompactUnwind,
         Some(RuleSource::Exidx) => UnwindMethod::Exidx,
+        Some(RuleSource::GoPclntab) => UnwindMethod::GoPclntab,
         _ => UnwindMethod::CfiEhFrame,
     }
 }
@@ -541,7 +542,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 | UnwindMethod::Prologue
                 | UnwindMethod::Pdata
                 | UnwindMethod::CompactUnwind
-                | UnwindMethod::Exidx => {
+                | UnwindMethod::Exidx
+                | UnwindMethod::GoPclntab => {
                     let (rule, table) = self.modules.rule(callee)?;
                     let rva = self.modules.rva_of(callee)?;
                     match table.slots(rva)?.of_machine(Self::MACHINE, number)? {

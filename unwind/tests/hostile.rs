@@ -198,6 +198,8 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
             pdata: None,
             unwind_info: None,
             exidx: None,
+            pclntab: None,
+            has_sframe: false,
             loaded: &[],
             functions: &functions,
             plt: &[],
@@ -261,6 +263,8 @@ fn a_header_that_points_before_its_section_is_ignored() {
         pdata: None,
         unwind_info: None,
         exidx: None,
+        pclntab: None,
+        has_sframe: false,
         loaded: &[],
         functions: &[],
         plt: &[],
@@ -328,6 +332,8 @@ fn unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
             pdata: (!is_macho).then_some((at(0x8000), &directory)),
             unwind_info: is_macho.then_some((at(0x8000), &unwind_info)),
             exidx: None,
+            pclntab: None,
+            has_sframe: false,
             eh_frame: is_macho.then_some((at(0x4000), &info)),
             loaded: &loaded,
             code: &loaded[..1],
@@ -424,4 +430,35 @@ fn code_and_index_tables_of_anything_compile_to_sound_tables() {
         walk_anything(table, &mut random);
     }
     assert!(rules > 500, "{rules}");
+}
+
+#[test]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
+fn tables_of_functions_of_anything_compile_to_sound_tables() {
+    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let mut random = Random(29);
+    let mut described = 0;
+    for turn in 0..300u64 {
+        let (magic, fields) = [(0xffff_fffau32, 7), (0xffff_fff0, 8), (0xffff_fff1, 8)][(turn % 3) as usize];
+        let arch = if turn % 2 == 0 { Arch::X86_64 } else { Arch::Aarch64 };
+        let mut bytes = magic.to_le_bytes().to_vec();
+        bytes.extend([0, 0, if turn % 2 == 0 { 1 } else { 4 }, 8]);
+        for field in 0..fields {
+            let value = match field {
+                0 => random.below(400),
+                2 if fields == 8 => 0x1000,
+                _ => 0x48 + random.below(0x400),
+            };
+            bytes.extend(value.to_le_bytes());
+        }
+        // Numbers that are small, so that some of them lead somewhere.
+        bytes.extend((0..0x400).flat_map(|_| (random.below(0x300) as u32).to_le_bytes()));
+        let input = Input { text: &[0x1000..0x5000], pclntab: Some((0x8000, &bytes)), ..Input::of(arch, &id) };
+        let compiled = compile(&input).expect("a table, whatever the section is");
+        described += compiled.report.unwind_entries;
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        walk_anything(table, &mut random);
+    }
+    assert!(described > 100, "{described}");
 }

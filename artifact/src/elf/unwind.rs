@@ -56,6 +56,8 @@ pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
         pdata: None,
         unwind_info: None,
         exidx: slice(elf, b".ARM.exidx"),
+        pclntab: slice(elf, b".gopclntab").or_else(|| slice(elf, b".data.rel.ro.gopclntab")),
+        has_sframe: elf.section(b".sframe").is_some(),
         loaded: Vec::new(),
         functions: functions(elf),
         plt: plt_sections(elf),

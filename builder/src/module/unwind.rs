@@ -69,6 +69,8 @@ pub(super) fn unwind_table(
         pdata: section(inputs.pdata.as_ref()).zip(inputs.pdata.as_ref().map(|slice| &*slice.bytes)),
         unwind_info: section(inputs.unwind_info.as_ref()).zip(inputs.unwind_info.as_ref().map(|slice| &*slice.bytes)),
         exidx: section(inputs.exidx.as_ref()).zip(inputs.exidx.as_ref().map(|slice| &*slice.bytes)),
+        pclntab: section(inputs.pclntab.as_ref()).zip(inputs.pclntab.as_ref().map(|slice| &*slice.bytes)),
+        has_sframe: inputs.has_sframe,
         loaded: &inputs.loaded,
         functions: &functions,
         plt: &plt,

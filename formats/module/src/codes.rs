@@ -88,6 +88,7 @@ codes! {
         Pdata = 11, "pdata", "The exception directory of a Windows module (.pdata), or its convention for a leaf.";
         CompactUnwind = 12, "compact-unwind", "Compact unwind information of a Mach-O module.";
         Exidx = 13, "exidx", "The index table of an ARM module (.ARM.exidx).";
+        GoPclntab = 14, "go-pclntab", "The table of functions of a Go program (.gopclntab).";
     }
 }
 

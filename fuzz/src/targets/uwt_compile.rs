@@ -32,6 +32,8 @@ pub(super) fn run(bytes: &[u8]) {
         unwind_info: None,
         // Its entries lead into themselves, and into what is loaded.
         exidx: (choice & 1 == 0).then_some((0x8000, back)),
+        pclntab: (choice & 4 == 0).then_some((0x7000, bytes)),
+        has_sframe: choice & 1 == 0,
         loaded: &[(0x8000, back), (0x1_0000, front)],
         functions: &[0x1000, 0x1011, 0x2000],
         plt: if choice & 8 != 0 { &plt } else { &[] },

@@ -29,6 +29,8 @@ pub(super) fn run(bytes: &[u8]) {
         pdata: (!is_macho).then_some((DIRECTORY, directory)),
         unwind_info: is_macho.then_some((DIRECTORY, directory)),
         exidx: None,
+        pclntab: None,
+        has_sframe: false,
         loaded: &loaded,
         plt: if choice & 8 != 0 { &stubs } else { &[] },
         code: &loaded[..1],

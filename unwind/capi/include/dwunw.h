@@ -362,6 +362,10 @@ enum dwunw_method
    The index table of an ARM module.
    */
   DWUNW_METHOD_EXIDX = 13,
+  /*
+   The table of functions of a Go program.
+   */
+  DWUNW_METHOD_GO_PCLNTAB = 14,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

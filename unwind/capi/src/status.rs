@@ -206,11 +206,13 @@ pub enum dwunw_method {
     CompactUnwind = 12,
     /// The index table of an ARM module.
     Exidx = 13,
+    /// The table of functions of a Go program.
+    GoPclntab = 14,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::Exidx as usize + 1
-        && UnwindMethod::Exidx as usize == dwunw_method::Exidx as usize,
+    UnwindMethod::ALL.len() == dwunw_method::GoPclntab as usize + 1
+        && UnwindMethod::GoPclntab as usize == dwunw_method::GoPclntab as usize,
     "every method of the engine has its name in C"
 );
 

@@ -7,6 +7,7 @@ mod expression;
 mod fdes;
 mod follow;
 mod functions;
+mod go;
 mod layout;
 mod mips;
 mod padding;
@@ -68,6 +69,10 @@ pub struct Input<'a> {
     pub unwind_info: Option<(u64, &'a [u8])>,
     /// Address and bytes of `.ARM.exidx`, the index table of 32-bit ARM.
     pub exidx: Option<(u64, &'a [u8])>,
+    /// Address and bytes of `.gopclntab`, the table of functions of a Go program.
+    pub pclntab: Option<(u64, &'a [u8])>,
+    /// Whether there is a `.sframe` section. This version does not read it, and says so where nothing else speaks of the module.
+    pub has_sframe: bool,
     /// Addresses and bytes of everything that a process has of the file, code included; the exception directory and the index table lead there. May be
     /// empty where there is none.
     pub loaded: &'a [(u64, &'a [u8])],
@@ -102,6 +107,8 @@ impl<'a> Input<'a> {
             pdata: None,
             unwind_info: None,
             exidx: None,
+            pclntab: None,
+            has_sframe: false,
             loaded: &[],
             functions: &[],
             plt: &[],
@@ -303,11 +310,15 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
+    go::rules(input, &mut compiler);
     exidx::rules(input, &mut compiler);
     if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
         functions::rules(input, &mut compiler);
     }
     exidx::count_gaps(input, &mut compiler);
+    if input.has_sframe && compiler.report.fdes + compiler.report.unwind_entries == 0 {
+        functions::unfollowed("`.sframe`: present, not read by this version", &mut compiler);
+    }
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);
     pdata::leaves(input, &mut compiler);

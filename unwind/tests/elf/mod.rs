@@ -33,6 +33,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) debug_frame: Section<'a>,
     pub(crate) pdr: Option<&'a [u8]>,
     pub(crate) exidx: Section<'a>,
+    pub(crate) pclntab: Section<'a>,
     pub(crate) loaded: Vec<(u64, &'a [u8])>,
     pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<Plt<'a>>,
@@ -78,6 +79,7 @@ impl Binary {
             debug_frame: section(".debug_frame"),
             pdr: section(".pdr").map(|(_, bytes)| bytes),
             exidx: section(".ARM.exidx"),
+            pclntab: section(".gopclntab").or_else(|| section(".data.rel.ro.gopclntab")),
             loaded: section(".ARM.extab").into_iter().collect(),
             functions: file
                 .symbols()
@@ -121,6 +123,7 @@ impl<'a> Parts<'a> {
             debug_frame: self.debug_frame,
             pdr: self.pdr,
             exidx: self.exidx,
+            pclntab: self.pclntab,
             loaded: &self.loaded,
             functions: &self.functions,
             plt: &self.plt,

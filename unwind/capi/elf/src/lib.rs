@@ -70,6 +70,7 @@ pub struct Parts<'a> {
     debug_frame: Part<'a>,
     pdr: Option<&'a [u8]>,
     exidx: Part<'a>,
+    pclntab: Part<'a>,
     plt: Vec<Plt<'a>>,
     /// Its symbols.
     pub symbols: SymbolBytes<'a>,
@@ -115,6 +116,7 @@ impl<'a> Parts<'a> {
             debug_frame: None,
             pdr: None,
             exidx: None,
+            pclntab: None,
             plt: Vec::new(),
             symbols: SymbolBytes::default(),
             loads: Vec::new(),
@@ -213,6 +215,8 @@ impl<'a> Parts<'a> {
             self.debug_frame = Some((address, data));
         } else if is_loaded && is(b".ARM.exidx\0") {
             self.exidx = Some((address, data));
+        } else if is_loaded && (is(b".gopclntab\0") || is(b".data.rel.ro.gopclntab\0")) {
+            self.pclntab = Some((address, data));
         } else if is(b".pdr\0") {
             self.pdr = Some(data);
         } else if kind == elf::SHT_SYMTAB || (kind == elf::SHT_DYNSYM && !self.symbols.is_full) {
@@ -246,7 +250,8 @@ impl<'a> Parts<'a> {
     /// Compiles the unwind rules to a table; an empty one where there are none.
     pub fn compile(&self) -> Result<Vec<u8>, E> {
         let follows = is_followed(self.arch) && !self.has_short_instructions && !self.code.is_empty();
-        if self.eh_frame.is_none() && self.debug_frame.is_none() && self.plt.is_empty() && !follows {
+        let is_described = [self.eh_frame, self.debug_frame, self.exidx, self.pclntab].iter().any(Option::is_some);
+        if !is_described && self.plt.is_empty() && !follows {
             return Ok(Vec::new());
         }
         self.reserve()?;
@@ -262,6 +267,7 @@ impl<'a> Parts<'a> {
             debug_frame: self.debug_frame,
             pdr: self.pdr.filter(|_| follows),
             exidx: self.exidx,
+            pclntab: self.pclntab,
             loaded: &self.loads,
             functions: &functions,
             plt: &self.plt,
@@ -280,7 +286,7 @@ impl<'a> Parts<'a> {
         let followed =
             if is_followed(self.arch) { self.code.iter().map(|(_, bytes)| bytes.len()).sum() } else { 0usize };
         let frames = size(self.eh_frame).saturating_add(size(self.debug_frame)).saturating_add(size(self.exidx));
-        let frames = frames.saturating_add(followed / 8);
+        let frames = frames.saturating_add(size(self.pclntab) / 8).saturating_add(followed / 8);
         let span = self.text.iter().map(|range| range.end).max().unwrap_or(0).saturating_sub(self.image_base);
         let buckets = usize::try_from(span.min(symseal_unwind::format::MAX_TEXT_SPAN) / 16).unwrap_or(usize::MAX);
         let most = frames.saturating_mul(BYTES_OF_A_FRAME_BYTE).saturating_add(buckets).saturating_add(1 << 20);
