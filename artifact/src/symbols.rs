@@ -48,6 +48,8 @@ pub(crate) struct Symbol<'d> {
     pub(crate) type_rank: u8,
     /// 0 global, 1 weak, 2 local.
     pub(crate) binding_rank: u8,
+    /// Of Thumb code, as bit 0 of a function's address in an ELF file of 32-bit ARM says.
+    pub(crate) is_thumb: bool,
     pub(crate) table: SymbolTable,
 }
 

@@ -55,10 +55,17 @@ pub struct UnwindInputs<'d> {
     pub pdata: Option<SectionSlice<'d>>,
     /// `__unwind_info` of a Mach-O file.
     pub unwind_info: Option<SectionSlice<'d>>,
-    /// What is loaded into a process, as far as the file has bytes of it: stated addresses and bytes. The exception directory leads there, and code
+    /// The index table of 32-bit ARM (`.ARM.exidx`).
+    pub exidx: Option<SectionSlice<'d>>,
+    /// The table of functions of a Go program (`.gopclntab`).
+    pub pclntab: Option<SectionSlice<'d>>,
+    /// Whether there is a section `.sframe`.
+    pub has_sframe: bool,
+    /// What is loaded into a process, as far as the file has bytes of it: stated addresses and bytes. The exception directory and the index table lead there, and code
     /// is among it.
     pub loaded: Vec<(u64, &'d [u8])>,
-    /// Where functions begin, sorted: of 32-bit MIPS by the symbol tables, because much code has no other description; of Mach-O by its
+    /// Where functions begin, sorted: of 32-bit MIPS, 32-bit ARM (with bit 0 set where Thumb code is) and
+    /// 64-bit RISC-V by the symbol tables, because much code has no other description; of Mach-O by its
     /// list of function starts, because linkers join the descriptions of several.
     pub functions: Vec<u64>,
     /// Procedure linkage tables, sorted by address.
@@ -84,6 +91,9 @@ impl UnwindInputs<'_> {
             pdr: None,
             pdata: None,
             unwind_info: None,
+            exidx: None,
+            pclntab: None,
+            has_sframe: false,
             loaded: Vec::new(),
             functions: Vec::new(),
             plt: Vec::new(),

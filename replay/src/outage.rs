@@ -88,6 +88,8 @@ fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
                 | UnwindMethod::Pdata
                 | UnwindMethod::CompactUnwind
                 | UnwindMethod::JitRule
+                | UnwindMethod::Exidx
+                | UnwindMethod::GoPclntab
         );
         !(robbed(callee) && by_table)
     });

@@ -18,6 +18,9 @@ PROCESSORS = {
     2: ("aarch64", 8, "little", 31, 29, 30, 32, 32, list(range(19, 29))),
     3: ("mips", 4, "big", 29, 30, 31, 37, 32, list(range(16, 24)) + [28]),
     4: ("mipsel", 4, "little", 29, 30, 31, 37, 32, list(range(16, 24)) + [28]),
+    5: ("i686", 4, "little", 4, 5, None, 8, 8, [3, 6, 7]),
+    7: ("arm", 4, "little", 13, 11, 14, 15, 15, list(range(4, 11))),
+    6: ("riscv64", 8, "little", 2, 8, 1, 64, 32, [9] + list(range(18, 28))),
 }
 KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "plt", 7: "signal", 8: "machine-frame", 9: "leaf",
          10: "program", 12: "unsupported"}
@@ -62,7 +65,7 @@ class Table:
         self.row_addresses = self.numbers(ROW_ADDRESSES, "B", self.rows)
         self.row_rules = self.numbers(ROW_RULES, "H", self.rows)
         self.rule_words = self.numbers(RULES, "Q", self.rules)
-        self.slot_words = self.numbers(SLOTS, "Q", self.rules * (1 if processor == 1 else 2))
+        self.slot_words = self.numbers(SLOTS, "Q", self.rules * ((len(self.slot_registers) + 4) // 5))
         self.sources = list(self.source_map())
         self.verify()
 
@@ -88,11 +91,12 @@ class Table:
         word = self.rule_words[number]
         kind, form, register, ra, fp = field(word, 0, 4), field(word, 4, 6), field(word, 12, 17), field(word, 37, 51, True), field(word, 51, 64, True)
         source, signed = field(word, 8, 12), field(word, 7, 8)
-        expect(kind in KINDS and form < 2 and (source <= 7 or source == 15), "an unknown rule")
+        expect(kind in KINDS and form < 2 and (source <= 9 or source == 15), "an unknown rule")
         expect((KINDS[kind] == "gap") == (source == 0), "a rule that comes from nowhere")
         expect(form == 0 or 0 <= ra < self.general, "a return address in no register")
         expect(not signed or self.name == "aarch64", "a signed return address")
-        expect(KINDS[kind] not in ("plt", "leaf") or self.name == "x86_64", "a linkage table, or a leaf")
+        expect(KINDS[kind] != "plt" or self.link is None, "a linkage table")
+        expect(KINDS[kind] != "leaf" or self.name == "x86_64", "a leaf")
         expect(KINDS[kind] != "machine-frame" or self.word == 8 and register in (self.sp, self.fp) and form == 0, "a machine frame")
         expect(KINDS[kind] not in ("register", "deref") or register < self.general, "a base that is no register")
         rule = {"kind": KINDS[kind], "source": source}
@@ -162,7 +166,7 @@ class Table:
                 rva += distance
                 # The first of a block gives its offset as the difference from 0.
                 offset += zigzag >> 1 ^ -(zigzag & 1)
-                expect(rva > last and 1 <= word & 15 <= 9 and (count > 0 or distance == 0), "an entry of the source map")
+                expect(rva > last and 1 <= word & 15 <= 12 and (count > 0 or distance == 0), "an entry of the source map")
                 last = rva
                 count += 1
                 yield rva, word & 15, offset

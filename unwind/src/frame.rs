@@ -9,10 +9,11 @@ pub struct Registers {
     pub pc: u64,
     /// Stack pointer.
     pub sp: u64,
-    /// Frame pointer register (rbp, x29, $30), whether or not the code uses it as one. 0 stands for an unknown one, unless
+    /// Frame pointer register (rbp, x29, $30, ebp, s0, r11), whether or not the code uses it as one. 0 stands for an unknown one, unless
     /// `general` has it too.
     pub fp: u64,
-    /// General registers by DWARF number (x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8–r15; aarch64: x0–x30; MIPS: $0–$31);
+    /// General registers by DWARF number (x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8–r15; aarch64: x0–x30; MIPS: $0–$31;
+    /// IA-32: eax, ecx, edx, ebx, esp, ebp, esi, edi; RISC-V: x0–x31; ARM: r0–r14);
     /// `None` where unknown. Where calls do not push the return address, the link register is needed; else a few
     /// rules need some, above all those that calls keep. `fp` and `sp` above are used for the numbers of those two.
     pub general: [Option<u64>; Registers::GENERAL],
@@ -32,7 +33,7 @@ impl Registers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// The program counter: of the snapshot, of an interrupted frame, or a return address. An address alone: without a signature, and
-    /// without the bit that marks MIPS16 and microMIPS.
+    /// without the bit that marks MIPS16, microMIPS and Thumb.
     pub pc: Avma,
     /// True where `pc` is the next instruction to run; false where it is a return address, so that the call lies
     /// at `pc - 1` and everything is to be looked up there.

@@ -1,4 +1,5 @@
-//! Registers, stack bytes and tables to frames, for x86_64, aarch64 and 32-bit MIPS (o32, either byte order) on any host.
+//! Registers, stack bytes and tables to frames, for x86_64, aarch64, 32-bit MIPS (o32, either byte order), IA-32, 64-bit RISC-V and 32-bit ARM on
+//! any host.
 //!
 //! The caller brings a snapshot: the registers of one thread, the bytes of its stack, which modules
 //! are mapped where, and a `.uwt` table for those modules that have one. [`unwind`] gives the frames, and
@@ -9,8 +10,8 @@
 //!
 //! * the reader: [`Table`] reads a `.uwt` file in place (`docs/formats/uwt.md`);
 //! * the engine: [`unwind`] with [`Modules`], [`Memory`], [`Registers`] and a [`Cache`];
-//! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame`, `.debug_frame` and `.pdr`, of the exception directory of Windows modules, and
-//!   of compact unwind information of Mach-O modules (feature `compile`).
+//! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame`, `.debug_frame` and `.pdr`, of the exception directory of Windows modules,
+//!   of compact unwind information of Mach-O modules, of `.ARM.exidx`, of Go's `.gopclntab`, and of instructions alone (feature `compile`).
 //!
 //! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address and it stays on
 //! the stack ([`Memory::same_stack`]) → a leaf or a call through a null pointer, where the return address provably lies on

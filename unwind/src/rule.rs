@@ -33,7 +33,7 @@ pub enum Kind {
     Register = 4,
     /// CFA = *(register + offset).
     Deref = 5,
-    /// CFA = sp + 8 + (pc & 15 ≥ offset in bytes ? 8 : 0). Of x86_64 alone.
+    /// CFA = sp + word + (pc & 15 ≥ offset in bytes ? word : 0). Of processors whose calls push the return address.
     Plt = 6,
     /// All registers lie in the machine context at sp + offset (in bytes).
     Signal = 7,
@@ -89,6 +89,10 @@ pub enum RuleSource {
     Pdata = 6,
     /// `__unwind_info` of a Mach-O module.
     CompactUnwind = 7,
+    /// `.ARM.exidx` and what it leads to.
+    Exidx = 8,
+    /// `.gopclntab` of a Go program.
+    GoPclntab = 9,
     /// Call frame information of code that was made at run time, by who made it.
     Jit = 15,
 }
@@ -104,6 +108,8 @@ impl RuleSource {
             5 => Self::Instructions,
             6 => Self::Pdata,
             7 => Self::CompactUnwind,
+            8 => Self::Exidx,
+            9 => Self::GoPclntab,
             15 => Self::Jit,
             _ => return None,
         })
@@ -298,8 +304,8 @@ impl Rule {
         // Every piece of information comes from somewhere, and a gap from nowhere.
         let source_fits = (kind == Kind::Gap) == (self.source() == Some(RuleSource::None));
         let arch_fits = (!self.is_signed() || machine.signs_return_addresses)
-            && (kind != Kind::Plt || machine.arch == Arch::X86_64)
-            && (kind != Kind::Leaf || machine.link.is_none())
+            && (kind != Kind::Plt || machine.link.is_none())
+            && (kind != Kind::Leaf || machine.arch == Arch::X86_64)
             && (kind != Kind::MachineFrame
                 || (machine.machine_frame_sp.is_some() && matches!(ra, ReturnAddress::AtCfa(_))));
         register_fits && base_fits && source_fits && arch_fits
@@ -313,13 +319,13 @@ impl Rule {
 
 /// Where the saved registers other than the frame pointer are: fields of 12 bits, five to a word from its lowest bit on, in
 /// the order of [`Arch::slot_registers`], each signed words from where the rule's frame pointer slot is counted too; −2048
-/// same value, −2047 unknown. The upper four bits of a word are zero. On x86_64 the second word is that of
+/// same value, −2047 unknown. The upper four bits of a word are zero. Behind the words of these registers comes that of
 /// [`Arch::convention_registers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slots(pub [u64; SLOT_WORDS]);
 
 /// The most words of slots that an architecture has.
-const SLOT_WORDS: usize = 2;
+const SLOT_WORDS: usize = 3;
 const SLOT_BITS: u32 = 12;
 const SLOTS_IN_WORD: usize = 5;
 const SLOT_SAME: i64 = -(1 << (SLOT_BITS - 1));
@@ -408,7 +414,10 @@ impl fmt::Display for Equations {
             Some(Kind::Fp) => write!(f, "CFA = {fp}{bytes:+}")?,
             Some(Kind::Register) => write!(f, "CFA = {register}{bytes:+}")?,
             Some(Kind::Deref) => write!(f, "CFA = [{register}{bytes:+}]")?,
-            Some(Kind::Plt) => write!(f, "CFA = {sp}+8 (+8 where pc & 15 >= {})", rule.offset())?,
+            Some(Kind::Plt) => {
+                let word = machine.word;
+                write!(f, "CFA = {sp}+{word} (+{word} where pc & 15 >= {})", rule.offset())?;
+            }
             Some(Kind::Program) => write!(f, "CFA = program at {}", rule.offset())?,
         }
         match rule.return_address() {
@@ -499,6 +508,7 @@ mod tests {
         check(rule(Kind::Register, ra), Arch::X86_64, false);
         check(rule(Kind::Register, ra), Arch::Mips32, true);
         check(rule(Kind::Plt, ra), Arch::X86_64, true);
+        check(rule(Kind::Plt, ra), Arch::I686, true);
         check(rule(Kind::Plt, ra), Arch::Mips32, false);
         check(rule(Kind::Leaf, ra), Arch::X86_64, true);
         check(rule(Kind::Leaf, ra), Arch::Aarch64, false);

@@ -28,6 +28,12 @@ pub enum SourceKind {
     PdataLeaf = 8,
     /// A function of `__unwind_info`; the offset is its stated address.
     CompactUnwind = 9,
+    /// An entry of `.ARM.exidx`; the offset is its own in the section.
+    Exidx = 10,
+    /// A function's record in `.gopclntab`; the offset is its own in the section.
+    GoPclntab = 11,
+    /// Kept for entries of `.sframe`, which no writer of this version makes.
+    Sframe = 12,
 }
 
 impl SourceKind {
@@ -42,6 +48,9 @@ impl SourceKind {
             7 => Self::Pdata,
             8 => Self::PdataLeaf,
             9 => Self::CompactUnwind,
+            10 => Self::Exidx,
+            11 => Self::GoPclntab,
+            12 => Self::Sframe,
             _ => return None,
         })
     }
@@ -58,6 +67,9 @@ impl SourceKind {
             Self::Pdata => "pdata",
             Self::PdataLeaf => "pdata-leaf",
             Self::CompactUnwind => "compact-unwind",
+            Self::Exidx => "exidx",
+            Self::GoPclntab => "go-pclntab",
+            Self::Sframe => "sframe",
         }
     }
 }

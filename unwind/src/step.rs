@@ -109,6 +109,8 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
         Some(RuleSource::Instructions) => UnwindMethod::Prologue,
         Some(RuleSource::Pdata) => UnwindMethod::Pdata,
         Some(RuleSource::CompactUnwind) => UnwindMethod::CompactUnwind,
+        Some(RuleSource::Exidx) => UnwindMethod::Exidx,
+        Some(RuleSource::GoPclntab) => UnwindMethod::GoPclntab,
         Some(RuleSource::Jit) => UnwindMethod::JitRule,
         _ => UnwindMethod::CfiEhFrame,
     }
@@ -219,7 +221,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Some(Kind::Plt) => {
                 // The entry pushed its number once the program counter is past the push.
                 let pushed = (state.pc & 15) as i64 >= rule.offset();
-                Ok(state.sp.wrapping_add(if pushed { 16 } else { 8 }))
+                Ok(Self::MACHINE.add(state.sp, Self::WORD << u32::from(pushed)))
             }
             Some(Kind::Program) => {
                 let program = self.modules.table_at(self.lookup_pc()).map_or(&[][..], |table| table.program(rule));
@@ -400,7 +402,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let evidence = match Self::call_before(code, pc)? {
             Call::To(target) if state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target) => {
                 let code = self.modules.code_at(target).map(|code| code.between(target, state.pc));
-                Evidence::CallsHere { sp_known: code.is_some_and(|code| Self::MACHINE.keeps_stack(code)) }
+                Evidence::CallsHere { sp_known: code.is_some_and(Self::MACHINE.keeps_stack) }
             }
             // The link register keeps the address of the last call. That may be one of the running function itself.
             _ if Self::MACHINE.link.is_some() && !leads_out && pc.abs_diff(state.pc) < LONGEST_LEAF => Evidence::None,
@@ -414,8 +416,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         if Self::MACHINE.frame_records == FrameRecords::None {
             return None;
         }
-        let (fp, record_end) = self.record()?;
-        let (caller_fp, pc) = (self.read(fp)?, self.read(Self::slot(record_end, -1))?);
+        let (record, record_end) = self.record()?;
+        let (caller_fp, pc) = (self.read(record)?, self.read(Self::slot(record_end, -1))?);
         let pc = self.unsigned(pc);
         // The rest of the frame lies above the record, if there is a rest.
         let sp_known = Self::MACHINE.frame_records == FrameRecords::BelowCfa;
@@ -429,7 +431,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             return None;
         }
         // The record may be that of a function further out.
-        if self.settings.scan && (!self.may_have_called(pc, budget) || self.has_candidate_below(fp, budget)) {
+        if self.settings.scan && (!self.may_have_called(pc, budget) || self.has_candidate_below(record, budget)) {
             return None;
         }
         let method = UnwindMethod::FramePointer;
@@ -438,15 +440,23 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
 
     /// Address and end of the frame record that the frame pointer points to.
     fn record(&self) -> Option<(u64, u64)> {
-        let fp = self.live_fp().filter(|fp| *fp >= self.state.sp && fp.is_multiple_of(Self::WORD as u64))?;
-        let end = fp.checked_add(2 * Self::WORD as u64)?;
+        let fp = self.live_fp().filter(|fp| fp.is_multiple_of(Self::WORD as u64))?;
+        let size = 2 * Self::WORD as u64;
+        let start = match Self::MACHINE.frame_records {
+            FrameRecords::UnderPointer => fp.checked_sub(size)?,
+            _ => fp,
+        };
+        let end = start.checked_add(size)?;
+        if start < self.state.sp {
+            return None;
+        }
         // The frame pointer lies between the two.
-        self.memory.same_stack(Avma(self.state.sp), Avma(Self::slot(end, -1))).then_some((fp, end))
+        self.memory.same_stack(Avma(self.state.sp), Avma(Self::slot(end, -1))).then_some((start, end))
     }
 
     /// The return address in the frame record that the frame pointer points to.
     fn recorded_return_address(&self) -> Option<u64> {
-        if Self::MACHINE.frame_records != FrameRecords::InFrame {
+        if !matches!(Self::MACHINE.frame_records, FrameRecords::InFrame | FrameRecords::UnderPointer) {
             return None;
         }
         let (_, end) = self.record()?;
@@ -464,8 +474,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         if self.state.exact || rule.slots_on_fp() || return_address != record.checked_add(1)? {
             return None;
         }
-        let (fp, _) = self.record()?;
-        let (cfa, mut next) = self.by_rule(rule, Self::slot(fp, record.checked_neg()?), budget);
+        let (start, _) = self.record()?;
+        let (cfa, mut next) = self.by_rule(rule, Self::slot(start, record.checked_neg()?), budget);
         if let Ok(caller) = &mut next {
             caller.method = UnwindMethod::FramePointer;
         }
@@ -568,7 +578,9 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 | UnwindMethod::JitRule
                 | UnwindMethod::Prologue
                 | UnwindMethod::Pdata
-                | UnwindMethod::CompactUnwind => {
+                | UnwindMethod::CompactUnwind
+                | UnwindMethod::Exidx
+                | UnwindMethod::GoPclntab => {
                     let (rule, table) = self.modules.rule(callee)?;
                     let rva = self.modules.rva_of(callee)?;
                     match table.slots(rva)?.of_machine(Self::MACHINE, number)? {

@@ -181,7 +181,9 @@ impl<'a> Table<'a> {
         for (to, from) in slots.0.iter_mut().zip(from) {
             *to = u64::from_le_bytes(*from);
         }
-        if let Some(word) = slots.0.get_mut(words) {
+        if !self.arch.machine().convention_registers.is_empty()
+            && let Some(word) = slots.0.get_mut(words)
+        {
             *word = self.convention_slots.get(number).map_or(Slots::UNKNOWN_WORD, |from| u64::from_le_bytes(*from));
         }
         Some(slots)

@@ -6,7 +6,7 @@
 
 use symseal_module::{Avma, StopReason};
 
-use crate::arch::{Aarch64, Arch, Mips32Big, Mips32Little, Target, X86_64};
+use crate::arch::{Aarch64, Arch, Arm, I686, Mips32Big, Mips32Little, Riscv64, Target, X86_64};
 use crate::cache::{Cache, FP_LOST, NO_MODULE};
 use crate::frame::{Frame, Registers, Walk};
 use crate::memory::Memory;
@@ -69,6 +69,9 @@ pub fn unwind_with(
         Arch::Aarch64 => walk::<Aarch64>(modules, registers, memory, cache, out, settings),
         Arch::Mips32 => walk::<Mips32Big>(modules, registers, memory, cache, out, settings),
         Arch::Mips32Little => walk::<Mips32Little>(modules, registers, memory, cache, out, settings),
+        Arch::I686 => walk::<I686>(modules, registers, memory, cache, out, settings),
+        Arch::Riscv64 => walk::<Riscv64>(modules, registers, memory, cache, out, settings),
+        Arch::Arm => walk::<Arm>(modules, registers, memory, cache, out, settings),
     }
 }
 

@@ -213,6 +213,9 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
             pdr: Some(&records),
             pdata: None,
             unwind_info: None,
+            exidx: None,
+            pclntab: None,
+            has_sframe: false,
             loaded: &[],
             functions: &functions,
             plt: &[],
@@ -276,6 +279,9 @@ fn a_header_that_points_before_its_section_is_ignored() {
         pdr: None,
         pdata: None,
         unwind_info: None,
+        exidx: None,
+        pclntab: None,
+        has_sframe: false,
         loaded: &[],
         functions: &[],
         plt: &[],
@@ -343,6 +349,9 @@ fn unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
             text: &text,
             pdata: (!is_macho).then_some((at(0x8000), &directory)),
             unwind_info: is_macho.then_some((at(0x8000), &unwind_info)),
+            exidx: None,
+            pclntab: None,
+            has_sframe: false,
             eh_frame: is_macho.then_some((at(0x4000), &info)),
             loaded: &loaded,
             code: &loaded[..1],
@@ -356,4 +365,116 @@ fn unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
         walk_anything(table, &mut random);
     }
     assert!(rules > 10_000, "{rules}");
+}
+
+/// Instructions that random bytes seldom are: of RISC-V, of Thumb and of ARM, little-endian.
+const FRAMING: [&[&[u8]]; 3] = [
+    &[
+        &[0x01, 0x11],
+        &[0x06, 0xec],
+        &[0x22, 0xe8],
+        &[0x00, 0x10],
+        &[0x82, 0x97],
+        &[0xe2, 0x60],
+        &[0x05, 0x61],
+        &[0x82, 0x80],
+        &[0x82, 0x87],
+    ],
+    &[
+        &[0x10, 0xb5],
+        &[0x82, 0xb0],
+        &[0x00, 0xaf],
+        &[0xbd, 0x46],
+        &[0x10, 0xbd],
+        &[0x18, 0xbf],
+        &[0xdf, 0xe8, 0x00, 0xf0],
+        &[0x2d, 0xe9, 0xf0, 0x4f],
+        &[0x98, 0x47],
+    ],
+    &[
+        &[0x00, 0x48, 0x2d, 0xe9],
+        &[0x04, 0xb0, 0x8d, 0xe2],
+        &[0x04, 0xd0, 0x4b, 0xe2],
+        &[0x00, 0x88, 0xbd, 0xe8],
+        &[0x00, 0x88, 0xbd, 0x18],
+        &[0x03, 0xf0, 0x8f, 0xe0],
+    ],
+];
+
+#[test]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
+fn code_and_index_tables_of_anything_compile_to_sound_tables() {
+    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let mut random = Random(23);
+    let mut rules = 0;
+    for turn in 0..90 {
+        let kind = turn % FRAMING.len();
+        let arch = if kind == 0 { Arch::Riscv64 } else { Arch::Arm };
+        let code: Vec<u8> = (0..2000)
+            .flat_map(|_| match random.below(4) {
+                0 => random.next().to_le_bytes()[..4].to_vec(),
+                _ => FRAMING[kind][random.below(FRAMING[kind].len() as u64) as usize].to_vec(),
+            })
+            .collect();
+        // Functions near the code, descriptions in their own words or near the table.
+        let entry = |at: u64, random: &mut Random| {
+            let place = 0x8000 + 8 * at;
+            let to = |target: u64, from: u64| (target.wrapping_sub(from) as u32) & 0x7fff_ffff;
+            let function = to(0x1000 + random.below(9000), place);
+            let description = match random.below(4) {
+                0 => 1,
+                1 => 0x8000_0000 | random.next() as u32 & 0x00ff_ffff,
+                2 => to(0x8000 + random.below(0x400), place + 4),
+                _ => random.next() as u32,
+            };
+            [function, description].into_iter().flat_map(u32::to_le_bytes).collect::<Vec<u8>>()
+        };
+        let index: Vec<u8> = (0..100).flat_map(|at| entry(at, &mut random)).collect();
+        let functions: Vec<u64> = (0..60).map(|_| 0x1000 + random.below(9000)).collect();
+        let input = Input {
+            text: &[0x1000..0x1000 + code.len() as u64],
+            exidx: Some((0x8000, &index)),
+            loaded: &[(0x8000, &index)],
+            functions: &functions,
+            code: &[(0x1000, &code)],
+            ..Input::of(arch, &id)
+        };
+        let compiled = compile(&input).expect("a table, whatever the code is");
+        rules += compiled.report.rules;
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        walk_anything(table, &mut random);
+    }
+    assert!(rules > 500, "{rules}");
+}
+
+#[test]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
+fn tables_of_functions_of_anything_compile_to_sound_tables() {
+    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let mut random = Random(29);
+    let mut described = 0;
+    for turn in 0..300u64 {
+        let (magic, fields) = [(0xffff_fffau32, 7), (0xffff_fff0, 8), (0xffff_fff1, 8)][(turn % 3) as usize];
+        let arch = if turn % 2 == 0 { Arch::X86_64 } else { Arch::Aarch64 };
+        let mut bytes = magic.to_le_bytes().to_vec();
+        bytes.extend([0, 0, if turn % 2 == 0 { 1 } else { 4 }, 8]);
+        for field in 0..fields {
+            let value = match field {
+                0 => random.below(400),
+                2 if fields == 8 => 0x1000,
+                _ => 0x48 + random.below(0x400),
+            };
+            bytes.extend(value.to_le_bytes());
+        }
+        // Numbers that are small, so that some of them lead somewhere.
+        bytes.extend((0..0x400).flat_map(|_| (random.below(0x300) as u32).to_le_bytes()));
+        let input = Input { text: &[0x1000..0x5000], pclntab: Some((0x8000, &bytes)), ..Input::of(arch, &id) };
+        let compiled = compile(&input).expect("a table, whatever the section is");
+        described += compiled.report.unwind_entries;
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        walk_anything(table, &mut random);
+    }
+    assert!(described > 100, "{described}");
 }

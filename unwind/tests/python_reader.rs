@@ -13,12 +13,15 @@ use symseal_module::Rva;
 use symseal_unwind::{Kind, ReturnAddress, Rule, Saved, Slots, Table};
 
 /// Files of each processor: the C library of this machine and those of Debian's cross compilers.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 8] = [
     ("libc6", elf::LIBC),
     ("libc6", elf::LOADER),
     ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so.6"),
     ("libc6-dev-mips-cross", "/usr/mips-linux-gnu/lib/libc.so.6"),
     ("libc6-dev-mipsel-cross", "/usr/mipsel-linux-gnu/lib/libc.so.6"),
+    ("libc6-dev-i386-cross", "/usr/i686-linux-gnu/lib/libc.so.6"),
+    ("libc6-dev-riscv64-cross", "/usr/riscv64-linux-gnu/lib/libc.so.6"),
+    ("libc6-dev-armhf-cross", "/usr/arm-linux-gnueabihf/lib/libc.so.6"),
 ];
 /// Random addresses in each file, beside those around rows.
 const ADDRESSES: u64 = 2000;

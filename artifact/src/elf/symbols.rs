@@ -97,13 +97,14 @@ fn symbol<'d>(
         _ => value,
     };
     // Bit 0 of an ARM function's address says Thumb.
-    let svma = if elf.machine == gabi::EM_ARM && type_rank == 0 { value & !1 } else { value };
+    let is_thumb = elf.machine == gabi::EM_ARM && type_rank == 0 && value & 1 == 1;
+    let svma = value & !u64::from(is_thumb);
     let binding_rank = match info >> 4 {
         gabi::STB_GLOBAL | gabi::STB_GNU_UNIQUE => 0,
         gabi::STB_WEAK => 1,
         _ => 2,
     };
-    Some(Symbol { name, svma, size, type_rank, binding_rank, table })
+    Some(Symbol { name, svma, size, type_rank, binding_rank, is_thumb, table })
 }
 
 /// `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5` are both `memcpy`.

@@ -55,6 +55,9 @@ pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
         pdr: slice(elf, b".pdr"),
         pdata: None,
         unwind_info: None,
+        exidx: slice(elf, b".ARM.exidx"),
+        pclntab: slice(elf, b".gopclntab").or_else(|| slice(elf, b".data.rel.ro.gopclntab")),
+        has_sframe: elf.section(b".sframe").is_some(),
         loaded: Vec::new(),
         functions: functions(elf),
         plt: plt_sections(elf),
@@ -80,16 +83,16 @@ fn slice<'d>(elf: &Elf<'d>, name: &[u8]) -> Option<SectionSlice<'d>> {
 /// [`Symbol::type_rank`](crate::symbols::Symbol::type_rank) of a symbol that may be a label inside a function.
 const UNTYPED: u8 = 2;
 
-/// The addresses of the symbols of functions.
+/// The addresses of the symbols of functions, on processors much of whose code has no other description.
 fn functions(elf: &Elf<'_>) -> Vec<u64> {
-    if elf.arch() != Arch::Mips {
+    if !matches!(elf.arch(), Arch::Mips | Arch::Riscv64 | Arch::Arm) {
         return Vec::new();
     }
     let tables = [SymbolTable::Symtab, SymbolTable::Dynsym].into_iter();
     let mut functions: Vec<u64> = tables
         .flat_map(|table| symbols::symbols(elf, table))
         .filter(|symbol| symbol.type_rank < UNTYPED)
-        .map(|symbol| symbol.svma)
+        .map(|symbol| symbol.svma | u64::from(symbol.is_thumb))
         .collect();
     functions.sort_unstable();
     functions.dedup();

@@ -46,6 +46,7 @@ impl<'d> Macho<'d> {
                 (true, true) => 1,
                 (false, _) => 2,
             },
+            is_thumb: false,
             table: SymbolTable::Symtab,
         })
     }
@@ -61,6 +62,7 @@ impl<'d> Macho<'d> {
                 size: 0,
                 type_rank: 0,
                 binding_rank: 0,
+                is_thumb: false,
                 table: SymbolTable::Exports,
             })
         })

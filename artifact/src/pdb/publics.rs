@@ -85,6 +85,7 @@ pub(crate) fn symbols<'s>(
             size: 0,
             type_rank: if public.is_function { 0 } else { 2 },
             binding_rank: if public.is_public { 0 } else { 2 },
+            is_thumb: false,
             table: SymbolTable::Publics,
         });
     }

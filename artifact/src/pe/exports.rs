@@ -19,7 +19,15 @@ pub(crate) fn symbols<'d>(pe: &Pe<'d>) -> impl Iterator<Item = Symbol<'d>> + use
             let rva = table.address_by_index(index).ok().filter(|rva| *rva != 0 && !forwarders.contains(rva))?;
             let name = name_at(in_section.get(usize::try_from(name.checked_sub(directory.rva)?).ok()?..)?)?;
             let svma = image_base.checked_add(u64::from(rva))?;
-            Some(Symbol { name, svma, size: 0, type_rank: 0, binding_rank: 0, table: SymbolTable::Exports })
+            Some(Symbol {
+                name,
+                svma,
+                size: 0,
+                type_rank: 0,
+                binding_rank: 0,
+                is_thumb: false,
+                table: SymbolTable::Exports,
+            })
         })
     })
 }

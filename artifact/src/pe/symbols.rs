@@ -94,6 +94,7 @@ fn symbol<'d>(pe: &Pe<'d>, entry: &'d pe::ImageSymbol) -> Option<Symbol<'d>> {
         size: 0,
         type_rank: if is_function { 0 } else { 2 },
         binding_rank,
+        is_thumb: false,
         table: SymbolTable::Symtab,
     })
 }

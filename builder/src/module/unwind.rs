@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use symseal_artifact::{Arch, ObjectFile, ObjectKind, UnwindInputs};
+use symseal_artifact::{Arch, Format, ObjectFile, ObjectKind, UnwindInputs};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
 use symseal_unwind::{MipsFlags, compile};
@@ -68,6 +68,9 @@ pub(super) fn unwind_table(
         pdr: inputs.pdr.as_ref().filter(|_| is_followed).map(|slice| &*slice.bytes),
         pdata: section(inputs.pdata.as_ref()).zip(inputs.pdata.as_ref().map(|slice| &*slice.bytes)),
         unwind_info: section(inputs.unwind_info.as_ref()).zip(inputs.unwind_info.as_ref().map(|slice| &*slice.bytes)),
+        exidx: section(inputs.exidx.as_ref()).zip(inputs.exidx.as_ref().map(|slice| &*slice.bytes)),
+        pclntab: section(inputs.pclntab.as_ref()).zip(inputs.pclntab.as_ref().map(|slice| &*slice.bytes)),
+        has_sframe: inputs.has_sframe,
         loaded: &inputs.loaded,
         functions: &functions,
         plt: &plt,
@@ -119,6 +122,10 @@ fn arch_of(object: &ObjectFile<'_>) -> Option<symseal_unwind::Arch> {
     match (object.arch(), object.is_64(), object.is_little_endian()) {
         (Arch::X86_64, true, _) => Some(Target::X86_64),
         (Arch::Aarch64, true, true) => Some(Target::Aarch64),
+        // Mach-O numbers two registers the other way round.
+        (Arch::X86, false, true) if object.format() == Format::Elf => Some(Target::I686),
+        (Arch::Riscv64, true, true) => Some(Target::Riscv64),
+        (Arch::Arm, false, true) if object.format() == Format::Elf => Some(Target::Arm),
         (Arch::Mips, false, is_little) if MipsFlags(object.elf_flags()).is_o32() => {
             Some(if is_little { Target::Mips32Little } else { Target::Mips32 })
         }

@@ -88,6 +88,8 @@ codes! {
         Pdata = 11, "pdata", "The exception directory of a Windows module (.pdata), or its convention for a leaf.";
         CompactUnwind = 12, "compact-unwind", "Compact unwind information of a Mach-O module.";
         GoroutineSwitch = 13, "goroutine-switch", "Where the goroutine stopped for which a thread runs on its own stack: no call leads there.";
+        Exidx = 14, "exidx", "The index table of an ARM module (.ARM.exidx).";
+        GoPclntab = 15, "go-pclntab", "The table of functions of a Go program (.gopclntab).";
     }
 }
 

@@ -85,7 +85,8 @@ fn kept(arch: Arch, of: impl Fn(u8) -> Register) -> Vec<(u8, Register)> {
 fn name(arch: Arch, register: u8) -> String {
     let name = arch.register_name(register);
     match arch {
-        Arch::Aarch64 => name.to_owned(),
+        Arch::Arm if register == 12 => "r12".to_owned(),
+        Arch::Aarch64 | Arch::Arm | Arch::Riscv64 => name.to_owned(),
         Arch::Mips32 | Arch::Mips32Little if register == arch.frame_pointer() => "$fp".to_owned(),
         _ => format!("${name}"),
     }

@@ -372,6 +372,13 @@ enum dwunw_method
    Where the goroutine stopped for which a thread runs on its own stack.
    */
   DWUNW_METHOD_GOROUTINE_SWITCH = 13,
+   The index table of an ARM module.
+   */
+  DWUNW_METHOD_EXIDX = 14,
+  /*
+   The table of functions of a Go program.
+   */
+  DWUNW_METHOD_GO_PCLNTAB = 15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -405,6 +412,18 @@ enum dwunw_arch
    32-bit MIPS, o32, little-endian.
    */
   DWUNW_ARCH_MIPS_LE = 4,
+  /*
+   IA-32.
+   */
+  DWUNW_ARCH_I686 = 5,
+  /*
+   64-bit RISC-V, little-endian.
+   */
+  DWUNW_ARCH_RISCV64 = 6,
+  /*
+   32-bit ARM, little-endian, in both instruction sets.
+   */
+  DWUNW_ARCH_ARM = 7,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -489,7 +508,7 @@ typedef struct dwunw_registers {
   uint64_t pac_mask;
   /*
    General registers by their DWARF numbers, each zero- or sign-extended to 64 bits. x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp,
-   r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31.
+   r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31; i686: eax, ecx, edx, ebx, esp, ebp, esi, edi; riscv64: x0 to x31; arm: r0 to r15.
    */
   uint64_t regs[DWUNW_REGISTERS];
 } dwunw_registers;

@@ -23,6 +23,12 @@ pub enum dwunw_arch {
     MipsBe = 3,
     /// 32-bit MIPS, o32, little-endian.
     MipsLe = 4,
+    /// IA-32.
+    I686 = 5,
+    /// 64-bit RISC-V, little-endian.
+    Riscv64 = 6,
+    /// 32-bit ARM, little-endian, in both instruction sets.
+    Arm = 7,
 }
 
 /// The registers of one thread at one instant.
@@ -44,7 +50,7 @@ pub struct dwunw_registers {
     /// For return addresses that the processor signs: the bits that belong to no address; 0 where it signs none or that is not known.
     pub pac_mask: u64,
     /// General registers by their DWARF numbers, each zero- or sign-extended to 64 bits. x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp,
-    /// r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31.
+    /// r8 to r15; aarch64: x0 to x30, sp; mips: $0 to $31; i686: eax, ecx, edx, ebx, esp, ebp, esi, edi; riscv64: x0 to x31; arm: r0 to r15.
     pub regs: [u64; DWUNW_REGISTERS],
 }
 
@@ -61,6 +67,9 @@ pub(crate) fn engine_arch(number: u16) -> Option<Arch> {
         (dwunw_arch::Aarch64, Arch::Aarch64),
         (dwunw_arch::MipsBe, Arch::Mips32),
         (dwunw_arch::MipsLe, Arch::Mips32Little),
+        (dwunw_arch::I686, Arch::I686),
+        (dwunw_arch::Riscv64, Arch::Riscv64),
+        (dwunw_arch::Arm, Arch::Arm),
     ]
     .into_iter()
     .find(|(known, _)| *known as u16 == number)

@@ -24,6 +24,12 @@ const HOST: Arch = if cfg!(target_arch = "aarch64") {
     Arch::Mips32
 } else if cfg!(target_arch = "mips") {
     Arch::Mips32Little
+} else if cfg!(target_arch = "x86") {
+    Arch::I686
+} else if cfg!(target_arch = "riscv64") {
+    Arch::Riscv64
+} else if cfg!(target_arch = "arm") {
+    Arch::Arm
 } else {
     Arch::X86_64
 };

@@ -208,11 +208,15 @@ pub enum dwunw_method {
     CompactUnwind = 12,
     /// Where the goroutine stopped for which a thread runs on its own stack.
     GoroutineSwitch = 13,
+    /// The index table of an ARM module.
+    Exidx = 14,
+    /// The table of functions of a Go program.
+    GoPclntab = 15,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::GoroutineSwitch as usize + 1
-        && UnwindMethod::GoroutineSwitch as usize == dwunw_method::GoroutineSwitch as usize,
+    UnwindMethod::ALL.len() == dwunw_method::GoPclntab as usize + 1
+        && UnwindMethod::GoPclntab as usize == dwunw_method::GoPclntab as usize,
     "every method of the engine has its name in C"
 );
 

@@ -2,7 +2,7 @@
 //!
 //! The vector registers v8–v15, whose lower halves are callee-saved, have no slots: no frame is found through them.
 
-use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, word_before};
+use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, is_without, word_before};
 
 pub(crate) struct Aarch64;
 
@@ -29,9 +29,9 @@ impl Target for Aarch64 {
         names: &NAMES,
         longest_call: 4,
         call_before,
-        moves_stack,
+        keeps_stack: |code| is_without(code, false, moves_stack),
         context_slot,
-        trampolines: &[Trampoline { code: &SIGRETURN, syscall: 4, context: CONTEXT }],
+        trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, CONTEXT), (4, CONTEXT)] }],
         is_padding,
     };
 }

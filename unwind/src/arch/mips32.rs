@@ -2,7 +2,7 @@
 //!
 //! A return address is that of the instruction after the delay slot: what is looked up for it lies in the delay slot.
 
-use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, word_before};
+use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, is_without, word_before};
 
 pub(crate) struct Mips32Big;
 pub(crate) struct Mips32Little;
@@ -12,11 +12,12 @@ impl Target for Mips32Big {
         arch: Arch::Mips32,
         big_endian: true,
         call_before: |code, address| call_before(code, address, true),
+        keeps_stack: |code| is_without(code, true, moves_stack),
         // The lower half of each 64-bit slot comes last.
         context_slot: |register| context_slot(register).map(|slot| slot + 4),
         trampolines: &[
-            Trampoline { code: &RT_SIGRETURN_BIG, syscall: 4, context: RT_CONTEXT },
-            Trampoline { code: &SIGRETURN_BIG, syscall: 4, context: CONTEXT },
+            Trampoline { code: &RT_SIGRETURN_BIG, contexts: &[(0, RT_CONTEXT), (4, RT_CONTEXT)] },
+            Trampoline { code: &SIGRETURN_BIG, contexts: &[(0, CONTEXT), (4, CONTEXT)] },
         ],
         ..LITTLE
     };
@@ -49,11 +50,11 @@ const LITTLE: Machine = Machine {
     names: &NAMES,
     longest_call: 8,
     call_before: |code, address| call_before(code, address, false),
-    moves_stack,
+    keeps_stack: |code| is_without(code, false, moves_stack),
     context_slot,
     trampolines: &[
-        Trampoline { code: &RT_SIGRETURN_LITTLE, syscall: 4, context: RT_CONTEXT },
-        Trampoline { code: &SIGRETURN_LITTLE, syscall: 4, context: CONTEXT },
+        Trampoline { code: &RT_SIGRETURN_LITTLE, contexts: &[(0, RT_CONTEXT), (4, RT_CONTEXT)] },
+        Trampoline { code: &SIGRETURN_LITTLE, contexts: &[(0, CONTEXT), (4, CONTEXT)] },
     ],
     is_padding: |code| is_all(code, [0; 4]),
 };

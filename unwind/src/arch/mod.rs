@@ -6,12 +6,19 @@
 use core::fmt;
 
 mod aarch64;
+pub(crate) mod arm;
+mod i686;
 mod mips32;
+pub(crate) mod riscv64;
+mod x86;
 mod x86_64;
 
 pub(crate) use aarch64::Aarch64;
+pub(crate) use arm::Arm;
+pub(crate) use i686::I686;
 pub use mips32::MipsFlags;
 pub(crate) use mips32::{Mips32Big, Mips32Little};
+pub(crate) use riscv64::Riscv64;
 pub(crate) use x86_64::X86_64;
 
 /// The processor that a table is for: the instruction set, the byte order and the calling convention.
@@ -27,11 +34,18 @@ pub enum Arch {
     Mips32 = 3,
     /// 32-bit MIPS, little-endian, calling convention o32.
     Mips32Little = 4,
+    /// IA-32, System V ABI.
+    I686 = 5,
+    /// 64-bit RISC-V, little-endian.
+    Riscv64 = 6,
+    /// 32-bit ARM, little-endian, in both instruction sets.
+    Arm = 7,
 }
 
 impl Arch {
     /// Every architecture, by rising number.
-    pub const ALL: &'static [Self] = &[Self::X86_64, Self::Aarch64, Self::Mips32, Self::Mips32Little];
+    pub const ALL: &'static [Self] =
+        &[Self::X86_64, Self::Aarch64, Self::Mips32, Self::Mips32Little, Self::I686, Self::Riscv64, Self::Arm];
 
     /// The stable text.
     pub fn code(self) -> &'static str {
@@ -40,6 +54,9 @@ impl Arch {
             Self::Aarch64 => "aarch64",
             Self::Mips32 => "mips",
             Self::Mips32Little => "mipsel",
+            Self::I686 => "i686",
+            Self::Riscv64 => "riscv64",
+            Self::Arm => "arm",
         }
     }
 
@@ -111,6 +128,9 @@ impl Arch {
             Self::Aarch64 => Aarch64::MACHINE,
             Self::Mips32 => Mips32Big::MACHINE,
             Self::Mips32Little => Mips32Little::MACHINE,
+            Self::I686 => I686::MACHINE,
+            Self::Riscv64 => Riscv64::MACHINE,
+            Self::Arm => Arm::MACHINE,
         }
     }
 }
@@ -128,6 +148,7 @@ pub(crate) trait Target {
 
 /// Everything that the engine and the compiler ask of an architecture.
 pub(crate) struct Machine {
+    #[cfg_attr(not(any(test, feature = "compile")), allow(dead_code, reason = "the compiler asks"))]
     pub(crate) arch: Arch,
     /// Bytes in a word.
     pub(crate) word: i64,
@@ -165,8 +186,9 @@ pub(crate) struct Machine {
     pub(crate) longest_call: usize,
     /// The call that returns to `address`, if one ends where `code` ends.
     pub(crate) call_before: fn(code: &[u8], address: u64) -> Option<Call>,
-    /// Whether an instruction may change the stack pointer. Asked only where calls leave the return address in a register.
-    pub(crate) moves_stack: fn(word: u32) -> bool,
+    /// Whether `code`, whole instructions, certainly leaves the stack pointer alone. Asked only where calls leave the return
+    /// address in a register.
+    pub(crate) keeps_stack: fn(code: &[u8]) -> bool,
     /// Bytes from the machine context to the value of a register.
     pub(crate) context_slot: fn(register: u8) -> Option<u64>,
     pub(crate) trampolines: &'static [Trampoline],
@@ -183,6 +205,8 @@ pub(crate) enum FrameRecords {
     BelowCfa,
     /// To the caller's frame pointer, with the return address above it, anywhere in the frame.
     InFrame,
+    /// Right above the return address, with the caller's frame pointer below that, anywhere in the frame.
+    UnderPointer,
 }
 
 /// A call instruction.
@@ -196,10 +220,8 @@ pub(crate) enum Call {
 /// Instructions that return from a signal handler: a handler returns to their first one.
 pub(crate) struct Trampoline {
     pub(crate) code: &'static [u8],
-    /// Where the second and last instruction begins, which makes the system call.
-    pub(crate) syscall: usize,
-    /// Bytes from the stack pointer there to the machine context.
-    pub(crate) context: i64,
+    /// Where each instruction begins, and how many bytes the machine context is from the stack pointer before it.
+    pub(crate) contexts: &'static [(usize, i64)],
 }
 
 impl Machine {
@@ -225,22 +247,15 @@ impl Machine {
         at(self.slot_registers).or_else(|| Some(self.slot_words * 5 + at(self.convention_registers)?))
     }
 
-    /// Whether `code`, whole instructions, certainly leaves the stack pointer alone.
-    pub(crate) fn keeps_stack(&self, code: &[u8]) -> bool {
-        let (words, rest) = code.as_chunks::<4>();
-        let word =
-            |bytes: &[u8; 4]| if self.big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
-        rest.is_empty() && !words.iter().any(|bytes| (self.moves_stack)(word(bytes)))
-    }
-
     /// Where the machine context is from the stack pointer on, if a signal trampoline is at `address`. `code` gives the bytes
-    /// from an address on. An instruction that is about to run may also be the trampoline's second.
+    /// from an address on. An instruction that is about to run may also be one of the trampoline's others.
     pub(crate) fn context_at<'c>(&self, address: u64, exact: bool, code: impl Fn(u64) -> &'c [u8]) -> Option<i64> {
-        let is_at = |trampoline: &&Trampoline| {
-            let first = address.wrapping_sub(trampoline.syscall as u64);
-            code(address).starts_with(trampoline.code) || (exact && code(first).starts_with(trampoline.code))
-        };
-        self.trampolines.iter().find(is_at).map(|found| found.context)
+        self.trampolines.iter().find_map(|trampoline| {
+            let at = |(begins, _): &&(usize, i64)| {
+                (*begins == 0 || exact) && code(address.wrapping_sub(*begins as u64)).starts_with(trampoline.code)
+            };
+            trampoline.contexts.iter().find(at).map(|(_, context)| *context)
+        })
     }
 
     pub(crate) fn name(&self, number: u8) -> &'static str {
@@ -252,6 +267,13 @@ impl Machine {
 fn word_before(code: &[u8], back: usize, big_endian: bool) -> Option<u32> {
     let word = code.get(..code.len().checked_sub(back)?)?.last_chunk::<4>()?;
     Some(if big_endian { u32::from_be_bytes(*word) } else { u32::from_le_bytes(*word) })
+}
+
+/// Whether `code` is whole little- or big-endian instruction words of which none is such a one.
+fn is_without(code: &[u8], big_endian: bool, is_one: fn(u32) -> bool) -> bool {
+    let (words, rest) = code.as_chunks::<4>();
+    let word = |bytes: &[u8; 4]| if big_endian { u32::from_be_bytes(*bytes) } else { u32::from_le_bytes(*bytes) };
+    rest.is_empty() && !words.iter().any(|bytes| is_one(word(bytes)))
 }
 
 /// Whether `code` is one instruction word over and over.

@@ -93,6 +93,7 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
             encoding: fde.cie().encoding(),
             source: self.source,
             convention_registers: self.convention_registers,
+            return_address: fde.cie().return_address_register(),
             is_signal: fde.is_signal_trampoline(),
         };
         let mut rows = match fde.rows(self.section, self.bases, &mut self.context) {

@@ -83,23 +83,24 @@ pub(super) fn as_deref(ops: &[Op]) -> Option<(u8, i64)> {
     }
 }
 
-/// What linkers write for a linkage table of x86_64: sp + 8 + ((pc & 15 >= k) << 3). Gives k.
-pub(super) fn as_plt(ops: &[Op]) -> Option<i64> {
+/// What linkers write for a linkage table of AMD64 and IA-32: sp + word + ((pc & 15 >= k) << 3 or 2), the shift making a word of one.
+/// Gives k.
+pub(super) fn as_plt(ops: &[Op], machine: &Machine) -> Option<i64> {
     use Op::{Add, And, Constant, GreaterOrEqual, Register, ShiftLeft};
     match ops {
         [
-            Register(7),
-            Constant(8),
+            Register(sp),
+            Constant(below),
             Add,
-            Register(16),
+            Register(pc),
             Constant(15),
             And,
             Constant(pushed),
             GreaterOrEqual,
-            Constant(3),
+            Constant(shift @ (2 | 3)),
             ShiftLeft,
             Add,
-        ] => Some(*pushed),
+        ] if (*sp, *pc, *below, 1 << shift) == (machine.sp, machine.pc, machine.word, machine.word) => Some(*pushed),
         _ => None,
     }
 }

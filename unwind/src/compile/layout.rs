@@ -67,6 +67,11 @@ impl Layout {
         Some(layout)
     }
 
+    /// Whether a rule of another source says the same.
+    pub(super) fn is_at(&self, rule: Rule, slots: Slots, machine: &Machine) -> bool {
+        rule.source().and_then(|source| self.rule(machine, source)) == Some((rule, slots))
+    }
+
     /// The last that was said of a register counts.
     pub(super) fn save(&mut self, register: u8, at: i64) {
         self.restore(register);

@@ -2,9 +2,12 @@
 
 mod compact;
 mod eval;
+mod exidx;
 mod expression;
 mod fdes;
 mod follow;
+mod functions;
+mod go;
 mod layout;
 mod mips;
 mod padding;
@@ -64,11 +67,17 @@ pub struct Input<'a> {
     pub pdata: Option<(u64, &'a [u8])>,
     /// Address and bytes of `__unwind_info` of a Mach-O module.
     pub unwind_info: Option<(u64, &'a [u8])>,
-    /// Addresses and bytes of everything that a process has of the file, code included; the exception directory leads there. May be
+    /// Address and bytes of `.ARM.exidx`, the index table of 32-bit ARM.
+    pub exidx: Option<(u64, &'a [u8])>,
+    /// Address and bytes of `.gopclntab`, the table of functions of a Go program.
+    pub pclntab: Option<(u64, &'a [u8])>,
+    /// Whether there is a `.sframe` section. This version does not read it, and says so where nothing else speaks of the module.
+    pub has_sframe: bool,
+    /// Addresses and bytes of everything that a process has of the file, code included; the exception directory and the index table lead there. May be
     /// empty where there is none.
     pub loaded: &'a [(u64, &'a [u8])],
-    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, code that neither call frame information nor
-    /// `.pdr` speaks for is followed from there. May be empty.
+    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, 32-bit ARM and RISC-V, code that no
+    /// section speaks for is followed from there; on ARM bit 0 says that Thumb instructions are there. May be empty.
     pub functions: &'a [u64],
     /// Procedure linkage tables, from the section headers.
     pub plt: &'a [Plt<'a>],
@@ -99,6 +108,9 @@ impl<'a> Input<'a> {
             pdr: None,
             pdata: None,
             unwind_info: None,
+            exidx: None,
+            pclntab: None,
+            has_sframe: false,
             loaded: &[],
             functions: &[],
             plt: &[],
@@ -305,10 +317,17 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
-    compact::rules(input, &mut compiler);
-    if input.arch == Arch::X86_64 {
-        compiler.start_up(input.code);
+    go::rules(input, &mut compiler);
+    exidx::rules(input, &mut compiler);
+    if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
+        functions::rules(input, &mut compiler);
     }
+    exidx::count_gaps(input, &mut compiler);
+    if input.has_sframe && compiler.report.fdes + compiler.report.unwind_entries == 0 {
+        functions::unfollowed("`.sframe`: present, not read by this version", &mut compiler);
+    }
+    compact::rules(input, &mut compiler);
+    compiler.start_up(input.arch, input.code);
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
@@ -344,12 +363,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn start_up(&mut self, code: &[(u64, &[u8])]) {
+    fn start_up(&mut self, arch: Arch, code: &[(u64, &[u8])]) {
         for (start, bytes) in code {
-            for (range, rule) in startup::rules(*start, bytes).unwrap_or_default() {
+            for (range, rule, slots) in startup::rules(arch, *start, bytes).unwrap_or_default() {
                 for range in self.claims.claim(range) {
                     let source = (SourceKind::Instructions, *start);
-                    self.pieces.push(Piece { range, rule, slots: Slots::SAME, source });
+                    self.pieces.push(Piece { range, rule, slots, source });
                 }
             }
         }

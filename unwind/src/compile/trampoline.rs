@@ -25,16 +25,23 @@ pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], piece
             if described || !is_code(address) || !is_code(end - 1) {
                 continue;
             }
-            let before = address.wrapping_sub(alignment as u64);
-            let bytes_before = at.checked_sub(alignment).and_then(|from| bytes.get(from..at));
-            let with_before =
-                is_code(before) && (bytes_before.is_some_and(machine.is_padding) || piece_at(pieces, before).is_none());
+            // The shortest that is padding; else one that nobody speaks for.
+            let padding = [alignment, 2 * alignment].into_iter().find(|length| {
+                let bytes = at.checked_sub(*length).and_then(|from| bytes.get(from..at));
+                bytes.is_some_and(machine.is_padding)
+            });
+            let before = address.wrapping_sub(padding.unwrap_or(alignment) as u64);
+            let with_before = is_code(before) && (padding.is_some() || piece_at(pieces, before).is_none());
             let source = RuleSource::Trampoline;
-            let (sp, context) = (machine.sp, trampoline.context);
-            let rule = Rule::new(Kind::Signal, source, sp, context, ReturnAddress::AtCfa(0), Saved::Same);
-            let Some(rule) = rule else { continue };
-            let range = if with_before { before } else { address }..end;
-            replace(pieces, Piece { range, rule, slots: Slots::SAME, source: (SourceKind::Trampoline, address) });
+            let begins = trampoline.contexts.iter().map(|(begins, _)| *begins as u64);
+            let ends = begins.skip(1).chain([trampoline.code.len() as u64]);
+            for ((begins, context), ends) in trampoline.contexts.iter().zip(ends) {
+                let rule = Rule::new(Kind::Signal, source, machine.sp, *context, ReturnAddress::AtCfa(0), Saved::Same);
+                let Some(rule) = rule else { continue };
+                let start = if *begins == 0 && with_before { before } else { address + *begins as u64 };
+                let range = start..address + ends;
+                replace(pieces, Piece { range, rule, slots: Slots::SAME, source: (SourceKind::Trampoline, address) });
+            }
             marked += 1;
         }
     }

@@ -11,7 +11,7 @@ use super::expression;
 use super::fdes::Reader;
 use super::programs::Programs;
 use super::terms;
-use crate::arch::{Arch, Machine};
+use crate::arch::Machine;
 use crate::cx::Op;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
@@ -29,6 +29,8 @@ pub(super) struct Translator<'s, S> {
     pub(super) source: RuleSource,
     /// Registers that functions keep beyond those of the processor's usual convention.
     pub(super) convention_registers: &'static [u8],
+    /// The column of the return address, which each entry names for itself: millicode of RISC-V returns by another register.
+    pub(super) return_address: Register,
     /// The entry is marked as that of a signal frame.
     pub(super) is_signal: bool,
 }
@@ -39,7 +41,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
     /// The rule of `row`, or why there is none.
     pub(super) fn translate(&self, row: &Row, programs: &mut Programs) -> Result<Translated, String> {
         let machine = self.machine;
-        let return_address = match row.register(Register(u16::from(machine.return_address))) {
+        let return_address = match row.register(self.return_address) {
             Some(RegisterRule::Undefined) => return Ok((Rule::bare(Kind::End, self.source), Slots::SAME, 0)),
             Some(RegisterRule::Offset(offset)) => {
                 let words = self.words(offset).ok_or_else(|| format!("return address at CFA{offset:+}"))?;
@@ -52,7 +54,11 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             Some(RegisterRule::Expression(_)) => return self.signal(row),
             // Where calls leave it in a register, a function that does not say keeps it there. Else the column has no
             // default: a row that does not say is broken.
-            None | Some(RegisterRule::SameValue) if let Some(link) = machine.link => ReturnAddress::InRegister(link),
+            None | Some(RegisterRule::SameValue) if machine.link.is_some() => match u8::try_from(self.return_address.0)
+            {
+                Ok(number) if usize::from(number) < machine.registers => ReturnAddress::InRegister(number),
+                _ => return Err(format!("return address column {}", terms::register(machine, self.return_address))),
+            },
             None => return Err(String::from("no rule for the return address")),
             Some(other) => return Err(format!("return address rule {}", terms::register_rule(machine, &other))),
         };
@@ -116,8 +122,8 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             }
             CfaRule::Expression(expression) => self.operations(expression)?,
         };
-        if let Some(pushed) = expression::as_plt(&ops)
-            && machine.arch == Arch::X86_64
+        if let Some(pushed) = expression::as_plt(&ops, machine)
+            && machine.link.is_none()
         {
             return Ok((Kind::Plt, machine.sp, pushed));
         }

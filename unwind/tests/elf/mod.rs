@@ -32,6 +32,9 @@ pub(crate) struct Parts<'a> {
     pub(crate) eh_frame_hdr: Section<'a>,
     pub(crate) debug_frame: Section<'a>,
     pub(crate) pdr: Option<&'a [u8]>,
+    pub(crate) exidx: Section<'a>,
+    pub(crate) pclntab: Section<'a>,
+    pub(crate) loaded: Vec<(u64, &'a [u8])>,
     pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<Plt<'a>>,
     pub(crate) bases: Bases,
@@ -53,6 +56,9 @@ impl Binary {
         let arch = match (file.architecture(), file.endianness()) {
             (Architecture::X86_64, _) => Arch::X86_64,
             (Architecture::Aarch64, Endianness::Little) => Arch::Aarch64,
+            (Architecture::I386, _) => Arch::I686,
+            (Architecture::Riscv64, _) => Arch::Riscv64,
+            (Architecture::Arm, Endianness::Little) => Arch::Arm,
             (Architecture::Mips, Endianness::Big) => Arch::Mips32,
             (Architecture::Mips, Endianness::Little) => Arch::Mips32Little,
             other => panic!("{}: {other:?}", self.path.display()),
@@ -72,8 +78,12 @@ impl Binary {
             eh_frame_hdr: section(".eh_frame_hdr"),
             debug_frame: section(".debug_frame"),
             pdr: section(".pdr").map(|(_, bytes)| bytes),
+            exidx: section(".ARM.exidx"),
+            pclntab: section(".gopclntab").or_else(|| section(".data.rel.ro.gopclntab")),
+            loaded: section(".ARM.extab").into_iter().collect(),
             functions: file
                 .symbols()
+                .chain(file.dynamic_symbols())
                 .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text)
                 .map(|symbol| symbol.address())
                 .collect(),
@@ -112,6 +122,9 @@ impl<'a> Parts<'a> {
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
             pdr: self.pdr,
+            exidx: self.exidx,
+            pclntab: self.pclntab,
+            loaded: &self.loaded,
             functions: &self.functions,
             plt: &self.plt,
             code: &self.code,

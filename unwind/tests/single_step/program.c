@@ -30,11 +30,34 @@ enum { REPEATS = 60, ELEMENTS = 60, DEPTH = 12 };
 #define FAULT ".inst 0"
 #define FAULT_BYTES 4
 #define RETURN "ret"
+#elif defined(__i386__)
+#define PC(uc) ((uc)->uc_mcontext.gregs[REG_EIP])
+#define FAULT "ud2"
+#define FAULT_BYTES 2
+#define RETURN "ret"
+#elif defined(__arm__)
+#define PC(uc) ((uc)->uc_mcontext.arm_pc)
+#define FAULT "udf #0"
+#define FAULT_BYTES 4
+#define RETURN "bx lr"
+/* There a @ begins a comment; and the handler below leaves the instruction set as the fault had it. */
+#define FUNCTION "%function"
+#define SET ".arm\n"
+#elif defined(__riscv)
+#define PC(uc) ((uc)->uc_mcontext.__gregs[REG_PC])
+#define FAULT ".4byte 0"
+#define FAULT_BYTES 4
+#define RETURN "ret"
 #elif defined(__mips__)
 #define PC(uc) ((uc)->uc_mcontext.pc)
 #define FAULT ".word 0xec000000"
 #define FAULT_BYTES 4
 #define RETURN "jr $31\nnop"
+#endif
+
+#ifndef FUNCTION
+#define FUNCTION "@function"
+#define SET ""
 #endif
 
 static volatile int sink;
@@ -92,7 +115,7 @@ NOINLINE static void leave(int n) {
 }
 
 /* The first instruction faults: the interrupted address is no return address. */
-__asm__(".text\n.globl first_faults\n.type first_faults, @function\nfirst_faults:\n.cfi_startproc\n" FAULT "\n" RETURN "\n.cfi_endproc\n.size first_faults, .-first_faults\n");
+__asm__(".text\n" SET ".globl first_faults\n.type first_faults, " FUNCTION "\nfirst_faults:\n.cfi_startproc\n" FAULT "\n" RETURN "\n.cfi_endproc\n.size first_faults, .-first_faults\n");
 extern void first_faults(void);
 
 static void on_illegal(int signal, siginfo_t *info, void *context) {
@@ -102,7 +125,7 @@ static void on_illegal(int signal, siginfo_t *info, void *context) {
     PC(uc) += FAULT_BYTES;
 }
 
-__asm__(".text\n.globl only_returns\n.type only_returns, @function\nonly_returns:\n.cfi_startproc\n" RETURN "\n.cfi_endproc\n.size only_returns, .-only_returns\n");
+__asm__(".text\n" SET ".globl only_returns\n.type only_returns, " FUNCTION "\nonly_returns:\n.cfi_startproc\n" RETURN "\n.cfi_endproc\n.size only_returns, .-only_returns\n");
 extern void only_returns(void);
 
 /* A call through a null pointer: the handler lets it lead to a function that returns. */

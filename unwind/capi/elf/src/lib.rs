@@ -69,6 +69,8 @@ pub struct Parts<'a> {
     eh_frame_hdr: Part<'a>,
     debug_frame: Part<'a>,
     pdr: Option<&'a [u8]>,
+    exidx: Part<'a>,
+    pclntab: Part<'a>,
     plt: Vec<Plt<'a>>,
     /// Its symbols.
     pub symbols: SymbolBytes<'a>,
@@ -113,6 +115,8 @@ impl<'a> Parts<'a> {
             eh_frame_hdr: None,
             debug_frame: None,
             pdr: None,
+            exidx: None,
+            pclntab: None,
             plt: Vec::new(),
             symbols: SymbolBytes::default(),
             loads: Vec::new(),
@@ -152,6 +156,9 @@ impl<'a> Parts<'a> {
                 if is_code && self.segment.is_none_or(|(_, other)| other.len() < data.len()) && !data.is_empty() {
                     self.segment = Some((address, data));
                 }
+            }
+            elf::PT_ARM_EXIDX if self.arch == Arch::Arm => {
+                self.exidx = Some((address, data)).filter(|(_, data)| !data.is_empty())
             }
             elf::PT_GNU_EH_FRAME => self.eh_frame_hdr = Some((address, data)).filter(|(_, data)| !data.is_empty()),
             elf::PT_NOTE if self.debug_id.is_none() => {
@@ -206,6 +213,10 @@ impl<'a> Parts<'a> {
             self.got = Some(address);
         } else if is(b".debug_frame\0") {
             self.debug_frame = Some((address, data));
+        } else if is_loaded && is(b".ARM.exidx\0") {
+            self.exidx = Some((address, data));
+        } else if is_loaded && (is(b".gopclntab\0") || is(b".data.rel.ro.gopclntab\0")) {
+            self.pclntab = Some((address, data));
         } else if is(b".pdr\0") {
             self.pdr = Some(data);
         } else if kind == elf::SHT_SYMTAB || (kind == elf::SHT_DYNSYM && !self.symbols.is_full) {
@@ -238,8 +249,9 @@ impl<'a> Parts<'a> {
 
     /// Compiles the unwind rules to a table; an empty one where there are none.
     pub fn compile(&self) -> Result<Vec<u8>, E> {
-        let follows = is_mips(self.arch) && !self.has_short_instructions && !self.code.is_empty();
-        if self.eh_frame.is_none() && self.debug_frame.is_none() && self.plt.is_empty() && !follows {
+        let follows = is_followed(self.arch) && !self.has_short_instructions && !self.code.is_empty();
+        let is_described = [self.eh_frame, self.debug_frame, self.exidx, self.pclntab].iter().any(Option::is_some);
+        if !is_described && self.plt.is_empty() && !follows {
             return Ok(Vec::new());
         }
         self.reserve()?;
@@ -254,6 +266,9 @@ impl<'a> Parts<'a> {
             eh_frame_hdr: self.eh_frame_hdr,
             debug_frame: self.debug_frame,
             pdr: self.pdr.filter(|_| follows),
+            exidx: self.exidx,
+            pclntab: self.pclntab,
+            loaded: &self.loads,
             functions: &functions,
             plt: &self.plt,
             code: &self.code,
@@ -268,8 +283,10 @@ impl<'a> Parts<'a> {
     /// it needs is bounded by its input, so that one attempt at that much tells.
     fn reserve(&self) -> Result<(), E> {
         let size = |part: Part<'_>| part.map_or(0, |(_, data)| data.len());
-        let followed = if is_mips(self.arch) { self.code.iter().map(|(_, bytes)| bytes.len()).sum() } else { 0usize };
-        let frames = size(self.eh_frame).saturating_add(size(self.debug_frame)).saturating_add(followed / 8);
+        let followed =
+            if is_followed(self.arch) { self.code.iter().map(|(_, bytes)| bytes.len()).sum() } else { 0usize };
+        let frames = size(self.eh_frame).saturating_add(size(self.debug_frame)).saturating_add(size(self.exidx));
+        let frames = frames.saturating_add(size(self.pclntab) / 8).saturating_add(followed / 8);
         let span = self.text.iter().map(|range| range.end).max().unwrap_or(0).saturating_sub(self.image_base);
         let buckets = usize::try_from(span.min(symseal_unwind::format::MAX_TEXT_SPAN) / 16).unwrap_or(usize::MAX);
         let most = frames.saturating_mul(BYTES_OF_A_FRAME_BYTE).saturating_add(buckets).saturating_add(1 << 20);
@@ -285,6 +302,11 @@ impl<'a> Parts<'a> {
 /// take much (`unwind/tests/memory.rs`). Usual ones take less than 24.
 const BYTES_OF_A_FRAME_BYTE: usize = 170;
 
+/// Whether there is much code that only its instructions tell of.
+fn is_followed(arch: Arch) -> bool {
+    is_mips(arch) || matches!(arch, Arch::Riscv64 | Arch::Arm)
+}
+
 fn is_mips(arch: Arch) -> bool {
     matches!(arch, Arch::Mips32 | Arch::Mips32Little)
 }
@@ -294,7 +316,10 @@ fn arch(machine: u16, is_64: bool, is_big_endian: bool, flags: MipsFlags) -> Opt
     match (elf::Machine(machine), is_64, is_big_endian) {
         (elf::EM_MIPS, ..) if !flags.is_o32() => None,
         (elf::EM_X86_64, true, false) => Some(Arch::X86_64),
+        (elf::EM_ARM, false, false) => Some(Arch::Arm),
+        (elf::EM_386, false, false) => Some(Arch::I686),
         (elf::EM_AARCH64, true, false) => Some(Arch::Aarch64),
+        (elf::EM_RISCV, true, false) => Some(Arch::Riscv64),
         (elf::EM_MIPS, false, true) => Some(Arch::Mips32),
         (elf::EM_MIPS, false, false) => Some(Arch::Mips32Little),
         _ => None,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use symseal_unwind::Arch;
 
-use crate::ElfError;
+use crate::{ElfError, is_mips};
 
 /// The two layouts of a symbol, in either byte order. (gABI, chapter 4)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,14 +12,22 @@ pub(crate) struct Form {
     /// Elf64_Sym, not Elf32_Sym.
     is_64: bool,
     is_big_endian: bool,
-    /// Bit 0 of an address stands for MIPS16 or microMIPS. (MIPS ABI supplement)
+    /// Bit 0 of an address stands for MIPS16 or microMIPS, or for Thumb. (MIPS ABI supplement; ELF for the Arm Architecture)
     marks_short_code: bool,
+    /// Short instructions are followed like others.
+    follows_short_code: bool,
 }
 
 impl Form {
     pub(crate) fn of(arch: Arch) -> Self {
         let is_64 = arch.word_bytes() == 8;
-        Self { is_64, is_big_endian: arch.is_big_endian(), marks_short_code: !is_64 }
+        let is_arm = arch == Arch::Arm;
+        Self {
+            is_64,
+            is_big_endian: arch.is_big_endian(),
+            marks_short_code: is_mips(arch) || is_arm,
+            follows_short_code: is_arm,
+        }
     }
 
     /// Bytes of a symbol.
@@ -61,11 +69,12 @@ impl<'a> SymbolBytes<'a> {
         self.symbols.chunks_exact(self.form.size()).filter_map(|symbol| read(symbol, self.form))
     }
 
-    /// Where its functions begin, those of short instructions aside.
+    /// Where its functions begin, those of short instructions aside; on ARM those too, with bit 0 set.
     pub(crate) fn starts(&self) -> Result<Vec<u64>, ElfError> {
         let mut starts = Vec::new();
         starts.try_reserve_exact(self.functions().count()).map_err(|_| ElfError::OutOfMemory)?;
-        starts.extend(self.functions().filter(|function| !function.is_short).map(|function| function.start));
+        let followed = self.functions().filter(|function| !function.is_short || self.form.follows_short_code);
+        starts.extend(followed.map(|function| function.start | u64::from(function.is_short)));
         Ok(starts)
     }
 
@@ -86,7 +95,7 @@ struct Function {
     size: u64,
     name: u32,
     rank: u8,
-    /// Of MIPS16 or microMIPS.
+    /// Of MIPS16, microMIPS or Thumb.
     is_short: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) fn decode(code: &[u8], machine: &Machine) -> Option<Instruction> {
         _ => match flow(word) {
             Flow::Next => match moves(word).or_else(|| stores(word)) {
                 Some(instruction) => instruction,
-                None if (machine.moves_stack)(word) => next.doing(Effect::Lose, None, None),
+                None if !(machine.keeps_stack)(&word.to_le_bytes()) => next.doing(Effect::Lose, None, None),
                 None => next,
             },
             flow => Instruction::of(4, flow),

@@ -1,8 +1,10 @@
 //! Rules of procedure linkage tables, from their bytes: linkers describe them with expressions or not at all.
 
 mod aarch64;
+mod arm;
 mod mips32;
-mod x86_64;
+mod riscv64;
+mod x86;
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -14,9 +16,11 @@ use crate::rule::Rule;
 /// The rules of `plt` by rising address; `None` where its form is not known.
 pub(super) fn rules(arch: Arch, plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
     match arch {
-        Arch::X86_64 => x86_64::rules(plt),
+        Arch::X86_64 | Arch::I686 => x86::rules(plt, arch),
         Arch::Aarch64 => aarch64::rules(plt),
         Arch::Mips32 | Arch::Mips32Little => mips32::rules(plt, arch.is_big_endian()),
+        Arch::Riscv64 => riscv64::rules(plt),
+        Arch::Arm => arm::rules(plt),
     }
 }
 

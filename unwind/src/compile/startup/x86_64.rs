@@ -1,10 +1,8 @@
 //! `_init` and `_fini` of x86_64, which crti.o begins and crtn.o ends and which call frame information leaves out: one word is pushed
 //! aside, hooks are called, and the word is given back. (System V gABI, "Initialization and Termination Functions")
 
-use alloc::vec::Vec;
-use core::ops::Range;
-
-use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
+use super::Rules;
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
 /// `endbr64`
 const LANDING: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
@@ -16,7 +14,7 @@ const END: &[u8] = &[0x48, 0x83, 0xc4, 0x08, 0xc3];
 const SP: u8 = 7;
 
 /// The rules of a section that is such a function as a whole, by rising address; `None` for any other code.
-pub(super) fn rules(start: u64, code: &[u8]) -> Option<Vec<(Range<u64>, Rule)>> {
+pub(super) fn rules(start: u64, code: &[u8]) -> Option<Rules> {
     let body = code.strip_prefix(LANDING).unwrap_or(code).strip_prefix(BEGIN)?.strip_suffix(END)?;
     if !leaves_the_stack_alone(body) {
         return None;
@@ -26,7 +24,8 @@ pub(super) fn rules(start: u64, code: &[u8]) -> Option<Vec<(Range<u64>, Rule)>> 
     // Before the return, the word has been given back.
     let lowered = last.checked_sub((body.len() + END.len() - 1) as u64)?;
     let rule = |words| Rule::new(Kind::Sp, RuleSource::Instructions, SP, words, ReturnAddress::AtCfa(-1), Saved::Same);
-    Some([(start..lowered, rule(1)?), (lowered..last, rule(2)?), (last..end, rule(1)?)].into())
+    let rules = [(start..lowered, rule(1)?), (lowered..last, rule(2)?), (last..end, rule(1)?)];
+    Some(rules.map(|(range, rule)| (range, rule, Slots::SAME)).into())
 }
 
 /// Whether `code` is made of the instructions alone that toolchains put between the two ends.
@@ -50,11 +49,13 @@ mod tests {
     use super::*;
     use crate::arch::Arch;
     use alloc::string::ToString;
+    use alloc::vec::Vec;
+    use core::ops::Range;
 
     fn check(code: &[u8], expected: &[(Range<u64>, &str)]) {
         let found = rules(0x1000, code).unwrap_or_default();
         let found: Vec<_> =
-            found.iter().map(|(range, rule)| (range.clone(), rule.display(Arch::X86_64).to_string())).collect();
+            found.iter().map(|(range, rule, _)| (range.clone(), rule.display(Arch::X86_64).to_string())).collect();
         let expected: Vec<_> = expected.iter().map(|(range, rule)| (range.clone(), (*rule).to_string())).collect();
         assert_eq!(found, expected, "{code:x?}");
     }

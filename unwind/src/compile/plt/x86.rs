@@ -1,20 +1,52 @@
-//! Linkage tables of AMD64, whose entries push their numbers.
+//! Linkage tables of AMD64 and IA-32, whose entries push their numbers. They have one shape; [`Form`] says what differs.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Plt, push};
+use crate::arch::Arch;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 
-/// DWARF number of the stack pointer.
-const SP: u8 = 7;
 const ENTRY_BYTES: u64 = 16;
-const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const PUSH_IMMEDIATE: u8 = 0x68;
 /// Bytes of `push imm32`.
 const PUSH_BYTES: usize = 5;
-/// Bytes of `push x(%rip)`.
-const PUSH_RELATIVE_BYTES: u64 = 6;
+/// Bytes of `push` from memory.
+const PUSH_MEMORY_BYTES: u64 = 6;
+/// Bytes of a jump through memory.
+const JUMP_BYTES: usize = 6;
+
+/// What differs between the two processors.
+struct Form {
+    sp: u8,
+    /// `endbr64` or `endbr32`.
+    landing: [u8; 4],
+    /// How `push` begins, of a word that lies at a fixed address or at a distance from a register.
+    pushes: &'static [[u8; 2]],
+    /// The same for `jmp`.
+    jumps: &'static [[u8; 2]],
+    /// What section headers say of entries of the usual size.
+    usual_size: &'static [u64],
+}
+
+const AMD64: Form = Form {
+    sp: 7,
+    landing: [0xf3, 0x0f, 0x1e, 0xfa],
+    // From the instruction's own address.
+    pushes: &[[0xff, 0x35]],
+    jumps: &[[0xff, 0x25]],
+    usual_size: &[0],
+};
+
+const IA32: Form = Form {
+    sp: 4,
+    landing: [0xf3, 0x0f, 0x1e, 0xfb],
+    // From a fixed address, or from ebx in position-independent code.
+    pushes: &[[0xff, 0x35], [0xff, 0xb3]],
+    jumps: &[[0xff, 0x25], [0xff, 0xa3]],
+    // GNU ld writes the size of a word.
+    usual_size: &[0, 4],
+};
 
 /// What one entry does to the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +62,9 @@ enum Entry {
 }
 
 /// The rules of `plt` by rising address; `None` where its form is not known.
-pub(super) fn rules(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
-    let size = if plt.entry_size == 0 { ENTRY_BYTES } else { plt.entry_size };
+pub(super) fn rules(plt: &Plt<'_>, arch: Arch) -> Option<Vec<(Range<u64>, Rule)>> {
+    let form = if arch == Arch::I686 { &IA32 } else { &AMD64 };
+    let size = if form.usual_size.contains(&plt.entry_size) { ENTRY_BYTES } else { plt.entry_size };
     let entry_bytes = usize::try_from(size).ok()?;
     let expected = plt.range.end.checked_sub(plt.range.start)?;
     // The smallest are the jumps alone of Mach-O.
@@ -41,11 +74,11 @@ pub(super) fn rules(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
     let mut rules: Vec<(Range<u64>, Rule)> = Vec::new();
     for (start, bytes) in (plt.range.start..).step_by(entry_bytes).zip(plt.bytes.chunks(entry_bytes)) {
         let end = start.checked_add(bytes.len() as u64)?;
-        let after_push = start.saturating_add(PUSH_RELATIVE_BYTES).min(end);
-        match entry(bytes, start == plt.range.start)? {
+        let after_push = start.saturating_add(PUSH_MEMORY_BYTES).min(end);
+        match entry(bytes, start == plt.range.start, form)? {
             Entry::Jumps => push(&mut rules, start..end, on_stack(1)?),
             Entry::PushesBefore(at) if size == ENTRY_BYTES && start.is_multiple_of(ENTRY_BYTES) => {
-                let rule = Rule::new(Kind::Plt, RuleSource::Plt, SP, at, ReturnAddress::AtCfa(-1), Saved::Same)?;
+                let rule = Rule::new(Kind::Plt, RuleSource::Plt, form.sp, at, ReturnAddress::AtCfa(-1), Saved::Same)?;
                 push(&mut rules, start..end, rule);
             }
             Entry::PushesBefore(at) => {
@@ -72,12 +105,13 @@ fn on_stack(words: i64) -> Option<Rule> {
     Rule::new(Kind::Sp, RuleSource::Plt, 0, words, ReturnAddress::AtCfa(-1), Saved::Same)
 }
 
-fn entry(bytes: &[u8], is_first: bool) -> Option<Entry> {
-    if bytes.starts_with(&[0xff, 0x35]) {
+fn entry(bytes: &[u8], is_first: bool, form: &Form) -> Option<Entry> {
+    let begins_with = |bytes: &[u8], forms: &[[u8; 2]]| forms.iter().any(|form| bytes.starts_with(form));
+    if begins_with(bytes, form.pushes) {
         return Some(if is_first { Entry::First } else { Entry::PushesLinkMap });
     }
-    let marked = bytes.strip_prefix(&ENDBR64);
-    if marked.is_some_and(|rest| rest.starts_with(&[0xff, 0x35])) {
+    let marked = bytes.strip_prefix(&form.landing);
+    if marked.is_some_and(|rest| begins_with(rest, form.pushes)) {
         return None;
     }
     let prefix = bytes.len() - marked.unwrap_or(bytes).len();
@@ -85,10 +119,10 @@ fn entry(bytes: &[u8], is_first: bool) -> Option<Entry> {
     if rest.first() == Some(&PUSH_IMMEDIATE) {
         return Some(Entry::PushesBefore((prefix + PUSH_BYTES) as i64));
     }
-    // jmp *x(%rip), with or without the bnd prefix.
+    // With or without the bnd prefix.
     let bnd = usize::from(rest.first() == Some(&0xf2));
-    if rest.get(bnd..)?.starts_with(&[0xff, 0x25]) {
-        let after_jump = bnd + 6;
+    if begins_with(rest.get(bnd..)?, form.jumps) {
+        let after_jump = bnd + JUMP_BYTES;
         return Some(match rest.get(after_jump) {
             Some(&PUSH_IMMEDIATE) => Entry::PushesBefore((prefix + after_jump + PUSH_BYTES) as i64),
             _ => Entry::Jumps,
@@ -102,22 +136,25 @@ fn entry(bytes: &[u8], is_first: bool) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::Arch;
     use alloc::string::{String, ToString};
     use alloc::vec;
 
     fn check(entries: &[&[u8]], size: u64, expected: &[(u64, &str)]) {
+        check_of(Arch::X86_64, entries, size, expected);
+    }
+
+    fn check_of(arch: Arch, entries: &[&[u8]], size: u64, expected: &[(u64, &str)]) {
         let mut bytes = vec![];
         for entry in entries {
-            let at = bytes.len() + size as usize;
+            let at = bytes.len() + if size == 4 { 16 } else { size as usize };
             bytes.extend_from_slice(entry);
             bytes.resize(at, 0x90);
         }
         let plt = Plt { range: 0x1000..0x1000 + bytes.len() as u64, entry_size: size, bytes: &bytes };
-        let found: Vec<(u64, String)> = rules(&plt)
+        let found: Vec<(u64, String)> = rules(&plt, arch)
             .expect("a known form")
             .into_iter()
-            .map(|(range, rule)| (range.start, rule.display(Arch::X86_64).to_string()))
+            .map(|(range, rule)| (range.start, rule.display(arch).to_string()))
             .collect();
         let found: Vec<(u64, &str)> =
             found.iter().map(|(start, rule)| (*start, rule.split(';').next().unwrap_or_default())).collect();
@@ -145,10 +182,26 @@ mod tests {
     }
 
     #[test]
+    fn linkage_tables_of_ia_32_push_words_of_four_bytes() {
+        let plt = "CFA = esp+4 (+4 where pc & 15 >= 11)";
+        let expected = [(0x1000, "CFA = esp+8"), (0x1006, "CFA = esp+12"), (0x1010, plt)];
+        let first: &[u8] = &[0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0];
+        let lazy: &[u8] = &[0xff, 0x25, 0, 0, 0, 0, 0x68, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0];
+        check_of(Arch::I686, &[first, lazy, lazy], 4, &expected);
+        let first: &[u8] = &[0xff, 0xb3, 4, 0, 0, 0, 0xff, 0xa3, 8, 0, 0, 0];
+        let lazy: &[u8] = &[0xff, 0xa3, 12, 0, 0, 0, 0x68, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0];
+        check_of(Arch::I686, &[first, lazy], 16, &expected);
+        let marked: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfb, 0xff, 0xa3, 12, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0];
+        check_of(Arch::I686, &[marked], 16, &[(0x1000, "CFA = esp+4")]);
+        let short: &[u8] = &[0xff, 0xa3, 0xfc, 0xff, 0xff, 0xff, 0x66, 0x90];
+        check_of(Arch::I686, &[short; 2], 8, &[(0x1000, "CFA = esp+4")]);
+    }
+
+    #[test]
     fn a_linkage_table_of_an_unknown_form_is_left_alone() {
         let plt = Plt { range: 0..16, entry_size: 16, bytes: &[0xe8; 16] };
-        assert_eq!(rules(&plt), None);
-        assert_eq!(rules(&Plt { range: 0..32, ..plt.clone() }), None);
-        assert_eq!(rules(&Plt { range: 16..16, ..plt }), None);
+        assert_eq!(rules(&plt, Arch::X86_64), None);
+        assert_eq!(rules(&Plt { range: 0..32, ..plt.clone() }, Arch::X86_64), None);
+        assert_eq!(rules(&Plt { range: 16..16, ..plt }, Arch::X86_64), None);
     }
 }

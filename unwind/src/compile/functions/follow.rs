@@ -1,0 +1,325 @@
+//! Following a function's instructions from the first one, along branches.
+//!
+//! An instruction's state comes from those that lead to it. What leads on from a call is followed last and by rising address,
+//! because some calls never return, and what stands behind them may belong to another path, or to the next function.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::super::layout::Layout;
+use super::state::{Effect, State};
+use crate::arch::{Arch, Machine};
+use crate::rule::{Rule, Slots};
+
+/// Where an instruction leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Flow {
+    Next,
+    /// Behind a call, if it returns; with the distance to what is called from the instruction's own address, where that is told.
+    Call(Option<i64>),
+    /// To a distance from the instruction's own address, or also to the next.
+    Branch {
+        distance: i64,
+        is_conditional: bool,
+    },
+    /// To where a register points: a switch, or a tail call.
+    Indirect,
+    /// To a distance from the instruction that is not known: a switch.
+    Switch,
+    /// To one of the distances that follow the instruction, in half words from there, each of so many bytes. (Thumb, `tbb` and `tbh`)
+    Table(usize),
+    Return,
+    /// Nowhere.
+    Trap,
+}
+
+/// One instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Instruction {
+    pub(super) bytes: usize,
+    /// In order.
+    pub(super) effects: [Option<Effect>; 2],
+    pub(super) flow: Flow,
+    /// Whether it does anything depends on flags.
+    pub(super) is_conditional: bool,
+    /// How many instructions behind it depend on flags. (Thumb, `it`)
+    pub(super) makes_conditional: u8,
+}
+
+impl Instruction {
+    pub(super) const fn of(bytes: usize, flow: Flow) -> Self {
+        Self { bytes, effects: [None; 2], flow, is_conditional: false, makes_conditional: 0 }
+    }
+
+    pub(super) const fn doing(bytes: usize, effect: Effect) -> Self {
+        Self { effects: [Some(effect), None], ..Self::of(bytes, Flow::Next) }
+    }
+}
+
+/// The instruction that `code` begins with; `None` where it is cut.
+pub(in super::super) type Decode = fn(code: &[u8]) -> Option<Instruction>;
+
+/// What was found for one instruction that some path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Step {
+    /// The frame could not be followed up to here.
+    Lost,
+    /// The rule that holds before the instruction.
+    Rule(Rule, Slots),
+}
+
+/// The state before an instruction and its length in bytes, if some path leads to it.
+type Known = Option<(State, u8)>;
+
+/// A function that was followed.
+pub(in super::super) struct Followed {
+    start: u64,
+    states: Vec<Known>,
+    unit: usize,
+    machine: &'static Machine,
+    /// Where it calls to.
+    pub(super) callees: BTreeSet<u64>,
+    /// How often two paths led to one instruction with frames that contradict each other.
+    pub(super) conflicts: usize,
+    /// Instructions that were looked at, those that were met again included.
+    pub(super) turns: u64,
+}
+
+struct Follower<'c> {
+    code: &'c [u8],
+    start: u64,
+    machine: &'static Machine,
+    decode: Decode,
+    /// Instructions begin at multiples of this.
+    unit: usize,
+    /// The state before each place where an instruction may begin, and how long the instruction is.
+    states: Vec<Known>,
+    queue: Vec<usize>,
+    behind_calls: BTreeSet<(usize, usize)>,
+    call_states: Vec<State>,
+    callees: BTreeSet<u64>,
+    /// The states that jumps to somewhere in the function leave, by where the jump is.
+    switches: BTreeMap<usize, State>,
+    /// The state that a jump without a frame leaves: a switch, or a tail call.
+    tail: Option<State>,
+    /// While cases of a jump table are followed: what the states were before.
+    undo: Option<Vec<(usize, Known)>>,
+    /// The code that is followed as a case keeps a frame of its own.
+    is_foreign: bool,
+    conflicts: usize,
+    turns: u64,
+}
+
+impl Followed {
+    /// Follows the function at `start` that `code` begins with, to its end at the latest.
+    pub(in super::super) fn new(start: u64, code: &[u8], machine: &'static Machine, decode: Decode) -> Self {
+        let unit = machine.instruction_alignment;
+        let mut follower = Follower {
+            code,
+            start,
+            machine,
+            decode,
+            unit,
+            states: vec![None; code.len().div_ceil(unit)],
+            queue: Vec::new(),
+            behind_calls: BTreeSet::new(),
+            call_states: Vec::new(),
+            callees: BTreeSet::new(),
+            switches: BTreeMap::new(),
+            tail: None,
+            undo: None,
+            is_foreign: false,
+            conflicts: 0,
+            turns: code.len() as u64 / 8,
+        };
+        follower.lead(0, State::ENTRY);
+        follower.run();
+        // In a function with a frame, a jump without one is a tail call.
+        let has_frame = follower.states.iter().flatten().any(|(state, _)| state.depth() != Some(0));
+        if let Some(state) = follower.tail.filter(|_| !has_frame) {
+            follower.switches.insert(0, state);
+        }
+        if !follower.switches.is_empty() {
+            follower.cases();
+        }
+        let Follower { states, callees, conflicts, turns, .. } = follower;
+        Self { start, states, unit, machine, callees, conflicts, turns }
+    }
+
+    /// Whether the frame is somewhere what is said of the body.
+    pub(in super::super) fn makes(&self, body: &Layout) -> bool {
+        self.states.iter().flatten().any(|(state, _)| state.is_as_in(body, self.machine))
+    }
+
+    /// Address, length and rule of each instruction that was reached, by rising address.
+    pub(in super::super) fn steps(&self) -> impl Iterator<Item = (u64, u64, Step)> + '_ {
+        self.states.iter().enumerate().filter_map(|(at, state)| {
+            let (state, bytes) = state.as_ref()?;
+            let step = state.rule(self.machine).map_or(Step::Lost, |(rule, slots)| Step::Rule(rule, slots));
+            Some((self.start.checked_add((at * self.unit) as u64)?, u64::from(*bytes), step))
+        })
+    }
+}
+
+impl Follower<'_> {
+    fn instruction(&self, at: usize) -> Option<Instruction> {
+        (self.decode)(self.code.get(at..)?)
+    }
+
+    /// Some path leads to the instruction at `at` with `state`.
+    fn lead(&mut self, at: usize, state: State) {
+        let Some(bytes) = self.instruction(at).and_then(|instruction| u8::try_from(instruction.bytes).ok()) else {
+            return;
+        };
+        let Some(known) = self.states.get_mut(at / self.unit) else { return };
+        let met = match known {
+            None => Some(state),
+            Some((known, _)) => known.meet(&state),
+        };
+        match met {
+            None => self.conflicts += 1,
+            Some(met) if *known == Some((met, bytes)) => {}
+            Some(met) => {
+                if let Some(undo) = &mut self.undo {
+                    undo.push((at, *known));
+                }
+                *known = Some((met, bytes));
+                self.queue.push(at);
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            while let Some(at) = self.queue.pop() {
+                self.step(at);
+            }
+            let Some((at, number)) = self.behind_calls.pop_first() else { return };
+            let state = self.call_states.get(number).copied();
+            if let Some(state) = state.filter(|_| !self.begins_a_function(at)) {
+                self.lead(at, state);
+            }
+        }
+    }
+
+    /// Whether the instruction lowers the stack pointer by a constant: behind a call, that is the next function, and the call never returns.
+    fn begins_a_function(&self, at: usize) -> bool {
+        self.instruction(at).is_some_and(|instruction| self.lowers(&instruction))
+    }
+
+    fn lowers(&self, instruction: &Instruction) -> bool {
+        let sp = self.machine.sp;
+        matches!(instruction.effects, [Some(Effect::Add { to, from, value: ..0 }), _] if to == sp && from == sp)
+    }
+
+    /// Follows the cases of a jump table: nothing else leads to them. Nobody may say where the function ends, and another one without a
+    /// name may stand behind it. That one shows itself by what it does to the frame: it lowers the stack pointer by a
+    /// constant, or returns without having given back the frame of this one. Then nothing is known of it and of what
+    /// stands behind it.
+    fn cases(&mut self) {
+        let mut at = 0;
+        while let Some(instruction) = self.instruction(at) {
+            // Cases stand behind their switch.
+            let before = self.switches.range(..=at).next_back().or_else(|| self.switches.first_key_value());
+            let Some(state) = before.map(|(_, state)| *state) else { return };
+            let is_padding = self.code.get(at..at + instruction.bytes).is_some_and(self.machine.is_padding);
+            let is_known = self.states.get(at / self.unit).is_none_or(Option::is_some);
+            if !is_known && !is_padding {
+                let conflicts = self.conflicts;
+                self.undo = Some(Vec::new());
+                self.lead(at, state);
+                self.run();
+                let undo = self.undo.take().unwrap_or_default();
+                if self.is_foreign {
+                    for (at, before) in undo.into_iter().rev() {
+                        if let Some(known) = self.states.get_mut(at / self.unit) {
+                            *known = before;
+                        }
+                    }
+                    self.conflicts = conflicts;
+                    return;
+                }
+            }
+            at += instruction.bytes;
+        }
+    }
+
+    /// Follows a table of distances, which ends where the nearest place begins that it leads to.
+    fn table(&mut self, start: usize, size: usize, state: State) {
+        let mut end = self.code.len();
+        let mut at = start;
+        while at < end {
+            let entry = match (size, self.code.get(at..)) {
+                (1, Some([byte, ..])) => usize::from(*byte),
+                (2, Some([low, high, ..])) => usize::from(u16::from_le_bytes([*low, *high])),
+                _ => return,
+            };
+            let target = start + 2 * entry;
+            end = end.min(target);
+            self.lead(target, state);
+            at += size;
+        }
+    }
+
+    fn step(&mut self, at: usize) {
+        let (Some(Some((state, _))), Some(instruction)) =
+            (self.states.get(at / self.unit).copied(), self.instruction(at))
+        else {
+            return;
+        };
+        self.turns += 1;
+        let mut after = state;
+        for effect in instruction.effects.iter().flatten() {
+            after.apply(*effect, self.machine);
+        }
+        after.pass_conditional(instruction.makes_conditional);
+        let is_conditional = instruction.is_conditional || state.is_conditional();
+        let mut skipped = state;
+        skipped.pass_conditional(0);
+        self.is_foreign |= self.undo.is_some() && self.lowers(&instruction);
+        let next = at + instruction.bytes;
+        let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
+        match instruction.flow {
+            Flow::Next => {
+                let met = if is_conditional { after.meet(&skipped).unwrap_or(skipped) } else { after };
+                return self.lead(next, met);
+            }
+            Flow::Call(distance) => {
+                // Data lie among the cases of ARM, and read as calls to anywhere.
+                let is_certain = self.undo.is_none() || self.machine.arch != Arch::Arm;
+                if let Some(distance) = distance.filter(|_| is_certain) {
+                    self.callees.insert(self.start.wrapping_add(at as u64).wrapping_add_signed(distance));
+                }
+                if let Some(link) = self.machine.link {
+                    after.write(link, self.machine);
+                }
+                self.behind_calls.insert((next, self.call_states.len()));
+                self.call_states.push(after);
+            }
+            Flow::Branch { distance, is_conditional: depends } => {
+                if let Some(target) = target(distance).and_then(|target| usize::try_from(target).ok())
+                    && target < self.code.len()
+                    && target.is_multiple_of(self.unit)
+                {
+                    self.lead(target, after);
+                }
+                if depends {
+                    self.lead(next, after);
+                }
+            }
+            Flow::Table(size) => self.table(next, size, after),
+            Flow::Indirect if after.depth() == Some(0) => {
+                self.tail.get_or_insert(after);
+            }
+            Flow::Indirect | Flow::Switch => {
+                self.switches.entry(at).or_insert(after);
+            }
+            Flow::Return => self.is_foreign |= self.undo.is_some() && after.depth() != Some(0),
+            Flow::Trap => {}
+        }
+        if is_conditional {
+            self.lead(next, skipped);
+        }
+    }
+}

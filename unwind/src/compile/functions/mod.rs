@@ -1,0 +1,175 @@
+//! Rules of code from its instructions alone, function by function, where a processor's C libraries come with little call frame information:
+//! how the frame is made and taken down is followed along branches, and so is what it is in between. (RISC-V and 32-bit ARM; MIPS, with its
+//! delay slots, has [`mips`](super::mips))
+//!
+//! Functions begin where symbols say, and where other code calls to: code that was followed, and code that has call frame information.
+
+mod arm;
+mod follow;
+mod riscv64;
+mod state;
+mod thumb;
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use core::ops::Range;
+
+use super::pieces::Piece;
+use super::{Compiler, Input};
+use crate::arch::Arch;
+use crate::source::SourceKind;
+use follow::{Decode, Flow};
+pub(super) use follow::{Followed, Step};
+
+/// No function is longer, in bytes: what keeps the memory for a hostile input small.
+const LONGEST: u64 = 1 << 18;
+/// How often, on average, a byte of code may be followed before the rest is left. Functions that overlap are followed once each.
+const MOST_TURNS: u64 = 8;
+
+/// The instruction set of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Set {
+    Riscv,
+    Arm,
+    Thumb,
+}
+
+impl Set {
+    /// Of a function by its symbol's value, and where the function is.
+    pub(super) fn of_symbol(arch: Arch, value: u64) -> (u64, Self) {
+        match arch {
+            Arch::Arm if value & 1 == 1 => (value & !1, Self::Thumb),
+            Arch::Arm => (value, Self::Arm),
+            _ => (value, Self::Riscv),
+        }
+    }
+
+    fn decode(self) -> Decode {
+        match self {
+            Self::Riscv => riscv64::decode,
+            Self::Arm => arm::decode,
+            Self::Thumb => thumb::decode,
+        }
+    }
+
+    /// Instructions begin at multiples of this.
+    fn alignment(self) -> u64 {
+        if self == Self::Arm { 4 } else { 2 }
+    }
+}
+
+type Starts = BTreeMap<u64, Set>;
+
+/// Adds the rules of functions that nothing else has spoken for.
+pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let mut budget = input.code.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>().saturating_mul(MOST_TURNS);
+    let is_free = |address: u64, compiler: &Compiler<'_>| compiler.claims.is_free(address);
+    // What is called is a function too, and ends the one before it. So all of them are found before any gets rules.
+    let mut starts: Starts = input.functions.iter().map(|value| Set::of_symbol(input.arch, *value)).collect();
+    if input.arch == Arch::Riscv64 {
+        starts.extend(called_from_known_code(input, &compiler.pieces).map(|address| (address, Set::Riscv)));
+    }
+    let mut new: Starts = starts.clone();
+    while let Some((start, set)) = new.pop_first() {
+        if !is_free(start, compiler) {
+            continue;
+        }
+        let Some(followed) = function(input, start, set, &starts, &mut budget) else { continue };
+        for address in followed.callees {
+            if is_free(address, compiler) && !starts.contains_key(&address) {
+                starts.insert(address, set);
+                new.insert(address, set);
+            }
+        }
+    }
+    for (start, set) in &starts {
+        if !is_free(*start, compiler) {
+            continue;
+        }
+        match function(input, *start, *set, &starts, &mut budget) {
+            Some(followed) => add(*start, &followed, compiler),
+            None => unfollowed("code that is not in the file", compiler),
+        }
+    }
+}
+
+/// Where code that has rules already calls to.
+fn called_from_known_code<'i>(input: &'i Input<'_>, pieces: &'i [Piece]) -> impl Iterator<Item = u64> + 'i {
+    pieces.iter().flat_map(|piece| {
+        let mut at = piece.range.start;
+        let code = code_at(input, at).unwrap_or_default();
+        core::iter::from_fn(move || {
+            while at < piece.range.end {
+                let offset = usize::try_from(at.checked_sub(piece.range.start)?).ok()?;
+                let instruction = riscv64::decode(code.get(offset..)?)?;
+                let address = at;
+                at = at.checked_add(instruction.bytes as u64)?;
+                if let Flow::Call(Some(distance)) = instruction.flow {
+                    return Some(address.wrapping_add_signed(distance));
+                }
+            }
+            None
+        })
+    })
+}
+
+/// The code from `address` on, to the end of its section.
+fn code_at<'i>(input: &Input<'i>, address: u64) -> Option<&'i [u8]> {
+    input.code.iter().find_map(|(section, bytes)| {
+        let code = bytes.get(usize::try_from(address.checked_sub(*section)?).ok()?..)?;
+        (!code.is_empty()).then_some(code)
+    })
+}
+
+/// Counts a function of which not everything is known.
+pub(super) fn unfollowed(reason: &str, compiler: &mut Compiler<'_>) {
+    *compiler.report.unfollowed.entry(String::from(reason)).or_default() += 1;
+}
+
+/// Follows the function at `start`, which ends before the next of `starts` at the latest.
+fn function(input: &Input<'_>, start: u64, set: Set, starts: &Starts, budget: &mut u64) -> Option<Followed> {
+    let next = starts.range(start.checked_add(1)?..).next().map_or(u64::MAX, |(next, _)| *next);
+    let followed = within(input, start..next, set)?;
+    *budget = budget.checked_sub(followed.turns)?;
+    Some(followed)
+}
+
+/// Follows the function that `range` holds; `None` where there is no such code.
+pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set) -> Option<Followed> {
+    if !range.start.is_multiple_of(set.alignment()) {
+        return None;
+    }
+    let length = usize::try_from(range.end.checked_sub(range.start)?.min(LONGEST)).ok()?;
+    let code = code_at(input, range.start)?;
+    let code = code.get(..length).unwrap_or(code);
+    Some(Followed::new(range.start, code, input.arch.machine(), set.decode()))
+}
+
+/// Adds what is known of one function.
+fn add(start: u64, followed: &Followed, compiler: &mut Compiler<'_>) {
+    let source = (SourceKind::Instructions, start);
+    let mut lost = false;
+    for (address, bytes, step) in followed.steps() {
+        let Step::Rule(rule, slots) = step else {
+            lost = true;
+            continue;
+        };
+        for range in compiler.claims.claim(address..address.saturating_add(bytes)) {
+            match compiler.pieces.last_mut() {
+                Some(last)
+                    if last.range.end == range.start
+                        && (last.rule, last.slots, last.source) == (rule, slots, source) =>
+                {
+                    last.range.end = range.end;
+                }
+                _ => compiler.pieces.push(Piece { range, rule, slots, source }),
+            }
+        }
+    }
+    if lost {
+        unfollowed("the frame is lost on some path", compiler);
+    } else if followed.conflicts > 0 {
+        // As behind a call that never returns.
+        unfollowed("paths disagree about the frame, and the first one counts", compiler);
+    }
+}

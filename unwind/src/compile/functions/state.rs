@@ -1,0 +1,328 @@
+//! What is known of a frame before one instruction, and what an instruction makes of it.
+
+use super::super::layout::{Layout, Place};
+use crate::arch::Machine;
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
+
+/// Registers that a function keeps: those with slots, the frame pointer, the link register.
+const MOST_KEPT: usize = 13;
+
+/// Registers whose values are known at once: loading a large constant takes two instructions, and others come between.
+const MOST_CONSTANTS: usize = 4;
+
+/// What an instruction does to registers and their slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Effect {
+    /// `to` = `from` + constant.
+    Add { to: u8, from: u8, value: i32 },
+    /// `to` = constant.
+    Set { to: u8, value: i32 },
+    /// `to` = `a` + `b`, or `a` − `b`.
+    Sum { to: u8, a: u8, b: u8, minus: bool },
+    /// A word is stored.
+    Store { register: u8, base: u8, offset: i32 },
+    /// A word is loaded.
+    Load { register: u8, base: u8, offset: i32 },
+    /// The register gets a value that is not known here.
+    Write(u8),
+    /// Words are stored from an address on: the registers whose bits are set, the lowest first.
+    StoreList { list: u16, base: u8, offset: i32 },
+    /// Words are loaded in the same way, before `base` changes.
+    LoadList { list: u16, base: u8, offset: i32 },
+}
+
+/// What is known of a register that belongs to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    /// It still has the caller's value.
+    live: bool,
+    /// Where the caller's value was saved, in bytes from the CFA.
+    slot: Option<i32>,
+}
+
+/// The frame before an instruction. Distances are in bytes up to the CFA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State {
+    sp: Option<i32>,
+    /// A kept register that holds an address in the frame, and its distance.
+    pointer: Option<(u8, i32)>,
+    /// In the order of [`kept`].
+    kept: [Kept; MOST_KEPT],
+    /// Another register that has the return address.
+    copy: Option<u8>,
+    /// Registers whose values are known, the latest first.
+    constants: [Option<(u8, i32)>; MOST_CONSTANTS],
+    /// How many instructions from here on do something only if flags say so.
+    conditional: u8,
+    /// The code has declared that there is no caller: it put 0 in the place of the return address.
+    is_root: bool,
+}
+
+/// DWARF numbers of what a function keeps.
+fn kept(machine: &'static Machine) -> impl Iterator<Item = u8> + Clone {
+    machine.slot_registers.iter().copied().chain([machine.fp]).chain(machine.link).take(MOST_KEPT)
+}
+
+/// The registers of a list, and which word each of them has.
+fn places(list: u16) -> impl Iterator<Item = (u8, i32)> {
+    (0..16).filter(move |register| list >> register & 1 != 0).zip(0..)
+}
+
+impl State {
+    /// At the first instruction of a function: CFA = sp, everything as the caller left it.
+    pub(super) const ENTRY: Self = Self {
+        sp: Some(0),
+        pointer: None,
+        kept: [Kept { live: true, slot: None }; MOST_KEPT],
+        copy: None,
+        constants: [None; MOST_CONSTANTS],
+        conditional: 0,
+        is_root: false,
+    };
+
+    /// CFA minus the stack pointer, where it is known.
+    pub(super) fn depth(&self) -> Option<i32> {
+        self.sp
+    }
+
+    /// Whether the instruction here depends on flags because of one before it.
+    pub(super) fn is_conditional(&self) -> bool {
+        self.conditional > 0
+    }
+
+    /// Behind an instruction that makes so many others depend on flags.
+    pub(super) fn pass_conditional(&mut self, made: u8) {
+        self.conditional = if made > 0 { made } else { self.conditional.saturating_sub(1) };
+    }
+
+    /// Whether the frame is the one that `body` describes.
+    pub(super) fn is_as_in(&self, body: &Layout, machine: &'static Machine) -> bool {
+        let slot_of = |register: u8| self.kept(register, machine).and_then(|kept| kept.slot).map(i64::from);
+        let same_base = self.distance(body.base, 0, machine).map(i64::from) == Some(body.cfa);
+        let return_address = match (body.return_address, machine.link) {
+            (Place::AtCfa(at), Some(link)) => slot_of(link) == Some(at),
+            _ => true,
+        };
+        let has_slots =
+            |(register, at): &(u8, i64)| kept(machine).all(|kept| kept != *register) || slot_of(*register) == Some(*at);
+        same_base && return_address && body.saved.iter().all(has_slots)
+    }
+
+    /// CFA minus the address `base` + `offset`, if `base` points into the frame.
+    fn distance(&self, base: u8, offset: i32, machine: &Machine) -> Option<i32> {
+        let distance = match self.pointer {
+            _ if base == machine.sp => self.sp,
+            Some((pointer, distance)) if pointer == base => Some(distance),
+            _ => None,
+        };
+        distance?.checked_sub(offset)
+    }
+
+    fn value(&self, register: u8) -> Option<i32> {
+        self.constants.iter().flatten().find(|(known, _)| *known == register).map(|(_, value)| *value)
+    }
+
+    fn kept_mut(&mut self, register: u8, machine: &'static Machine) -> Option<&mut Kept> {
+        let at = kept(machine).position(|kept| kept == register)?;
+        self.kept.get_mut(at)
+    }
+
+    fn kept(&self, register: u8, machine: &'static Machine) -> Option<Kept> {
+        let at = kept(machine).position(|kept| kept == register)?;
+        self.kept.get(at).copied()
+    }
+
+    /// Forgets the value of `register`.
+    pub(super) fn write(&mut self, register: u8, machine: &'static Machine) {
+        if register == machine.sp {
+            self.sp = None;
+        }
+        self.pointer = self.pointer.filter(|(pointer, _)| *pointer != register);
+        self.copy = self.copy.filter(|copy| *copy != register);
+        for constant in &mut self.constants {
+            *constant = constant.filter(|(known, _)| *known != register);
+        }
+        if let Some(kept) = self.kept_mut(register, machine) {
+            kept.live = false;
+        }
+    }
+
+    /// `register` becomes the address at `distance` below the CFA.
+    fn point(&mut self, register: u8, distance: Option<i32>, machine: &'static Machine) {
+        self.write(register, machine);
+        if register == machine.sp {
+            self.sp = distance;
+        } else if let Some(distance) = distance
+            && (register == machine.fp || (self.pointer.is_none() && kept(machine).any(|kept| kept == register)))
+            && Some(register) != machine.link
+        {
+            self.pointer = Some((register, distance));
+        }
+    }
+
+    pub(super) fn apply(&mut self, effect: Effect, machine: &'static Machine) {
+        match effect {
+            Effect::Add { to, from, value } => match self.distance(from, value, machine) {
+                Some(distance) => self.point(to, Some(distance), machine),
+                None if value == 0 => self.copy_of(to, from, machine),
+                None => {
+                    let sum = self.value(from).and_then(|from| from.checked_add(value));
+                    self.set(to, sum, machine);
+                }
+            },
+            Effect::Set { to, value } => {
+                // Where it was saved the register is free for anything.
+                let is_saved = self.kept(to, machine).is_none_or(|kept| !kept.live || kept.slot.is_some());
+                self.is_root |= value == 0 && Some(to) == machine.link && !is_saved;
+                self.set(to, Some(value), machine);
+            }
+            Effect::Sum { to, a, b, minus } => {
+                let value = |register| {
+                    let value = self.value(register)?;
+                    if minus { value.checked_neg() } else { Some(value) }
+                };
+                let forward = value(b).and_then(|value| self.distance(a, value, machine));
+                let swapped = || value(a).filter(|_| !minus).and_then(|value| self.distance(b, value, machine));
+                let distance = forward.or_else(swapped);
+                self.point(to, distance, machine);
+            }
+            Effect::Store { register, base, offset } => self.store(register, base, offset, machine),
+            Effect::Load { register, base, offset } => self.load(register, base, offset, machine),
+            Effect::Write(register) => self.write(register, machine),
+            Effect::StoreList { list, base, offset } => {
+                for (register, at) in places(list) {
+                    self.store(register, base, offset.saturating_add(at * machine.word as i32), machine);
+                }
+            }
+            Effect::LoadList { list, base, offset } => {
+                for (register, at) in places(list).filter(|(register, _)| *register != base) {
+                    let offset = offset.saturating_add(at * machine.word as i32);
+                    self.load(register, base, offset, machine);
+                }
+                if list >> base & 1 != 0 {
+                    self.write(base, machine);
+                }
+            }
+        }
+        // What lies below the stack pointer is given up.
+        if let Some(sp) = self.sp {
+            for kept in &mut self.kept {
+                kept.slot = kept.slot.filter(|slot| i64::from(*slot) >= -i64::from(sp));
+            }
+        }
+    }
+
+    fn set(&mut self, register: u8, value: Option<i32>, machine: &'static Machine) {
+        self.write(register, machine);
+        if let Some(value) = value {
+            // The oldest is forgotten.
+            self.constants.rotate_right(1);
+            if let Some(first) = self.constants.first_mut() {
+                *first = Some((register, value));
+            }
+        }
+    }
+
+    /// `to` gets the value of `from`, which is no address in the frame.
+    fn copy_of(&mut self, to: u8, from: u8, machine: &'static Machine) {
+        let Some(link) = machine.link.filter(|_| to != from) else { return };
+        let is_live = self.kept(link, machine).is_some_and(|kept| kept.live);
+        let has_copy = self.copy == Some(from);
+        let value = self.value(from);
+        self.set(to, value, machine);
+        if from == link && is_live {
+            self.copy = Some(to);
+        } else if to == link && has_copy {
+            self.copy = Some(from);
+            if let Some(kept) = self.kept_mut(link, machine) {
+                kept.live = true;
+            }
+        }
+    }
+
+    fn load(&mut self, register: u8, base: u8, offset: i32, machine: &'static Machine) {
+        let from = self.distance(base, offset, machine).and_then(i32::checked_neg);
+        self.write(register, machine);
+        if let Some(kept) = self.kept_mut(register, machine)
+            && from.is_some()
+            && kept.slot == from
+        {
+            kept.live = true;
+        }
+    }
+
+    fn store(&mut self, register: u8, base: u8, offset: i32, machine: &'static Machine) {
+        let Some(slot) = self.distance(base, offset, machine).and_then(i32::checked_neg) else { return };
+        // Whatever was there before is gone.
+        for kept in &mut self.kept {
+            kept.slot = kept.slot.filter(|known| *known != slot);
+        }
+        let is_copy = self.copy == Some(register) && self.kept(register, machine).is_none_or(|kept| !kept.live);
+        let register = if is_copy { machine.link.unwrap_or(register) } else { register };
+        if let Some(kept) = self.kept_mut(register, machine)
+            && (kept.live || is_copy)
+            && slot < 0
+        {
+            kept.slot = Some(slot);
+        }
+    }
+
+    /// Takes from this state what `other` does not confirm. `None` if they are not of one frame.
+    pub(super) fn meet(&self, other: &Self) -> Option<Self> {
+        let mut met = *self;
+        met.sp = self.sp.filter(|sp| other.sp == Some(*sp));
+        met.pointer = self.pointer.filter(|pointer| other.pointer == Some(*pointer));
+        // Paths with different amounts of memory from alloca may come together, if something else points into the frame.
+        if (met.sp, met.pointer) == (None, None) && (self.sp, self.pointer) != (other.sp, other.pointer) {
+            return None;
+        }
+        for (kept, other) in met.kept.iter_mut().zip(&other.kept) {
+            kept.live &= other.live;
+            kept.slot = kept.slot.filter(|slot| other.slot == Some(*slot));
+        }
+        met.is_root &= other.is_root;
+        met.conditional = met.conditional.max(other.conditional);
+        met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
+        for constant in &mut met.constants {
+            *constant = constant.filter(|(register, value)| other.value(*register) == Some(*value));
+        }
+        Some(met)
+    }
+
+    /// The rule; `None` where the CFA or the return address is not known.
+    pub(super) fn rule(&self, machine: &'static Machine) -> Option<(Rule, Slots)> {
+        if self.is_root {
+            return Some((Rule::bare(Kind::End, RuleSource::Instructions), Slots::SAME));
+        }
+        let words = |bytes: i32| {
+            let bytes = i64::from(bytes);
+            i16::try_from(bytes / machine.word).ok().filter(|_| bytes % machine.word == 0)
+        };
+        let (kind, base, distance) = match (self.sp, self.pointer) {
+            (Some(distance), _) => (Kind::Sp, machine.sp, distance),
+            (None, Some((pointer, distance))) if pointer == machine.fp => (Kind::Fp, pointer, distance),
+            (None, Some((pointer, distance))) => (Kind::Register, pointer, distance),
+            (None, None) => return None,
+        };
+        let saved = |kept: Kept| match kept.slot {
+            Some(slot) => words(slot).map_or(Saved::Unknown, Saved::At),
+            None if kept.live => Saved::Same,
+            None => Saved::Unknown,
+        };
+        let link = machine.link?;
+        let return_address = match (saved(self.kept(link, machine)?), self.copy) {
+            (Saved::At(words), _) => ReturnAddress::AtCfa(words),
+            (Saved::Same, _) => ReturnAddress::InRegister(link),
+            (Saved::Unknown, Some(register)) => ReturnAddress::InRegister(register),
+            (Saved::Unknown, None) => return None,
+        };
+        let mut slots = Slots::SAME;
+        for (at, register) in machine.slot_registers.iter().enumerate() {
+            slots = slots.with(at, saved(self.kept(*register, machine)?));
+        }
+        let offset = i64::from(words(distance).filter(|words| *words >= 0)?);
+        let fp = saved(self.kept(machine.fp, machine)?);
+        let rule = |fp| Rule::new(kind, RuleSource::Instructions, base, offset, return_address, fp);
+        Some((rule(fp).or_else(|| rule(Saved::Unknown))?, slots))
+    }
+}

@@ -1,0 +1,116 @@
+//! `.gopclntab`, the table of functions that every Go program carries: of each function, how far the stack pointer has moved before each of
+//! its instructions (`pcsp`). It stays when a program is stripped of `.debug_frame`. (Go sources, `runtime/symtab.go`, `internal/abi/symtab.go`,
+//! `cmd/link/internal/ld/pcln.go`)
+//!
+//! With *d* bytes moved:
+//!
+//! * amd64: CFA = rsp + *d* + 8; return address = [CFA − 8];
+//! * arm64: CFA = sp + *d*; return address = [sp] where *d* > 0, else lr.
+//!
+//! Go's functions keep no registers for their callers but the frame pointer. On amd64 it is at CFA − 16 if the function began by pushing it;
+//! else, while the stack pointer has moved, it is not told.
+
+mod table;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::functions::unfollowed;
+use super::{Compiler, Input};
+use crate::arch::Arch;
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
+use crate::source::SourceKind;
+use table::{Function, Table};
+
+/// `push %rbp`
+const PUSH_FRAME_POINTER: u8 = 0x55;
+/// The prefix by which the same byte pushes `%r13`.
+const EXTENDED: u8 = 0x41;
+/// The function is the first of its stack: a goroutine, or a thread.
+const TOP_FRAME: u8 = 1;
+/// The function sets the stack pointer to what no table tells, as those do that change stacks.
+const WRITES_STACK_POINTER: u8 = 2;
+
+/// Adds the rules of the functions that the table describes and nothing else has spoken for.
+pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let Some((_, bytes)) = input.pclntab.filter(|_| matches!(input.arch, Arch::X86_64 | Arch::Aarch64)) else { return };
+    let Some(table) = Table::open(bytes, input.arch, input.bases.text) else {
+        return unfollowed("Go's table of functions: of an unknown version, or damaged", compiler);
+    };
+    let mut budget = bytes.len().saturating_mul(4);
+    for function in table.functions() {
+        let range = function.start..function.end;
+        if range.start >= range.end || !compiler.claims.is_code(&range) {
+            compiler.report.entries_outside_text += 1;
+            continue;
+        }
+        compiler.report.unwind_entries += 1;
+        if function.flags & WRITES_STACK_POINTER != 0 {
+            unfollowed("Go's table of functions: a function that changes stacks", compiler);
+            continue;
+        }
+        let source = (SourceKind::GoPclntab, function.offset);
+        let Some((mut rules, end)) = frames(input, &table, &function, &mut budget) else {
+            unfollowed("Go's table of functions: distances that cannot be read", compiler);
+            continue;
+        };
+        if function.flags & TOP_FRAME != 0 {
+            rules = Vec::from([(function.start, (Rule::bare(Kind::End, RuleSource::GoPclntab), Slots::SAME))]);
+        }
+        let claimed = compiler.claims.claim(function.start..end);
+        compiler.add(&claimed, &rules, source);
+    }
+}
+
+/// A function's rules by rising address, and where its code ends.
+type Frames = (Vec<(u64, (Rule, Slots))>, u64);
+
+/// The rules of one function; `None` where the table does not tell them.
+fn frames(input: &Input<'_>, table: &Table<'_>, function: &Function, budget: &mut usize) -> Option<Frames> {
+    let mut rules = Vec::new();
+    let mut end = function.start;
+    let mut pushes_frame_pointer = None;
+    for step in table.distances(function) {
+        let (Range { start, end: next }, moved) = step?;
+        end = next;
+        *budget = budget.checked_sub(1)?;
+        // The first distance that is not zero, and what made it.
+        if moved != 0 {
+            // With the prefix it is another register.
+            let is_plain = |address: u64| byte_before(input, address.saturating_sub(1)) != Some(EXTENDED);
+            let pushed = || moved == 8 && byte_before(input, start) == Some(PUSH_FRAME_POINTER) && is_plain(start);
+            pushes_frame_pointer.get_or_insert_with(pushed);
+        }
+        let rule = rule(input.arch, moved, pushes_frame_pointer == Some(true))?;
+        if rules.last().is_none_or(|(_, last)| *last != rule) {
+            rules.push((start, rule));
+        }
+    }
+    (!rules.is_empty()).then_some((rules, end))
+}
+
+/// The rule where the stack pointer has moved by so many bytes.
+fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool) -> Option<(Rule, Slots)> {
+    let machine = arch.machine();
+    let words = (moved >= 0 && moved % machine.word == 0).then_some(moved / machine.word)?;
+    let source = RuleSource::GoPclntab;
+    let (offset, return_address, frame_pointer) = match machine.link {
+        None if words == 0 => (1, ReturnAddress::AtCfa(-1), Saved::Same),
+        None => {
+            let saved = if pushes_frame_pointer { Saved::At(-2) } else { Saved::Unknown };
+            (words.checked_add(1)?, ReturnAddress::AtCfa(-1), saved)
+        }
+        Some(link) if words == 0 => (0, ReturnAddress::InRegister(link), Saved::Same),
+        Some(_) => (words, ReturnAddress::AtCfa(i16::try_from(-words).ok()?), Saved::Unknown),
+    };
+    let mut slots = Slots::SAME;
+    for at in 0..machine.slot_registers.len() {
+        slots = slots.with(at, Saved::Unknown);
+    }
+    Some((Rule::new(Kind::Sp, source, machine.sp, offset, return_address, frame_pointer)?, slots))
+}
+
+fn byte_before(input: &Input<'_>, address: u64) -> Option<u8> {
+    let before = address.checked_sub(1)?;
+    input.code.iter().find_map(|(start, bytes)| bytes.get(usize::try_from(before.checked_sub(*start)?).ok()?).copied())
+}

@@ -1,0 +1,230 @@
+//! The parts of Go's table of functions that tell distances of the stack pointer. All numbers are little-endian.
+
+use core::ops::Range;
+
+use crate::arch::Arch;
+
+/// Go 1.16 and 1.17; 1.18 and 1.19; 1.20 and later. (`internal/abi`, `PCLnTabMagic`)
+const MAGIC_116: u32 = 0xffff_fffa;
+const MAGIC_118: u32 = 0xffff_fff0;
+const MAGIC_120: u32 = 0xffff_fff1;
+const WORD: usize = 8;
+/// Offsets in a function's record, counted from where its entry ends.
+mod at {
+    /// `pcsp`, behind `nameOff`, `args`, `deferreturn`.
+    pub(super) const PCSP: usize = 12;
+    /// `cuOffset`, behind `pcfile`, `pcln`, `npcdata`.
+    pub(super) const UNIT: usize = 28;
+}
+
+/// A table whose header is sound.
+pub(super) struct Table<'t> {
+    bytes: &'t [u8],
+    magic: u32,
+    /// Bytes of the smallest instruction, which distances of addresses are counted in.
+    quantum: u64,
+    functions: usize,
+    /// What entries are counted from.
+    text: u64,
+    /// Where the parts begin: tables of distances, and the index with the records behind it.
+    pc_tables: usize,
+    index: usize,
+}
+
+/// One function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Function {
+    /// Stated address.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Of its record, in the section.
+    pub(super) offset: u64,
+    /// `abi.FuncFlag`
+    pub(super) flags: u8,
+    pcsp: u32,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?))
+}
+
+impl<'t> Table<'t> {
+    /// Reads the header. `text` is the address of `.text`, for tables that leave it to the loader to say where code begins.
+    pub(super) fn open(bytes: &'t [u8], arch: Arch, text: Option<u64>) -> Option<Self> {
+        let magic = u32_at(bytes, 0)?;
+        let (quantum, word) = (*bytes.get(6)?, *bytes.get(7)?);
+        let expected = if arch == Arch::X86_64 { 1 } else { 4 };
+        if !matches!(magic, MAGIC_116 | MAGIC_118 | MAGIC_120) || quantum != expected || usize::from(word) != WORD {
+            return None;
+        }
+        let field = |number: usize| u64_at(bytes, 8 + number * WORD);
+        let offset = |number: usize| usize::try_from(field(number)?).ok().filter(|at| *at < bytes.len());
+        // Behind the numbers of functions and files: where code begins, then names, units, files, tables of distances, index.
+        let counts_from_text = magic != MAGIC_116;
+        let first = if counts_from_text { 3 } else { 2 };
+        let stated = if counts_from_text { field(2)? } else { 0 };
+        let text = if counts_from_text && stated == 0 { text? } else { stated };
+        Some(Self {
+            bytes,
+            magic,
+            quantum: u64::from(quantum),
+            functions: usize::try_from(field(0)?).ok()?,
+            text,
+            pc_tables: offset(first + 3)?,
+            index: offset(first + 4)?,
+        })
+    }
+
+    /// Bytes of a number in the index, and of the entry in a record.
+    fn entry_bytes(&self) -> usize {
+        if self.magic == MAGIC_116 { WORD } else { 4 }
+    }
+
+    fn number(&self, at: usize) -> Option<u64> {
+        if self.magic == MAGIC_116 { u64_at(self.bytes, at) } else { u32_at(self.bytes, at).map(u64::from) }
+    }
+
+    /// A place in the index: the address of a function, and behind it where its record is, or for the last one where code ends.
+    fn indexed(&self, number: usize) -> Option<usize> {
+        self.index.checked_add(number.checked_mul(2 * self.entry_bytes())?)
+    }
+
+    /// The functions in the order of the index. Ends early where it is damaged.
+    pub(super) fn functions(&self) -> impl Iterator<Item = Function> + '_ {
+        (0..self.functions).map_while(|number| {
+            let at = self.indexed(number)?;
+            let start = self.number(at)?;
+            let record = self.number(at.checked_add(self.entry_bytes())?)?;
+            let end = self.number(self.indexed(number.checked_add(1)?)?)?;
+            let record = self.index.checked_add(usize::try_from(record).ok()?)?;
+            let fields = record.checked_add(self.entry_bytes())?;
+            // From 1.20 on the line of the function comes before them.
+            let flags = at::UNIT + 4 + if self.magic == MAGIC_120 { 4 } else { 0 } + 1;
+            Some(Function {
+                start: self.text.checked_add(start)?,
+                end: self.text.checked_add(end)?,
+                offset: record as u64,
+                flags: *self.bytes.get(fields.checked_add(flags)?)?,
+                pcsp: u32_at(self.bytes, fields.checked_add(at::PCSP)?)?,
+            })
+        })
+    }
+
+    /// Which addresses, and how far the stack pointer has moved there, in bytes; `None` once, at the end, where that cannot be read. Behind the
+    /// last of them lies padding, up to the next function.
+    pub(super) fn distances(&self, function: &Function) -> impl Iterator<Item = Option<(Range<u64>, i64)>> + '_ {
+        let at = usize::try_from(function.pcsp).ok().and_then(|pcsp| self.pc_tables.checked_add(pcsp));
+        // A function of which nothing is told has none.
+        let mut rest = at.filter(|_| function.pcsp != 0).and_then(|at| self.bytes.get(at..));
+        let (mut address, end, quantum) = (function.start, function.end, self.quantum);
+        let mut value = -1i64;
+        let mut is_first = true;
+        core::iter::from_fn(move || {
+            if address >= end {
+                return None;
+            }
+            let mut bytes = rest.unwrap_or_default();
+            let change = varint(&mut bytes);
+            if change == Some(0) && !is_first {
+                address = end;
+                return None;
+            }
+            let length = varint(&mut bytes).and_then(|length| u64::from(length).checked_mul(quantum));
+            let (Some(change), Some(length)) = (change, length.filter(|length| *length > 0)) else {
+                address = end;
+                return Some(None);
+            };
+            (rest, is_first) = (Some(bytes), false);
+            value += i64::from((change >> 1) as i32 ^ -((change & 1) as i32));
+            let start = address;
+            address = address.saturating_add(length).min(end);
+            Some(Some((start..address, value)))
+        })
+    }
+}
+
+/// Reads a number of at most 32 bits, seven to a byte, the lowest first.
+fn varint(bytes: &mut &[u8]) -> Option<u32> {
+    let mut value = 0u32;
+    for at in 0..5 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u32::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// A table of two functions at 0x1000 and 0x1010, which end at 0x1020.
+    fn table(magic: u32) -> Vec<u8> {
+        let counts_from_text = magic != MAGIC_116;
+        let mut bytes = Vec::from(magic.to_le_bytes());
+        bytes.extend([0, 0, 1, 8]);
+        let header = 8 + 8 * if counts_from_text { 8 } else { 7 };
+        // Tables of distances: one byte that stands for none, then 0 for 4 bytes, 24 for 10, 0 for 2, end.
+        let distances = [0, 2, 4, 48, 10, 47, 2, 0];
+        let index = header + distances.len();
+        let mut fields = Vec::from([2u64, 0]);
+        if counts_from_text {
+            fields.push(0x1000);
+        }
+        fields.extend([0, 0, 0, header as u64, index as u64]);
+        bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
+        bytes.extend(distances);
+        let entry = |value: u64| {
+            if counts_from_text { (value as u32).to_le_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
+        };
+        let base = if counts_from_text { 0 } else { 0x1000 };
+        let size = if counts_from_text { 4 } else { 8 };
+        let records = 5 * size as u64;
+        for value in [base, records, base + 0x10, records, base + 0x20] {
+            bytes.extend(entry(value));
+        }
+        bytes.extend(entry(base));
+        // name, args, deferreturn, pcsp, pcfile, pcln, npcdata, unit
+        bytes.extend([0u32, 0, 0, 1, 0, 0, 0, 0].iter().flat_map(|field| field.to_le_bytes()));
+        if magic == MAGIC_120 {
+            bytes.extend([9, 9, 0, 0]);
+        }
+        // The function's id and flags.
+        bytes.extend([7, 1, 0, 0]);
+        bytes
+    }
+
+    #[test]
+    fn all_layouts_are_read() {
+        for magic in [MAGIC_116, MAGIC_118, MAGIC_120] {
+            let bytes = table(magic);
+            let table = Table::open(&bytes, Arch::X86_64, None).expect("a header");
+            let functions: Vec<Function> = table.functions().collect();
+            let found: Vec<_> =
+                functions.iter().map(|function| (function.start, function.end, function.flags)).collect();
+            assert_eq!(found, [(0x1000, 0x1010, 1), (0x1010, 0x1020, 1)], "{magic:x}");
+            let distances: Vec<_> = table.distances(&functions[0]).collect();
+            assert_eq!(
+                distances,
+                [Some((0x1000..0x1004, 0)), Some((0x1004..0x100e, 24)), Some((0x100e..0x1010, 0))],
+                "{magic:x}"
+            );
+            for cut in 0..bytes.len() {
+                let Some(table) = Table::open(&bytes[..cut], Arch::X86_64, None) else { continue };
+                assert!(
+                    table.functions().flat_map(|function| table.distances(&function).collect::<Vec<_>>()).count() < 8
+                );
+            }
+        }
+        assert!(Table::open(&table(0xffff_fffb), Arch::X86_64, None).is_none());
+        assert!(Table::open(&table(MAGIC_120), Arch::Aarch64, None).is_none());
+    }
+}

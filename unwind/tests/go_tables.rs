@@ -1,0 +1,100 @@
+//! Go programs: what their table of functions tells of frames against `.debug_frame`, which Go's linker writes for the same program and which
+//! stripping takes away.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod elf;
+
+use std::path::Path;
+use std::process::Command;
+
+use elf::Binary;
+use symseal_module::Rva;
+use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::{Kind, RuleSource, Saved, Table};
+
+const PROGRAM: &str = "package main\n\nimport (\n\t\"fmt\"\n\t\"sort\"\n)\n\nfunc main() {\n\tnumbers := []int{3, 1, 2}\n\tsort.Slice(numbers, func(a, b int) bool { return numbers[a] < numbers[b] })\n\tfmt.Println(numbers)\n}\n";
+
+/// Makes the program for a processor; `None` if there is no compiler.
+fn program(directory: &Path, architecture: &str) -> Option<Binary> {
+    let (source, output) = (directory.join("main.go"), directory.join(architecture));
+    std::fs::write(&source, PROGRAM).expect("a file");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&output)
+        .arg(&source)
+        .env("GOARCH", architecture)
+        .env("GOOS", "linux")
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "-mod=mod")
+        .current_dir(directory)
+        .output();
+    match built {
+        Ok(built) if built.status.success() => Binary::read(output),
+        Ok(built) => panic!("{}", String::from_utf8_lossy(&built.stderr)),
+        Err(error) => {
+            elf::skip("go", &error.to_string());
+            None
+        }
+    }
+}
+
+fn check(architecture: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(binary) = program(directory.path(), architecture) else { return };
+    let parts = binary.parts();
+    let debug_frame = object_debug_frame(&binary);
+    let of = |input: Input<'_>| compile(&input).expect("a table");
+    let by_debug_frame = of(Input { pclntab: None, debug_frame: Some((0, &debug_frame)), plt: &[], ..parts.input() });
+    let stripped = of(Input { debug_frame: None, eh_frame: None, eh_frame_hdr: None, ..parts.input() });
+    let (expected, found) =
+        (Table::open(&by_debug_frame.bytes).expect("a table"), Table::open(&stripped.bytes).expect("a table"));
+    found.verify().expect("our own table");
+    let (mut compared, mut saved, mut missing, mut differing) = (0, 0, 0, Vec::new());
+    for at in (found.text_start().0..found.text_end().0).step_by(if architecture == "amd64" { 1 } else { 4 }) {
+        let (Some(said), Some(rule)) = (expected.rule(Rva(at)), found.rule(Rva(at))) else { continue };
+        if said.source() != Some(RuleSource::DebugFrame) || rule.source() != Some(RuleSource::GoPclntab) {
+            missing += usize::from(said.source() == Some(RuleSource::DebugFrame));
+            continue;
+        }
+        // The functions with which stacks begin: the other section says nothing of that.
+        if rule.kind() == Some(Kind::End) {
+            continue;
+        }
+        compared += 1;
+        saved += usize::from(matches!(rule.frame_pointer(), Saved::At(_)));
+        let same =
+            (rule.kind(), rule.offset(), rule.return_address()) == (said.kind(), said.offset(), said.return_address());
+        if !same && differing.len() < 10 {
+            differing.push(format!(
+                "{at:#x}: {} instead of {}",
+                rule.display(found.arch()),
+                said.display(found.arch())
+            ));
+        }
+    }
+    println!(
+        "{architecture}: {compared} addresses compared, {saved} with a saved frame pointer, {missing} without a rule; {} of {} bytes of code covered; {:?}",
+        stripped.report.covered_bytes, stripped.report.text_bytes, stripped.report.unfollowed
+    );
+    assert!(differing.is_empty(), "{differing:#?}");
+    assert!(compared > 100_000 && missing * 50 < compared, "{compared} compared, {missing} missing");
+    assert!(architecture != "amd64" || saved * 2 > compared, "{saved} of {compared}");
+}
+
+/// The section, decompressed.
+fn object_debug_frame(binary: &Binary) -> Vec<u8> {
+    use object::{Object, ObjectSection};
+    let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");
+    let section = file.section_by_name(".debug_frame").expect("debug information");
+    section.uncompressed_data().expect("decompressed").into_owned()
+}
+
+#[test]
+fn the_table_of_functions_says_what_debug_frame_says_on_amd64() {
+    check("amd64");
+}
+
+#[test]
+fn the_table_of_functions_says_what_debug_frame_says_on_arm64() {
+    check("arm64");
+}

@@ -1,0 +1,168 @@
+//! Tables of whole C libraries of other processors against the rows that readelf prints of the same call frame information: CFA, return
+//! address and every saved register of each row, at its first and at its last byte.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod elf;
+
+use std::process::Command;
+
+use elf::Binary;
+use symseal_module::Rva;
+use symseal_unwind::{Arch, Kind, ReturnAddress, RuleSource, Saved, Table};
+
+/// One row: its addresses, and the words of its columns by their headings.
+struct Row<'o> {
+    start: u64,
+    end: u64,
+    columns: Vec<(&'o str, &'o str)>,
+}
+
+/// The rows that readelf prints of `.eh_frame`, a table for each entry: headings, then a line for each row. An entry without rows of its own
+/// has no table.
+fn rows(output: &str) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    let (mut headings, mut end) = (Vec::new(), 0);
+    let mut first = 0;
+    for line in output.lines() {
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let mut words = line.split_whitespace();
+        if let Some((_, range)) = line.split_once(" pc=") {
+            end = range.split_once("..").and_then(|(_, end)| number(end.trim())).expect("a range");
+            (headings, first) = (Vec::new(), rows.len());
+        } else if line.contains(" CIE ") || line.contains("ZERO terminator") {
+            (headings, end, first) = (Vec::new(), 0, rows.len());
+        } else if words.next() == Some("LOC") {
+            headings = words.collect();
+        } else if !headings.is_empty() && end > 0 && line.len() > 8 {
+            // `r2 (edx)` is one word.
+            let joined: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with('(')).collect();
+            let Some(start) = joined.first().and_then(|start| number(start)) else { continue };
+            if let Some(last) = rows.get_mut(first..).and_then(|rows| rows.last_mut()) {
+                last.end = start;
+            }
+            let columns = headings.iter().copied().zip(joined.into_iter().skip(1)).collect();
+            rows.push(Row { start, end, columns });
+        }
+    }
+    rows
+}
+
+/// The register of a heading, as readelf names it.
+fn register(arch: Arch, heading: &str) -> Option<u8> {
+    (0..arch.registers())
+        .filter_map(|number| u8::try_from(number).ok())
+        .find(|number| arch.register_name(*number) == heading)
+}
+
+/// What differs between the table and `row` at `rva`; `None` where the table says something else on purpose.
+fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva) -> Option<Vec<String>> {
+    let arch = table.arch();
+    let word = i64::from(arch.word_bytes());
+    let rule = table.rule(rva)?;
+    let slots = table.slots(rva)?;
+    if rule.source() != Some(RuleSource::EhFrame) || matches!(rule.kind(), Some(Kind::Unsupported)) {
+        return None;
+    }
+    let offset = |text: &str| text.strip_prefix('c').and_then(|bytes| bytes.parse::<i64>().ok());
+    let mut differing = Vec::new();
+    for (heading, said) in &row.columns {
+        let same = match *heading {
+            // Nothing else is of any use then.
+            "CFA" if rule.kind() == Some(Kind::End) => true,
+            "CFA" => match said.find(['+', '-']) {
+                Some(at) => {
+                    let base = register(arch, &said[..at]).expect("a register");
+                    let kind = match rule.kind() {
+                        Some(Kind::Sp) => arch.stack_pointer(),
+                        Some(Kind::Fp) => arch.frame_pointer(),
+                        _ => rule.register(),
+                    };
+                    (kind, rule.offset() * word) == (base, said[at..].parse().expect("an offset"))
+                }
+                // An expression.
+                None => matches!(rule.kind(), Some(Kind::Deref | Kind::Program | Kind::Signal | Kind::Plt)),
+            },
+            "ra" => match (rule.return_address(), offset(said)) {
+                _ if rule.kind() == Some(Kind::End) => *said == "u",
+                (Some(ReturnAddress::AtCfa(words)), Some(bytes)) => i64::from(words) * word == bytes,
+                (Some(ReturnAddress::InRegister(found)), None) => match said.strip_prefix('r') {
+                    Some(number) => number.parse() == Ok(found),
+                    None => *said == "u" && found == arch.return_address(),
+                },
+                (Some(ReturnAddress::AtCfa(_)), None) => *said == "exp",
+                _ => false,
+            },
+            _ => {
+                let saved = match register(arch, heading) {
+                    Some(number) if number == arch.frame_pointer() => rule.frame_pointer(),
+                    Some(number) => match slots.of(arch, number) {
+                        Some(saved) => saved,
+                        // No slots: registers that calls do not keep.
+                        None => continue,
+                    },
+                    None => continue,
+                };
+                match (saved, offset(said)) {
+                    (Saved::At(words), Some(bytes)) => !rule.slots_on_fp() && i64::from(words) * word == bytes,
+                    (Saved::At(_), None) => *said == "exp" && rule.slots_on_fp(),
+                    (_, Some(_)) => rule.kind() == Some(Kind::End),
+                    // Said to be lost, said to be the same, in another register, or not said.
+                    (Saved::Same | Saved::Unknown, None) => true,
+                }
+            }
+        };
+        if !same {
+            differing.push(format!("{rva}: {heading} {said}: {}", rule.display(arch)));
+        }
+    }
+    Some(differing)
+}
+
+fn check(library: &str, least: usize) {
+    let Some(binary) = Binary::read(library) else { return elf::skip(library, "not here") };
+    let output = match Command::new("readelf").env("LC_ALL", "C").args(["-wF", library]).output() {
+        Ok(output) => String::from_utf8(output.stdout).expect("text"),
+        Err(error) => return elf::skip("readelf", &error.to_string()),
+    };
+    let base = binary.parts().image_base.0;
+    let compiled = binary.compile();
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    table.verify().expect("our own table");
+    let (mut compared, mut skipped, mut differing) = (0, 0, Vec::new());
+    for row in rows(&output).iter().filter(|row| row.start < row.end) {
+        for svma in [row.start, row.end - 1] {
+            match differences(&table, row, Rva(svma - base)) {
+                Some(found) => {
+                    compared += 1;
+                    differing.extend(found);
+                }
+                None => skipped += 1,
+            }
+        }
+    }
+    println!(
+        "{library}: {compared} places of rows compared, {skipped} with another rule; {} rows and {} rules in {} bytes; {} of {} bytes of code covered",
+        compiled.report.rows,
+        compiled.report.rules,
+        compiled.bytes.len(),
+        compiled.report.covered_bytes,
+        compiled.report.text_bytes
+    );
+    assert!(
+        differing.is_empty(),
+        "{library}: {} differ: {:#?}",
+        differing.len(),
+        differing.iter().take(20).collect::<Vec<_>>()
+    );
+    assert!(compared > least && skipped * 50 < compared, "{library}: {compared} compared, {skipped} not");
+}
+
+#[test]
+fn the_table_of_the_i686_c_library_says_what_readelf_says() {
+    check("/usr/i686-linux-gnu/lib/libc.so.6", 100_000);
+}
+
+#[test]
+fn the_table_of_the_riscv64_c_library_says_what_readelf_says() {
+    check("/usr/riscv64-linux-gnu/lib/libc.so.6", 5_000);
+}
