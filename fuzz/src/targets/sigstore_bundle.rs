@@ -14,7 +14,8 @@ static TRUST: LazyLock<Trust> =
     LazyLock::new(|| Trust::load_parts(ROOT, POLICY, TRUSTED_ROOT).expect("the golden trust directory"));
 
 pub(super) fn run(data: &[u8]) {
-    let subjects = SubjectDigests { bundle: Some([0x11; 32]), symbol_index: Some([0x22; 32]), modules_root: None, modules: None };
+    let subjects =
+        SubjectDigests { bundle: Some([0x11; 32]), symbol_index: Some([0x22; 32]), modules_root: None, modules: None };
     let found = examine_seal(data, &subjects, &TRUST, &Expectation::default(), UtcSeconds(1_795_176_000));
     if found.holds() {
         let parts = |json| SigstoreBundle::parse(json).map(|seal| (seal.envelope.pae(), seal.entry.canonicalized_body));

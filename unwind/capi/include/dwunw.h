@@ -372,6 +372,7 @@ enum dwunw_method
    Where the goroutine stopped for which a thread runs on its own stack.
    */
   DWUNW_METHOD_GOROUTINE_SWITCH = 13,
+  /*
    The index table of an ARM module.
    */
   DWUNW_METHOD_EXIDX = 14,
