@@ -154,6 +154,10 @@ fn t5_the_index_table_gives_the_body_and_the_instructions_give_what_is_around_it
         assert!(found.iter().map(|(rule, _)| rule.as_str()).eq(AT_EACH), "{found:?}");
         assert_eq!([found[0].1, found[2].1, found[5].1], ["code", "exidx", "code"]);
         assert_eq!((compiled.report.unwind_entries, compiled.report.unfollowed.len()), (1, 1));
+        let stack = words(&[0, 0, 0x44, BIAS_32 + 0x100a]);
+        let memory = StackBytes { start: Avma(SP), bytes: &stack };
+        let (frames, _) = Process::new(&compiled.bytes).walk(&registers(0x1006, 0), &memory);
+        assert_eq!((frames[1].pc.0, frames[1].method), (BIAS_32 + 0x100a, UnwindMethod::Exidx));
     }
 }
 
