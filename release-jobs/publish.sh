@@ -15,6 +15,7 @@
 #   SYMSEAL_PLATFORM    the part's name; default: system and machine, such as linux-x86_64
 #   SYMSEAL_SOURCES     directory of the sources that the line tables name; default: no sources are published
 #   SYMSEAL_SOURCE_MAP  FROM=TO: where in it the files of a directory in the line tables lie; default: by their own paths
+#   SYMSEAL_OPTIONS     further options of symseal publish, separated by blanks, such as --strict; default: none
 #   SYMSEAL_BUILD       command that builds the release, run by sh -c; default: nothing is built
 # Environment, join:
 #   SYMSEAL_PARTS       what the part jobs printed, separated by blanks or line ends
@@ -28,7 +29,8 @@
 # Standard output: one line, the reference by digest of what was published. Everything else goes to standard error.
 # Exit status: symseal's. 0 published; 1 the answer is no, such as a part or image that is not there; 2 the call, the
 # environment or an input is wrong; that of SYMSEAL_BUILD where that fails.
-set -eu
+# No names are expanded: an option may be a pattern.
+set -euf
 
 program=${SYMSEAL:-symseal}
 
@@ -70,6 +72,9 @@ part() {
         [ -z "${SYMSEAL_SOURCE_MAP:-}" ] || set -- --source-map "$SYMSEAL_SOURCE_MAP" "$@"
         set -- --sources "$SYMSEAL_SOURCES" "$@"
     fi
+    # Options are split at blanks.
+    # shellcheck disable=SC2086
+    [ -z "${SYMSEAL_OPTIONS:-}" ] || set -- $SYMSEAL_OPTIONS "$@"
     publish "$@"
 }
 

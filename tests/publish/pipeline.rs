@@ -111,6 +111,14 @@ fn the_release_job_publishes_parts_joins_them_and_attaches_them_to_the_image() {
     job(&scene, "", &[], &[]).refused(2, &["expected part or join"]);
     job(&scene, "part", &[("SYMSEAL_BUILD", "exit 7")], &[&app]).refused(7, &[]);
     job(&scene, "part", &[("SYMSEAL_NAME", "")], &[&app]).refused(2, &["SYMSEAL_NAME"]);
+    // What a release gate asks for is passed on.
+    std::fs::create_dir(scene.at("gate")).unwrap();
+    std::fs::copy(&app, scene.at("gate/app")).unwrap();
+    std::fs::write(scene.at("gate/cut.dll"), [b"MZ".as_slice(), &[0; 58], &[0x40, 0, 0, 0], b"PE\0\0"].concat())
+        .unwrap();
+    let gate = scene.at("gate");
+    job(&scene, "part", &[("SYMSEAL_OPTIONS", "--strict")], &[&gate]).refused(1, &["cut.dll"]);
+    job(&scene, "part", &[("SYMSEAL_OPTIONS", "--strict --exclude *.dll")], &[&gate]).ok();
     let missing = scene.place("team/app:none");
     job(&scene, "join", &[("SYMSEAL_PARTS", &missing), ("SYMSEAL_KEY", &key), ("SYMSEAL_LOG", &log)], &[])
         .refused(1, &[&missing]);
