@@ -3,23 +3,44 @@
 use std::collections::BTreeMap;
 
 use symseal_module::Avma;
-use symseal_process::{JitHit, JitMaps, JitSource};
+use symseal_process::{JitHit, JitLine, JitMaps, JitSource, Mapping};
 use symseal_trace::{TraceJit, TraceJitLine, TraceSample};
 
-/// Functions of one trace; more than any stack holds that can be read at night.
+/// Functions of one trace: no reader takes more than four times as many, and stacks of ten thousand threads lead to fewer.
 const MAX_FUNCTIONS: usize = 1 << 16;
+/// Lines of one function; what is beyond them has none.
+const MAX_LINES: usize = 4096;
+/// Bytes of lines in one trace: what a process writes of its code may be meant to fill the tracer's memory.
+const MAX_LINE_BYTES: usize = 32 << 20;
+/// The longest function; what claims more is none.
+const MAX_FUNCTION_BYTES: u64 = 1 << 30;
 
-/// The functions that a register or a word of a copied stack lies in: whichever frames a walk finds later, their functions are among them. They are as
-/// the runtime had told them when the process stood still.
-pub(crate) fn led_to(samples: &[TraceSample], maps: &JitMaps) -> Vec<TraceJit> {
-    let mut found: BTreeMap<Avma, TraceJit> = BTreeMap::new();
+/// The functions that were told of before and after the stop, as one list: what was told alike both times was so in between, and of anything else the
+/// name is a guess.
+pub(crate) fn told_alike(before: Vec<TraceJit>, after: Vec<TraceJit>) -> Vec<TraceJit> {
+    let key = |function: &TraceJit| (function.start, function.size);
+    let mut all: BTreeMap<(Avma, u64), TraceJit> = BTreeMap::new();
+    let sure = |function: &TraceJit, others: &[TraceJit]| others.contains(function);
+    for (list, others) in [(&before, &after), (&after, &before)] {
+        for function in list {
+            let overlapped = function.overlapped || !sure(function, others);
+            all.entry(key(function)).or_insert_with(|| TraceJit { overlapped, ..function.clone() });
+        }
+    }
+    all.into_values().collect()
+}
+
+/// The functions that a register or a word of a copied stack lies in, outside of files: whichever frames a walk finds later, their functions are among them.
+pub(crate) fn led_to(samples: &[TraceSample], maps: &JitMaps, mappings: &[Mapping]) -> Vec<TraceJit> {
+    let mut found: BTreeMap<(Avma, u64), TraceJit> = BTreeMap::new();
+    let mut room = MAX_LINE_BYTES;
     let mut look = |address: Avma| {
         // A call may be the last instruction of its function.
         for at in [Some(address), address.checked_sub(1)].into_iter().flatten() {
-            if let Some((source, hit)) = maps.find(at)
-                && found.len() < MAX_FUNCTIONS
-            {
-                found.entry(hit.function.start).or_insert_with(|| function(source, hit));
+            let Some((source, hit)) = maps.find(at) else { continue };
+            let key = (hit.function.start, hit.function.size);
+            if found.len() < MAX_FUNCTIONS && !found.contains_key(&key) && is_made(hit, mappings) {
+                found.insert(key, function(source, hit, &mut room));
             }
         }
     };
@@ -34,22 +55,51 @@ pub(crate) fn led_to(samples: &[TraceSample], maps: &JitMaps) -> Vec<TraceJit> {
     found.into_values().collect()
 }
 
-fn function(source: JitSource, hit: JitHit<'_>) -> TraceJit {
-    let line = |(offset, line): (u64, &symseal_process::JitLine)| TraceJitLine {
-        offset,
-        line: line.line,
-        file: line.file.to_string(),
+/// Whether a function lies where a process makes code: in memory that it may execute and that is no file.
+fn is_made(hit: JitHit<'_>, mappings: &[Mapping]) -> bool {
+    let start = hit.function.start;
+    let home = mappings.iter().find(|mapping| mapping.start <= start && start < mapping.end);
+    hit.function.size <= MAX_FUNCTION_BYTES && home.is_some_and(|mapping| mapping.executable && !mapping.is_file())
+}
+
+fn function(source: JitSource, hit: JitHit<'_>, room: &mut usize) -> TraceJit {
+    let mut lines = Vec::new();
+    for (offset, JitLine { line, file, .. }) in hit.lines().take(MAX_LINES) {
+        let Some(left) = room.checked_sub(size_of::<TraceJitLine>() + file.len()) else { break };
+        *room = left;
+        lines.push(TraceJitLine { offset, line: *line, file: file.to_string() });
+    }
+    let told_by = match source {
+        JitSource::PerfMap => "perf-map",
+        JitSource::JitDump => "jitdump",
     };
     TraceJit {
         start: hit.function.start,
         size: hit.function.size,
         name: hit.function.name.clone(),
-        told_by: match source {
-            JitSource::PerfMap => "perf-map",
-            JitSource::JitDump => "jitdump",
-        }
-        .to_owned(),
+        told_by: told_by.to_owned(),
         overlapped: hit.overlapped,
-        lines: hit.lines().map(line).collect(),
+        lines,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_around_the_stop_is_a_guess() {
+        let function = |start: u64, name: &str| TraceJit {
+            start: Avma(start),
+            size: 16,
+            name: name.into(),
+            told_by: "perf-map".into(),
+            ..TraceJit::default()
+        };
+        let before = vec![function(0x100, "stays"), function(0x200, "old")];
+        let after = vec![function(0x100, "stays"), function(0x200, "new"), function(0x300, "later")];
+        let told = told_alike(before, after);
+        let seen: Vec<_> = told.iter().map(|function| (function.name.as_str(), function.overlapped)).collect();
+        assert_eq!(seen, [("stays", false), ("old", true), ("later", true)]);
     }
 }

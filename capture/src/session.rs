@@ -13,7 +13,7 @@ use symseal_process::{
 };
 use symseal_trace::{Trace, TraceBegin, TraceEnd, TraceModule, TraceSample, Uuid, rfc3339_utc};
 
-use crate::jit::led_to;
+use crate::jit::{led_to, told_alike};
 use crate::ptrace::{self, REGISTER_BYTES, Registers};
 use crate::registers::by_name;
 use crate::stacks::StackCopier;
@@ -54,8 +54,6 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     let stopped = StoppedThreads::stop_all(pid, options.stop_timeout)?;
     let mappings = proc_maps(pid)?;
     let (mut samples, unread) = sample_all(pid, &stopped, &mappings, options.stack_copy_bytes)?;
-    // What was written since.
-    jit.refresh(&mappings);
     if code_of(&mappings).ne(code_of(&mappings_before)) {
         modules = modules_in(pid, &mappings)?;
     }
@@ -72,7 +70,10 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
         sample.stopped_ns = u64::try_from(held).unwrap_or(u64::MAX);
     }
     samples.sort_by_key(|sample| sample.thread);
-    let jit = led_to(&samples, &jit);
+    // Reading these files takes its time, and may have to wait for the process itself.
+    let before = led_to(&samples, &jit, &mappings);
+    jit.refresh(&mappings);
+    let jit = told_alike(before, led_to(&samples, &jit, &mappings));
 
     let main = executable.and_then(|path| modules.iter().find(|module| module.path == path));
     let begin = TraceBegin {

@@ -140,11 +140,19 @@ impl BundleSource {
     }
 
     /// What the bundle says of the module.
-    pub(crate) fn facts(&self, id: &DebugId) -> Option<ModuleFacts> {
+    ///
+    /// # Errors
+    /// Where it cannot be said whether it has the module.
+    pub(crate) fn find(&self, id: &DebugId) -> Result<Option<ModuleFacts>, NoTable> {
         match &self.form {
-            Form::Opened(bundle, _) => bundle.module(id).map(ModuleFacts::from),
-            Form::Stored(stored) => stored.facts(id).ok()?,
+            Form::Opened(bundle, _) => Ok(bundle.module(id).map(ModuleFacts::from)),
+            Form::Stored(stored) => stored.facts(id),
         }
+    }
+
+    /// The same, where a bundle that cannot say it says nothing.
+    pub(crate) fn facts(&self, id: &DebugId) -> Option<ModuleFacts> {
+        self.find(id).ok()?
     }
 
     /// How much debug information the bundle has of the module.

@@ -13,15 +13,15 @@ use crate::{Answer, ResolvedFrame, SourceFrame, Tried};
 #[derive(Debug, Default)]
 pub struct JitNames {
     functions: JitFunctions,
-    /// First addresses of those that were written over in part.
-    overlapped: BTreeSet<Avma>,
+    /// First addresses and sizes of those that were written over in part.
+    overlapped: BTreeSet<(Avma, u64)>,
 }
 
 impl JitNames {
     /// Of functions, each with whether other code was written over a part of it later. What was not written over holds what several claim.
     pub fn new(functions: impl IntoIterator<Item = (JitFunction, bool)>) -> Self {
         let (guesses, sure): (Vec<_>, Vec<_>) = functions.into_iter().partition(|(_, overlapped)| *overlapped);
-        let overlapped = guesses.iter().map(|(function, _)| function.start).collect();
+        let overlapped = guesses.iter().map(|(function, _)| (function.start, function.size)).collect();
         let mut all = JitFunctions::default();
         for (function, _) in guesses.into_iter().chain(sure) {
             // One without bytes names nothing.
@@ -38,7 +38,7 @@ impl JitNames {
     /// The frame with the name of the function that holds the looked-up address, if one does.
     pub(crate) fn name(&self, frame: ResolvedFrame, lookup: Avma) -> ResolvedFrame {
         let Some(mut found) = self.functions.find(lookup) else { return frame };
-        found.overlapped |= self.overlapped.contains(&found.function.start);
+        found.overlapped |= self.overlapped.contains(&(found.function.start, found.function.size));
         with_jit(frame, lookup, ("as the trace carries it", found))
     }
 }
@@ -96,6 +96,9 @@ mod tests {
             (function(0x1040, 0x40, "new"), false),
             (function(0x1000, 0x100, "old"), true),
             (function(0x3000, 0x10, "cut by what no sample led to"), true),
+            // A smaller one where an older one began.
+            (function(0x4000, 0x20, "again"), false),
+            (function(0x4000, 0x80, "before"), true),
         ]);
         let at = |ip: u64| names.name(raw_frame(Avma(ip), UnwindMethod::FramePointer), Avma(ip));
         let seen = |ip: u64| {
@@ -107,6 +110,8 @@ mod tests {
         assert_eq!(seen(0x1002), ("old".into(), true, Some(2)));
         assert_eq!(seen(0x1090), ("old".into(), true, Some(0x90)));
         assert_eq!(seen(0x3001), ("cut by what no sample led to".into(), true, Some(1)));
+        assert_eq!(seen(0x4010), ("again".into(), false, Some(0x10)));
+        assert_eq!(seen(0x4020), ("before".into(), true, Some(0x20)));
         assert_eq!(seen(0x2000), (String::new(), false, None));
         assert_eq!((at(0x1043).quality, at(0x1044).quality), (Quality::Function, Quality::Full));
         let steps: Vec<_> = at(0x1050).tried.iter().map(|tried| tried.step).collect();

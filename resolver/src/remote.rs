@@ -14,7 +14,7 @@ use crate::local::debug_file::pdb_table;
 use crate::local::read::check_id;
 use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
-use crate::resolver::NamedBy;
+use crate::resolver::{NamedBy, miss};
 use crate::servers::Covered;
 use crate::{CheckFile, DigestOf, DigestRef, FetchedFile, NotFetched, SymbolServers, Tried, WantedFile, WantedKind};
 
@@ -86,7 +86,14 @@ impl Remote {
         lookup: Rva,
         tried: &mut Vec<Tried>,
     ) -> Asked {
-        let covering = bundles.iter().find(|bundle| bundle.has(id));
+        let covering = match covering(bundles, id) {
+            Ok(covering) => covering,
+            Err((reason, why)) => {
+                // Which bytes would count nobody can say.
+                tried.push(miss(step, reason, why, None));
+                return Asked::default();
+            }
+        };
         let Fetched { opened, of, passing, .. } = self.table((id, path), covering);
         let Some(mut answer) = ask_table(opened, (step, of), lookup, tried) else {
             return Asked { named: None, passing };
@@ -107,7 +114,7 @@ impl Remote {
         (id, path): (&DebugId, Option<&str>),
         bundles: &[Arc<BundleSource>],
     ) -> Option<Svma> {
-        let covering = bundles.iter().find(|bundle| bundle.has(id));
+        let covering = covering(bundles, id).ok()?;
         self.table((id, path), covering).opened.ok().map(|table| table.table.image_base())
     }
 
@@ -181,6 +188,10 @@ impl<'s> Asking<'s> {
             return table;
         }
         let object = object_of(bytes, id, &fetched.from)?;
+        if has_table && !object.has_debug_info() {
+            // The program itself in the place of its debug file: the bundle's table tells more.
+            return Err((MissReason::NoDebugInfo, fetched.from));
+        }
         let described = describe(&object, &fetched.from, self)?;
         if has_table && !described.note.is_empty() {
             // The bundle knows more.
@@ -211,6 +222,19 @@ impl Companions for Asking<'_> {
     fn split(&self, _: &ObjectFile<'_>, _: &[SplitUnit]) -> Vec<Vec<u8>> {
         Vec::new()
     }
+}
+
+/// The first bundle that has a module.
+///
+/// # Errors
+/// Where one cannot say whether it has.
+fn covering<'b>(bundles: &'b [Arc<BundleSource>], id: &DebugId) -> Result<Option<&'b Arc<BundleSource>>, NoTable> {
+    for bundle in bundles {
+        if bundle.find(id)?.is_some() {
+            return Ok(Some(bundle));
+        }
+    }
+    Ok(None)
 }
 
 /// What a bundle names for a module: its files, and what its tables were made from.

@@ -189,22 +189,18 @@ impl Resolver {
             Some((modules.modules().get(at.module)?, at.rva))
         });
         let Some((module, lookup_rva)) = located else {
-            return self.with_jit_name(raw_frame(ip, unwind), lookup);
+            let frame = raw_frame(ip, unwind);
+            // What lies in a module is in a file.
+            return match (&self.sources.jit, lookup) {
+                (Some(names), Some(lookup)) => names.name(frame, lookup),
+                _ => frame,
+            };
         };
         let svma = module.svma(ip);
         let rva = svma.to_rva(module.image_base).unwrap_or(lookup_rva);
         let answer = self.answer(module.debug_id.as_ref(), Some(&module.path), Some(module), lookup_rva);
         let module = ModuleRef { path: module.path.clone(), debug_id: module.debug_id.clone(), rva, svma };
-        let frame = ResolvedFrame { ip, module: Some(module), unwind, symbol_offset: offset_in(&answer, rva), answer };
-        if frame.frames.is_empty() { self.with_jit_name(frame, lookup) } else { frame }
-    }
-
-    /// The frame with the name of code that the process made, if it lies in such.
-    fn with_jit_name(&self, frame: ResolvedFrame, lookup: Option<Avma>) -> ResolvedFrame {
-        match (&self.sources.jit, lookup) {
-            (Some(names), Some(lookup)) => names.name(frame, lookup),
-            _ => frame,
-        }
+        ResolvedFrame { ip, module: Some(module), unwind, symbol_offset: offset_in(&answer, rva), answer }
     }
 
     /// Names an address of a module. The address is taken as it is: it is no return address.

@@ -137,14 +137,15 @@ mod tests {
                 let slots = &slots;
                 scope.spawn(move || {
                     for value in 0..20_000 {
-                        slots.put(value << 60, (value, writer), (value, writer));
+                        slots.put(value << 60, (value, writer), (value * 3, writer));
                     }
                 });
             }
             scope.spawn(|| {
                 for value in 0..20_000_u64 {
+                    // The value is that of the key, and not of one that was put there meanwhile.
                     let found = slots.find(value << 60, |key| key.0 == value);
-                    assert!(found.is_none_or(|found| found.0 == value));
+                    assert!(found.is_none_or(|found| found.0 == value * 3));
                 }
             });
         });

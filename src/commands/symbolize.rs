@@ -180,8 +180,8 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
     in_portions(&args.addresses, checked, |questions| {
         if online.is_some() {
             let ids = questions.iter().map(|question| module_of(args, question)).collect::<Result<BTreeSet<_>>>()?;
-            let fetched: Vec<_> = ids.into_iter().filter(|id| !image_bases.contains_key(*id)).collect();
-            resolver.open_modules_by_id(&fetched.into_iter().map(|id| (id, name_of(id))).collect::<Vec<_>>());
+            let unknown = ids.into_iter().filter(|id| !image_bases.contains_key(*id));
+            resolver.open_modules_by_id(&unknown.map(|id| (id, name_of(id))).collect::<Vec<_>>());
         }
         let mut asked = Vec::with_capacity(questions.len());
         for question in questions {

@@ -12,6 +12,8 @@ use crate::error::BuildError;
 const CODE: &[&str] = &[".text", "__text", ".init.text"];
 /// What debug files of one build share, as it is stored.
 const DEBUG: &[&str] = &[".debug_info", ".zdebug_info", "__debug_info"];
+/// What these refer to: the same as well, or missing in both.
+const REFERRED: [&str; 4] = ["debug_line", "debug_str", "debug_line_str", "debug_abbrev"];
 
 /// Reads both files and compares them.
 pub(crate) fn is_same_build(one: Part<'_>, other: Part<'_>, layout: Option<&LayoutDir>) -> Result<bool, BuildError> {
@@ -25,7 +27,10 @@ pub(crate) fn is_same_build(one: Part<'_>, other: Part<'_>, layout: Option<&Layo
         return Ok(false);
     };
     Ok(match (section(&first, names), section(&second, names)) {
-        (Some(first), Some(second)) => first == second,
+        (Some(one_section), Some(other_section)) if one.is_binary() => {
+            one_section == other_section && first.code_sections() == second.code_sections()
+        }
+        (Some(one_section), Some(other_section)) => one_section == other_section && refer_alike(&first, &second),
         (None, None) => one.is_binary() && has_same_segments(&first, &second),
         // One was stripped of its section headers: what it loads at the section's place is compared with the section.
         (Some(code), None) => one.is_binary() && is_loaded(&second, code),
@@ -45,6 +50,14 @@ fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, 
 
 fn section<'d>(object: &ObjectFile<'d>, names: &[&str]) -> Option<(Svma, &'d [u8])> {
     names.iter().find_map(|name| object.section(name)).filter(|(_, bytes)| !bytes.is_empty())
+}
+
+fn refer_alike(one: &ObjectFile<'_>, other: &ObjectFile<'_>) -> bool {
+    let named = |object: &ObjectFile<'_>, name: &str| {
+        let names = [format!(".{name}"), format!(".z{name}"), format!("__{name}")];
+        names.iter().find_map(|name| object.section(name)).map(|(_, bytes)| bytes.to_vec())
+    };
+    REFERRED.iter().all(|name| named(one, name) == named(other, name))
 }
 
 fn is_loaded(object: &ObjectFile<'_>, (svma, code): (Svma, &[u8])) -> bool {

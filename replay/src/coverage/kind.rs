@@ -14,7 +14,7 @@ pub enum FrameKind {
     Other,
     /// In the image that the kernel maps into processes.
     Vdso,
-    /// In code that a compiler made while the program ran.
+    /// In code that a compiler made while the program ran, as far as its runtime named it; the rest is in no module.
     Jit,
     /// In the kernel: the upper half of a 64-bit address space.
     Kernel,
@@ -45,7 +45,7 @@ impl FrameKind {
             Self::Release => "release modules",
             Self::Other => "other modules",
             Self::Vdso => "vDSO",
-            Self::Jit => "JIT code",
+            Self::Jit => "JIT code that has names",
             Self::Kernel => "kernel",
             Self::Unmapped => "in no module",
         }

@@ -73,6 +73,7 @@ impl Kernel {
         let (lack, why) = match (hit.module, &debug_id) {
             (None, Some(id)) => match in_bundle(resolver, symbols.text_start(), id, address) {
                 Some(frame) => return frame,
+                None if resolver.image_base(id).is_some() => (MissReason::NoSymbolAtAddress, String::new()),
                 None => (MissReason::NotInBundle, String::new()),
             },
             (None, None) => (MissReason::NoDebugId, String::new()),

@@ -97,11 +97,12 @@ impl Cache {
         let _ = File::create(self.absent(url)).and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// What came of a URL so far, and for how long it was waited for without anybody getting on. Waits for another process that fetches the
+    /// What came of a URL so far, and for how long it was waited for without the server saying anything. Waits for another process that fetches the
     /// same, as long as it gets on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::TimedOut`] where another process did not get on in the time of `patience`.
+    /// [`io::ErrorKind::TimedOut`] where another process heard nothing of the server in the time of `patience`; [`io::ErrorKind::WouldBlock`] where it
+    /// heard something, and then did not get on for ten times as long.
     pub(super) fn part(&self, url: &Url, patience: Duration) -> io::Result<(Part, Duration)> {
         let path = self.root.join("parts").join(name_of(url));
         // The file is kept open, so that none that is made in its place has its number.
@@ -111,7 +112,8 @@ impl Cache {
             match file.try_lock() {
                 // The one before may have finished, and removed it.
                 Ok(()) if is_at(&file, &path)? => {
-                    let idle = if last.is_some() { since.elapsed() } else { Duration::ZERO };
+                    let waited = last.as_ref().is_some_and(|(_, before)| before.len() == 0);
+                    let idle = if waited { since.elapsed() } else { Duration::ZERO };
                     return Ok((Part { file, path }, idle));
                 }
                 Ok(()) => continue,
@@ -122,10 +124,14 @@ impl Cache {
             if last.as_ref().is_some_and(|(_, before)| gets_on(before, &found)) {
                 since = Instant::now();
             }
+            // What came has to be looked at as well, which is no fault of the server.
+            let heard = found.len() > 0;
             last = Some((file, found));
             // Whoever has it takes no longer for any step.
-            if since.elapsed() > patience {
-                return Err(io::ErrorKind::TimedOut.into());
+            match since.elapsed() {
+                elapsed if !heard && elapsed > patience => return Err(io::ErrorKind::TimedOut.into()),
+                elapsed if elapsed > patience.saturating_mul(10) => return Err(io::ErrorKind::WouldBlock.into()),
+                _ => {}
             }
             std::thread::sleep(LOCK_PAUSE);
         }
@@ -169,13 +175,13 @@ impl Cache {
             }
             // Files that are just being written, and what is known of parts, go with what they belong to.
             let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-            if name.starts_with(b".") || name.ends_with(b".etag") || path == kept || path == from_of(&kept) {
+            if name.starts_with(b".") || name.ends_with(b".etag") || name.ends_with(b".from") || path == kept {
                 continue;
             }
             // A part on its way is somebody's; one that is removed under its lock is begun anew by who waited for it.
             let locked = File::open(&path).and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));
             let Ok(_locked) = locked else { continue };
-            let _ = fs::remove_file(etag_of(&path));
+            let _ = (fs::remove_file(etag_of(&path)), fs::remove_file(from_of(&path)));
             if fs::remove_file(&path).is_ok() {
                 sum = sum.saturating_sub(bytes);
             }

@@ -111,6 +111,12 @@ impl Downloads {
                 self.silent.note(&url);
                 return Came::Failed(waited_in_vain(&url));
             }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Came::Failed(format!(
+                    "{}: another process has what came of it, and does not get on",
+                    shown(&url)
+                ));
+            }
             Err(error) => return Came::Failed(format!("the cache cannot be written to: {error}")),
         };
         // Whoever held it before, in this process or another, may have had the answer.
@@ -281,7 +287,7 @@ fn waited_in_vain(url: &Url) -> String {
 }
 
 fn left_alone(url: &Url) -> String {
-    format!("{} is left alone, as it did not answer", url.origin().ascii_serialization())
+    format!("{} is left alone, as it did not answer in time", url.origin().ascii_serialization())
 }
 
 fn header_of(text: &str) -> HeaderValue {

@@ -82,9 +82,9 @@ fn symbol_path(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
     for element in text.split(';').map(str::trim).filter(|element| !element.is_empty()) {
         let mut servers = element.split('*').map(str::trim).filter(|part| is_http(part)).peekable();
         if servers.peek().is_none() && !element.to_ascii_lowercase().starts_with("cache*") {
-            passed_over.push(format!(
-                "_NT_SYMBOL_PATH: {element} is passed over: folders are not read, only servers are asked"
-            ));
+            let shown = without_secrets(element);
+            passed_over
+                .push(format!("_NT_SYMBOL_PATH: {shown} is passed over: only servers are asked, by http and https"));
         }
         for url in servers {
             if !urls.iter().any(|known| known == url) {

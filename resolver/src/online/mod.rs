@@ -8,11 +8,12 @@ mod paths;
 mod server;
 mod silence;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
 
@@ -124,7 +125,23 @@ pub struct OnlineServers {
     cache: Cache,
     lock: Option<Mutex<Lock>>,
     file_bytes: u64,
+    /// What servers gave that was not the right file: it is not fetched again while another server that failed is asked again.
+    wrong: Mutex<HashMap<String, Wrong>>,
 }
+
+/// A file that did not count.
+#[derive(Debug, Clone)]
+struct Wrong {
+    since: Instant,
+    reason: MissReason,
+    why: String,
+}
+
+/// For so long a wrong file is remembered.
+const WRONG_FOR: Duration = Duration::from_secs(600);
+
+/// Wrong files that are remembered.
+const WRONG_FILES: usize = 4096;
 
 impl OnlineServers {
     /// Makes a client; nothing is sent yet.
@@ -141,7 +158,8 @@ impl OnlineServers {
         let symbol_servers = servers(&config.symbol_servers, &HeaderMap::new())?;
         let cache = Cache::open(&config.cache, config.cache_bytes, config.elfutils_cache.clone());
         let cache = cache.map_err(|error| OnlineError::Setup(format!("{}: {error}", config.cache.display())))?;
-        Ok(Self { debuginfod, symbol_servers, downloads, cache, lock: None, file_bytes: config.file_bytes })
+        let wrong = Mutex::default();
+        Ok(Self { debuginfod, symbol_servers, downloads, cache, lock: None, file_bytes: config.file_bytes, wrong })
     }
 
     /// Whether there is anybody to ask.
@@ -175,6 +193,11 @@ impl OnlineServers {
         let (mut told, mut gravest, mut passing) = (Vec::new(), MissReason::ServerMiss, false);
         for server in servers {
             for path in &paths {
+                if let Some(Wrong { reason, why, .. }) = self.known_wrong(server, path) {
+                    told.push(why);
+                    gravest = graver(gravest, reason);
+                    continue;
+                }
                 match self.downloads.get(server, path, &self.cache, (wanted, check)) {
                     Came::Kept(found) => return Ok(found),
                     Came::File { bytes, from, part } => {
@@ -190,7 +213,9 @@ impl OnlineServers {
                                 return Ok(FetchedFile { bytes, from });
                             }
                             Err((reason, why)) => {
-                                told.push(format!("{from}: {why}"));
+                                let why = format!("{from}: {why}");
+                                self.note_wrong(server, path, reason, &why);
+                                told.push(why);
                                 gravest = graver(gravest, reason);
                             }
                         }
@@ -206,6 +231,23 @@ impl OnlineServers {
         }
         told.dedup();
         Err(NotFetched { reason: gravest, why: told.join("; "), passing })
+    }
+
+    fn known_wrong(&self, server: &Server, path: &str) -> Option<Wrong> {
+        let url = server.url(path)?;
+        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        wrong.get(url.as_str()).filter(|wrong| wrong.since.elapsed() < WRONG_FOR).cloned()
+    }
+
+    fn note_wrong(&self, server: &Server, path: &str, reason: MissReason, why: &str) {
+        let Some(url) = server.url(path) else { return };
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        if wrong.len() >= WRONG_FILES {
+            wrong.retain(|_, wrong| wrong.since.elapsed() < WRONG_FOR);
+        }
+        if wrong.len() < WRONG_FILES {
+            wrong.insert(url.into(), Wrong { since: Instant::now(), reason, why: why.to_owned() });
+        }
     }
 }
 

@@ -104,6 +104,18 @@ fn half_of_the_names_are_worse_than_the_bundle_and_better_than_nothing() {
 }
 
 #[test]
+fn the_program_in_the_place_of_its_debug_file_does_not_stand_before_a_bundle() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    // The bundle names it too, as what its unwind table was made of.
+    let program = std::fs::read(scene.root.path().join("files/app")).unwrap();
+    let stub = Stub::gives(&scene.path(), program);
+    let servers = OnlineServers::new(scene.config(&[&stub.url])).unwrap();
+    let found = scene.ask(&scene.bundle(Proof::Sealed).with_servers(Arc::new(servers)));
+    assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::NoDebugInfo), "{found:#?}");
+    assert_eq!((found.resolver, found.quality), (ResolverStep::LocalBundle, Quality::Full));
+}
+
+#[test]
 fn a_program_without_debug_information_does_not_stand_before_a_bundle() {
     let Some(scene) = Scene::new(&[]) else { return };
     let program = std::fs::read(scene.root.path().join("app")).unwrap();

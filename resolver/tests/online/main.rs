@@ -292,6 +292,7 @@ fn a_wrong_file_of_one_server_does_not_hide_for_good_that_another_failed() {
     let found = scene.ask(&resolver);
     assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::DebugIdMismatch), "{found:#?}");
     named_in_the_end(&scene, &resolver, &recovers);
+    assert_eq!(wrong.asked(), 1, "it is known what this one has");
 }
 
 /// A server that fails at the first question and has the file at the next.
