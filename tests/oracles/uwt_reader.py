@@ -97,7 +97,7 @@ class Table:
         expect(not signed or self.name == "aarch64", "a signed return address")
         expect(KINDS[kind] != "plt" or self.link is None, "a linkage table")
         expect(KINDS[kind] != "leaf" or self.name == "x86_64", "a leaf")
-        expect(KINDS[kind] != "machine-frame" or self.word == 8 and register in (self.sp, self.fp) and form == 0, "a machine frame")
+        expect(KINDS[kind] != "machine-frame" or self.name in ("x86_64", "aarch64") and register in (self.sp, self.fp) and form == 0, "a machine frame")
         expect(KINDS[kind] not in ("register", "deref") or register < self.general, "a base that is no register")
         rule = {"kind": KINDS[kind], "source": source}
         if KINDS[kind] in ("gap", "end", "unsupported"):

@@ -228,7 +228,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a jump in `range` leads, or may lead, to somewhere else that `counts`; also if that is not to be told.
     fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64) -> bool) -> bool {
         let length = range.end.wrapping_sub(range.start);
-        if T::MACHINE.arch != Arch::X86_64 || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
+        let is_read = matches!(T::MACHINE.arch, Arch::X86_64 | Arch::I686);
+        if !is_read || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
             return true;
         }
         let code = self.modules.code_at(range.start).map_or(&[][..], |code| code.between(range.start, range.end));

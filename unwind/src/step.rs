@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch::{Call, FrameRecords, Machine, Target};
+use crate::arch::{Arch, Call, FrameRecords, Machine, Target};
 use crate::cache::NO_MODULE;
 use crate::cx::{self, Failure};
 use crate::frame::{Frame, Registers};
@@ -466,6 +466,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     /// A frame that the frame pointer led to and whose rule counts from the stack pointer, which is not known. If the rule
     /// says that the function pushed a frame record, then that is where the frame pointer points, and it tells the CFA.
     fn by_record(&self, rule: Rule, budget: &mut Budget) -> Option<(Option<u64>, Next)> {
+        // Elsewhere compilers let the frame pointer point to other places of the frame, or use its register for anything.
+        if Self::MACHINE.arch != Arch::Aarch64 {
+            return None;
+        }
         let (Some(ReturnAddress::AtCfa(return_address)), Saved::At(record)) =
             (rule.return_address(), rule.frame_pointer())
         else {
@@ -485,7 +489,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     /// Whether a rule covers `address`.
     pub(crate) fn is_covered(&self, address: u64) -> bool {
         let (rule, _) = self.modules.locate(address, &mut 0);
-        rule != Rule::GAP && rule != Rule::NO_TABLE
+        // What a leaf leaves open it leaves open for whoever it turns out to have called.
+        rule != Rule::GAP && rule != Rule::NO_TABLE && rule.kind() != Some(Kind::Leaf)
     }
 
     pub(crate) fn live_fp(&self) -> Option<u64> {

@@ -111,6 +111,9 @@ struct Follower<'c> {
     turns: u64,
 }
 
+/// Entries of tables and instructions that are looked at for each byte of a function. Real tables are part of it.
+const MOST_TURNS_PER_BYTE: u64 = 64;
+
 impl Followed {
     /// Follows the function at `start` that `code` begins with, to its end at the latest.
     pub(in super::super) fn new(start: u64, code: &[u8], machine: &'static Machine, decode: Decode) -> Self {
@@ -257,6 +260,11 @@ impl Follower<'_> {
             };
             let target = start + 2 * entry;
             end = end.min(target);
+            // Code that is no table reads as one that leads everywhere.
+            self.turns += 1;
+            if self.turns > MOST_TURNS_PER_BYTE * self.code.len() as u64 {
+                return;
+            }
             self.lead(target, state);
             at += size;
         }
