@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::log::SeenLog;
 use super::{Seen, SeenTrust, Version};
-use crate::encoding::{hash_from_base64, hash_from_hex, to_base64, to_hex};
+use crate::encoding::{Hash, hash_from_base64, hash_from_hex, to_base64, to_hex};
 
 /// `schema` of the file.
 pub const SEEN_SCHEMA: &str = "symseal.seen.v1";
@@ -14,7 +14,7 @@ pub const SEEN_SCHEMA: &str = "symseal.seen.v1";
 pub const SEEN_LIMIT: usize = 4 * 1024 * 1024;
 /// How many trust directories, and logs of one, are kept.
 pub(super) const MAX_ITEMS: usize = 1024;
-/// How many checkpoints of one log are kept: the largest ones.
+/// How many checkpoints of one log are kept, and how many apart because nothing connects them: the largest ones.
 pub(super) const MAX_CHECKPOINTS: usize = 256;
 /// Sizes below this are kept: JSON has no larger integers that every reader keeps exactly. No honest log comes near it.
 pub(super) const SIZE_LIMIT: u64 = 1 << 53;
@@ -39,6 +39,9 @@ struct TrustJson {
     root: Option<VersionJson>,
     policy: Option<VersionJson>,
     logs: BTreeMap<String, Vec<CheckpointJson>>,
+    /// Of logs that are among the others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    unproved: BTreeMap<String, Vec<CheckpointJson>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,7 +68,7 @@ impl VersionJson {
     }
 }
 
-fn read_log(checkpoints: &[CheckpointJson]) -> Option<SeenLog> {
+fn read_roots(checkpoints: &[CheckpointJson]) -> Option<BTreeMap<u64, Hash>> {
     if checkpoints.len() > MAX_CHECKPOINTS {
         return None;
     }
@@ -73,7 +76,7 @@ fn read_log(checkpoints: &[CheckpointJson]) -> Option<SeenLog> {
         let root = hash_from_base64(&checkpoint.root)?;
         (checkpoint.size < SIZE_LIMIT).then_some((checkpoint.size, root))
     };
-    checkpoints.iter().map(read).collect::<Option<_>>().map(SeenLog)
+    checkpoints.iter().map(read).collect()
 }
 
 fn read_trust(json: TrustJson) -> Option<SeenTrust> {
@@ -81,8 +84,13 @@ fn read_trust(json: TrustJson) -> Option<SeenTrust> {
     if json.logs.len() > MAX_ITEMS {
         return None;
     }
-    let logs = json.logs.into_iter().map(|(log, checkpoints)| Some((log, read_log(&checkpoints)?)));
-    let logs = logs.collect::<Option<_>>()?;
+    let read = |(log, checkpoints): (String, Vec<CheckpointJson>)| {
+        Some((log, SeenLog { proved: read_roots(&checkpoints)?, ..SeenLog::default() }))
+    };
+    let mut logs = json.logs.into_iter().map(read).collect::<Option<BTreeMap<_, _>>>()?;
+    for (log, checkpoints) in json.unproved {
+        logs.get_mut(&log)?.unproved = read_roots(&checkpoints)?;
+    }
     Some(SeenTrust { root: version(json.root)?, policy: version(json.policy)?, logs })
 }
 
@@ -112,13 +120,16 @@ impl Seen {
     /// The state as canonical JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        let checkpoints = |log: &SeenLog| {
-            log.0.iter().map(|(size, root)| CheckpointJson { size: *size, root: to_base64(root) }).collect()
+        let checkpoints = |roots: &BTreeMap<u64, Hash>| {
+            roots.iter().map(|(size, root)| CheckpointJson { size: *size, root: to_base64(root) }).collect()
         };
         let trust = |trust: &SeenTrust| TrustJson {
             root: trust.root.as_ref().map(VersionJson::write),
             policy: trust.policy.as_ref().map(VersionJson::write),
-            logs: trust.logs.iter().map(|(log, seen)| (log.clone(), checkpoints(seen))).collect(),
+            logs: trust.logs.iter().map(|(log, seen)| (log.clone(), checkpoints(&seen.proved))).collect(),
+            unproved: (trust.logs.iter().filter(|(_, seen)| !seen.unproved.is_empty()))
+                .map(|(log, seen)| (log.clone(), checkpoints(&seen.unproved)))
+                .collect(),
         };
         crate::canonical_json(&SeenJson {
             schema: SEEN_SCHEMA.into(),

@@ -102,7 +102,8 @@ impl Seen {
     }
 
     /// Remembers what a verification that held was shown. Versions only rise. Of a log a checkpoint is remembered if it is
-    /// the first, or proved from one that is; of those, the largest. What is left out is told, each with its reason.
+    /// the first, or proved from one that is; of those, the largest. What is left out is told, each with its reason; if only a proof is lacking, its
+    /// root is kept apart, as the log may sign no other one at that size.
     pub fn record(
         &mut self,
         trust: &Trust,

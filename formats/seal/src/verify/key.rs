@@ -2,7 +2,7 @@
 
 use super::SubjectDigests;
 use super::run::{Run, shortened, shortened_plain};
-use crate::checks::{Check, id};
+use crate::checks::{Check, CheckGroup, id};
 use crate::dsse::IN_TOTO_PAYLOAD_TYPE;
 use crate::encoding::to_hex;
 use crate::sigstore::SigstoreBundle;
@@ -92,9 +92,10 @@ impl Run {
             let found = format!("revoked, but sha256:{} is excepted", to_hex(digest));
             return Check::passed(id::TRUST_REVOCATION, found).with_detail(shortened_plain(&revocation.reason));
         }
+        // A log that contradicts itself, or the policy, proves no place.
         let proved = [id::LOG_ID, id::LOG_ENTRY, id::LOG_ORIGIN, id::LOG_CHECKPOINT, id::LOG_INCLUSION];
         let place = match &self.facts.log_origin {
-            Some(origin) if proved.iter().all(|check| self.passed(check)) => {
+            Some(origin) if !self.fails(CheckGroup::Rekor) && proved.iter().all(|check| self.passed(check)) => {
                 revocation.except_before.iter().find(|(log, _)| log == origin)
             }
             _ => None,

@@ -77,6 +77,11 @@ impl Run {
         (self.holds(), is_known, self.passed(id::DSSE_SIGNATURE), Reverse(self.failures()))
     }
 
+    /// Whether a check of that group failed, asked for or not.
+    pub(super) fn fails(&self, of: CheckGroup) -> bool {
+        self.checks.iter().any(|check| check.is_failed() && group(check.id) == of)
+    }
+
     pub(super) fn passed(&self, id: &str) -> bool {
         self.checks.iter().any(|check| check.id == id && check.status == CheckStatus::Passed)
     }
