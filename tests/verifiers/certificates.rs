@@ -229,7 +229,7 @@ fn bundles_with_certificates_are_judged_as_everybody_judges_them() {
         (
             "a log that is not trusted",
             with_root(&v2, |root| drop(root["tlogs"].as_array_mut().unwrap().remove(0))),
-            "log.checkpoint",
+            "log.id",
         ),
         (
             "another certificate log",
