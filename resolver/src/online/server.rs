@@ -59,7 +59,8 @@ pub(super) fn shown(url: &Url) -> String {
 
 /// The same of what may be no URL.
 pub(super) fn without_secrets(text: &str) -> String {
-    if let Ok(url) = Url::parse(text) {
+    // A drive is no scheme.
+    if let Some(url) = Url::parse(text).ok().filter(|_| text.contains("://")) {
         return shown(&url);
     }
     match (text.split_once("://"), text.rsplit_once('@')) {
