@@ -45,6 +45,7 @@ mod step;
 mod table;
 mod verify;
 mod walk;
+mod without_rule;
 
 pub use arch::{Arch, MipsFlags};
 pub use cache::{Cache, Entry as CacheEntry};

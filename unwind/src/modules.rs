@@ -47,10 +47,9 @@ impl<'t> CodeBytes<'t> {
         self.bytes.get(offset..).unwrap_or_default()
     }
 
-    /// The bytes from `start` to `end`; empty where not all of them are here.
-    pub(crate) fn between(&self, start: u64, end: u64) -> &'t [u8] {
-        let length = usize::try_from(end.wrapping_sub(start)).unwrap_or(usize::MAX);
-        self.at_address(start).get(..length).unwrap_or_default()
+    /// The bytes from `start` to `end`, if all of them are here.
+    pub(crate) fn between(&self, start: u64, end: u64) -> Option<&'t [u8]> {
+        self.at_address(start).get(..usize::try_from(end.wrapping_sub(start)).ok()?)
     }
 
     /// Up to `most` bytes that end right before `address`.

@@ -36,6 +36,8 @@ const LONGEST_SEARCHED: u64 = 1 << 14;
 
 /// What looking at a caller costs, in units of a byte of code that is searched: see [`Budget::effort`].
 const COST_OF_A_FRAME: u32 = 64;
+/// The same of looking at the words of a stack twice.
+const COST_OF_WORDS: u32 = 2 * MOST_WORDS as u32;
 
 /// What stands for a word being the return address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +92,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if !state.sp_known || state.method == UnwindMethod::Scan {
             return None;
         }
+        if !budget.spend(COST_OF_WORDS) {
+            return Some((None, Err(StopReason::Ambiguous)));
+        }
         let words = if state.exact { WORDS_OF_INTERRUPTED } else { WORDS_OF_CALLER };
         let last = state.sp.saturating_add((words - 1) * Self::WORD as u64);
         let nearest = self.nearest_start(budget);
@@ -112,6 +117,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 return Some((None, Err(StopReason::Ambiguous)));
             }
         }
+        // What was not looked at may stand against it.
+        if budget.is_spent() {
+            return Some((None, Err(StopReason::Ambiguous)));
+        }
         let (slot, pc, lead) = found.filter(|(.., lead)| lead.evidence == Evidence::Shown)?;
         // Only where calls push it does its place tell the caller's stack pointer.
         let sp_known = Self::MACHINE.link.is_none();
@@ -124,9 +133,12 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a word below `record` may be the return address: then a frame pointer to it may be that of a function further out.
     pub(crate) fn has_candidate_below(&self, record: u64, budget: &Budget) -> bool {
         let is_near = record.wrapping_sub(self.state.sp) <= MOST_WORDS * Self::WORD as u64;
+        if !is_near || !budget.spend(COST_OF_WORDS) {
+            return true;
+        }
         let nearest = self.nearest_start(budget);
         let mut words = self.words_up_to(MOST_WORDS).take_while(|(slot, _)| *slot < record);
-        !is_near || words.any(|(slot, pc)| self.lead(slot, pc, nearest, budget).evidence != Evidence::None)
+        words.any(|(slot, pc)| self.lead(slot, pc, nearest, budget).evidence != Evidence::None)
     }
 
     /// Whether the call that returns to `pc` may have led to the present function. Nothing stands against what is not at hand.
@@ -232,10 +244,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if !is_read || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
             return true;
         }
-        let code = self.modules.code_at(range.start).map_or(&[][..], |code| code.between(range.start, range.end));
+        let code = self.modules.code_at(range.start).and_then(|code| code.between(range.start, range.end));
         let mut places = range.clone().enumerate();
-        code.is_empty()
-            || places.any(|(offset, at)| match code.get(offset..).unwrap_or_default() {
+        code.is_none_or(|code| {
+            places.any(|(offset, at)| match code.get(offset..).unwrap_or_default() {
                 [0xe9, a, b, c, d, ..] => {
                     let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
                     let target = at.wrapping_add(5).wrapping_add_signed(distance);
@@ -249,6 +261,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 [0xff, modrm, ..] => modrm >> 3 & 7 == 4,
                 _ => false,
             })
+        })
     }
 
     /// Whether the rules of the caller at `pc` lead on, if the stack pointer was right above `slot` before its call.

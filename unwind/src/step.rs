@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch::{Arch, Call, FrameRecords, Machine, Target};
+use crate::arch::{Call, Machine, Target};
 use crate::cache::NO_MODULE;
 use crate::cx::{self, Failure};
 use crate::frame::{Frame, Registers};
@@ -20,8 +20,6 @@ const RECOVERY_STEPS: u32 = 1 << 16;
 const SIGNAL_FRAMES: u32 = 32;
 /// Effort that one walk may spend on scans, in bytes of code that are searched: what takes a few milliseconds.
 const SCAN_EFFORT: u32 = 1 << 22;
-/// No code lies below: a program counter here comes from a call through a null pointer.
-const LOWEST_CODE: u64 = 4096;
 /// How far into an assembler function without call frame information its instructions may lie.
 pub(crate) const LONGEST_LEAF: u64 = 4096;
 
@@ -43,6 +41,11 @@ impl Budget {
         let left = self.effort.get().checked_sub(effort);
         self.effort.set(left.unwrap_or(0));
         left.is_some()
+    }
+
+    /// Whether nothing is left for scans.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.effort.get() == 0
     }
 }
 
@@ -145,7 +148,7 @@ pub(crate) struct Stepper<'s, 't, T, M> {
     /// The frames so far, the current one last.
     frames: &'s [Frame],
     pub(crate) state: &'s State,
-    settings: Settings,
+    pub(crate) settings: Settings,
     target: PhantomData<T>,
 }
 
@@ -238,7 +241,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         }
     }
 
-    fn by_rule(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> (Option<u64>, Next) {
+    pub(crate) fn by_rule(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> (Option<u64>, Next) {
         let state = self.state;
         let stop = |reason| (Some(cfa), Err(reason));
         let return_address = rule.return_address();
@@ -283,7 +286,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
 
     /// The interrupted frame: every register comes from the context that the kernel saved. The stack pointer may be anywhere,
     /// because handlers may run on a stack of their own.
-    fn signal(&self, offset: i64, budget: &mut Budget) -> (Option<u64>, Next) {
+    pub(crate) fn signal(&self, offset: i64, budget: &mut Budget) -> (Option<u64>, Next) {
         let Some(signals) = budget.signals.checked_sub(1) else { return (None, Err(StopReason::StackNotRising)) };
         budget.signals = signals;
         let context = Self::MACHINE.add(self.state.sp, offset);
@@ -327,165 +330,6 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         }
     }
 
-    /// Without a rule: a signal trampoline known by its instructions, a call through a null pointer, a leaf, the frame
-    /// pointer. Each only with what supports it at hand; else the walk stops with `reason`.
-    fn without_rule(&self, reason: StopReason, budget: &mut Budget) -> (Option<u64>, Next) {
-        let state = self.state;
-        if let Some(context) = self.context_at(state.pc, state.exact) {
-            if !state.sp_known {
-                return (None, Err(StopReason::RegisterUnknown));
-            }
-            return self.signal(context, budget);
-        }
-        let leaf = self.leaf(budget);
-        let by_leaf = |method| {
-            let (pc, evidence) = leaf?;
-            let pushed = if Self::MACHINE.link.is_some() { 0 } else { Self::WORD as u64 };
-            let cfa = state.sp.checked_add(pushed)?;
-            // The stack pointer is the caller's own only in a function that has not moved it.
-            let sp_known = match evidence {
-                Evidence::CallsHere { sp_known: true } => true,
-                _ => Self::MACHINE.link.is_none() || method == UnwindMethod::NullCall,
-            };
-            let caller = Caller { pc, sp: cfa, sp_known, fp: self.live_fp(), exact: false, method };
-            Some((sp_known.then_some(cfa), Ok(caller)))
-        };
-        let found = if state.exact && state.pc < LOWEST_CODE {
-            by_leaf(UnwindMethod::NullCall)
-        } else {
-            match leaf {
-                // The function has pushed its frame record already, and the link register is as it was.
-                Some((pc, _)) if Self::MACHINE.link.is_some() && self.recorded_return_address() == Some(pc) => {
-                    self.by_frame_pointer(budget)
-                }
-                // The scan looks at this word too, and at those that stand against it.
-                Some(_) if self.settings.scan && Self::MACHINE.link.is_none() => self.by_frame_pointer(budget),
-                // The call at the return address leads right here.
-                Some((_, Evidence::CallsHere { .. })) => by_leaf(UnwindMethod::Leaf),
-                // Either may be right: the word may be left over from an earlier call, and the frame pointer may be that of
-                // a function further out.
-                Some((_, Evidence::Calls)) => match self.by_frame_pointer(budget) {
-                    Some(_) => Some((None, Err(StopReason::Ambiguous))),
-                    None => by_leaf(UnwindMethod::Leaf),
-                },
-                _ => self.by_frame_pointer(budget),
-            }
-        };
-        let chain_ended = self.live_fp() == Some(0) && state.method == UnwindMethod::FramePointer;
-        let reason = if chain_ended { StopReason::RootFramePointer } else { reason };
-        let found = found.or_else(|| if self.settings.scan && !chain_ended { self.scan(budget) } else { None });
-        found.unwrap_or((None, Err(reason)))
-    }
-
-    /// The word on top of the stack or the one in the link register, where the code before that address shows that it was
-    /// put there by a call.
-    fn leaf(&self, budget: &mut Budget) -> Option<(u64, Evidence)> {
-        let state = self.state;
-        if !state.exact {
-            return None;
-        }
-        let pc = match Self::MACHINE.link {
-            Some(link) => self.register(link, budget).map(|pc| self.unsigned(pc)),
-            None => self.read(state.sp),
-        };
-        let pc = pc.filter(|pc| *pc != 0)?;
-        // The running code has no rule: an address that has one is not its own, and the link register got it from the caller.
-        let leads_out = Self::MACHINE.link.is_some() && self.is_covered(pc.wrapping_sub(1));
-        let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else {
-            let evidence = if leads_out { Evidence::Calls } else { Evidence::None };
-            return self.is_covered(pc.wrapping_sub(1)).then_some((pc, evidence));
-        };
-        // Where it is pushed, a word behind a call to a function that has a rule was left over by that one.
-        if Self::MACHINE.link.is_none() && !self.may_have_called(pc, budget) {
-            return None;
-        }
-        let evidence = match Self::call_before(code, pc)? {
-            Call::To(target) if state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target) => {
-                let code = self.modules.code_at(target).map(|code| code.between(target, state.pc));
-                Evidence::CallsHere { sp_known: code.is_some_and(Self::MACHINE.keeps_stack) }
-            }
-            // The link register keeps the address of the last call. That may be one of the running function itself.
-            _ if Self::MACHINE.link.is_some() && !leads_out && pc.abs_diff(state.pc) < LONGEST_LEAF => Evidence::None,
-            _ => Evidence::Calls,
-        };
-        Some((pc, evidence))
-    }
-
-    /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
-    fn by_frame_pointer(&self, budget: &Budget) -> Option<(Option<u64>, Next)> {
-        if Self::MACHINE.frame_records == FrameRecords::None {
-            return None;
-        }
-        let (record, record_end) = self.record()?;
-        let (caller_fp, pc) = (self.read(record)?, self.read(Self::slot(record_end, -1))?);
-        let pc = self.unsigned(pc);
-        // The rest of the frame lies above the record, if there is a rest.
-        let sp_known = Self::MACHINE.frame_records == FrameRecords::BelowCfa;
-        let cfa = sp_known.then_some(record_end);
-        if pc == 0 {
-            return Some((cfa, Err(StopReason::RootFramePointer)));
-        }
-        let code = self.modules.code_at(pc.wrapping_sub(1));
-        let calls = code.is_none_or(|code| Self::call_before(code, pc).is_some());
-        if !calls || !self.modules.holds(pc.wrapping_sub(1)) {
-            return None;
-        }
-        // The record may be that of a function further out.
-        if self.settings.scan && (!self.may_have_called(pc, budget) || self.has_candidate_below(record, budget)) {
-            return None;
-        }
-        let method = UnwindMethod::FramePointer;
-        Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
-    }
-
-    /// Address and end of the frame record that the frame pointer points to.
-    fn record(&self) -> Option<(u64, u64)> {
-        let fp = self.live_fp().filter(|fp| fp.is_multiple_of(Self::WORD as u64))?;
-        let size = 2 * Self::WORD as u64;
-        let start = match Self::MACHINE.frame_records {
-            FrameRecords::UnderPointer => fp.checked_sub(size)?,
-            _ => fp,
-        };
-        let end = start.checked_add(size)?;
-        if start < self.state.sp {
-            return None;
-        }
-        // The frame pointer lies between the two.
-        self.memory.same_stack(Avma(self.state.sp), Avma(Self::slot(end, -1))).then_some((start, end))
-    }
-
-    /// The return address in the frame record that the frame pointer points to.
-    fn recorded_return_address(&self) -> Option<u64> {
-        if !matches!(Self::MACHINE.frame_records, FrameRecords::InFrame | FrameRecords::UnderPointer) {
-            return None;
-        }
-        let (_, end) = self.record()?;
-        self.read(Self::slot(end, -1)).map(|pc| self.unsigned(pc))
-    }
-
-    /// A frame that the frame pointer led to and whose rule counts from the stack pointer, which is not known. If the rule
-    /// says that the function pushed a frame record, then that is where the frame pointer points, and it tells the CFA.
-    fn by_record(&self, rule: Rule, budget: &mut Budget) -> Option<(Option<u64>, Next)> {
-        // Elsewhere compilers let the frame pointer point to other places of the frame, or use its register for anything.
-        if Self::MACHINE.arch != Arch::Aarch64 {
-            return None;
-        }
-        let (Some(ReturnAddress::AtCfa(return_address)), Saved::At(record)) =
-            (rule.return_address(), rule.frame_pointer())
-        else {
-            return None;
-        };
-        if self.state.exact || rule.slots_on_fp() || return_address != record.checked_add(1)? {
-            return None;
-        }
-        let (start, _) = self.record()?;
-        let (cfa, mut next) = self.by_rule(rule, Self::slot(start, record.checked_neg()?), budget);
-        if let Ok(caller) = &mut next {
-            caller.method = UnwindMethod::FramePointer;
-        }
-        Some((cfa, next))
-    }
-
     /// Whether a rule covers `address`.
     pub(crate) fn is_covered(&self, address: u64) -> bool {
         let (rule, _) = self.modules.locate(address, &mut 0);
@@ -523,7 +367,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     }
 
     /// Where the machine context is from the stack pointer on, if a signal trampoline is at `pc`.
-    fn context_at(&self, pc: u64, exact: bool) -> Option<i64> {
+    pub(crate) fn context_at(&self, pc: u64, exact: bool) -> Option<i64> {
         let code = self.modules.code_at(pc)?;
         Self::MACHINE.context_at(pc, exact, |address| code.at_address(address))
     }
@@ -609,20 +453,6 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         }
         self.registers.general.get(usize::from(number)).copied().flatten()
     }
-}
-
-/// What supports taking the word on top of the stack for the return address.
-#[derive(Clone, Copy)]
-enum Evidence {
-    /// A rule covers the address before it; the code is not at hand.
-    None,
-    /// A call ends right before it.
-    Calls,
-    /// A direct call ends right before it, to the code around the program counter.
-    CallsHere {
-        /// The instructions from the function's first one on leave the stack pointer alone. Meaningless where calls push.
-        sp_known: bool,
-    },
 }
 
 /// Whether `slot` was given back: in an epilogue a rule may still name a slot after the pop, and then the register has its value again. Such a slot lies below `sp`;

@@ -203,27 +203,11 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
             .collect();
         let functions: Vec<u64> = (0..40).map(|_| 0x1000 + random.below(9000)).collect();
         let input = Input {
-            arch,
-            debug_id: &id,
-            image_base: symseal_module::Svma(0),
             text: &[0x1000..0x1000 + code.len() as u64],
-            eh_frame: None,
-            eh_frame_hdr: None,
-            debug_frame: None,
             pdr: Some(&records),
-            pdata: None,
-            unwind_info: None,
-            exidx: None,
-            pclntab: None,
-            has_sframe: false,
-            loaded: &[],
             functions: &functions,
-            plt: &[],
             code: &[(0x1000, &code)],
-            is_jit: false,
-            source_sha256: [0; 32],
-            producer: "symseal test",
-            bases: symseal_unwind::compile::Bases::default(),
+            ..Input::of(arch, &id)
         };
         let compiled = compile(&input).expect("a table, whatever the code is");
         rules += compiled.report.rules;
@@ -268,28 +252,11 @@ fn a_header_that_points_before_its_section_is_ignored() {
     header.extend(0x1000u64.to_le_bytes());
     header.extend(0x10u64.to_le_bytes());
     let input = Input {
-        arch: symseal_unwind::Arch::X86_64,
-        debug_id: &id,
-        image_base: symseal_module::Svma(0),
         text: &text,
         // An entry that is longer than the section, so that the header is asked.
         eh_frame: Some((0x9000, &[0xff; 3])),
         eh_frame_hdr: Some((0x8000, &header)),
-        debug_frame: None,
-        pdr: None,
-        pdata: None,
-        unwind_info: None,
-        exidx: None,
-        pclntab: None,
-        has_sframe: false,
-        loaded: &[],
-        functions: &[],
-        plt: &[],
-        code: &[],
-        is_jit: false,
-        source_sha256: [0; 32],
-        producer: "symseal test",
-        bases: symseal_unwind::compile::Bases::default(),
+        ..Input::of(symseal_unwind::Arch::X86_64, &id)
     };
     let report = compile(&input).expect("a table").report;
     assert_eq!((report.fdes, report.damaged_entries), (0, 1));

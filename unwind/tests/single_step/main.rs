@@ -246,9 +246,6 @@ fn copy_stacks(tracee: &Tracee, process: &Process, sp: u64, interrupted_sp: &[u6
         .collect()
 }
 
-/// System calls that change what is mapped: mmap, mprotect, munmap, brk, mremap.
-const MAPPING_CALLS: [u64; 5] = [9, 10, 11, 12, 25];
-
 /// Runs `program` for `steps` instructions or to its end.
 fn run(program: &Path, rounds: u32, with_loader: bool, steps: usize) -> Result<Score, Error> {
     let tracee = Tracee::start(program, &rounds.to_string())?;
@@ -318,15 +315,7 @@ fn run(program: &Path, rounds: u32, with_loader: bool, steps: usize) -> Result<S
                 shadow.enter_handler(&raw, tracee.word(raw.rsp), &interrupted);
                 score.signals += 1;
             }
-            Stop::Step => {
-                let after = tracee.registers()?;
-                shadow
-                    .executed(&code, &raw, &after, |a, b| process.region(a).is_some_and(|region| region.contains(&b)));
-                if code.starts_with(&[0x0f, 0x05]) && MAPPING_CALLS.contains(&raw.rax) {
-                    process.refresh(&tracee);
-                }
-                raw = after;
-            }
+            Stop::Step => raw = process.executed(&tracee, &mut shadow, &code, &raw)?,
         }
     }
     assert_eq!(shadow.desynchronised, shadow.landings, "returns elsewhere than their calls");

@@ -1,6 +1,7 @@
 //! What is mapped in a process, and what the files there say: tables, code, names.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Error;
 use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -8,7 +9,11 @@ use symseal_module::{Avma, Svma};
 use symseal_unwind::{Arch, CodeBytes, Frame, Module, Modules, Table};
 
 use crate::elf::Binary;
-use crate::tracee::Tracee;
+use crate::shadow::Shadow;
+use crate::tracee::{Instant, Tracee};
+
+/// System calls that change what is mapped: mmap, mprotect, munmap, brk, mremap.
+const MAPPING_CALLS: [u64; 5] = [9, 10, 11, 12, 25];
 
 /// One line of /proc/PID/maps.
 struct Mapping {
@@ -107,8 +112,25 @@ impl Process {
         process
     }
 
+    /// Takes note of the instruction with these bytes, which ran with the registers `before`, and gives those after it.
+    pub(crate) fn executed(
+        &mut self,
+        tracee: &Tracee,
+        shadow: &mut Shadow,
+        code: &[u8],
+        before: &Instant,
+    ) -> Result<Instant, Error> {
+        let after = tracee.registers()?;
+        let same_stack = |one, other| self.region(one).is_some_and(|region| region.contains(&other));
+        shadow.executed(code, before, &after, same_stack);
+        if code.starts_with(&[0x0f, 0x05]) && MAPPING_CALLS.contains(&before.rax) {
+            self.refresh(tracee);
+        }
+        Ok(after)
+    }
+
     /// After a system call that maps or unmaps.
-    pub(crate) fn refresh(&mut self, tracee: &Tracee) {
+    fn refresh(&mut self, tracee: &Tracee) {
         self.maps = mappings(tracee.pid());
         self.places.clear();
         let mut modules = Vec::new();

@@ -13,7 +13,7 @@ use symseal_unwind::{Cache, Frame, Options, StackBytes, StackRegions, unwind_wit
 use crate::process::Process;
 use crate::shadow::{Expected, Shadow};
 use crate::tracee::{Stop, Tracee};
-use crate::{MAPPING_CALLS, copy_stacks, elf, registers_of};
+use crate::{copy_stacks, elf, registers_of};
 
 /// Compiler and optimisation of both halves, and whether the half without rules keeps frame pointers.
 const VARIANTS: [(&str, &str, &str); 5] = [
@@ -126,15 +126,7 @@ fn run(program: &Path) -> Result<Tally, Error> {
                 break;
             }
             Stop::Signal(number) => panic!("signal {number}"),
-            Stop::Step => {
-                let after = tracee.registers()?;
-                shadow
-                    .executed(&code, &raw, &after, |a, b| process.region(a).is_some_and(|region| region.contains(&b)));
-                if code.starts_with(&[0x0f, 0x05]) && MAPPING_CALLS.contains(&raw.rax) {
-                    process.refresh(&tracee);
-                }
-                raw = after;
-            }
+            Stop::Step => raw = process.executed(&tracee, &mut shadow, &code, &raw)?,
         }
     }
     assert_eq!(shadow.desynchronised, shadow.landings, "returns elsewhere than their calls");

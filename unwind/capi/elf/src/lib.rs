@@ -290,6 +290,7 @@ impl<'a> Parts<'a> {
         let span = self.text.iter().map(|range| range.end).max().unwrap_or(0).saturating_sub(self.image_base);
         let buckets = usize::try_from(span.min(symseal_unwind::format::MAX_TEXT_SPAN) / 16).unwrap_or(usize::MAX);
         let most = frames.saturating_mul(BYTES_OF_A_FRAME_BYTE).saturating_add(buckets).saturating_add(1 << 20);
+        let most = most.saturating_add(followed.min(LONGEST_FUNCTION).saturating_mul(BYTES_OF_A_CODE_BYTE));
         let mut attempt: Vec<u8> = Vec::new();
         attempt.try_reserve_exact(most).map_err(|_| E::OutOfMemory)?;
         // Else the compiler leaves out what nobody looks at.
@@ -301,6 +302,12 @@ impl<'a> Parts<'a> {
 /// Bytes of memory that compiling takes at most for a byte of call frame information: twice what sections take that were made to
 /// take much (`unwind/tests/memory.rs`). Usual ones take less than 24.
 const BYTES_OF_A_FRAME_BYTE: usize = 170;
+
+/// The longest function that the compiler follows, in bytes: of one at a time it keeps a state for each place where an instruction may begin.
+const LONGEST_FUNCTION: usize = 1 << 18;
+
+/// Bytes of memory for a byte of that: a state of some 115 bytes for every second one, twice, as calls keep theirs.
+const BYTES_OF_A_CODE_BYTE: usize = 256;
 
 /// Whether there is much code that only its instructions tell of.
 fn is_followed(arch: Arch) -> bool {

@@ -58,7 +58,8 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some(section) = input.exidx.filter(|_| input.arch == Arch::Arm) else { return };
     let mut symbols: Vec<(u64, Set)> = input.functions.iter().map(|value| Set::of_symbol(input.arch, *value)).collect();
-    symbols.sort_unstable_by_key(|(start, _)| *start);
+    symbols.sort_by_key(|(start, _)| *start);
+    symbols.dedup_by_key(|(start, _)| *start);
     let entries = entries(section);
     let ends = entries.iter().skip(1).map(|entry| entry.start).chain([u64::MAX]);
     for (entry, end) in entries.iter().zip(ends) {
@@ -106,10 +107,11 @@ pub(super) fn count_gaps(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     }
 }
 
-/// What of the `claimed` ranges lies in `range`.
+/// What of the `claimed` ranges, which rise, lies in `range`.
 fn clipped(claimed: &[Range<u64>], range: &Range<u64>) -> Vec<Range<u64>> {
-    let clip = |part: &Range<u64>| part.start.max(range.start)..part.end.min(range.end);
-    claimed.iter().map(clip).filter(|part| part.start < part.end).collect()
+    let from = claimed.partition_point(|part| part.end <= range.start);
+    let parts = claimed.iter().skip(from).take_while(|part| part.start < range.end);
+    parts.map(|part| part.start.max(range.start)..part.end.min(range.end)).collect()
 }
 
 /// What an entry says of the body of its function; else why that is not known.

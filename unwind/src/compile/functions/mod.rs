@@ -130,8 +130,10 @@ pub(super) fn unfollowed(reason: &str, compiler: &mut Compiler<'_>) {
 fn function(input: &Input<'_>, start: u64, set: Set, starts: &Starts, budget: &mut u64) -> Option<Followed> {
     let next = starts.range(start.checked_add(1)?..).next().map_or(u64::MAX, |(next, _)| *next);
     let followed = within(input, start..next, set)?;
-    *budget = budget.checked_sub(followed.turns)?;
-    Some(followed)
+    // Where it does not suffice for one, it does not for others: what is followed must not depend on their order.
+    let left = budget.checked_sub(followed.turns);
+    *budget = left.unwrap_or(0);
+    left.map(|_| followed)
 }
 
 /// Follows the function that `range` holds; `None` where there is no such code.

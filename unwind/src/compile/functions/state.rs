@@ -173,7 +173,7 @@ impl State {
             Effect::Set { to, value } => {
                 // Where it was saved the register is free for anything.
                 let is_saved = self.kept(to, machine).is_none_or(|kept| !kept.live || kept.slot.is_some());
-                self.is_root |= value == 0 && Some(to) == machine.link && !is_saved;
+                self.is_root |= value == 0 && Some(to) == machine.link && !is_saved && self.copy.is_none();
                 self.set(to, Some(value), machine);
             }
             Effect::Sum { to, a, b, minus } => {

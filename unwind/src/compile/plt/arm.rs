@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Plt, push};
+use super::{Plt, push, words};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 
 const LINK: u8 = 14;
@@ -15,11 +15,7 @@ const CHANGES: [u32; 2] = [0x46c0_4778, 0xe7fd_4778];
 
 /// The rules of `plt` by rising address; `None` where it holds an instruction that linkers do not put there.
 pub(super) fn rules(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
-    let expected = plt.range.end.checked_sub(plt.range.start)?;
-    let (words, rest) = plt.bytes.as_chunks::<4>();
-    if expected == 0 || plt.bytes.len() as u64 != expected || !rest.is_empty() || !plt.range.start.is_multiple_of(4) {
-        return None;
-    }
+    let words = words(plt)?;
     let rule = |words, ra| Rule::new(Kind::Sp, RuleSource::Plt, 0, words, ra, Saved::Same);
     let (jumps, pushed) = (rule(0, ReturnAddress::InRegister(LINK))?, rule(1, ReturnAddress::AtCfa(-1))?);
     let mut rules = Vec::new();

@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Plt, push};
+use super::{Plt, push, words};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 
 const LINK: u8 = 31;
@@ -14,11 +14,7 @@ const KEPT_IN: u8 = 15;
 
 /// The rules of `plt` by rising address; `None` where it holds an instruction that linkers do not put there.
 pub(super) fn rules(plt: &Plt<'_>, big_endian: bool) -> Option<Vec<(Range<u64>, Rule)>> {
-    let expected = plt.range.end.checked_sub(plt.range.start)?;
-    let (words, rest) = plt.bytes.as_chunks::<4>();
-    if expected == 0 || plt.bytes.len() as u64 != expected || !rest.is_empty() || !plt.range.start.is_multiple_of(4) {
-        return None;
-    }
+    let words = words(plt)?;
     let rule = |register| {
         let ra = ReturnAddress::InRegister(register);
         Rule::new(Kind::Sp, RuleSource::Plt, 0, 0, ra, Saved::Same)

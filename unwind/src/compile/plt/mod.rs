@@ -24,6 +24,14 @@ pub(super) fn rules(arch: Arch, plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>
     }
 }
 
+/// The words of 4 bytes of a table; `None` where its bytes are not all of them, or not at multiples of four.
+fn words<'a>(plt: &Plt<'a>) -> Option<&'a [[u8; 4]]> {
+    let expected = plt.range.end.checked_sub(plt.range.start).filter(|bytes| *bytes > 0)?;
+    let (words, rest) = plt.bytes.as_chunks::<4>();
+    let is_whole = plt.bytes.len() as u64 == expected && rest.is_empty() && plt.range.start.is_multiple_of(4);
+    is_whole.then_some(words)
+}
+
 /// Appends a range, joined with the last one where the rule is the same.
 fn push(rules: &mut Vec<(Range<u64>, Rule)>, range: Range<u64>, rule: Rule) {
     match rules.last_mut() {
