@@ -18,19 +18,19 @@ const MAX_FUNCTION_BYTES: u64 = 1 << 30;
 /// The functions that were told of before and after the stop, as one list: what was told alike both times was so in between, and of anything else the
 /// name is a guess.
 pub(crate) fn told_alike(before: Vec<TraceJit>, after: Vec<TraceJit>) -> Vec<TraceJit> {
-    let key = |function: &TraceJit| (function.start, function.size);
-    let mut all: BTreeMap<(Avma, u64), TraceJit> = BTreeMap::new();
-    let sure = |function: &TraceJit, others: &[TraceJit]| others.contains(function);
-    for (list, others) in [(&before, &after), (&after, &before)] {
-        for function in list {
-            let overlapped = function.overlapped || !sure(function, others);
-            all.entry(key(function)).or_insert_with(|| TraceJit { overlapped, ..function.clone() });
-        }
+    let by_place = |list: Vec<TraceJit>| -> BTreeMap<(Avma, u64), TraceJit> {
+        list.into_iter().map(|function| ((function.start, function.size), function)).collect()
+    };
+    let (mut all, mut after) = (by_place(before), by_place(after));
+    for (place, function) in &mut all {
+        function.overlapped |= after.remove(place).as_ref() != Some(function);
     }
+    all.extend(after.into_iter().map(|(place, function)| (place, TraceJit { overlapped: true, ..function })));
     all.into_values().collect()
 }
 
 /// The functions that a register or a word of a copied stack lies in, outside of files: whichever frames a walk finds later, their functions are among them.
+/// `mappings` rise.
 pub(crate) fn led_to(samples: &[TraceSample], maps: &JitMaps, mappings: &[Mapping]) -> Vec<TraceJit> {
     let mut found: BTreeMap<(Avma, u64), TraceJit> = BTreeMap::new();
     let mut room = MAX_LINE_BYTES;
@@ -58,7 +58,8 @@ pub(crate) fn led_to(samples: &[TraceSample], maps: &JitMaps, mappings: &[Mappin
 /// Whether a function lies where a process makes code: in memory that it may execute and that is no file.
 fn is_made(hit: JitHit<'_>, mappings: &[Mapping]) -> bool {
     let start = hit.function.start;
-    let home = mappings.iter().find(|mapping| mapping.start <= start && start < mapping.end);
+    let before = mappings.partition_point(|mapping| mapping.start <= start);
+    let home = before.checked_sub(1).and_then(|at| mappings.get(at)).filter(|mapping| start < mapping.end);
     hit.function.size <= MAX_FUNCTION_BYTES && home.is_some_and(|mapping| mapping.executable && !mapping.is_file())
 }
 

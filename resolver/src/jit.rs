@@ -6,7 +6,7 @@ use std::sync::Arc;
 use symseal_module::{Avma, Quality, ResolverStep};
 use symseal_process::{JitFunction, JitFunctions, JitHit};
 
-use crate::resolver::hit;
+use crate::trail::hit;
 use crate::{Answer, ResolvedFrame, SourceFrame, Tried};
 
 /// Functions that a process made, at one instant.
@@ -83,7 +83,7 @@ mod tests {
     use symseal_process::JitLine;
 
     use super::*;
-    use crate::resolver::raw_frame;
+    use crate::trail::raw_frame;
 
     fn function(start: u64, size: u64, name: &str) -> JitFunction {
         let line = JitLine { address: Avma(start + 4), line: 7, file: "/a.js".into() };

@@ -49,6 +49,7 @@ mod resolver;
 mod servers;
 mod slots;
 mod table;
+mod trail;
 mod vdso;
 
 pub use answer::{

@@ -14,8 +14,9 @@ use crate::local::debug_file::pdb_table;
 use crate::local::read::check_id;
 use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
-use crate::resolver::{NamedBy, miss};
+use crate::resolver::NamedBy;
 use crate::servers::Covered;
+use crate::trail::miss;
 use crate::{CheckFile, DigestOf, DigestRef, FetchedFile, NotFetched, SymbolServers, Tried, WantedFile, WantedKind};
 
 /// Tables of files that came.

@@ -16,9 +16,10 @@ use crate::flights::Flights;
 use crate::local::{self, Local};
 use crate::remote::{Asked, Remote};
 use crate::table::{LoadedTable, Named, TableBytes};
+use crate::trail::{hit, miss, most_telling, raw_frame, skip};
 use crate::{
-    Answer, CallSite, DigestOf, DigestRef, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome,
-    ResolvedFrame, SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
+    Answer, CallSite, DigestOf, DigestRef, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, ResolvedFrame,
+    SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
 };
 
 /// Names addresses through the strict chain. See the crate documentation.
@@ -512,24 +513,6 @@ impl Symbolized {
     }
 }
 
-impl Answer {
-    /// Of a step that has no name to give.
-    pub(crate) fn nameless(resolver: ResolverStep, quality: Quality) -> Self {
-        Self {
-            resolver,
-            quality,
-            proof: Proof::None,
-            approximate: false,
-            folded: false,
-            frames: Vec::new(),
-            start: None,
-            tried: Arc::default(),
-            reason: None,
-            digests: Arc::default(),
-        }
-    }
-}
-
 /// How much frames tell: all of it where the innermost has a function, a file and a line. What dwz moved out, or a compiler left out, may keep
 /// the function of a line away.
 fn quality_of(frames: &[SourceFrame]) -> Quality {
@@ -557,46 +540,4 @@ fn demangle_frame(frame: &mut SourceFrame) {
         // The source language's name, where there is one, is better than a raw symbol.
         crate::Demangling::Failed => frame.demangling = Some(outcome),
     }
-}
-
-pub(crate) fn hit(step: ResolverStep) -> Tried {
-    Tried { step, outcome: Outcome::Hit, detail: String::new(), digest: None }
-}
-
-pub(crate) fn miss(step: ResolverStep, reason: MissReason, detail: String, digest: Option<Digest>) -> Tried {
-    Tried { step, outcome: Outcome::Miss(reason), detail, digest }
-}
-
-pub(crate) fn skip(step: ResolverStep, reason: MissReason) -> Tried {
-    Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), digest: None }
-}
-
-/// Why there is no name: what was there and is the wrong one says more than a server that failed, that more than a file that cannot be read, and that more
-/// than a lack; of equals the later step. Steps that were not asked tell it only where none was.
-fn most_telling(tried: &[Tried]) -> Option<MissReason> {
-    let rank = |outcome: Outcome| match outcome {
-        Outcome::Hit => None,
-        Outcome::Skipped(_) => Some(0),
-        Outcome::Miss(reason) => Some(match reason {
-            MissReason::DigestMismatch
-            | MissReason::DebugIdMismatch
-            | MissReason::ChecksumMismatch
-            | MissReason::Malformed => 4,
-            MissReason::ServerError => 3,
-            MissReason::FileUnreadable | MissReason::NotPermitted => 2,
-            _ => 1,
-        }),
-    };
-    tried.iter().max_by_key(|step| rank(step.outcome)).and_then(|step| step.outcome.reason())
-}
-
-/// The frame at an address that lies in no module.
-pub(crate) fn raw_frame(ip: Avma, unwind: UnwindMethod) -> ResolvedFrame {
-    let tried = [miss(ResolverStep::ModuleOffset, MissReason::NoModule, String::new(), None), hit(ResolverStep::Raw)];
-    let answer = Answer {
-        tried: tried.into(),
-        reason: Some(MissReason::NoModule),
-        ..Answer::nameless(ResolverStep::Raw, Quality::Raw)
-    };
-    ResolvedFrame { ip, module: None, unwind, symbol_offset: None, answer: Arc::new(answer) }
 }

@@ -53,11 +53,12 @@ fn section<'d>(object: &ObjectFile<'d>, names: &[&str]) -> Option<(Svma, &'d [u8
 }
 
 fn refer_alike(one: &ObjectFile<'_>, other: &ObjectFile<'_>) -> bool {
-    let named = |object: &ObjectFile<'_>, name: &str| {
-        let names = [format!(".{name}"), format!(".z{name}"), format!("__{name}")];
-        names.iter().find_map(|name| object.section(name)).map(|(_, bytes)| bytes.to_vec())
-    };
-    REFERRED.iter().all(|name| named(one, name) == named(other, name))
+    REFERRED.iter().all(|name| stored(one, name) == stored(other, name))
+}
+
+fn stored<'d>(object: &ObjectFile<'d>, name: &str) -> Option<&'d [u8]> {
+    let names = [format!(".{name}"), format!(".z{name}"), format!("__{name}")];
+    names.iter().find_map(|name| object.section(name)).map(|(_, bytes)| bytes)
 }
 
 fn is_loaded(object: &ObjectFile<'_>, (svma, code): (Svma, &[u8])) -> bool {

@@ -118,26 +118,20 @@ impl<'t> Uniques<'t> {
     }
 }
 
-/// Adds up shares of stacks.
-#[derive(Debug, Default)]
-pub(super) struct StackShares {
-    coverage: StackCoverage,
-}
-
-impl StackShares {
-    /// Adds a stack by its expected frames.
+impl StackCoverage {
+    /// Adds a stack by its expected frames; the shares are sums until [`Self::finish`].
     pub(super) fn add(&mut self, stack: CoverageCount) {
-        let sum = &mut self.coverage;
-        sum.stacks += 1;
-        sum.named += u64::from(stack.frames > 0 && stack.named == stack.frames);
-        sum.proved += u64::from(stack.frames > 0 && stack.proved == stack.frames);
-        sum.pct += stack.share(stack.named);
-        sum.proved_pct += stack.share(stack.proved);
+        self.stacks += 1;
+        self.named += u64::from(stack.frames > 0 && stack.named == stack.frames);
+        self.proved += u64::from(stack.frames > 0 && stack.proved == stack.frames);
+        self.pct += stack.share(stack.named);
+        self.proved_pct += stack.share(stack.proved);
     }
 
-    pub(super) fn finish(self) -> StackCoverage {
-        let mean = |sum: f64| if self.coverage.stacks == 0 { 0.0 } else { sum / self.coverage.stacks as f64 };
-        let StackCoverage { pct, proved_pct, .. } = self.coverage;
-        StackCoverage { pct: mean(pct), proved_pct: mean(proved_pct), ..self.coverage }
+    pub(super) fn finish(&mut self) {
+        if self.stacks > 0 {
+            self.pct /= self.stacks as f64;
+            self.proved_pct /= self.stacks as f64;
+        }
     }
 }

@@ -10,7 +10,7 @@ use symseal_module::{Avma, DebugId, MissReason, Rva, StopReason, UnwindMethod};
 use symseal_resolver::{ResolvedFrame, Resolver};
 
 pub use self::count::{CoverageCount, StackCoverage};
-use self::count::{Found, StackShares, Uniques};
+use self::count::{Found, Uniques};
 pub use self::kind::FrameKind;
 use crate::ResolvedThread;
 
@@ -88,7 +88,7 @@ pub struct NamelessFrame {
 /// Counts the frames of `threads`, which `resolver` named.
 pub fn coverage(threads: &[ResolvedThread], resolver: &Resolver) -> Coverage {
     let mut coverage = Coverage { stacks: threads.len() as u64, ..Coverage::default() };
-    let (mut uniques, mut shares) = (Uniques::default(), StackShares::default());
+    let mut uniques = Uniques::default();
     for thread in threads {
         let mut stack = CoverageCount::default();
         for (frame, depth) in thread.frames.iter().zip(0..) {
@@ -111,9 +111,9 @@ pub fn coverage(threads: &[ResolvedThread], resolver: &Resolver) -> Coverage {
                 stop: thread.stop,
             });
         }
-        shares.add(stack);
+        coverage.by_stack.add(stack);
     }
-    (coverage.unique, coverage.by_stack) = (uniques.count(), shares.finish());
+    coverage.unique = uniques.count();
     coverage.finish();
     coverage
 }
@@ -157,6 +157,7 @@ impl Coverage {
 
     fn finish(&mut self) {
         let ratios = [&mut self.release, &mut self.all, &mut self.with_line, &mut self.inlined, &mut self.unique];
+        self.by_stack.finish();
         ratios.into_iter().chain(self.by_kind.values_mut()).for_each(CoverageCount::finish);
     }
 }

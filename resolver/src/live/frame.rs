@@ -7,7 +7,7 @@ use symseal_process::{JitHit, JitSource, Mapping};
 
 use super::LiveAddress;
 use crate::jit::is_place;
-use crate::resolver::{hit, miss, raw_frame};
+use crate::trail::{hit, miss, raw_frame};
 use crate::{Answer, ModuleRef, Outcome, ResolvedFrame};
 
 /// The bare address.

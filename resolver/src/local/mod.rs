@@ -19,8 +19,9 @@ use symseal_symx::{SymbolSource, TableInput};
 
 use self::companions::Described;
 use crate::flights::Flights;
-use crate::resolver::{NamedBy, hit, miss, skip};
+use crate::resolver::NamedBy;
 use crate::table::{LoadedTable, Named, TableBytes};
+use crate::trail::{hit, miss, skip};
 use crate::{DigestOf, DigestRef, ModuleFiles, ThisMachine, Tried};
 
 /// Tables of files that are kept open.

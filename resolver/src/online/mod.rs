@@ -5,15 +5,15 @@ mod download;
 mod environment;
 mod lock;
 mod paths;
+mod remembered;
 mod server;
 mod silence;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 
@@ -23,6 +23,7 @@ use symseal_module::MissReason;
 use self::cache::Cache;
 use self::download::{Came, Downloads};
 use self::lock::Pinned;
+use self::remembered::Remembered;
 use self::server::Server;
 use crate::{CheckFile, FetchedFile, NotFetched, SymbolServers, WantedFile};
 
@@ -125,23 +126,10 @@ pub struct OnlineServers {
     cache: Cache,
     lock: Option<Mutex<Lock>>,
     file_bytes: u64,
-    /// What servers gave that was not the right file: it is not fetched again while another server that failed is asked again.
-    wrong: Mutex<HashMap<String, Wrong>>,
+    /// What servers gave that was not the right file, by URL, with what it was: it is not fetched again while another server that failed is asked
+    /// again.
+    wrong: Remembered<(MissReason, String)>,
 }
-
-/// A file that did not count.
-#[derive(Debug, Clone)]
-struct Wrong {
-    since: Instant,
-    reason: MissReason,
-    why: String,
-}
-
-/// For so long a wrong file is remembered.
-const WRONG_FOR: Duration = Duration::from_secs(600);
-
-/// Wrong files that are remembered.
-const WRONG_FILES: usize = 4096;
 
 impl OnlineServers {
     /// Makes a client; nothing is sent yet.
@@ -158,7 +146,7 @@ impl OnlineServers {
         let symbol_servers = servers(&config.symbol_servers, &HeaderMap::new())?;
         let cache = Cache::open(&config.cache, config.cache_bytes, config.elfutils_cache.clone());
         let cache = cache.map_err(|error| OnlineError::Setup(format!("{}: {error}", config.cache.display())))?;
-        let wrong = Mutex::default();
+        let wrong = Remembered::default();
         Ok(Self { debuginfod, symbol_servers, downloads, cache, lock: None, file_bytes: config.file_bytes, wrong })
     }
 
@@ -193,7 +181,8 @@ impl OnlineServers {
         let (mut told, mut gravest, mut passing) = (Vec::new(), MissReason::ServerMiss, false);
         for server in servers {
             for path in &paths {
-                if let Some(Wrong { reason, why, .. }) = self.known_wrong(server, path) {
+                let url = server.url(path).map(String::from).unwrap_or_default();
+                if let Some((reason, why)) = self.wrong.get(&url) {
                     told.push(why);
                     gravest = graver(gravest, reason);
                     continue;
@@ -214,7 +203,7 @@ impl OnlineServers {
                             }
                             Err((reason, why)) => {
                                 let why = format!("{from}: {why}");
-                                self.note_wrong(server, path, reason, &why);
+                                self.wrong.note(url, (reason, why.clone()));
                                 told.push(why);
                                 gravest = graver(gravest, reason);
                             }
@@ -231,23 +220,6 @@ impl OnlineServers {
         }
         told.dedup();
         Err(NotFetched { reason: gravest, why: told.join("; "), passing })
-    }
-
-    fn known_wrong(&self, server: &Server, path: &str) -> Option<Wrong> {
-        let url = server.url(path)?;
-        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        wrong.get(url.as_str()).filter(|wrong| wrong.since.elapsed() < WRONG_FOR).cloned()
-    }
-
-    fn note_wrong(&self, server: &Server, path: &str, reason: MissReason, why: &str) {
-        let Some(url) = server.url(path) else { return };
-        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if wrong.len() >= WRONG_FILES {
-            wrong.retain(|_, wrong| wrong.since.elapsed() < WRONG_FOR);
-        }
-        if wrong.len() < WRONG_FILES {
-            wrong.insert(url.into(), Wrong { since: Instant::now(), reason, why: why.to_owned() });
-        }
     }
 }
 
