@@ -33,7 +33,9 @@ fn sources_are_listed_told_of_and_pushed_only_when_asked_for() {
 
     let told = symseal(["bundle", "inspect", &layout, "--disclosure", "--json"]).ok().json();
     assert_eq!(told["homes"][0]["directory"], "/home/ann", "{told}");
-    assert_eq!(told["source_paths"], 1);
+    assert_eq!(told["source_paths"], serde_json::json!(["/home/ann/app/app.c"]));
+    assert_eq!(told["sources"]["paths"], told["source_paths"]);
+    assert!(told["function_names"].as_array().unwrap().contains(&"helper".into()), "{told}");
     assert_eq!(told["sources"]["statistics"]["bytes"], SOURCE.len());
     assert_eq!(told["inputs"][0], "app");
     let shown = symseal(["bundle", "inspect", &layout, "--disclosure"]).ok().stdout;
@@ -143,6 +145,22 @@ fn paths_that_linkers_leave_in_executables_are_told_of() {
     for name in ["app.pdb", "app.o", "app.c"] {
         assert!(paths.iter().any(|path| path.contains(folder) && path.ends_with(name)), "{name}: {paths:?}");
     }
+
+    // The program database says where and how the compiler and the linker were run.
+    symseal(["bundle", "build", &at("app.pdb"), "--output", &at("windows"), "--name", "app", "--version", "1.0"]).ok();
+    let told = symseal(["bundle", "inspect", &at("windows"), "--disclosure", "--json"]).ok().json();
+    let texts = |field: &str| {
+        let texts = told[field].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned());
+        texts.collect::<Vec<_>>()
+    };
+    assert!(texts("compile_directories").iter().any(|path| path.ends_with(folder)), "{told}");
+    for name in ["app.obj", "app.pdb"] {
+        let is_named = |path: &String| path.contains(folder) && path.ends_with(name);
+        assert!(texts("build_paths").iter().any(is_named), "{name}: {told}");
+    }
+    assert!(texts("command_lines").iter().any(|line| line.contains("/export:start")), "{told}");
     let shown = symseal(["bundle", "inspect", &at("bundle"), "--disclosure"]).ok().stdout;
     assert!(shown.contains("paths of program databases") && shown.contains("app.pdb"), "{shown}");
+    let shown = symseal(["bundle", "inspect", &at("windows"), "--disclosure"]).ok().stdout;
+    assert!(shown.contains("command lines") && shown.contains("/export:start"), "{shown}");
 }

@@ -57,14 +57,14 @@ mod work;
 pub use archive::{
     ArchiveError, ArchiveKind, ArchiveReport, ImageReport, LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES,
     Member, ParseReachError, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_kind,
-    read_archive, read_image_layout,
+    read_archive, read_image_layout, unread_archive,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
 pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place};
 pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference, SplitKind, SplitUnit};
-pub use pdb::{FrameData, FrameKind, FrameRule, FrameTable, PdbFile, ProgramId};
+pub use pdb::{BuildRecords, FrameData, FrameKind, FrameRule, FrameTable, PdbFile, ProgramId};
 pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;
 pub use sniff::{FileKind, SNIFF_BYTES, sniff};

@@ -28,7 +28,7 @@ pub enum BuildError {
         source: io::Error,
     },
     /// A file that was named is no release file, or a release file is damaged.
-    #[error("{place}: {source}")]
+    #[error("{place}: {source} (--exclude leaves out what is no part of the release)")]
     Artifact {
         /// The file.
         place: String,

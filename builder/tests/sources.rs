@@ -314,12 +314,15 @@ fn a_build_gathers_what_its_line_tables_name_and_the_index_leads_there() {
     let told = symseal_bundle::disclosure::disclosure(&bundle, &|bytes| {
         let object = symseal_artifact::ObjectFile::parse(bytes).unwrap();
         let (compile_directories, build_paths) = (object.compile_directories(), object.build_paths());
-        symseal_bundle::disclosure::NamedPaths { compile_directories, build_paths }
+        symseal_bundle::disclosure::NamedPaths { compile_directories, build_paths, ..Default::default() }
     })
     .unwrap();
-    assert_eq!(told.source_paths, 2);
+    assert!(told.source_paths.iter().eq(["/build/app/src/a.c", "/build/app/src/b.h"]), "{:?}", told.source_paths);
+    assert!(told.function_names.iter().eq(["t", "twelve"]), "{:?}", told.function_names);
     assert_eq!(told.source_directories[0].directory, "/build/app/src");
-    assert_eq!(told.sources.unwrap().statistics, Some(report.statistics));
+    let attached = told.sources.unwrap();
+    assert_eq!(attached.statistics, Some(report.statistics));
+    assert_eq!(attached.paths, Some(told.source_paths));
     let here = std::env::current_dir().unwrap();
     assert_eq!(told.compile_directories.iter().collect::<Vec<_>>(), [here.to_str().unwrap()]);
     println!("{} of {} files were checked by a checksum", report.statistics.checked, report.statistics.files);

@@ -94,6 +94,20 @@ pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
     }
 }
 
+/// What an archive, package or disk image is that [`archive_kind`] does not know and that may hold release files: its usual name, for people. By its
+/// first 512 bytes; images without anything of their own there (`.dmg`, `.iso`) are not known.
+pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
+    const MAGICS: [(&[u8], &str); 6] = [
+        (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+        (b"Rar!\x1a\x07", "a RAR archive"),
+        (b"xar!", "a xar archive, such as an installer package of macOS (.pkg)"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a compound file, such as an installer package of Windows (.msi)"),
+        (b"hsqs", "a SquashFS image, such as a snap"),
+        (b"flatpak\0", "a Flatpak bundle"),
+    ];
+    MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name)
+}
+
 fn is_bzip2(head: &[u8]) -> bool {
     const BLOCK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
     const END: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
@@ -156,6 +170,25 @@ mod tests {
             (&[0; 512], None),
         ] {
             assert_eq!(archive_kind(head), expected, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn packages_that_are_not_read_are_called_by_their_names() {
+        for (head, expected) in [
+            (&b"7z\xbc\xaf\x27\x1c\0\x04"[..], Some("7z")),
+            (b"xar!\0\x1c", Some(".pkg")),
+            (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", Some(".msi")),
+            (b"hsqs\x07", Some("snap")),
+            (b"PK\x03\x04 and more", None),
+            (b"7z", None),
+        ] {
+            let name = unread_archive(head);
+            assert!(
+                name.is_some() == expected.is_some() && name.unwrap_or("").contains(expected.unwrap_or("")),
+                "{head:?}"
+            );
+            assert!(name.is_none() || archive_kind(head).is_none());
         }
     }
 

@@ -33,7 +33,7 @@ mod zip;
 use std::io::{self, Read, Seek, SeekFrom};
 
 pub use error::{ArchiveError, LimitKind};
-pub use kind::{ArchiveKind, archive_kind};
+pub use kind::{ArchiveKind, archive_kind, unread_archive};
 pub use limits::{Limits, MAX_WINDOW_BYTES, RATIO_FLOOR_BYTES};
 pub use member::Member;
 pub use reach::{ParseReachError, Reach};

@@ -1,5 +1,6 @@
 //! What identifies a PDB.
 
+use super::build_records::BuildRecords;
 use super::header::{DbiHeader, is_fastlink, u32_at};
 use super::pages::Pages;
 use crate::error::{malformed, truncated};
@@ -92,6 +93,11 @@ impl<'d> PdbFile<'d> {
     /// Whether private symbols were taken out (`/PDBSTRIPPED`): functions have names, but no lines.
     pub fn is_stripped(&self) -> bool {
         self.is_stripped
+    }
+
+    /// What it tells of the machines that compiled and linked: directories, paths and command lines.
+    pub fn build_records(&self) -> BuildRecords {
+        BuildRecords::of(self)
     }
 
     pub(crate) fn open(&self) -> Result<PDB<'d, Pages<'d>>, ArtifactError> {

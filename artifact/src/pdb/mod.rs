@@ -9,6 +9,7 @@
 
 mod addresses;
 mod annotations;
+mod build_records;
 mod cross;
 mod files;
 mod frames;
@@ -23,6 +24,7 @@ mod read;
 mod records;
 mod rows;
 
+pub use build_records::BuildRecords;
 pub use frames::{FrameData, FrameKind, FrameRule, FrameTable, ProgramId};
 pub use identity::PdbFile;
 pub(crate) use read::PdbReader;

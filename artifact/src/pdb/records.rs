@@ -1,5 +1,5 @@
-//! Names of inlined functions: records of the id stream (IPI) and of the type stream (TPI). (LLVM, "The PDB TPI and IPI
-//! Streams", "CodeView Type Records")
+//! Records of the id stream (IPI) and of the type stream (TPI): names of inlined functions, and texts. (LLVM, "The PDB TPI and
+//! IPI Streams", "CodeView Type Records")
 
 use super::header::{u16_at, u32_at};
 use super::pages::Pages;
@@ -13,6 +13,8 @@ pub(crate) const IPI_STREAM: StreamIndex = StreamIndex(4);
 mod leaf {
     pub(super) const FUNC_ID: u16 = 0x1601;
     pub(super) const MFUNC_ID: u16 = 0x1602;
+    pub(super) const BUILDINFO: u16 = 0x1603;
+    pub(super) const SUBSTR_LIST: u16 = 0x1604;
     pub(super) const STRING_ID: u16 = 0x1605;
     pub(super) const CLASS: u16 = 0x1504;
     pub(super) const STRUCTURE: u16 = 0x1505;
@@ -68,8 +70,49 @@ impl Records {
         for _ in 0..index % STRIDE {
             at = at.checked_add(2 + usize::from(u16_at(&self.bytes, at)?))?;
         }
+        self.at(at)
+    }
+
+    /// The record at a place, from its kind on.
+    fn at(&self, at: usize) -> Option<&[u8]> {
         let length = usize::from(u16_at(&self.bytes, at)?);
-        self.bytes.get(at + 2..)?.get(..length)
+        self.bytes.get(at.checked_add(2)?..)?.get(..length)
+    }
+
+    /// The records that say how a module was compiled.
+    pub(crate) fn build_infos(&self) -> impl Iterator<Item = &[u8]> {
+        let mut next = self.places.first().and_then(|at| usize::try_from(*at).ok());
+        let all = std::iter::from_fn(move || {
+            let at = next?;
+            let record = self.at(at)?;
+            next = at.checked_add(2 + record.len());
+            Some(record)
+        });
+        all.filter(|record| u16_at(record, 0) == Some(leaf::BUILDINFO))
+    }
+
+    /// Bytes beyond which no texts are put together: honest ones are parts of the stream, each used a few times.
+    pub(crate) fn longest_texts(&self) -> usize {
+        self.bytes.len().saturating_mul(4)
+    }
+
+    /// The text of a string record, its parts before it; what exceeds `left` bytes is cut off.
+    pub(crate) fn text(&self, number: u32, left: &mut usize) -> Vec<u8> {
+        let mut whole = Vec::new();
+        let string = |number| {
+            let record = self.get(number)?;
+            (u16_at(record, 0)? == leaf::STRING_ID).then_some((u32_at(record, 2)?, text(record.get(6..)?)?))
+        };
+        let Some((parts, own)) = string(number) else { return whole };
+        let list = self.get(parts).filter(|record| u16_at(record, 0) == Some(leaf::SUBSTR_LIST));
+        let numbers = list.and_then(|record| record.get(6..)).unwrap_or_default().chunks_exact(4);
+        let parts = numbers.filter_map(|number| string(u32_at(number, 0)?)).map(|(_, part)| part);
+        for part in parts.chain([own]) {
+            let part = part.get(..*left).unwrap_or(part);
+            *left -= part.len();
+            whole.extend_from_slice(part);
+        }
+        whole
     }
 }
 

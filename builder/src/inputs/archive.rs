@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArchiveError, ArchiveReport as Walked, Member, SNIFF_BYTES, Source, read_archive, read_image_layout,
+    ArchiveError, ArchiveReport as Walked, MAX_PASSED_OVER, Member, SNIFF_BYTES, Source, read_archive,
+    read_image_layout, unread_archive,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 
@@ -80,9 +81,16 @@ fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Foun
     found.skip(reason::SPECIAL, walked.special_files);
     found.skip(reason::APPLE_DOUBLE, walked.apple_double);
     found.skip(reason::PASSED_OVER, walked.passed_over.len() as u64 + walked.passed_over_more);
+    let unread = std::mem::take(&mut found.unread);
+    found.skip(reason::PASSED_OVER, unread.len() as u64);
     // A compressed file that is no release file is no archive either.
-    if walked.archives > 0 || taken > 0 || !walked.passed_over.is_empty() || !walked.images.is_empty() {
-        found.archives.push(report(place, taken, walked));
+    if walked.archives > 0
+        || taken > 0
+        || !walked.passed_over.is_empty()
+        || !unread.is_empty()
+        || !walked.images.is_empty()
+    {
+        found.archives.push(report(place, taken, walked, unread));
     }
     Ok(found)
 }
@@ -115,7 +123,10 @@ fn visit(
     let is_candidate = identify::is_candidate(&head);
     let is_member = dsym.is_some() && member.size_hint.is_some_and(|size| size <= MAX_DSYM_MEMBER_BYTES);
     if !is_candidate && !is_member {
-        found.skip(reason::NO_RELEASE_FILE, 1);
+        match unread_archive(&head) {
+            Some(what) => found.unread.push(PassedOver { place, reason: unread(what) }),
+            None => found.skip(reason::NO_RELEASE_FILE, 1),
+        }
         return Ok(false);
     }
     let mut permit = member.size_hint.map(|size| budget.acquire(size));
@@ -149,8 +160,20 @@ fn visit(
     Ok(true)
 }
 
-fn report(place: &str, taken: u64, walked: Walked) -> ArchiveReport {
+/// A package among the inputs that is not read.
+pub(super) fn unread_package(place: String, what: &str) -> ArchiveReport {
+    let passed_over = vec![PassedOver { place: place.clone(), reason: unread(what) }];
+    ArchiveReport { place, passed_over, ..ArchiveReport::default() }
+}
+
+fn unread(what: &str) -> String {
+    format!("{what}, which is not read: unpack it, and name what was in it")
+}
+
+fn report(place: &str, taken: u64, walked: Walked, unread: Vec<PassedOver>) -> ArchiveReport {
     let passed_over = walked.passed_over.into_iter();
+    let passed_over = passed_over.map(|one| PassedOver { place: one.path, reason: one.reason.to_string() });
+    let more = unread.len().saturating_sub(MAX_PASSED_OVER) as u64;
     ArchiveReport {
         place: place.to_owned(),
         files: walked.files,
@@ -158,7 +181,7 @@ fn report(place: &str, taken: u64, walked: Walked) -> ArchiveReport {
         unpacked_bytes: walked.unpacked_bytes,
         taken,
         images: walked.images.into_iter().map(|image| image.platform).collect(),
-        passed_over: passed_over.map(|one| PassedOver { place: one.path, reason: one.reason.to_string() }).collect(),
-        passed_over_more: walked.passed_over_more,
+        passed_over: passed_over.chain(unread.into_iter().take(MAX_PASSED_OVER)).collect(),
+        passed_over_more: walked.passed_over_more.saturating_add(more),
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use symseal_artifact::{ArtifactError, FileKind, ReleaseFile, SNIFF_BYTES, sniff};
+use symseal_artifact::{ArtifactError, FileKind, ReleaseFile, SNIFF_BYTES, sniff, unread_archive};
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
 
@@ -41,6 +41,17 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
     let head = head(path)?;
     if matches!(sniff(&head), FileKind::Archive(_)) {
         return archive::look(path, &place, reading);
+    }
+    if let Some(what) = unread_archive(&head)
+        && dsym.is_none()
+    {
+        if candidate.named {
+            let found = format!("{what}, which is not read: unpack it");
+            return Err(BuildError::Unsuitable { place, expected: EXPECTED, found });
+        }
+        found.skip(reason::PASSED_OVER, 1);
+        found.archives.push(archive::unread_package(place, what));
+        return Ok(found);
     }
     let is_candidate = identify::is_candidate(&head);
     let is_member = dsym.is_some() && candidate.size <= MAX_DSYM_MEMBER_BYTES;

@@ -20,7 +20,7 @@ use symseal_bundle::workers::{self, Budget};
 
 use crate::error::BuildError;
 use crate::progress::{Progress, Tell};
-use crate::report::{ArchiveReport, InputReport, Refused};
+use crate::report::{ArchiveReport, InputReport, PassedOver, Refused};
 pub(crate) use identify::reason;
 use walk::Candidate;
 
@@ -53,6 +53,8 @@ pub(crate) struct Found {
     skipped: Vec<(&'static str, u64)>,
     refused: Vec<Refused>,
     archives: Vec<ArchiveReport>,
+    /// Packages of a kind that is not read, within an archive.
+    unread: Vec<PassedOver>,
     /// Patterns by which files were left out, once for each file.
     excluded: Vec<String>,
 }

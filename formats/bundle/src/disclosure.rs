@@ -24,17 +24,19 @@ pub struct Disclosure {
     pub inputs: BTreeSet<String>,
     /// Records of functions in all symbol tables.
     pub functions: u64,
-    /// Distinct names and symbols of functions, inlined ones included.
-    pub function_names: u64,
-    /// Distinct paths of source files in all symbol tables.
-    pub source_paths: u64,
+    /// Names and symbols of functions in all symbol tables, inlined ones included.
+    pub function_names: BTreeSet<String>,
+    /// Paths of source files in all symbol tables.
+    pub source_paths: BTreeSet<String>,
     /// Those paths by the directories that they begin with (three parts at most), the most frequent first.
     pub source_directories: Vec<DirectoryCount>,
-    /// Directories in which the compilers were run, by the DWARF of the stored files.
+    /// Directories in which compilers and linkers were run, by the debug information of the stored files.
     pub compile_directories: BTreeSet<String>,
     /// Other paths of the machines that built or linked, in the stored files: of program databases in PE files, of object files and
-    /// sources in the debug maps of Mach-O files.
+    /// sources in the debug maps of Mach-O files, of object files, libraries and compilers in program databases.
     pub build_paths: BTreeSet<String>,
+    /// Command lines of compilers and linkers, in program databases.
+    pub command_lines: BTreeSet<String>,
     /// Home directories of users in source paths, compile directories and build paths, with how many of those lie in each.
     pub homes: Vec<DirectoryCount>,
     /// What the stored files hold.
@@ -77,6 +79,8 @@ pub struct AttachedSources {
     pub digest: Digest,
     /// What they hold, where there are several in all of them; none where they do not lie beside the bundle.
     pub statistics: Option<sources::SourcesStatistics>,
+    /// The paths by which their files are found; none where they do not lie beside the bundle.
+    pub paths: Option<BTreeSet<String>>,
 }
 
 /// Paths that a stored file names.
@@ -86,6 +90,8 @@ pub struct NamedPaths {
     pub compile_directories: BTreeSet<String>,
     /// Other paths of the machines that built or linked it.
     pub build_paths: BTreeSet<String>,
+    /// Command lines of compilers and linkers.
+    pub command_lines: BTreeSet<String>,
 }
 
 /// Why it cannot be said what a bundle discloses.
@@ -114,7 +120,7 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
     let mut inputs = BTreeSet::new();
     let mut files = StoredFiles::default();
     let (mut names, mut paths, mut directories) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let mut build_paths = BTreeSet::new();
+    let (mut build_paths, mut command_lines) = (BTreeSet::new(), BTreeSet::new());
     let mut functions = 0_u64;
     for (_, _, module) in index.modules() {
         inputs.extend(module.inputs.iter().map(|input| input.name.clone()));
@@ -148,6 +154,7 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
                 let named = named_paths(&bundle.read(file)?);
                 directories.extend(named.compile_directories);
                 build_paths.extend(named.build_paths);
+                command_lines.extend(named.command_lines);
             }
         }
     }
@@ -156,8 +163,10 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
         Some(digest) => {
             let is_here = bundle.layout().is_some_and(|layout| layout.has(&digest));
             let opened = if is_here { Some(Sources::of(bundle)?) } else { None };
-            let statistics = opened.map(|all| sources::SourcesStatistics::of(all.iter().map(Sources::table)));
-            Some(AttachedSources { digest, statistics })
+            let statistics = opened.as_ref().map(|all| sources::SourcesStatistics::of(all.iter().map(Sources::table)));
+            let tables = opened.as_ref().map(|all| all.iter().map(Sources::table));
+            let paths = tables.map(|all| all.flat_map(|table| &table.files).map(|file| file.path.clone()).collect());
+            Some(AttachedSources { digest, statistics, paths })
         }
     };
     Ok(Disclosure {
@@ -165,12 +174,13 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
         release: (index.name.clone(), index.version.clone()),
         inputs,
         functions,
-        function_names: names.len() as u64,
-        source_paths: paths.len() as u64,
         source_directories: counted(paths.iter().map(|path| prefix(path))),
         homes: counted(paths.iter().chain(&directories).chain(&build_paths).filter_map(|path| home(path))),
+        function_names: names,
+        source_paths: paths,
         compile_directories: directories,
         build_paths,
+        command_lines,
         files,
         sources,
     })

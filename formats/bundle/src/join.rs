@@ -103,20 +103,9 @@ pub enum JoinError {
         /// What to do.
         advice: &'static str,
     },
-    /// Two parts describe one module, and not in the same way.
-    #[error(
-        "{first} and {second} both have the module {id}, and differ in {difference}: build it in one of the two jobs, with all its files"
-    )]
-    Conflict {
-        /// The debug id.
-        id: String,
-        /// The one part.
-        first: String,
-        /// The other part.
-        second: String,
-        /// What differs.
-        difference: String,
-    },
+    /// Parts describe modules, and not in the same way.
+    #[error("{}", told(.0))]
+    Conflicts(Vec<Conflict>),
     /// A part's manifests do not follow from its index by the rules of this version.
     #[error(
         "{part}: expected {expected}, as its image index says, found {found} when its index is composed: it was written by another version of symseal ({producer}); publish it again with this one"
@@ -159,6 +148,36 @@ pub enum JoinError {
     },
 }
 
+/// A module that two parts describe, and not in the same way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The debug id.
+    pub id: String,
+    /// The one part.
+    pub first: String,
+    /// The other part.
+    pub second: String,
+    /// What differs.
+    pub difference: String,
+}
+
+/// More than these would hide what they have in common.
+const CONFLICTS_TOLD: usize = 20;
+
+/// A line for each conflict, and one that says what to do.
+fn told(conflicts: &[Conflict]) -> String {
+    let mut told = String::new();
+    for Conflict { id, first, second, difference } in conflicts.iter().take(CONFLICTS_TOLD) {
+        told.push_str(&format!("{first} and {second} both have the module {id}, and differ in {difference}\n"));
+    }
+    match conflicts.len().saturating_sub(CONFLICTS_TOLD) {
+        0 => {}
+        more => told.push_str(&format!("… and {more} more modules\n")),
+    }
+    told.push_str("build each of them in one of the jobs, with all its files");
+    told
+}
+
 /// Merges the parts' indexes. `name` and `version` are the joined release's; where one is not given, the parts must agree.
 ///
 /// # Errors
@@ -190,6 +209,7 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
     };
     // Which part a module comes from.
     let mut origins: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut conflicts = Vec::new();
     for (ordinal, part) in parts.iter().enumerate() {
         for (platform, id, module) in part.index.modules() {
             let map = match platform {
@@ -199,12 +219,15 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
             };
             if let Some(known) = map.get(id) {
                 let other = origins.get(id).and_then(|ordinal| parts.get(*ordinal)).unwrap_or(first);
-                same(id, (other, known), (part, module))?;
+                conflicts.extend(conflict(id, (other, known), (part, module)));
                 continue;
             }
             map.insert(id.to_owned(), module.clone());
             origins.insert(id, ordinal);
         }
+    }
+    if !conflicts.is_empty() {
+        return Err(JoinError::Conflicts(conflicts));
     }
     let of_joined = |source| JoinError::Compose { part: "the joined bundle".to_owned(), source };
     let shards = compose::shards(&index).map_err(of_joined)?;
@@ -309,11 +332,8 @@ fn join_sources(parts: &[Part<'_>]) -> Result<Option<sources::JoinedSources>, Jo
     sources::joined(manifests).map_err(of_joined)
 }
 
-fn same(id: &str, first: (&Part<'_>, &ModuleEntry), second: (&Part<'_>, &ModuleEntry)) -> Result<(), JoinError> {
-    if first.1 == second.1 {
-        return Ok(());
-    }
-    Err(JoinError::Conflict {
+fn conflict(id: &str, first: (&Part<'_>, &ModuleEntry), second: (&Part<'_>, &ModuleEntry)) -> Option<Conflict> {
+    (first.1 != second.1).then(|| Conflict {
         id: id.to_owned(),
         first: first.0.name.to_owned(),
         second: second.0.name.to_owned(),

@@ -232,15 +232,16 @@ fn what_the_caller_says_stands_for_names_and_versions_that_differ() {
 }
 
 #[test]
-fn one_module_with_two_descriptions_names_both_parts_and_what_differs() {
-    let a = build(&[linux(1), linux(7)], "app", "1.0");
-    let b = build(&[Given { files: 2, ..linux(7) }], "app", "1.0");
+fn every_module_with_two_descriptions_is_named_with_both_parts_and_what_differs() {
+    let a = build(&[linux(1), linux(7), linux(8)], "app", "1.0");
+    let b = build(&[Given { files: 2, ..linux(7) }, Given { files: 2, ..linux(8) }], "app", "1.0");
     let error = join_all(&[&a, &b], None, None).unwrap_err();
-    assert!(matches!(error, JoinError::Conflict { .. }), "{error}");
     let text = error.to_string();
-    for part in ["part 0", "part 1", &linux(7).id, "debuginfo"] {
+    for part in ["part 0", "part 1", &linux(7).id, &linux(8).id, "debuginfo"] {
         assert!(text.contains(part), "{text}");
     }
+    let JoinError::Conflicts(conflicts) = error else { panic!("{text}") };
+    assert_eq!(conflicts.len(), 2, "{text}");
 }
 
 #[test]

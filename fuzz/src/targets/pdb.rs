@@ -8,6 +8,10 @@ pub(super) fn run(bytes: &[u8]) {
     let _ = PortablePdb::parse(bytes);
     let Ok(pdb) = PdbFile::parse(bytes) else { return };
     let _ = (pdb.debug_id(), pdb.guid(), pdb.age(), pdb.stream_age(), pdb.arch(), pdb.is_stripped());
+    let records = pdb.build_records();
+    // Parts of one stream, and names of modules from another one; escaping makes four characters of a byte at most.
+    let texts = records.directories.iter().chain(&records.paths).chain(&records.command_lines);
+    assert!(texts.map(String::len).sum::<usize>() <= 4096.max(24 * bytes.len()));
     if let Ok(table) = pdb.frame_data() {
         check_frames(&table, bytes.len());
     }

@@ -1,7 +1,7 @@
 //! `symseal bundle inspect --disclosure`: what a reader of a bundle learns.
 
 use anyhow::Result;
-use symseal_artifact::ReleaseFile;
+use symseal_artifact::{BuildRecords, ReleaseFile};
 use symseal_bundle::Bundle;
 use symseal_bundle::disclosure::{DirectoryCount, Disclosure, NamedPaths, disclosure};
 
@@ -22,12 +22,17 @@ pub(super) fn run(bundle: &Bundle, json: bool) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Of every slice of a file. A file of another kind, such as a PDB, names none here.
+/// Of every slice of a file.
 fn named_paths(bytes: &[u8]) -> NamedPaths {
     let slices = match ReleaseFile::parse(bytes) {
         Ok(ReleaseFile::Object(object)) => vec![object],
         Ok(ReleaseFile::Fat(slices)) => slices,
-        _ => Vec::new(),
+        Ok(ReleaseFile::Pdb(pdb)) => {
+            let BuildRecords { directories, paths, command_lines } = pdb.build_records();
+            return NamedPaths { compile_directories: directories, build_paths: paths, command_lines };
+        }
+        // Paths of sources are all that a portable PDB has, and those stand in its symbol table.
+        Ok(ReleaseFile::PortablePdb(_)) | Err(_) => Vec::new(),
     };
     let mut named = NamedPaths::default();
     for slice in slices {
@@ -49,8 +54,8 @@ fn print(told: &Disclosure) {
         files.line_tables,
         files.debug_bytes
     );
-    outln!("functions          {} ranges, {} distinct names", told.functions, told.function_names);
-    outln!("source paths       {}", told.source_paths);
+    outln!("functions          {} ranges, {} distinct names", told.functions, told.function_names.len());
+    outln!("source paths       {}", told.source_paths.len());
     match &told.sources {
         None => outln!("sources            none"),
         Some(sources) => match &sources.statistics {
@@ -62,8 +67,14 @@ fn print(told: &Disclosure) {
     }
     counts("directories of source paths", "directory", &told.source_directories);
     list("compile directories", told.compile_directories.iter());
-    list("paths of program databases, object files and sources in executables", told.build_paths.iter());
+    list("paths of program databases, object files, libraries and sources in stored files", told.build_paths.iter());
+    list("command lines in program databases", told.command_lines.iter());
     list("input files", told.inputs.iter());
+    list("paths of source files", told.source_paths.iter());
+    list("names of functions", told.function_names.iter());
+    if let Some(paths) = told.sources.as_ref().and_then(|sources| sources.paths.as_ref()) {
+        list("files of the sources", paths.iter());
+    }
     if told.homes.is_empty() {
         outln!(
             "\nno home directories in source paths, compile directories and build paths (what else the stored files hold was not searched)"
