@@ -165,8 +165,7 @@ fn packages_that_are_not_read_are_named_wherever_they_lie() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     for (name, format) in [("lib.7z", "7zip"), ("app.pkg", "xar")] {
-        let arguments = ["--format", format, "-cf", text(&at(name)), "-C", text(release.dir.path()), "full.so"];
-        run(&bsdtar, &arguments);
+        run(&bsdtar, &["--format", format, "-cf", text(&at(name)), "-C", text(release.dir.path()), "full.so"]);
     }
     run(&zip, &["-qj", text(&at("all.zip")), text(&at("lib.7z")), text(&release.path("bare.so"))]);
     std::fs::copy(release.path("full.so"), at("full.so")).unwrap();
