@@ -20,6 +20,7 @@ pub mod passphrase;
 mod places;
 mod progress;
 mod registry_client;
+mod seal_question;
 mod symbols_server;
 mod table;
 pub mod workload;

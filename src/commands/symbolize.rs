@@ -17,8 +17,8 @@ use symseal_resolver::{ModuleAddress, Options, Resolver, Symbolized};
 use crate::bundle_ref::{self, NamingBundle};
 use crate::exit::{Answer, NotFound};
 use crate::frames::{write_frame, write_lack, write_steps};
-use crate::memory::StateArgs;
 use crate::online::{Online, OnlineArgs};
+use crate::seal_question::SealQuestion;
 
 use super::trace::resolve::proof;
 use questions::{Question, in_portions};
@@ -51,12 +51,8 @@ pub struct Args {
     /// A bundle in a registry, of which only the pages that are needed are read; each is verified.
     #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove", "online"])]
     remote: Option<String>,
-    /// Verify the bundle's seal against this trust directory first: its names are then sealed.
-    #[arg(long, value_name = "DIR")]
-    trust: Option<PathBuf>,
-    /// With --remote and --trust: remember here the newest policy and each log's checkpoints, and refuse what is older or of another history.
-    #[arg(long, value_name = "DIR", requires = "trust")]
-    state: Option<PathBuf>,
+    #[command(flatten)]
+    seal: SealQuestion,
     /// Write a file that proves the name of the one address: `symseal verify-frame` checks it without the bundle.
     #[arg(long, value_name = "FILE")]
     prove: Option<PathBuf>,
@@ -121,11 +117,11 @@ impl Args {
     /// The bundle whose names count; `None` where its seal was refused, which was told. Who asks what names rest on has the digests checked in
     /// this run.
     fn naming_bundle(&self, reference: &str) -> Result<Option<NamingBundle>> {
-        if !self.explain && self.trust.is_none() {
+        if !self.explain && self.seal.asked()?.is_none() {
             return NamingBundle::open(reference, self.store.as_ref()).map(Some);
         }
         let opened = bundle_ref::open(reference, self.store.as_ref())?;
-        let proof = proof(&opened, self.trust.as_deref())?;
+        let proof = proof(&opened, &self.seal)?;
         Ok(proof.map(|proof| NamingBundle::hashed(opened, proof)))
     }
 
@@ -137,13 +133,11 @@ impl Args {
     /// What clap does not ask for beside an argument that excludes it.
     fn check(&self) -> Result<()> {
         let wrong = |what: &str| Err(anyhow::anyhow!("{what}"));
+        self.seal.asked()?;
         match self {
-            Self { trust: Some(_), remote: None, bundle: None, .. } => {
+            Self { seal: SealQuestion { trust: Some(_), .. }, remote: None, bundle: None, .. } => {
                 wrong("--trust: expected --bundle or --remote, whose seal is verified")
             }
-            Self { state: Some(_), remote: None, .. } => wrong(
-                "--state: expected --remote; `symseal bundle verify` remembers what it saw of a bundle that is here",
-            ),
             Self { local_files: true, pid: None, .. } => wrong("--local-files: expected --pid, whose files these are"),
             Self { module: Some(_), pid: Some(_), .. } => {
                 wrong("--module: expected --debug-id, whose name it is, and no --pid")
@@ -219,8 +213,7 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
 /// Names addresses of one module whose table stays in its registry.
 fn from_remote(args: &Args, reference: &str) -> Result<Answer> {
     let debug_id = args.debug_id.as_ref().context("--debug-id: expected the module whose addresses these are")?;
-    let state = StateArgs { state: args.state.clone() };
-    let mut remote = Remote::open(reference, debug_id, args.trust.as_deref(), &state)?;
+    let mut remote = Remote::open(reference, debug_id, &args.seal)?;
     let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
     let checked = |question: &Question| match question.debug_id.as_ref().is_some_and(|id| id != debug_id) {
         true => bail!("--remote: expected addresses of {debug_id} alone, found one of another module"),

@@ -13,6 +13,7 @@ use super::narrator::Narrator;
 use super::publish::Published;
 use super::scene::{self, Scene};
 use crate::commands::bundle::verify::{Question, refusal, report_on};
+use crate::seal_question::SealQuestion;
 
 /// A bundle with the report on it.
 pub(super) struct Verified {
@@ -45,7 +46,7 @@ pub(super) fn run(
 
 /// Verifies a bundle as the demo's release.
 pub(super) fn verify(bundle: &Bundle, trust: &Path) -> Result<Report> {
-    report_on(bundle, trust, &as_the_demo(), Default::default())
+    report_on(bundle, trust, &Question { seal: as_the_demo(), ..Question::default() }, Default::default())
 }
 
 /// Opens the bundle in `layout` and verifies it; one that is not what its digest says cannot even be opened.
@@ -59,16 +60,19 @@ pub(super) fn open_and_verify(layout: &Path, trust: &Path, signature: Option<&Pa
     report_on(
         &bundle,
         trust,
-        &Question { signature: signature.map(Path::to_owned).into_iter().collect(), ..as_the_demo() },
+        &Question {
+            seal: SealQuestion { signature: signature.map(Path::to_owned).into_iter().collect(), ..as_the_demo() },
+            ..Question::default()
+        },
         Default::default(),
     )
 }
 
 /// Asks for the demo's release.
-fn as_the_demo() -> Question {
-    Question {
+fn as_the_demo() -> SealQuestion {
+    SealQuestion {
         expect_name: Some(scene::NAME.to_owned()),
         expect_version: Some(scene::VERSION.to_owned()),
-        ..Question::default()
+        ..SealQuestion::default()
     }
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use symseal_artifact::ReleaseFile;
-use symseal_bundle::verify::{Report, Request, TimeSource, Verdict, verify};
+use symseal_bundle::verify::{Report, Request, Verdict, verify};
 use symseal_bundle::{Bundle, BundleError};
 use symseal_module::DebugId;
 use symseal_seal::{Check, CheckStatus, ConsistencyProof, Parts, Trust, UtcSeconds};
@@ -17,38 +17,17 @@ use symseal_sealer::{LoadTrustError, load_trust};
 use super::{chain, rederive};
 use crate::bundle_ref;
 use crate::exit::Answer;
-use crate::memory::{Memory, StateArgs};
+use crate::memory::Memory;
 use crate::output::{out, outln, visible};
 use crate::places::trust_dir;
+use crate::seal_question::SealQuestion;
 use crate::table::Table;
 
 /// What both commands ask about a bundle.
 #[derive(Args, Default)]
 pub struct Question {
-    /// The trust directory: root.json, policy.dsse.json, trusted_root.json.
-    #[arg(long)]
-    pub trust: Option<PathBuf>,
-    /// Refuse unless the seal is for a release of this name; else it is refused only if the symbol index has another.
-    #[arg(long)]
-    pub expect_name: Option<String>,
-    /// Refuse unless the seal is for this version; else it is refused only if the symbol index has another.
-    #[arg(long)]
-    pub expect_version: Option<String>,
-    /// The seal in a file of its own, for what `oras pull` left. Repeat for seals by several keys.
-    #[arg(long, value_name = "FILE")]
-    pub signature: Vec<PathBuf>,
-    /// Judge validity at this time (UTC, as 2026-11-20T12:00:00Z) instead of now.
-    #[arg(long, value_name = "TIME")]
-    pub at: Option<UtcSeconds>,
     #[command(flatten)]
-    pub state: StateArgs,
-    /// Consistency proofs between checkpoints seen before and the seal's. Repeat for more files.
-    #[arg(long, value_name = "FILE")]
-    pub consistency: Vec<PathBuf>,
-    /// A tile fragment of a log (checkpoint, index, tiles), which stands for the audit path of the seal whose entry it is for. Repeat
-    /// for seals by several keys; a seal without one keeps its own path.
-    #[arg(long, value_name = "FILE")]
-    pub fragment: Vec<PathBuf>,
+    pub seal: SealQuestion,
     /// Make every table again from the files that it came from, and refuse one that comes out otherwise. Takes as long as
     /// building the bundle.
     #[arg(long)]
@@ -90,7 +69,7 @@ pub fn run_bundle_verify(args: &BundleVerifyArgs) -> Result<Answer> {
 /// Verifies `reference`, prints the report, and answers whether what was asked holds.
 pub fn run(reference: &str, question: &Question, parts: Parts) -> Result<Answer> {
     let report = match bundle_ref::open(reference, question.store.as_ref()) {
-        Ok(opened) => report_on(&opened.bundle, &trust_dir(question.trust.as_ref())?, question, parts)?,
+        Ok(opened) => report_on(&opened.bundle, &trust_dir(question.seal.trust.as_ref())?, question, parts)?,
         Err(error) => Report::refused_before_start(refusal(error)?),
     };
     if question.json {
@@ -115,8 +94,8 @@ pub fn report_on(bundle: &Bundle, trust_dir: &Path, question: &Question, parts: 
         Err(LoadTrustError::Trust { source, .. }) => return Ok(Report::refused_before_start(source.to_check())),
         Err(unreadable) => return Err(unreadable.into()),
     };
-    let memory = Memory::open(&question.state)?;
-    let proofs = consistency_proofs(&question.consistency)?;
+    let memory = Memory::open(&question.seal.state)?;
+    let proofs = question.seal.consistency()?;
     let mut report = examine(bundle, &trust, &memory, question, parts, &proofs)?;
     report.memory = memory.record(report.verdict, &trust, &report.checkpoints, &proofs);
     Ok(report)
@@ -131,19 +110,19 @@ pub fn examine(
     parts: Parts,
     proofs: &[ConsistencyProof],
 ) -> Result<Report> {
-    let signatures = question.signature.iter().map(|path| read("signature", path)).collect::<Result<Vec<_>>>()?;
-    let fragments = question.fragment.iter().map(|path| read("tile fragment", path)).collect::<Result<Vec<_>>>()?;
+    let (signatures, fragments) = (question.seal.signatures()?, question.seal.fragments()?);
+    let (at, time_source) = question.seal.time();
     let mut report = verify(
         bundle,
         &Request {
             trust,
-            expect_name: question.expect_name.as_deref(),
-            expect_version: question.expect_version.as_deref(),
+            expect_name: question.seal.expect_name.as_deref(),
+            expect_version: question.seal.expect_version.as_deref(),
             parts,
-            at: question.at.unwrap_or_else(now),
-            time_source: if question.at.is_some() { TimeSource::Asked } else { TimeSource::Clock },
+            at,
+            time_source,
             signatures: &signatures,
-            signature_files: &question.signature,
+            signature_files: &question.seal.signature,
             seen: memory.seen(),
             consistency: proofs,
             fragments: &fragments,

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use symseal_module::DebugId;
 
 use crate::exit::Answer;
+use crate::seal_question::SealQuestion;
 
 /// An address, and how it is to be told of.
 #[derive(clap::Args)]
@@ -25,9 +26,8 @@ pub struct Question {
     /// The address is relative to the image base.
     #[arg(long)]
     rva: bool,
-    /// Verify the bundle against this trust directory first.
-    #[arg(long, value_name = "DIR")]
-    trust: Option<PathBuf>,
+    #[command(flatten)]
+    seal: SealQuestion,
     /// Give demangled names as `function`; the raw symbol stays beside it.
     #[arg(long)]
     demangle: bool,

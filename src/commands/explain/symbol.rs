@@ -41,7 +41,7 @@ pub struct Args {
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let opened = bundle_ref::open(&args.asked.bundle, args.asked.store.as_ref())?;
-    let Some(proof) = proof(&opened, args.asked.trust.as_deref())? else { return Ok(Answer::No) };
+    let Some(proof) = proof(&opened, &args.asked.seal)? else { return Ok(Answer::No) };
     let online = args.online.open()?;
     let options = Options {
         local_files: args.file.is_some(),

@@ -60,7 +60,7 @@ struct Found {
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let opened = bundle_ref::open(&args.asked.bundle, args.asked.store.as_ref())?;
-    let Some(proof) = proof(&opened, args.asked.trust.as_deref())? else { return Ok(Answer::No) };
+    let Some(proof) = proof(&opened, &args.asked.seal)? else { return Ok(Answer::No) };
     let bundle = &opened.bundle;
     let (id, name) = (&args.asked.debug_id, visible(&args.asked.bundle).to_string());
     let lacks =

@@ -17,10 +17,10 @@ use symseal_sealer::load_trust;
 use symseal_symx::{ReadAt, SparseError, SparseTable};
 use tokio::runtime::Runtime;
 
-use crate::commands::bundle::verify::now;
 use crate::exit::NotFound;
-use crate::memory::{Memory, StateArgs};
+use crate::memory::Memory;
 use crate::registry_client;
+use crate::seal_question::SealQuestion;
 
 /// Fetched at once with the header of a file of page hashes: in most bundles the whole list of files is in it.
 const DIRECTORY_BYTES: u64 = 16 << 10;
@@ -53,7 +53,7 @@ struct Pages {
 impl Remote {
     /// Finds the module's table in the bundle that `reference` names. With a trust directory the bundle's seal is verified
     /// first, and what it does not hold is refused.
-    pub(super) fn open(reference: &str, debug_id: &DebugId, trust: Option<&Path>, state: &StateArgs) -> Result<Self> {
+    pub(super) fn open(reference: &str, debug_id: &DebugId, question: &SealQuestion) -> Result<Self> {
         let parsed = Reference::parse(reference)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let repository = Repository::open(&parsed, &registry_client::options(&parsed)?)?;
@@ -61,11 +61,12 @@ impl Remote {
         let index = SymbolIndex::parse(&indexes.symbol_index).with_context(|| format!("bundle {reference}"))?;
         let mut bytes = indexes.symbol_index.len() as u64;
         let mut memory = None;
-        let proof = match trust {
+        let proof = match question.asked()? {
             Some(trust) => {
-                let seals = runtime.block_on(repository.seals(&indexes.digest)).map_err(registry_client::told)?;
+                let mut seals = runtime.block_on(repository.seals(&indexes.digest)).map_err(registry_client::told)?;
                 bytes += seals.iter().map(|seal| seal.len() as u64).sum::<u64>();
-                memory = Some(verify_seal(&index, &indexes, &seals, trust, state)?);
+                seals.extend(question.signatures()?);
+                memory = Some(verify_seal(&index, &indexes, &seals, trust, question)?);
                 Proof::Sealed
             }
             None => Proof::DigestKnown,
@@ -143,23 +144,29 @@ fn verify_seal(
     indexes: &BundleIndexes,
     seals: &[Vec<u8>],
     trust: &Path,
-    state: &StateArgs,
+    question: &SealQuestion,
 ) -> Result<String> {
     let trust = load_trust(trust)?;
-    let memory = Memory::open(state)?;
+    let memory = Memory::open(&question.state)?;
     let digest = &indexes.digest;
+    let (consistency, fragments) = (question.consistency()?, question.fragments()?);
     let expectation = Expectation {
-        name: Some(&index.name),
-        version: Some(&index.version),
+        name: question.expect_name.as_deref(),
+        version: question.expect_version.as_deref(),
+        claimed_name: Some(&index.name),
+        claimed_version: Some(&index.version),
         seen: memory.seen(),
+        consistency: &consistency,
+        fragments: &fragments,
         ..Expectation::default()
     };
     if seals.is_empty() {
         return Err(NotFound(format!("bundle {digest}: expected a seal that refers to it, found none")).into());
     }
-    let examined = examine_seals(seals, &indexes.subjects(), &trust, &expectation, now());
+    let (at, _) = question.time();
+    let examined = examine_seals(seals, &indexes.subjects(), &trust, &expectation, at);
     match examined.first_failure() {
-        None => Ok(memory.record(Verdict::Verified, &trust, &examined.checkpoints, &[])),
+        None => Ok(memory.record(Verdict::Verified, &trust, &examined.checkpoints, &consistency)),
         Some(check) => Err(NotFound(format!("bundle {digest}: its seal does not hold: {check}")).into()),
     }
 }

@@ -19,6 +19,7 @@ use super::resolve::{proof, read_trace};
 use crate::bundle_ref;
 use crate::exit::Answer;
 use crate::output::{out, outln};
+use crate::seal_question::SealQuestion;
 use crate::table::Table;
 
 /// Replay a trace: unwind and resolve it again under changed conditions, and compare.
@@ -40,9 +41,8 @@ pub struct Args {
     /// How many seeds, from 1 upwards.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: u32,
-    /// Verify the bundle against this trust directory first; its names are then proved.
-    #[arg(long)]
-    trust: Option<PathBuf>,
+    #[command(flatten)]
+    seal: SealQuestion,
     /// Print one event `replay.result` per seed.
     #[arg(long)]
     json: bool,
@@ -60,8 +60,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let opened = bundle_ref::open(&reference, args.store.as_ref())?;
     let verifying = Instant::now();
-    let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
-    let verify_time = args.trust.as_ref().map(|_| verifying.elapsed());
+    let Some(proof) = proof(&opened, &args.seal)? else { return Ok(Answer::No) };
+    let verify_time = args.seal.trust.as_ref().map(|_| verifying.elapsed());
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
     let options = Options { call_site: CallSite::of_arch(&trace.begin.arch), ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);

@@ -19,6 +19,7 @@ use crate::exit::Answer;
 use crate::frames::{write_frame, write_steps};
 use crate::online::{Online, OnlineArgs};
 use crate::output::visible;
+use crate::seal_question::SealQuestion;
 
 /// Unwind the stacks of a trace and name every frame, from a bundle alone.
 #[derive(ClapArgs)]
@@ -35,9 +36,8 @@ pub struct Args {
     bundle: String,
     /// The trace: JSON Lines, plain, gzip or zstd.
     trace: PathBuf,
-    /// Verify the bundle against this trust directory first.
-    #[arg(long)]
-    trust: Option<PathBuf>,
+    #[command(flatten)]
+    seal: SealQuestion,
     /// Also read the binaries where the process had them; the output says so.
     #[arg(long)]
     local_files: bool,
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let online = args.online.open()?;
     let trace = read_trace(&args.trace)?;
     let opened = bundle_ref::open(&args.bundle, args.store.as_ref())?;
-    let Some(proof) = proof(&opened, args.trust.as_deref())? else { return Ok(Answer::No) };
+    let Some(proof) = proof(&opened, &args.seal)? else { return Ok(Answer::No) };
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
     let options = Options {
         local_files: args.local_files,
@@ -106,9 +106,10 @@ pub fn read_trace(path: &Path) -> Result<Trace> {
 
 /// The proof that the bundle's names carry: with a trust directory it is verified first. None where that failed; the
 /// failed checks are on standard error.
-pub(crate) fn proof(opened: &OpenedBundle, trust: Option<&Path>) -> Result<Option<Proof>> {
-    let Some(trust) = trust else { return Ok(Some(Proof::DigestKnown)) };
-    let report = report_on(&opened.bundle, trust, &Question::default(), Default::default())?;
+pub(crate) fn proof(opened: &OpenedBundle, seal: &SealQuestion) -> Result<Option<Proof>> {
+    let Some(trust) = seal.asked()? else { return Ok(Some(Proof::DigestKnown)) };
+    let question = Question { seal: seal.clone(), ..Question::default() };
+    let report = report_on(&opened.bundle, trust, &question, Default::default())?;
     if report.verdict == Verdict::Verified {
         return Ok(Some(Proof::Sealed));
     }

@@ -13,7 +13,7 @@ use symseal_seal::{
 };
 use symseal_sealer::{LoadTrustError, load_trust};
 
-use crate::commands::bundle::verify::{self, Question, now};
+use crate::commands::bundle::verify::{self, Question};
 use crate::exit::Answer;
 use crate::memory::Memory;
 use crate::output::outln;
@@ -41,7 +41,7 @@ pub struct Args {
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let kit = Kit::open(&args.kit)?;
     let question = &args.question;
-    let (report, imported) = match load_trust(&trust_dir(question.trust.as_ref())?) {
+    let (report, imported) = match load_trust(&trust_dir(question.seal.trust.as_ref())?) {
         Ok(trust) => import(&kit, args, &trust)?,
         Err(LoadTrustError::Trust { source, .. }) => (Report::refused_before_start(source.to_check()), None),
         Err(unreadable) => return Err(unreadable.into()),
@@ -64,8 +64,8 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 /// The report, and where the bundle is now; `None` where it was refused.
 fn import(kit: &Kit, args: &Args, trust: &Trust) -> Result<(Report, Option<PathBuf>)> {
     let question = &args.question;
-    let memory = Memory::open(&question.state)?;
-    let at = question.at.unwrap_or_else(now);
+    let memory = Memory::open(&question.seal.state)?;
+    let (at, _) = question.seal.time();
     let sealed = match kit.verify_seal(trust, at) {
         Ok(sealed) => sealed,
         Err(check) => return Ok((Report::refused_before_start(check), None)),
@@ -107,7 +107,7 @@ fn take(
     into: &Path,
 ) -> Result<Report> {
     let named: Digest = statement.predicate.bundle.parse().context("the kit's statement")?;
-    let mut proofs = verify::consistency_proofs(&args.question.consistency)?;
+    let mut proofs = args.question.seal.consistency()?;
     proofs.extend(kit.consistency(statement)?);
     let target = LayoutDir::create(into).with_context(|| format!("the layout {}", into.display()))?;
     let staging = Staging::new(&target)?;
