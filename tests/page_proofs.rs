@@ -10,7 +10,10 @@ mod program;
 mod scene;
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use front::Manners;
 use program::symseal;
@@ -92,6 +95,84 @@ fn a_name_from_a_registry_costs_a_few_verified_pages() {
     let all = bundle.index().statistics.bytes;
     println!("one name: {received} bytes from the registry; the table has {table}, the bundle {all}");
     assert!(received < table && received * 4 < all, "{received} bytes of a table of {table} and a bundle of {all}");
+}
+
+/// Another project's registry, without referrers of its own: they are found by the tag that the specification has for it.
+struct ForeignRegistry {
+    process: Child,
+    address: String,
+}
+
+impl ForeignRegistry {
+    fn start(log: &Path) -> Option<Self> {
+        let crane = program::peer("crane")?;
+        let mut command = Command::new(crane);
+        command.args(["registry", "serve", "--address", "127.0.0.1:0"]).stdout(Stdio::null());
+        let mut started =
+            Self { process: command.stderr(File::create(log).unwrap()).spawn().unwrap(), address: String::new() };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            let said = std::fs::read_to_string(log).unwrap();
+            if let Some(port) = said.lines().find_map(|line| line.split("serving on port ").nth(1)) {
+                started.address = format!("127.0.0.1:{port}");
+                return Some(started);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("crane does not serve");
+    }
+}
+
+impl Drop for ForeignRegistry {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn another_registry_gives_the_same_name_from_a_few_pages() {
+    let Some(Published { scene, id, addresses, .. }) = published() else { return };
+    let log = scene.at("crane.log");
+    let Some(registry) = ForeignRegistry::start(log.as_ref()) else { return };
+    let to = format!("{}/team/app:1.0", registry.address);
+    let (app, sealing) = (scene.at("inputs/app"), scene.sealing());
+    scene.publish([app.as_str(), "--to", &to].into_iter().chain(sealing.iter().map(String::as_str))).ok();
+    let (layout, trust, id) = (scene.at("pulled"), scene.at("trust"), id.to_string());
+    let expected =
+        symseal(["symbolize", "--bundle", &layout, "--trust", &trust, "--debug-id", &id, "--json", &addresses[3]]);
+    let found =
+        symseal(["symbolize", "--remote", &to, "--trust", &trust, "--debug-id", &id, "--json", &addresses[3]]).ok();
+    assert_eq!(found.stdout, expected.ok().stdout);
+    assert!(
+        found.stdout.contains("\"sealed\"") && found.stderr.contains("each verified"),
+        "{}{}",
+        found.stdout,
+        found.stderr
+    );
+    // Its log has every request: no blob of a table was asked for as a whole.
+    let asked = std::fs::read_to_string(&log).unwrap();
+    let gets = asked.lines().filter(|line| line.contains(" GET ") && line.contains("/blobs/")).count();
+    assert!(gets >= 3, "{asked}");
+}
+
+#[test]
+fn what_is_asked_of_a_seal_is_asked_of_a_remote_one_too() {
+    let Some(Published { scene, id, addresses, .. }) = published() else { return };
+    let (to, trust, layout, id) = (scene.place("team/app:1.0"), scene.at("trust"), scene.at("pulled"), id.to_string());
+    for source in [["--remote", &to], ["--bundle", &layout]] {
+        let ask = |more: &[&str]| {
+            let arguments = ["symbolize", "--debug-id", &id, &addresses[0]].into_iter().chain(source);
+            symseal(arguments.chain(more.iter().copied()))
+        };
+        ask(&["--trust", &trust, "--expect-name", "app", "--expect-version", "1.0"]).ok();
+        ask(&["--trust", &trust, "--expect-version", "2.0"]).refused(1, &["seal.name", "2.0"]);
+        ask(&["--trust", &trust, "--at", "2001-01-01T00:00:00Z"]).refused(1, &["2001-01-01"]);
+        ask(&["--expect-name", "app"]).refused(2, &["--expect-name: expected --trust"]);
+        let state = scene.at("state");
+        ask(&["--trust", &trust, "--state", &state]).ok();
+        assert!(std::fs::read_dir(&state).unwrap().count() > 0, "what was seen is remembered");
+    }
 }
 
 #[test]
