@@ -166,7 +166,7 @@ fn what_is_asked_of_a_seal_is_asked_of_a_remote_one_too() {
             symseal(arguments.chain(more.iter().copied()))
         };
         ask(&["--trust", &trust, "--expect-name", "app", "--expect-version", "1.0"]).ok();
-        ask(&["--trust", &trust, "--expect-version", "2.0"]).refused(1, &["seal.name", "2.0"]);
+        ask(&["--trust", &trust, "--expect-version", "2.0"]).refused(1, &["statement.version", "2.0"]);
         ask(&["--trust", &trust, "--at", "2001-01-01T00:00:00Z"]).refused(1, &["2001-01-01"]);
         ask(&["--expect-name", "app"]).refused(2, &["--expect-name: expected --trust"]);
         let state = scene.at("state");

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use symseal_artifact::ReleaseFile;
-use symseal_bundle::verify::{Report, Request, Verdict, verify};
+use symseal_bundle::verify::{Report, Request, TimeSource, Verdict, verify};
 use symseal_bundle::{Bundle, BundleError};
 use symseal_module::DebugId;
 use symseal_seal::{Check, CheckStatus, ConsistencyProof, Parts, Trust, UtcSeconds};
