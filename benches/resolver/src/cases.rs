@@ -55,7 +55,9 @@ pub fn all(scene: &Scene, passes: usize) -> Result<Vec<Measured>> {
     let libc = scene.resolver("libc", DEFAULT_ADDRESS_CACHE)?;
     let plain = scene.resolver("libc", 0)?;
     let addresses = libc_addresses(scene);
-    for (case, resolver) in [("100 addresses of libc, warm", &libc), ("100 addresses of libc, no address cached", &plain)] {
+    for (case, resolver) in
+        [("100 addresses of libc, warm", &libc), ("100 addresses of libc, no address cached", &plain)]
+    {
         let found = resolver.symbolize_all(&addresses);
         assert!(found.iter().filter(|found| found.frames[0].line.is_some()).count() > 90);
         let time = measured(passes, || drop(black_box(resolver.symbolize_all(&addresses))));
@@ -73,7 +75,11 @@ pub fn all(scene: &Scene, passes: usize) -> Result<Vec<Measured>> {
     }
     all.push(Measured::new("first symbol of a fresh process", "symseal", fresh::first_symbol(scene)?));
 
-    eprintln!("{} frames of {} libraries; {named} named by symseal, {peer_named} by blazesym", scene.frames.len(), scene.modules.len());
+    eprintln!(
+        "{} frames of {} libraries; {named} named by symseal, {peer_named} by blazesym",
+        scene.frames.len(),
+        scene.modules.len()
+    );
     eprintln!("of {} addresses of libc blazesym has a line for {lines}", scene.libc.svmas.len());
     eprintln!(
         "memory of our own (anonymous): {opened} bytes opened, {held} with all answers cached; tables of {} bytes",

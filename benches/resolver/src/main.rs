@@ -33,7 +33,11 @@ fn main() -> Result<()> {
         return cases::one(&scene, &case, passes);
     }
     let measured = cases::all(&scene, passes)?;
-    if json { report::json(&measured) } else { report::table(&measured) }
+    if json {
+        report::json(&measured)
+    } else {
+        report::table(&measured)
+    }
     Ok(())
 }
 

@@ -42,6 +42,7 @@ pub fn json(all: &[Measured]) {
 pub fn anonymous_bytes() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")).context("/proc/self/status has no RssAnon")?;
+    let kilobytes =
+        line.and_then(|line| line.trim().strip_suffix(" kB")).context("/proc/self/status has no RssAnon")?;
     Ok(kilobytes.trim().parse::<u64>()? * 1024)
 }

@@ -88,7 +88,8 @@ impl Scene {
     /// Bytes of the symbol tables of the trace's bundle.
     pub fn table_bytes(&self) -> Result<u64> {
         let bundle = Bundle::open(LayoutDir::open(self.store("trace"))?, None)?;
-        let tables = bundle.index().modules().filter_map(|(_, _, module)| module.file(symseal_bundle::FileRole::SymbolTable));
+        let tables =
+            bundle.index().modules().filter_map(|(_, _, module)| module.file(symseal_bundle::FileRole::SymbolTable));
         Ok(tables.map(|file| file.size).sum())
     }
 }

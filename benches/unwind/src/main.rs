@@ -6,6 +6,7 @@
 
 #[path = "../../../unwind/tests/elf/mod.rs"]
 mod elf;
+mod libunwind;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -196,8 +197,10 @@ fn main() {
     let deep = options.iter().any(|option| option == "--deep");
     let end = stack_end();
     let (least, more) = if deep { (24, 61) } else { (12, 42) };
-    let snapshots: Vec<Snapshot> =
-        (0..STACKS).map(|seed| workload::descend(seed * 77 + 1, least + (seed * 31 % more) as u32, end)).collect();
+    let peer = libunwind::Backtrace::open();
+    let snapshots: Vec<Snapshot> = (0..STACKS)
+        .map(|seed| workload::descend(seed * 77 + 1, least + (seed * 31 % more) as u32, end, peer))
+        .collect();
     let loaded = loaded();
     let theirs = framehop_modules(&loaded);
     let modules = Modules::new(
@@ -267,8 +270,17 @@ fn main() {
         shared(&snapshots, |snapshot| framehop_walk(&theirs, snapshot, &mut CacheX86_64::new(), &mut addresses));
     let their_cold = report("framehop, new cache each time", &samples, "");
 
+    let samples: Samples = snapshots.iter().flat_map(|snapshot| snapshot.in_process.iter().copied()).collect();
+    let in_process = (!samples.is_empty())
+        .then(|| report("libunwind, its own stack repeated", &samples, "in the process, addresses alone"));
+
     println!();
-    for (ours, peer) in [(&our_shared, &their_shared), (&our_hits, &their_hits), (&our_uncached, &their_cold)] {
+    let mut pairs = vec![(&our_shared, &their_shared), (&our_hits, &their_hits), (&our_uncached, &their_cold)];
+    match &in_process {
+        Some(row) => pairs.push((&our_hits, row)),
+        None => println!("SKIP libunwind: this machine has no libunwind.so.8 (Debian: libunwind8)"),
+    }
+    for (ours, peer) in pairs {
         println!("{} / {}: {:.2}", ours.name, peer.name, ours.per_frame / peer.per_frame);
     }
     println!("load average after: {}", load_average());

@@ -7,11 +7,15 @@ use std::hint::black_box;
 use symseal_module::Avma;
 use symseal_unwind::Registers;
 
+use crate::libunwind::Backtrace;
+
 /// One thread's registers and stack, frozen.
 pub struct Snapshot {
     pub registers: Registers,
     pub start: Avma,
     pub stack: Vec<u8>,
+    /// What libunwind took for the same stack while it ran.
+    pub in_process: Vec<(u64, usize)>,
 }
 
 /// Where a descent stands.
@@ -19,6 +23,7 @@ pub struct Descent {
     random: u64,
     left: u32,
     stack_end: u64,
+    libunwind: Option<Backtrace>,
     result: Option<Snapshot>,
 }
 
@@ -30,8 +35,8 @@ impl Descent {
 }
 
 /// Goes `depth` calls of the workload down and takes a snapshot there.
-pub fn descend(seed: u64, depth: u32, stack_end: u64) -> Snapshot {
-    let mut descent = Descent { random: seed, left: depth, stack_end, result: None };
+pub fn descend(seed: u64, depth: u32, stack_end: u64, libunwind: Option<Backtrace>) -> Snapshot {
+    let mut descent = Descent { random: seed, left: depth, stack_end, libunwind, result: None };
     go(&mut descent);
     descent.result.expect("a snapshot")
 }
@@ -46,7 +51,8 @@ fn snapshot(descent: &mut Descent) {
     // SAFETY: the thread's own stack is mapped from its stack pointer to its end.
     let stack = unsafe { std::slice::from_raw_parts(sp as *const u8, bytes) }.to_vec();
     let registers = Registers { pc, sp, fp, general: [None; Registers::GENERAL] };
-    descent.result = Some(Snapshot { registers, start: Avma(sp), stack });
+    let in_process = descent.libunwind.map(Backtrace::repeated).unwrap_or_default();
+    descent.result = Some(Snapshot { registers, start: Avma(sp), stack, in_process });
 }
 
 type Level = fn(&mut Descent);

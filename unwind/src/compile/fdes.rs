@@ -1,6 +1,7 @@
 //! Finding the frame description entries of a section, whatever state the section is in.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use gimli::{
     BaseAddresses, CommonInformationEntry, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
@@ -123,14 +124,14 @@ fn endian(arch: Arch) -> RunTimeEndian {
 }
 
 /// The entries of `.eh_frame` at `address`; `header` finds those behind a damaged place.
-pub(super) fn eh_frame_fdes<'a>(
-    section: &EhFrame<Reader<'a>>,
+pub(super) fn eh_frame_fdes<'s, 'a>(
+    section: &'s EhFrame<Reader<'a>>,
     (address, bytes): (u64, &'a [u8]),
     header: Option<&'a [u8]>,
-    bases: &BaseAddresses,
+    bases: &'s BaseAddresses,
     arch: Arch,
     report: &mut Report,
-) -> Vec<Fde<'a>> {
+) -> (Vec<FdePlace>, FdeReader<'s, 'a, EhFrame<Reader<'a>>>) {
     let mut found = entries(bytes, true, arch, report);
     if !found.whole
         && let Some(header) = header
@@ -149,37 +150,57 @@ pub(super) fn eh_frame_fdes<'a>(
         found.fdes.sort_unstable();
         found.fdes.dedup();
     }
-    parse(section, &found.fdes, bases, report)
+    let mut reader = FdeReader::new(section, bases);
+    (reader.places(&found.fdes, report), reader)
 }
 
 /// The entries of `.debug_frame`.
-pub(super) fn debug_frame_fdes<'a>(
-    section: &DebugFrame<Reader<'a>>,
+pub(super) fn debug_frame_fdes<'s, 'a>(
+    section: &'s DebugFrame<Reader<'a>>,
     bytes: &'a [u8],
-    bases: &BaseAddresses,
+    bases: &'s BaseAddresses,
     arch: Arch,
     report: &mut Report,
-) -> Vec<Fde<'a>> {
+) -> (Vec<FdePlace>, FdeReader<'s, 'a, DebugFrame<Reader<'a>>>) {
     let found = entries(bytes, false, arch, report);
-    parse(section, &found.fdes, bases, report)
+    let mut reader = FdeReader::new(section, bases);
+    (reader.places(&found.fdes, report), reader)
 }
 
-fn parse<'a, S: CfiSection<'a>>(
-    section: &S,
-    offsets: &[usize],
-    bases: &BaseAddresses,
-    report: &mut Report,
-) -> Vec<Fde<'a>> {
-    let mut cies: HashMap<usize, gimli::Result<CommonInformationEntry<Reader<'a>>>> = HashMap::new();
-    let mut fdes = Vec::with_capacity(offsets.len());
-    for offset in offsets {
-        let fde = section.fde_from_offset(bases, S::at(*offset), |section, bases, at| {
-            cies.entry(S::offset(at)).or_insert_with(|| section.cie_from_offset(bases, at)).clone()
-        });
-        match fde {
-            Ok(fde) => fdes.push(fde),
-            Err(_) => report.damaged_entries += 1,
-        }
+/// Where an entry stands, and the code that it speaks for.
+pub(super) struct FdePlace {
+    pub(super) range: Range<u64>,
+    pub(super) offset: usize,
+}
+
+/// Reads entries by their offsets; the common parts that they share are read once. An entry as gimli has it takes ten times the room of its
+/// place, and a large library has a hundred thousand of them.
+pub(super) struct FdeReader<'s, 'a, S> {
+    section: &'s S,
+    bases: &'s BaseAddresses,
+    cies: HashMap<usize, gimli::Result<CommonInformationEntry<Reader<'a>>>>,
+}
+
+impl<'s, 'a, S: CfiSection<'a>> FdeReader<'s, 'a, S> {
+    fn new(section: &'s S, bases: &'s BaseAddresses) -> Self {
+        Self { section, bases, cies: HashMap::new() }
     }
-    fdes
+
+    pub(super) fn read(&mut self, offset: usize) -> gimli::Result<Fde<'a>> {
+        let cies = &mut self.cies;
+        self.section.fde_from_offset(self.bases, S::at(offset), |section, bases, at| {
+            cies.entry(S::offset(at)).or_insert_with(|| section.cie_from_offset(bases, at)).clone()
+        })
+    }
+
+    fn places(&mut self, offsets: &[usize], report: &mut Report) -> Vec<FdePlace> {
+        let mut places = Vec::with_capacity(offsets.len());
+        for offset in offsets {
+            match self.read(*offset) {
+                Ok(fde) => places.push(FdePlace { range: fde.initial_address()..fde.end_address(), offset: *offset }),
+                Err(_) => report.damaged_entries += 1,
+            }
+        }
+        places
+    }
 }

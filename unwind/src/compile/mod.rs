@@ -38,8 +38,8 @@ use symseal_module::{DebugId, Svma};
 use crate::arch::Arch;
 use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
-use eval::Evaluator;
-use fdes::{CfiSection, Fde};
+use eval::{Evaluator, expected_rows};
+use fdes::{CfiSection, FdePlace, FdeReader};
 use pieces::{Claims, Piece};
 use programs::Programs;
 
@@ -298,21 +298,25 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let bases = bases.clone().set_eh_frame(address);
         let section = fdes::eh_frame(bytes, input.arch);
         let header = input.eh_frame_hdr.map(|(_, header)| header);
-        let fdes = fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, input.arch, &mut compiler.report);
+        let (fdes, reader) =
+            fdes::eh_frame_fdes(&section, (address, bytes), header, &bases, input.arch, &mut compiler.report);
         let source = if input.is_jit { RuleSource::Jit } else { RuleSource::EhFrame };
         let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, source);
         let evaluator = evaluator.with_convention(convention);
-        compiler.entries(fdes, evaluator);
+        // Where there is not so much memory, the list grows as far as it goes.
+        let _ = compiler.pieces.try_reserve(expected_rows(bytes));
+        compiler.entries(fdes, reader, evaluator);
     }
     if let Some((address, bytes)) = &readable(input.debug_frame, false) {
         let (address, bytes) = (*address, &**bytes);
         let bases = bases.set_eh_frame(address);
         let section = fdes::debug_frame(bytes, input.arch);
-        let fdes = fdes::debug_frame_fdes(&section, bytes, &bases, input.arch, &mut compiler.report);
+        let (fdes, reader) = fdes::debug_frame_fdes(&section, bytes, &bases, input.arch, &mut compiler.report);
         compiler.report.debug_frame_fdes = fdes.len();
         let evaluator = Evaluator::new(&section, bytes, &bases, input.arch, RuleSource::DebugFrame);
         let evaluator = evaluator.with_convention(convention);
-        compiler.entries(fdes, evaluator);
+        let _ = compiler.pieces.try_reserve(expected_rows(bytes));
+        compiler.entries(fdes, reader, evaluator);
     }
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
@@ -408,11 +412,15 @@ impl Compiler<'_> {
         }
     }
 
-    fn entries<'a, S: CfiSection<'a>>(&mut self, mut fdes: Vec<Fde<'a>>, mut evaluator: Evaluator<'_, S>) {
-        self.report.fdes += fdes.len();
-        fdes.sort_by_key(|fde| (fde.initial_address(), Reverse(fde.end_address()), fde.offset()));
-        for fde in fdes {
-            let range = fde.initial_address()..fde.end_address();
+    fn entries<'a, S: CfiSection<'a>>(
+        &mut self,
+        mut places: Vec<FdePlace>,
+        mut reader: FdeReader<'_, 'a, S>,
+        mut evaluator: Evaluator<'_, S>,
+    ) {
+        self.report.fdes += places.len();
+        places.sort_by_key(|place| (place.range.start, Reverse(place.range.end), place.offset));
+        for FdePlace { range, offset } in places {
             if !self.claims.is_code(&range) {
                 self.report.fdes_outside_text += 1;
                 continue;
@@ -421,7 +429,7 @@ impl Compiler<'_> {
             if claimed != [range] {
                 self.report.fdes_overlapping += 1;
             }
-            if !claimed.is_empty() {
+            if let (false, Ok(fde)) = (claimed.is_empty(), reader.read(offset)) {
                 evaluator.run(&fde, &claimed, &mut self.programs, &mut self.report, &mut self.pieces);
             }
         }

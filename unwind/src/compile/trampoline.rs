@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use memchr::memmem;
+
 use super::pieces::Piece;
 use crate::arch::{Arch, Machine, Trampoline};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
@@ -48,15 +50,12 @@ pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], piece
     marked
 }
 
+/// Where the instructions of a trampoline stand. None of them overlaps itself, so that one that is not aligned hides none that is.
 fn find<'a>(bytes: &'a [u8], machine: &'static Machine) -> impl Iterator<Item = (usize, &'static Trampoline)> + 'a {
     machine.trampolines.iter().flat_map(move |trampoline| {
-        // A comparison of the last byte first: few words end like this.
-        bytes
-            .windows(trampoline.code.len())
-            .enumerate()
-            .step_by(machine.instruction_alignment)
-            .filter(move |(_, window)| window.last() == trampoline.code.last() && *window == trampoline.code)
-            .map(move |(at, _)| (at, trampoline))
+        memmem::find_iter(bytes, trampoline.code)
+            .filter(move |at| at.is_multiple_of(machine.instruction_alignment))
+            .map(move |at| (at, trampoline))
     })
 }
 

@@ -69,20 +69,21 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             None | Some(RegisterRule::SameValue | RegisterRule::ValOffset(0)) => {}
             Some(other) => return Err(format!("stack pointer rule {}", terms::register_rule(machine, &other))),
         }
-        let on_fp = [machine.fp].iter().chain(machine.slot_registers).any(|register| {
-            let rule = row.register(Register(u16::from(*register)));
-            matches!(rule, Some(RegisterRule::Expression(expression)) if self.fp_slot(&expression).is_some())
-        });
-        let mut unknown = 0;
-        let fp = self.saved(row, machine.fp, on_fp, &mut unknown);
-        let mut slots = Slots::SAME;
-        for (at, register) in machine.slot_registers.iter().enumerate() {
-            slots = slots.with(at, self.saved(row, *register, on_fp, &mut unknown));
-        }
-        // Functions of Windows keep more registers, and their call frame information says where.
-        for register in self.convention_registers {
-            if let Some(at) = machine.slot_of(*register) {
-                slots = slots.with(at, self.saved(row, *register, on_fp, &mut unknown));
+        // Most rows have no expression, and are not asked register by register.
+        let has_expressions = row.registers().any(|(_, rule)| matches!(rule, RegisterRule::Expression(_)));
+        let on_fp = has_expressions
+            && [machine.fp].iter().chain(machine.slot_registers).any(|register| {
+                let rule = row.register(Register(u16::from(*register)));
+                matches!(rule, Some(RegisterRule::Expression(expression)) if self.fp_slot(&expression).is_some())
+            });
+        let (mut fp, mut slots, mut unknown) = (Saved::Same, Slots::SAME, 0);
+        // What a row does not speak of keeps its value. One pass: a row has few rules, and a processor many registers.
+        for (register, rule) in row.registers() {
+            let Ok(register) = u8::try_from(register.0) else { continue };
+            if register == machine.fp {
+                fp = self.saved(register, rule, on_fp, &mut unknown);
+            } else if let Some(at) = self.slot_of(register) {
+                slots = slots.with(at, self.saved(register, rule, on_fp, &mut unknown));
             }
         }
         let (kind, register, offset) = self.cfa(row, programs)?;
@@ -93,9 +94,8 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         let rule =
             rule.ok_or_else(|| format!("return address rule {}", terms::return_address(machine, return_address)))?;
         let rule = if on_fp { rule.with_slots_on_fp() } else { rule };
-        let signed = match row.register(RA_SIGN_STATE) {
+        let signed = match machine.signs_return_addresses.then(|| row.register(RA_SIGN_STATE)).flatten() {
             None => false,
-            _ if !machine.signs_return_addresses => false,
             Some(RegisterRule::Constant(state)) => state & 1 != 0,
             Some(other) => return Err(format!("sign state {}", terms::register_rule(machine, &other))),
         };
@@ -169,15 +169,22 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         Ok((rule, Slots::SAME, 0))
     }
 
+    /// The slot of a register that functions keep. Those of Windows keep more, and their call frame information says where.
+    fn slot_of(&self, register: u8) -> Option<usize> {
+        let machine = self.machine;
+        let usual = machine.slot_registers.iter().position(|known| *known == register);
+        usual.or_else(|| self.convention_registers.contains(&register).then(|| machine.slot_of(register)).flatten())
+    }
+
     /// Where `register` is; with `on_fp`, the row's slots lie relative to the frame pointer.
-    fn saved(&self, row: &Row, register: u8, on_fp: bool, unknown: &mut usize) -> Saved {
-        let slot = match row.register(Register(u16::from(register))) {
-            None | Some(RegisterRule::SameValue) => return Saved::Same,
+    fn saved(&self, register: u8, rule: &RegisterRule<usize>, on_fp: bool, unknown: &mut usize) -> Saved {
+        let slot = match rule {
+            RegisterRule::SameValue => return Saved::Same,
             // Said to be lost: nothing that this format fails to express.
-            Some(RegisterRule::Undefined) => return Saved::Unknown,
-            Some(RegisterRule::Offset(offset)) if !on_fp => self.words(offset),
-            Some(RegisterRule::Expression(expression)) if on_fp => self.fp_slot(&expression),
-            Some(_) => None,
+            RegisterRule::Undefined => return Saved::Unknown,
+            RegisterRule::Offset(offset) if !on_fp => self.words(*offset),
+            RegisterRule::Expression(expression) if on_fp => self.fp_slot(expression),
+            _ => None,
         };
         let saved = slot.map_or(Saved::Unknown, Saved::At);
         if saved == Saved::Unknown || (register != self.machine.fp && !Slots::holds(saved)) {
@@ -201,12 +208,18 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
     }
 
     fn words(&self, bytes: i64) -> Option<i16> {
-        (bytes % self.machine.word == 0).then(|| i16::try_from(bytes / self.machine.word).ok()).flatten()
+        i16::try_from(self.whole_words(bytes)?).ok()
     }
 
     /// The words of a CFA offset that fits its field.
     fn cfa_words(&self, bytes: i64) -> Option<i64> {
-        let words = bytes / self.machine.word;
-        (bytes % self.machine.word == 0 && Rule::offset_fits(words)).then_some(words)
+        self.whole_words(bytes).filter(|words| Rule::offset_fits(*words))
+    }
+
+    /// A shift: every register of every row comes here, and a division takes as long as all else of it.
+    fn whole_words(&self, bytes: i64) -> Option<i64> {
+        let shift = self.machine.word.trailing_zeros();
+        let words = bytes >> shift;
+        (words << shift == bytes).then_some(words)
     }
 }

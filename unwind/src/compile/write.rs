@@ -73,7 +73,8 @@ pub(super) fn write(
     // From here on addresses are offsets from the start of the code.
     let offset = |svma: u64| svma.checked_sub(base)?.checked_sub(start).and_then(|offset| u32::try_from(offset).ok());
 
-    let mut rows = Rows { starts: Vec::new(), numbers: Vec::new(), rules: Vec::new(), known: HashMap::new(), end: 0 };
+    let (starts, numbers) = (Vec::with_capacity(pieces.len()), Vec::with_capacity(pieces.len()));
+    let mut rows = Rows { starts, numbers, rules: Vec::new(), known: HashMap::new(), end: 0 };
     let mut sources: Vec<Source> = Vec::new();
     for piece in pieces {
         let (Some(from), Some(to)) = (offset(piece.range.start), offset(piece.range.end)) else {
