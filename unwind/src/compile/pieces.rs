@@ -22,11 +22,13 @@ pub(super) struct Claims<'a> {
     text: &'a [Range<u64>],
     /// Start to end; touching ranges are joined, so that a claim over many small ones stays cheap.
     taken: BTreeMap<u64, u64>,
+    /// The highest of them, which is not in the map: entries come by rising address, and most begin behind it.
+    last: Range<u64>,
 }
 
 impl<'a> Claims<'a> {
     pub(super) fn new(text: &'a [Range<u64>]) -> Self {
-        Self { text, taken: BTreeMap::new() }
+        Self { text, taken: BTreeMap::new(), last: 0..0 }
     }
 
     /// Whether any byte of `range` is code.
@@ -38,7 +40,8 @@ impl<'a> Claims<'a> {
     /// Whether the byte at `address` is code that nobody has claimed.
     pub(super) fn is_free(&self, address: u64) -> bool {
         let before = self.taken.range(..=address).next_back();
-        self.is_code(&(address..address.saturating_add(1))) && before.is_none_or(|(_, end)| *end <= address)
+        let is_free = before.is_none_or(|(_, end)| *end <= address) && !self.last.contains(&address);
+        is_free && self.is_code(&(address..address.saturating_add(1)))
     }
 
     /// Takes what is code and still free of `range`, by rising address.
@@ -55,6 +58,25 @@ impl<'a> Claims<'a> {
     }
 
     fn take(&mut self, part: Range<u64>, claimed: &mut Vec<Range<u64>>) {
+        if part.start > self.last.end {
+            self.put_last();
+            self.last = part.clone();
+            return claimed.push(part);
+        }
+        self.put_last();
+        self.take_among(part, claimed);
+        if let Some((start, end)) = self.taken.pop_last() {
+            self.last = start..end;
+        }
+    }
+
+    fn put_last(&mut self) {
+        if !self.last.is_empty() {
+            self.taken.insert(self.last.start, self.last.end);
+        }
+    }
+
+    fn take_among(&mut self, part: Range<u64>, claimed: &mut Vec<Range<u64>>) {
         // The joined range that replaces everything that it touches.
         let mut joined = part.clone();
         let mut free_from = part.start;
