@@ -43,6 +43,8 @@ use fdes::{CfiSection, Fde};
 use pieces::{Claims, Piece};
 use programs::Programs;
 
+pub use go::go_runtime;
+
 /// What a table is made of. Addresses are stated ones (svma).
 #[derive(Debug, Clone)]
 pub struct Input<'a> {
