@@ -14,12 +14,19 @@ use crate::arch::{Arch, Target};
 use crate::memory::Memory;
 use crate::step::{Budget, Caller, Next, Stepper};
 
+/// How many words from the stack pointer on `asmcgocall` may keep the goroutine in. (Go 1.26, amd64: in the second; other versions have room for
+/// what functions of Windows want before it.)
+const KEPT_WORDS: i16 = 8;
+
 /// What the engine has to know of a runtime of Go. Its structures change from version to version; where the fields are, the debug information
-/// of the program says.
+/// of the program says: `compile::go_runtime` reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoRuntime {
-    /// Actual addresses of the functions that leave the goroutine's stack: those above.
+    /// Actual addresses of the functions that leave the goroutine's stack: `systemstack`, `mcall`, `morestack`.
     pub switches: Vec<Range<Avma>>,
+    /// Those of `asmcgocall`, which does so too, but for callers that have left it already; for the others it keeps the goroutine near the
+    /// stack pointer while C code runs, so that it finds its way back.
+    pub c_calls: Vec<Range<Avma>>,
     /// Bytes from the beginning of a `g` to each of its fields.
     pub g: GoroutineFields,
     /// Bytes from the beginning of an `m` to `m.curg`, the goroutine that the thread works for.
@@ -49,7 +56,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     pub(crate) fn goroutine(&self, budget: &mut Budget) -> Option<Next> {
         let go = self.modules.go_runtime()?;
         let here = Avma(self.lookup_pc());
-        if !go.switches.iter().any(|switch| switch.contains(&here)) {
+        let holds = |functions: &[Range<Avma>]| functions.iter().any(|function| function.contains(&here));
+        let calls_c = holds(&go.c_calls);
+        if !calls_c && !holds(&go.switches) {
             return None;
         }
         let field =
@@ -60,6 +69,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let stack = field(goroutine, go.g.stack_lo)?..field(goroutine, go.g.stack_hi)?;
         let (pc, sp) = (field(goroutine, go.g.sched_pc)?, field(goroutine, go.g.sched_sp)?);
         let is_switched = !stack.contains(&self.state.sp) && stack.contains(&sp);
+        if calls_c && !self.keeps_near(goroutine) {
+            return None;
+        }
         if !is_switched || !self.modules.holds(pc) {
             return None;
         }
@@ -70,10 +82,15 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let caller = Caller { pc, sp, sp_known: true, fp, exact: true, method: UnwindMethod::GoroutineSwitch };
         Some(Ok(caller))
     }
+
+    /// Whether one of the first words of the stack is `value`.
+    fn keeps_near(&self, value: u64) -> bool {
+        self.state.sp_known && (0..KEPT_WORDS).any(|at| self.read(Self::slot(self.state.sp, at)) == Some(value))
+    }
 }
 
 /// The register that holds the current goroutine. (Go, "internal ABI specification", amd64 and arm64)
-fn g_register(arch: Arch) -> Option<u8> {
+pub(crate) fn g_register(arch: Arch) -> Option<u8> {
     match arch {
         Arch::X86_64 => Some(14),
         Arch::Aarch64 => Some(28),

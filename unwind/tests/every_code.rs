@@ -180,7 +180,7 @@ fn every_method_and_every_stop_occurs() {
     let mut go = Case::of(&plain(), 0x1008, &[SP, 0x1000, 0x9000, 0x2000, inside, 0, SP]);
     go.registers.general[14] = Some(SP);
     let g = GoroutineFields { stack_lo: 8, stack_hi: 16, m: 0, sched_sp: 24, sched_pc: 32, sched_bp: 40 };
-    go.go = Some(GoRuntime { switches: vec![Avma(at(0x1000))..Avma(at(0x1040))], g, curg: 48 });
+    go.go = Some(GoRuntime { switches: vec![Avma(at(0x1000))..Avma(at(0x1040))], c_calls: Vec::new(), g, curg: 48 });
     go.check(By::GoroutineSwitch, Stop::TruncatedStack, &mut seen);
 
     // With a link register a leaf is one without a scan.

@@ -14,17 +14,28 @@ use symseal_unwind::{Kind, RuleSource, Saved, Table};
 
 const PROGRAM: &str = "package main\n\nimport (\n\t\"fmt\"\n\t\"sort\"\n)\n\nfunc main() {\n\tnumbers := []int{3, 1, 2}\n\tsort.Slice(numbers, func(a, b int) bool { return numbers[a] < numbers[b] })\n\tfmt.Println(numbers)\n}\n";
 
+/// Who puts a program together: Go's own linker, or where there is C code in it gcc's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Linker {
+    Go,
+    Gcc,
+}
+
 /// Makes the program for a processor; `None` if there is no compiler.
-fn program(directory: &Path, architecture: &str) -> Option<Binary> {
+fn program(directory: &Path, architecture: &str, linker: Linker) -> Option<Binary> {
     let (source, output) = (directory.join("main.go"), directory.join(architecture));
-    std::fs::write(&source, PROGRAM).expect("a file");
+    let (text, uses_c) = match linker {
+        Linker::Go => (PROGRAM.to_owned(), "0"),
+        Linker::Gcc => (PROGRAM.replace("import (", "import \"C\"\n\nimport ("), "1"),
+    };
+    std::fs::write(&source, text).expect("a file");
     let built = Command::new("go")
         .args(["build", "-o"])
         .arg(&output)
         .arg(&source)
         .env("GOARCH", architecture)
         .env("GOOS", "linux")
-        .env("CGO_ENABLED", "0")
+        .env("CGO_ENABLED", uses_c)
         .env("GOFLAGS", "-mod=mod")
         .current_dir(directory)
         .output();
@@ -38,9 +49,9 @@ fn program(directory: &Path, architecture: &str) -> Option<Binary> {
     }
 }
 
-fn check(architecture: &str) {
+fn check(architecture: &str, linker: Linker) {
     let directory = tempfile::tempdir().expect("a directory");
-    let Some(binary) = program(directory.path(), architecture) else { return };
+    let Some(binary) = program(directory.path(), architecture, linker) else { return };
     let parts = binary.parts();
     let debug_frame = object_debug_frame(&binary);
     let of = |input: Input<'_>| compile(&input).expect("a table");
@@ -91,10 +102,15 @@ fn object_debug_frame(binary: &Binary) -> Vec<u8> {
 
 #[test]
 fn the_table_of_functions_says_what_debug_frame_says_on_amd64() {
-    check("amd64");
+    check("amd64", Linker::Go);
+}
+
+#[test]
+fn the_table_of_functions_says_so_of_a_program_with_c_code_too() {
+    check("amd64", Linker::Gcc);
 }
 
 #[test]
 fn the_table_of_functions_says_what_debug_frame_says_on_arm64() {
-    check("arm64");
+    check("arm64", Linker::Go);
 }

@@ -6,7 +6,7 @@ mod elf;
 
 use elf::{Binary, Random};
 use symseal_module::Avma;
-use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::compile::{Bases, Input, compile};
 use symseal_unwind::{
     Arch, Cache, CodeBytes, Frame, GoRuntime, GoroutineFields, Module, Modules, Options, Registers, StackBytes, Table,
     unwind_with,
@@ -39,7 +39,12 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
     };
     // A runtime of Go whose structures lie on the same stack.
     let g = GoroutineFields { stack_lo: 0, stack_hi: 8, m: 16, sched_sp: 24, sched_pc: 32, sched_bp: 40 };
-    let go = GoRuntime { switches: vec![module.start..Avma(module.start.0.wrapping_add(text_end / 2))], g, curg: 48 };
+    let go = GoRuntime {
+        switches: vec![module.start..Avma(module.start.0.wrapping_add(text_end / 2))],
+        c_calls: Vec::new(),
+        g,
+        curg: 48,
+    };
     let modules = Modules::new(arch, vec![module]);
     let modules = if random.below(3) == 0 { modules.with_go_runtime(go) } else { modules };
     let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { own_stack };
@@ -429,14 +434,23 @@ fn tables_of_functions_of_anything_compile_to_sound_tables() {
         for field in 0..fields {
             let value = match field {
                 0 => random.below(400),
-                2 if fields == 8 => 0x1000,
+                // 0 where the code has to show it.
+                2 if fields == 8 => 0x1000 * (turn & 1),
                 _ => 0x48 + random.below(0x400),
             };
             bytes.extend(value.to_le_bytes());
         }
         // Numbers that are small, so that some of them lead somewhere.
         bytes.extend((0..0x400).flat_map(|_| (random.below(0x300) as u32).to_le_bytes()));
-        let input = Input { text: &[0x1000..0x5000], pclntab: Some((0x8000, &bytes)), ..Input::of(arch, &id) };
+        let code: Vec<u8> =
+            (0..0x4000).map(|_| if random.below(2) == 0 { 0x55 } else { random.next() as u8 }).collect();
+        let input = Input {
+            text: &[0x1000..0x5000],
+            pclntab: Some((0x8000, &bytes)),
+            code: if turn % 4 == 0 { &[] } else { &[(0x1000, &code)] },
+            bases: Bases { text: Some(0x1000), got: None },
+            ..Input::of(arch, &id)
+        };
         let compiled = compile(&input).expect("a table, whatever the section is");
         described += compiled.report.unwind_entries;
         let table = Table::open(&compiled.bytes).expect("our own table");

@@ -206,9 +206,13 @@ fn go() -> (EhFrame, Words) {
 }
 
 fn walk_go(section: &EhFrame, memory: &Words, registers: Registers) -> (Vec<Frame>, Walk) {
-    let table = section.compile().bytes;
     let switches = vec![Avma(at(0x2000))..Avma(at(0x2010))];
-    let modules = Process::new(&table).modules.with_go_runtime(GoRuntime { switches, g: G, curg: 0xc0 });
+    walk_with(section, memory, registers, GoRuntime { switches, c_calls: Vec::new(), g: G, curg: 0xc0 })
+}
+
+fn walk_with(section: &EhFrame, memory: &Words, registers: Registers, go: GoRuntime) -> (Vec<Frame>, Walk) {
+    let table = section.compile().bytes;
+    let modules = Process::new(&table).modules.with_go_runtime(go);
     let mut frames = vec![Frame::EMPTY; 16];
     let walk = unwind_with(&modules, &registers, memory, &mut Cache::new(), &mut frames, Options::default());
     frames.truncate(walk.frames);
@@ -232,6 +236,23 @@ fn t12_the_stack_of_a_thread_leads_to_its_goroutine_by_an_edge_of_its_own() {
         assert_eq!(edges, [FrameEdge::GoroutineSwitch, FrameEdge::Call]);
         assert_eq!(edges.iter().filter(|edge| edge.is_physical()).count(), 1);
     }
+}
+
+#[test]
+fn t12_c_code_leads_to_the_goroutine_only_if_that_was_left_for_it() {
+    let (section, memory) = go();
+    let mut registers = registers(0x2004);
+    registers.general[14] = Some(SYSTEM_G);
+    let c_calls = vec![Avma(at(0x2000))..Avma(at(0x2010))];
+    let method = |memory: &Words| {
+        let go = GoRuntime { switches: Vec::new(), c_calls: c_calls.clone(), g: G, curg: 0xc0 };
+        walk_with(&section, memory, registers, go).0.get(1).map(|frame| frame.method)
+    };
+    // The runtime itself has called it, on the stack of the thread: the goroutine has stopped elsewhere.
+    assert_eq!(method(&memory), Some(UnwindMethod::CfiEhFrame));
+    let kept = |words: u64| memory.clone().with(&[(registers.sp + 8 * words, USER_G)]);
+    assert_eq!(method(&kept(2)), Some(UnwindMethod::GoroutineSwitch));
+    assert_eq!(method(&kept(64)), Some(UnwindMethod::CfiEhFrame));
 }
 
 #[test]

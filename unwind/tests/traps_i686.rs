@@ -5,7 +5,7 @@ mod cfi;
 
 use cfi::{BIAS_32, EhFrame, Process, advance, cfa_offset, saved};
 use symseal_module::{Avma, Rva, StopReason, UnwindMethod};
-use symseal_unwind::{Arch, Kind, Registers, StackBytes, Table};
+use symseal_unwind::{Arch, Kind, Registers, Saved, StackBytes, Table};
 
 const SP: u64 = 0x7fff_0000;
 /// CFA = esp + 4, return address at CFA - 4.
@@ -142,4 +142,39 @@ fn t11_frame_pointers_lead_on_where_no_rule_does() {
     let (frames, walk) = process.walk(&registers, &memory);
     assert_eq!((walk.frames, walk.stop), (2, StopReason::EndOfStack));
     assert_eq!((frames[1].method, frames[1].fp, frames[0].cfa), (UnwindMethod::FramePointer, 0x5678, Avma(SP + 16)));
+}
+
+#[test]
+fn a_push_that_an_entry_says_nothing_of_is_told_by_the_code() {
+    // As glibc's memcpy: push %eax; rep movsl; pop %eax; ret; beside one that pushes ebx and ebp, and one that says itself what it does.
+    let code = [
+        [0x50, 0xf3, 0xa5, 0x58, 0xc3, 0x90, 0x90, 0x90],
+        [0x53, 0x55, 0x31, 0xdb, 0x5d, 0x5b, 0xc3, 0x90],
+        [0x53, 0x31, 0xdb, 0x5b, 0xc3, 0x90, 0x90, 0x90],
+    ];
+    let mut section = EhFrame::on(Arch::I686, "zR", AT_ENTRY);
+    section.fde(0x1000, 5, &[]).fde(0x1008, 7, &[]).fde(0x1010, 5, &[advance(1), cfa_offset(8)]);
+    let rule = |with_code: bool, at: u64| {
+        let code = code.concat();
+        let compiled = if with_code { section.compile_with(&[(0x1000, &code)]) } else { section.compile() };
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        let ebx = table.slots(Rva(at)).and_then(|slots| slots.of(Arch::I686, 3));
+        (table.rule(Rva(at)).expect("a rule").display(Arch::I686).to_string(), ebx)
+    };
+    let entry = "CFA = esp+4; RA = [CFA-4]";
+    let check = |at: u64, expected: &str, ebx: Saved| {
+        assert_eq!(rule(true, at), (expected.to_owned(), Some(ebx)), "{at:#x}");
+    };
+    for (at, expected) in [(0x1000, entry), (0x1001, "CFA = esp+8; RA = [CFA-4]"), (0x1004, entry)] {
+        check(at, expected, Saved::Same);
+        assert_eq!(rule(false, at), (entry.to_owned(), Some(Saved::Same)));
+    }
+    check(0x1009, "CFA = esp+8; RA = [CFA-4]", Saved::At(-2));
+    check(0x100a, "CFA = esp+12; RA = [CFA-4]; ebp = [CFA-12]", Saved::At(-2));
+    check(0x100d, "CFA = esp+8; RA = [CFA-4]", Saved::At(-2));
+    check(0x100e, entry, Saved::Same);
+    // It does not say that ebx has other values behind the push; but what it says counts.
+    check(0x1011, "CFA = esp+8; RA = [CFA-4]", Saved::Same);
+    check(0x1014, "CFA = esp+8; RA = [CFA-4]", Saved::Same);
 }

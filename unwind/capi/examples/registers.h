@@ -49,6 +49,80 @@ __attribute__((always_inline)) static inline void registers_here(dwunw_registers
                      : [kept] "r"(kept), [pc] "r"(&to->pc)
                      : "x9", "memory");
 }
+#elif defined(__i386__)
+enum { STACK_POINTER = 4 };
+
+__attribute__((always_inline)) static inline void registers_here(dwunw_registers *to) {
+    *to = (dwunw_registers){.struct_size = sizeof *to, .version = DWUNW_REGISTERS_VERSION, .arch = DWUNW_ARCH_I686};
+    to->valid = 0xf8; /* ebx, esp, ebp, esi, edi */
+    /* No instruction reads the program counter: a call pushes it. */
+    __asm__ volatile("call 0f\n"
+                     "0:\n\t"
+                     "popl %%eax\n\t"
+                     "addl $1f-0b, %%eax\n\t"
+                     "movl %%eax, %c[pc](%[to])\n\t"
+                     "movl %%ebx, %c[regs]+24(%[to])\n\t"
+                     "movl %%esp, %c[regs]+32(%[to])\n\t"
+                     "movl %%ebp, %c[regs]+40(%[to])\n\t"
+                     "movl %%esi, %c[regs]+48(%[to])\n\t"
+                     "movl %%edi, %c[regs]+56(%[to])\n"
+                     "1:"
+                     :
+                     : [to] "r"(to), [pc] "i"(offsetof(dwunw_registers, pc)), [regs] "i"(offsetof(dwunw_registers, regs))
+                     : "eax", "memory");
+}
+#elif defined(__riscv) && __riscv_xlen == 64
+enum { STACK_POINTER = 2 };
+
+__attribute__((always_inline)) static inline void registers_here(dwunw_registers *to) {
+    *to = (dwunw_registers){.struct_size = sizeof *to, .version = DWUNW_REGISTERS_VERSION, .arch = DWUNW_ARCH_RISCV64};
+    to->valid = 0x0ffc0306; /* ra, sp, s0 and s1, s2 to s11 */
+    uint64_t *regs = to->regs;
+    __asm__ volatile("sd ra, 8(%[regs])\n\t"
+                     "sd sp, 16(%[regs])\n\t"
+                     "sd s0, 64(%[regs])\n\t"
+                     "sd s1, 72(%[regs])\n\t"
+                     "sd s2, 144(%[regs])\n\t"
+                     "sd s3, 152(%[regs])\n\t"
+                     "sd s4, 160(%[regs])\n\t"
+                     "sd s5, 168(%[regs])\n\t"
+                     "sd s6, 176(%[regs])\n\t"
+                     "sd s7, 184(%[regs])\n\t"
+                     "sd s8, 192(%[regs])\n\t"
+                     "sd s9, 200(%[regs])\n\t"
+                     "sd s10, 208(%[regs])\n\t"
+                     "sd s11, 216(%[regs])\n\t"
+                     "lla t0, 0f\n\t"
+                     "sd t0, 0(%[pc])\n"
+                     "0:"
+                     :
+                     : [regs] "r"(regs), [pc] "r"(&to->pc)
+                     : "t0", "memory");
+}
+#elif defined(__arm__)
+enum { STACK_POINTER = 13 };
+
+/* In either instruction set. */
+__attribute__((always_inline)) static inline void registers_here(dwunw_registers *to) {
+    uint32_t kept[11];
+    *to = (dwunw_registers){.struct_size = sizeof *to, .version = DWUNW_REGISTERS_VERSION, .arch = DWUNW_ARCH_ARM};
+    to->valid = 0x6ff0; /* r4 to r11, sp, lr */
+    __asm__ volatile("stmia %[kept], {r4-r11}\n\t"
+                     "str sp, [%[kept], #32]\n\t"
+                     "str lr, [%[kept], #36]\n\t"
+                     "adr r12, 0f\n\t"
+                     "str r12, [%[kept], #40]\n\t"
+                     ".balign 4\n"
+                     "0:"
+                     :
+                     : [kept] "r"(kept)
+                     : "r12", "memory");
+    for (int at = 0; at < 8; at++)
+        to->regs[4 + at] = kept[at];
+    to->regs[13] = kept[8];
+    to->regs[14] = kept[9];
+    to->pc = kept[10] & ~1u;
+}
 #elif defined(__mips__)
 enum { STACK_POINTER = 29 };
 

@@ -58,9 +58,22 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 
 // Nothing unwinds here: a panic aborts. The compiler's own library was built to be unwound, and what is used of it names these two; so
 // they exist, for this object file alone. Global ones would get into the way of C++ and of other Rust libraries.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
 core::arch::global_asm!(".text", "rust_eh_personality:", "_Unwind_Resume:", "ud2");
 #[cfg(target_arch = "aarch64")]
 core::arch::global_asm!(".text", "rust_eh_personality:", "_Unwind_Resume:", "udf #0");
 #[cfg(target_arch = "mips")]
 core::arch::global_asm!(".text", "rust_eh_personality:", "_Unwind_Resume:", "break");
+#[cfg(target_arch = "riscv64")]
+core::arch::global_asm!(".text", "rust_eh_personality:", "_Unwind_Resume:", "unimp");
+// The compiler's arithmetic, in objects of its own, names the first one too. Weak, so that another Rust library's own counts, and hidden,
+// so that no shared library passes it on.
+#[cfg(target_arch = "arm")]
+core::arch::global_asm!(
+    ".weak rust_eh_personality",
+    ".hidden rust_eh_personality",
+    ".text",
+    "rust_eh_personality:",
+    "_Unwind_Resume:",
+    "udf #0"
+);

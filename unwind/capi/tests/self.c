@@ -15,7 +15,12 @@
 enum { MAX_FRAMES = 128, MAX_NOTED = 64, MAX_STACK = 1 << 14 };
 
 #define NOINLINE __attribute__((noinline, noclone))
-#define NOTED noted[count++] = (uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0))
+#ifdef __arm__
+#define PLACE(address) ((uint64_t)(uintptr_t)(address) & ~1ull) /* bit 0 tells Thumb code */
+#else
+#define PLACE(address) ((uint64_t)(uintptr_t)(address))
+#endif
+#define NOTED noted[count++] = PLACE(__builtin_extract_return_addr(__builtin_return_address(0)))
 
 extern const char __executable_start[];
 
@@ -118,14 +123,15 @@ static void on_signal(int number) {
 /* The name of a place in this file, by its own symbols. */
 static void resolves(void (*function)(void), const char *expected) {
     static char text[4096];
-    dwunw_frame frame = {.struct_size = sizeof frame, .module = DWUNW_NO_MODULE, .pc = (uint64_t)(uintptr_t)function + 4, .flags = DWUNW_FRAME_EXACT};
+    uint64_t start = PLACE(function);
+    dwunw_frame frame = {.struct_size = sizeof frame, .module = DWUNW_NO_MODULE, .pc = start + 2, .flags = DWUNW_FRAME_EXACT};
     dwunw_symbol symbol;
     dwunw_resolve_request request = {.struct_size = sizeof request, .frames = &frame, .frame_size = sizeof frame, .frame_count = 1,
                                      .symbols = &symbol, .symbol_size = sizeof symbol, .max_symbols = 1, .text = text, .text_size = sizeof text};
     dwunw_resolve_result result = {.struct_size = sizeof result};
     CHECK_STATUS(dwunw_symbol_resolve_batch(context, &request, &result), DWUNW_STATUS_OK);
     CHECK(symbol.status == DWUNW_STATUS_OK && strcmp(symbol.function, expected) == 0);
-    CHECK(symbol.function_svma == (uint64_t)(uintptr_t)function && symbol.source == DWUNW_SYMBOL_SOURCE_ELF_SYMTAB);
+    CHECK(symbol.function_svma == start && symbol.source == DWUNW_SYMBOL_SOURCE_ELF_SYMTAB);
 }
 
 int main(int arguments, char **argument) {
@@ -150,9 +156,10 @@ int main(int arguments, char **argument) {
 
     for (int depth = 0; depth < 20; depth++)
         recurse(depth);
-    /* On MIPS a handler returns to the vDSO, in place of which an emulator has a page that belongs to no file. */
+    /* On MIPS, RISC-V and IA-32 a handler returns to the vDSO, in place of which an emulator has a page that belongs to no file; and
+     * QEMU 7.2 enters those of IA-32 with a stack that is not aligned as their ABI has it. */
     signal(SIGUSR1, on_signal);
-    if (arch != DWUNW_ARCH_MIPS_BE && arch != DWUNW_ARCH_MIPS_LE)
+    if (arch != DWUNW_ARCH_MIPS_BE && arch != DWUNW_ARCH_MIPS_LE && arch != DWUNW_ARCH_RISCV64 && arch != DWUNW_ARCH_I686)
         raise(SIGUSR1);
     int numbers[16];
     for (int at = 0; at < 16; at++)

@@ -43,6 +43,8 @@ use fdes::{CfiSection, FdePlace, FdeReader};
 use pieces::{Claims, Piece};
 use programs::Programs;
 
+pub use go::go_runtime;
+
 /// What a table is made of. Addresses are stated ones (svma).
 #[derive(Debug, Clone)]
 pub struct Input<'a> {
@@ -335,6 +337,9 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
+    if input.arch == Arch::I686 {
+        x86::tell_pushes(input.code, &mut pieces);
+    }
     report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
     report.programs = programs.count();
     let known = pieces.iter().filter(|piece| !matches!(piece.rule.kind(), Some(Kind::Gap | Kind::Unsupported)));

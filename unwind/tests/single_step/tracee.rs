@@ -94,7 +94,16 @@ impl Tracee {
         self.wait()
     }
 
-    /// Runs up to the instruction at `address`.
+    /// Runs on to the next breakpoint or signal, delivering `signal` first if it is not 0.
+    pub(crate) fn run(&self, signal: i32) -> Result<Stop, Error> {
+        // SAFETY: no pointers are passed.
+        if unsafe { libc::ptrace(libc::PTRACE_CONT, self.pid, 0, signal as libc::c_long) } < 0 {
+            return Err(Error::last_os_error());
+        }
+        self.wait()
+    }
+
+    /// Runs up to the instruction at `address`, past signals.
     pub(crate) fn run_to(&self, address: u64) -> Result<(), Error> {
         let mut word = [0; 8];
         if self.read(address, &mut word) != word.len() {
@@ -102,13 +111,13 @@ impl Tracee {
         }
         let original = u64::from_le_bytes(word);
         self.write(address, original & !0xff | u64::from(BREAKPOINT))?;
-        // SAFETY: no pointers are passed.
-        if unsafe { libc::ptrace(libc::PTRACE_CONT, self.pid, 0, 0) } < 0 {
-            return Err(Error::last_os_error());
-        }
-        match self.wait()? {
-            Stop::Step => {}
-            other => return Err(Error::other(format!("{other:?} before {address:#x}"))),
+        let mut signal = 0;
+        loop {
+            match self.run(signal)? {
+                Stop::Step => break,
+                Stop::Signal(number) => signal = number,
+                Stop::Exited(status) => return Err(Error::other(format!("ended with {status} before {address:#x}"))),
+            }
         }
         self.write(address, original)?;
         let mut registers = self.registers()?;

@@ -8,7 +8,7 @@ const FP: u8 = 6;
 
 /// The instruction that `code` begins with; `None` for what is none.
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
-    let bytes = x86::length(code)?;
+    let bytes = x86::length(code, x86::Mode::Bits64)?;
     let code = code.get(..bytes)?;
     let near = |byte: &u8| i64::from(*byte as i8);
     let far = |bytes: &[u8]| bytes.first_chunk::<4>().map(|bytes| i64::from(i32::from_le_bytes(*bytes)));

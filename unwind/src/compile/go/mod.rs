@@ -7,9 +7,11 @@
 //! * amd64: CFA = rsp + *d* + 8; return address = [CFA − 8];
 //! * arm64: CFA = sp + *d*; return address = [sp] where *d* > 0, else lr.
 //!
-//! Go's functions keep no registers for their callers but the frame pointer. On amd64 it is at CFA − 16 if the function began by pushing it;
+//! Go's functions keep no registers for their callers but the frame pointer, and that of the goroutine, which is the same in all of one stack. On amd64 it is at CFA − 16 if the function began by pushing it;
 //! else, while the stack pointer has moved, it is not told.
 
+mod place;
+mod runtime;
 mod table;
 
 use alloc::vec::Vec;
@@ -18,8 +20,10 @@ use core::ops::Range;
 use super::functions::unfollowed;
 use super::{Compiler, Input};
 use crate::arch::Arch;
+use crate::goroutine::g_register;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 use crate::source::SourceKind;
+pub use runtime::go_runtime;
 use table::{Function, Table};
 
 /// `push %rbp`
@@ -34,8 +38,8 @@ const WRITES_STACK_POINTER: u8 = 2;
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, bytes)) = input.pclntab.filter(|_| matches!(input.arch, Arch::X86_64 | Arch::Aarch64)) else { return };
-    let Some(table) = Table::open(bytes, input.arch, input.bases.text) else {
-        return unfollowed("Go's table of functions: of an unknown version, or damaged", compiler);
+    let Some(table) = place::open(input) else {
+        return unfollowed("Go's table of functions: of an unknown version, damaged, or of other code", compiler);
     };
     let mut budget = bytes.len().saturating_mul(4);
     for function in table.functions() {
@@ -104,8 +108,10 @@ fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool) -> Option<(Rule, Slo
         Some(_) => (words, ReturnAddress::AtCfa(i16::try_from(-words).ok()?), Saved::Unknown),
     };
     let mut slots = Slots::SAME;
-    for at in 0..machine.slot_registers.len() {
-        slots = slots.with(at, Saved::Unknown);
+    for (at, register) in machine.slot_registers.iter().enumerate() {
+        if Some(*register) != g_register(arch) {
+            slots = slots.with(at, Saved::Unknown);
+        }
     }
     Some((Rule::new(Kind::Sp, source, machine.sp, offset, return_address, frame_pointer)?, slots))
 }

@@ -9,6 +9,8 @@ const MAGIC_116: u32 = 0xffff_fffa;
 const MAGIC_118: u32 = 0xffff_fff0;
 const MAGIC_120: u32 = 0xffff_fff1;
 const WORD: usize = 8;
+/// The names that are looked for are shorter.
+const LONGEST_NAME: usize = 64;
 /// Offsets in a function's record, counted from where its entry ends.
 mod at {
     /// `pcsp`, behind `nameOff`, `args`, `deferreturn`.
@@ -26,7 +28,10 @@ pub(super) struct Table<'t> {
     functions: usize,
     /// What entries are counted from.
     text: u64,
-    /// Where the parts begin: tables of distances, and the index with the records behind it.
+    /// The table itself says so.
+    is_placed: bool,
+    /// Where the parts begin: names, tables of distances, and the index with the records behind it.
+    names: usize,
     pc_tables: usize,
     index: usize,
 }
@@ -42,6 +47,8 @@ pub(super) struct Function {
     /// `abi.FuncFlag`
     pub(super) flags: u8,
     pcsp: u32,
+    /// Where its name is, from the beginning of names.
+    name: u32,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -53,7 +60,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl<'t> Table<'t> {
-    /// Reads the header. `text` is the address of `.text`, for tables that leave it to the loader to say where code begins.
+    /// Reads the header. `text` is where code may begin, for tables that leave it to the loader to say so.
     pub(super) fn open(bytes: &'t [u8], arch: Arch, text: Option<u64>) -> Option<Self> {
         let magic = u32_at(bytes, 0)?;
         let (quantum, word) = (*bytes.get(6)?, *bytes.get(7)?);
@@ -74,9 +81,21 @@ impl<'t> Table<'t> {
             quantum: u64::from(quantum),
             functions: usize::try_from(field(0)?).ok()?,
             text,
+            is_placed: stated != 0 || !counts_from_text,
+            names: offset(first)?,
             pc_tables: offset(first + 3)?,
             index: offset(first + 4)?,
         })
+    }
+
+    /// Whether the table itself says where code begins.
+    pub(super) fn is_placed(&self) -> bool {
+        self.is_placed
+    }
+
+    /// Moves all functions by so many bytes.
+    pub(super) fn moved(self, by: u64) -> Option<Self> {
+        Some(Self { text: self.text.checked_add(by)?, ..self })
     }
 
     /// Bytes of a number in the index, and of the entry in a record.
@@ -110,8 +129,17 @@ impl<'t> Table<'t> {
                 offset: record as u64,
                 flags: *self.bytes.get(fields.checked_add(flags)?)?,
                 pcsp: u32_at(self.bytes, fields.checked_add(at::PCSP)?)?,
+                name: u32_at(self.bytes, fields)?,
             })
         })
+    }
+
+    /// The name of a function, with its package.
+    pub(super) fn name(&self, function: &Function) -> Option<&'t [u8]> {
+        let start = self.names.checked_add(usize::try_from(function.name).ok()?)?;
+        let rest = self.bytes.get(start..)?;
+        let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
+        rest.get(..rest.iter().position(|byte| *byte == 0)?)
     }
 
     /// Which addresses, and how far the stack pointer has moved there, in bytes; `None` once, at the end, where that cannot be read. Behind the
@@ -179,6 +207,7 @@ mod tests {
         if counts_from_text {
             fields.push(0x1000);
         }
+        // Names lie at the beginning, as they do nowhere.
         fields.extend([0, 0, 0, header as u64, index as u64]);
         bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
         bytes.extend(distances);

@@ -414,7 +414,7 @@ impl Sweep {
                 }
             }
             // What is no instruction is data, or the end of what this decoder knows.
-            at += x86::length(rest).unwrap_or(1);
+            at += x86::length(rest, x86::Mode::Bits64).unwrap_or(1);
         }
     }
 

@@ -119,7 +119,7 @@ fn step(code: &[u8]) -> Option<Step> {
         [0x0f, 0x77, ..] | [0x66, 0x90, ..] => idle(2),
         [0xfc | 0x90, ..] => idle(1),
         // Longer nop.
-        [0x0f, 0x1f, ..] | [0x66, 0x0f, 0x1f, ..] => idle(super::length(code)?),
+        [0x0f, 0x1f, ..] | [0x66, 0x0f, 0x1f, ..] => idle(super::length(code, super::Mode::Bits64)?),
         _ => None,
     }
 }
@@ -136,7 +136,9 @@ fn end(code: &[u8]) -> Option<(Option<Jump>, usize)> {
         _ => {
             let rex = code.first().copied().filter(|byte| byte & 0xf0 == 0x40);
             let rest = if rex.is_some() { code.get(1..)? } else { code };
-            let ([0xff, modrm, ..], Some(bytes)) = (rest, super::length(code)) else { return None };
+            let ([0xff, modrm, ..], Some(bytes)) = (rest, super::length(code, super::Mode::Bits64)) else {
+                return None;
+            };
             if modrm >> 3 & 7 != 4 {
                 return None;
             }

@@ -1,6 +1,15 @@
 //! How long an instruction is. (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, chapter 2 and appendix A; AMD64
 //! Architecture Programmer's Manual, volume 3, for XOP)
 
+/// How the processor reads instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Mode {
+    /// IA-32.
+    Bits32,
+    /// AMD64.
+    Bits64,
+}
+
 /// No instruction is longer.
 const LONGEST: usize = 15;
 
@@ -19,20 +28,28 @@ const fn modrm(immediate: usize) -> Option<Operands> {
     Some(Operands { modrm: true, immediate })
 }
 
-/// Bytes of the instruction at the front of `code`; `None` for what is none in 64-bit mode, or is cut.
-pub(in super::super) fn length(code: &[u8]) -> Option<usize> {
+/// Bytes of the instruction at the front of `code`; `None` for what is none in this mode, or is cut. Addresses of 16 bits, which no
+/// compiler makes, are not read.
+pub(in super::super) fn length(code: &[u8], mode: Mode) -> Option<usize> {
     let code = code.get(..code.len().min(LONGEST)).unwrap_or_default();
     let is_prefix =
         |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3);
     let prefixes = code.iter().take_while(is_prefix).count();
     let has = |prefix: u8| code.iter().take(prefixes).any(|byte| *byte == prefix);
-    let rex = code.get(prefixes).copied().filter(|byte| byte & 0xf0 == 0x40);
+    let is_32 = mode == Mode::Bits32;
+    if is_32 && has(0x67) {
+        return None;
+    }
+    let rex = code.get(prefixes).copied().filter(|byte| byte & 0xf0 == 0x40 && !is_32);
     let at = prefixes + usize::from(rex.is_some());
     let is_wide = rex.is_some_and(|rex| rex & 8 != 0);
     let byte = |at: usize| code.get(at).copied();
     // Bytes of an operand of 16 or 32 bits.
     let z = if has(0x66) && !is_wide { 2 } else { 4 };
+    // With an operand in memory these are instructions of IA-32, that are not vectors'.
+    let is_vector = !is_32 || byte(at + 1).is_some_and(|next| next >> 6 == 3);
     let (opcode_end, operands) = match byte(at)? {
+        0xc4 | 0xc5 | 0x62 if !is_vector => (at + 1, modrm(0)?),
         0xc5 => (at + 3, vector(1, byte(at + 2)?)?),
         0xc4 => (at + 4, vector(byte(at + 1)? & 0x1f, byte(at + 3)?)?),
         0x62 => (at + 5, vector(byte(at + 1)? & 7, byte(at + 4)?)?),
@@ -43,6 +60,7 @@ pub(in super::super) fn length(code: &[u8]) -> Option<usize> {
             0x3a => (at + 3, modrm(1)?),
             opcode => (at + 2, two_bytes(opcode)?),
         },
+        opcode if is_32 && let Some(operands) = one_byte_of_32(opcode, z) => (at + 1, operands),
         opcode => (at + 1, one_byte(opcode, byte(at + 1), z, is_wide, has(0x67))?),
     };
     let address = if operands.modrm { memory(code.get(opcode_end..)?)? } else { 0 };
@@ -74,6 +92,21 @@ fn one_byte(opcode: u8, next: Option<u8>, z: usize, is_wide: bool, short_address
         // `test` has an operand that its neighbours lack.
         0xf6 => modrm(usize::from(next? & 0x38 < 0x10)),
         0xf7 => modrm(if next? & 0x38 < 0x10 { z } else { 0 }),
+        _ => None,
+    }
+}
+
+/// What means something else, or nothing, in 64-bit mode.
+fn one_byte_of_32(opcode: u8, z: usize) -> Option<Operands> {
+    match opcode {
+        // push and pop of segments, adjustments of decimals; inc and dec; pusha, popa, into, salc
+        0x00..=0x3f if opcode & 7 >= 6 => plain(0),
+        0x40..=0x4f | 0x60 | 0x61 | 0xce | 0xd6 => plain(0),
+        0x82 => modrm(1),
+        // Far calls and jumps.
+        0x9a | 0xea => plain(z + 2),
+        0xa0..=0xa3 => plain(4),
+        0xd4 | 0xd5 => plain(1),
         _ => None,
     }
 }
@@ -133,9 +166,9 @@ mod tests {
     #[test]
     fn instructions_are_as_long_as_the_manuals_say() {
         let check = |code: &[u8]| {
-            assert_eq!(length(code), Some(code.len()), "{code:x?}");
+            assert_eq!(length(code, Mode::Bits64), Some(code.len()), "{code:x?}");
             let cut = code.get(..code.len() - 1).expect("not empty");
-            assert_eq!(length(cut), None, "{cut:x?}");
+            assert_eq!(length(cut, Mode::Bits64), None, "{cut:x?}");
         };
         check(&[0x55]); // push rbp
         check(&[0x41, 0x5c]); // pop r12
@@ -153,13 +186,15 @@ mod tests {
         check(&[0x62, 0xf1, 0x7c, 0x48, 0x28, 0x44, 0x24, 1]); // vmovaps zmm0, [rsp + 64]
         check(&[0x8f, 0xe8, 0x78, 0xc0, 0xc1, 4]); // vprotb
         check(&[0x8f, 0x45, 0xf8]); // pop [rbp - 8]
-        assert_eq!((length(&[0x06]), length(&[])), (None, None));
+        assert_eq!((length(&[0x06], Mode::Bits64), length(&[], Mode::Bits64)), (None, None));
+        assert_eq!((length(&[0x06], Mode::Bits32), length(&[0x67, 0x8b, 0x04], Mode::Bits32)), (Some(1), None));
+        // inc eax, of which the other mode makes a prefix; les eax, [ecx]
+        assert_eq!((length(&[0x40, 0x90], Mode::Bits32), length(&[0x40, 0x90], Mode::Bits64)), (Some(1), Some(2)));
+        assert_eq!(length(&[0xc4, 0x01], Mode::Bits32), Some(2));
     }
 
     /// Every instruction of a large library, as binutils reads it.
-    #[test]
-    fn instructions_are_as_long_as_a_disassembler_says() {
-        let library = "/lib/x86_64-linux-gnu/libc.so.6";
+    fn check_library(library: &str, mode: Mode) {
         let output = Command::new("objdump").args(["-d", "--wide", "--no-addresses", library]).output();
         let Some(output) = output.ok().filter(|output| output.status.success()) else {
             std::println!("SKIP objdump: not found, or no {library}");
@@ -179,8 +214,18 @@ mod tests {
                 continue;
             };
             compared += 1;
-            assert_eq!(length(&code), Some(code.len()), "{line}");
+            assert_eq!(length(&code, mode), Some(code.len()), "{line}");
         }
         assert!(compared > 200_000, "{compared} instructions");
+    }
+
+    #[test]
+    fn instructions_are_as_long_as_a_disassembler_says() {
+        check_library("/lib/x86_64-linux-gnu/libc.so.6", Mode::Bits64);
+    }
+
+    #[test]
+    fn instructions_of_32_bit_code_are_as_long_as_a_disassembler_says() {
+        check_library("/usr/i686-linux-gnu/lib/libc.so.6", Mode::Bits32);
     }
 }

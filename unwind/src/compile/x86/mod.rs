@@ -1,10 +1,13 @@
-//! Instructions of x86_64, as far as they tell where a frame ends: how long each is, and the forms in which compilers take a frame down.
+//! Instructions of x86, as far as they tell where a frame ends: how long each is, the forms in which compilers take a frame down, and
+//! what hand-written code pushes without saying so.
 
 mod epilog;
 mod length;
+mod untold;
 
 pub(super) use epilog::{Epilog, Jump, epilog};
-pub(super) use length::length;
+pub(super) use length::{Mode, length};
+pub(super) use untold::tell_pushes;
 
 /// DWARF numbers of the general registers, by the numbers that instructions and `.xdata` give them. (System V ABI for AMD64, figure 3.36)
 const DWARF: [u8; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];

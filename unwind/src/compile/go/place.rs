@@ -1,0 +1,73 @@
+//! Where the code of a table of functions begins. Since Go 1.26 the table leaves that to the program's own data. It is the beginning of `.text`, if Go's linker
+//! has made the program; with C code in it another one did, which put start-up code first. What the table says of functions shows where they
+//! are: right before the stack pointer has moved, there is the instruction that moved it.
+
+use alloc::vec::Vec;
+
+use super::super::Input;
+use super::PUSH_FRAME_POINTER;
+use super::table::Table;
+use crate::arch::Arch;
+
+/// How far behind the beginning of `.text` code is looked for, in bytes.
+const FARTHEST: u64 = 1 << 20;
+/// Go's code begins at a multiple of this.
+const ALIGNMENT: usize = 16;
+/// How many functions are looked through for places to look at, and how many such places are enough.
+const MOST_FUNCTIONS: usize = 4096;
+const MOST_SAMPLES: usize = 64;
+/// With fewer nothing is shown.
+const LEAST_SAMPLES: usize = 4;
+
+/// The table of `input`, with its functions where they are; `None` if that is not known.
+pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
+    let (_, bytes) = input.pclntab?;
+    let table = Table::open(bytes, input.arch, input.bases.text)?;
+    if table.is_placed() || input.code.is_empty() {
+        return Some(table);
+    }
+    // In that section alone, for others may be many.
+    let text = input.bases.text?;
+    let (start, code) = input.code.iter().find(|(start, _)| *start == text)?;
+    let samples = samples(&table, input.arch);
+    let fits = |by: u64| {
+        let (mut known, mut right) = (0, 0);
+        for sample in &samples {
+            known += 1;
+            let at = sample.checked_sub(*start).and_then(|at| usize::try_from(at.checked_add(by)?).ok());
+            let before = at.and_then(|at| code.get(..at)).unwrap_or_default();
+            right += usize::from(moves_stack_pointer(input.arch, before));
+            // Nearly all: assembler code moves it in other ways.
+            if (known - right) * 10 > samples.len() {
+                return false;
+            }
+        }
+        samples.len() >= LEAST_SAMPLES
+    };
+    let by = (0..FARTHEST).step_by(ALIGNMENT).find(|by| fits(*by))?;
+    table.moved(by)
+}
+
+/// Addresses where functions have just made their frames, as compilers have them do that.
+fn samples(table: &Table<'_>, arch: Arch) -> Vec<u64> {
+    let is_usual = |moved: i64| match arch {
+        Arch::X86_64 => moved == 8,
+        // Larger frames take more instructions.
+        _ => (16..=240).contains(&moved),
+    };
+    let made = table.functions().take(MOST_FUNCTIONS).filter_map(|function| {
+        let mut steps = table.distances(&function);
+        let (_, first) = steps.next()??;
+        let (range, moved) = steps.next()??;
+        (first == 0 && is_usual(moved)).then_some(range.start)
+    });
+    made.take(MOST_SAMPLES).collect()
+}
+
+/// Whether `code` ends with an instruction that pushes the frame pointer, or on arm64 the link register: `str x30, [sp, #-n]!`.
+fn moves_stack_pointer(arch: Arch, code: &[u8]) -> bool {
+    match arch {
+        Arch::X86_64 => code.last() == Some(&PUSH_FRAME_POINTER),
+        _ => code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffe0_0fff == 0xf800_0ffe),
+    }
+}

@@ -1,0 +1,133 @@
+//! What the engine has to know of the runtime in a Go program: where the functions are that change stacks, by their names in the table of functions,
+//! and where the fields of `g` and `m` are, by the debug information. (Go, `runtime/asm_amd64.s`, `runtime/runtime2.go`)
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, EndianSlice, LittleEndian, Unit};
+use symseal_module::{Avma, Svma};
+
+use super::super::Input;
+use super::place;
+use crate::goroutine::{GoRuntime, GoroutineFields};
+
+type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Runs a function of the runtime on the stack of the thread; `mcall` and `morestack` leave the goroutine altogether.
+const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.mcall", b"runtime.morestack"];
+/// Runs C code there, or where it is if that is no goroutine's stack.
+const CALLS_C: &[u8] = b"runtime.asmcgocall";
+
+/// The runtime of the Go program that `input` describes: its table of functions and its code count. `section` gives the decompressed bytes of a
+/// section by its ELF name, empty where there is none, and `load` the actual address of a stated one. `None` if the table or the debug
+/// information is missing, damaged or of a form that this version does not read.
+pub fn go_runtime<'a>(
+    input: &Input<'_>,
+    section: impl Fn(&str) -> &'a [u8],
+    load: impl Fn(Svma) -> Avma,
+) -> Option<GoRuntime> {
+    let table = place::open(input)?;
+    let mut go = fields(section)?;
+    for function in table.functions() {
+        let name = table.name(&function).unwrap_or_default();
+        let of = if SWITCHES.contains(&name) {
+            &mut go.switches
+        } else if name == CALLS_C {
+            &mut go.c_calls
+        } else {
+            continue;
+        };
+        of.push(Range { start: load(Svma(function.start)), end: load(Svma(function.end)) });
+    }
+    (!go.switches.is_empty()).then_some(go)
+}
+
+/// A structure and its fields, in bytes from its beginning.
+struct Fields<const N: usize> {
+    name: &'static str,
+    fields: [(&'static str, Option<u32>); N],
+}
+
+impl<const N: usize> Fields<N> {
+    fn new(name: &'static str, fields: [&'static str; N]) -> Self {
+        Self { name, fields: fields.map(|field| (field, None)) }
+    }
+
+    fn note(&mut self, structure: &[u8], field: &[u8], at: u32) {
+        if structure == self.name.as_bytes() {
+            for (name, place) in &mut self.fields {
+                if field == name.as_bytes() {
+                    place.get_or_insert(at);
+                }
+            }
+        }
+    }
+
+    fn known(&self) -> Option<[u32; N]> {
+        let mut known = [0; N];
+        for (to, (_, at)) in known.iter_mut().zip(&self.fields) {
+            *to = (*at)?;
+        }
+        Some(known)
+    }
+}
+
+/// Where the fields are, and no functions yet.
+fn fields<'a>(section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime> {
+    let load = |id: gimli::SectionId| Ok::<_, gimli::Error>(Reader::new(section(id.name()), LittleEndian));
+    let dwarf = Dwarf::load(load).ok()?;
+    let mut g = Fields::new("runtime.g", ["stack", "m", "sched"]);
+    let mut stack = Fields::new("runtime.stack", ["lo", "hi"]);
+    let mut sched = Fields::new("runtime.gobuf", ["sp", "pc", "bp"]);
+    let mut m = Fields::new("runtime.m", ["curg"]);
+    let mut units = dwarf.units();
+    while let Ok(Some(header)) = units.next() {
+        let Ok(unit) = dwarf.unit(header) else { continue };
+        members(&dwarf, &unit, |structure, field, at| {
+            g.note(structure, field, at);
+            stack.note(structure, field, at);
+            sched.note(structure, field, at);
+            m.note(structure, field, at);
+        });
+        if let (Some([g_stack, g_m, g_sched]), Some([lo, hi]), Some([sp, pc, bp]), Some([curg])) =
+            (g.known(), stack.known(), sched.known(), m.known())
+        {
+            let g = GoroutineFields {
+                stack_lo: g_stack.checked_add(lo)?,
+                stack_hi: g_stack.checked_add(hi)?,
+                m: g_m,
+                sched_sp: g_sched.checked_add(sp)?,
+                sched_pc: g_sched.checked_add(pc)?,
+                sched_bp: g_sched.checked_add(bp)?,
+            };
+            return Some(GoRuntime { switches: Vec::new(), c_calls: Vec::new(), g, curg });
+        }
+    }
+    None
+}
+
+/// Calls `note` with each structure of a unit that is not within another one, each of its fields, and where that is.
+fn members<'a>(dwarf: &Dwarf<Reader<'a>>, unit: &Unit<Reader<'a>>, mut note: impl FnMut(&'a [u8], &'a [u8], u32)) {
+    let name = |entry: &DebuggingInformationEntry<Reader<'a>>| {
+        let name = dwarf.attr_string(unit, entry.attr_value(gimli::DW_AT_name)?).ok()?;
+        Some(name.slice())
+    };
+    let mut structure = None;
+    let mut entries = unit.entries();
+    while let Ok(Some(entry)) = entries.next_dfs() {
+        match (entry.depth(), entry.tag()) {
+            (1, gimli::DW_TAG_structure_type) => structure = name(entry),
+            (1, _) => structure = None,
+            (2, gimli::DW_TAG_member) => {
+                let at = match entry.attr_value(gimli::DW_AT_data_member_location) {
+                    Some(AttributeValue::Udata(at)) => u32::try_from(at).ok(),
+                    _ => None,
+                };
+                if let (Some(structure), Some(field), Some(at)) = (structure, name(entry), at) {
+                    note(structure, field, at);
+                }
+            }
+            _ => {}
+        }
+    }
+}

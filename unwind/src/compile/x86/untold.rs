@@ -1,0 +1,270 @@
+//! What hand-written code of IA-32 pushes without a word of it in its call frame information.
+//!
+//! An entry that says nothing claims, for its whole function, CFA = esp + 4. glibc's own `memcpy` has such an entry, and pushes eax on its
+//! way. Behind a push that the entry does not speak of, its claim contradicts the instruction; it is true before, where calls lead to. So
+//! the function is followed: with *n* words pushed, CFA = esp + 4·(n + 1). Only where all paths agree, everything is known that they do
+//! to the stack pointer, and each leaves the function with what it was entered with. Else the entry counts as it is.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::length::{Mode, length};
+use crate::arch::{Arch, Machine};
+use crate::rule::{Kind, ReturnAddress, Rule, Saved, Slots};
+
+use super::super::pieces::Piece;
+
+/// No function is longer that is followed, in bytes.
+const LONGEST: usize = 4096;
+/// Nor has one more words pushed at once.
+const DEEPEST: usize = 16;
+/// The number of esp in instructions, which is its DWARF number too.
+const ESP: u8 = 4;
+
+/// Registers whose values were pushed, the first one first, by their numbers in instructions; `None` for other words.
+type Pushed = Vec<Option<u8>>;
+
+/// What an instruction does to the stack, and where it leads.
+#[derive(Debug, PartialEq, Eq)]
+enum Effect {
+    None,
+    Push(Option<u8>),
+    Pop,
+    /// To an address at this distance from the instruction behind it, and to that instruction too if the branch depends on something.
+    Branch {
+        distance: i64,
+        is_conditional: bool,
+    },
+    /// Out of the function.
+    Return,
+    /// Nothing follows.
+    Trap,
+}
+
+/// Splits the `pieces` (sorted) of entries that say nothing, where the code has pushes.
+pub(in super::super) fn tell_pushes(code: &[(u64, &[u8])], pieces: &mut Vec<Piece>) {
+    let machine = Arch::I686.machine();
+    let is_alone = |at: usize, piece: &Piece| {
+        let differs = |other: Option<&Piece>| other.is_none_or(|other| other.source != piece.source);
+        differs(at.checked_sub(1).and_then(|before| pieces.get(before))) && differs(pieces.get(at + 1))
+    };
+    let mut told = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        if says_nothing(piece, machine)
+            && is_alone(at, piece)
+            && let Some(bytes) = bytes_of(code, &piece.range)
+            && let Some(parts) = follow(bytes).filter(|parts| parts.len() > 1)
+            && let Some(parts) = split(piece, &parts, machine)
+        {
+            told.push((at, parts));
+        }
+    }
+    for (at, parts) in told.into_iter().rev() {
+        pieces.splice(at..=at, parts);
+    }
+}
+
+/// Whether the rule is that of a function's first instruction.
+fn says_nothing(piece: &Piece, machine: &'static Machine) -> bool {
+    let rule = piece.rule.source().and_then(|source| rule(source, 0, Saved::Same, machine));
+    rule == Some(piece.rule) && piece.slots == Slots::SAME
+}
+
+fn rule(source: crate::RuleSource, pushed: usize, fp: Saved, machine: &'static Machine) -> Option<Rule> {
+    let words = i64::try_from(pushed).ok()?.checked_add(1)?;
+    Rule::new(Kind::Sp, source, machine.sp, words, ReturnAddress::AtCfa(-1), fp)
+}
+
+fn bytes_of<'a>(code: &[(u64, &'a [u8])], range: &Range<u64>) -> Option<&'a [u8]> {
+    let size = usize::try_from(range.end.checked_sub(range.start)?).ok().filter(|size| *size <= LONGEST)?;
+    code.iter().find_map(|(start, bytes)| {
+        let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
+        bytes.get(from..from.checked_add(size)?)
+    })
+}
+
+/// The piece in parts, each with what was pushed before it.
+fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine) -> Option<Vec<Piece>> {
+    let source = piece.rule.source()?;
+    let ends = parts.iter().skip(1).map(|(start, _)| *start as u64 + piece.range.start).chain([piece.range.end]);
+    let split = parts.iter().zip(ends).map(|((start, pushed), end)| {
+        let (mut fp, mut slots) = (Saved::Same, Slots::SAME);
+        for (register, below) in pushed.iter().zip(2i16..) {
+            let Some(register) = register else { continue };
+            if *register == machine.fp {
+                fp = Saved::At(-below);
+            } else if let Some(slot) = machine.slot_of(*register) {
+                slots = slots.with(slot, Saved::At(-below));
+            }
+        }
+        let rule = rule(source, pushed.len(), fp, machine)?;
+        Some(Piece { range: piece.range.start + *start as u64..end, rule, slots, source: piece.source })
+    });
+    split.collect()
+}
+
+/// What was pushed before which instructions of the function, wherever it changes; `None` where that is not known for each of them.
+fn follow(code: &[u8]) -> Option<Vec<(usize, Pushed)>> {
+    let mut parts: Vec<(usize, Pushed)> = Vec::new();
+    // What was pushed at the targets of branches, and which instructions there are.
+    let mut targets: BTreeMap<usize, Pushed> = BTreeMap::new();
+    let mut starts = Vec::new();
+    let mut flows_in = Some(Pushed::new());
+    let mut at = 0;
+    while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
+        let pushed = match (flows_in.take(), targets.get(&at)) {
+            (Some(pushed), Some(known)) if pushed != *known => return None,
+            (Some(pushed), _) => pushed,
+            (None, Some(known)) => known.clone(),
+            // Padding, or code that nothing leads to yet.
+            (None, None) => {
+                let is_padding = (Arch::I686.machine().is_padding)(rest);
+                return (is_padding && is_consistent(&targets, &starts, &parts)).then_some(parts);
+            }
+        };
+        if parts.last().is_none_or(|(_, last)| *last != pushed) {
+            parts.push((at, pushed.clone()));
+        }
+        starts.push(at);
+        let size = length(rest, Mode::Bits32)?;
+        let (next, mut after) = (at.checked_add(size)?, pushed);
+        match effect(rest.get(..size)?)? {
+            Effect::None => {}
+            Effect::Push(register) => after.push(register),
+            Effect::Pop => drop(after.pop()?),
+            Effect::Return if after.is_empty() => {
+                at = next;
+                continue;
+            }
+            Effect::Return => return None,
+            Effect::Trap => {
+                at = next;
+                continue;
+            }
+            Effect::Branch { distance, is_conditional } => {
+                let target = i64::try_from(next).ok()?.checked_add(distance)?;
+                match usize::try_from(target).ok().filter(|target| *target < code.len()) {
+                    Some(target) if targets.get(&target).is_none_or(|known| *known == after) => {
+                        targets.insert(target, after.clone());
+                    }
+                    // Out of the function, as calls at its end do.
+                    None if after.is_empty() => {}
+                    _ => return None,
+                }
+                if !is_conditional {
+                    at = next;
+                    continue;
+                }
+            }
+        }
+        if after.len() > DEEPEST {
+            return None;
+        }
+        flows_in = Some(after);
+        at = next;
+    }
+    // The last instruction must not run on.
+    (flows_in.is_none() && is_consistent(&targets, &starts, &parts)).then_some(parts)
+}
+
+/// Whether all branches lead to instructions, with what is pushed there; those that lead back were not yet looked at.
+fn is_consistent(targets: &BTreeMap<usize, Pushed>, starts: &[usize], parts: &[(usize, Pushed)]) -> bool {
+    targets.iter().all(|(target, pushed)| {
+        let part = parts.partition_point(|(start, _)| start <= target).checked_sub(1).and_then(|at| parts.get(at));
+        starts.binary_search(target).is_ok() && part.is_some_and(|(_, known)| known == pushed)
+    })
+}
+
+/// What one instruction does; `None` for all that changes the stack pointer in other ways, and for calls, whose functions may give back
+/// words of their caller.
+fn effect(instruction: &[u8]) -> Option<Effect> {
+    let distance = |bytes: &[u8]| match bytes {
+        [near] => Some(i64::from(*near as i8)),
+        bytes => Some(i64::from(i32::from_le_bytes(*bytes.first_chunk::<4>()?))),
+    };
+    let branch = |bytes: &[u8], is_conditional| Some(Effect::Branch { distance: distance(bytes)?, is_conditional });
+    // Segments, sizes of operands, repetitions.
+    let prefixes = instruction.iter().take_while(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x66 | 0xf2 | 0xf3));
+    let is_short = prefixes.clone().any(|byte| *byte == 0x66);
+    match instruction.get(prefixes.count()..)? {
+        // What is pushed, and where branches lead, depends on it.
+        [0x50..=0x5f | 0x68 | 0x6a | 0x70..=0x7f | 0xc2 | 0xc3 | 0xe0..=0xe3 | 0xe9 | 0xeb, ..] if is_short => None,
+        [0x0f, 0x80..=0x8f, ..] if is_short => None,
+        [register @ 0x50..=0x57] => Some(Effect::Push(Some(register & 7).filter(|register| *register != ESP))),
+        [0x5c] => None,
+        [0x58..=0x5f] => Some(Effect::Pop),
+        [0x68 | 0x6a, ..] => Some(Effect::Push(None)),
+        [0x70..=0x7f | 0xe0..=0xe3, near] => branch(&[*near], true),
+        [0x0f, 0x80..=0x8f, far @ ..] => branch(far, true),
+        [0xeb, near] => branch(&[*near], false),
+        [0xe9, far @ ..] => branch(far, false),
+        [0xc3] | [0xc2, ..] => Some(Effect::Return),
+        [0xf4] | [0x0f, 0x0b] => Some(Effect::Trap),
+        // Pushes and pops of segments, flags and all registers; decrements and increments, loads and exchanges of esp; enter, leave; calls,
+        // far returns; pushes of memory and jumps to where it says.
+        [0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x44 | 0x4c | 0x60 | 0x61 | 0x8f | 0x94, ..]
+        | [0x9a | 0x9c | 0x9d | 0xbc | 0xc8..=0xcb | 0xce | 0xcf | 0xe8 | 0xea | 0xff, ..] => None,
+        // Vectors' prefixes, behind which a general register may be written too; bswap of esp.
+        [0x62 | 0x63 | 0xc4 | 0xc5, ..] | [0x0f, 0xcc] => None,
+        // Where another byte says which register: an operand, or one of several instructions.
+        [0x0f, 0x38 | 0x3a, _, modrm, ..] => names_no_esp(*modrm, true),
+        [0x0f, _, modrm, ..] => names_no_esp(*modrm, true),
+        [0x0f, ..] => Some(Effect::None),
+        [0x69 | 0x6b | 0x00..=0x3f | 0x84..=0x8e, modrm, ..] => names_no_esp(*modrm, true),
+        [0x80..=0x83 | 0xc0 | 0xc1 | 0xc6 | 0xc7 | 0xd0..=0xd3 | 0xf6 | 0xf7 | 0xfe, modrm, ..] => {
+            names_no_esp(*modrm, false)
+        }
+        _ => Some(Effect::None),
+    }
+}
+
+/// An instruction that cannot change esp, by its ModRM; `has_register` if that names a register besides the operand.
+fn names_no_esp(modrm: u8, has_register: bool) -> Option<Effect> {
+    let is_operand = modrm >> 6 == 3 && modrm & 7 == ESP;
+    let is_register = has_register && modrm >> 3 & 7 == ESP;
+    (!is_operand && !is_register).then_some(Effect::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the number of pushed words changes, and to what.
+    fn depths(code: &[u8]) -> Option<Vec<(usize, usize)>> {
+        Some(follow(code)?.into_iter().map(|(at, pushed)| (at, pushed.len())).collect())
+    }
+
+    #[test]
+    fn pushes_and_pops_are_followed_along_branches() {
+        // test %ecx, %ecx; je 1f; push %eax; rep movsb; pop %eax; 1: ret
+        let code = [0x85, 0xc9, 0x74, 0x04, 0x50, 0xf3, 0xa4, 0x58, 0xc3];
+        assert_eq!(depths(&code), Some([(0, 0), (5, 1), (8, 0)].into()));
+        // push %ebx; 1: dec %ecx; jne 1b; pop %ebx; ret; nop
+        let code = [0x53, 0x49, 0x75, 0xfd, 0x5b, 0xc3, 0x90];
+        assert_eq!(depths(&code), Some([(0, 0), (1, 1), (5, 0)].into()));
+        // ret; behind it what a branch led to: jne 1f; ret; 1: push $1; pop %eax; ret
+        let code = [0x75, 0x01, 0xc3, 0x6a, 0x01, 0x58, 0xc3];
+        assert_eq!(depths(&code), Some([(0, 0), (5, 1), (6, 0)].into()));
+    }
+
+    #[test]
+    fn what_is_not_known_of_all_instructions_is_not_told() {
+        let check = |code: &[u8]| assert_eq!(follow(code), None, "{code:x?}");
+        check(&[0x50, 0xc3]); // push %eax; ret, which leads there
+        check(&[0x50, 0x74, 0x01, 0x58, 0xc3]); // the branch leaves out the pop
+        check(&[0x50, 0x58]); // runs on
+        check(&[0x50, 0x75, 0x7f, 0x58, 0xc3]); // leaves with a word more
+        check(&[0x50, 0x75, 0xfd, 0x58, 0xc3]); // back to before the push
+        check(&[0x50, 0x75, 0xff, 0x58, 0xc3]); // into an instruction
+        check(&[0x50, 0xe8, 0, 0, 0, 0, 0x58, 0xc3]); // a call
+        check(&[0x50, 0x83, 0xec, 4, 0x58, 0xc3]); // sub $4, %esp
+        check(&[0x50, 0x89, 0xec, 0x58, 0xc3]); // mov %ebp, %esp
+        check(&[0x50, 0x8b, 0x65, 0, 0x58, 0xc3]); // mov 0(%ebp), %esp
+        check(&[0x50, 0x0f, 0x44, 0xe0, 0x58, 0xc3]); // cmove %eax, %esp
+        check(&[0x50, 0x66, 0x58, 0x58, 0xc3]); // pop %ax
+        check(&[0x58, 0x50, 0xc3]); // takes the return address away
+        check(&[0x50, 0x58, 0xc3, 0x53, 0x5b]); // code behind it that nothing leads to
+        check(&[0x50; 64]);
+    }
+}

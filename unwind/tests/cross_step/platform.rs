@@ -1,0 +1,158 @@
+//! The processors, how their programs come to be, and what no unwinder can know of them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use symseal_unwind::Arch;
+
+/// A processor under its emulator, and its programs.
+pub(crate) struct Platform {
+    pub(crate) arch: Arch,
+    pub(crate) compiler: &'static str,
+    pub(crate) emulator: &'static str,
+    pub(crate) emulator_options: &'static [&'static str],
+    /// Kinds of program: a name, and the options to the compiler.
+    pub(crate) programs: &'static [(&'static str, &'static [&'static str])],
+    /// The number of the system call is in this register.
+    pub(crate) syscall: usize,
+    /// Bytes from the stack pointer at a handler's first instruction to the context with the interrupted registers: where the handler
+    /// asked for `siginfo_t`, and where it did not. (Linux, `struct rt_sigframe` and `struct sigframe`)
+    pub(crate) contexts: &'static [u64],
+    /// Where no unwinder can know the stack from what the C library says of itself: how the names of such places begin, and why.
+    pub(crate) explained: &'static [(&'static str, &'static str)],
+    /// Of a thousand instructions, how many at least have all return addresses; what is explained must stay rare.
+    pub(crate) least: usize,
+}
+
+impl Platform {
+    /// The program of `options` in `directory`; one that leaves out what only repeats if it `is_small`. `None` if there is no compiler.
+    pub(crate) fn compile(&self, options: &[&str], is_small: bool, directory: &Path) -> Option<PathBuf> {
+        let program = directory.join("program");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/single_step/program.c");
+        let status = Command::new(self.compiler)
+            .args(is_small.then_some("-DSMALL"))
+            .args(["-static", "-g0", "-w", "-o"])
+            .arg(&program)
+            .args(options)
+            .arg(&source)
+            .status()
+            .ok()?;
+        assert!(status.success(), "{} compiles {}", self.compiler, source.display());
+        Some(program)
+    }
+
+    /// The place that begins the name of `innermost`, and why no unwinder can know the stack there.
+    pub(crate) fn explanation(&self, innermost: &str) -> Option<(&'static str, &'static str)> {
+        self.explained.iter().find(|(name, _)| innermost.starts_with(name)).copied()
+    }
+}
+
+const LEAVES: &str = "it has loaded the registers of its target and not yet jumped";
+const JUMP_BUFFER: &str = "its own CFI gives the registers in the jump buffer for the caller's";
+const IN_START: &str = "code that _start calls lies in the CFI of _start, which has no caller";
+const UNDESCRIBED: &str = "no CFI, and called through a pointer";
+
+pub(crate) const AARCH64: Platform = Platform {
+    arch: Arch::Aarch64,
+    compiler: "aarch64-linux-gnu-gcc",
+    emulator: "qemu-aarch64",
+    // With pointer authentication.
+    emulator_options: &["-cpu", "max"],
+    programs: &[
+        ("-O0", &["-O0"]),
+        ("-O2", &["-O2"]),
+        ("-O2 signed", &["-O2", "-mbranch-protection=standard", "-march=armv8.3-a"]),
+    ],
+    syscall: 8,
+    contexts: &[0x130],
+    explained: &[
+        ("__longjmp", JUMP_BUFFER),
+        ("_start+0x3", IN_START),
+        ("_init", "no CFI: the frame pointer gives the callers and does not tell the CFA"),
+        (
+            "_fini",
+            "no CFI: link register and frame pointer lead to different callers, and it is called through a pointer",
+        ),
+        ("call_weak_fn", "no CFI, and called by _init: the CFA of _init is not told"),
+    ],
+    least: 998,
+};
+
+const MIPS_PROGRAMS: &[(&str, &[&str])] = &[
+    ("-O0", &["-O0"]),
+    ("-O2", &["-O2"]),
+    // Call frame information of the program itself, beside .pdr of the C library.
+    ("-O2 with CFI", &["-O2", "-fasynchronous-unwind-tables"]),
+];
+
+pub(crate) const MIPS: Platform = Platform {
+    arch: Arch::Mips32,
+    compiler: "mips-linux-gnu-gcc",
+    emulator: "qemu-mips",
+    emulator_options: &[],
+    programs: MIPS_PROGRAMS,
+    syscall: 2,
+    contexts: &[0xb0, 0x18],
+    explained: &[("__longjmp", LEAVES)],
+    least: 998,
+};
+
+pub(crate) const MIPSEL: Platform = Platform {
+    arch: Arch::Mips32Little,
+    compiler: "mipsel-linux-gnu-gcc",
+    emulator: "qemu-mipsel",
+    emulator_options: &[],
+    programs: MIPS_PROGRAMS,
+    syscall: 2,
+    contexts: &[0xb0, 0x18],
+    explained: &[("__longjmp", LEAVES)],
+    least: 998,
+};
+
+pub(crate) const I686: Platform = Platform {
+    arch: Arch::I686,
+    compiler: "i686-linux-gnu-gcc",
+    emulator: "qemu-i386",
+    emulator_options: &[],
+    programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
+    syscall: 0,
+    contexts: &[0xa4, 8],
+    explained: &[
+        ("__longjmp", JUMP_BUFFER),
+        ("memcpy+0x", "its assembler code pushes eax, which its own CFI does not say"),
+        ("_start+0x2", IN_START),
+        ("__x86.get_pc_thunk.bp", "it gives its result in the frame pointer register"),
+        ("__x86.get_pc_thunk.di", "called by main while its CFA is in ecx, which calls need not keep"),
+        ("frame_dummy", UNDESCRIBED),
+        ("__do_global_dtors_aux", UNDESCRIBED),
+    ],
+    least: 980,
+};
+
+pub(crate) const RISCV64: Platform = Platform {
+    arch: Arch::Riscv64,
+    compiler: "riscv64-linux-gnu-gcc",
+    emulator: "qemu-riscv64",
+    emulator_options: &[],
+    programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
+    syscall: 17,
+    contexts: &[0x130],
+    explained: &[("__longjmp", LEAVES)],
+    least: 998,
+};
+
+pub(crate) const ARM: Platform = Platform {
+    arch: Arch::Arm,
+    compiler: "arm-linux-gnueabihf-gcc",
+    emulator: "qemu-arm",
+    emulator_options: &[],
+    programs: &[
+        ("-O0 -mthumb", &["-O0", "-mthumb", "-funwind-tables"]),
+        ("-O2 -mthumb", &["-O2", "-mthumb"]),
+        ("-O2 -marm", &["-O2", "-marm", "-fasynchronous-unwind-tables"]),
+    ],
+    syscall: 7,
+    contexts: &[0x94, 0x14],
+    explained: &[("__longjmp", LEAVES)],
+    least: 998,
+};

@@ -1,0 +1,219 @@
+//! One program, an instruction at a time: at each the unwinder's walk beside what the shadow stack has.
+
+use std::io::Error;
+
+use symseal_module::{Avma, Svma};
+use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Registers, unwind};
+
+use crate::effect::IA_32_CALL;
+use crate::gdb::{Emulated, Stop};
+use crate::platform::Platform;
+use crate::program::Program;
+use crate::score::Score;
+use crate::shadow::{self, Expected, Shadow};
+use crate::stack::Stack;
+
+/// `bx lr` of ARM, the whole of a function of the program.
+const ARM_RETURN: u32 = 0xe12f_ff1e;
+/// More frames than the programs have.
+const MOST_FRAMES: usize = 128;
+
+pub(crate) struct Run<'p> {
+    platform: &'p Platform,
+    emulated: Emulated,
+    program: Program,
+    /// Trampolines' pages by address, leaked.
+    pages: Vec<(u64, &'static [u8])>,
+    modules: Modules<'static>,
+    cache: Cache,
+    shadow: Shadow,
+    expected: Vec<Expected>,
+    frames: Vec<Frame>,
+    score: Score,
+}
+
+impl<'p> Run<'p> {
+    pub(crate) fn new(platform: &'p Platform, emulated: Emulated, program: Program) -> Self {
+        Self {
+            platform,
+            emulated,
+            modules: Modules::new(platform.arch, vec![program.module()]),
+            program,
+            pages: Vec::new(),
+            cache: Cache::new(),
+            shadow: Shadow::new(platform.arch),
+            expected: Vec::new(),
+            frames: vec![Frame::EMPTY; MOST_FRAMES],
+            score: Score::default(),
+        }
+    }
+
+    /// Runs the program to its end, or for so many instructions.
+    pub(crate) fn run(mut self, steps: usize) -> Result<Score, Error> {
+        let (mut registers, mut now) = self.registers()?;
+        while self.score.instructions < steps {
+            let (word, resumes) = self.compare(&registers, &now);
+            let stop = match self.program.ends_of_exclusive(now.pc) {
+                Some(ends) => self.emulated.run_to(&ends)?,
+                None => self.emulated.step(None)?,
+            };
+            let before = now;
+            match stop {
+                Stop::Exited(status) => {
+                    assert_eq!(status, 0, "the program's status");
+                    self.score.finished = true;
+                    break;
+                }
+                Stop::Signal(number) => {
+                    let (_, interrupted) = self.registers()?;
+                    self.executed(word, &before, &interrupted, resumes);
+                    let stop = self.emulated.step(Some(number))?;
+                    assert_eq!(stop, Stop::Step, "the handler of signal {number} was entered");
+                    (registers, now) = self.registers()?;
+                    self.enter_handler(number, &interrupted, &now)?;
+                }
+                Stop::Step => {
+                    (registers, now) = self.registers()?;
+                    self.executed(word, &before, &now, resumes);
+                }
+            }
+        }
+        assert_eq!(self.shadow.desynchronised, self.shadow.jumps, "returns elsewhere than their calls");
+        Ok(self.score)
+    }
+
+    /// Walks the stack where the program stands and counts what came out. Gives the instruction that is next, and where the innermost
+    /// signal interrupted the program.
+    fn compare(&mut self, registers: &Registers, now: &shadow::Registers) -> (u32, Option<u64>) {
+        let arch = self.platform.arch;
+        let starts = std::iter::once(now.sp).chain(self.shadow.interrupted_stack_pointers()).collect();
+        let stack = Stack::new(&mut self.emulated, starts);
+        self.shadow.expected(|address| stack.word(arch, address), &mut self.expected);
+        let walk = unwind(&self.modules, registers, &stack, &mut self.cache, &mut self.frames);
+        let found = self.frames.get(..walk.frames).unwrap_or_default();
+        let context = self.shadow.context();
+        let resumes =
+            context.and_then(|context| Some(stack.word(arch, context + arch.context_offset(arch.program_counter())?)));
+        let word = self.program.word(now.pc).unwrap_or_else(|| stack.instruction(arch, now.pc));
+        let (program, modules, expected) = (&self.program, &self.modules, &self.expected);
+        let is_whole = self.score.count(expected, found, program.name(now.pc), || {
+            let agreeing = found.iter().skip(1).zip(expected).take_while(|(frame, expected)| frame.pc.0 == expected.pc);
+            let at = agreeing.count();
+            let frame = found.get(at).copied().unwrap_or_default();
+            let stop = if at + 1 >= found.len() { walk.stop.code() } else { "differs" };
+            let rule =
+                modules.rule(&frame).map_or(String::from("no table"), |(rule, _)| rule.display(arch).to_string());
+            let exact = if frame.exact { "at" } else { "returning to" };
+            format!("{exact} {} ({rule}): {stop}", program.name(frame.pc.0))
+        });
+        if is_whole {
+            self.score.stopped(walk.stop);
+        }
+        (word, resumes)
+    }
+
+    fn registers(&mut self) -> Result<(Registers, shadow::Registers), Error> {
+        let arch = self.platform.arch;
+        let (numbers, pc) = general(arch, &self.emulated.registers()?);
+        let of = |register: u8| numbers.get(usize::from(register)).copied().unwrap_or(0);
+        let (sp, fp) = (of(arch.stack_pointer()), of(arch.frame_pointer()));
+        let link = if arch == Arch::I686 {
+            let bytes = self.emulated.read(sp, 4)?;
+            bytes.first_chunk::<4>().map_or(0, |word| u32::from_le_bytes(*word).into())
+        } else {
+            of(arch.return_address())
+        };
+        let syscall = numbers.get(self.platform.syscall).copied().unwrap_or(0);
+        let in_use = arch.registers();
+        let general = std::array::from_fn(|at| numbers.get(at).copied().filter(|_| at < in_use));
+        // The status register comes last.
+        let is_thumb = arch == Arch::Arm && numbers.last().is_some_and(|status| status >> 5 & 1 == 1);
+        Ok((Registers { pc, sp, fp, general }, shadow::Registers { pc, sp, fp, link, syscall, is_thumb }))
+    }
+
+    fn executed(&mut self, word: u32, before: &shadow::Registers, after: &shadow::Registers, resumes: Option<u64>) {
+        // The interrupted instruction itself has not run.
+        let at_syscall = after.pc == before.pc;
+        let next = self.shadow.executed(word, before, after, resumes).filter(|_| !at_syscall);
+        if let Some(pc) = next
+            && let Some(word) = self.program.word(pc)
+        {
+            // What it returned to may have changed the instruction set again.
+            let is_thumb = after.is_thumb && word != ARM_RETURN;
+            self.shadow.executed(word, &shadow::Registers { pc, is_thumb, ..*after }, after, None);
+        }
+    }
+
+    fn enter_handler(
+        &mut self,
+        number: u8,
+        interrupted: &shadow::Registers,
+        now: &shadow::Registers,
+    ) -> Result<(), Error> {
+        let (frame, context) = self
+            .signal_frame(now, interrupted)
+            .unwrap_or_else(|| panic!("the frame of signal {number}: {now:x?}, interrupted {interrupted:x?}"));
+        self.score.signals += 1;
+        self.shadow.enter_handler(frame, context, interrupted, now);
+        // A handler may begin with a call, to learn its own address.
+        if self.platform.arch == Arch::I686 && self.program.calls(now.link, now.pc) {
+            self.shadow.executed(IA_32_CALL, now, now, None);
+        }
+        let page = self.shadow.top().unwrap_or(0) & !0xfff;
+        if page >= self.program.end && self.pages.iter().all(|(known, _)| *known != page) {
+            let bytes = self.emulated.read(page, 0x1000)?;
+            self.pages.push((page, bytes.leak()));
+            let pages = self.pages.iter().map(|(start, bytes)| trampolines(*start, bytes));
+            self.modules = Modules::new(self.platform.arch, pages.chain([self.program.module()]).collect());
+        }
+        Ok(())
+    }
+
+    /// The stack pointer at the first instruction of a handler with the word there, and the address of the context, by what must be in
+    /// the context. The first instruction may have moved the stack pointer already.
+    fn signal_frame(&mut self, now: &shadow::Registers, interrupted: &shadow::Registers) -> Option<((u64, u64), u64)> {
+        let arch = self.platform.arch;
+        let stack = Stack::new(&mut self.emulated, Vec::new());
+        let saved = |context: u64, register| stack.word(arch, context + arch.context_offset(register).expect("saved"));
+        (0..0x1000).step_by(4).map(|more| now.sp + more).find_map(|frame| {
+            let context = self.platform.contexts.iter().map(|offset| frame + offset).find(|context| {
+                saved(*context, arch.program_counter()) == interrupted.pc
+                    && saved(*context, arch.stack_pointer()) == interrupted.sp
+            })?;
+            Some(((frame, stack.word(arch, frame)), context))
+        })
+    }
+}
+
+/// A page of code that the kernel or its emulator made.
+fn trampolines(start: u64, bytes: &'static [u8]) -> Module<'static> {
+    Module {
+        start: Avma(start),
+        end: Avma(start + bytes.len() as u64),
+        bias: start,
+        image_base: Svma(0),
+        table: None,
+        code: Some(CodeBytes { start: Avma(start), bytes }),
+    }
+}
+
+/// The registers of a packet: general ones by DWARF number, and the program counter.
+fn general(arch: Arch, bytes: &[u8]) -> (Vec<u64>, u64) {
+    let numbers: Vec<u64> = match arch {
+        Arch::Aarch64 | Arch::Riscv64 => {
+            bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect()
+        }
+        _ => {
+            let words = bytes.as_chunks::<4>().0.iter();
+            if arch.is_big_endian() {
+                words.map(|bytes| u32::from_be_bytes(*bytes).into()).collect()
+            } else {
+                words.map(|bytes| u32::from_le_bytes(*bytes).into()).collect()
+            }
+        }
+    };
+    // Behind the general registers, but where others that the packet has not lie between.
+    let at = if arch == Arch::Riscv64 { arch.registers() } else { usize::from(arch.program_counter()) };
+    let pc = numbers.get(at).copied().unwrap_or(0);
+    (numbers, pc)
+}

@@ -1,0 +1,160 @@
+//! From the stack of a thread to the goroutine that it works for, in a real program of Go: out of C code, and out of a function that
+//! the runtime runs on that stack. The truth is `runtime.Callers` of the program itself.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "../elf/mod.rs"]
+mod elf;
+#[path = "../single_step/process.rs"]
+#[allow(dead_code, reason = "the parts that this test has no use for")]
+mod process;
+#[path = "../single_step/shadow.rs"]
+#[allow(dead_code, reason = "the parts that this test has no use for")]
+mod shadow;
+#[path = "../single_step/tracee.rs"]
+#[allow(dead_code, reason = "the parts that this test has no use for")]
+mod tracee;
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use elf::Binary;
+use object::{Object, ObjectSection, ObjectSymbol};
+use process::Process;
+use symseal_module::{Avma, FrameEdge, StopReason, Svma, UnwindMethod};
+use symseal_unwind::compile::go_runtime;
+use symseal_unwind::{Cache, Frame, GoRuntime, Memory, Registers, unwind};
+use tracee::{Instant, Stop, Tracee};
+
+/// The process itself: a debugger has all of its memory.
+struct Live<'t>(&'t Tracee);
+
+impl Memory for Live<'_> {
+    fn read_u64(&self, address: Avma) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.0.read(address.0, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
+    }
+}
+
+/// Makes the program; `None` if a tool is missing. `GOFLAGS` leaves out what belongs to another module or to the network.
+fn program(directory: &Path) -> Option<PathBuf> {
+    let output = directory.join("scene");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go_stacks/scene.go");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&output)
+        .arg(source)
+        .env("CGO_ENABLED", "1")
+        .env("GOFLAGS", "-mod=mod")
+        .current_dir(directory)
+        .output();
+    match built {
+        Ok(built) if built.status.success() => Some(output),
+        Ok(built) => panic!("{}", String::from_utf8_lossy(&built.stderr)),
+        Err(error) => {
+            elf::skip("go", &error.to_string());
+            None
+        }
+    }
+}
+
+/// What a debugger reads of the program.
+struct Scene {
+    symbols: HashMap<String, u64>,
+    go: GoRuntime,
+}
+
+impl Scene {
+    fn read(program: &Path, start: impl Fn(Svma) -> u64) -> Self {
+        let binary = Binary::read(program).expect("the program");
+        let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");
+        let base = start(binary.parts().image_base);
+        let symbols = file.symbols().filter(|symbol| symbol.is_definition());
+        let symbols = symbols
+            .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address().wrapping_add(base))))
+            .collect();
+        let sections: HashMap<&str, Vec<u8>> = file
+            .sections()
+            .filter_map(|section| Some((section.name().ok()?, section.uncompressed_data().ok()?.into_owned())))
+            .collect();
+        let section = |name: &str| sections.get(name).map_or(&[][..], Vec::as_slice);
+        let load = |svma: Svma| Avma(svma.0.wrapping_add(base));
+        let parts = binary.parts();
+        let go = go_runtime(&parts.input(), section, load).expect("a runtime of Go");
+        // Without debug information nobody knows where the fields are.
+        assert_eq!(go_runtime(&parts.input(), |_| &[][..], load), None);
+        Self { symbols, go }
+    }
+
+    fn at(&self, name: &str) -> u64 {
+        *self.symbols.get(name).unwrap_or_else(|| panic!("{name}"))
+    }
+}
+
+fn registers(now: &Instant) -> Registers {
+    let numbers = [
+        now.rax, now.rdx, now.rcx, now.rbx, now.rsi, now.rdi, now.rbp, now.rsp, now.r8, now.r9, now.r10, now.r11,
+        now.r12, now.r13, now.r14, now.r15,
+    ];
+    let general = std::array::from_fn(|at| numbers.get(at).copied());
+    Registers { pc: now.rip, sp: now.rsp, fp: now.rbp, general }
+}
+
+/// Walks the stack where the program stands. The frames must end with those of [`note`](scene.go)'s list, behind one change of stacks.
+fn check(tracee: &Tracee, scene: &Scene, inner: &[u64], from: &str) {
+    let process = Process::of(tracee);
+    let name = |frame: &Frame| process.name(frame);
+    let registers = registers(&tracee.registers().expect("registers"));
+    let modules = process.modules.clone();
+    let count = tracee.word(scene.at("caller_count")) as u32 as u64;
+    let callers: Vec<u64> = (0..count).map(|at| tracee.word(scene.at("callers") + 8 * at)).collect();
+    assert!(callers.len() >= 4, "second, main, runtime.main, goexit: {callers:x?}");
+
+    let mut frames = vec![Frame::EMPTY; 64];
+    let alone = unwind(&modules, &registers, &Live(tracee), &mut Cache::new(), &mut frames);
+    assert_ne!(alone.stop, StopReason::EndOfStack, "what the stack of the thread says by itself");
+    let modules = modules.with_go_runtime(scene.go.clone());
+    let walk = unwind(&modules, &registers, &Live(tracee), &mut Cache::new(), &mut frames);
+    frames.truncate(walk.frames);
+    let shown: Vec<String> =
+        frames.iter().map(|frame| format!("{:#x} {} {}", frame.pc.0, frame.method, name(frame))).collect();
+    let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0).collect();
+    println!("{from}: {shown:#?}");
+    assert_eq!(walk.stop, StopReason::EndOfStack, "{shown:#?}");
+    assert!(pcs.ends_with(&callers), "{callers:x?}: {shown:#?}");
+    assert!(pcs.get(1..).is_some_and(|pcs| pcs.starts_with(inner)), "{inner:x?}: {shown:#?}");
+    let edges: Vec<FrameEdge> = frames.windows(2).map(|pair| pair[1].edge(&pair[0])).collect();
+    assert_eq!(edges.iter().filter(|edge| **edge == FrameEdge::GoroutineSwitch).count(), 1, "{shown:#?}");
+    let left = frames.iter().position(|frame| frame.method == UnwindMethod::GoroutineSwitch).expect("one");
+    assert!(shown[left - 1].contains(from), "left by {from}: {shown:#?}");
+}
+
+#[test]
+fn the_stack_of_a_thread_leads_to_the_main_function_of_a_go_program() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(program) = program(directory.path()) else { return };
+    let tracee = match Tracee::start(&program, "") {
+        Ok(tracee) => tracee,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return elf::skip("ptrace", &error.to_string()),
+        Err(error) => panic!("{error}"),
+    };
+    let entry = tracee.entry().expect("an entry");
+    let file_entry = {
+        let bytes = std::fs::read(&program).expect("the program");
+        object::File::parse(bytes.as_slice()).expect("an ELF file").entry()
+    };
+    let scene = Scene::read(&program, |_| entry.wrapping_sub(file_entry));
+
+    // To the breakpoint in C. Other signals are the runtime's own.
+    let mut signal = 0;
+    while let Stop::Signal(number) = tracee.run(signal).expect("the program runs") {
+        signal = number;
+    }
+    let c_callers: Vec<u64> = (0..2).map(|at| tracee.word(scene.at("c_callers") + 8 * at)).collect();
+    check(&tracee, &scene, &c_callers, "runtime.asmcgocall");
+
+    // To what `runtime.Stack` has run on the stack of the thread.
+    tracee.run_to(scene.at("runtime.Stack.func1")).expect("the program runs on");
+    check(&tracee, &scene, &[], "runtime.systemstack");
+}

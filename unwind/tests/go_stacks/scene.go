@@ -1,0 +1,60 @@
+// A program that stops on the stack of its thread, called from main: in C, and in a function of Go's own runtime.
+package main
+
+/*
+#include <stdint.h>
+
+uint64_t callers[64];
+int caller_count;
+uint64_t c_callers[2];
+
+static void __attribute__((noinline)) inner(void) {
+    c_callers[0] = (uint64_t)__builtin_return_address(0);
+    __asm__ volatile("int3");
+}
+
+static void __attribute__((noinline)) outer(void) {
+    c_callers[1] = (uint64_t)__builtin_return_address(0);
+    inner();
+    __asm__ volatile("");
+}
+*/
+import "C"
+
+import (
+	"os"
+	"runtime"
+)
+
+// The thread that the process began with, which is traced.
+func init() { runtime.LockOSThread() }
+
+// Where the functions above its caller go on, as Go's own runtime finds it.
+//
+//go:noinline
+func note() {
+	var callers [64]uintptr
+	C.caller_count = C.int(runtime.Callers(3, callers[:]))
+	for at, pc := range callers {
+		C.callers[at] = C.uint64_t(pc)
+	}
+}
+
+//go:noinline
+func third(text []byte) int {
+	note()
+	C.outer()
+	return runtime.Stack(text, false)
+}
+
+//go:noinline
+func second(text []byte) int {
+	written := third(text)
+	return written + 1
+}
+
+func main() {
+	if second(make([]byte, 4096)) < 10 {
+		os.Exit(1)
+	}
+}
