@@ -34,7 +34,9 @@ pub(super) fn run(bytes: &[u8]) {
     };
     // A runtime of Go whose functions are half of the code, and whose structures are where a register points to.
     let g = GoroutineFields { stack_lo: 0, stack_hi: 8, m: 16, sched_sp: 24, sched_pc: 32, sched_bp: 40 };
-    let go = GoRuntime { switches: vec![Avma(BASE)..Avma(BASE + (1 << 29))], g, curg: 48 };
+    let switches = vec![Avma(BASE)..Avma(BASE + (1 << 28))];
+    let c_calls = vec![Avma(BASE + (1 << 28))..Avma(BASE + (1 << 29))];
+    let go = GoRuntime { switches, c_calls, g, curg: 48 };
     let modules = Modules::new(arch, vec![module]);
     let modules = if capacity & 1 == 0 { modules } else { modules.with_go_runtime(go) };
     let none = [None; Registers::GENERAL];
