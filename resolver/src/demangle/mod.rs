@@ -127,7 +127,14 @@ mod tests {
     #[cfg(feature = "swift")]
     #[test]
     fn swift_is_read_where_its_library_is_built_in() {
-        check("$s8mangling12GenericUnionO3FooyACyxGSicAEmlF", Some("GenericUnion.Foo<A>(_:)"));
+        // Of test/Demangle/Inputs/manglings.txt in Swift's own tests.
+        check(
+            "$s8mangling12GenericUnionO3FooyACyxGSicAEmlF",
+            Some(
+                "mangling.GenericUnion.Foo<A>(mangling.GenericUnion<A>.Type) -> (Swift.Int) -> mangling.GenericUnion<A>",
+            ),
+        );
+        check("_$s8mangling3barSiyKF", Some("mangling.bar() throws -> Swift.Int"));
     }
 
     #[test]
