@@ -14,8 +14,7 @@ use crate::arch::{Arch, Target};
 use crate::memory::Memory;
 use crate::step::{Budget, Caller, Next, Stepper};
 
-/// How many words from the stack pointer on `asmcgocall` may keep the goroutine in. (Go 1.26, amd64: in the second; other versions have room for
-/// what functions of Windows want before it.)
+/// How many words from the stack pointer on `asmcgocall` may keep the goroutine in: on amd64 in the seventh up to Go 1.21, in the second in 1.26.
 const KEPT_WORDS: i16 = 8;
 
 /// What the engine has to know of a runtime of Go. Its structures change from version to version; where the fields are, the debug information

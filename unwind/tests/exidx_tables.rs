@@ -3,12 +3,14 @@
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod elf;
+mod toolchains;
 
 use std::process::Command;
 
 use elf::Binary;
 use symseal_module::Rva;
 use symseal_unwind::{Kind, ReturnAddress, RuleSource, Table};
+use toolchains::ARM;
 
 /// One entry as it is printed: the function, and the operations in words; none for one that nobody can unwind through.
 type Entry = (u64, Option<Vec<String>>);
@@ -128,15 +130,14 @@ fn check(binary: &Binary, least: usize) {
 
 #[test]
 fn every_function_of_the_arm_c_library_that_the_index_describes_has_the_rule_of_its_operations() {
-    let path = "/usr/arm-linux-gnueabihf/lib/libc.so.6";
-    let Some(binary) = Binary::read(path) else { return elf::skip("libc6-dev-armhf-cross", "not there") };
+    let Some(binary) = Binary::read(ARM.library("libc.so.6")) else { return elf::skip(ARM.package, "not there") };
     check(&binary, 100);
 }
 
 #[test]
 fn every_function_of_the_arm_loader_and_unwinder_has_the_rule_of_its_operations() {
-    for path in ["/usr/arm-linux-gnueabihf/lib/ld-linux-armhf.so.3", "/usr/arm-linux-gnueabihf/lib/libgcc_s.so.1"] {
-        let Some(binary) = Binary::read(path) else { return elf::skip("libc6-dev-armhf-cross", "not there") };
+    for name in ["ld-linux-armhf.so.3", "libgcc_s.so.1"] {
+        let Some(binary) = Binary::read(ARM.library(name)) else { return elf::skip(ARM.package, "not there") };
         check(&binary, 1);
     }
 }

@@ -6,11 +6,21 @@ mod elf;
 
 use elf::{Binary, Random};
 use symseal_module::Avma;
-use symseal_unwind::compile::{Bases, Input, compile};
+use symseal_unwind::compile::{Bases, Input, Report, compile};
 use symseal_unwind::{
     Arch, Cache, CodeBytes, Frame, GoRuntime, GoroutineFields, Module, Modules, Options, Registers, StackBytes, Table,
     unwind_with,
 };
+
+/// Whatever `input` is, there is a sound table, with which walks end.
+fn compile_anything(input: &Input<'_>, random: &mut Random) -> Report {
+    let compiled = compile(input).expect("a table, whatever the input holds");
+    assert!(compiled.report.covered_bytes <= compiled.report.text_bytes);
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    table.verify().expect("our own table");
+    walk_anything(table, random);
+    compiled.report
+}
 
 /// Walks a few stacks of random words that like to point into the module.
 fn walk_anything(table: Table<'_>, random: &mut Random) {
@@ -39,12 +49,8 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
     };
     // A runtime of Go whose structures lie on the same stack.
     let g = GoroutineFields { stack_lo: 0, stack_hi: 8, m: 16, sched_sp: 24, sched_pc: 32, sched_bp: 40 };
-    let go = GoRuntime {
-        switches: vec![module.start..Avma(module.start.0.wrapping_add(text_end / 2))],
-        c_calls: Vec::new(),
-        g,
-        curg: 48,
-    };
+    let middle = Avma(module.start.0.wrapping_add(text_end / 2));
+    let go = GoRuntime { switches: vec![module.start..middle], c_calls: vec![middle..module.end], g, curg: 48 };
     let modules = Modules::new(arch, vec![module]);
     let modules = if random.below(3) == 0 { modules.with_go_runtime(go) } else { modules };
     let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { own_stack };
@@ -158,12 +164,8 @@ fn damaged_unwind_sections_compile_to_sound_tables() {
             debug_frame: as_debug_frame.then_some((0, &bytes)),
             ..parts.input()
         };
-        let compiled = compile(&input).expect("a table, whatever the sections hold");
-        assert!(compiled.report.covered_bytes <= compiled.report.text_bytes);
-        supported += compiled.report.rules;
-        let table = Table::open(&compiled.bytes).expect("our own table");
-        table.verify().expect("our own table");
-        walk_anything(table, &mut random);
+        let report = compile_anything(&input, &mut random);
+        supported += report.rules;
     }
     assert!(supported > 1000, "{supported}");
 }
@@ -187,7 +189,7 @@ const MIPS_WORDS: [u32; 12] = [
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
 fn code_and_descriptors_of_anything_compile_to_sound_tables() {
-    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let id = cfi::debug_id();
     let mut random = Random(17);
     let mut rules = 0;
     for turn in 0..90 {
@@ -214,11 +216,8 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
             code: &[(0x1000, &code)],
             ..Input::of(arch, &id)
         };
-        let compiled = compile(&input).expect("a table, whatever the code is");
-        rules += compiled.report.rules;
-        let table = Table::open(&compiled.bytes).expect("our own table");
-        table.verify().expect("our own table");
-        walk_anything(table, &mut random);
+        let report = compile_anything(&input, &mut random);
+        rules += report.rules;
     }
     assert!(rules > 500, "{rules}");
 }
@@ -247,7 +246,7 @@ fn the_same_input_gives_the_same_bytes() {
 
 #[test]
 fn a_header_that_points_before_its_section_is_ignored() {
-    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let id = cfi::debug_id();
     #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
     let text = [0x1000..0x2000];
     // Version 1; 8-byte pointer to the section, 4-byte count, a table of 8-byte values: code at 0x1000, entry at 0x10.
@@ -321,20 +320,13 @@ fn unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
             text: &text,
             pdata: (!is_macho).then_some((at(0x8000), &directory)),
             unwind_info: is_macho.then_some((at(0x8000), &unwind_info)),
-            exidx: None,
-            pclntab: None,
-            has_sframe: false,
             eh_frame: is_macho.then_some((at(0x4000), &info)),
             loaded: &loaded,
             code: &loaded[..1],
             ..cfi::empty_input(&id)
         };
-        let compiled = compile(&input).expect("a table, whatever the image holds");
-        assert!(compiled.report.covered_bytes <= compiled.report.text_bytes);
-        rules += compiled.report.rules;
-        let table = Table::open(&compiled.bytes).expect("our own table");
-        table.verify().expect("our own table");
-        walk_anything(table, &mut random);
+        let report = compile_anything(&input, &mut random);
+        rules += report.rules;
     }
     assert!(rules > 10_000, "{rules}");
 }
@@ -376,7 +368,7 @@ const FRAMING: [&[&[u8]]; 3] = [
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
 fn code_and_index_tables_of_anything_compile_to_sound_tables() {
-    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let id = cfi::debug_id();
     let mut random = Random(23);
     let mut rules = 0;
     for turn in 0..90 {
@@ -411,11 +403,8 @@ fn code_and_index_tables_of_anything_compile_to_sound_tables() {
             code: &[(0x1000, &code)],
             ..Input::of(arch, &id)
         };
-        let compiled = compile(&input).expect("a table, whatever the code is");
-        rules += compiled.report.rules;
-        let table = Table::open(&compiled.bytes).expect("our own table");
-        table.verify().expect("our own table");
-        walk_anything(table, &mut random);
+        let report = compile_anything(&input, &mut random);
+        rules += report.rules;
     }
     assert!(rules > 500, "{rules}");
 }
@@ -423,7 +412,7 @@ fn code_and_index_tables_of_anything_compile_to_sound_tables() {
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
 fn tables_of_functions_of_anything_compile_to_sound_tables() {
-    let id = symseal_module::DebugId::from_build_id(&[1]).expect("one byte");
+    let id = cfi::debug_id();
     let mut random = Random(29);
     let mut described = 0;
     for turn in 0..300u64 {
@@ -451,11 +440,8 @@ fn tables_of_functions_of_anything_compile_to_sound_tables() {
             bases: Bases { text: Some(0x1000), got: None },
             ..Input::of(arch, &id)
         };
-        let compiled = compile(&input).expect("a table, whatever the section is");
-        described += compiled.report.unwind_entries;
-        let table = Table::open(&compiled.bytes).expect("our own table");
-        table.verify().expect("our own table");
-        walk_anything(table, &mut random);
+        let report = compile_anything(&input, &mut random);
+        described += report.unwind_entries;
     }
     assert!(described > 100, "{described}");
 }

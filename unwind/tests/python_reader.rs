@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod elf;
+mod toolchains;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,17 +13,6 @@ use serde_json::{Map, Value, json};
 use symseal_module::Rva;
 use symseal_unwind::{Kind, ReturnAddress, Rule, Saved, Slots, Table};
 
-/// Files of each processor: the C library of this machine and those of Debian's cross compilers.
-const FILES: [(&str, &str); 8] = [
-    ("libc6", elf::LIBC),
-    ("libc6", elf::LOADER),
-    ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so.6"),
-    ("libc6-dev-mips-cross", "/usr/mips-linux-gnu/lib/libc.so.6"),
-    ("libc6-dev-mipsel-cross", "/usr/mipsel-linux-gnu/lib/libc.so.6"),
-    ("libc6-dev-i386-cross", "/usr/i686-linux-gnu/lib/libc.so.6"),
-    ("libc6-dev-riscv64-cross", "/usr/riscv64-linux-gnu/lib/libc.so.6"),
-    ("libc6-dev-armhf-cross", "/usr/arm-linux-gnueabihf/lib/libc.so.6"),
-];
 /// Random addresses in each file, beside those around rows.
 const ADDRESSES: u64 = 2000;
 /// Every so many rows, the addresses on both sides of its beginning.
@@ -105,16 +95,23 @@ fn without_program(mut value: Value) -> Value {
     value
 }
 
-fn tables(directory: &Path) -> impl Iterator<Item = (&'static str, PathBuf, Vec<u8>)> {
+/// Files of each processor, with their packages: the C library of this machine and those of Debian's cross compilers.
+fn files() -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let own = [elf::LIBC, elf::LOADER].map(|path| ("libc6", PathBuf::from(path)));
+    let others = toolchains::ALL.iter().map(|toolchain| (toolchain.package, toolchain.library("libc.so.6")));
+    own.into_iter().chain(others)
+}
+
+fn tables(directory: &Path) -> impl Iterator<Item = (String, PathBuf, Vec<u8>)> {
     let file = directory.join("table.uwt");
-    FILES.iter().filter_map(move |(package, path)| {
-        let Some(binary) = Binary::read(path) else {
-            elf::skip(package, &format!("{path} is not there"));
+    files().filter_map(move |(package, path)| {
+        let Some(binary) = Binary::read(&path) else {
+            elf::skip(package, &format!("{} is not there", path.display()));
             return None;
         };
         let bytes = binary.compile().bytes;
         std::fs::write(&file, &bytes).expect("a file");
-        Some((*path, file.clone(), bytes))
+        Some((path.display().to_string(), file.clone(), bytes))
     })
 }
 

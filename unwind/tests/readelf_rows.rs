@@ -3,12 +3,14 @@
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod elf;
+mod toolchains;
 
 use std::process::Command;
 
 use elf::Binary;
 use symseal_module::Rva;
 use symseal_unwind::{Arch, Kind, ReturnAddress, RuleSource, Saved, Table};
+use toolchains::Toolchain;
 
 /// One row: its addresses, and the words of its columns by their headings.
 struct Row<'o> {
@@ -118,9 +120,11 @@ fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva) -> Option<Vec<String>
     Some(differing)
 }
 
-fn check(library: &str, least: usize) {
-    let Some(binary) = Binary::read(library) else { return elf::skip(library, "not here") };
-    let output = match Command::new("readelf").env("LC_ALL", "C").args(["-wF", library]).output() {
+fn check(toolchain: &Toolchain, least: usize) {
+    let path = toolchain.library("libc.so.6");
+    let library = path.display();
+    let Some(binary) = Binary::read(&path) else { return elf::skip(toolchain.package, "not there") };
+    let output = match Command::new("readelf").env("LC_ALL", "C").arg("-wF").arg(&path).output() {
         Ok(output) => String::from_utf8(output.stdout).expect("text"),
         Err(error) => return elf::skip("readelf", &error.to_string()),
     };
@@ -159,10 +163,10 @@ fn check(library: &str, least: usize) {
 
 #[test]
 fn the_table_of_the_i686_c_library_says_what_readelf_says() {
-    check("/usr/i686-linux-gnu/lib/libc.so.6", 100_000);
+    check(&toolchains::I686, 100_000);
 }
 
 #[test]
 fn the_table_of_the_riscv64_c_library_says_what_readelf_says() {
-    check("/usr/riscv64-linux-gnu/lib/libc.so.6", 5_000);
+    check(&toolchains::RISCV64, 5_000);
 }

@@ -1,6 +1,6 @@
 //! Unwind sections from outside: whatever they hold, the table that comes of them is sound.
 
-use symseal_module::{DebugId, Svma};
+use symseal_module::DebugId;
 use symseal_unwind::compile::{Bases, Input, Plt, compile};
 use symseal_unwind::{Arch, Table};
 
@@ -20,16 +20,11 @@ pub(super) fn run(bytes: &[u8]) {
     let plt =
         [Plt { range: 0x1000..0x1000 + front.len() as u64, entry_size: u64::from(choice >> 4 & 7) * 4, bytes: front }];
     let input = Input {
-        arch,
-        debug_id: &debug_id,
-        image_base: Svma(0),
         text: &text,
         eh_frame: (choice & 1 != 0).then_some((0x10_0000, if choice & 2 != 0 { front } else { bytes })),
         eh_frame_hdr: (choice & 2 != 0).then_some((0x11_0000, back)),
         debug_frame: (choice & 4 != 0).then_some((0, bytes)),
         pdr: (choice & 1 == 0).then_some(back),
-        pdata: None,
-        unwind_info: None,
         // Its entries lead into themselves, and into what is loaded.
         exidx: (choice & 1 == 0).then_some((0x8000, back)),
         pclntab: (choice & 4 == 0).then_some((0x7000, bytes)),
@@ -39,9 +34,9 @@ pub(super) fn run(bytes: &[u8]) {
         plt: if choice & 8 != 0 { &plt } else { &[] },
         code: &[(0x1000, bytes)],
         is_jit: choice & 16 != 0,
-        source_sha256: [0; 32],
         producer: "fuzz",
         bases: Bases { text: Some(0x1000), got: Some(0x12_0000) },
+        ..Input::of(arch, &debug_id)
     };
     let Ok(compiled) = compile(&input) else { return };
     let table = Table::open(&compiled.bytes).expect("our own table opens");

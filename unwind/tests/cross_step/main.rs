@@ -15,6 +15,8 @@ mod run;
 mod score;
 mod shadow;
 mod stack;
+#[path = "../toolchains/mod.rs"]
+mod toolchains;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -34,19 +36,20 @@ fn check(platform: &Platform) {
     let directory = tempfile::tempdir().expect("a directory");
     for (name, options) in platform.programs {
         let Some(program) = platform.compile(options, !certifies, directory.path()) else {
-            return elf::skip(platform.compiler, "not found");
+            return elf::skip(&platform.toolchain.compiler(), "not found");
         };
         let began = Instant::now();
-        let emulated = Emulated::start(platform.emulator, platform.emulator_options, &program, directory.path());
+        let emulator = platform.toolchain.emulator;
+        let emulated = Emulated::start(emulator, platform.emulator_options, &program, directory.path());
         let emulated = match emulated {
             Ok(emulated) => emulated,
-            Err(error) => return elf::skip(platform.emulator, &error.to_string()),
+            Err(error) => return elf::skip(emulator, &error.to_string()),
         };
         let score = Run::new(platform, emulated, Program::read(&program)).run(steps).expect("the emulator answers");
-        println!("{} {name}: {score}; {:.1} s", platform.arch, began.elapsed().as_secs_f64());
+        println!("{} {name}: {score}; {:.1} s", platform.toolchain.arch, began.elapsed().as_secs_f64());
         println!("  frames by {:?}; ends {:?}", score.methods, score.stops);
         let unexplained = print_what_is_wrong(platform, &score);
-        assert_eq!(unexplained, 0, "{} {name}: stacks that should have come out", platform.arch);
+        assert_eq!(unexplained, 0, "{} {name}: stacks that should have come out", platform.toolchain.arch);
         assert!(score.finished || certifies, "the program came to its end");
         assert!(score.signals == 4 || !score.finished, "{} signals", score.signals);
         assert!(score.return_addresses * 1000 >= score.instructions * platform.least, "what is explained stays rare");

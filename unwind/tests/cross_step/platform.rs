@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use symseal_unwind::Arch;
+use crate::toolchains::{self, Toolchain};
 
 /// A processor under its emulator, and its programs.
 pub(crate) struct Platform {
-    pub(crate) arch: Arch,
-    pub(crate) compiler: &'static str,
-    pub(crate) emulator: &'static str,
+    pub(crate) toolchain: Toolchain,
     pub(crate) emulator_options: &'static [&'static str],
     /// Kinds of program: a name, and the options to the compiler.
     pub(crate) programs: &'static [(&'static str, &'static [&'static str])],
@@ -29,7 +27,8 @@ impl Platform {
     pub(crate) fn compile(&self, options: &[&str], is_small: bool, directory: &Path) -> Option<PathBuf> {
         let program = directory.join("program");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/single_step/program.c");
-        let status = Command::new(self.compiler)
+        let compiler = self.toolchain.compiler();
+        let status = Command::new(&compiler)
             .args(is_small.then_some("-DSMALL"))
             .args(["-static", "-g0", "-w", "-o"])
             .arg(&program)
@@ -37,7 +36,7 @@ impl Platform {
             .arg(&source)
             .status()
             .ok()?;
-        assert!(status.success(), "{} compiles {}", self.compiler, source.display());
+        assert!(status.success(), "{compiler} compiles {}", source.display());
         Some(program)
     }
 
@@ -53,9 +52,7 @@ const IN_START: &str = "code that _start calls lies in the CFI of _start, which 
 const UNDESCRIBED: &str = "no CFI, and called through a pointer";
 
 pub(crate) const AARCH64: Platform = Platform {
-    arch: Arch::Aarch64,
-    compiler: "aarch64-linux-gnu-gcc",
-    emulator: "qemu-aarch64",
+    toolchain: toolchains::AARCH64,
     // With pointer authentication.
     emulator_options: &["-cpu", "max"],
     programs: &[
@@ -86,9 +83,7 @@ const MIPS_PROGRAMS: &[(&str, &[&str])] = &[
 ];
 
 pub(crate) const MIPS: Platform = Platform {
-    arch: Arch::Mips32,
-    compiler: "mips-linux-gnu-gcc",
-    emulator: "qemu-mips",
+    toolchain: toolchains::MIPS,
     emulator_options: &[],
     programs: MIPS_PROGRAMS,
     syscall: 2,
@@ -98,9 +93,7 @@ pub(crate) const MIPS: Platform = Platform {
 };
 
 pub(crate) const MIPSEL: Platform = Platform {
-    arch: Arch::Mips32Little,
-    compiler: "mipsel-linux-gnu-gcc",
-    emulator: "qemu-mipsel",
+    toolchain: toolchains::MIPSEL,
     emulator_options: &[],
     programs: MIPS_PROGRAMS,
     syscall: 2,
@@ -110,9 +103,7 @@ pub(crate) const MIPSEL: Platform = Platform {
 };
 
 pub(crate) const I686: Platform = Platform {
-    arch: Arch::I686,
-    compiler: "i686-linux-gnu-gcc",
-    emulator: "qemu-i386",
+    toolchain: toolchains::I686,
     emulator_options: &[],
     programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
     syscall: 0,
@@ -130,9 +121,7 @@ pub(crate) const I686: Platform = Platform {
 };
 
 pub(crate) const RISCV64: Platform = Platform {
-    arch: Arch::Riscv64,
-    compiler: "riscv64-linux-gnu-gcc",
-    emulator: "qemu-riscv64",
+    toolchain: toolchains::RISCV64,
     emulator_options: &[],
     programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
     syscall: 17,
@@ -142,9 +131,7 @@ pub(crate) const RISCV64: Platform = Platform {
 };
 
 pub(crate) const ARM: Platform = Platform {
-    arch: Arch::Arm,
-    compiler: "arm-linux-gnueabihf-gcc",
-    emulator: "qemu-arm",
+    toolchain: toolchains::ARM,
     emulator_options: &[],
     programs: &[
         ("-O0 -mthumb", &["-O0", "-mthumb", "-funwind-tables"]),

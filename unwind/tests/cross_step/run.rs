@@ -37,11 +37,11 @@ impl<'p> Run<'p> {
         Self {
             platform,
             emulated,
-            modules: Modules::new(platform.arch, vec![program.module()]),
+            modules: Modules::new(platform.toolchain.arch, vec![program.module()]),
             program,
             pages: Vec::new(),
             cache: Cache::new(),
-            shadow: Shadow::new(platform.arch),
+            shadow: Shadow::new(platform.toolchain.arch),
             expected: Vec::new(),
             frames: vec![Frame::EMPTY; MOST_FRAMES],
             score: Score::default(),
@@ -85,7 +85,7 @@ impl<'p> Run<'p> {
     /// Walks the stack where the program stands and counts what came out. Gives the instruction that is next, and where the innermost
     /// signal interrupted the program.
     fn compare(&mut self, registers: &Registers, now: &shadow::Registers) -> (u32, Option<u64>) {
-        let arch = self.platform.arch;
+        let arch = self.platform.toolchain.arch;
         let starts = std::iter::once(now.sp).chain(self.shadow.interrupted_stack_pointers()).collect();
         let stack = Stack::new(&mut self.emulated, starts);
         self.shadow.expected(|address| stack.word(arch, address), &mut self.expected);
@@ -113,7 +113,7 @@ impl<'p> Run<'p> {
     }
 
     fn registers(&mut self) -> Result<(Registers, shadow::Registers), Error> {
-        let arch = self.platform.arch;
+        let arch = self.platform.toolchain.arch;
         let (numbers, pc) = general(arch, &self.emulated.registers()?);
         let of = |register: u8| numbers.get(usize::from(register)).copied().unwrap_or(0);
         let (sp, fp) = (of(arch.stack_pointer()), of(arch.frame_pointer()));
@@ -156,7 +156,7 @@ impl<'p> Run<'p> {
         self.score.signals += 1;
         self.shadow.enter_handler(frame, context, interrupted, now);
         // A handler may begin with a call, to learn its own address.
-        if self.platform.arch == Arch::I686 && self.program.calls(now.link, now.pc) {
+        if self.platform.toolchain.arch == Arch::I686 && self.program.calls(now.link, now.pc) {
             self.shadow.executed(IA_32_CALL, now, now, None);
         }
         let page = self.shadow.top().unwrap_or(0) & !0xfff;
@@ -164,7 +164,7 @@ impl<'p> Run<'p> {
             let bytes = self.emulated.read(page, 0x1000)?;
             self.pages.push((page, bytes.leak()));
             let pages = self.pages.iter().map(|(start, bytes)| trampolines(*start, bytes));
-            self.modules = Modules::new(self.platform.arch, pages.chain([self.program.module()]).collect());
+            self.modules = Modules::new(self.platform.toolchain.arch, pages.chain([self.program.module()]).collect());
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl<'p> Run<'p> {
     /// The stack pointer at the first instruction of a handler with the word there, and the address of the context, by what must be in
     /// the context. The first instruction may have moved the stack pointer already.
     fn signal_frame(&mut self, now: &shadow::Registers, interrupted: &shadow::Registers) -> Option<((u64, u64), u64)> {
-        let arch = self.platform.arch;
+        let arch = self.platform.toolchain.arch;
         let stack = Stack::new(&mut self.emulated, Vec::new());
         let saved = |context: u64, register| stack.word(arch, context + arch.context_offset(register).expect("saved"));
         (0..0x1000).step_by(4).map(|more| now.sp + more).find_map(|frame| {

@@ -37,20 +37,26 @@ impl Memory for Live<'_> {
     }
 }
 
-/// Makes the program; `None` if a tool is missing. `GOFLAGS` leaves out what belongs to another module or to the network.
-fn program(directory: &Path) -> Option<PathBuf> {
-    let output = directory.join("scene");
+/// Releases of Go with different runtimes: the first one with a register for the goroutine, some between, and the one that is installed.
+const RELEASES: [&str; 4] = ["go1.17.13", "go1.19.13", "go1.21.13", "local"];
+
+/// Makes the program with a release; `None` if it is not to be had.
+fn program(directory: &Path, release: &str) -> Option<PathBuf> {
+    let output = directory.join(release);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go_stacks/scene.go");
     let built = Command::new("go")
         .args(["build", "-o"])
         .arg(&output)
         .arg(source)
-        .env("CGO_ENABLED", "1")
-        .env("GOFLAGS", "-mod=mod")
+        .envs([("GOENV", "off"), ("GOFLAGS", ""), ("GOTOOLCHAIN", release), ("CGO_ENABLED", "1")])
         .current_dir(directory)
         .output();
     match built {
         Ok(built) if built.status.success() => Some(output),
+        Ok(built) if release != "local" => {
+            elf::skip("go releases (module proxy)", &String::from_utf8_lossy(&built.stderr));
+            None
+        }
         Ok(built) => panic!("{}", String::from_utf8_lossy(&built.stderr)),
         Err(error) => {
             elf::skip("go", &error.to_string());
@@ -74,9 +80,13 @@ impl Scene {
         let symbols = symbols
             .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address().wrapping_add(base))))
             .collect();
-        let sections: HashMap<&str, Vec<u8>> = file
+        // Go before 1.19 compresses them in the older form, under names with a z.
+        let sections: HashMap<String, Vec<u8>> = file
             .sections()
-            .filter_map(|section| Some((section.name().ok()?, section.uncompressed_data().ok()?.into_owned())))
+            .filter_map(|section| {
+                let name = section.name().ok()?.replace(".zdebug", ".debug");
+                Some((name, section.uncompressed_data().ok()?.into_owned()))
+            })
             .collect();
         let section = |name: &str| sections.get(name).map_or(&[][..], Vec::as_slice);
         let load = |svma: Svma| Avma(svma.0.wrapping_add(base));
@@ -130,21 +140,22 @@ fn check(tracee: &Tracee, scene: &Scene, inner: &[u64], from: &str) {
     assert!(shown[left - 1].contains(from), "left by {from}: {shown:#?}");
 }
 
-#[test]
-fn the_stack_of_a_thread_leads_to_the_main_function_of_a_go_program() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let Some(program) = program(directory.path()) else { return };
-    let tracee = match Tracee::start(&program, "") {
+/// Gives false where the machine forbids ptrace.
+fn check_program(program: &Path) -> bool {
+    let tracee = match Tracee::start(program, "") {
         Ok(tracee) => tracee,
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return elf::skip("ptrace", &error.to_string()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            elf::skip("ptrace", &error.to_string());
+            return false;
+        }
         Err(error) => panic!("{error}"),
     };
     let entry = tracee.entry().expect("an entry");
     let file_entry = {
-        let bytes = std::fs::read(&program).expect("the program");
+        let bytes = std::fs::read(program).expect("the program");
         object::File::parse(bytes.as_slice()).expect("an ELF file").entry()
     };
-    let scene = Scene::read(&program, |_| entry.wrapping_sub(file_entry));
+    let scene = Scene::read(program, |_| entry.wrapping_sub(file_entry));
 
     // To the breakpoint in C. Other signals are the runtime's own.
     let mut signal = 0;
@@ -157,4 +168,16 @@ fn the_stack_of_a_thread_leads_to_the_main_function_of_a_go_program() {
     // To what `runtime.Stack` has run on the stack of the thread.
     tracee.run_to(scene.at("runtime.Stack.func1")).expect("the program runs on");
     check(&tracee, &scene, &[], "runtime.systemstack");
+    true
+}
+
+#[test]
+fn the_stack_of_a_thread_leads_to_the_main_function_of_a_go_program() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for release in RELEASES {
+        println!("{release}:");
+        if program(directory.path(), release).is_some_and(|program| !check_program(&program)) {
+            return;
+        }
+    }
 }

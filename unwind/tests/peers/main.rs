@@ -9,6 +9,8 @@ mod core;
 #[path = "../elf/mod.rs"]
 mod elf;
 mod peer;
+#[path = "../toolchains/mod.rs"]
+mod toolchains;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use elf::Binary;
 use object::{Object, ObjectSymbol};
 use symseal_module::{Avma, Svma};
 use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Table, unwind};
+use toolchains::Toolchain;
 
 /// A scene of the program and the functions of the program that are on the stack in it, the innermost first.
 const SCENES: &[(&str, &[&str])] = &[
@@ -52,11 +55,10 @@ const PAGE: u64 = 4096;
 /// A platform and its peers.
 struct Platform {
     name: &'static str,
-    arch: Arch,
-    compiler: &'static str,
+    /// Without one, the program is of this machine, runs natively, and gdb writes the core files.
+    toolchain: Option<Toolchain>,
     options: &'static [&'static str],
-    /// Without one, the program runs natively and gdb writes the core files.
-    emulator: Option<(&'static str, &'static [&'static str])>,
+    emulator_options: &'static [&'static str],
     gdb: &'static str,
     has_eu_stack: bool,
     has_framehop: bool,
@@ -64,10 +66,9 @@ struct Platform {
 
 const X86_64: Platform = Platform {
     name: "x86_64",
-    arch: Arch::X86_64,
-    compiler: "gcc",
+    toolchain: None,
     options: &["-O2"],
-    emulator: None,
+    emulator_options: &[],
     gdb: "gdb",
     has_eu_stack: true,
     has_framehop: true,
@@ -75,10 +76,8 @@ const X86_64: Platform = Platform {
 
 const AARCH64: Platform = Platform {
     name: "aarch64",
-    arch: Arch::Aarch64,
-    compiler: "aarch64-linux-gnu-gcc",
+    toolchain: Some(toolchains::AARCH64),
     options: &["-O2", "-static"],
-    emulator: Some(("qemu-aarch64", &[])),
     gdb: "gdb-multiarch",
     ..X86_64
 };
@@ -86,27 +85,29 @@ const AARCH64: Platform = Platform {
 const SIGNED: Platform = Platform {
     name: "aarch64, signed return addresses",
     options: &["-O2", "-static", "-mbranch-protection=standard", "-march=armv8.3-a"],
-    emulator: Some(("qemu-aarch64", &["-cpu", "max"])),
+    emulator_options: &["-cpu", "max"],
     ..AARCH64
 };
 
 const MIPS: Platform = Platform {
     name: "MIPS big-endian",
-    arch: Arch::Mips32,
-    compiler: "mips-linux-gnu-gcc",
-    emulator: Some(("qemu-mips", &[])),
+    toolchain: Some(toolchains::MIPS),
     has_eu_stack: false,
     has_framehop: false,
     ..AARCH64
 };
 
-const MIPSEL: Platform = Platform {
-    name: "MIPS little-endian",
-    arch: Arch::Mips32Little,
-    compiler: "mipsel-linux-gnu-gcc",
-    emulator: Some(("qemu-mipsel", &[])),
-    ..MIPS
-};
+const MIPSEL: Platform = Platform { name: "MIPS little-endian", toolchain: Some(toolchains::MIPSEL), ..MIPS };
+
+impl Platform {
+    fn arch(&self) -> Arch {
+        self.toolchain.map_or(Arch::X86_64, |toolchain| toolchain.arch)
+    }
+
+    fn compiler(&self) -> String {
+        self.toolchain.map_or_else(|| String::from("gcc"), |toolchain| toolchain.compiler())
+    }
+}
 
 /// A file that was mapped.
 pub(crate) struct Mapped {
@@ -201,14 +202,14 @@ fn names(frames: &[Frame], mapped: &[Mapped], program: &Path) -> Vec<String> {
 fn compile(platform: &Platform, directory: &Path) -> Option<PathBuf> {
     let program = directory.join("scenes");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/scenes.c");
-    let status = Command::new(platform.compiler)
+    let status = Command::new(platform.compiler())
         .args(["-g0", "-w", "-o"])
         .arg(&program)
         .args(platform.options)
         .arg(source)
         .status();
     status.ok().map(|status| {
-        assert!(status.success(), "{} compiles", platform.compiler);
+        assert!(status.success(), "{} compiles", platform.compiler());
         program
     })
 }
@@ -217,13 +218,13 @@ fn compile(platform: &Platform, directory: &Path) -> Option<PathBuf> {
 fn core_file(platform: &Platform, program: &Path, scene: &str, directory: &Path) -> Option<PathBuf> {
     let directory = directory.join(scene);
     std::fs::create_dir(&directory).expect("a directory");
-    match platform.emulator {
-        Some((emulator, options)) => {
+    match platform.toolchain {
+        Some(toolchain) => {
             // QEMU writes the file itself, where it stands.
             let limit = "ulimit -c unlimited && exec \"$@\"";
             Command::new("sh")
-                .args(["-c", limit, "sh", emulator])
-                .args(options)
+                .args(["-c", limit, "sh", toolchain.emulator])
+                .args(platform.emulator_options)
                 .arg(program)
                 .arg(scene)
                 .current_dir(&directory)
@@ -257,9 +258,9 @@ struct Tally {
 fn check(platform: &Platform) {
     let directory = tempfile::tempdir().expect("a directory");
     let Some(program) = compile(platform, directory.path()) else {
-        return elf::skip(platform.compiler, "not found");
+        return elf::skip(&platform.compiler(), "not found");
     };
-    for tool in [platform.emulator.map_or("gdb", |(emulator, _)| emulator), platform.gdb] {
+    for tool in [platform.toolchain.map_or("gdb", |toolchain| toolchain.emulator), platform.gdb] {
         if Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_err() {
             return elf::skip(tool, "not found");
         }
@@ -273,9 +274,9 @@ fn check(platform: &Platform) {
             assert_eq!(total, 0, "{} {scene}: no core file", platform.name);
             return elf::skip("core-files", "none was written");
         };
-        let core = Core::read(&core_path, platform.arch);
+        let core = Core::read(&core_path, platform.arch());
         let mapped = mapped(&core, &program);
-        let (frames, complete) = ours(&core, &mapped, platform.arch);
+        let (frames, complete) = ours(&core, &mapped, platform.arch());
         let found = names(&frames, &mapped, &program);
         assert_eq!(found, *expected, "{} {scene}: {frames:x?}", platform.name);
         assert!(complete, "{} {scene}: {frames:x?}", platform.name);
@@ -299,7 +300,7 @@ fn check(platform: &Platform) {
             compare("eu-stack", peer::by_eu_stack(&program, &core_path));
         }
         if platform.has_framehop {
-            compare("framehop", Some(peer::by_framehop(platform.arch, &core, &mapped)));
+            compare("framehop", Some(peer::by_framehop(platform.arch(), &core, &mapped)));
         }
     }
     println!("{}: symseal {} of {} stacks, {total} frames", platform.name, SCENES.len(), SCENES.len());

@@ -11,7 +11,7 @@ use core::ops::Range;
 
 use super::length::{Mode, length};
 use crate::arch::{Arch, Machine};
-use crate::rule::{Kind, ReturnAddress, Rule, Saved, Slots};
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
 use super::super::pieces::Piece;
 
@@ -71,7 +71,7 @@ fn says_nothing(piece: &Piece, machine: &'static Machine) -> bool {
     rule == Some(piece.rule) && piece.slots == Slots::SAME
 }
 
-fn rule(source: crate::RuleSource, pushed: usize, fp: Saved, machine: &'static Machine) -> Option<Rule> {
+fn rule(source: RuleSource, pushed: usize, fp: Saved, machine: &'static Machine) -> Option<Rule> {
     let words = i64::try_from(pushed).ok()?.checked_add(1)?;
     Rule::new(Kind::Sp, source, machine.sp, words, ReturnAddress::AtCfa(-1), fp)
 }
@@ -84,7 +84,7 @@ fn bytes_of<'a>(code: &[(u64, &'a [u8])], range: &Range<u64>) -> Option<&'a [u8]
     })
 }
 
-/// The piece in parts, each with what was pushed before it.
+/// The piece in parts, each with what was pushed before it. Where the entry is wrong, the instructions are what the rule comes from.
 fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine) -> Option<Vec<Piece>> {
     let source = piece.rule.source()?;
     let ends = parts.iter().skip(1).map(|(start, _)| *start as u64 + piece.range.start).chain([piece.range.end]);
@@ -98,6 +98,7 @@ fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine) ->
                 slots = slots.with(slot, Saved::At(-below));
             }
         }
+        let source = if pushed.is_empty() { source } else { RuleSource::Instructions };
         let rule = rule(source, pushed.len(), fp, machine)?;
         Some(Piece { range: piece.range.start + *start as u64..end, rule, slots, source: piece.source })
     });
