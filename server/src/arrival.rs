@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument as _;
 
-use crate::access::{Caller, CallerError, PathToken};
+use crate::access::{Caller, CallerError, PathToken, hide_tokens};
 use crate::app::App;
 use crate::clock::now;
 use crate::endpoints::api::ApiError;
@@ -39,7 +39,8 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
     let started = Instant::now();
     let face = crate::routes::face_of(request.uri().path());
     let id = request_id(request.headers());
-    let span = tracing::info_span!("request", %id, method = %request.method(), path = request.uri().path());
+    let span =
+        tracing::info_span!("request", %id, method = %request.method(), path = &*hide_tokens(request.uri().path()));
     let mut response = async {
         let address = request.extensions().get::<Peer>().map(|peer| peer.0);
         let path_token = request.extensions_mut().remove::<PathToken>();
@@ -59,7 +60,7 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             request = request.map(|body| app.limits.metered(Direction::Write, key, body));
         }
         let change = is_change(face, request.method(), request.uri().path());
-        let change = change.then(|| (request.method().to_string(), request.uri().path().to_owned()));
+        let change = change.then(|| (request.method().to_string(), hide_tokens(request.uri().path()).into_owned()));
         request.extensions_mut().insert(caller.clone());
         let mut response = next.run(request).await;
         if let Some(entry) = change.and_then(|change| audit_entry(&id, &caller, address, change, &response))

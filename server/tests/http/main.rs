@@ -1,6 +1,7 @@
 //! The server over HTTP, face by face. One program: linking the server's libraries takes longer than most of these tests.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod bad_upstreams;
 mod breakpad;
 mod databases;
 mod debuginfod;
@@ -19,6 +20,7 @@ mod retention;
 mod round_trip;
 mod seals;
 mod source_files;
+mod strange_paths;
 mod support;
 mod symbol_servers;
 mod takedown;
