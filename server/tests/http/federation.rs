@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::debuginfod::Debuginfod;
 use crate::support::programs::{has, publish};
 use crate::support::upstreams::{Does, Told, asking, compile, ok};
 use crate::support::{Running, http};
@@ -285,42 +286,6 @@ fn first_pdb(folder: &Path) -> Option<PathBuf> {
         }
     }
     None
-}
-
-/// elfutils' server over a folder, which ends with the test.
-struct Debuginfod {
-    child: Child,
-    url: String,
-}
-
-impl Debuginfod {
-    async fn start(folder: &Path, database: &Path) -> Self {
-        let place = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let port = place.local_addr().unwrap().port().to_string();
-        drop(place);
-        let mut command = Command::new("debuginfod");
-        command.args(["-p", &port, "-t", "0", "-g", "0", "-d"]).arg(database).arg("-F").arg(folder);
-        command.env_remove("DEBUGINFOD_URLS").stdout(Stdio::null()).stderr(Stdio::null());
-        let this = Self { child: command.spawn().unwrap(), url: format!("http://127.0.0.1:{port}") };
-        // It counts what it found in a file after it recorded it.
-        for _ in 0..400 {
-            let metrics = http().get(format!("{}/metrics", this.url)).send().await;
-            if let Ok(metrics) = metrics
-                && metrics.text().await.unwrap().contains("found_sourcerefs_total")
-            {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        this
-    }
-}
-
-impl Drop for Debuginfod {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod limits;
 mod log;
 mod loose;
 mod made_tables;
+mod metrics;
 #[path = "../../../artifact/tests/msf/mod.rs"]
 mod msf;
 mod oidc;
@@ -19,6 +20,7 @@ mod resolve_api;
 mod retention;
 mod round_trip;
 mod seals;
+mod small_disk;
 mod source_files;
 mod strange_paths;
 mod support;
