@@ -5,6 +5,7 @@ mod bad_upstreams;
 mod breakpad;
 mod databases;
 mod debuginfod;
+mod described;
 mod federation;
 mod limits;
 mod log;
