@@ -1,6 +1,10 @@
 //! `symseal upload` against a server.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod program;
+mod three_systems;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -64,4 +68,45 @@ fn files_and_directories_are_uploaded_and_what_is_refused_is_said() {
     assert!(error.contains("notes.txt") && error.contains("expected an ELF, PE or Mach-O file"), "{error}");
     let (status, ..) = upload(&[&text(&at("nowhere"))]);
     assert_eq!(status, Some(2));
+}
+
+/// The file below a dSYM too; what else is in it is left where it is.
+#[test]
+fn the_release_files_of_three_systems_are_uploaded_out_of_one_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = folder.path().join("inputs");
+    std::fs::create_dir(&inputs).unwrap();
+    let Some(()) = three_systems::make(&inputs) else { return };
+    let server = program::RunningServer::start(&folder.path().join("data"));
+    let to = format!("http://{}", server.address);
+    let uploaded = program::symseal(["upload", "--json", "--to", &to, &text(&inputs)]).ok();
+    let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in uploaded.stdout.lines() {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(answer["status"], 201, "{answer}");
+        let path = Path::new(answer["file"].as_str().unwrap()).strip_prefix(&inputs).unwrap();
+        let of_ids = answer["ids"].as_array().unwrap().iter().flat_map(|id| id["files"].as_array().unwrap());
+        let found = of_ids.map(|kind| kind.as_str().unwrap().to_owned()).collect();
+        kinds.insert(text(path), found);
+    }
+    let expected = [
+        ("app", "executable"),
+        ("app.debug", "debuginfo"),
+        ("app.dll", "executable"),
+        ("app.dylib", "executable"),
+        ("app.dylib.dSYM/Contents/Resources/DWARF/app.dylib", "debuginfo"),
+        ("app.pdb", "debuginfo"),
+    ];
+    assert_eq!(kinds.keys().map(String::as_str).collect::<Vec<_>>(), expected.map(|(path, _)| path));
+    for (path, kind) in expected {
+        assert!(kinds[path].iter().any(|found| found == kind), "{path}: {:?}", kinds[path]);
+    }
+    // A second run changes nothing.
+    let again = program::symseal(["upload", "--json", "--to", &to, &text(&inputs)]).ok();
+    assert_eq!(
+        again.stdout.lines().filter(|line| line.contains("\"status\":200")).count(),
+        expected.len(),
+        "{}",
+        again.stdout
+    );
 }

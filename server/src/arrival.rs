@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument as _;
 
-use crate::access::{Caller, CallerError, PathToken};
+use crate::access::{Caller, CallerError, PathToken, hide_tokens};
 use crate::app::App;
 use crate::clock::now;
 use crate::endpoints::api::ApiError;
@@ -22,7 +23,8 @@ use crate::endpoints::oci::{Code, OciError};
 use crate::endpoints::plain;
 use crate::http::{BreakConnection, Peer, drain};
 use crate::limits::{Direction, Key, Turn};
-use crate::metrics::Face;
+use crate::metrics::{Face, Kind};
+use crate::routes::unscoped;
 use crate::store::AuditRow;
 
 /// Of requests and answers.
@@ -38,8 +40,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let face = crate::routes::face_of(request.uri().path());
+    let (kind, is_head) = (Kind::of(unscoped(request.uri().path())), request.method() == Method::HEAD);
+    if let Some(kind) = kind {
+        app.metrics.asked(kind);
+    }
     let id = request_id(request.headers());
-    let span = tracing::info_span!("request", %id, method = %request.method(), path = request.uri().path());
+    let span =
+        tracing::info_span!("request", %id, method = %request.method(), path = &*hide_tokens(request.uri().path()));
     let mut response = async {
         let address = request.extensions().get::<Peer>().map(|peer| peer.0);
         let path_token = request.extensions_mut().remove::<PathToken>();
@@ -59,7 +66,7 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             request = request.map(|body| app.limits.metered(Direction::Write, key, body));
         }
         let change = is_change(face, request.method(), request.uri().path());
-        let change = change.then(|| (request.method().to_string(), request.uri().path().to_owned()));
+        let change = change.then(|| (request.method().to_string(), hide_tokens(request.uri().path()).into_owned()));
         request.extensions_mut().insert(caller.clone());
         let mut response = next.run(request).await;
         if let Some(entry) = change.and_then(|change| audit_entry(&id, &caller, address, change, &response))
@@ -81,10 +88,21 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
     .instrument(span)
     .await;
     app.metrics.answered(face, response.status(), started.elapsed());
+    if let Some(kind) = kind {
+        let bytes = if is_head { 0 } else { announced(&response) };
+        app.metrics.answered_as_debuginfod(kind, response.status(), started.elapsed(), bytes);
+    }
     if let Ok(id) = HeaderValue::try_from(id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// Bytes of an answer's body, where its head says how many there will be.
+fn announced(response: &Response) -> u64 {
+    let said = response.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let said = said.and_then(|length| length.parse().ok());
+    said.or_else(|| response.body().size_hint().exact()).unwrap_or_default()
 }
 
 /// What one caller is answered no proxy may give to another.

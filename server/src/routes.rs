@@ -208,6 +208,12 @@ pub(crate) fn face_of(path: &str) -> Face {
     }
 }
 
+/// A path without a prefix of repositories before it.
+pub(crate) fn unscoped(path: &str) -> &str {
+    let place = path.strip_prefix("/s/").and_then(|rest| rest.find("/buildid/"));
+    place.and_then(|place| path.get(place.saturating_add("/s/".len())..)).unwrap_or(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

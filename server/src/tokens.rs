@@ -16,7 +16,7 @@ pub use crate::access::{Grant, ParseGrantError};
 pub use crate::repositories::{ParsePrefixError, Prefix};
 
 /// What every token begins with, so that scanners of leaked secrets know it.
-const PREFIX: &str = "symseal_";
+pub(crate) const PREFIX: &str = "symseal_";
 
 /// A token as its holder has it.
 pub struct TokenSecret(String);

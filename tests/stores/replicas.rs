@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::objects::{ObjectServer, free_port, wait_for_port};
 use crate::postgres::Postgres;
-use crate::program::{Ran, RunningServer, command, tool};
+use crate::program::{Ran, RunningServer, command, compile_c, symseal, tool};
 use crate::scene::{Oras, ask, breaks, get, id, noise, publish, sha256, wait_until};
 
 /// The balancer. It ends with this.
@@ -245,6 +245,67 @@ fn one_clients_push_and_anothers_pull_go_through_both_servers_at_once() {
             assert!(get(&scene.address(which), &blob).body == bytes);
             assert_eq!(get(&scene.address(which), &format!("/buildid/{}/debuginfo", id(1))).status, 200);
         }
+    }
+}
+
+/// A layout with one program of this build-id, and the program.
+fn layout(root: &Path, name: &str, build_id: &str) -> (String, PathBuf) {
+    let folder = root.join(name);
+    std::fs::create_dir(&folder).unwrap();
+    let source = format!("int {name}(int x) {{ return x + 1; }}\nint main(void) {{ return {name}(-1); }}\n");
+    let flag = format!("-Wl,--build-id=0x{build_id}");
+    let binary = compile_c(&folder, "app", &source, &["-g", &flag]).expect("a compiler");
+    let (layout, program) = (folder.join("layout").display().to_string(), binary.display().to_string());
+    symseal(["bundle", "build", &program, "--name", "app", "--version", name, "--output", &layout]).ok();
+    (layout, binary)
+}
+
+#[test]
+fn what_two_servers_are_told_in_the_same_instant_they_agree_on() {
+    let Some(scene) = Scene::new() else { return };
+    let (root, servers) = (scene.root.path(), [scene.address(0), scene.address(1)]);
+    let both = |tell: &(dyn Fn(usize) + Sync)| {
+        std::thread::scope(|scope| {
+            for which in 0..servers.len() {
+                scope.spawn(move || tell(which));
+            }
+        });
+    };
+    let tag = |server: &str, tag: &str| {
+        let head = ask(server, &format!("/v2/app/manifests/{tag}"), &["--head"]);
+        (head.status == 200).then(|| head.header("docker-content-digest")[0].to_owned())
+    };
+    let agree = |on: &str| tag(&servers[0], on).is_some_and(|digest| tag(&servers[1], on) == Some(digest));
+    for round in 0..3_u8 {
+        // The same push to both: each is acknowledged, and it is there once.
+        let (same, binary) = layout(root, &format!("same{round}"), &id(0x10 + round));
+        let name = format!("same{round}");
+        both(&|which| drop(symseal(["bundle", "push", &same, &format!("{}/app:{name}", servers[which])]).ok()));
+        wait_until("both have the tag", || agree(&name));
+        let bytes = std::fs::read(&binary).unwrap();
+        for server in &servers {
+            assert!(get(server, &format!("/buildid/{}/debuginfo", id(0x10 + round))).body == bytes);
+        }
+        // The same file by itself.
+        let file = binary.display().to_string();
+        both(&|which| drop(symseal(["upload", "--to", &format!("http://{}", servers[which]), &file]).ok()));
+        let files = |server: &String| {
+            let list = get(server, "/api/v1/symbols").json();
+            list["files"].as_array().unwrap().len()
+        };
+        wait_until("both list the file once", || servers.iter().all(|server| files(server) == usize::from(round) + 1));
+        // One tag and one id for two bundles: one of each holds, the same on both.
+        let shared = id(0x20 + round);
+        let sides = ["left", "right"].map(|side| layout(root, &format!("{side}{round}"), &shared));
+        let name = format!("other{round}");
+        both(&|which| {
+            drop(symseal(["bundle", "push", &sides[which].0, &format!("{}/app:{name}", servers[which])]).ok())
+        });
+        wait_until("both lead the tag to one bundle", || agree(&name));
+        let path = format!("/buildid/{shared}/debuginfo");
+        wait_until("both answer with one file", || get(&servers[0], &path).body == get(&servers[1], &path).body);
+        let found = get(&servers[0], &path).body;
+        assert!(sides.iter().any(|(_, binary)| std::fs::read(binary).unwrap() == found), "{} bytes", found.len());
     }
 }
 

@@ -1,9 +1,13 @@
 //! What a request shows to say who sends it.
 
+use std::borrow::Cow;
+
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, Request, Uri, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+
+use crate::tokens::{self, TokenSecret};
 
 /// The longest header that is looked at, in bytes: a session token of a caller with many grants.
 const SHOWN_LIMIT: usize = 8 << 10;
@@ -63,14 +67,33 @@ impl PathToken {
     }
 }
 
+/// The part of a path before its token.
+const PATH_TOKEN: &str = "/t/";
+
 /// Takes `/t/<token>` off the path and keeps it beside the request, so that no log shows it.
 pub(crate) fn take_path_token<B>(request: &mut Request<B>) {
     let Some(text) = request.uri().path_and_query().map(PathAndQuery::as_str) else { return };
-    let Some((token, rest)) = text.strip_prefix("/t/").and_then(|rest| rest.split_once('/')) else { return };
+    let Some((token, rest)) = text.strip_prefix(PATH_TOKEN).and_then(|rest| rest.split_once('/')) else { return };
     let token = PathToken(token.to_owned());
     let Ok(uri) = format!("/{rest}").parse::<Uri>() else { return };
     *request.uri_mut() = uri;
     request.extensions_mut().insert(token);
+}
+
+/// A path as logs show it: without what has a token's form, and without what stands where a token was meant (a slash too many before it,
+/// none behind it, a place behind a proxy's prefix). Paths of sources may have a folder `t`.
+pub(crate) fn hide_tokens(path: &str) -> Cow<'_, str> {
+    let has_place = !path.starts_with("/buildid/") && path.contains(PATH_TOKEN);
+    if !has_place && !path.contains(tokens::PREFIX) {
+        return path.into();
+    }
+    let mut before = "";
+    let parts = path.split('/').map(|part| {
+        let is_secret = has_place && before == "t" || TokenSecret::parse(part).is_some();
+        before = part;
+        if is_secret { "…" } else { part }
+    });
+    parts.collect::<Vec<_>>().join("/").into()
 }
 
 #[cfg(test)]
@@ -109,5 +132,22 @@ mod tests {
             take_path_token(&mut request);
             assert_eq!(request.uri(), other);
         }
+    }
+
+    #[test]
+    fn no_log_shows_a_token_that_stands_in_the_wrong_place() {
+        let token = format!("symseal_{}", "0123456789abcdef".repeat(4));
+        for (path, expected) in [
+            ("/t/TOKEN", "/t/…"),
+            ("//t/TOKEN/buildid/ab/debuginfo", "//t/…/buildid/ab/debuginfo"),
+            ("/symbols/t/TOKEN/a.pdb", "/symbols/t/…/a.pdb"),
+            ("/TOKEN/buildid/ab/debuginfo", "/…/buildid/ab/debuginfo"),
+            ("/buildid/TOKEN/debuginfo", "/buildid/…/debuginfo"),
+            ("/v2/symseal_tools/manifests/1", "/v2/symseal_tools/manifests/1"),
+            ("/buildid/ab/source/usr/t/a.c", "/buildid/ab/source/usr/t/a.c"),
+        ] {
+            assert_eq!(hide_tokens(&path.replace("TOKEN", &token)), expected);
+        }
+        assert_eq!(hide_tokens("/t/a-session/x"), "/t/…/x");
     }
 }

@@ -23,7 +23,7 @@ use crate::store::{Store, StoreError};
 use crate::tokens::TokenSecret;
 
 pub(crate) use caller::Caller;
-pub(crate) use credentials::{PathToken, shown_token, take_path_token};
+pub(crate) use credentials::{PathToken, hide_tokens, shown_token, take_path_token};
 pub use grant::{Grant, ParseGrantError};
 pub use oidc::{OidcIssuer, OidcRule};
 pub(crate) use session::{Session, SessionKey};

@@ -14,8 +14,11 @@ pub(crate) enum StoreError {
     Failed(String),
 }
 
-/// SQLITE_FULL; the extended code of a full disk under the journal is SQLITE_IOERR's.
+/// SQLITE_FULL (SQLite, "Result and Error Codes").
 const SQLITE_FULL: &str = "13";
+
+/// SQLITE_IOERR_SHMSIZE: the index of the write-ahead log cannot grow, as where the disk is full.
+const SQLITE_IOERR_SHMSIZE: &str = "4874";
 
 /// PostgreSQL's `disk_full` (PostgreSQL documentation, appendix A).
 const DISK_FULL: &str = "53100";
@@ -28,7 +31,7 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed
         );
         match code.as_ref() {
-            SQLITE_FULL | DISK_FULL => Self::Full(error.to_string()),
+            SQLITE_FULL | SQLITE_IOERR_SHMSIZE | DISK_FULL => Self::Full(error.to_string()),
             // Broken connections, too many of them, and a server that starts or stops.
             code if is_away || code.starts_with("08") || code.starts_with("57P") || code == "53300" => {
                 Self::Away(error.to_string())

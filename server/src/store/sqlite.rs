@@ -4,13 +4,15 @@
 //! text, JSON text.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
 };
-use sqlx::{Row as _, Sqlite, Transaction};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _, Sqlite, Transaction};
 use uuid::Uuid;
 
 use symseal_seal::UtcSeconds;
@@ -30,6 +32,9 @@ const CONNECTIONS: u32 = 4;
 #[derive(Debug)]
 pub(super) struct SqliteStore {
     pool: SqlitePool,
+    /// Writes nothing. The last connection that ends takes the write-ahead log with it, and the next one could not read a byte where the disk has
+    /// no room for another.
+    _stays_open: Mutex<SqliteConnection>,
 }
 
 impl SqliteStore {
@@ -43,10 +48,25 @@ impl SqliteStore {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT);
-        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await?;
+        let pool = SqlitePoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .after_release(|connection, _| Box::pin(ended_its_transactions(connection)));
+        let pool = pool.connect_with(options.clone()).await?;
         MIGRATIONS.run(&pool).await.map_err(|error| sqlx::Error::Migrate(Box::new(error)))?;
-        Ok(Self { pool })
+        let mut stays_open = options.connect().await?;
+        // The log is opened by whoever reads first.
+        sqlx::query("SELECT count(*) FROM sqlite_schema").execute(&mut stays_open).await?;
+        Ok(Self { pool, _stays_open: Mutex::new(stays_open) })
     }
+}
+
+/// Whether a connection may be used again. Where the disk is full SQLite ends a transaction by itself (SQLite, "Response To Errors Within A
+/// Transaction"), the rollback that follows fails, and sqlx goes on counting the transaction as open: the next one would be a savepoint
+/// within nothing, whose end is no commit. What it acknowledged would be lost, and every other connection locked out.
+async fn ended_its_transactions(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    // The rollback is on its way: what is answered after it has seen it.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 impl Store for SqliteStore {

@@ -12,8 +12,8 @@ use futures_util::stream::{self, FuturesUnordered};
 use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
-use super::server::{Answer, Incoming};
-use super::{Hops, Upstreams, Wanted};
+use super::server::{Answer, Incoming, UpstreamServer};
+use super::{Expected, Hops, Upstreams, Wanted};
 use crate::blobs::{Algorithm, Hasher};
 use crate::file_cache::{CacheKey, Note};
 use crate::pool::Pool;
@@ -158,22 +158,23 @@ fn read_block(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
 impl Upstreams {
     /// Brings a file.
     pub(super) async fn fly(&self, key: &CacheKey, wanted: &Wanted, hops: &Hops, pilot: Pilot) {
-        let end = match self.choose(wanted, hops).await {
+        let end = match self.choose(key, wanted, hops).await {
             // Not noted as absent: the tombstone may be lifted.
-            Answer::File(incoming) if self.says_taken_down(&incoming) => Progress::Absent,
-            Answer::File(incoming) => match self.store(key, wanted, *incoming, &pilot).await {
+            (_, Answer::File(incoming)) if self.says_taken_down(&incoming) => Progress::Absent,
+            (server, Answer::File(incoming)) => match self.store(key, wanted, *incoming, &pilot).await {
                 Ok(bytes) => Progress::Whole { bytes },
                 Err(why) => {
                     tracing::warn!(path = wanted.path, why, "a file of an upstream was not kept");
+                    self.note_failure(key, server);
                     Progress::Lost(why.into())
                 }
             },
-            Answer::Absent => {
+            (_, Answer::Absent) => {
                 self.note_absence(key);
                 Progress::Absent
             }
-            Answer::TooManyHops => Progress::TooManyHops,
-            Answer::Failed(why) => Progress::Lost(why.into()),
+            (_, Answer::TooManyHops) => Progress::TooManyHops,
+            (_, Answer::Failed(why)) => Progress::Lost(why.into()),
         };
         pilot.progress.send_replace(end);
     }
@@ -183,29 +184,37 @@ impl Upstreams {
         incoming.sha256.as_ref().is_some_and(|sha256| self.taken_down.has_sha256(sha256))
     }
 
-    /// Asks all upstreams; the first that has the file brings it. Absence is what all of them say.
-    async fn choose(&self, wanted: &Wanted, hops: &Hops) -> Answer {
-        let asked =
-            self.servers.iter().map(|server| server.clone().ask(self.http.clone(), wanted.clone(), hops.clone()));
-        let mut asked: FuturesUnordered<_> = asked.collect();
-        let (mut failed, mut too_many) = (None, false);
-        while let Some(answer) = asked.next().await {
-            match answer {
-                Answer::File(incoming) => return Answer::File(incoming),
-                Answer::Absent => {}
-                Answer::TooManyHops => too_many = true,
-                Answer::Failed(why) => failed = Some(why),
+    /// Asks all upstreams; the first that has the file brings it, and is told by its number. Absence is what all of them say. One that
+    /// began to send the file and did not bring it a moment ago is asked when no other has it: else it would be the first again.
+    async fn choose(&self, key: &CacheKey, wanted: &Wanted, hops: &Hops) -> (usize, Answer) {
+        let (failed, sound): (Vec<usize>, Vec<usize>) =
+            (0..self.servers.len()).partition(|number| self.has_failed(key, *number));
+        let (mut why, mut too_many) = (None, false);
+        for group in [sound, failed] {
+            let servers = group.into_iter().filter_map(|number| Some((number, Arc::clone(self.servers.get(number)?))));
+            let ask = async |(number, server): (usize, Arc<UpstreamServer>)| {
+                (number, server.ask(self.http.clone(), wanted.clone(), hops.clone()).await)
+            };
+            let mut asked: FuturesUnordered<_> = servers.map(ask).collect();
+            while let Some((number, answer)) = asked.next().await {
+                match answer {
+                    Answer::File(incoming) => return (number, Answer::File(incoming)),
+                    Answer::Absent => {}
+                    Answer::TooManyHops => too_many = true,
+                    Answer::Failed(said) => why = Some(said),
+                }
             }
         }
-        match failed {
+        let answer = match why {
             Some(why) => Answer::Failed(why),
             None if too_many => Answer::TooManyHops,
             None => Answer::Absent,
-        }
+        };
+        (self.servers.len(), answer)
     }
 
     async fn store(&self, key: &CacheKey, wanted: &Wanted, incoming: Incoming, pilot: &Pilot) -> Result<u64, String> {
-        let Incoming { length, headers, start, mut rest, .. } = incoming;
+        let Incoming { length, sha256: said, headers, start, mut rest } = incoming;
         let limit = self.cache.capacity() / 2;
         let too_large = || format!("it has more than {limit} bytes, half of the cache");
         if length.is_some_and(|length| length > limit) {
@@ -233,7 +242,7 @@ impl Upstreams {
         }
         let bytes = receiving.bytes;
         let (cache, key, expected) = (Arc::clone(&self.cache), key.clone(), wanted.expected.clone());
-        let kept = self.making.run(move || receiving.keep(&cache, &key, &expected, headers));
+        let kept = self.making.run(move || receiving.keep(&cache, &key, (&expected, said.as_deref()), headers));
         let sha256 = kept.await.map_err(text)?.map_err(text)??;
         if self.taken_down.has_sha256(&sha256) {
             // It stays in the cache, so that the next one who asks is told at once.
@@ -277,13 +286,16 @@ impl Receiving {
         self,
         cache: &crate::file_cache::FileCache,
         key: &CacheKey,
-        expected: &super::Expected,
+        (expected, said): (&Expected, Option<&str>),
         headers: Vec<(String, String)>,
     ) -> io::Result<Result<String, String>> {
         if let Some(why) = expected.refuses(self.file.as_file())? {
             return Ok(Err(why));
         }
         let sha256 = self.hasher.finish().hex().to_owned();
+        if let Some(said) = said.filter(|said| *said != sha256) {
+            return Ok(Err(format!("expected sha256:{said}, as its server says, found sha256:{sha256}")));
+        }
         cache.keep(key, self.file, &Note { sha256: sha256.clone(), headers })?;
         Ok(Ok(sha256))
     }

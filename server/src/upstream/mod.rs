@@ -9,6 +9,7 @@ mod check;
 mod elf_start;
 mod flight;
 mod hops;
+mod pace;
 mod server;
 
 pub(crate) use breaker::{Admission, Breaker};
@@ -19,6 +20,7 @@ pub(crate) use flight::{Flight, Pilot, Progress};
 pub(crate) use hops::{Hops, TOO_MANY as TOO_MANY_HOPS};
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -28,8 +30,8 @@ use crate::pool::Pool;
 use crate::takedown::TakenDown;
 use server::UpstreamServer;
 
-/// Files that are known to be absent; beyond that the memory starts anew.
-const ABSENCES: usize = 100_000;
+/// Files that are known to be absent, and those that a server did not bring; beyond that the memory starts anew.
+const REMEMBERED: usize = 100_000;
 
 /// What is wanted of upstreams.
 #[derive(Debug, Clone)]
@@ -69,6 +71,8 @@ pub(crate) struct Upstreams {
     /// Files on their way, by name and hops: a request that came back to us must not wait for itself.
     flights: Mutex<HashMap<(CacheKey, usize), Arc<Flight>>>,
     absences: Mutex<HashMap<CacheKey, Instant>>,
+    /// Servers, by their place in the list, that began to send a file and did not bring it.
+    failures: Mutex<HashMap<(CacheKey, usize), Instant>>,
 }
 
 impl Upstreams {
@@ -93,6 +97,7 @@ impl Upstreams {
             making,
             flights: Mutex::default(),
             absences: Mutex::default(),
+            failures: Mutex::default(),
         })
     }
 
@@ -165,16 +170,32 @@ impl Upstreams {
     }
 
     fn is_absent(&self, key: &CacheKey) -> bool {
-        lock(&self.absences).get(key).is_some_and(|until| *until > Instant::now())
+        is_remembered(&self.absences, key)
     }
 
     fn note_absence(&self, key: &CacheKey) {
-        let mut absences = lock(&self.absences);
-        if absences.len() >= ABSENCES {
-            absences.clear();
-        }
-        absences.insert(key.clone(), Instant::now() + self.patience.absence);
+        self.remember(&self.absences, key.clone());
     }
+
+    fn has_failed(&self, key: &CacheKey, server: usize) -> bool {
+        is_remembered(&self.failures, &(key.clone(), server))
+    }
+
+    fn note_failure(&self, key: &CacheKey, server: usize) {
+        self.remember(&self.failures, (key.clone(), server));
+    }
+
+    fn remember<K: Eq + Hash>(&self, what: &Mutex<HashMap<K, Instant>>, key: K) {
+        let mut known = lock(what);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(key, Instant::now() + self.patience.absence);
+    }
+}
+
+fn is_remembered<K: Eq + Hash>(what: &Mutex<HashMap<K, Instant>>, key: &K) -> bool {
+    lock(what).get(key).is_some_and(|until| *until > Instant::now())
 }
 
 struct Landing<'u> {

@@ -10,7 +10,9 @@ use reqwest::{Client, StatusCode, header};
 
 use super::breaker::{Admission, Breaker};
 use super::hops::TOO_MANY;
+use super::pace::paced;
 use super::{Hops, Wanted};
+use crate::access::hide_tokens;
 use crate::origins::Patience;
 
 /// Bytes that are looked at before an answer is taken.
@@ -49,6 +51,8 @@ pub(super) fn client(patience: Patience) -> Result<Client, String> {
 pub(super) struct UpstreamServer {
     /// Without a slash at its end.
     base: String,
+    /// As logs show it, which no password and no token may reach.
+    name: String,
     breaker: Breaker,
     patience: Patience,
 }
@@ -87,16 +91,17 @@ impl UpstreamServer {
         if !matches!(parsed.scheme(), "http" | "https") || parsed.query().is_some() || parsed.fragment().is_some() {
             return Err(format!("{url}: expected http://HOST[:PORT][/PATH] or https://…"));
         }
-        Ok(Self { base: url.trim_end_matches('/').to_owned(), breaker: Breaker::new(patience.pause), patience })
+        let base = url.trim_end_matches('/').to_owned();
+        Ok(Self { base, name: name_of(&parsed), breaker: Breaker::new(patience.pause), patience })
     }
 
     /// Asks, unless the server is dead.
     pub(super) async fn ask(self: Arc<Self>, http: Client, wanted: Wanted, hops: Hops) -> Answer {
         match self.breaker.admit(Instant::now()) {
             Admission::Ask => {}
-            Admission::Dead => return Answer::Failed(format!("{} is out of service", self.base)),
+            Admission::Dead => return Answer::Failed(format!("{} is out of service", self.name)),
             Admission::Probe => {
-                let why = format!("{} was out of service", self.base);
+                let why = format!("{} was out of service", self.name);
                 tokio::spawn(self.probe(http));
                 return Answer::Failed(why);
             }
@@ -108,28 +113,27 @@ impl UpstreamServer {
             .header(header::ACCEPT_ENCODING, "identity");
         let response = match tokio::time::timeout(self.patience.head, request.send()).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return self.unanswered(!error.is_connect(), &error.without_url()),
-            Err(late) => return self.unanswered(true, &late),
+            Ok(Err(error)) => return self.unanswered(!error.is_connect(), &reason(error)),
+            Err(late) => return self.unanswered(true, &late.to_string()),
         };
         match response.status() {
             StatusCode::OK => self.receive(response, &wanted).await,
             StatusCode::NOT_FOUND | StatusCode::GONE => {
                 self.breaker.lives();
-                let body = tokio::time::timeout(self.patience.stall, response.text()).await;
-                let too_many = body.is_ok_and(|body| body.is_ok_and(|body| body.trim_end() == TOO_MANY));
-                if too_many { Answer::TooManyHops } else { Answer::Absent }
+                let said = tokio::time::timeout(self.patience.stall, short_text(response)).await;
+                if said.is_ok_and(|said| said == TOO_MANY.as_bytes()) { Answer::TooManyHops } else { Answer::Absent }
             }
             // It is there, and knows why it does not tell.
             status => {
                 self.breaker.lives();
-                Answer::Failed(format!("{} answered {status}", self.base))
+                Answer::Failed(format!("{} answered {status}", self.name))
             }
         }
     }
 
     async fn receive(&self, response: reqwest::Response, wanted: &Wanted) -> Answer {
         if let Some(coding) = response.headers().get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
-            return Answer::Failed(format!("{} sent {coding:?}, which was not asked for", self.base));
+            return Answer::Failed(format!("{} sent {coding:?}, which was not asked for", self.name));
         }
         let length = response.content_length();
         let sha256 = response.headers().get(SHA256).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
@@ -140,41 +144,28 @@ impl UpstreamServer {
             .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
             .take(16)
             .collect();
-        let stall = self.patience.stall;
-        let mut rest = response.bytes_stream().boxed();
+        let pieces = response.bytes_stream().map(|piece| piece.map_err(reason));
+        let mut rest = paced(pieces, self.patience.stall);
         let mut start = BytesMut::new();
         while start.len() < START {
-            match tokio::time::timeout(stall, rest.next()).await {
-                Ok(Some(Ok(bytes))) => start.extend_from_slice(&bytes),
-                Ok(None) => break,
-                Ok(Some(Err(error))) => return self.unanswered(true, &error.without_url()),
-                Err(late) => return self.unanswered(true, &late),
+            match rest.next().await {
+                Some(Ok(bytes)) => start.extend_from_slice(&bytes),
+                None => break,
+                Some(Err(why)) => return self.unanswered(true, &why),
             }
         }
         self.breaker.lives();
         if let Some(why) = wanted.expected.refuses_start(&start) {
-            tracing::warn!(upstream = self.base, path = wanted.path, why, "an upstream sent something else");
-            return Answer::Failed(format!("{}: {why}", self.base));
+            tracing::warn!(upstream = self.name, path = wanted.path, why, "an upstream sent something else");
+            return Answer::Failed(format!("{}: {why}", self.name));
         }
-        let rest = futures_util::stream::unfold(rest, move |mut rest| async move {
-            let next = match tokio::time::timeout(stall, rest.next()).await {
-                Ok(next) => next?.map_err(|error| error.without_url().to_string()),
-                Err(_) => Err("nothing more came in time".to_owned()),
-            };
-            Some((next, rest))
-        });
-        Answer::File(Box::new(Incoming { length, sha256, headers, start: start.freeze(), rest: rest.boxed() }))
+        Answer::File(Box::new(Incoming { length, sha256, headers, start: start.freeze(), rest }))
     }
 
-    fn unanswered(&self, connected: bool, error: &dyn std::error::Error) -> Answer {
-        let mut why = format!("{}: {error}", self.base);
-        let mut source = error.source();
-        while let Some(inner) = source {
-            why.push_str(&format!(": {inner}"));
-            source = inner.source();
-        }
+    fn unanswered(&self, connected: bool, why: &str) -> Answer {
+        let why = format!("{}: {why}", self.name);
         if self.breaker.failed(connected, Instant::now()) {
-            tracing::warn!(upstream = self.base, why, "an upstream does not answer, and is left alone for a while");
+            tracing::warn!(upstream = self.name, why, "an upstream does not answer, and is left alone for a while");
         }
         Answer::Failed(why)
     }
@@ -187,10 +178,59 @@ impl UpstreamServer {
             .header(header::USER_AGENT, concat!("symseal/", env!("CARGO_PKG_VERSION")));
         match tokio::time::timeout(time, request.send()).await {
             Ok(Ok(_)) => {
-                tracing::info!(upstream = self.base, "an upstream answers again");
+                tracing::info!(upstream = self.name, "an upstream answers again");
                 self.breaker.lives();
             }
             Ok(Err(_)) | Err(_) => drop(self.breaker.failed(false, Instant::now())),
+        }
+    }
+}
+
+/// Where a server is: without a user's password, and without the token that its path may begin with.
+fn name_of(url: &reqwest::Url) -> String {
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    let path = hide_tokens(url.path());
+    format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), path.trim_end_matches('/'))
+}
+
+/// A short text, or the start of one that is not [`TOO_MANY`]: what follows may have no end.
+async fn short_text(response: reqwest::Response) -> Vec<u8> {
+    let (mut said, mut pieces) = (Vec::new(), response.bytes_stream());
+    while said.len() <= TOO_MANY.len() + 1
+        && let Some(Ok(piece)) = pieces.next().await
+    {
+        said.extend_from_slice(piece.get(..piece.len().min(TOO_MANY.len() + 2)).unwrap_or_default());
+    }
+    said.trim_ascii_end().to_vec()
+}
+
+/// An error with what is behind it, and without the address, which the operator may have given with a password.
+fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut why = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        why.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    why
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_log_shows_what_opens_another_server() {
+        for (url, expected) in [
+            ("https://symbols.example.org/", "https://symbols.example.org"),
+            ("http://me:hunter2@example.org:8002/debug", "http://example.org:8002/debug"),
+            ("https://example.org/t/hunter2/", "https://example.org/t/…"),
+        ] {
+            let server = UpstreamServer::new(url, Patience::default()).unwrap();
+            assert_eq!(server.name, expected);
+            let Answer::Failed(why) = server.unanswered(false, "connection refused") else { panic!("an answer") };
+            assert!(!why.contains("hunter2"), "{why}");
         }
     }
 }

@@ -1,110 +1,23 @@
-//! Servers that ask other servers: streamed through, checked, kept; and what becomes of those that are dead, slow or lie.
+//! Servers that ask other servers: streamed through, checked, kept; and what becomes of those that are dead.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::programs::{has, publish, run};
-use crate::support::{Running, http, noise};
+use crate::support::debuginfod::Debuginfod;
+use crate::support::programs::{has, publish};
+use crate::support::upstreams::{Does, Told, asking, compile, ok};
+use crate::support::{Running, http};
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_RANGES, CONTENT_LENGTH, ETAG, RANGE, USER_AGENT};
 use symseal_bundle::Digest;
-use symseal_server::{Config, Note, Origins, Patience, Tombstones};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use symseal_server::{Config, Note, Origins, Tombstones};
 use tokio::net::TcpListener;
 
 const ID: &str = "abcdef01abcdef01abcdef01abcdef01abcdef01";
 const OTHER_ID: &str = "0123456701234567012345670123456701234567";
-
-/// A program with a build-id, and bytes in it that do not repeat.
-fn compile(folder: &Path, name: &str, id: &str, bytes: usize) -> PathBuf {
-    let (source, binary) = (folder.join(format!("{name}.c")), folder.join(name));
-    let blob = folder.join(format!("{name}.bin"));
-    std::fs::write(&blob, noise(bytes, 7)).unwrap();
-    let text = format!(
-        "__asm__(\".section .rodata\\n.incbin \\\"{}\\\"\\n.previous\\n\"); int main(void) {{ return 0; }}\n",
-        blob.display()
-    );
-    std::fs::write(&source, text).unwrap();
-    let id = format!("-Wl,--build-id=0x{id}");
-    run("cc", &[source.to_str().unwrap(), "-g", "-o", binary.to_str().unwrap(), &id]);
-    binary
-}
-
-fn asking(upstreams: &[String]) -> Origins {
-    let patience = Patience {
-        connect: Duration::from_secs(1),
-        head: Duration::from_secs(2),
-        stall: Duration::from_secs(2),
-        pause: Duration::from_millis(400),
-        absence: Duration::from_secs(60),
-    };
-    Origins { upstreams: upstreams.to_vec(), patience, ..Origins::default() }
-}
-
-/// A server that answers every request as it is told.
-struct Told {
-    url: String,
-    asked: Arc<AtomicUsize>,
-}
-
-/// What a told server does with a connection whose request it has read.
-#[derive(Clone)]
-enum Does {
-    /// Sends these bytes, then closes.
-    Sends(Vec<u8>),
-    /// Sends the first bytes, waits until it is told, sends the rest.
-    SendsInTwo(Vec<u8>, Arc<tokio::sync::Notify>, Vec<u8>),
-    /// Waits for ever.
-    Sleeps,
-}
-
-impl Told {
-    async fn does(does: Does) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::<AtomicUsize>::default();
-        let count = asked.clone();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let (does, count) = (does.clone(), count.clone());
-                tokio::spawn(async move {
-                    let mut head = Vec::new();
-                    while !head.ends_with(b"\r\n\r\n") {
-                        match stream.read_u8().await {
-                            Ok(byte) => head.push(byte),
-                            Err(_) => return,
-                        }
-                    }
-                    if head.starts_with(b"GET /buildid") || head.starts_with(b"GET /app") {
-                        count.fetch_add(1, Ordering::SeqCst);
-                    }
-                    match does {
-                        Does::Sends(bytes) => drop(stream.write_all(&bytes).await),
-                        Does::SendsInTwo(first, go_on, rest) => {
-                            let _ = stream.write_all(&first).await;
-                            go_on.notified().await;
-                            let _ = stream.write_all(&rest).await;
-                        }
-                        Does::Sleeps => tokio::time::sleep(Duration::from_secs(600)).await,
-                    }
-                });
-            }
-        });
-        Self { url, asked }
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
-
-fn ok(length: usize, body: &[u8]) -> Vec<u8> {
-    [format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nX-DEBUGINFOD-FILE: /usr/bin/app\r\nConnection: close\r\n\r\n").as_bytes(), body].concat()
-}
 
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found";
 
@@ -373,42 +286,6 @@ fn first_pdb(folder: &Path) -> Option<PathBuf> {
         }
     }
     None
-}
-
-/// elfutils' server over a folder, which ends with the test.
-struct Debuginfod {
-    child: Child,
-    url: String,
-}
-
-impl Debuginfod {
-    async fn start(folder: &Path, database: &Path) -> Self {
-        let place = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let port = place.local_addr().unwrap().port().to_string();
-        drop(place);
-        let mut command = Command::new("debuginfod");
-        command.args(["-p", &port, "-t", "0", "-g", "0", "-d"]).arg(database).arg("-F").arg(folder);
-        command.env_remove("DEBUGINFOD_URLS").stdout(Stdio::null()).stderr(Stdio::null());
-        let this = Self { child: command.spawn().unwrap(), url: format!("http://127.0.0.1:{port}") };
-        for _ in 0..200 {
-            let metrics = http().get(format!("{}/metrics", this.url)).send().await;
-            if let Ok(metrics) = metrics
-                && metrics.text().await.unwrap().contains("thread_work_total{role=\"traverse\"} 1")
-            {
-                tokio::time::sleep(Duration::from_millis(1500)).await;
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        this
-    }
-}
-
-impl Drop for Debuginfod {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::Running;
+use crate::support::foreign::{code_id, guid_and_age, macos_library, text, uuid, value, windows_library};
 use crate::support::programs::{Fixture, has, output, publish, run};
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -128,6 +129,82 @@ async fn what_nobody_could_ask_for_or_a_debugger_would_run_is_refused() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(answer["error"]["message"].as_str().unwrap().contains(".debug_gdb_scripts"), "{answer}");
     assert_eq!(fixture.get("/buildid/abcdef01/executable").await.status(), StatusCode::NOT_FOUND);
+}
+
+const LIBRARY: &str = "int start(int x) { return x * 3 + 1; }\n";
+
+/// A file that was uploaded under its name; the ids that the server read in it.
+async fn uploaded(fixture: &Fixture, file: &Path) -> (String, Vec<(String, Vec<String>)>) {
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let (status, answer) = put(fixture, &format!("name={name}"), std::fs::read(file).unwrap()).await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+    let id = |id: &Value| (id["id"].as_str().unwrap().to_owned(), serde_json::from_value(id["files"].clone()).unwrap());
+    (answer["manifest"].as_str().unwrap().to_owned(), answer["ids"].as_array().unwrap().iter().map(id).collect())
+}
+
+/// Whether a path answers with a file.
+async fn gives(fixture: &Fixture, path: &str, file: &Path) -> bool {
+    let answer = fixture.get(path).await;
+    assert!(matches!(answer.status(), StatusCode::OK | StatusCode::NOT_FOUND), "{path}: {}", answer.status());
+    answer.status() == StatusCode::OK && answer.bytes().await.unwrap() == std::fs::read(file).unwrap()
+}
+
+#[tokio::test]
+async fn a_dll_and_a_pdb_are_found_by_the_keys_of_windows_and_go_one_by_one() {
+    let fixture = Fixture::new().await;
+    let Some((dll, pdb)) = windows_library(&fixture.root.path().join("windows"), LIBRARY) else { return };
+    let (guid, age) = guid_and_age(&pdb);
+    let image = format!("/symbols/Native.dll/{}/Native.dll", code_id(&dll));
+    let database = format!("/symbols/Native.pdb/{guid}{age:x}/Native.pdb");
+    let (_, ids) = uploaded(&fixture, &dll).await;
+    assert!(ids.iter().any(|(id, files)| *files == ["executable"] && id.to_uppercase().contains(&guid)), "{ids:?}");
+    assert!(gives(&fixture, &image, &dll).await && gives(&fixture, &image.to_lowercase(), &dll).await);
+    assert!(!gives(&fixture, &database, &pdb).await, "a DLL is no database");
+    let (manifest, ids) = uploaded(&fixture, &pdb).await;
+    assert!(ids.iter().any(|(id, files)| *files == ["debuginfo"] && id.to_uppercase().contains(&guid)), "{ids:?}");
+    assert!(gives(&fixture, &database, &pdb).await);
+    assert!(!gives(&fixture, &database.replace("Native", "Other"), &pdb).await);
+    // Its functions have names, and lines as llvm-symbolizer reads them.
+    let told = output("llvm-readobj", &["--coff-exports", text(&dll)]);
+    let (_, told) = told.split_once("Name: start").unwrap();
+    let start = u64::from_str_radix(value(told, "RVA: 0x"), 16).unwrap();
+    let body = serde_json::json!({
+        "memoryMap": [["Native.pdb", format!("{guid}{age:X}")]], "version": 5,
+        "stacks": [[[0, start]]]
+    });
+    let answer = fixture.http.post(fixture.server.url("/symbolicate/v5")).json(&body).send().await.unwrap();
+    let answer: Value = answer.json().await.unwrap();
+    let frame = &answer["results"][0]["stacks"][0][0];
+    assert_eq!((&frame["function"], &frame["line"]), (&"start".into(), &1.into()), "{answer}");
+
+    let gone = fixture.http.delete(fixture.server.url(&format!("/api/v1/symbols/{manifest}?repository=loose")));
+    assert_eq!(gone.send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert!(!gives(&fixture, &database, &pdb).await && gives(&fixture, &image, &dll).await);
+}
+
+#[tokio::test]
+async fn a_library_of_macos_and_the_file_of_its_dsym_are_found_by_uuid() {
+    let fixture = Fixture::new().await;
+    let Some((library, dwarf)) = macos_library(&fixture.root.path().join("macos"), LIBRARY) else { return };
+    let uuid = uuid(&dwarf);
+    let (code, symbols) = (
+        format!("/symbols/libnative.dylib/mach-uuid-{uuid}/libnative.dylib").to_lowercase(),
+        format!("/symbols/_.dwarf/mach-uuid-sym-{uuid}/_.dwarf").to_lowercase(),
+    );
+    // Both have the same name, and are told apart by what is in them.
+    for (file, kind, path, other) in [(&dwarf, "debuginfo", &symbols, &code), (&library, "executable", &code, &symbols)]
+    {
+        let (_, ids) = uploaded(&fixture, file).await;
+        let has_id = |(id, files): &(String, Vec<String>)| {
+            id.replace('-', "").to_uppercase().contains(&uuid.to_uppercase()) && files.iter().any(|file| file == kind)
+        };
+        assert!(ids.iter().any(has_id), "{ids:?}");
+        assert!(gives(&fixture, path, file).await, "{path}");
+        if kind == "debuginfo" {
+            assert!(!gives(&fixture, other, &library).await, "{other}");
+        }
+    }
+    assert!(gives(&fixture, &symbols, &dwarf).await, "the library does not stand before its debug file");
 }
 
 #[tokio::test]

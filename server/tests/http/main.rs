@@ -1,14 +1,17 @@
 //! The server over HTTP, face by face. One program: linking the server's libraries takes longer than most of these tests.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod bad_upstreams;
 mod breakpad;
 mod databases;
 mod debuginfod;
+mod described;
 mod federation;
 mod limits;
 mod log;
 mod loose;
 mod made_tables;
+mod metrics;
 #[path = "../../../artifact/tests/msf/mod.rs"]
 mod msf;
 mod oidc;
@@ -18,7 +21,9 @@ mod resolve_api;
 mod retention;
 mod round_trip;
 mod seals;
+mod small_disk;
 mod source_files;
+mod strange_paths;
 mod support;
 mod symbol_servers;
 mod takedown;

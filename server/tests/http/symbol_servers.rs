@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::support::foreign::{code_id, guid_and_age, macos_library, text, uuid, value, windows_library};
 use crate::support::programs::{Fixture, has, output, publish, run};
 use reqwest::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CONTENT_LENGTH,
@@ -23,40 +24,11 @@ int start(int x) {
 }
 ";
 
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// The value behind `key` in what a tool printed.
-fn value<'t>(told: &'t str, key: &str) -> &'t str {
-    let line = told.lines().find_map(|line| line.trim().strip_prefix(key));
-    line.unwrap_or_else(|| panic!("{key} in {told}")).trim()
-}
-
 /// A DLL and its PDB, published; `None` without the tools that make and read them.
 async fn published_library(fixture: &Fixture) -> Option<(PathBuf, PathBuf)> {
-    if !["clang", "lld-link", "llvm-pdbutil", "llvm-readobj"].into_iter().all(has) {
-        return None;
-    }
-    let folder = fixture.root.path().join("windows");
-    std::fs::create_dir(&folder).unwrap();
-    let at = |name: &str| folder.join(name);
-    std::fs::write(at("native.c"), SOURCE).unwrap();
-    let object = at("native.obj");
-    let (source, object) = (at("native.c"), text(&object).to_owned());
-    run("clang", &["--target=x86_64-pc-windows-msvc", "-O1", "-g", "-gcodeview", "-c", text(&source), "-o", &object]);
-    let (out, pdb) = (format!("/out:{}", text(&at("Native.dll"))), format!("/pdb:{}", text(&at("Native.pdb"))));
-    let flags = ["/dll", "/debug", "/noentry", "/nodefaultlib", "/pdbaltpath:Native.pdb", "/export:start"];
-    run("lld-link", &[&flags[..], &[&object, &out, &pdb]].concat());
-    let (dll, pdb) = (at("Native.dll"), at("Native.pdb"));
+    let (dll, pdb) = windows_library(&fixture.root.path().join("windows"), SOURCE)?;
     publish(&fixture.server, fixture.root.path(), "1", &[&dll, &pdb]).await;
     Some((dll, pdb))
-}
-
-/// As another tool reads them in the PDB.
-fn guid_and_age(pdb: &Path) -> (String, u32) {
-    let told = output("llvm-pdbutil", &["dump", "--summary", text(pdb)]);
-    (value(&told, "GUID:").replace(['{', '}', '-'], ""), value(&told, "Age:").parse().unwrap())
 }
 
 #[tokio::test]
@@ -65,11 +37,8 @@ async fn a_dll_and_its_pdb_are_found_as_symsrv_asks() {
     let Some((dll, pdb)) = published_library(&fixture).await else { return };
 
     let (guid, age) = guid_and_age(&pdb);
-    let told = output("llvm-readobj", &["--file-headers", text(&dll)]);
-    let stamp = value(&told, "TimeDateStamp:").split_once("(0x").unwrap().1.trim_end_matches(')').to_owned();
-    let size: u32 = value(&told, "SizeOfImage:").parse().unwrap();
     let pdb_path = format!("/symbols/Native.pdb/{guid}{age:x}/Native.pdb");
-    let dll_path = format!("/symbols/Native.dll/{:0>8}{size:x}/Native.dll", stamp.to_uppercase());
+    let dll_path = format!("/symbols/Native.dll/{}/Native.dll", code_id(&dll));
 
     for (path, file) in [(&pdb_path, &pdb), (&dll_path, &dll)] {
         let bytes = std::fs::read(file).unwrap();
@@ -145,25 +114,12 @@ async fn an_elf_file_and_its_debug_file_are_found_by_ssqp_keys_also_with_a_short
 
 #[tokio::test]
 async fn a_mach_o_file_and_its_dsym_are_found_by_uuid() {
-    let linker = ["ld64.lld", "ld64.lld-19"].into_iter().find(|linker| has(linker));
-    let (Some(linker), true) = (linker, ["clang", "dsymutil", "llvm-dwarfdump"].into_iter().all(has)) else { return };
     let fixture = Fixture::new().await;
     let folder = fixture.root.path().join("macos");
-    std::fs::create_dir(&folder).unwrap();
-    let at = |name: &str| folder.join(name);
-    std::fs::write(at("lib.c"), SOURCE).unwrap();
-    let (source, object, library) = (at("lib.c"), at("lib.o"), at("libnative.dylib"));
-    run("clang", &["--target=arm64-apple-macos11", "-g", "-O1", "-c", text(&source), "-o", text(&object)]);
-    let target = ["-arch", "arm64", "-platform_version", "macos", "11.0", "11.0", "-dylib"];
-    run(linker, &[&target[..], &[text(&object), "-o", text(&library)]].concat());
-    run("dsymutil", &[text(&library)]);
-    std::fs::remove_file(&object).unwrap();
-    std::fs::remove_file(&source).unwrap();
+    let Some((library, dwarf)) = macos_library(&folder, SOURCE) else { return };
     publish(&fixture.server, fixture.root.path(), "1", &[&folder]).await;
 
-    let dwarf = at("libnative.dylib.dSYM/Contents/Resources/DWARF/libnative.dylib");
-    let told = output("llvm-dwarfdump", &["--uuid", text(&dwarf)]);
-    let uuid = told.split_whitespace().nth(1).unwrap().replace('-', "");
+    let uuid = uuid(&dwarf);
     let parts = [&uuid[..4], &uuid[4..8], &uuid[8..12], &uuid[12..16], &uuid[16..20], &uuid[20..]].join("/");
     for (path, file) in [
         (format!("/symbols/libnative.dylib/mach-uuid-{uuid}/libnative.dylib"), &library),

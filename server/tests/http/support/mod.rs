@@ -1,8 +1,11 @@
 //! A server in this process, layouts to push, and a network that breaks.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub(crate) mod debuginfod;
+pub(crate) mod foreign;
 pub(crate) mod postgres;
 pub(crate) mod programs;
+pub(crate) mod upstreams;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,10 +1,16 @@
 //! Counts since the start, for `/metrics`.
 
+mod debuginfod;
+
+pub(crate) use debuginfod::Kind;
+
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+
+use debuginfod::DebuginfodMetrics;
 
 /// Which part of the API answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +80,7 @@ impl Histogram {
 pub(crate) struct Metrics {
     answers: [[AtomicU64; CLASSES.len()]; FACES.len()],
     times: [Histogram; FACES.len()],
+    debuginfod: DebuginfodMetrics,
     limited: AtomicU64,
     blobs_stored: AtomicU64,
     blob_bytes_stored: AtomicU64,
@@ -105,6 +112,16 @@ impl Metrics {
         if let Some(times) = row.and_then(|row| self.times.get(row)) {
             times.record(time);
         }
+    }
+
+    /// A request came in that elfutils' server knows too.
+    pub(crate) fn asked(&self, kind: Kind) {
+        self.debuginfod.asked(kind);
+    }
+
+    /// Its answer, with the bytes that it announced.
+    pub(crate) fn answered_as_debuginfod(&self, kind: Kind, status: StatusCode, time: Duration, bytes: u64) {
+        self.debuginfod.answered(kind, status, time, bytes);
     }
 
     /// A blob came in.
@@ -141,6 +158,7 @@ impl Metrics {
     pub(crate) fn text(&self, build_ids: usize) -> String {
         // Scripts that watch debuginfod servers look for this line.
         let mut text = String::from("ready 1\n");
+        self.debuginfod.write(&mut text);
         text.push_str("# TYPE symseal_http_responses_total counter\n");
         for ((_, face), row) in FACES.iter().zip(&self.answers) {
             for (class, counter) in CLASSES.iter().zip(row) {

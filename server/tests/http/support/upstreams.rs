@@ -1,0 +1,136 @@
+//! Other servers, which answer as they are told.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use symseal_server::{Origins, Patience};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::noise;
+use super::programs::run;
+
+/// A program with a build-id, and bytes in it that do not repeat.
+pub(crate) fn compile(folder: &Path, name: &str, id: &str, bytes: usize) -> PathBuf {
+    let (source, binary) = (folder.join(format!("{name}.c")), folder.join(name));
+    let blob = folder.join(format!("{name}.bin"));
+    std::fs::write(&blob, noise(bytes, 7)).unwrap();
+    let text = format!(
+        "__asm__(\".section .rodata\\n.incbin \\\"{}\\\"\\n.previous\\n\"); int main(void) {{ return 0; }}\n",
+        blob.display()
+    );
+    std::fs::write(&source, text).unwrap();
+    let id = format!("-Wl,--build-id=0x{id}");
+    run("cc", &[source.to_str().unwrap(), "-g", "-o", binary.to_str().unwrap(), &id]);
+    binary
+}
+
+pub(crate) fn asking(upstreams: &[String]) -> Origins {
+    let patience = Patience {
+        connect: Duration::from_secs(1),
+        head: Duration::from_secs(2),
+        stall: Duration::from_secs(2),
+        pause: Duration::from_millis(400),
+        absence: Duration::from_secs(60),
+    };
+    Origins { upstreams: upstreams.to_vec(), patience, ..Origins::default() }
+}
+
+/// A server that answers every request as it is told.
+pub(crate) struct Told {
+    pub(crate) url: String,
+    asked: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
+}
+
+/// What a told server does with a connection whose request it has read.
+#[derive(Clone)]
+pub(crate) enum Does {
+    /// Sends these bytes, then closes.
+    Sends(Vec<u8>),
+    /// Waits first.
+    SendsLater(Duration, Vec<u8>),
+    /// Sends the first bytes, waits until it is told, sends the rest.
+    SendsInTwo(Vec<u8>, Arc<tokio::sync::Notify>, Vec<u8>),
+    /// Sends these bytes, then others for as long as somebody takes them.
+    NeverEnds(Vec<u8>),
+    /// Sends these bytes, then one now and then.
+    Trickles(Vec<u8>),
+    /// Waits for ever.
+    Sleeps,
+}
+
+impl Told {
+    pub(crate) async fn does(does: Does) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (asked, sent) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let this = Self { url, asked: asked.clone(), sent: sent.clone() };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, does.clone(), asked.clone(), sent.clone()));
+            }
+        });
+        this
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that went out without an end, or that were taken into buffers on their way.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
+    }
+}
+
+async fn answer(mut stream: TcpStream, does: Does, asked: Arc<AtomicUsize>, sent: Arc<AtomicUsize>) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
+        }
+    }
+    if head.starts_with(b"GET /buildid") || head.starts_with(b"GET /app") {
+        asked.fetch_add(1, Ordering::SeqCst);
+    }
+    match does {
+        Does::Sends(bytes) => drop(stream.write_all(&bytes).await),
+        Does::SendsLater(pause, bytes) => {
+            tokio::time::sleep(pause).await;
+            let _ = stream.write_all(&bytes).await;
+        }
+        Does::SendsInTwo(first, go_on, rest) => {
+            let _ = stream.write_all(&first).await;
+            go_on.notified().await;
+            let _ = stream.write_all(&rest).await;
+        }
+        Does::NeverEnds(first) => {
+            let block = noise(64 << 10, 3);
+            let _ = stream.write_all(&first).await;
+            while stream.write_all(&block).await.is_ok() {
+                sent.fetch_add(block.len(), Ordering::SeqCst);
+            }
+        }
+        Does::Trickles(first) => {
+            let _ = stream.write_all(&first).await;
+            while stream.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        Does::Sleeps => tokio::time::sleep(Duration::from_secs(600)).await,
+    }
+}
+
+/// The head of an answer with more headers, and a body.
+pub(crate) fn answer_with(headers: &str, body: &[u8]) -> Vec<u8> {
+    [format!("HTTP/1.1 200 OK\r\n{headers}Connection: close\r\n\r\n").as_bytes(), body].concat()
+}
+
+pub(crate) fn ok(length: usize, body: &[u8]) -> Vec<u8> {
+    answer_with(&format!("Content-Length: {length}\r\nX-DEBUGINFOD-FILE: /usr/bin/app\r\n"), body)
+}
