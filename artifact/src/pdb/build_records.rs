@@ -24,7 +24,7 @@ pub struct BuildRecords {
 }
 
 /// Arguments of `LF_BUILDINFO`, in their order (`CV_BuildInfo_e`).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Argument {
     Directory,
     Path,
@@ -46,14 +46,16 @@ impl BuildRecords {
 
     fn read_ids<'d>(&mut self, pdb: &mut PDB<'d, Pages<'d>>) {
         let ids = Records::read(pdb, IPI_STREAM);
-        // No text is put together twice, and all of them are no longer than a few times their stream: records may name one another as they like.
+        // No text is put together twice for one role, and all of them take no more than a few times their stream: records may name one another as they like.
         let mut seen = BTreeSet::new();
         let mut left = ids.longest_texts();
         for record in ids.build_infos() {
             let count = u16_at(record, 2).map_or(0, usize::from);
             let numbers = record.get(4..).unwrap_or_default().chunks_exact(4).take(count);
             for (argument, number) in ARGUMENTS.iter().zip(numbers) {
-                let Some(number) = u32_at(number, 0).filter(|number| seen.insert(*number)) else { continue };
+                let Some(number) = u32_at(number, 0).filter(|number| seen.insert((*number, *argument))) else {
+                    continue;
+                };
                 let text = ids.text(number, &mut left);
                 self.add(*argument, &text);
             }
@@ -63,10 +65,12 @@ impl BuildRecords {
     fn read_modules<'d>(&mut self, pdb: &mut PDB<'d, Pages<'d>>) {
         let Ok(information) = pdb.debug_information() else { return };
         let Ok(mut modules) = information.modules() else { return };
+        let mut linker_was_read = false;
         while let Ok(Some(module)) = modules.next() {
             self.add(Argument::Path, module.module_name().as_bytes());
             self.add(Argument::Path, module.object_file_name().as_bytes());
-            if module.module_name() != LINKER_MODULE {
+            // A linker adds one. More of them may name one stream again and again.
+            if module.module_name() != LINKER_MODULE || std::mem::replace(&mut linker_was_read, true) {
                 continue;
             }
             let Ok(Some(info)) = pdb.module_info(&module) else { continue };

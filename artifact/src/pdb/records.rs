@@ -91,12 +91,12 @@ impl Records {
         all.filter(|record| u16_at(record, 0) == Some(leaf::BUILDINFO))
     }
 
-    /// Bytes beyond which no texts are put together: honest ones are parts of the stream, each used a few times.
+    /// What putting texts together may take, in bytes of texts and of the numbers of their parts: honest ones are parts of the stream, each used a few times.
     pub(crate) fn longest_texts(&self) -> usize {
         self.bytes.len().saturating_mul(4)
     }
 
-    /// The text of a string record, its parts before it; what exceeds `left` bytes is cut off.
+    /// The text of a string record, its parts before it, as far as `left` goes.
     pub(crate) fn text(&self, number: u32, left: &mut usize) -> Vec<u8> {
         let mut whole = Vec::new();
         let string = |number| {
@@ -105,15 +105,23 @@ impl Records {
         };
         let Some((parts, own)) = string(number) else { return whole };
         let list = self.get(parts).filter(|record| u16_at(record, 0) == Some(leaf::SUBSTR_LIST));
-        let numbers = list.and_then(|record| record.get(6..)).unwrap_or_default().chunks_exact(4);
-        let parts = numbers.filter_map(|number| string(u32_at(number, 0)?)).map(|(_, part)| part);
-        for part in parts.chain([own]) {
-            let part = part.get(..*left).unwrap_or(part);
-            *left -= part.len();
-            whole.extend_from_slice(part);
+        for number in list.and_then(|record| record.get(6..)).unwrap_or_default().chunks_exact(4) {
+            // Parts without a byte take their time too.
+            let Some(rest) = left.checked_sub(number.len()) else { return whole };
+            *left = rest;
+            if let Some((_, part)) = u32_at(number, 0).and_then(string) {
+                append(&mut whole, part, left);
+            }
         }
+        append(&mut whole, own, left);
         whole
     }
+}
+
+fn append(whole: &mut Vec<u8>, part: &[u8], left: &mut usize) {
+    let part = part.get(..*left).unwrap_or(part);
+    *left -= part.len();
+    whole.extend_from_slice(part);
 }
 
 /// The bare name of an inlined function, and the name with its scope.

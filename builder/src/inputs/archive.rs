@@ -5,8 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArchiveError, ArchiveReport as Walked, MAX_PASSED_OVER, Member, SNIFF_BYTES, Source, read_archive,
-    read_image_layout, unread_archive,
+    ArchiveError, ArchiveReport as Walked, Member, SNIFF_BYTES, Source, read_archive, read_image_layout, unread_archive,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 
@@ -81,8 +80,8 @@ fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Foun
     found.skip(reason::SPECIAL, walked.special_files);
     found.skip(reason::APPLE_DOUBLE, walked.apple_double);
     found.skip(reason::PASSED_OVER, walked.passed_over.len() as u64 + walked.passed_over_more);
-    let unread = std::mem::take(&mut found.unread);
-    found.skip(reason::PASSED_OVER, unread.len() as u64);
+    let (unread, unread_more) = (std::mem::take(&mut found.unread), found.unread_more);
+    found.skip(reason::PASSED_OVER, unread.len() as u64 + unread_more);
     // A compressed file that is no release file is no archive either.
     if walked.archives > 0
         || taken > 0
@@ -90,7 +89,10 @@ fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Foun
         || !unread.is_empty()
         || !walked.images.is_empty()
     {
-        found.archives.push(report(place, taken, walked, unread));
+        let mut report = report(place, taken, walked);
+        report.passed_over.extend(unread);
+        report.passed_over_more += unread_more;
+        found.archives.push(report);
     }
     Ok(found)
 }
@@ -124,7 +126,7 @@ fn visit(
     let is_member = dsym.is_some() && member.size_hint.is_some_and(|size| size <= MAX_DSYM_MEMBER_BYTES);
     if !is_candidate && !is_member {
         match unread_archive(&head) {
-            Some(what) => found.unread.push(PassedOver { place, reason: unread(what) }),
+            Some(what) => found.leave_unread(place, unread(what)),
             None => found.skip(reason::NO_RELEASE_FILE, 1),
         }
         return Ok(false);
@@ -170,10 +172,9 @@ fn unread(what: &str) -> String {
     format!("{what}, which is not read: unpack it, and name what was in it")
 }
 
-fn report(place: &str, taken: u64, walked: Walked, unread: Vec<PassedOver>) -> ArchiveReport {
+fn report(place: &str, taken: u64, walked: Walked) -> ArchiveReport {
     let passed_over = walked.passed_over.into_iter();
     let passed_over = passed_over.map(|one| PassedOver { place: one.path, reason: one.reason.to_string() });
-    let more = unread.len().saturating_sub(MAX_PASSED_OVER) as u64;
     ArchiveReport {
         place: place.to_owned(),
         files: walked.files,
@@ -181,7 +182,7 @@ fn report(place: &str, taken: u64, walked: Walked, unread: Vec<PassedOver>) -> A
         unpacked_bytes: walked.unpacked_bytes,
         taken,
         images: walked.images.into_iter().map(|image| image.platform).collect(),
-        passed_over: passed_over.chain(unread.into_iter().take(MAX_PASSED_OVER)).collect(),
-        passed_over_more: walked.passed_over_more.saturating_add(more),
+        passed_over: passed_over.collect(),
+        passed_over_more: walked.passed_over_more,
     }
 }

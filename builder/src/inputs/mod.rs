@@ -14,7 +14,7 @@ pub use exclude::{Exclude, ParseExcludeError};
 pub(crate) use file::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 pub(crate) use spool::Spool;
 
-use symseal_artifact::Limits;
+use symseal_artifact::{Limits, MAX_PASSED_OVER};
 use symseal_bundle::pages::Measured;
 use symseal_bundle::workers::{self, Budget};
 
@@ -53,8 +53,9 @@ pub(crate) struct Found {
     skipped: Vec<(&'static str, u64)>,
     refused: Vec<Refused>,
     archives: Vec<ArchiveReport>,
-    /// Packages of a kind that is not read, within an archive.
+    /// Packages of a kind that is not read, within an archive: the first [`MAX_PASSED_OVER`] of them, and how many more.
     unread: Vec<PassedOver>,
+    unread_more: u64,
     /// Patterns by which files were left out, once for each file.
     excluded: Vec<String>,
 }
@@ -63,6 +64,14 @@ impl Found {
     fn skip(&mut self, reason: &'static str, times: u64) {
         if times > 0 {
             self.skipped.push((reason, times));
+        }
+    }
+
+    /// An archive may have a million of them.
+    fn leave_unread(&mut self, place: String, reason: String) {
+        match self.unread.len() < MAX_PASSED_OVER {
+            true => self.unread.push(PassedOver { place, reason }),
+            false => self.unread_more += 1,
         }
     }
 
