@@ -317,12 +317,12 @@ fn a_build_gathers_what_its_line_tables_name_and_the_index_leads_there() {
         symseal_bundle::disclosure::NamedPaths { compile_directories, build_paths, ..Default::default() }
     })
     .unwrap();
-    assert!(told.source_paths.iter().eq(["/build/app/src/a.c", "/build/app/src/b.h"]), "{:?}", told.source_paths);
-    assert!(["add", "t"].iter().all(|name| told.function_names.contains(*name)), "{:?}", told.function_names);
+    assert!(told.paths.iter().eq(["/build/app/src/a.c", "/build/app/src/b.h"]), "{:?}", told.paths);
+    assert!(["add", "t"].iter().all(|name| told.names.contains(*name)), "{:?}", told.names);
     assert_eq!(told.source_directories[0].directory, "/build/app/src");
     let attached = told.sources.unwrap();
     assert_eq!(attached.statistics, Some(report.statistics));
-    assert_eq!(attached.paths, Some(told.source_paths));
+    assert_eq!(attached.paths, Some(told.paths));
     let here = std::env::current_dir().unwrap();
     assert_eq!(told.compile_directories.iter().collect::<Vec<_>>(), [here.to_str().unwrap()]);
     println!("{} of {} files were checked by a checksum", report.statistics.checked, report.statistics.files);

@@ -24,10 +24,14 @@ pub struct Disclosure {
     pub inputs: BTreeSet<String>,
     /// Records of functions in all symbol tables.
     pub functions: u64,
-    /// Names and symbols of functions in all symbol tables, inlined ones included.
-    pub function_names: BTreeSet<String>,
-    /// Paths of source files in all symbol tables.
-    pub source_paths: BTreeSet<String>,
+    /// How many different names and symbols functions have in all symbol tables, inlined ones included.
+    pub function_names: u64,
+    /// How many different source files there are in all symbol tables.
+    pub source_paths: u64,
+    /// Those names and symbols.
+    pub names: BTreeSet<String>,
+    /// The paths of those source files.
+    pub paths: BTreeSet<String>,
     /// Those paths by the directories that they begin with (three parts at most), the most frequent first.
     pub source_directories: Vec<DirectoryCount>,
     /// Directories in which compilers and linkers were run, by the debug information of the stored files.
@@ -176,8 +180,10 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
         functions,
         source_directories: counted(paths.iter().map(|path| prefix(path))),
         homes: counted(paths.iter().chain(&directories).chain(&build_paths).filter_map(|path| home(path))),
-        function_names: names,
-        source_paths: paths,
+        function_names: names.len() as u64,
+        source_paths: paths.len() as u64,
+        names,
+        paths,
         compile_directories: directories,
         build_paths,
         command_lines,

@@ -295,7 +295,8 @@ fn a_bundle_discloses_paths_names_inputs_and_what_its_files_hold() {
     assert_eq!(told.release, ("made".to_owned(), "1.0".to_owned()));
     assert_eq!(told.inputs.iter().collect::<Vec<_>>(), ["app"]);
     // Two modules with the same two functions, one of which has an alias.
-    assert_eq!((told.functions, told.function_names.len(), told.source_paths.len()), (4, 3, 1));
+    assert_eq!((told.functions, told.function_names, told.source_paths), (4, 3, 1));
+    assert_eq!((told.names.len(), told.paths.len()), (3, 1));
     assert!(told.command_lines.contains("cl /c app.c"));
     assert_eq!((told.source_directories[0].directory.as_str(), told.source_directories[0].paths), ("src", 1));
     let homes: Vec<&str> = told.homes.iter().map(|home| home.directory.as_str()).collect();

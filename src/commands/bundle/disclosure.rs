@@ -54,8 +54,8 @@ fn print(told: &Disclosure) {
         files.line_tables,
         files.debug_bytes
     );
-    outln!("functions          {} ranges, {} distinct names", told.functions, told.function_names.len());
-    outln!("source paths       {}", told.source_paths.len());
+    outln!("functions          {} ranges, {} distinct names", told.functions, told.function_names);
+    outln!("source paths       {}", told.source_paths);
     match &told.sources {
         None => outln!("sources            none"),
         Some(sources) => match &sources.statistics {
@@ -70,8 +70,8 @@ fn print(told: &Disclosure) {
     list("paths of program databases, object files, libraries and sources in stored files", told.build_paths.iter());
     list("command lines in program databases", told.command_lines.iter());
     list("input files", told.inputs.iter());
-    list("paths of source files", told.source_paths.iter());
-    list("names of functions", told.function_names.iter());
+    list("paths of source files", told.paths.iter());
+    list("names of functions", told.names.iter());
     if let Some(paths) = told.sources.as_ref().and_then(|sources| sources.paths.as_ref()) {
         list("files of the sources", paths.iter());
     }

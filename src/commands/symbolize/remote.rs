@@ -63,9 +63,15 @@ impl Remote {
         let mut memory = None;
         let proof = match question.asked()? {
             Some(trust) => {
-                let mut seals = runtime.block_on(repository.seals(&indexes.digest)).map_err(registry_client::told)?;
-                bytes += seals.iter().map(|seal| seal.len() as u64).sum::<u64>();
-                seals.extend(question.signatures()?);
+                // Seals in files stand instead of the registry's, as in `bundle verify`.
+                let given = question.signatures()?;
+                let seals = if given.is_empty() {
+                    let fetched = runtime.block_on(repository.seals(&indexes.digest)).map_err(registry_client::told)?;
+                    bytes += fetched.iter().map(|seal| seal.len() as u64).sum::<u64>();
+                    fetched
+                } else {
+                    given
+                };
                 memory = Some(verify_seal(&index, &indexes, &seals, trust, question)?);
                 Proof::Sealed
             }

@@ -434,7 +434,9 @@ impl Compiler<'_> {
             if claimed != [range] {
                 self.report.fdes_overlapping += 1;
             }
-            if let (false, Ok(fde)) = (claimed.is_empty(), reader.read(offset)) {
+            if !claimed.is_empty()
+                && let Ok(fde) = reader.read(offset)
+            {
                 evaluator.run(&fde, &claimed, &mut self.programs, &mut self.report, &mut self.pieces);
             }
         }
