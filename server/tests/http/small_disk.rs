@@ -196,7 +196,9 @@ async fn a_full_disk_is_told_stops_no_reader_and_is_forgotten_when_there_is_room
         assert_eq!(scene.status(&known).await, StatusCode::OK, "what the database has is read");
         assert_eq!(scene.status("/v2/app/manifests/2").await, StatusCode::NOT_FOUND);
         assert_eq!(scene.status("/buildid/aaaa0002/debuginfo").await, StatusCode::NOT_FOUND);
-        assert!(ballast.shrink(PAGE), "there is room, and the push is refused");
+        // Lines of the audit log take some of it too: after the first places it goes faster.
+        let pages = if refusals < 64 { 1 } else { 32 };
+        assert!(ballast.shrink(pages * PAGE), "there is room, and the push is refused");
     }
     assert!(refusals > 1, "{refusals}");
     // No request waits for a connection of the database that is left in a transaction.
