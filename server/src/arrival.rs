@@ -239,7 +239,10 @@ fn audit_entry(
     response: &Response,
 ) -> Option<AuditRow> {
     let status = response.status();
-    if caller.token_id().is_none() && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+    // Nothing was written, and nobody is known to have tried. On a full disk each line would take room that is wanted for better.
+    let is_refused =
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::INSUFFICIENT_STORAGE].contains(&status);
+    if caller.token_id().is_none() && is_refused {
         return None;
     }
     let digest = response.headers().get("docker-content-digest").and_then(|digest| digest.to_str().ok());
