@@ -185,8 +185,9 @@ fn effect(instruction: &[u8]) -> Option<Effect> {
         bytes => Some(i64::from(i32::from_le_bytes(*bytes.first_chunk::<4>()?))),
     };
     let branch = |bytes: &[u8], is_conditional| Some(Effect::Branch { distance: distance(bytes)?, is_conditional });
-    // Segments, sizes of operands, repetitions.
-    let prefixes = instruction.iter().take_while(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x66 | 0xf2 | 0xf3));
+    // Segments, sizes of operands, locks, repetitions: all that an instruction of known length may have.
+    let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0xf0 | 0xf2 | 0xf3);
+    let prefixes = instruction.iter().take_while(is_prefix);
     let is_short = prefixes.clone().any(|byte| *byte == 0x66);
     match instruction.get(prefixes.count()..)? {
         // What is pushed, and where branches lead, depends on it.
@@ -267,6 +268,11 @@ mod tests {
         check(&[0x50, 0x66, 0x58, 0x58, 0xc3]); // pop %ax
         check(&[0x50, 0x0f, 0xa0, 0x0f, 0xa1, 0x58, 0xc3]); // push %fs; pop %fs
         check(&[0x50, 0x0f, 0xa8, 0x0f, 0xa9, 0x58, 0xc3]); // push %gs; pop %gs
+        check(&[0x50, 0x64, 0x8b, 0x25, 0, 0, 0, 0, 0x58, 0xc3]); // mov %fs:0, %esp
+        check(&[0x50, 0x65, 0x8b, 0x25, 0, 0, 0, 0, 0x58, 0xc3]); // mov %gs:0, %esp
+        check(&[0x50, 0x65, 0xff, 0x15, 0x10, 0, 0, 0, 0x58, 0xc3]); // call *%gs:0x10
+        check(&[0x50, 0x65, 0xff, 0x25, 0x10, 0, 0, 0, 0x58, 0xc3]); // jmp *%gs:0x10
+        check(&[0x50, 0xf0, 0x0f, 0xc1, 0x21, 0x58, 0xc3]); // lock xadd %esp, (%ecx)
         check(&[0x58, 0x50, 0xc3]); // takes the return address away
         check(&[0x50, 0x58, 0xc3, 0x53, 0x5b]); // code behind it that nothing leads to
         check(&[0x50; 64]);
