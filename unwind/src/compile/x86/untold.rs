@@ -92,9 +92,12 @@ fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine) ->
         let (mut fp, mut slots) = (Saved::Same, Slots::SAME);
         for (register, below) in pushed.iter().zip(2i16..) {
             let Some(register) = register else { continue };
-            if *register == machine.fp {
+            // The first push has the caller's value, and later ones what the function put there.
+            if *register == machine.fp && fp == Saved::Same {
                 fp = Saved::At(-below);
-            } else if let Some(slot) = machine.slot_of(*register) {
+            } else if slots.of_machine(machine, *register) == Some(Saved::Same)
+                && let Some(slot) = machine.slot_of(*register)
+            {
                 slots = slots.with(slot, Saved::At(-below));
             }
         }
@@ -232,6 +235,15 @@ fn names_no_esp(modrm: u8, has_register: bool) -> Option<Effect> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::SourceKind;
+
+    const START: u64 = 0x1000;
+
+    /// An entry for so many bytes at `start` that says nothing.
+    fn silent(start: u64, bytes: u64) -> Piece {
+        let rule = rule(RuleSource::EhFrame, 0, Saved::Same, Arch::I686.machine()).expect("a rule");
+        Piece { range: start..start + bytes, rule, slots: Slots::SAME, source: (SourceKind::EhFrame, start) }
+    }
 
     /// Where the number of pushed words changes, and to what.
     fn depths(code: &[u8]) -> Option<Vec<(usize, usize)>> {
@@ -276,5 +288,20 @@ mod tests {
         check(&[0x58, 0x50, 0xc3]); // takes the return address away
         check(&[0x50, 0x58, 0xc3, 0x53, 0x5b]); // code behind it that nothing leads to
         check(&[0x50; 64]);
+    }
+
+    #[test]
+    fn a_register_that_is_pushed_twice_was_saved_by_the_first_push() {
+        // push %r; mov $1, %r; push %r; pop %eax; pop %r; ret
+        let check = |r: u8, told: fn(&Piece) -> Option<Saved>| {
+            let code = [0x50 + r, 0xb8 + r, 1, 0, 0, 0, 0x50 + r, 0x58, 0x58 + r, 0xc3];
+            let mut pieces = Vec::from([silent(START, code.len() as u64)]);
+            tell_pushes(&[(START, &code)], &mut pieces);
+            let found: Vec<_> = pieces.iter().map(|piece| (piece.range.start - START, told(piece))).collect();
+            let saved = Some(Saved::At(-2));
+            assert_eq!(found, [(0, Some(Saved::Same)), (1, saved), (7, saved), (8, saved), (9, Some(Saved::Same))]);
+        };
+        check(3, |piece| piece.slots.of(Arch::I686, 3));
+        check(5, |piece| Some(piece.rule.frame_pointer()));
     }
 }
