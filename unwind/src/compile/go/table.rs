@@ -10,7 +10,7 @@ const MAGIC_118: u32 = 0xffff_fff0;
 const MAGIC_120: u32 = 0xffff_fff1;
 const WORD: usize = 8;
 /// The names that are looked for are shorter.
-const LONGEST_NAME: usize = 64;
+pub(super) const LONGEST_NAME: usize = 64;
 /// Offsets in a function's record, counted from where its entry ends.
 mod at {
     /// `pcsp`, behind `nameOff`, `args`, `deferreturn`.
