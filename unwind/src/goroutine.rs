@@ -14,9 +14,6 @@ use crate::arch::{Arch, Target};
 use crate::memory::Memory;
 use crate::step::{Budget, Caller, Next, Stepper};
 
-/// How many words from the stack pointer on `asmcgocall` may keep the goroutine in: on amd64 in the seventh up to Go 1.21, in the second in 1.26.
-const KEPT_WORDS: i16 = 8;
-
 /// What the engine has to know of a runtime of Go. Its structures change from version to version; where the fields are, the debug information
 /// of the program says: `compile::go_runtime` reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +65,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let stack = field(goroutine, go.g.stack_lo)?..field(goroutine, go.g.stack_hi)?;
         let (pc, sp) = (field(goroutine, go.g.sched_pc)?, field(goroutine, go.g.sched_sp)?);
         let is_switched = !stack.contains(&self.state.sp) && stack.contains(&sp);
-        if calls_c && !self.keeps_near(goroutine) {
+        if calls_c && !self.keeps_near(goroutine, stack.end.wrapping_sub(sp)) {
             return None;
         }
         if !is_switched || !self.modules.holds(pc) {
@@ -82,9 +79,23 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         Some(Ok(caller))
     }
 
-    /// Whether one of the first words of the stack is `value`.
-    fn keeps_near(&self, value: u64) -> bool {
-        self.state.sp_known && (0..KEPT_WORDS).any(|at| self.read(Self::slot(self.state.sp, at)) == Some(value))
+    /// Whether the words of the stack that are there for it have the goroutine, and that it was left so many bytes below the end of its
+    /// stack. If it was not left here, they may be the caller's, in some version, and have anything.
+    fn keeps_near(&self, goroutine: u64, depth: u64) -> bool {
+        let has = |at: i16, value: u64| self.read(Self::slot(self.state.sp, at)) == Some(value);
+        let mut kept = kept_words(T::MACHINE.arch).iter();
+        self.state.sp_known && kept.any(|(at, depth_at)| has(*at, goroutine) && has(*depth_at, depth))
+    }
+}
+
+/// In which words from the stack pointer on `asmcgocall` keeps the goroutine while C code runs, and how deep in its stack that stopped. (Go,
+/// `runtime/asm_amd64.s`, `runtime/asm_arm64.s`)
+fn kept_words(arch: Arch) -> &'static [(i16, i16)] {
+    match arch {
+        // As in Go 1.26; as in 1.15 to 1.21.
+        Arch::X86_64 => &[(1, 0), (6, 5)],
+        Arch::Aarch64 => &[(0, 1)],
+        _ => &[],
     }
 }
 

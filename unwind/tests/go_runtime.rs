@@ -139,3 +139,64 @@ fn damaged_debug_information_and_tables_are_read_without_harm() {
     }
     assert!(read_still > 1000 && refused > 1000, "{read_still} read, {refused} refused");
 }
+
+/// A unit of DWARF 5 with these entries, and its table of abbreviations at an offset.
+fn unit(abbreviations: usize, entries: &[u8]) -> Vec<u8> {
+    let length = (2 + 1 + 1 + 4 + entries.len()) as u32;
+    let mut bytes = length.to_le_bytes().to_vec();
+    bytes.extend([5, 0, gimli::DW_UT_compile.0, 8]);
+    bytes.extend((abbreviations as u32).to_le_bytes());
+    bytes.extend(entries);
+    bytes
+}
+
+/// Reads debug information, which must not take the minutes that reading any part once for each other one takes.
+fn check_time(name: &str, sections: &HashMap<&str, Vec<u8>>) {
+    let began = std::time::Instant::now();
+    assert_eq!(read(&pclntab(), sections), None);
+    let taken = began.elapsed();
+    println!("{name}: {taken:?}");
+    assert!(taken.as_secs() < 5, "{name}: {taken:?}");
+}
+
+#[test]
+fn hostile_debug_information_takes_time_that_grows_with_its_size() {
+    const UNITS: usize = 50_000;
+    // Abbreviations of seven bytes each: number, tag, no children, no attributes.
+    let many: Vec<u8> = (1..=UNITS)
+        .flat_map(|number| {
+            let low = |shift: usize| (number >> shift & 0x7f) as u8;
+            [low(0) | 0x80, low(7) | 0x80, low(14), gimli::DW_TAG_structure_type.0 as u8, 0, 0, 0]
+        })
+        .chain([0])
+        .collect();
+    let units = (0..UNITS).flat_map(|_| unit(0, &[1])).collect();
+    check_time("one table for many units", &[(".debug_info", units), (".debug_abbrev", many.clone())].into());
+    let units = (0..UNITS).flat_map(|at| unit(7 * at, &[1])).collect();
+    check_time("tables within each other", &[(".debug_info", units), (".debug_abbrev", many)].into());
+
+    // Unit, with structures, with fields; their names begin in a string without an end.
+    let name = [gimli::DW_AT_name.0 as u8, gimli::DW_FORM_strp.0 as u8];
+    let location = [gimli::DW_AT_data_member_location.0 as u8, gimli::DW_FORM_data1.0 as u8];
+    let abbreviations = [
+        &[1, gimli::DW_TAG_compile_unit.0 as u8, 1, 0, 0, 2, gimli::DW_TAG_structure_type.0 as u8, 1][..],
+        &name,
+        &[0, 0, 3, gimli::DW_TAG_member.0 as u8, 0],
+        &name,
+        &location,
+        &[0, 0, 0],
+    ];
+    let entries: Vec<u8> = [1, 2, 0, 0, 0, 0].into_iter().chain([3, 0, 0, 0, 0, 8].repeat(4 * UNITS)).collect();
+    let sections = [
+        (".debug_info", unit(0, &entries)),
+        (".debug_abbrev", abbreviations.concat()),
+        (".debug_str", vec![b'a'; 1 << 22]),
+    ];
+    check_time("names without an end", &sections.into());
+
+    // Attributes that take no bytes.
+    let flag = [gimli::DW_AT_external.0 as u8, gimli::DW_FORM_flag_present.0 as u8];
+    let abbreviations = [&[1, gimli::DW_TAG_member.0 as u8, 0][..], &flag.repeat(2 * UNITS), &[0, 0, 0]];
+    let units = (0..UNITS).flat_map(|_| unit(0, &[1].repeat(4))).collect();
+    check_time("attributes without bytes", &[(".debug_info", units), (".debug_abbrev", abbreviations.concat())].into());
+}

@@ -23,6 +23,9 @@ enum Linker {
 
 /// Makes the program for a processor; `None` if there is no compiler.
 fn program(directory: &Path, architecture: &str, linker: Linker) -> Option<Binary> {
+    if linker == Linker::Gcc && !elf::has_c_compiler_of_go() {
+        return None;
+    }
     let (source, output) = (directory.join("main.go"), directory.join(architecture));
     let (text, uses_c) = match linker {
         Linker::Go => (PROGRAM.to_owned(), "0"),

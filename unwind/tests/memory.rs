@@ -5,7 +5,7 @@ mod cfi;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cfi::{AT_ENTRY, EhFrame};
 use symseal_unwind::Arch;
@@ -44,11 +44,14 @@ const CODE_BYTES_OF_A_FRAME_BYTE: usize = 8;
 /// What any compilation may take.
 const BASE: usize = 1 << 20;
 
+/// The whole process is counted: each test takes this first and runs alone, for what others make to compile would count too.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Compiles `input`, of which `size` bytes count.
 fn check(name: &str, input: &Input<'_>, size: usize, most: usize) {
-    // Other tests of this file may not run meanwhile.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = NOW.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
     let compiled = compile(input);
@@ -109,6 +112,7 @@ fn check_scopes(name: &str, entries: u32, length: u32, scopes: &[u32], codes: &[
 
 #[test]
 fn compiling_takes_a_bounded_number_of_bytes_for_a_byte_of_call_frame_information() {
+    let _alone = alone();
     // Just beyond a power of two, where lists have grown last. Advance by one byte and restore another register.
     let rows: Vec<u8> = (0..65_540u32).flat_map(|at| [0x41, 0xc0 | (at % 6) as u8]).collect();
     let mut section = EhFrame::new("zR", AT_ENTRY);
@@ -136,6 +140,7 @@ fn compiling_takes_a_bounded_number_of_bytes_for_a_byte_of_call_frame_informatio
 
 #[test]
 fn following_functions_takes_a_bounded_number_of_bytes_for_a_byte_of_code() {
+    let _alone = alone();
     let repeated = |half: u16, bytes: usize| half.to_le_bytes().repeat(bytes / 2);
     // Each instruction has a rule of its own: c.addi sp, -8 of RISC-V, push {r0} of Thumb.
     const LOWERS: [(Arch, u16, u64); 2] = [(Arch::Riscv64, 0x1161, 0x1000), (Arch::Arm, 0xb401, 0x1001)];
@@ -154,6 +159,7 @@ fn following_functions_takes_a_bounded_number_of_bytes_for_a_byte_of_code() {
 
 #[test]
 fn scopes_of_epilogs_take_a_bounded_number_of_bytes_for_a_byte_of_the_image() {
+    let _alone = alone();
     // sub sp, sp, #16, and epilogs that undo it: each changes the rule twice.
     let short = [0x01, 0xe4, 0xe4, 0xe4];
     let scopes: Vec<u32> = (1..=250).map(|at| 4 * at).collect();

@@ -249,3 +249,29 @@ fn a_call_through_a_null_pointer_returns_by_the_link_register() {
     assert_eq!((walk.frames, walk.stop), (3, StopReason::EndOfStack));
     assert_eq!((frames[1].method, frames[1].pc), (UnwindMethod::NullCall, Avma(BIAS_32 + 0x1030)));
 }
+
+#[test]
+fn one_function_cannot_take_the_rules_of_others() {
+    const LONG: usize = 1 << 17;
+    // it eq; tbheq [pc, r0, lsl #1], over and over: what follows each is its table.
+    let mut code = [0x08, 0xbf, 0xdf, 0xe8, 0x10, 0xf0].repeat(LONG / 6);
+    code.resize(LONG, 0);
+    // push {r4, lr}; pop {r4, pc}
+    code.extend([0x10, 0xb5, 0x10, 0xbd]);
+    let id = cfi::debug_id();
+    let text = 0x1000..0x1000 + code.len() as u64;
+    let last = 0x1000 + LONG as u64;
+    let input = Input {
+        arch: ARCH,
+        text: std::slice::from_ref(&text),
+        functions: &[0x1001, last | 1],
+        code: &[(0x1000, &code)],
+        ..cfi::empty_input(&id)
+    };
+    let compiled = compile(&input).expect("a table");
+    let table = Table::open(&compiled.bytes).expect("a table");
+    let rule = |at: u64| table.rule(Rva(at)).map(|rule| rule.display(ARCH).to_string());
+    assert!(rule(last + 2).is_some_and(|rule| rule.starts_with("CFA = sp+8")), "{:?}", rule(last + 2));
+    let unfollowed: Vec<_> = compiled.report.unfollowed.into_iter().collect();
+    assert_eq!(unfollowed, [("too many paths for the size of the function".to_owned(), 1)]);
+}

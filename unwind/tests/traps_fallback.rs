@@ -185,6 +185,8 @@ const SYSTEM_G: u64 = 0xc000_0000;
 const USER_G: u64 = 0xc000_1000;
 const M: u64 = 0xc000_2000;
 const USER_STACK: u64 = 0xc010_0000;
+/// Bytes of it that are in use where the goroutine stopped.
+const DEPTH: u64 = 0x1000;
 
 /// A thread on its own stack in a function that changes stacks, and a goroutine that stopped at 0x1020 with the rest of its stack.
 fn go() -> (EhFrame, Words) {
@@ -250,9 +252,37 @@ fn t12_c_code_leads_to_the_goroutine_only_if_that_was_left_for_it() {
     };
     // The runtime itself has called it, on the stack of the thread: the goroutine has stopped elsewhere.
     assert_eq!(method(&memory), Some(UnwindMethod::CfiEhFrame));
-    let kept = |words: u64| memory.clone().with(&[(registers.sp + 8 * words, USER_G)]);
-    assert_eq!(method(&kept(2)), Some(UnwindMethod::GoroutineSwitch));
-    assert_eq!(method(&kept(64)), Some(UnwindMethod::CfiEhFrame));
+    let word = |at: u64, value: u64| (registers.sp + 8 * at, value);
+    // The goroutine and how deep it was, as Go 1.26 keeps them, and as 1.21 did.
+    for (kept, depth_at) in [(1, 0), (6, 5)] {
+        let memory = memory.clone().with(&[word(kept, USER_G), word(depth_at, DEPTH)]);
+        assert_eq!(method(&memory), Some(UnwindMethod::GoroutineSwitch), "{kept}");
+        let elsewhere = memory.with(&[word(depth_at, DEPTH + 8)]);
+        assert_eq!(method(&elsewhere), Some(UnwindMethod::CfiEhFrame), "left elsewhere: {kept}");
+    }
+    // Words of the caller, who has the goroutine at hand, but for the return address.
+    for at in (0..16).filter(|at| *at != 1) {
+        let cleared = memory.clone().with(&[word(0, 0), word(5, 0), word(6, 0), word(at, USER_G)]);
+        assert_eq!(method(&cleared), Some(UnwindMethod::CfiEhFrame), "{at}");
+    }
+}
+
+#[test]
+fn t12_c_code_leads_to_the_goroutine_on_arm64_by_other_words() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", &[0x0c, 31, 0]);
+    section.fde(0x1000, 0x40, &[advance(4), cfa_offset(32)]).fde(0x2000, 0x10, &[advance(4), cfa_offset(16)]);
+    let (_, memory) = go();
+    let mut registers = registers(0x2004);
+    (registers.general[28], registers.general[30]) = (Some(SYSTEM_G), Some(at(0x1020)));
+    let c_calls = vec![Avma(at(0x2000))..Avma(at(0x2010))];
+    let method = |first: u64, second: u64| {
+        let go = GoRuntime { switches: Vec::new(), c_calls: c_calls.clone(), g: G, curg: 0xc0 };
+        let memory = memory.clone().with(&[(registers.sp, first), (registers.sp + 8, second)]);
+        walk_with(&section, &memory, registers, go).0.get(1).map(|frame| frame.method)
+    };
+    assert_eq!(method(USER_G, DEPTH), Some(UnwindMethod::GoroutineSwitch));
+    assert_eq!(method(DEPTH, USER_G), Some(UnwindMethod::CfiEhFrame));
+    assert_eq!(method(USER_G, DEPTH - 16), Some(UnwindMethod::CfiEhFrame));
 }
 
 #[test]

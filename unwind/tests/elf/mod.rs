@@ -136,6 +136,18 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Whether there is the compiler that Go has C code compiled by; if not, a loud word of it.
+pub(crate) fn has_c_compiler_of_go() -> bool {
+    let asked = std::process::Command::new("go").args(["env", "CC"]).output();
+    let command = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned()).unwrap_or_default();
+    let compiler = command.split_ascii_whitespace().next().unwrap_or("gcc");
+    let found = std::process::Command::new(compiler).arg("--version").output();
+    if let Err(error) = &found {
+        skip(compiler, &format!("Go compiles no C code without it: {error}"));
+    }
+    found.is_ok()
+}
+
 /// Says that a test was left out, or fails it where `SYMSEAL_REQUIRE` names the tool.
 pub(crate) fn skip(tool: &str, reason: &str) {
     let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();

@@ -100,6 +100,13 @@ impl Scene {
     fn at(&self, name: &str) -> u64 {
         *self.symbols.get(name).unwrap_or_else(|| panic!("{name}"))
     }
+
+    /// The first function within another one: each version of Go numbers and names them as it likes.
+    fn within(&self, name: &str) -> u64 {
+        let start = format!("{name}.func");
+        let inner = self.symbols.iter().filter(|(symbol, _)| symbol.starts_with(&start));
+        *inner.min().unwrap_or_else(|| panic!("{start}")).1
+    }
 }
 
 fn registers(now: &Instant) -> Registers {
@@ -166,13 +173,16 @@ fn check_program(program: &Path) -> bool {
     check(&tracee, &scene, &c_callers, "runtime.asmcgocall");
 
     // To what `runtime.Stack` has run on the stack of the thread.
-    tracee.run_to(scene.at("runtime.Stack.func1")).expect("the program runs on");
+    tracee.run_to(scene.within("runtime.Stack")).expect("the program runs on");
     check(&tracee, &scene, &[], "runtime.systemstack");
     true
 }
 
 #[test]
 fn the_stack_of_a_thread_leads_to_the_main_function_of_a_go_program() {
+    if !elf::has_c_compiler_of_go() {
+        return;
+    }
     let directory = tempfile::tempdir().expect("a directory");
     for release in RELEASES {
         println!("{release}:");

@@ -184,7 +184,7 @@ fn function(
     let sets = set.map_or([Some(Set::Thumb), Some(Set::Arm)], |set| [Some(set), None]);
     let followed = sets.into_iter().flatten().find_map(|set| {
         let followed = functions::within(input, range.clone(), set)?;
-        followed.makes(body).then_some(followed)
+        (!followed.is_exhausted && followed.makes(body)).then_some(followed)
     });
     let Some(followed) = followed else {
         functions::unfollowed("exception index: the instructions do not make the frame that it says", compiler);

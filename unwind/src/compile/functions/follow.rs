@@ -82,8 +82,10 @@ pub(in super::super) struct Followed {
     pub(super) callees: BTreeSet<u64>,
     /// How often two paths led to one instruction with frames that contradict each other.
     pub(super) conflicts: usize,
-    /// Instructions that were looked at, those that were met again included.
+    /// Instructions and entries of tables that were looked at, those that were met again included.
     pub(super) turns: u64,
+    /// They were too many, and not all paths were followed: what was found is not what holds.
+    pub(in super::super) is_exhausted: bool,
 }
 
 struct Follower<'c> {
@@ -111,8 +113,8 @@ struct Follower<'c> {
     turns: u64,
 }
 
-/// Entries of tables and instructions that are looked at for each byte of a function. Real tables are part of it.
-const MOST_TURNS_PER_BYTE: u64 = 64;
+/// Entries of tables and instructions that are looked at for each byte of a function. Functions of C libraries take at most two.
+pub(super) const MOST_TURNS_PER_BYTE: u64 = 8;
 
 impl Followed {
     /// Follows the function at `start` that `code` begins with, to its end at the latest.
@@ -146,8 +148,9 @@ impl Followed {
         if !follower.switches.is_empty() {
             follower.cases();
         }
+        let is_exhausted = follower.is_exhausted();
         let Follower { states, callees, conflicts, turns, .. } = follower;
-        Self { start, states, unit, machine, callees, conflicts, turns }
+        Self { start, states, unit, machine, callees, conflicts, turns, is_exhausted }
     }
 
     /// Whether the frame is somewhere what is said of the body.
@@ -166,6 +169,10 @@ impl Followed {
 }
 
 impl Follower<'_> {
+    fn is_exhausted(&self) -> bool {
+        self.turns > MOST_TURNS_PER_BYTE * self.code.len() as u64
+    }
+
     fn instruction(&self, at: usize) -> Option<Instruction> {
         (self.decode)(self.code.get(at..)?)
     }
@@ -197,6 +204,9 @@ impl Follower<'_> {
         loop {
             while let Some(at) = self.queue.pop() {
                 self.step(at);
+                if self.is_exhausted() {
+                    return;
+                }
             }
             let Some((at, number)) = self.behind_calls.pop_first() else { return };
             let state = self.call_states.get(number).copied();
@@ -222,7 +232,7 @@ impl Follower<'_> {
     /// stands behind it.
     fn cases(&mut self) {
         let mut at = 0;
-        while let Some(instruction) = self.instruction(at) {
+        while let Some(instruction) = self.instruction(at).filter(|_| !self.is_exhausted()) {
             // Cases stand behind their switch.
             let before = self.switches.range(..=at).next_back().or_else(|| self.switches.first_key_value());
             let Some(state) = before.map(|(_, state)| *state) else { return };
@@ -262,7 +272,7 @@ impl Follower<'_> {
             end = end.min(target);
             // Code that is no table reads as one that leads everywhere.
             self.turns += 1;
-            if self.turns > MOST_TURNS_PER_BYTE * self.code.len() as u64 {
+            if self.is_exhausted() {
                 return;
             }
             self.lead(target, state);

@@ -10,7 +10,7 @@ mod riscv64;
 mod state;
 mod thumb;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use core::ops::Range;
 
@@ -18,13 +18,16 @@ use super::pieces::Piece;
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::source::SourceKind;
-use follow::{Decode, Flow};
+use follow::{Decode, Flow, MOST_TURNS_PER_BYTE};
 pub(super) use follow::{Followed, Step};
 
 /// No function is longer, in bytes: what keeps the memory for a hostile input small.
 const LONGEST: u64 = 1 << 18;
-/// How often, on average, a byte of code may be followed before the rest is left. Functions that overlap are followed once each.
-const MOST_TURNS: u64 = 8;
+/// Why nothing is known of a function.
+const NOT_THERE: &str = "code that is not in the file";
+const EXHAUSTED: &str = "too many paths for the size of the function";
+/// Why functions may be missing.
+const NOT_ALL_FOUND: &str = "functions overlap too much to look for all that they call";
 
 /// The instruction set of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +65,9 @@ type Starts = BTreeMap<u64, Set>;
 
 /// Adds the rules of functions that nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
-    let mut budget = input.code.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>().saturating_mul(MOST_TURNS);
+    // While they are looked for, functions may overlap. As much as all code may take without that is enough for real ones.
+    let size = input.code.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+    let mut budget = size.saturating_mul(MOST_TURNS_PER_BYTE);
     let is_free = |address: u64, compiler: &Compiler<'_>| compiler.claims.is_free(address);
     // What is called is a function too, and ends the one before it. So all of them are found before any gets rules.
     let mut starts: Starts = input.functions.iter().map(|value| Set::of_symbol(input.arch, *value)).collect();
@@ -74,8 +79,14 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         if !is_free(start, compiler) {
             continue;
         }
-        let Some(followed) = function(input, start, set, &starts, &mut budget) else { continue };
-        for address in followed.callees {
+        if budget == 0 {
+            unfollowed(NOT_ALL_FOUND, compiler);
+            break;
+        }
+        let Some(followed) = function(input, start, set, &starts) else { continue };
+        budget = budget.saturating_sub(followed.turns);
+        let callees = if followed.is_exhausted { BTreeSet::new() } else { followed.callees };
+        for address in callees {
             if is_free(address, compiler) && !starts.contains_key(&address) {
                 starts.insert(address, set);
                 new.insert(address, set);
@@ -86,9 +97,11 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         if !is_free(*start, compiler) {
             continue;
         }
-        match function(input, *start, *set, &starts, &mut budget) {
+        // Each ends where the next one begins, and may take what its own size allows: none takes from another.
+        match function(input, *start, *set, &starts) {
+            Some(followed) if followed.is_exhausted => unfollowed(EXHAUSTED, compiler),
             Some(followed) => add(*start, &followed, compiler),
-            None => unfollowed("code that is not in the file", compiler),
+            None => unfollowed(NOT_THERE, compiler),
         }
     }
 }
@@ -127,13 +140,9 @@ pub(super) fn unfollowed(reason: &str, compiler: &mut Compiler<'_>) {
 }
 
 /// Follows the function at `start`, which ends before the next of `starts` at the latest.
-fn function(input: &Input<'_>, start: u64, set: Set, starts: &Starts, budget: &mut u64) -> Option<Followed> {
+fn function(input: &Input<'_>, start: u64, set: Set, starts: &Starts) -> Option<Followed> {
     let next = starts.range(start.checked_add(1)?..).next().map_or(u64::MAX, |(next, _)| *next);
-    let followed = within(input, start..next, set)?;
-    // Where it does not suffice for one, it does not for others: what is followed must not depend on their order.
-    let left = budget.checked_sub(followed.turns);
-    *budget = left.unwrap_or(0);
-    left.map(|_| followed)
+    within(input, start..next, set)
 }
 
 /// Follows the function that `range` holds; `None` where there is no such code.

@@ -7,8 +7,12 @@
 //! * amd64: CFA = rsp + *d* + 8; return address = [CFA − 8];
 //! * arm64: CFA = sp + *d*; return address = [sp] where *d* > 0, else lr.
 //!
-//! Go's functions keep no registers for their callers but the frame pointer, and that of the goroutine, which is the same in all of one stack. On amd64 it is at CFA − 16 if the function began by pushing it;
+//! Go's functions keep no registers for their callers but the frame pointer, and that of the goroutine, which is the same in all of one stack. On amd64 the frame pointer is at CFA − 16 if the function began by pushing it;
 //! else, while the stack pointer has moved, it is not told.
+//!
+//! The register of the goroutine is not told where it is not the goroutine's: on amd64 before Go 1.17, and in functions that C enters
+//! by, whose callers have in it what they like. Assembler code of ABI0 on amd64, as in `crypto`, may use it for other things before
+//! it returns; no table tells that code from other assembler code, and its rules say `Same`. (Go, "internal ABI specification")
 
 mod place;
 mod runtime;
@@ -35,6 +39,9 @@ const TOP_FRAME: u8 = 1;
 /// The function sets the stack pointer to what no table tells, as those do that change stacks.
 const WRITES_STACK_POINTER: u8 = 2;
 
+/// Functions that C calls, by its own convention. (Go, `runtime/cgo/asm_amd64.s`, `runtime/asm_amd64.s`)
+const ENTERED_FROM_C: [&[u8]; 2] = [b"crosscall2", b"runtime.cgocallback"];
+
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, bytes)) = input.pclntab.filter(|_| matches!(input.arch, Arch::X86_64 | Arch::Aarch64)) else { return };
@@ -42,6 +49,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         return unfollowed("Go's table of functions: of an unknown version, damaged, or of other code", compiler);
     };
     let mut budget = bytes.len().saturating_mul(4);
+    let has_goroutine_register = input.arch != Arch::X86_64 || table.has_goroutine_register();
     for function in table.functions() {
         let range = function.start..function.end;
         if range.start >= range.end || !compiler.claims.is_code(&range) {
@@ -54,7 +62,9 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             continue;
         }
         let source = (SourceKind::GoPclntab, function.offset);
-        let Some((mut rules, end)) = frames(input, &table, &function, &mut budget) else {
+        let is_entered_from_c = table.name(&function).is_some_and(|name| ENTERED_FROM_C.contains(&name));
+        let keeps_goroutine = has_goroutine_register && !is_entered_from_c;
+        let Some((mut rules, end)) = frames(input, &table, &function, keeps_goroutine, &mut budget) else {
             unfollowed("Go's table of functions: distances that cannot be read", compiler);
             continue;
         };
@@ -70,7 +80,13 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
 type Frames = (Vec<(u64, (Rule, Slots))>, u64);
 
 /// The rules of one function; `None` where the table does not tell them.
-fn frames(input: &Input<'_>, table: &Table<'_>, function: &Function, budget: &mut usize) -> Option<Frames> {
+fn frames(
+    input: &Input<'_>,
+    table: &Table<'_>,
+    function: &Function,
+    keeps_goroutine: bool,
+    budget: &mut usize,
+) -> Option<Frames> {
     let mut rules = Vec::new();
     let mut end = function.start;
     let mut pushes_frame_pointer = None;
@@ -85,7 +101,7 @@ fn frames(input: &Input<'_>, table: &Table<'_>, function: &Function, budget: &mu
             let pushed = || moved == 8 && byte_before(input, start) == Some(PUSH_FRAME_POINTER) && is_plain(start);
             pushes_frame_pointer.get_or_insert_with(pushed);
         }
-        let rule = rule(input.arch, moved, pushes_frame_pointer == Some(true))?;
+        let rule = rule(input.arch, moved, pushes_frame_pointer == Some(true), keeps_goroutine)?;
         if rules.last().is_none_or(|(_, last)| *last != rule) {
             rules.push((start, rule));
         }
@@ -94,7 +110,7 @@ fn frames(input: &Input<'_>, table: &Table<'_>, function: &Function, budget: &mu
 }
 
 /// The rule where the stack pointer has moved by so many bytes.
-fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool) -> Option<(Rule, Slots)> {
+fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool, keeps_goroutine: bool) -> Option<(Rule, Slots)> {
     let machine = arch.machine();
     let words = (moved >= 0 && moved % machine.word == 0).then_some(moved / machine.word)?;
     let source = RuleSource::GoPclntab;
@@ -109,7 +125,7 @@ fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool) -> Option<(Rule, Slo
     };
     let mut slots = Slots::SAME;
     for (at, register) in machine.slot_registers.iter().enumerate() {
-        if Some(*register) != g_register(arch) {
+        if !keeps_goroutine || Some(*register) != g_register(arch) {
             slots = slots.with(at, Saved::Unknown);
         }
     }
@@ -119,4 +135,43 @@ fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool) -> Option<(Rule, Slo
 fn byte_before(input: &Input<'_>, address: u64) -> Option<u8> {
     let before = address.checked_sub(1)?;
     input.code.iter().find_map(|(start, bytes)| bytes.get(usize::try_from(before.checked_sub(*start)?).ok()?).copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Table as Compiled;
+    use crate::compile::compile;
+    use symseal_module::{DebugId, Rva};
+
+    /// What the rules of a function say of the register of the goroutine, before and behind where it moves the stack pointer.
+    fn told(magic: u32, name: &str, flags: u8, arch: Arch) -> [Option<Saved>; 2] {
+        let id = DebugId::from_build_id(&[7; 20]).expect("an identity");
+        let bytes = table::tests::named(magic, name, flags, arch);
+        let text = 0x1000..0x1020;
+        let input =
+            Input { pclntab: Some((0x8000, &bytes)), text: core::slice::from_ref(&text), ..Input::of(arch, &id) };
+        let compiled = compile(&input).expect("a table");
+        let table = Compiled::open(&compiled.bytes).expect("our own table");
+        [0x1000, 0x1004].map(|at| {
+            assert_eq!(table.rule(Rva(at)).and_then(Rule::source), Some(RuleSource::GoPclntab));
+            table.slots(Rva(at))?.of(arch, g_register(arch)?)
+        })
+    }
+
+    #[test]
+    fn the_register_of_the_goroutine_is_told_where_it_is_the_goroutines() {
+        let (same, unknown) = ([Some(Saved::Same); 2], [Some(Saved::Unknown); 2]);
+        let (new, old) = (table::MAGIC_120, table::MAGIC_116);
+        assert_eq!(told(new, "main.main", 0, Arch::X86_64), same);
+        // Go 1.16, and 1.17 by a flag.
+        assert_eq!(told(old, "main.main", 0, Arch::X86_64), unknown);
+        assert_eq!(told(old, "main.main", 4, Arch::X86_64), same);
+        // Other code of that processor has never used it.
+        assert_eq!([new, old].map(|magic| told(magic, "main.main", 0, Arch::Aarch64)), [same; 2]);
+        for name in ["crosscall2", "runtime.cgocallback"] {
+            assert_eq!([Arch::X86_64, Arch::Aarch64].map(|arch| told(new, name, 0, arch)), [unknown; 2], "{name}");
+        }
+        assert_eq!(told(new, "runtime.cgocallbackg", 0, Arch::X86_64), same);
+    }
 }

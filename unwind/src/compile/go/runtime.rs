@@ -1,14 +1,19 @@
 //! What the engine has to know of the runtime in a Go program: where the functions are that change stacks, by their names in the table of functions,
 //! and where the fields of `g` and `m` are, by the debug information. (Go, `runtime/asm_amd64.s`, `runtime/runtime2.go`)
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, EndianSlice, LittleEndian, Unit};
+use gimli::{
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfo, DebuggingInformationEntry, EndianSlice,
+    LittleEndian, UnitHeader,
+};
 use symseal_module::{Avma, Svma};
 
 use super::super::Input;
 use super::place;
+use super::table::LONGEST_NAME;
 use crate::goroutine::{GoRuntime, GoroutineFields};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
@@ -17,6 +22,9 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.mcall", b"runtime.morestack"];
 /// Runs C code there, or where it is if that is no goroutine's stack.
 const CALLS_C: &[u8] = b"runtime.asmcgocall";
+
+/// How many entries and attributes are looked at for each byte of debug information: most take more than one.
+const MOST_ATTRIBUTES_PER_BYTE: usize = 4;
 
 /// The runtime of the Go program that `input` describes: its table of functions and its code count. `section` gives the decompressed bytes of a
 /// section by its ELF name, empty where there is none, and `load` the actual address of a stated one. `None` if the table or the debug
@@ -74,16 +82,14 @@ impl<const N: usize> Fields<N> {
 
 /// Where the fields are, and no functions yet.
 fn fields<'a>(section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime> {
-    let load = |id: gimli::SectionId| Ok::<_, gimli::Error>(Reader::new(section(id.name()), LittleEndian));
-    let dwarf = Dwarf::load(load).ok()?;
+    let mut information = Information::of(section);
     let mut g = Fields::new("runtime.g", ["stack", "m", "sched"]);
     let mut stack = Fields::new("runtime.stack", ["lo", "hi"]);
     let mut sched = Fields::new("runtime.gobuf", ["sp", "pc", "bp"]);
     let mut m = Fields::new("runtime.m", ["curg"]);
-    let mut units = dwarf.units();
-    while let Ok(Some(header)) = units.next() {
-        let Ok(unit) = dwarf.unit(header) else { continue };
-        members(&dwarf, &unit, |structure, field, at| {
+    let mut units = information.units.units();
+    while let Ok(Some(unit)) = units.next() {
+        information.members(&unit, |structure, field, at| {
             g.note(structure, field, at);
             stack.note(structure, field, at);
             sched.note(structure, field, at);
@@ -106,28 +112,91 @@ fn fields<'a>(section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime> {
     None
 }
 
-/// Calls `note` with each structure of a unit that is not within another one, each of its fields, and where that is.
-fn members<'a>(dwarf: &Dwarf<Reader<'a>>, unit: &Unit<Reader<'a>>, mut note: impl FnMut(&'a [u8], &'a [u8], u32)) {
-    let name = |entry: &DebuggingInformationEntry<Reader<'a>>| {
-        let name = dwarf.attr_string(unit, entry.attr_value(gimli::DW_AT_name)?).ok()?;
-        Some(name.slice())
-    };
-    let mut structure = None;
-    let mut entries = unit.entries();
-    while let Ok(Some(entry)) = entries.next_dfs() {
-        match (entry.depth(), entry.tag()) {
-            (1, gimli::DW_TAG_structure_type) => structure = name(entry),
-            (1, _) => structure = None,
-            (2, gimli::DW_TAG_member) => {
-                let at = match entry.attr_value(gimli::DW_AT_data_member_location) {
-                    Some(AttributeValue::Udata(at)) => u32::try_from(at).ok(),
-                    _ => None,
-                };
-                if let (Some(structure), Some(field), Some(at)) = (structure, name(entry), at) {
-                    note(structure, field, at);
-                }
-            }
-            _ => {}
+/// Debug information, with what may be read of it: the time grows with its size, whatever it holds.
+struct Information<'a> {
+    units: DebugInfo<Reader<'a>>,
+    /// By where they begin in their section.
+    abbreviations: BTreeMap<usize, Abbreviations>,
+    strings: &'a [u8],
+    line_strings: &'a [u8],
+    /// Entries and their attributes that may still be looked at, in all units.
+    budget: usize,
+}
+
+impl<'a> Information<'a> {
+    fn of(section: impl Fn(&str) -> &'a [u8]) -> Self {
+        let of = |id: gimli::SectionId| section(id.name());
+        let (information, abbreviations) = (of(gimli::SectionId::DebugInfo), of(gimli::SectionId::DebugAbbrev));
+        let units = DebugInfo::new(information, LittleEndian);
+        Self {
+            abbreviations: read_abbreviations(&units, abbreviations),
+            units,
+            strings: of(gimli::SectionId::DebugStr),
+            line_strings: of(gimli::SectionId::DebugLineStr),
+            budget: information.len().saturating_mul(MOST_ATTRIBUTES_PER_BYTE),
         }
     }
+
+    /// Calls `note` with each structure of a unit that is not within another one, each of its fields, and where that is.
+    fn members(&mut self, unit: &UnitHeader<Reader<'a>>, mut note: impl FnMut(&'a [u8], &'a [u8], u32)) {
+        let Self { abbreviations, strings, line_strings, budget, .. } = self;
+        let name = |entry: &DebuggingInformationEntry<Reader<'a>>| match entry.attr_value(gimli::DW_AT_name)? {
+            AttributeValue::String(name) => Some(name.slice()),
+            AttributeValue::DebugStrRef(at) => string(strings, at.0),
+            AttributeValue::DebugLineStrRef(at) => string(line_strings, at.0),
+            _ => None,
+        };
+        if *budget == 0 {
+            return;
+        }
+        let Some(abbreviations) = abbreviations.get(&unit.debug_abbrev_offset().0) else { return };
+        let mut entries = unit.entries(abbreviations);
+        let mut structure = None;
+        while let Ok(Some(entry)) = entries.next_dfs() {
+            // Attributes may take no bytes at all.
+            let Some(left) = budget.checked_sub(1 + entry.attrs().len()) else {
+                *budget = 0;
+                return;
+            };
+            *budget = left;
+            match (entry.depth(), entry.tag()) {
+                (1, gimli::DW_TAG_structure_type) => structure = name(entry),
+                (1, _) => structure = None,
+                (2, gimli::DW_TAG_member) => {
+                    let at = match entry.attr_value(gimli::DW_AT_data_member_location) {
+                        Some(AttributeValue::Udata(at)) => u32::try_from(at).ok(),
+                        _ => None,
+                    };
+                    if let (Some(structure), Some(field), Some(at)) = (structure, name(entry), at) {
+                        note(structure, field, at);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The tables of abbreviations that units name, each read once, and no further than to where the next one begins.
+fn read_abbreviations(units: &DebugInfo<Reader<'_>>, section: &[u8]) -> BTreeMap<usize, Abbreviations> {
+    let mut starts = Vec::new();
+    let mut units = units.units();
+    while let Ok(Some(unit)) = units.next() {
+        starts.push(unit.debug_abbrev_offset().0);
+    }
+    starts.sort_unstable();
+    starts.dedup();
+    let ends = starts.iter().skip(1).copied().chain([section.len()]);
+    let tables = starts.iter().zip(ends).filter_map(|(start, end)| {
+        let table = DebugAbbrev::new(section.get(*start..end.min(section.len()))?, LittleEndian);
+        Some((*start, table.abbreviations(DebugAbbrevOffset(0)).ok()?))
+    });
+    tables.collect()
+}
+
+/// A string of a section of strings, if it is no longer than the names that are looked for.
+fn string(section: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = section.get(at..)?;
+    let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
+    rest.get(..rest.iter().position(|byte| *byte == 0)?)
 }

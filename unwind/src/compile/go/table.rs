@@ -5,12 +5,12 @@ use core::ops::Range;
 use crate::arch::Arch;
 
 /// Go 1.16 and 1.17; 1.18 and 1.19; 1.20 and later. (`internal/abi`, `PCLnTabMagic`)
-const MAGIC_116: u32 = 0xffff_fffa;
+pub(super) const MAGIC_116: u32 = 0xffff_fffa;
 const MAGIC_118: u32 = 0xffff_fff0;
-const MAGIC_120: u32 = 0xffff_fff1;
+pub(super) const MAGIC_120: u32 = 0xffff_fff1;
 const WORD: usize = 8;
 /// The names that are looked for are shorter.
-const LONGEST_NAME: usize = 64;
+pub(super) const LONGEST_NAME: usize = 64;
 /// Offsets in a function's record, counted from where its entry ends.
 mod at {
     /// `pcsp`, behind `nameOff`, `args`, `deferreturn`.
@@ -91,6 +91,12 @@ impl<'t> Table<'t> {
     /// Whether the table itself says where code begins.
     pub(super) fn is_placed(&self) -> bool {
         self.is_placed
+    }
+
+    /// Whether code for amd64 keeps the goroutine in a register. Go 1.17 began with that, and with flags of functions, of which every program
+    /// has some; the table of 1.16, of the same form, has padding there.
+    pub(super) fn has_goroutine_register(&self) -> bool {
+        self.magic != MAGIC_116 || self.functions().any(|function| function.flags != 0)
     }
 
     /// Moves all functions by so many bytes.
@@ -190,27 +196,31 @@ fn varint(bytes: &mut &[u8]) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// A table of two functions at 0x1000 and 0x1010, which end at 0x1020.
-    fn table(magic: u32) -> Vec<u8> {
+    /// A flag that is read.
+    const TOP: u8 = 1;
+
+    /// A table of two functions of this name at 0x1000 and 0x1010, which end at 0x1020.
+    pub(in super::super) fn named(magic: u32, name: &str, flags: u8, arch: Arch) -> Vec<u8> {
         let counts_from_text = magic != MAGIC_116;
         let mut bytes = Vec::from(magic.to_le_bytes());
-        bytes.extend([0, 0, 1, 8]);
+        let quantum = if arch == Arch::X86_64 { 1 } else { 4 };
+        bytes.extend([0, 0, quantum, 8]);
         let header = 8 + 8 * if counts_from_text { 8 } else { 7 };
-        // Tables of distances: one byte that stands for none, then 0 for 4 bytes, 24 for 10, 0 for 2, end.
-        let distances = [0, 2, 4, 48, 10, 47, 2, 0];
-        let index = header + distances.len();
+        // Tables of distances: one byte that stands for none, then 0 for 4 bytes, 24 for 8, 0 for 4, end.
+        let distances = [0, 2, 4 / quantum, 48, 8 / quantum, 47, 4 / quantum, 0];
+        let index = header + distances.len() + name.len() + 1;
         let mut fields = Vec::from([2u64, 0]);
         if counts_from_text {
             fields.push(0x1000);
         }
-        // Names lie at the beginning, as they do nowhere.
-        fields.extend([0, 0, 0, header as u64, index as u64]);
+        fields.extend([(header + distances.len()) as u64, 0, 0, header as u64, index as u64]);
         bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
         bytes.extend(distances);
+        bytes.extend(name.bytes().chain([0]));
         let entry = |value: u64| {
             if counts_from_text { (value as u32).to_le_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
         };
@@ -227,23 +237,24 @@ mod tests {
             bytes.extend([9, 9, 0, 0]);
         }
         // The function's id and flags.
-        bytes.extend([7, 1, 0, 0]);
+        bytes.extend([7, flags, 0, 0]);
         bytes
     }
 
     #[test]
     fn all_layouts_are_read() {
         for magic in [MAGIC_116, MAGIC_118, MAGIC_120] {
-            let bytes = table(magic);
+            let bytes = named(magic, "main.main", TOP, Arch::X86_64);
             let table = Table::open(&bytes, Arch::X86_64, None).expect("a header");
             let functions: Vec<Function> = table.functions().collect();
             let found: Vec<_> =
                 functions.iter().map(|function| (function.start, function.end, function.flags)).collect();
-            assert_eq!(found, [(0x1000, 0x1010, 1), (0x1010, 0x1020, 1)], "{magic:x}");
+            assert_eq!(found, [(0x1000, 0x1010, TOP), (0x1010, 0x1020, TOP)], "{magic:x}");
+            assert_eq!(table.name(&functions[1]), Some(&b"main.main"[..]));
             let distances: Vec<_> = table.distances(&functions[0]).collect();
             assert_eq!(
                 distances,
-                [Some((0x1000..0x1004, 0)), Some((0x1004..0x100e, 24)), Some((0x100e..0x1010, 0))],
+                [Some((0x1000..0x1004, 0)), Some((0x1004..0x100c, 24)), Some((0x100c..0x1010, 0))],
                 "{magic:x}"
             );
             for cut in 0..bytes.len() {
@@ -253,7 +264,7 @@ mod tests {
                 );
             }
         }
-        assert!(Table::open(&table(0xffff_fffb), Arch::X86_64, None).is_none());
-        assert!(Table::open(&table(MAGIC_120), Arch::Aarch64, None).is_none());
+        assert!(Table::open(&named(0xffff_fffb, "", TOP, Arch::X86_64), Arch::X86_64, None).is_none());
+        assert!(Table::open(&named(MAGIC_120, "", TOP, Arch::X86_64), Arch::Aarch64, None).is_none());
     }
 }
