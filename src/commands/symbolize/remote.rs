@@ -45,7 +45,7 @@ struct Pages {
     file: FileEntry,
     leaves: Vec<Hash>,
     kept: BTreeMap<u64, Vec<u8>>,
-    /// Bytes that were fetched, and requests that it took.
+    /// Bytes of the indexes, the seals and what is fetched here, and the requests that this took.
     bytes: u64,
     requests: u64,
 }
@@ -83,7 +83,7 @@ impl Remote {
         let shard = index.shards.iter().find(|shard| holds(shard, debug_id, &module.arch));
         let shard = shard.with_context(|| format!("bundle {reference}: no page hashes for {debug_id}"))?.clone();
         let mut pages =
-            Pages { runtime, repository, file, leaves: Vec::new(), kept: BTreeMap::new(), bytes, requests: 3 };
+            Pages { runtime, repository, file, leaves: Vec::new(), kept: BTreeMap::new(), bytes, requests: 0 };
         pages.leaves = pages.hashes(&shard.page_hashes)?;
         let table = SparseTable::open(pages.file.size, &mut pages).map_err(|error| match error {
             SparseError::Table(error) => anyhow::anyhow!("the symbol table of {debug_id}: {error}"),
@@ -130,7 +130,7 @@ impl Remote {
             None => "its seal was not asked for: give --trust".to_owned(),
         };
         format!(
-            "read {bytes} bytes in {requests} requests: {} of {} pages of a table of {} bytes, each verified; bundle {}, {sealed}",
+            "read {bytes} bytes, manifests aside, those of the table in {requests} requests: {} of {} pages of a table of {} bytes, each verified; bundle {}, {sealed}",
             kept.len(),
             leaves.len(),
             file.size,

@@ -16,10 +16,10 @@ use crate::arch::Arch;
 use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 
-/// Bytes of call frame information that a row takes at least, in sections of compilers: 5.9 in libLLVM 14. More rows are taken too.
+/// Bytes of call frame information that a row takes at least, in sections of compilers: 6.0 in libLLVM 14. More rows are taken too.
 const BYTES_OF_ROW: usize = 5;
 
-/// How many rows a section has, about. Growing a list of a million several times would cost a tenth of compiling it.
+/// How many rows a section has, about, so that a list of a million is not moved each time that it doubles.
 pub(super) fn expected_rows(bytes: &[u8]) -> usize {
     bytes.len() / BYTES_OF_ROW
 }

@@ -216,7 +216,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         self.whole_words(bytes).filter(|words| Rule::offset_fits(*words))
     }
 
-    /// A shift: every register of every row comes here, and a division takes as long as all else of it.
+    /// A shift, and no division: every saved register of every row comes here.
     fn whole_words(&self, bytes: i64) -> Option<i64> {
         let shift = self.machine.word.trailing_zeros();
         let words = bytes >> shift;

@@ -92,15 +92,7 @@ pub(crate) const MIPS: Platform = Platform {
     least: 998,
 };
 
-pub(crate) const MIPSEL: Platform = Platform {
-    toolchain: toolchains::MIPSEL,
-    emulator_options: &[],
-    programs: MIPS_PROGRAMS,
-    syscall: 2,
-    contexts: &[0xb0, 0x18],
-    explained: &[("__longjmp", LEAVES)],
-    least: 998,
-};
+pub(crate) const MIPSEL: Platform = Platform { toolchain: toolchains::MIPSEL, ..MIPS };
 
 pub(crate) const I686: Platform = Platform {
     toolchain: toolchains::I686,
