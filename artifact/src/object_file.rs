@@ -284,6 +284,12 @@ impl<'d> ObjectFile<'d> {
         self.headers().section(name.as_bytes())
     }
 
+    /// A section of debug information by what follows `.debug_` or `__debug_` in its name, decompressed. None where there is none, or
+    /// where it cannot be decompressed.
+    pub fn debug_section(&self, suffix: &str) -> Option<std::borrow::Cow<'d, [u8]>> {
+        self.headers().debug_section(suffix)?.ok()
+    }
+
     /// The sections of code of an ELF file, by name, with their stated addresses; a debug file repeats those of its binary.
     pub fn code_sections(&self) -> Vec<(&'d [u8], std::ops::Range<u64>)> {
         self.headers().code_sections()

@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+mod goroutines;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod jit;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -16,7 +16,7 @@ use symseal_trace::{Trace, TraceBegin, TraceEnd, TraceModule, TraceSample, Uuid,
 use crate::jit::{led_to, told_alike};
 use crate::ptrace::{self, REGISTER_BYTES, Registers};
 use crate::registers::by_name;
-use crate::stacks::StackCopier;
+use crate::stacks::{Pointers, StackCopier};
 use crate::stopped::StoppedThreads;
 use crate::{CaptureError, MAX_STACK_COPY_BYTES, Options};
 
@@ -111,7 +111,11 @@ fn sample_all(
                 thread: thread.id,
                 thread_name: String::new(),
                 registers: by_name(&registers),
-                stacks: copier.copy(Avma(registers.rsp)),
+                stacks: copier.copy(Pointers {
+                    sp: Avma(registers.rsp),
+                    fs_base: registers.fs_base,
+                    r14: registers.r14,
+                }),
                 stopped_ns: 0,
             }),
             Ok(Registers::Other { bytes }) => {

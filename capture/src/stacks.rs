@@ -4,13 +4,16 @@
 //! (sigaltstack(2)); the frames below it are then elsewhere, at the stack pointer that the kernel saved in
 //! the signal frame. There are no unwind tables at hand when a process stands still, so signal frames
 //! are found by their form: a return address that leads to the two instructions of `rt_sigreturn`, followed by a
-//! `ucontext` of user code.
+//! `ucontext` of user code. Of a thread of Go that runs on its own stack, the goroutine that it works for is copied too
+//! ([`goroutines`](crate::goroutines)).
 
 use std::collections::{HashMap, VecDeque};
 
 use symseal_module::Avma;
 use symseal_process::{Mapping, maps};
 use symseal_trace::StackSegment;
+
+use crate::goroutines::{Goroutine, goroutine};
 
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI, AMD64, 3.2.2).
 /// In an epilogue the slots of registers that were just popped lie here, too.
@@ -30,6 +33,16 @@ const KNOWN_UC_FLAGS: u64 = 7;
 /// The code segment selector of 64-bit user code (`__USER_CS`).
 const USER_CS: u64 = 0x33;
 
+/// What leads to the stacks of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pointers {
+    pub(crate) sp: Avma,
+    /// The thread pointer.
+    pub(crate) fs_base: u64,
+    /// The register in which Go keeps the current goroutine.
+    pub(crate) r14: u64,
+}
+
 /// Copies stacks of one process.
 pub(crate) struct StackCopier<'a, R> {
     mappings: &'a [Mapping],
@@ -45,18 +58,43 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         Self { mappings, copy_bytes, read, restorers: HashMap::new() }
     }
 
-    /// The stretches of the thread whose stack pointer is `sp`, that around `sp` first. Empty where `sp` leads nowhere.
-    pub(crate) fn copy(&mut self, sp: Avma) -> Vec<StackSegment> {
+    /// The stretches of the thread that has these registers, that around the stack pointer first. Empty where it leads nowhere.
+    pub(crate) fn copy(&mut self, pointers: Pointers) -> Vec<StackSegment> {
         let mut segments = Vec::new();
+        let followed = self.copy_stacks(pointers.sp, &mut segments);
+        let read = &mut self.read;
+        let is_data = |address| {
+            maps::find(self.mappings, Avma(address)).is_some_and(|it| it.readable && it.writable && !it.shared)
+        };
+        let found = goroutine((pointers.fs_base, pointers.r14), is_data, |address, out| read(address, out));
+        // A thread that runs on the goroutine's own stack has left its place there long ago.
+        let is_there = |it: &Goroutine| followed.iter().any(|sp| it.stack.contains(&sp.0));
+        let Some(goroutine) = found.filter(|goroutine| !segments.is_empty() && !is_there(goroutine)) else {
+            return segments;
+        };
+        for (start, size) in goroutine.structures {
+            let part = self.part(start, start.0.saturating_add(size as u64), &segments);
+            segments.extend(part);
+        }
+        let end = goroutine.sp.0.saturating_add(self.copy_bytes).min(goroutine.stack.end);
+        let stack = self.part(Avma(goroutine.sp.0.saturating_sub(RED_ZONE_BYTES)), end, &segments);
+        segments.extend(stack);
+        segments
+    }
+
+    /// The stretches around `sp` and around the stack pointers that signal frames saved, which are given.
+    fn copy_stacks(&mut self, sp: Avma, segments: &mut Vec<StackSegment>) -> Vec<Avma> {
+        let mut followed = Vec::new();
         let mut pointers = VecDeque::from([sp]);
         for _ in 0..MAX_STRETCHES {
             let Some(sp) = pointers.pop_front() else { break };
-            if let Some(segment) = self.stretch(sp, &segments) {
+            followed.push(sp);
+            if let Some(segment) = self.stretch(sp, segments) {
                 pointers.extend(self.interrupted(&segment));
-                join(&mut segments, segment);
+                join(segments, segment);
             }
         }
-        segments
+        followed
     }
 
     /// The part around `sp` that is not copied yet.
@@ -64,11 +102,14 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         // A stack pointer at the very end of its mapping points to no byte of it.
         let below = sp.checked_sub(1)?;
         let mapping = maps::find(self.mappings, sp).or_else(|| maps::find(self.mappings, below))?;
-        if !mapping.readable {
-            return None;
-        }
-        let mut start = sp.0.saturating_sub(RED_ZONE_BYTES).max(mapping.start.0);
-        let mut end = sp.0.saturating_add(self.copy_bytes).min(mapping.end.0);
+        let start = sp.0.saturating_sub(RED_ZONE_BYTES).max(mapping.start.0);
+        self.part(Avma(start), sp.0.saturating_add(self.copy_bytes), copied)
+    }
+
+    /// The bytes from `start` to `end` within the mapping of the first one, without what is copied already.
+    fn part(&mut self, start: Avma, end: u64, copied: &[StackSegment]) -> Option<StackSegment> {
+        let mapping = maps::find(self.mappings, start).filter(|mapping| mapping.readable)?;
+        let (mut start, mut end) = (start.0, end.min(mapping.end.0));
         for segment in copied {
             let (from, to) = (segment.start.0, segment.end().0);
             if from <= start && start < to {
@@ -178,7 +219,7 @@ mod tests {
                 out[..length].copy_from_slice(&bytes[..length]);
                 length
             };
-            StackCopier::new(&mappings, copy_bytes, read).copy(Avma(sp))
+            StackCopier::new(&mappings, copy_bytes, read).copy(Pointers { sp: Avma(sp), fs_base: 0, r14: 0 })
         }
     }
 

@@ -90,6 +90,7 @@ fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
                 | UnwindMethod::JitRule
                 | UnwindMethod::Exidx
                 | UnwindMethod::GoPclntab
+                | UnwindMethod::GoroutineSwitch
         );
         !(robbed(callee) && by_table)
     });

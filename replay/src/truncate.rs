@@ -1,15 +1,16 @@
 //! The class "truncation": a copied stack that ends early.
 //!
 //! What must come out is fixed beforehand: the frames for which the complete walk read no word beyond the
-//! cut, and then the stop `truncated-stack`. Three liberties: the engine may give further frames of the complete
+//! cut, and then the stop `truncated-stack`. Four liberties: the engine may give further frames of the complete
 //! result, for it reads some words before it knows whether it needs them; the frame address of the last frame may be
 //! unknown, where it was to be read from the lost part; and where no rule covers the last frame, the engine may say
-//! that instead, for then it does not know what it would have read.
+//! that instead, for then it does not know what it would have read; and where the complete walk went on to a goroutine, the engine
+//! may go on along the thread's own stack, for what leads to the goroutine may be lost.
 
 use symseal_module::{StopReason, UnwindMethod};
 use symseal_unwind::{Cache, Frame, unwind};
 
-use crate::canonical::Canonical;
+use crate::canonical::{Canonical, CanonicalFrame};
 use crate::replay::{Bench, Outcome};
 use crate::resolve::name_stack;
 use crate::rng::SplitMix64;
@@ -44,6 +45,18 @@ pub(crate) fn run(bench: &Bench<'_>, golden: &[Canonical], rng: &mut SplitMix64)
 
 fn take_liberties(expected: &mut Canonical, found: &Canonical, golden: &Canonical) {
     if expected.stop != StopReason::TruncatedStack || found.frames.len() < expected.frames.len() {
+        return;
+    }
+    let known = expected.frames.len();
+    let rest = found.frames.get(known..).unwrap_or_default();
+    let is_switch = |frame: &CanonicalFrame| frame.method == UnwindMethod::GoroutineSwitch;
+    if golden.frames.get(known).is_some_and(is_switch) && !rest.iter().any(is_switch) {
+        // How far the last frame's stack reaches is told by its rule, and not by the goroutine, either.
+        if let Some((last, same)) = expected.frames.last_mut().zip(found.frames.get(known.saturating_sub(1))) {
+            last.cfa = same.cfa.clone();
+        }
+        expected.frames.extend(rest.iter().cloned());
+        expected.stop = found.stop;
         return;
     }
     expected.frames.extend(golden.frames.iter().take(found.frames.len()).skip(expected.frames.len()).cloned());

@@ -2,42 +2,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod stage;
 
-use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
-use symseal_bundle::{Bundle, LayoutDir};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use stage::{Stage, functions, skip};
 use symseal_module::{Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 use symseal_replay::{
-    BundleEvidence, BundleTables, Class, Coverage, CoverageCount, Evidence, FrameKind, Gate, GateCode, ReportedChain,
-    ResolvedThread, TraceEvidence, coverage, replay, replay_with_goldens, resolve_trace, unwind_trace,
+    BundleEvidence, Class, CoverageCount, Evidence, FrameKind, Gate, GateCode, ReportedChain, TraceEvidence, replay,
+    replay_with_goldens, resolve_trace, unwind_trace,
 };
 use symseal_resolver::{Options, Resolver};
 use symseal_trace::Trace;
-
-/// The workload, running until it is dropped, its trace, and the bundle that was built from its binaries.
-struct Stage {
-    child: Child,
-    executable: PathBuf,
-    trace: Trace,
-    bundle: Bundle,
-    _dir: tempfile::TempDir,
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Says that a test is skipped for want of `tool`, or fails where the tool is required.
-fn skip(tool: &str, why: &str) {
-    let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|name| name == tool), "{tool}: {why}, and it is required");
-    eprintln!("SKIP {tool}: {why}");
-}
 
 fn compile(dir: &Path, compiler: &str, source: &str) -> Option<PathBuf> {
     let source = &format!("{}/tests/{source}", env!("CARGO_MANIFEST_DIR"));
@@ -61,59 +38,10 @@ fn stage() -> Option<Stage> {
 fn stage_of(source: &str) -> Option<Stage> {
     let dir = tempfile::tempdir().unwrap();
     let compiled = compile(dir.path(), "clang", source).or_else(|| compile(dir.path(), "gcc", source));
-    let Some(executable) = compiled else {
+    if compiled.is_none() {
         skip("clang", "not found, nor gcc");
-        return None;
-    };
-    let mut child = Command::new(&executable).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    // The main thread has yet to go to its own place.
-    std::thread::sleep(std::time::Duration::from_millis(50));
-    let trace = match symseal_capture::capture(child.id(), &symseal_capture::Options::default()) {
-        Ok(trace) => trace,
-        Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            skip("ptrace", &error.to_string());
-            return None;
-        }
-    };
-    let libraries = trace.modules.iter().map(|module| PathBuf::from(&module.path)).filter(|path| path.is_file());
-    let mut builder =
-        SymbolBundleBuilder::new(BuildOptions { name: "workload".into(), version: "1".into(), progress: None })
-            .executables(true);
-    for path in libraries {
-        builder = builder.add_path(path);
     }
-    let layout = LayoutDir::create(dir.path().join("bundle")).unwrap();
-    let built = builder.build(&layout).unwrap();
-    let bundle = Bundle::open(layout, Some(&built.digest)).unwrap();
-    Some(Stage { child, executable, trace, bundle, _dir: dir })
-}
-
-impl Stage {
-    fn tables(&self) -> BundleTables {
-        BundleTables::for_trace([&self.bundle], &self.trace)
-    }
-
-    fn resolver(&self) -> Resolver {
-        Resolver::new(Options::default()).with_stored_bundle(self.bundle.clone(), Proof::Sealed)
-    }
-
-    fn threads(&self) -> Vec<ResolvedThread> {
-        resolve_trace(&self.trace, &self.resolver(), &self.tables()).1
-    }
-
-    fn coverage(&self) -> Coverage {
-        coverage(&self.threads(), &self.resolver())
-    }
-}
-
-/// The functions of a stack, inlined ones included.
-fn functions(thread: &ResolvedThread) -> Vec<&str> {
-    thread.frames.iter().flat_map(|frame| &frame.frames).filter_map(|source| source.function.as_deref()).collect()
+    Stage::of(dir, compiled?)
 }
 
 #[test]

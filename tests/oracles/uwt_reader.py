@@ -25,6 +25,7 @@ PROCESSORS = {
 KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "plt", 7: "signal", 8: "machine-frame", 9: "leaf",
          10: "program", 12: "unsupported"}
 DEBUG_ID, PRODUCER, BUCKETS, ROW_ADDRESSES, ROW_RULES, RULES, SLOTS, PROGRAMS, SOURCE_INDEX, SOURCE_MAP = range(1, 11)
+GO_RUNTIME = 12
 BUCKET_BYTES = 256
 BLOCK = 64
 
@@ -67,6 +68,7 @@ class Table:
         self.rule_words = self.numbers(RULES, "Q", self.rules)
         self.slot_words = self.numbers(SLOTS, "Q", self.rules * ((len(self.slot_registers) + 4) // 5))
         self.sources = list(self.source_map())
+        self.go_runtime = self.read_go_runtime() if GO_RUNTIME in self.sections else None
         self.verify()
 
     def numbers(self, kind, code, count):
@@ -190,6 +192,20 @@ class Table:
             low, high = (middle + 1, high) if self.sources[middle][0] <= rva else (low, middle)
         return list(self.sources[low - 1][1:]) if low else None
 
+    def read_go_runtime(self):
+        data = self.sections[GO_RUNTIME]
+        functions = (len(data) - 32) // 8
+        expect(1 <= functions <= 64 and len(data) == 32 + 8 * functions, "length of what is said of Go's runtime")
+        *fields, switches = struct.unpack_from("<8I", data)
+        expect(switches <= functions, "more functions that change stacks than functions")
+        ranges = []
+        for at in range(functions):
+            start, size = struct.unpack_from("<2I", data, 32 + 8 * at)
+            expect(size > 0 and start + size <= self.text_end - self.text_start, "a function outside the code")
+            ranges.append([self.text_start + start, self.text_start + start + size])
+        names = ("stack_lo", "stack_hi", "m", "sched_sp", "sched_pc", "sched_bp", "curg")
+        return {**dict(zip(names, fields)), "switches": ranges[:switches], "c_calls": ranges[switches:]}
+
     def lookup(self, rva):
         offset = rva - self.text_start
         if offset < 0 or rva >= self.text_end:
@@ -208,7 +224,7 @@ class Table:
         yield {
             "processor": self.name, "image_base": self.image_base, "text_start": self.text_start, "text_end": self.text_end, "rows": self.rows,
             "rules": self.rules, "source_sha256": self.data[64:96].hex(), "debug_id": self.sections[DEBUG_ID].decode(),
-            "producer": self.sections[PRODUCER].decode(), "sha256": hashlib.sha256(self.data).hexdigest(),
+            "producer": self.sections[PRODUCER].decode(), "go_runtime": self.go_runtime, "sha256": hashlib.sha256(self.data).hexdigest(),
         }
         for bucket, (first, end) in enumerate(zip(self.buckets, self.buckets[1:])):
             for row in range(first, end):

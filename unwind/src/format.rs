@@ -66,6 +66,8 @@ pub enum SectionKind {
     /// u64 per rule: slots of the registers that the module's calling convention keeps beyond those of the processor. Where
     /// the section is missing, these registers are lost.
     ConventionSlots = 11,
+    /// What leads from the stack of a thread to its goroutine, in Go programs.
+    GoRuntime = 12,
 }
 
 impl SectionKind {
@@ -82,4 +84,7 @@ impl SectionKind {
         Self::SourceIndex,
         Self::SourceMap,
     ];
+
+    /// Kinds that some tables have.
+    pub const OPTIONAL: [Self; 2] = [Self::ConventionSlots, Self::GoRuntime];
 }

@@ -70,7 +70,7 @@ pub struct Modules<'t> {
     highest: u64,
     /// The bits of an address, if the caller knows them.
     address_bits: Option<u64>,
-    go: Option<GoRuntime>,
+    go: Vec<GoRuntime>,
 }
 
 #[derive(Debug, Clone)]
@@ -123,8 +123,14 @@ impl<'t> Modules<'t> {
             entry.size = entry.size.min(next.saturating_sub(entry.start));
             next = entry.start;
         }
+        // Libraries of Go have a runtime each.
+        let go = entries.iter().filter_map(|entry| {
+            let go = entry.table.as_ref()?.go_runtime()?;
+            Some(go.with_addresses(|rva| Some(Avma(entry.base.wrapping_add(rva.0)))))
+        });
+        let go = go.collect();
         let highest = entries.iter().map(|entry| entry.start.saturating_add(entry.size)).max().unwrap_or(0);
-        Self { entries, generation, arch, highest, address_bits: None, go: None }
+        Self { entries, generation, arch, highest, address_bits: None, go }
     }
 
     /// The same with the signature of signed return addresses in the bits that are set in `mask` (aarch64: the instruction mask
@@ -135,14 +141,21 @@ impl<'t> Modules<'t> {
         self
     }
 
-    /// The same for a process with a runtime of Go, whose stacks are then followed from the system stack of a thread to its goroutine.
+    /// The same for a process with a runtime of Go besides those that the modules' tables tell of ([`Table::go_runtime`]). Stacks are
+    /// followed from the system stack of a thread to its goroutine.
     pub fn with_go_runtime(mut self, go: GoRuntime) -> Self {
-        self.go = Some(go);
+        self.go.push(go);
         self
     }
 
-    pub(crate) fn go_runtime(&self) -> Option<&GoRuntime> {
-        self.go.as_ref()
+    /// The same without any: stacks then end where that of the thread does.
+    pub fn without_go_runtimes(mut self) -> Self {
+        self.go.clear();
+        self
+    }
+
+    pub(crate) fn go_runtimes(&self) -> &[GoRuntime] {
+        &self.go
     }
 
     /// The processor of the process.

@@ -9,6 +9,7 @@ use crate::arch::Arch;
 use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, SectionKind, VERSION, at,
 };
+use crate::goroutine::GoRuntime;
 use crate::rule::{Kind, Rule, Slots};
 
 /// An unwind table over the bytes of its file. Opening looks at the header alone; [`verify`](Self::verify) looks at everything.
@@ -28,6 +29,8 @@ pub struct Table<'a> {
     /// One for each rule, or none.
     convention_slots: &'a [[u8; 8]],
     programs: &'a [u8],
+    /// The section of Go's runtime, where there is one.
+    go_runtime: Option<&'a [u8]>,
     pub(crate) source_index: &'a [[u8; 16]],
     pub(crate) source_map: &'a [u8],
     pub(crate) bytes: &'a [u8],
@@ -149,6 +152,7 @@ impl<'a> Table<'a> {
             slots: array(section(SectionKind::Slots)?, Some(slot_words), SectionKind::Slots)?,
             convention_slots,
             programs: section(SectionKind::Programs)?,
+            go_runtime: section(SectionKind::GoRuntime).ok(),
             source_index: array(section(SectionKind::SourceIndex)?, None, SectionKind::SourceIndex)?,
             source_map: section(SectionKind::SourceMap)?,
             bytes,
@@ -213,6 +217,15 @@ impl<'a> Table<'a> {
     /// The module's image base: relative addresses count from here.
     pub fn image_base(&self) -> Svma {
         self.image_base
+    }
+
+    /// What leads from the stack of a thread to its goroutine, if the module is a Go program and that is known.
+    pub fn go_runtime(&self) -> Option<GoRuntime<Rva>> {
+        GoRuntime::read(self.go_runtime?, self.text_start, self.text_size)
+    }
+
+    pub(crate) fn has_go_runtime(&self) -> bool {
+        self.go_runtime.is_some()
     }
 
     /// SHA-256 of the file that the rules were made of.

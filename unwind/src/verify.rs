@@ -34,6 +34,9 @@ impl Table<'_> {
         if !self.source_map_is_sound() {
             return Err(VerifyError::SourceMap);
         }
+        if self.has_go_runtime() && self.go_runtime().is_none() {
+            return Err(VerifyError::GoRuntime);
+        }
         Ok(())
     }
 
@@ -85,6 +88,8 @@ pub enum VerifyError {
     },
     /// The source map cannot be read.
     SourceMap,
+    /// The section of the Go runtime cannot be read.
+    GoRuntime,
 }
 
 impl fmt::Display for VerifyError {
@@ -92,10 +97,8 @@ impl fmt::Display for VerifyError {
         f.write_str("unwind table: ")?;
         match self {
             Self::Checksum { section } => {
-                let kind = SectionKind::ALL
-                    .into_iter()
-                    .chain([SectionKind::ConventionSlots])
-                    .find(|kind| *kind as u32 == *section);
+                let mut kinds = SectionKind::ALL.into_iter().chain(SectionKind::OPTIONAL);
+                let kind = kinds.find(|kind| *kind as u32 == *section);
                 match kind {
                     Some(kind) => write!(f, "the section {kind:?} does not match its checksum"),
                     None => write!(f, "the section {section} does not match its checksum"),
@@ -104,6 +107,7 @@ impl fmt::Display for VerifyError {
             Self::Rows { bucket } => write!(f, "the rows of the bucket at {bucket} are out of order or out of range"),
             Self::Rule { number } => write!(f, "rule {number} is not one that can be carried out"),
             Self::SourceMap => f.write_str("the source map cannot be read to its end"),
+            Self::GoRuntime => f.write_str("what it says of Go's runtime is not well-formed"),
         }
     }
 }

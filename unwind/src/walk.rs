@@ -88,7 +88,7 @@ fn walk<T: Target>(
     let mut hint = 0;
     let mut depth = 0;
     // A frame with a plain rule may be where a goroutine's stack was left.
-    let has_switches = modules.go_runtime().is_some();
+    let has_switches = !modules.go_runtimes().is_empty();
     let walk = loop {
         let rule = if state.exact || !state.fp_known || !state.sp_known || has_switches {
             let lookup = state.pc.wrapping_sub(u64::from(!state.exact));

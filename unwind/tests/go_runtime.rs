@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use elf::Random;
 use gimli::write::{AttributeValue, DwarfUnit, EndianVec, Sections};
 use gimli::{Encoding, Format, LittleEndian};
-use symseal_module::{Avma, Svma};
-use symseal_unwind::compile::{Input, go_runtime};
-use symseal_unwind::{Arch, GoRuntime, GoroutineFields};
+use symseal_module::{Rva, Svma};
+use symseal_unwind::compile::{Input, compile, go_runtime};
+use symseal_unwind::{Arch, GoRuntime, GoroutineFields, Table};
 
 const TEXT: u64 = 0x1000;
 const NAMES: [&str; 5] =
@@ -73,11 +73,11 @@ const STACK: (&str, &[(&str, u64)]) = ("runtime.stack", &[("lo", 0), ("hi", 8)])
 const GOBUF: (&str, &[(&str, u64)]) = ("runtime.gobuf", &[("sp", 0), ("pc", 8), ("bp", 0x28)]);
 const M: (&str, &[(&str, u64)]) = ("runtime.m", &[("g0", 0), ("curg", 0xb8)]);
 
-fn read(pclntab: &[u8], sections: &HashMap<&str, Vec<u8>>) -> Option<GoRuntime> {
+fn read(pclntab: &[u8], sections: &HashMap<&str, Vec<u8>>) -> Option<GoRuntime<Svma>> {
     let id = cfi::debug_id();
     let input = Input { pclntab: Some((0x9000, pclntab)), ..Input::of(Arch::X86_64, &id) };
     let section = |name: &str| sections.get(name).map_or(&[][..], Vec::as_slice);
-    go_runtime(&input, section, |svma: Svma| Avma(svma.0 + 0x7f00_0000))
+    go_runtime(&input, section)
 }
 
 #[test]
@@ -85,10 +85,34 @@ fn functions_that_change_stacks_are_known_by_their_names_and_fields_by_their_str
     // A structure that another one has within it does not count, nor does one of another package.
     let decoy: (&str, &[(&str, u64)]) = ("main.g", &[("stack", 77), ("m", 77), ("sched", 77)]);
     let found = read(&pclntab(), &debug_information(&[decoy, M, GOBUF, STACK, G])).expect("a runtime");
-    let function = |at: u64| Avma(0x7f00_1000 + 16 * at)..Avma(0x7f00_1010 + 16 * at);
+    let function = |at: u64| Svma(0x1000 + 16 * at)..Svma(0x1010 + 16 * at);
     assert_eq!((found.switches, found.c_calls), (vec![function(1), function(4)], vec![function(2)]));
     let g = GoroutineFields { stack_lo: 0, stack_hi: 8, m: 0x30, sched_sp: 0x38, sched_pc: 0x40, sched_bp: 0x60 };
     assert_eq!((found.g, found.curg), (g, 0xb8));
+}
+
+#[test]
+fn a_table_keeps_the_runtime_and_says_so() {
+    let found = read(&pclntab(), &debug_information(&[M, GOBUF, STACK, G])).expect("a runtime");
+    let id = cfi::debug_id();
+    let text = TEXT..TEXT + 16 * NAMES.len() as u64;
+    let input = Input { image_base: Svma(0x800), text: std::slice::from_ref(&text), ..Input::of(Arch::X86_64, &id) };
+    let without = compile(&input).expect("a table");
+    assert_eq!(
+        (Table::open(&without.bytes).expect("our own").go_runtime(), without.report.has_go_runtime),
+        (None, false)
+    );
+    let with = compile(&Input { go_runtime: Some(&found), ..input.clone() }).expect("a table");
+    let table = Table::open(&with.bytes).expect("our own");
+    assert_eq!(table.verify(), Ok(()));
+    assert!(with.report.has_go_runtime);
+    let relative = found.with_addresses(|svma| Some(Rva(svma.0 - 0x800)));
+    assert_eq!(table.go_runtime(), Some(relative));
+    // Of other code, as debug information beside the wrong program would have it.
+    let text = 0x1_0000..0x2_0000;
+    let input = Input { image_base: Svma(0x1_0000), text: std::slice::from_ref(&text), ..input };
+    let other = compile(&Input { go_runtime: Some(&found), ..input }).expect("a table");
+    assert_eq!(Table::open(&other.bytes).expect("our own").go_runtime(), None);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod elf;
 mod toolchains;
 
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -102,9 +103,39 @@ fn files() -> impl Iterator<Item = (&'static str, PathBuf)> {
     own.into_iter().chain(others)
 }
 
+/// A Go program, whose table has a section that others have not; `None` where there is no Go.
+fn go_program(directory: &Path) -> Option<PathBuf> {
+    let (source, output) = (directory.join("main.go"), directory.join("go"));
+    std::fs::write(&source, "package main\n\nfunc main() { println(1) }\n").expect("a file");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([&output, &source])
+        .envs([("GOENV", "off"), ("GOFLAGS", ""), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")])
+        .current_dir(directory)
+        .output();
+    match built {
+        Ok(built) => assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr)),
+        Err(error) => {
+            elf::skip("go", &error.to_string());
+            return None;
+        }
+    }
+    Some(output)
+}
+
+/// What this crate says of Go's runtime, as the Python reader prints it.
+fn go_runtime(table: &Table<'_>) -> Value {
+    let Some(go) = table.go_runtime() else { return Value::Null };
+    let of = |functions: &[Range<Rva>]| json!(functions.iter().map(|it| [it.start.0, it.end.0]).collect::<Vec<_>>());
+    let (switches, c_calls, g) = (of(&go.switches), of(&go.c_calls), go.g);
+    json!({"stack_lo": g.stack_lo, "stack_hi": g.stack_hi, "m": g.m, "sched_sp": g.sched_sp, "sched_pc": g.sched_pc,
+        "sched_bp": g.sched_bp, "curg": go.curg, "switches": switches, "c_calls": c_calls})
+}
+
 fn tables(directory: &Path) -> impl Iterator<Item = (String, PathBuf, Vec<u8>)> {
     let file = directory.join("table.uwt");
-    files().filter_map(move |(package, path)| {
+    let go = go_program(directory).map(|path| ("go", path));
+    files().chain(go).filter_map(move |(package, path)| {
         let Some(binary) = Binary::read(&path) else {
             elf::skip(package, &format!("{} is not there", path.display()));
             return None;
@@ -129,6 +160,8 @@ fn a_reader_made_from_the_documentation_gives_the_same_rule_at_every_row_and_add
         assert_eq!(header["debug_id"], table.debug_id().to_string());
         assert_eq!((&header["producer"], &header["rules"]), (&json!(table.producer()), &json!(table.counts().rules)));
         assert_eq!(header["image_base"], table.image_base().0);
+        assert_eq!(header["go_runtime"], go_runtime(&table), "{path}");
+        assert_eq!(header["go_runtime"].is_null(), !path.ends_with("/go"), "{path}");
         assert_eq!(dumped.len(), rows.len(), "{path}");
         for (found, (rva, rule, slots)) in dumped.iter().zip(&rows) {
             let mut expected = described(&table, *rva, *rule, *slots);

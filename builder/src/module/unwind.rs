@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use symseal_artifact::{Arch, Format, ObjectFile, ObjectKind, UnwindInputs};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, Svma};
-use symseal_unwind::{MipsFlags, compile};
+use symseal_unwind::{GoRuntime, MipsFlags, compile};
 
 use crate::report::{UnsupportedRange, UnwindReport};
 
@@ -15,7 +15,7 @@ const MAX_UNSUPPORTED_LISTED: usize = 20;
 #[derive(Default)]
 pub(super) struct Unwind {
     pub(super) bytes: Option<Vec<u8>>,
-    /// Whether the separate debug file's `.debug_frame` was given to the compiler.
+    /// Whether the separate debug file's `.debug_frame`, symbols or debug information were given to the compiler.
     pub(super) used_debug: bool,
     pub(super) report: UnwindReport,
 }
@@ -42,6 +42,7 @@ pub(super) fn unwind_table(
         return none("a relocatable file: its rules get their addresses from the loader".to_owned());
     }
     let inputs = object.unwind_inputs();
+    let separate_file = separate;
     let separate = separate.map(ObjectFile::unwind_inputs);
     let debug_frame = inputs.debug_frame.as_ref();
     let from_debug_file =
@@ -70,6 +71,7 @@ pub(super) fn unwind_table(
         unwind_info: section(inputs.unwind_info.as_ref()).zip(inputs.unwind_info.as_ref().map(|slice| &*slice.bytes)),
         exidx: section(inputs.exidx.as_ref()).zip(inputs.exidx.as_ref().map(|slice| &*slice.bytes)),
         pclntab: section(inputs.pclntab.as_ref()).zip(inputs.pclntab.as_ref().map(|slice| &*slice.bytes)),
+        go_runtime: None,
         has_sframe: inputs.has_sframe,
         loaded: &inputs.loaded,
         functions: &functions,
@@ -80,7 +82,9 @@ pub(super) fn unwind_table(
         producer: crate::PRODUCER,
         bases: compile::Bases { text: inputs.text_base, got: inputs.got_base },
     };
-    match compile::compile(&input) {
+    let (go_runtime, is_of_debug_file) = go_runtime(&input, object, separate_file);
+    let used_debug = used_debug || is_of_debug_file;
+    match compile::compile(&compile::Input { go_runtime: go_runtime.as_ref(), ..input }) {
         Err(error) => none(error.to_string()),
         Ok(compiled) => {
             let made = compiled.report;
@@ -114,6 +118,29 @@ pub(super) fn unwind_table(
             Unwind { bytes: Some(compiled.bytes), used_debug, report }
         }
     }
+}
+
+/// What leads from the stack of a thread to its goroutine in a Go program, and whether the separate debug file told it.
+fn go_runtime(
+    input: &compile::Input<'_>,
+    object: &ObjectFile<'_>,
+    separate: Option<&ObjectFile<'_>>,
+) -> (Option<GoRuntime<Svma>>, bool) {
+    let of = |file: &ObjectFile<'_>| {
+        let sections = compile::GO_RUNTIME_SECTIONS.map(|name| {
+            let bytes = name.strip_prefix(".debug_").and_then(|suffix| file.debug_section(suffix));
+            (name, bytes.unwrap_or_default())
+        });
+        let of_name = |name: &str| sections.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, bytes)| bytes);
+        compile::go_runtime(input, of_name)
+    };
+    if input.pclntab.is_none() {
+        return (None, false);
+    }
+    let own = of(object);
+    let from_debug_file = if own.is_none() { separate.and_then(of) } else { None };
+    let is_of_debug_file = from_debug_file.is_some();
+    (own.or(from_debug_file), is_of_debug_file)
 }
 
 /// The processor as the compiler knows it; none for one that it does not.

@@ -1,7 +1,7 @@
 //! Unwind sections from outside: whatever they hold, the table that comes of them is sound.
 
 use symseal_module::DebugId;
-use symseal_unwind::compile::{Bases, Input, Plt, compile};
+use symseal_unwind::compile::{Bases, Input, Plt, compile, go_runtime};
 use symseal_unwind::{Arch, Table};
 
 pub(super) fn run(bytes: &[u8]) {
@@ -38,7 +38,14 @@ pub(super) fn run(bytes: &[u8]) {
         bases: Bases { text: Some(0x1000), got: Some(0x12_0000) },
         ..Input::of(arch, &debug_id)
     };
-    let Ok(compiled) = compile(&input) else { return };
+    // What may be a table of functions comes with what may be debug information.
+    let section = |name: &str| match name {
+        ".debug_info" => front,
+        ".debug_abbrev" => back,
+        _ => bytes,
+    };
+    let go = go_runtime(&input, section);
+    let Ok(compiled) = compile(&Input { go_runtime: go.as_ref(), ..input }) else { return };
     let table = Table::open(&compiled.bytes).expect("our own table opens");
     table.verify().expect("our own table is sound");
     assert!(compiled.report.covered_bytes <= compiled.report.text_bytes);

@@ -36,6 +36,7 @@ use gimli::BaseAddresses;
 use symseal_module::{DebugId, Svma};
 
 use crate::arch::Arch;
+use crate::goroutine::GoRuntime;
 use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 use eval::{Evaluator, expected_rows};
@@ -43,7 +44,7 @@ use fdes::{CfiSection, FdePlace, FdeReader};
 use pieces::{Claims, Piece};
 use programs::Programs;
 
-pub use go::go_runtime;
+pub use go::{GO_RUNTIME_SECTIONS, go_runtime};
 
 /// What a table is made of. Addresses are stated ones (svma).
 #[derive(Debug, Clone)]
@@ -73,6 +74,8 @@ pub struct Input<'a> {
     pub exidx: Option<(u64, &'a [u8])>,
     /// Address and bytes of `.gopclntab`, the table of functions of a Go program.
     pub pclntab: Option<(u64, &'a [u8])>,
+    /// What [`go_runtime`] found in a Go program: the table keeps it.
+    pub go_runtime: Option<&'a GoRuntime<Svma>>,
     /// Whether there is a `.sframe` section. This version does not read it, and says so where nothing else speaks of the module.
     pub has_sframe: bool,
     /// Addresses and bytes of everything that a process has of the file, code included; the exception directory and the index table lead there. May be
@@ -112,6 +115,7 @@ impl<'a> Input<'a> {
             unwind_info: None,
             exidx: None,
             pclntab: None,
+            go_runtime: None,
             has_sframe: false,
             loaded: &[],
             functions: &[],
@@ -198,6 +202,8 @@ pub struct Report {
     pub unwind_entries: usize,
     /// Of these, without any code.
     pub entries_outside_text: usize,
+    /// Whether the table says what leads from the stack of a thread to its goroutine.
+    pub has_go_runtime: bool,
     /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
     pub unfollowed: BTreeMap<String, usize>,
 }

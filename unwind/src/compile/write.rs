@@ -15,7 +15,7 @@ use crate::format::{
 };
 use crate::rule::{Rule, Slots};
 use crate::source::{self, Source};
-use symseal_module::crc32;
+use symseal_module::{Rva, crc32};
 
 /// Rows in the making, by rising offset from the start of the code.
 struct Rows {
@@ -83,7 +83,7 @@ pub(super) fn write(
         rows.push(from..to, (piece.rule, piece.slots))?;
         let (kind, record) = piece.source;
         if sources.last().is_none_or(|last| (last.kind, last.offset) != (kind, record)) {
-            sources.push(Source { start: symseal_module::Rva(start + u64::from(from)), kind, offset: record });
+            sources.push(Source { start: Rva(start + u64::from(from)), kind, offset: record });
         }
     }
     if rows.end < size {
@@ -110,6 +110,12 @@ pub(super) fn write(
     if input.pdata.is_some() && !machine.convention_registers.is_empty() {
         let words = rows.rules.iter().filter_map(|(_, slots)| slots.0.get(machine.slot_words));
         sections.push((SectionKind::ConventionSlots, words.flat_map(|word| word.to_le_bytes()).collect()));
+    }
+    // Of another base it would lie outside the code.
+    let go = input.go_runtime.map(|go| go.with_addresses(|svma| svma.0.checked_sub(base).map(Rva)));
+    if let Some(section) = go.and_then(|go| go.write(start, u64::from(size))) {
+        sections.push((SectionKind::GoRuntime, section));
+        report.has_go_runtime = true;
     }
     let mut directory = Vec::new();
     let mut body: Vec<u8> = Vec::new();

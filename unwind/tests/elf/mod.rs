@@ -1,13 +1,14 @@
 //! ELF files of this machine as inputs of the compiler.
 #![allow(dead_code, reason = "each test uses its part")]
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use object::{Architecture, Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, elf};
 use symseal_module::{DebugId, Svma};
-use symseal_unwind::Arch;
 use symseal_unwind::compile::{self, Bases, Compiled, Input, Plt};
+use symseal_unwind::{Arch, GoRuntime};
 
 pub(crate) const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 pub(crate) const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
@@ -34,6 +35,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) pdr: Option<&'a [u8]>,
     pub(crate) exidx: Section<'a>,
     pub(crate) pclntab: Section<'a>,
+    pub(crate) go_runtime: Option<GoRuntime<Svma>>,
     pub(crate) loaded: Vec<(u64, &'a [u8])>,
     pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<Plt<'a>>,
@@ -80,6 +82,7 @@ impl Binary {
             pdr: section(".pdr").map(|(_, bytes)| bytes),
             exidx: section(".ARM.exidx"),
             pclntab: section(".gopclntab").or_else(|| section(".data.rel.ro.gopclntab")),
+            go_runtime: None,
             loaded: section(".ARM.extab").into_iter().collect(),
             functions: file
                 .symbols()
@@ -104,6 +107,11 @@ impl Binary {
             parts.code.push((section.address(), bytes));
             parts.text.push(range);
         }
+        if parts.pclntab.is_some() {
+            let sections = debug_information(&file);
+            let section = |name: &str| sections.get(name).map_or(&[][..], Vec::as_slice);
+            parts.go_runtime = compile::go_runtime(&parts.input(), section);
+        }
         parts
     }
 
@@ -111,6 +119,16 @@ impl Binary {
         let parts = self.parts();
         compile::compile(&parts.input()).unwrap_or_else(|error| panic!("{}: {error}", self.path.display()))
     }
+}
+
+/// Decompressed sections of debug information by name. Go before 1.19 compresses them in the older form, under names with a z.
+fn debug_information(file: &object::File<'_>) -> HashMap<String, Vec<u8>> {
+    let sections = file.sections().filter_map(|section| {
+        let name = section.name().ok()?.replace(".zdebug", ".debug");
+        let bytes = || section.uncompressed_data().ok();
+        name.starts_with(".debug").then(bytes)?.map(|bytes| (name, bytes.into_owned()))
+    });
+    sections.collect()
 }
 
 impl<'a> Parts<'a> {
@@ -124,6 +142,7 @@ impl<'a> Parts<'a> {
             pdr: self.pdr,
             exidx: self.exidx,
             pclntab: self.pclntab,
+            go_runtime: self.go_runtime.as_ref(),
             loaded: &self.loaded,
             functions: &self.functions,
             plt: &self.plt,

@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use elf::Binary;
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSymbol};
 use process::Process;
 use symseal_module::{Avma, FrameEdge, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::go_runtime;
-use symseal_unwind::{Cache, Frame, GoRuntime, Memory, Registers, unwind};
+use symseal_unwind::{Cache, Frame, Memory, Registers, unwind};
 use tracee::{Instant, Stop, Tracee};
 
 /// The process itself: a debugger has all of its memory.
@@ -68,7 +68,6 @@ fn program(directory: &Path, release: &str) -> Option<PathBuf> {
 /// What a debugger reads of the program.
 struct Scene {
     symbols: HashMap<String, u64>,
-    go: GoRuntime,
 }
 
 impl Scene {
@@ -80,21 +79,11 @@ impl Scene {
         let symbols = symbols
             .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address().wrapping_add(base))))
             .collect();
-        // Go before 1.19 compresses them in the older form, under names with a z.
-        let sections: HashMap<String, Vec<u8>> = file
-            .sections()
-            .filter_map(|section| {
-                let name = section.name().ok()?.replace(".zdebug", ".debug");
-                Some((name, section.uncompressed_data().ok()?.into_owned()))
-            })
-            .collect();
-        let section = |name: &str| sections.get(name).map_or(&[][..], Vec::as_slice);
-        let load = |svma: Svma| Avma(svma.0.wrapping_add(base));
         let parts = binary.parts();
-        let go = go_runtime(&parts.input(), section, load).expect("a runtime of Go");
+        assert!(parts.go_runtime.is_some(), "a runtime of Go");
         // Without debug information nobody knows where the fields are.
-        assert_eq!(go_runtime(&parts.input(), |_| &[][..], load), None);
-        Self { symbols, go }
+        assert_eq!(go_runtime(&parts.input(), |_| &[][..]), None);
+        Self { symbols }
     }
 
     fn at(&self, name: &str) -> u64 {
@@ -129,9 +118,9 @@ fn check(tracee: &Tracee, scene: &Scene, inner: &[u64], from: &str) {
     assert!(callers.len() >= 4, "second, main, runtime.main, goexit: {callers:x?}");
 
     let mut frames = vec![Frame::EMPTY; 64];
-    let alone = unwind(&modules, &registers, &Live(tracee), &mut Cache::new(), &mut frames);
+    let alone = modules.clone().without_go_runtimes();
+    let alone = unwind(&alone, &registers, &Live(tracee), &mut Cache::new(), &mut frames);
     assert_ne!(alone.stop, StopReason::EndOfStack, "what the stack of the thread says by itself");
-    let modules = modules.with_go_runtime(scene.go.clone());
     let walk = unwind(&modules, &registers, &Live(tracee), &mut Cache::new(), &mut frames);
     frames.truncate(walk.frames);
     let shown: Vec<String> =

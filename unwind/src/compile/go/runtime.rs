@@ -9,7 +9,7 @@ use gimli::{
     Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfo, DebuggingInformationEntry, EndianSlice,
     LittleEndian, UnitHeader,
 };
-use symseal_module::{Avma, Svma};
+use symseal_module::Svma;
 
 use super::super::Input;
 use super::place;
@@ -23,17 +23,16 @@ const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.mcall", b"runtim
 /// Runs C code there, or where it is if that is no goroutine's stack.
 const CALLS_C: &[u8] = b"runtime.asmcgocall";
 
+/// The sections of debug information that are read.
+pub const GO_RUNTIME_SECTIONS: [&str; 4] = [".debug_info", ".debug_abbrev", ".debug_str", ".debug_line_str"];
+
 /// How many entries and attributes are looked at for each byte of debug information: most take more than one.
 const MOST_ATTRIBUTES_PER_BYTE: usize = 4;
 
-/// The runtime of the Go program that `input` describes: its table of functions and its code count. `section` gives the decompressed bytes of a
-/// section by its ELF name, empty where there is none, and `load` the actual address of a stated one. `None` if the table or the debug
-/// information is missing, damaged or of a form that this version does not read.
-pub fn go_runtime<'a>(
-    input: &Input<'_>,
-    section: impl Fn(&str) -> &'a [u8],
-    load: impl Fn(Svma) -> Avma,
-) -> Option<GoRuntime> {
+/// The runtime of the Go program that `input` describes: its table of functions and its code count. `section` gives the decompressed bytes of
+/// each of [`GO_RUNTIME_SECTIONS`], empty where there is none. `None` if the table or the debug information is missing, damaged or of a form
+/// that this version does not read.
+pub fn go_runtime<'a>(input: &Input<'_>, section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime<Svma>> {
     let table = place::open(input)?;
     let mut go = fields(section)?;
     for function in table.functions() {
@@ -45,7 +44,7 @@ pub fn go_runtime<'a>(
         } else {
             continue;
         };
-        of.push(Range { start: load(Svma(function.start)), end: load(Svma(function.end)) });
+        of.push(Range { start: Svma(function.start), end: Svma(function.end) });
     }
     (!go.switches.is_empty()).then_some(go)
 }
@@ -81,7 +80,7 @@ impl<const N: usize> Fields<N> {
 }
 
 /// Where the fields are, and no functions yet.
-fn fields<'a>(section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime> {
+fn fields<'a>(section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime<Svma>> {
     let mut information = Information::of(section);
     let mut g = Fields::new("runtime.g", ["stack", "m", "sched"]);
     let mut stack = Fields::new("runtime.stack", ["lo", "hi"]);
