@@ -78,7 +78,31 @@ pub struct UnwindInputs<'d> {
     pub data_base: Option<u64>,
 }
 
-impl UnwindInputs<'_> {
+impl<'d> UnwindInputs<'d> {
+    /// What the file has of the executable ranges, sorted, not overlapping: stated addresses and bytes.
+    pub fn code(&self) -> Vec<(u64, &'d [u8])> {
+        let parts = self.loaded.iter().filter_map(|(start, bytes)| {
+            // A section is executable as a whole.
+            let text = self.text.get(self.text.partition_point(|text| text.end <= *start))?;
+            let from = text.start.max(*start);
+            let to = text.end.min(start.checked_add(bytes.len() as u64)?);
+            let at = |address: u64| usize::try_from(address.checked_sub(*start)?).ok();
+            Some((from, bytes.get(at(from)?..at(to)?)?)).filter(|(_, bytes)| !bytes.is_empty())
+        });
+        let mut parts: Vec<(u64, &[u8])> = parts.collect();
+        // Files may say that sections lie over each other: the first counts.
+        parts.sort_by_key(|(start, bytes)| (*start, std::cmp::Reverse(bytes.len())));
+        let mut end = 0;
+        parts.retain(|(start, bytes)| {
+            let is_free = *start >= end;
+            if is_free {
+                end = start.saturating_add(bytes.len() as u64);
+            }
+            is_free
+        });
+        parts
+    }
+
     /// Of a file without anything to unwind by.
     pub(crate) fn none(arch: Arch, image_base: Svma) -> Self {
         Self {

@@ -10,7 +10,7 @@ use crate::canonical::Canonical;
 use crate::relocate::{Parts, relocate};
 use crate::replay::{Bench, Setting};
 use crate::report::{ControlResult, Controls};
-use crate::walk::{ThreadStack, engine_modules, walk};
+use crate::walk::{EngineModules, ThreadStack};
 
 /// Survivors that are listed.
 const MAX_SURVIVORS_LISTED: usize = 32;
@@ -98,9 +98,9 @@ struct UsedRule {
 
 fn mutate_rules(input: &ControlInput<'_>, controls: &mut Controls) {
     let bench = input.bench;
-    let modules = engine_modules(&bench.scene, bench.tables);
+    let modules = EngineModules::of(&bench.scene, bench.tables);
     let walks: Vec<ThreadStack> =
-        bench.scene.snapshots.iter().map(|snapshot| walk(&modules, snapshot, &mut Cache::new())).collect();
+        bench.scene.snapshots.iter().map(|snapshot| modules.walk(snapshot, &mut Cache::new())).collect();
     for used in used_rules(bench, &walks) {
         for (kind, changed) in changes_of(used.rule) {
             if kind == SAVE_DROPPED && !used.changes_fp {
@@ -112,15 +112,15 @@ fn mutate_rules(input: &ControlInput<'_>, controls: &mut Controls) {
                 continue;
             };
             let tables = bench.tables.clone().with_table(used.module.clone(), table);
-            let modules = engine_modules(&bench.scene, &tables);
+            let modules = EngineModules::of(&bench.scene, &tables);
             let noticed = used.stacks.iter().any(|at| match (bench.scene.snapshots.get(*at), walks.get(*at)) {
-                (Some(snapshot), Some(before)) => walk(&modules, snapshot, &mut Cache::new()) != *before,
+                (Some(snapshot), Some(before)) => modules.walk(snapshot, &mut Cache::new()) != *before,
                 _ => false,
             });
             controls.mutation.add(noticed);
             controls.mutation_by_kind.entry(kind.to_string()).or_default().add(noticed);
             if !noticed && controls.survivors.len() < MAX_SURVIVORS_LISTED {
-                let rule = used.rule.display(modules.arch());
+                let rule = used.rule.display(modules.plain.arch());
                 let survivor = format!("{kind}: {rule} at {}+{}", used.module, used.svma);
                 controls.survivors.push(survivor);
             }
@@ -129,7 +129,7 @@ fn mutate_rules(input: &ControlInput<'_>, controls: &mut Controls) {
 }
 
 fn used_rules(bench: &Bench<'_>, walks: &[ThreadStack]) -> Vec<UsedRule> {
-    let modules = engine_modules(&bench.scene, bench.tables);
+    let modules = EngineModules::of(&bench.scene, bench.tables);
     let mut used: BTreeMap<(DebugId, u64), UsedRule> = BTreeMap::new();
     for (stack, walked) in walks.iter().enumerate() {
         // The last frame's rule led nowhere.
@@ -139,7 +139,7 @@ fn used_rules(bench: &Bench<'_>, walks: &[ThreadStack]) -> Vec<UsedRule> {
                 continue;
             }
             let module = frame.module.and_then(|index| bench.scene.modules.get(index as usize));
-            let (Some(module), Some((rule, _))) = (module, modules.rule(frame)) else { continue };
+            let (Some(module), Some((rule, _))) = (module, modules.plain.rule(frame)) else { continue };
             let Some(id) = &module.debug_id else { continue };
             let entry = used.entry((id.clone(), rule.0)).or_insert_with(|| UsedRule {
                 module: id.clone(),

@@ -24,7 +24,7 @@ use crate::rng::SplitMix64;
 use crate::scene::Scene;
 use crate::tables::BundleTables;
 use crate::truncate;
-use crate::walk::{ThreadStack, engine_modules, walk};
+use crate::walk::{EngineModules, ThreadStack};
 
 /// Cache sizes that must make no difference.
 const CACHE_SIZES: [usize; 5] = [0, 1, 7, 509, 2048];
@@ -151,15 +151,15 @@ pub(crate) fn results_with(
 ) -> Vec<Canonical> {
     let resolver = tables.equip(resolver, setting.cache);
     let map = scene.module_map();
-    let modules = engine_modules(scene, tables);
+    let modules = EngineModules::of(scene, tables);
     let mut shared = Cache::with_capacity(setting.cache);
     let mut results: Vec<(u32, Canonical)> = Vec::with_capacity(scene.snapshots.len());
     for snapshot in &scene.snapshots {
         let stack = if setting.warm {
-            walk(&modules, snapshot, &mut shared);
-            walk(&modules, snapshot, &mut shared)
+            modules.walk(snapshot, &mut shared);
+            modules.walk(snapshot, &mut shared)
         } else {
-            walk(&modules, snapshot, &mut Cache::with_capacity(setting.cache))
+            modules.walk(snapshot, &mut Cache::with_capacity(setting.cache))
         };
         let names = name_stack(&stack, &map, &resolver);
         results.push((snapshot.sample, Canonical::of(scene, snapshot, &stack, &names)));
@@ -245,6 +245,7 @@ fn manifest_of(trace: &Trace, resolver: &Resolver, tables: &BundleTables, seeds:
     Manifest {
         trace_digest: trace_digest(trace),
         unwind_tables: tables.digests(),
+        code: tables.code_digests(),
         bundle: resolver.bundle_digest(),
         seeds: seeds.to_vec(),
         classes: Class::ALL.to_vec(),
@@ -290,7 +291,7 @@ fn golden_digest(golden: &[Canonical]) -> Digest {
 type Standing = Vec<Option<bool>>;
 
 fn judge_goldens(bench: &Bench<'_>, chains: &[ReportedChain]) -> (GoldenSummary, Standing) {
-    let modules = engine_modules(&bench.scene, bench.tables);
+    let modules = EngineModules::of(&bench.scene, bench.tables);
     let mut summary = GoldenSummary {
         tier: GoldenTier::OwnRecording,
         self_reported: 0,
@@ -305,7 +306,7 @@ fn judge_goldens(bench: &Bench<'_>, chains: &[ReportedChain]) -> (GoldenSummary,
             standing.push(None);
             continue;
         };
-        let stack = walk(&modules, snapshot, &mut Cache::new());
+        let stack = modules.walk(snapshot, &mut Cache::new());
         let missing = chain.first_difference(&stack);
         summary.self_reported += 1;
         summary.tier = GoldenTier::SelfReported;
@@ -447,8 +448,8 @@ fn mismatch(class: Class, seed: u64, at: usize, golden: &[Canonical], outcome: O
 
 /// The debug ids of the modules that the stacks run through.
 pub(crate) fn modules_in_use(bench: &Bench<'_>) -> Vec<DebugId> {
-    let modules = engine_modules(&bench.scene, bench.tables);
-    let stacks = bench.scene.snapshots.iter().map(|snapshot| walk(&modules, snapshot, &mut Cache::new()));
+    let modules = EngineModules::of(&bench.scene, bench.tables);
+    let stacks = bench.scene.snapshots.iter().map(|snapshot| modules.walk(snapshot, &mut Cache::new()));
     let frames: Vec<ThreadStack> = stacks.collect();
     let indices = frames.iter().flat_map(|stack| stack.frames.iter().filter_map(|frame| frame.module));
     let ids = indices.filter_map(|index| bench.scene.modules.get(index as usize)?.debug_id.clone());

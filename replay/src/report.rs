@@ -43,6 +43,9 @@ pub struct Manifest {
     pub trace_digest: Digest,
     /// The unwind tables in use, by debug id.
     pub unwind_tables: BTreeMap<String, Digest>,
+    /// The files whose code stacks were scanned with, by debug id; none where no stack ended for want of a rule.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub code: BTreeMap<String, Digest>,
     /// The bundle that names come from.
     pub bundle: Option<Digest>,
     /// The seeds.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use symseal_module::{Avma, DebugId, MappedModule, ModuleMap, Svma};
 use symseal_trace::{Trace, TraceSample};
-use symseal_unwind::{Memory, Registers, StackBytes, StackRegions};
+use symseal_unwind::{CodeBytes, Memory, Registers, StackBytes, StackRegions};
 
 /// The names of the general registers of x86_64 by DWARF number (System V ABI, figure 3.36).
 pub(crate) const X86_64_GENERAL: [&str; 16] =
@@ -53,6 +53,13 @@ pub(crate) struct Segment {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Segment {
+    /// The first address after the copy.
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes.len() as u64)
+    }
+}
+
 impl Scene {
     pub(crate) fn of(trace: &Trace) -> Self {
         let map = ModuleMap::new(trace.modules.iter().map(|module| module.to_mapped()).collect());
@@ -85,15 +92,27 @@ impl Scene {
 
     /// The modules as the resolver takes them.
     pub(crate) fn module_map(&self) -> ModuleMap {
-        let mapped = self.modules.iter().map(|module| MappedModule {
-            path: module.path.clone(),
-            debug_id: module.debug_id.clone(),
-            start: Avma(module.start),
-            end: Avma(module.end),
-            bias: module.bias,
-            image_base: module.image_base,
-        });
+        let mapped = self.modules.iter().map(SceneModule::mapped);
         ModuleMap::new(mapped.collect())
+    }
+}
+
+impl SceneModule {
+    /// The module as the resolver takes it.
+    pub(crate) fn mapped(&self) -> MappedModule {
+        MappedModule {
+            path: self.path.clone(),
+            debug_id: self.debug_id.clone(),
+            start: Avma(self.start),
+            end: Avma(self.end),
+            bias: self.bias,
+            image_base: self.image_base,
+        }
+    }
+
+    /// The image as code, where the trace carries it.
+    pub(crate) fn image_code(&self) -> Option<CodeBytes<'_>> {
+        self.image.as_ref().map(|bytes| CodeBytes { start: Avma(self.start), bytes })
     }
 }
 
@@ -141,6 +160,22 @@ impl Snapshot {
             .map(|segment| StackBytes { start: Avma(segment.start), bytes: &segment.bytes })
             .collect();
         read(Stacks { copied: StackRegions(&regions), segments: &self.segments })
+    }
+
+    /// Whether `length` bytes from `start` on were copied, or all up to the end of their mapping.
+    pub(crate) fn is_copied_from(&self, start: u64, length: u64) -> bool {
+        let end = start.saturating_add(length);
+        let mut at = start;
+        // The end of one piece may be the beginning of another.
+        for _ in 0..=self.segments.len() {
+            let piece = self.segments.iter().find(|segment| segment.start <= at && at < segment.end());
+            let Some(piece) = piece else { return false };
+            at = piece.end();
+            if at >= end || at >= piece.mapping.1 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Every aligned word of the copied stacks.
@@ -267,5 +302,22 @@ mod tests {
             assert!(same(0x1100, 0x1808) && same(0x2000, 0x2fff));
             assert!(!same(0x1100, 0x2000) && !same(0x1100, 0x1100_0000));
         });
+    }
+
+    #[test]
+    fn bytes_count_as_copied_up_to_the_end_of_their_mapping() {
+        let segment = |start, end, mapping| Segment { start, mapping, bytes: vec![0; end - start as usize] };
+        let mut snapshot = Snapshot {
+            thread: 1,
+            thread_name: String::new(),
+            sample: 0,
+            registers: BTreeMap::new(),
+            segments: vec![segment(0x1100, 0x1800, (0x1000, 0x2000)), segment(0x3000, 0x4000, (0x3000, 0x4000))],
+        };
+        assert!(snapshot.is_copied_from(0x1100, 0x700) && snapshot.is_copied_from(0x1700, 0x100));
+        assert!(!snapshot.is_copied_from(0x1100, 0x701) && !snapshot.is_copied_from(0x10f8, 8));
+        assert!(snapshot.is_copied_from(0x3800, 0x8000), "there is no more");
+        snapshot.segments.push(segment(0x1800, 0x2000, (0x1000, 0x2000)));
+        assert!(snapshot.is_copied_from(0x1100, 0x8000), "in two pieces");
     }
 }

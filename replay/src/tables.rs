@@ -1,14 +1,20 @@
 //! The unwind tables of a trace's modules: from bundles, and for the vDSO from the image in the trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use symseal_bundle::{Bundle, Digest, FileRole};
 use symseal_module::{Avma, DebugId, MissReason};
-use symseal_resolver::{JitFunction, JitLine, JitNames, Resolver, VdsoModule, miss_reason, vdso_module};
+use symseal_resolver::{JitFunction, JitLine, JitNames, ModuleCode, Resolver, VdsoModule, miss_reason, vdso_module};
 use symseal_trace::{Trace, TraceJit, TraceJitLine};
-use symseal_unwind::Table;
 use symseal_unwind::compile::{Bases, Input, compile};
+use symseal_unwind::{Cache, Table};
+
+use crate::scene::Scene;
+use crate::walk::{EngineModules, ends_for_want_of_a_rule};
+
+/// The most bytes of code that are kept for scans: those of a large program with all of its libraries.
+const MAX_CODE_BYTES: usize = 1 << 30;
 
 /// The tables that a trace is unwound with.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +22,9 @@ pub struct BundleTables {
     tables: BTreeMap<DebugId, UnwindTable>,
     images: Vec<VdsoModule>,
     jit: Option<Arc<JitNames>>,
+    /// Code that was read for stacks that end for want of a rule.
+    code: BTreeMap<DebugId, ModuleCode>,
+    missing_code: Vec<MissingTable>,
     missing: Vec<MissingTable>,
 }
 
@@ -26,7 +35,7 @@ pub(crate) struct UnwindTable {
     pub(crate) digest: Digest,
 }
 
-/// A module of the trace that has no unwind table.
+/// A module of the trace that has no unwind table, or no code.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct MissingTable {
     /// The module's path.
@@ -76,11 +85,72 @@ impl BundleTables {
         self
     }
 
-    /// The same tables without that of one module.
+    /// The same tables without that of one module, and without its code.
     pub(crate) fn without(&self, id: &DebugId) -> Self {
         let mut rest = self.clone();
         rest.tables.remove(id);
+        rest.code.remove(id);
         rest
+    }
+
+    /// Adds the code of modules for the stacks of `trace` that end for want of a rule, so that they may be scanned: of those modules that
+    /// words of such a stack point into, from the executables that `resolver` finds. Where no stack ends so, nothing is read. What is missing
+    /// is listed in [`Self::missing_code`].
+    pub fn with_code_for_scans(mut self, trace: &Trace, resolver: &Resolver) -> Self {
+        let scene = Scene::of(trace);
+        let mut wanted = BTreeSet::new();
+        {
+            let (modules, ranges) = (EngineModules::of(&scene, &self), scene.module_ranges());
+            let mut cache = Cache::new();
+            for snapshot in &scene.snapshots {
+                let stack = modules.walk(snapshot, &mut cache);
+                if ends_for_want_of_a_rule(stack.stop) {
+                    // A return address behind a last call lies at the very end.
+                    let words = snapshot.stack_words().filter_map(|word| ranges.pointed_into(word));
+                    wanted.extend(words.chain(ranges.holding(snapshot.engine_registers().pc)));
+                }
+            }
+        }
+        let mut left = MAX_CODE_BYTES;
+        for module in wanted.into_iter().filter_map(|at| scene.modules.get(at)) {
+            let known = module.debug_id.as_ref().is_some_and(|id| self.code.contains_key(id));
+            if known || module.image.is_some() {
+                continue;
+            }
+            let read = resolver.module_code(&module.mapped()).and_then(|code| {
+                left = left.checked_sub(code.bytes.len()).ok_or_else(|| {
+                    (MissReason::FileUnreadable, format!("code of more than {MAX_CODE_BYTES} bytes is not kept"))
+                })?;
+                Ok(code)
+            });
+            match (read, &module.debug_id) {
+                (Ok(code), Some(id)) => drop(self.code.insert(id.clone(), code)),
+                (Ok(_), None) => {}
+                (Err((reason, detail)), id) => {
+                    let (module, debug_id) = (module.path.clone(), id.clone());
+                    self.missing_code.push(MissingTable { module, debug_id, reason, detail });
+                }
+            }
+        }
+        self
+    }
+
+    /// Modules whose code a scan would have needed, and why it is not there.
+    pub fn missing_code(&self) -> &[MissingTable] {
+        &self.missing_code
+    }
+
+    pub(crate) fn has_code(&self) -> bool {
+        !self.code.is_empty()
+    }
+
+    pub(crate) fn code(&self, id: &DebugId) -> Option<&ModuleCode> {
+        self.code.get(id)
+    }
+
+    /// The digests of the files that code was read of, by debug id.
+    pub(crate) fn code_digests(&self) -> BTreeMap<String, Digest> {
+        self.code.iter().map(|(id, code)| (id.to_string(), code.digest)).collect()
     }
 
     /// Modules of the trace without a table, and why.

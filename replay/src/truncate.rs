@@ -8,14 +8,14 @@
 //! may go on along the thread's own stack, for what leads to the goroutine may be lost.
 
 use symseal_module::{StopReason, UnwindMethod};
-use symseal_unwind::{Cache, Frame, unwind};
+use symseal_unwind::{Cache, Frame, Modules, Options, unwind_with};
 
 use crate::canonical::{Canonical, CanonicalFrame};
 use crate::replay::{Bench, Outcome};
 use crate::resolve::name_stack;
 use crate::rng::SplitMix64;
 use crate::scene::{Scene, Snapshot, Watched};
-use crate::walk::{engine_modules, walk};
+use crate::walk::EngineModules;
 
 /// How an unknown frame address is told.
 const UNKNOWN: &str = "0x0";
@@ -24,16 +24,18 @@ const UNKNOWN: &str = "0x0";
 const WORD: u64 = 8;
 
 pub(crate) fn run(bench: &Bench<'_>, golden: &[Canonical], rng: &mut SplitMix64) -> Vec<Outcome> {
-    let modules = engine_modules(&bench.scene, bench.tables);
+    let modules = EngineModules::of(&bench.scene, bench.tables);
     let map = bench.scene.module_map();
     let resolver = bench.tables.equip(bench.resolver, bench.resolver.options().address_cache);
     let mut outcomes = Vec::new();
     for (snapshot, golden) in bench.scene.snapshots.iter().zip(golden) {
-        let reads = Reads { modules: &modules, snapshot };
+        let is_scanned = golden.frames.iter().any(|frame| frame.method == UnwindMethod::Scan);
+        let (walked, options) = modules.walk_of(is_scanned);
+        let reads = Reads { modules: walked, options, snapshot };
         let cut = draw_cut(snapshot, &reads.of(golden.frames.len()), rng);
         let mut expected = expected_after(&reads, golden, &cut);
         let shortened = cut.apply(snapshot);
-        let stack = walk(&modules, &shortened, &mut Cache::new());
+        let stack = modules.walk(&shortened, &mut Cache::new());
         // Places are told relative to the whole scene: the cut stack lies where it lay.
         let scene = Scene { modules: bench.scene.modules.clone(), snapshots: Vec::new() };
         let found = Canonical::of(&scene, snapshot, &stack, &name_stack(&stack, &map, &resolver));
@@ -70,7 +72,10 @@ fn take_liberties(expected: &mut Canonical, found: &Canonical, golden: &Canonica
         last.cfa = found.cfa.clone();
     }
     let next_by_rule = golden.frames.get(expected.frames.len()).is_some_and(|next| {
-        !matches!(next.method, UnwindMethod::FramePointer | UnwindMethod::Leaf | UnwindMethod::NullCall)
+        !matches!(
+            next.method,
+            UnwindMethod::FramePointer | UnwindMethod::Leaf | UnwindMethod::NullCall | UnwindMethod::Scan
+        )
     });
     let without_rule = matches!(found.stop, StopReason::NoRule | StopReason::NoTable | StopReason::NoModule);
     if without_rule && !next_by_rule {
@@ -117,7 +122,8 @@ fn draw_cut(snapshot: &Snapshot, reads: &[u64], rng: &mut SplitMix64) -> Cut {
 
 /// The words that a walk reads.
 struct Reads<'a> {
-    modules: &'a symseal_unwind::Modules<'a>,
+    modules: &'a Modules<'a>,
+    options: Options,
     snapshot: &'a Snapshot,
 }
 
@@ -129,7 +135,7 @@ impl Reads<'_> {
         let mut frames = vec![Frame::EMPTY; steps];
         self.snapshot.with_memory(|memory| {
             let watched = Watched { memory, reads: Default::default() };
-            unwind(self.modules, &registers, &watched, &mut Cache::with_capacity(0), &mut frames);
+            unwind_with(self.modules, &registers, &watched, &mut Cache::with_capacity(0), &mut frames, self.options);
             watched.reads.into_inner()
         })
     }

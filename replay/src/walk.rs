@@ -1,10 +1,10 @@
 //! From a scene to stacks: one walk per snapshot.
 
-use symseal_module::{Avma, StopReason};
+use symseal_module::{Avma, StopReason, UnwindMethod};
 use symseal_trace::Trace;
-use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, unwind};
+use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Options, unwind_with};
 
-use crate::scene::{Scene, Snapshot};
+use crate::scene::{Scene, SceneModule, Snapshot};
 use crate::tables::BundleTables;
 
 /// The most frames of one stack. A copy of 16 KiB holds at most 2,048 return addresses.
@@ -35,34 +35,96 @@ impl ThreadStack {
 /// Walks the stack of every sample, in the order of the trace.
 pub fn unwind_trace(trace: &Trace, tables: &BundleTables) -> Vec<ThreadStack> {
     let scene = Scene::of(trace);
-    let modules = engine_modules(&scene, tables);
+    let modules = EngineModules::of(&scene, tables);
     let mut cache = Cache::new();
-    scene.snapshots.iter().map(|snapshot| walk(&modules, snapshot, &mut cache)).collect()
+    scene.snapshots.iter().map(|snapshot| modules.walk(snapshot, &mut cache)).collect()
 }
+
+/// Words of a stack that a scan looks at for what stands against a word (`docs/unwinding.md`).
+const WORDS_IN_VIEW: u64 = 2048;
 
 /// The scene's modules as the engine takes them; frames refer to them by their index in the scene.
-pub(crate) fn engine_modules<'t>(scene: &'t Scene, tables: &'t BundleTables) -> Modules<'t> {
-    let modules = scene.modules.iter().map(|module| Module {
-        start: Avma(module.start),
-        end: Avma(module.end),
-        bias: module.bias,
-        image_base: module.image_base,
-        table: module.debug_id.as_ref().and_then(|id| tables.open(id)),
-        code: module.image.as_ref().map(|bytes| CodeBytes { start: Avma(module.start), bytes }),
-    });
-    // Traces are of x86_64 so far; see `Snapshot::engine_registers`.
-    Modules::new(Arch::X86_64, modules.collect())
+pub(crate) struct EngineModules<'t> {
+    /// By their tables alone.
+    pub(crate) plain: Modules<'t>,
+    /// With the code that was read of some, if any was.
+    with_code: Option<Modules<'t>>,
 }
 
-pub(crate) fn walk(modules: &Modules<'_>, snapshot: &Snapshot, cache: &mut Cache) -> ThreadStack {
-    walk_at_most(modules, snapshot, cache, MAX_FRAMES)
+impl<'t> EngineModules<'t> {
+    pub(crate) fn of(scene: &'t Scene, tables: &'t BundleTables) -> Self {
+        let modules = |has_code: bool| {
+            let of = |module: &'t SceneModule| Module {
+                start: Avma(module.start),
+                end: Avma(module.end),
+                bias: module.bias,
+                image_base: module.image_base,
+                table: module.debug_id.as_ref().and_then(|id| tables.open(id)),
+                code: module.image_code().or_else(|| {
+                    let code = tables.code(module.debug_id.as_ref()?).filter(|_| has_code)?;
+                    Some(CodeBytes { start: Avma(code.start.0.wrapping_add(module.bias)), bytes: &code.bytes })
+                }),
+            };
+            // Traces are of x86_64 so far; see `Snapshot::engine_registers`.
+            Modules::new(Arch::X86_64, scene.modules.iter().map(of).collect())
+        };
+        Self { plain: modules(false), with_code: tables.has_code().then(|| modules(true)) }
+    }
+
+    /// One stack. Where it ends for want of a rule, and code was read, the scan may lead on from there: it adds frames, and changes
+    /// none of those that were found without it.
+    pub(crate) fn walk(&self, snapshot: &Snapshot, cache: &mut Cache) -> ThreadStack {
+        let stack = walk_with(&self.plain, snapshot, cache, Options::default());
+        if !ends_for_want_of_a_rule(stack.stop) {
+            return stack;
+        }
+        let Some(modules) = &self.with_code else { return stack };
+        let scanned = walk_with(modules, snapshot, cache, SCANNING);
+        let same = |(found, with_scan): (&Frame, &Frame)| {
+            let of = |frame: &Frame| (frame.pc, frame.exact, frame.fp, frame.method);
+            of(found) == of(with_scan)
+        };
+        let extends = scanned.frames.len() > stack.frames.len() && stack.frames.iter().zip(&scanned.frames).all(same);
+        if extends && has_scan(&scanned.frames) && is_in_view(snapshot, &scanned.frames) { scanned } else { stack }
+    }
+
+    /// The modules and options of the walk that found these frames.
+    pub(crate) fn walk_of(&self, is_scanned: bool) -> (&Modules<'t>, Options) {
+        match &self.with_code {
+            Some(modules) if is_scanned => (modules, SCANNING),
+            _ => (&self.plain, Options::default()),
+        }
+    }
 }
 
-/// The same with another bound of frames.
-pub(crate) fn walk_at_most(modules: &Modules<'_>, snapshot: &Snapshot, cache: &mut Cache, most: usize) -> ThreadStack {
-    let mut frames = vec![Frame::EMPTY; most];
+const SCANNING: Options = Options { signature_mask: None, scan: true };
+
+/// Whether code without rules is why there are no more frames.
+pub(crate) fn ends_for_want_of_a_rule(stop: StopReason) -> bool {
+    use StopReason::{Ambiguous, LeafCalled, NoModule, NoRule, NoTable};
+    matches!(stop, Ambiguous | LeafCalled | NoModule | NoRule | NoTable)
+}
+
+fn has_scan(frames: &[Frame]) -> bool {
+    frames.iter().any(|frame| frame.method == UnwindMethod::Scan)
+}
+
+/// Whether all that could stand against the scanned words was copied: a copy may end early.
+fn is_in_view(snapshot: &Snapshot, frames: &[Frame]) -> bool {
+    frames.iter().enumerate().filter(|(_, frame)| frame.method == UnwindMethod::Scan).all(|(at, _)| {
+        // The stack pointer of the callee is the frame address of its own callee.
+        let sp = match at.checked_sub(2) {
+            Some(callee) => frames.get(callee).map(|frame| frame.cfa.0),
+            None => Some(snapshot.engine_registers().sp),
+        };
+        sp.is_some_and(|sp| snapshot.is_copied_from(sp, WORDS_IN_VIEW * 8))
+    })
+}
+
+fn walk_with(modules: &Modules<'_>, snapshot: &Snapshot, cache: &mut Cache, options: Options) -> ThreadStack {
+    let mut frames = vec![Frame::EMPTY; MAX_FRAMES];
     let registers = snapshot.engine_registers();
-    let walk = snapshot.with_memory(|memory| unwind(modules, &registers, &memory, cache, &mut frames));
+    let walk = snapshot.with_memory(|memory| unwind_with(modules, &registers, &memory, cache, &mut frames, options));
     frames.truncate(walk.frames);
     ThreadStack {
         thread: snapshot.thread,

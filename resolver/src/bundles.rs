@@ -168,6 +168,29 @@ impl BundleSource {
         self.tables.get(id.clone(), || self.open(id).map(Arc::new))
     }
 
+    /// The bytes of the file that a module's code stands in, and their digest: its executable, or one that is its debug file too.
+    pub(crate) fn executable(&self, id: &DebugId, most_bytes: u64) -> Result<(Vec<u8>, Digest), NoTable> {
+        let read = |bundle: &Bundle| {
+            let module = bundle.module(id).ok_or((MissReason::NotInBundle, String::new()))?;
+            let file = module.file(FileRole::Executable).or_else(|| module.file(FileRole::Debuginfo));
+            let file =
+                file.ok_or((MissReason::NotInBundle, "the bundle has no executable of the module".to_owned()))?;
+            if file.size > most_bytes {
+                let detail = format!("{}: {} bytes, at most {most_bytes} are read", file.path, file.size);
+                return Err((MissReason::FileUnreadable, detail));
+            }
+            let bytes = bundle.read(file).map_err(|error| (miss_reason(&error), error.to_string()))?;
+            Ok((bytes, file.sha256))
+        };
+        match &self.form {
+            Form::Opened(bundle, _) => read(bundle),
+            Form::Stored(stored) => {
+                let opened = Bundle::open(stored.layout.clone(), Some(&stored.digest));
+                read(&opened.map_err(|error| (miss_reason(&error), error.to_string()))?)
+            }
+        }
+    }
+
     fn open(&self, id: &DebugId) -> Result<LoadedTable, NoTable> {
         let absent = || (MissReason::NotInBundle, String::new());
         let without = || (MissReason::NoSymbolTable, String::new());

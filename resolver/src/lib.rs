@@ -35,6 +35,7 @@ mod batch;
 mod bundles;
 mod cache;
 mod call_site;
+mod code;
 mod demangle;
 mod files;
 mod flights;
@@ -59,6 +60,7 @@ pub use answer::{
 pub use batch::{FrameAddress, ModuleAddress};
 pub use bundles::{Access, StoredBundle, miss_reason};
 pub use call_site::CallSite;
+pub use code::ModuleCode;
 pub use demangle::{Demangling, MAX_DEMANGLED_BYTES, demangle};
 pub use files::{ModuleFiles, ThisMachine};
 pub use jit::JitNames;

@@ -11,7 +11,7 @@ use symseal_module::{
 use symseal_symx::SparseHit;
 
 use crate::answers::{Answers, Question};
-use crate::bundles::{Access, BundleSource, StoredBundle};
+use crate::bundles::{Access, BundleSource, NoTable, StoredBundle};
 use crate::flights::Flights;
 use crate::local::{self, Local};
 use crate::remote::{Asked, Remote};
@@ -157,6 +157,24 @@ impl Resolver {
     pub fn has_line_tables(&self, id: &DebugId) -> bool {
         let found = self.sources.bundles.iter().find_map(|bundle| bundle.debug_info(id));
         matches!(found, Some(DebugInfo::Full | DebugInfo::LineTables))
+    }
+
+    /// The bytes of the file that a module's code stands in, from the first bundle that has one.
+    pub(crate) fn executable_in_bundles(&self, id: &DebugId, most_bytes: u64) -> Result<(Vec<u8>, Digest), NoTable> {
+        let mut reason = (MissReason::NotInBundle, String::new());
+        for bundle in &self.sources.bundles {
+            match bundle.executable(id, most_bytes) {
+                Ok(found) => return Ok(found),
+                Err(why) if why.0 != MissReason::NotInBundle || reason.1.is_empty() => reason = why,
+                Err(_) => {}
+            }
+        }
+        Err(reason)
+    }
+
+    /// The bytes of the file at a module's path; `None` where local files are not allowed.
+    pub(crate) fn local_binary(&self, module: &MappedModule) -> Option<Result<Vec<u8>, NoTable>> {
+        self.options.local_files.then(|| self.sources.local.read_binary(module))
     }
 
     /// The image base of a module that a bundle has a table of.

@@ -55,7 +55,7 @@ pub(super) fn unwind_table(
     }
     let used_debug = from_debug_file.is_some() || functions.len() > inputs.functions.len();
     let plt = plt(object, &inputs);
-    let code = code(&inputs);
+    let code = inputs.code();
     let section = |slice: Option<&'_ symseal_artifact::SectionSlice<'_>>| slice.map(|slice| slice.svma);
     let input = compile::Input {
         arch,
@@ -158,30 +158,6 @@ fn arch_of(object: &ObjectFile<'_>) -> Option<symseal_unwind::Arch> {
         }
         _ => None,
     }
-}
-
-/// What the file has of the executable ranges.
-fn code<'d>(inputs: &UnwindInputs<'d>) -> Vec<(u64, &'d [u8])> {
-    let parts = inputs.loaded.iter().filter_map(|(start, bytes)| {
-        // A section is executable as a whole.
-        let text = inputs.text.get(inputs.text.partition_point(|text| text.end <= *start))?;
-        let from = text.start.max(*start);
-        let to = text.end.min(start.checked_add(bytes.len() as u64)?);
-        let at = |address: u64| usize::try_from(address.checked_sub(*start)?).ok();
-        Some((from, bytes.get(at(from)?..at(to)?)?)).filter(|(_, bytes)| !bytes.is_empty())
-    });
-    let mut parts: Vec<(u64, &[u8])> = parts.collect();
-    // Files may say that sections lie over each other: the first counts.
-    parts.sort_by_key(|(start, bytes)| (*start, std::cmp::Reverse(bytes.len())));
-    let mut end = 0;
-    parts.retain(|(start, bytes)| {
-        let is_free = *start >= end;
-        if is_free {
-            end = start.saturating_add(bytes.len() as u64);
-        }
-        is_free
-    });
-    parts
 }
 
 fn plt<'d>(object: &ObjectFile<'d>, inputs: &UnwindInputs<'_>) -> Vec<compile::Plt<'d>> {

@@ -40,6 +40,11 @@ pub(crate) fn skip(tool: &str, why: &str) {
 impl Stage {
     /// Runs an executable in `dir` until it says that it is ready. `None` where the machine forbids ptrace.
     pub(crate) fn of(dir: tempfile::TempDir, executable: PathBuf) -> Option<Self> {
+        Self::with(dir, executable, true)
+    }
+
+    /// The same, saying whether the bundle has the executables too.
+    pub(crate) fn with(dir: tempfile::TempDir, executable: PathBuf, executables: bool) -> Option<Self> {
         let mut child = Command::new(&executable).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let said: Vec<String> = lines.take_while(|line| line != "ready").collect();
@@ -56,7 +61,7 @@ impl Stage {
         };
         let libraries = trace.modules.iter().map(|module| PathBuf::from(&module.path)).filter(|path| path.is_file());
         let options = BuildOptions { name: "workload".into(), version: "1".into(), progress: None };
-        let mut builder = SymbolBundleBuilder::new(options).executables(true);
+        let mut builder = SymbolBundleBuilder::new(options).executables(executables);
         for path in libraries {
             builder = builder.add_path(path);
         }

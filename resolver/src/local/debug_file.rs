@@ -83,7 +83,7 @@ impl Local {
     }
 
     /// The bytes of the module's own file.
-    pub(super) fn read_binary(&self, module: &MappedModule) -> Result<Vec<u8>, NoTable> {
+    pub(crate) fn read_binary(&self, module: &MappedModule) -> Result<Vec<u8>, NoTable> {
         let unreadable =
             |error: std::io::Error| (crate::bundles::io_reason(&error), format!("{}: {error}", module.path));
         read_whole(self.files.open(module).map_err(unreadable)?, &module.path)

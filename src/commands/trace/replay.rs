@@ -30,7 +30,8 @@ use crate::table::Table;
 
 Each seed relocates modules and stacks, shuffles the order, changes caches, cuts stacks off and takes tables away. Names, CFA and
 frame pointer are compared, not return addresses alone. Without a workload's own account of its calls the ratio says that the
-answers are stable, not that they are right. Exit status 1: the ratio is below the gate of 0.95.")]
+answers are stable, not that they are right. Stacks that end for want of an unwind rule are scanned, by the code of the executables
+in the bundle; frames found so are marked `scan`, and never count as coverage. Exit status 1: the ratio is below the gate of 0.95.")]
 pub struct Args {
     /// The trace: JSON Lines, plain, gzip or zstd.
     #[arg(long)]
@@ -41,6 +42,9 @@ pub struct Args {
     /// How many seeds, from 1 upwards.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: u32,
+    /// Do not scan stacks that end for want of a rule.
+    #[arg(long)]
+    no_scan: bool,
     #[command(flatten)]
     seal: SealQuestion,
     /// Print one event `replay.result` per seed.
@@ -65,6 +69,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
     let options = Options { call_site: CallSite::of_arch(&trace.begin.arch), ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
+    let tables = if args.no_scan { tables } else { tables.with_code_for_scans(&trace, &resolver) };
     let seeds = seeds(args.seeds);
     let progress = crate::progress::spinner(format!("replaying {} with {} seeds", args.trace.display(), seeds.len()));
     let report =

@@ -29,7 +29,11 @@ use crate::seal_question::SealQuestion;
   DEBUGINFOD_URLS=https://debuginfod.example trace-resolve --bundle ./bundle --online --lock symbols.lock trace.jsonl
 
 With --trust the bundle is verified first, and names that come from it carry the proof `sealed`. Frames without a name
-are listed with the reason. The trace file is not changed.")]
+are listed with the reason. The trace file is not changed.
+
+Where a stack ends for want of an unwind rule, it is scanned for the one word that calls account for, by the code of the
+executables in the bundle (with --local-files also of those where the process had them). Such a frame is marked `scan`: it
+is a guess, and never counts as coverage. Where two words may be meant, none is taken.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
     #[arg(long)]
@@ -41,6 +45,9 @@ pub struct Args {
     /// Also read the binaries where the process had them; the output says so.
     #[arg(long)]
     local_files: bool,
+    /// Do not scan stacks that end for want of a rule.
+    #[arg(long)]
+    no_scan: bool,
     #[command(flatten)]
     online: OnlineArgs,
     /// Give demangled names as `function`; the raw symbol stays beside it.
@@ -75,6 +82,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let resolver = Online::ask(online.as_ref(), resolver);
+    let tables = if args.no_scan { tables } else { tables.with_code_for_scans(&trace, &resolver) };
     let (event, threads) = resolve_trace(&trace, &resolver, &tables);
     online.as_ref().map_or(Ok(()), Online::finish)?;
 
