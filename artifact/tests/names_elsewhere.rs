@@ -9,6 +9,7 @@ use std::process::Command;
 use support::addr2line::addr2line;
 use support::{addresses_in, have, lookup, run};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
+use symseal_symx::SymbolSource;
 
 fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("a file")
@@ -97,5 +98,91 @@ fn a_scope_whose_name_is_in_a_file_that_was_not_given_is_not_called_anonymous() 
         assert!(by_symbol > 10 && bare > 10, "{version}: {by_symbol} by symbol, {bare} bare");
         let skipped = &alone.statistics.skipped;
         assert!(skipped.keys().any(|reason| reason.contains("scope's name")), "{skipped:?}");
+    }
+}
+
+/// Types of every kind that a compiler puts into a unit of its own, in one another and in namespaces, and one without a name.
+const TYPES: &str = r#"
+#define OUT __attribute__((noinline, used))
+namespace outer { inline namespace first {
+struct Shape {
+    struct Corner {
+        OUT int go(int x) const { return x + 1; }
+        struct Deep { OUT static int deep(int x) { return x * 2; } };
+    };
+    OUT virtual int turn(int x) { return x - 1; }
+    class Hidden { public: OUT int hide(int x) { return x - 3; } };
+};
+template <class T> struct Pair { OUT int sum(T x) { static int all; all += x; return all; } };
+union Word { int number; float part; OUT int word(int x) { return x + number; } };
+} }
+namespace { struct Local { OUT int local(int x) const { return x * 3; } }; }
+int main(int argc, char **) {
+    outer::Shape shape;
+    outer::Pair<int> pair;
+    outer::Word word{argc};
+    return outer::Shape::Corner().go(argc) + outer::Shape::Corner::Deep::deep(argc) + shape.turn(argc)
+        + outer::Shape::Hidden().hide(argc) + pair.sum(argc) + word.word(argc) + Local().local(argc);
+}
+"#;
+
+/// The qualified names of [`TYPES`]' functions.
+const NAMED: [&str; 8] = [
+    "(anonymous namespace)::Local::local",
+    "main",
+    "outer::first::Pair<int>::sum",
+    "outer::first::Shape::Corner::Deep::deep",
+    "outer::first::Shape::Corner::go",
+    "outer::first::Shape::Hidden::hide",
+    "outer::first::Shape::turn",
+    "outer::first::Word::word",
+];
+
+/// Functions that DWARF describes have the name that binutils makes of their symbol.
+#[track_caller]
+fn check_names(title: &str, binary: &Path, split: &[&Path]) {
+    let (stream, ..) = stream_of(binary, split);
+    let described = stream.functions.iter().filter(|function| function.source == SymbolSource::Dwarf);
+    let (mut names, mut symbols) = (Vec::new(), Vec::new());
+    for function in described.filter(|function| !function.flags.part) {
+        names.push(stream.strings.get(function.name));
+        symbols.push(stream.strings.get(function.symbol));
+    }
+    assert_eq!(names, demangled(symbols), "{title}");
+    names.sort_unstable();
+    assert_eq!(names, NAMED, "{title}");
+    assert!(stream.statistics.skipped.is_empty(), "{title}: {:?}", stream.statistics.skipped);
+}
+
+#[test]
+fn types_in_units_of_their_own_name_what_is_in_them() {
+    if !have("c++filt") {
+        return;
+    }
+    for (compiler, version, dwp) in [
+        ("clang++", "-gdwarf-4", "llvm-dwp"),
+        ("clang++", "-gdwarf-5", "llvm-dwp"),
+        ("clang++-19", "-gdwarf-5", "llvm-dwp-19"),
+        ("g++", "-gdwarf-4", "dwp"),
+        ("g++", "-gdwarf-5", ""),
+    ] {
+        if !have(compiler) {
+            continue;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        std::fs::write(folder.join("types.cpp"), TYPES).expect("a source");
+        let flags = ["-O1", version, "-fdebug-types-section"];
+        let compile = |more: &[&str]| run(compiler, &[&flags[..], more].concat(), folder).expect("it compiles");
+        compile(&["types.cpp", "-o", "whole"]);
+        check_names(&format!("{compiler} {version}"), &folder.join("whole"), &[]);
+        compile(&["-gsplit-dwarf", "-c", "types.cpp", "-o", "types.o"]);
+        compile(&["types.o", "-o", "split"]);
+        let (binary, dwo) = (folder.join("split"), folder.join("types.dwo"));
+        check_names(&format!("{compiler} {version}, split"), &binary, &[&dwo]);
+        if !dwp.is_empty() && have(dwp) {
+            run(dwp, &["types.dwo", "-o", "types.dwp"], folder).expect("a package is made");
+            check_names(&format!("{compiler} {version}, package"), &binary, &[&folder.join("types.dwp")]);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
-use super::scope_name::{ScopeName, said_of_scope};
+use super::scope_name::{SaidOfScope, ScopeName, said_of_scope};
 use super::scopes::{MOST_NESTED, Outer, ROOT, ScopeId, Scopes};
 use super::sections::Slice;
 use super::unit::{AbbreviationTables, Unit};
@@ -36,6 +36,7 @@ pub(crate) struct Names<'s> {
     inlined: HashMap<u64, FunctionNames>,
     /// Names of scopes that stand elsewhere, once looked up.
     scope_names: HashMap<ScopeName<StrId>, Option<StrId>>,
+    type_places: Option<HashMap<u64, u64>>,
 }
 
 struct OpenUnit<'s> {
@@ -71,6 +72,7 @@ impl<'s> Names<'s> {
             units: HashMap::new(),
             inlined: HashMap::new(),
             scope_names: HashMap::new(),
+            type_places: None,
         }
     }
 
@@ -206,13 +208,34 @@ impl<'s> Names<'s> {
             let entry = match name {
                 ScopeName::Text(text) => return Some(text),
                 ScopeName::Entry(entry) => entry,
+                ScopeName::Type(signature) => *self.type_places().get(&signature)?,
                 ScopeName::Unknown => return None,
             };
-            let unit = &self.open(entry, &mut work.budget).ok()?.unit;
-            let said = said_of_scope(unit, entry, &mut work.budget).ok()?;
+            let said = self.said_of_scope(entry, &mut work.budget).ok()?;
             name = said.name.map(|text| self.scopes.intern(&text));
         }
         None
+    }
+
+    fn said_of_scope(&mut self, entry: u64, budget: &mut Budget) -> Result<SaidOfScope<'s>> {
+        let header = self.unit_of(entry).and_then(|number| self.headers.get(number as usize)).ok_or(Damaged)?;
+        if header.type_unit.is_some() {
+            // Each is asked once, and there are too many to keep them open.
+            let unit = Unit::open(self.dwarf, header, &mut self.tables, budget)?;
+            return said_of_scope(&unit, entry, budget);
+        }
+        said_of_scope(&self.open(entry, budget)?.unit, entry, budget)
+    }
+
+    /// Places of the types that have units of their own, by signature; of several with one signature the first.
+    fn type_places(&mut self) -> &HashMap<u64, u64> {
+        self.type_places.get_or_insert_with(|| {
+            let mut places = HashMap::new();
+            for unit in self.headers.iter().filter_map(|header| header.type_unit) {
+                places.entry(unit.signature).or_insert(unit.entry);
+            }
+            places
+        })
     }
 
     /// The scope in which the entry stands. Units that hold no code, as those of a supplementary file, which many

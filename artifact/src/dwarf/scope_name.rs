@@ -1,8 +1,8 @@
-//! What an entry says of the name of the scope that it opens. (DWARF 5, 2.13.2, 3.2.2 and 5.7.1)
+//! What an entry says of the name of the scope that it opens. (DWARF 5, 2.13.2, 3.2.2, 5.7.1 and 5.7.2)
 
 use super::abbrev::Abbreviation;
 use super::unit::Unit;
-use super::value;
+use super::value::{self, Value};
 use crate::budget::Budget;
 use crate::cursor::Result;
 use crate::escaped;
@@ -14,6 +14,8 @@ pub(crate) enum ScopeName<T> {
     Text(T),
     /// It is that of the entry at this place: of the declaration, or of the namespace that is extended.
     Entry(u64),
+    /// It is that of the type in the type unit of this signature.
+    Type(u64),
     /// In a file that is not there, or damaged. Not the same as none: an anonymous scope's text says that it is one.
     Unknown,
 }
@@ -24,6 +26,7 @@ impl<T> ScopeName<T> {
         match self {
             Self::Text(text) => ScopeName::Text(form(text)),
             Self::Entry(entry) => ScopeName::Entry(entry),
+            Self::Type(signature) => ScopeName::Type(signature),
             Self::Unknown => ScopeName::Unknown,
         }
     }
@@ -42,17 +45,23 @@ pub(crate) fn said_of_scope<'s>(unit: &Unit<'s>, entry: u64, budget: &mut Budget
     let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
     let attributes = unit.abbreviations.attributes(abbreviation);
     budget.charge(attributes.len() as u64 + 1)?;
+    let at = |place: Option<u64>| place.map_or(ScopeName::Unknown, ScopeName::Entry);
     let (mut own, mut declared, mut of_other) = (None, None, None);
     for attribute in attributes {
         let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
         match attribute.name {
             gimli::DW_AT_name => own = Some(unit.text(value)),
             gimli::DW_AT_specification => declared = Some(unit.reference(value)),
-            gimli::DW_AT_extension | gimli::DW_AT_abstract_origin => of_other = Some(unit.reference(value)),
+            gimli::DW_AT_extension | gimli::DW_AT_abstract_origin => of_other = Some(at(unit.reference(value))),
+            gimli::DW_AT_signature => {
+                of_other = Some(match value {
+                    Value::TypeSignature(signature) => ScopeName::Type(signature),
+                    value => at(unit.reference(value)),
+                });
+            }
             _ => {}
         }
     }
-    let at = |place: Option<u64>| place.map_or(ScopeName::Unknown, ScopeName::Entry);
     let name = match (own, declared) {
         // Nobody knows then what is around it either.
         (_, Some(None)) | (Some(None), _) => ScopeName::Unknown,
@@ -61,7 +70,7 @@ pub(crate) fn said_of_scope<'s>(unit: &Unit<'s>, entry: u64, budget: &mut Budget
             ScopeName::Text(escaped(name))
         }
         (None, Some(declaration)) => at(declaration),
-        (None, None) => of_other.map_or_else(|| ScopeName::Text(anonymous(abbreviation).into()), at),
+        (None, None) => of_other.unwrap_or_else(|| ScopeName::Text(anonymous(abbreviation).into())),
     };
     Ok(SaidOfScope { name, declaration: declared.flatten() })
 }

@@ -137,9 +137,7 @@ impl<'s> Unit<'s> {
         if entry < self.header.entries || entry >= self.header.end {
             return Err(Damaged);
         }
-        let local =
-            |place: u64| place.checked_sub(self.own.base).and_then(|place| usize::try_from(place).ok()).ok_or(Damaged);
-        let bytes = self.own.info.get(local(entry)?..local(self.header.end)?).ok_or(Damaged)?;
+        let bytes = self.own.entries(entry..self.header.end).ok_or(Damaged)?;
         Ok(Cursor::new(bytes, self.own.is_little_endian))
     }
 
