@@ -79,7 +79,7 @@ pub(crate) struct OrphanRow {
 /// How a function is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct FunctionNames {
-    /// With namespaces and types; empty where there is no name.
+    /// With namespaces and types; empty where there is no name, or where one of those is not known.
     pub(crate) name: StrId,
     /// The linkage name, or the bare name where there is none.
     pub(crate) symbol: StrId,

@@ -147,7 +147,7 @@ impl<'m, 's> Merge<'m, 's> {
         let names = self.names.inlined(site.origin, self.work);
         InlineSite {
             parent: site.parent,
-            name: names.name,
+            name: if names.name.is_empty() { names.symbol } else { names.name },
             symbol: names.symbol,
             call_file: site.call_file,
             call_line: site.call_line,

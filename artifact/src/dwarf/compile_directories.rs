@@ -16,7 +16,7 @@ pub(crate) fn compile_directories(headers: &dyn ObjectHeaders<'_>) -> BTreeSet<S
     work.budget = Budget::for_bytes(dwarf.total_bytes());
     let mut tables = AbbreviationTables::default();
     let mut found: BTreeSet<String> = BTreeSet::new();
-    for header in dwarf.units(&mut work).iter().filter(|header| !header.is_type_unit) {
+    for header in dwarf.units(&mut work).iter().filter(|header| header.type_unit.is_none()) {
         if let Ok(unit) = Unit::open(&dwarf, header, &mut tables, &mut work.budget) {
             let text = escaped(unit.root.comp_dir);
             if !text.is_empty() && !found.contains(text.as_ref()) {

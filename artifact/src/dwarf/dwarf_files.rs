@@ -1,7 +1,7 @@
 //! The files that one module's DWARF stands in, and their entries as one space.
 //!
 //! An entry is known by one number in all files: its offset in its file's `.debug_info`, plus the lengths of those of
-//! the files before.
+//! the files before. Behind a file's `.debug_info` its `.debug_types` is counted.
 
 use super::sections::DwarfSections;
 use super::unit::{AbbreviationTables, Unit};
@@ -38,7 +38,7 @@ impl<'d> DwarfFiles<'d> {
         let mut base = 0;
         for file in &mut files {
             file.base = base;
-            base += file.info.len() as u64;
+            base = file.end();
         }
         Self { files }
     }
@@ -104,7 +104,7 @@ impl<'d> DwarfFiles<'d> {
 
     /// The id of a skeleton or split unit. Before DWARF 5 its first entry has it.
     fn dwo_id(&self, header: &UnitHeader, tables: &mut AbbreviationTables, work: &mut Work) -> Option<u64> {
-        if header.is_type_unit || header.encoding.version >= 5 {
+        if header.type_unit.is_some() || header.encoding.version >= 5 {
             return header.dwo_id;
         }
         let unit = Unit::open(self, header, tables, &mut work.budget).ok()?;

@@ -19,6 +19,7 @@ mod names;
 mod ranges;
 mod read;
 mod rows;
+mod scope_name;
 mod scopes;
 mod sections;
 mod split;

@@ -2,6 +2,7 @@
 
 use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
+use super::scope_name::{SaidOfScope, ScopeName, said_of_scope};
 use super::scopes::{MOST_NESTED, Outer, ROOT, ScopeId, Scopes};
 use super::sections::Slice;
 use super::unit::{AbbreviationTables, Unit};
@@ -33,6 +34,9 @@ pub(crate) struct Names<'s> {
     files: HashMap<u32, Files>,
     units: HashMap<u32, OpenUnit<'s>>,
     inlined: HashMap<u64, FunctionNames>,
+    /// Names of scopes that stand elsewhere, once looked up.
+    scope_names: HashMap<ScopeName<StrId>, Option<StrId>>,
+    type_places: Option<HashMap<u64, u64>>,
 }
 
 struct OpenUnit<'s> {
@@ -59,7 +63,17 @@ impl<'s> Names<'s> {
         tables: AbbreviationTables,
         files: HashMap<u32, Files>,
     ) -> Self {
-        Self { dwarf, headers, scopes, tables, files, units: HashMap::new(), inlined: HashMap::new() }
+        Self {
+            dwarf,
+            headers,
+            scopes,
+            tables,
+            files,
+            units: HashMap::new(),
+            inlined: HashMap::new(),
+            scope_names: HashMap::new(),
+            type_places: None,
+        }
     }
 
     fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {
@@ -75,13 +89,16 @@ impl<'s> Names<'s> {
         if let Some((name, named)) = chain.name {
             names.symbol = work.text(name);
             let separator = chain.language.map_or("::", separator);
-            let mut qualified = self.prefix(named, separator, work).into_bytes();
-            names.name = if qualified.is_empty() {
-                names.symbol
-            } else {
-                qualified.extend_from_slice(name);
-                work.text(&qualified)
-            };
+            match self.prefix(named, separator, work) {
+                Some(prefix) if prefix.is_empty() => names.name = names.symbol,
+                Some(prefix) => {
+                    let mut qualified = prefix.into_bytes();
+                    qualified.extend_from_slice(name);
+                    names.name = work.text(&qualified);
+                }
+                // A guess would be a wrong name. The symbol says all of it.
+                None => work.skip("function named by its symbol, as a scope's name is in a file that was not given"),
+            }
         }
         if let Some(linkage) = chain.linkage {
             names.symbol = work.text(linkage);
@@ -151,24 +168,74 @@ impl<'s> Names<'s> {
         Ok(())
     }
 
-    /// The names around an entry, outermost first, joined and ended by `separator`; empty at the top.
-    fn prefix(&mut self, entry: u64, separator: &str, work: &mut Work) -> String {
-        let mut scopes = Vec::new();
+    /// The names around an entry, outermost first, joined and ended by `separator`; empty at the top. None where one of
+    /// them is not known.
+    fn prefix(&mut self, entry: u64, separator: &str, work: &mut Work) -> Option<String> {
+        let mut names = Vec::new();
         let mut scope = self.scope_of(entry, work);
-        while scope != ROOT && scopes.len() < MOST_NESTED {
-            let Some((_, outer)) = self.scopes.get(scope) else { break };
-            scopes.push(scope);
+        while scope != ROOT && names.len() < MOST_NESTED {
+            let Some((name, outer)) = self.scopes.get(scope) else { break };
+            names.push(self.scope_name(name, work)?);
             scope = match outer {
                 Outer::Scope(outer) => outer,
                 Outer::Entry(entry) => self.scope_of(entry, work),
             };
         }
         let mut prefix = String::new();
-        for (name, _) in scopes.iter().rev().filter_map(|scope| self.scopes.get(*scope)) {
-            prefix.push_str(name);
+        for name in names.into_iter().rev() {
+            prefix.push_str(self.scopes.text(name));
             prefix.push_str(separator);
         }
-        prefix
+        Some(prefix)
+    }
+
+    /// A scope's name, as a text of the scopes; None where it is not known. What stands elsewhere is remembered.
+    fn scope_name(&mut self, name: ScopeName<StrId>, work: &mut Work) -> Option<StrId> {
+        if let ScopeName::Text(text) = name {
+            return Some(text);
+        }
+        if let Some(known) = self.scope_names.get(&name) {
+            return *known;
+        }
+        let found = self.name_elsewhere(name, work);
+        self.scope_names.insert(name, found);
+        found
+    }
+
+    fn name_elsewhere(&mut self, name: ScopeName<StrId>, work: &mut Work) -> Option<StrId> {
+        let mut name = name;
+        for _ in 0..LONGEST_CHAIN {
+            let entry = match name {
+                ScopeName::Text(text) => return Some(text),
+                ScopeName::Entry(entry) => entry,
+                ScopeName::Type(signature) => *self.type_places().get(&signature)?,
+                ScopeName::Unknown => return None,
+            };
+            let said = self.said_of_scope(entry, &mut work.budget).ok()?;
+            name = said.name.map(|text| self.scopes.intern(&text));
+        }
+        None
+    }
+
+    fn said_of_scope(&mut self, entry: u64, budget: &mut Budget) -> Result<SaidOfScope<'s>> {
+        let header = self.unit_of(entry).and_then(|number| self.headers.get(number as usize)).ok_or(Damaged)?;
+        if header.type_unit.is_some() {
+            // Each is asked once, and there are too many to keep them open.
+            let unit = Unit::open(self.dwarf, header, &mut self.tables, budget)?;
+            return said_of_scope(&unit, entry, budget);
+        }
+        said_of_scope(&self.open(entry, budget)?.unit, entry, budget)
+    }
+
+    /// Places of the types that have units of their own, by signature; of several with one signature the first.
+    fn type_places(&mut self) -> &HashMap<u64, u64> {
+        self.type_places.get_or_insert_with(|| {
+            let mut places = HashMap::new();
+            for unit in self.headers.iter().filter_map(|header| header.type_unit) {
+                places.entry(unit.signature).or_insert(unit.entry);
+            }
+            places
+        })
     }
 
     /// The scope in which the entry stands. Units that hold no code, as those of a supplementary file, which many

@@ -137,7 +137,7 @@ impl Reader<'_, '_> {
         let mut read = Read::default();
         for number in units {
             let Some(header) = self.headers.get(number as usize) else { break };
-            if !header.is_type_unit && self.unit(number, header, buffers, &mut read, work).is_err() {
+            if header.type_unit.is_none() && self.unit(number, header, buffers, &mut read, work).is_err() {
                 work.skip("damaged unit");
             }
         }

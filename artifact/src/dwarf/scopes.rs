@@ -1,5 +1,6 @@
 //! The namespaces and types that entries stand in.
 
+use super::scope_name::ScopeName;
 use hashbrown::HashMap;
 use symseal_symx::{StrId, Strings};
 
@@ -15,7 +16,7 @@ pub(crate) const MOST_NESTED: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Scope {
     parent: ScopeId,
-    name: StrId,
+    name: ScopeName<StrId>,
     /// Place of the declaration that has the outer scopes; 0 = none.
     declaration: u64,
 }
@@ -35,7 +36,7 @@ pub(crate) struct Scopes {
 
 impl Default for Scopes {
     fn default() -> Self {
-        let root = Scope { parent: ROOT, name: StrId::EMPTY, declaration: 0 };
+        let root = Scope { parent: ROOT, name: ScopeName::Text(StrId::EMPTY), declaration: 0 };
         Self {
             scopes: vec![root],
             numbers: HashMap::new(),
@@ -49,8 +50,9 @@ impl Default for Scopes {
 
 impl Scopes {
     /// The scope `name` in `parent`. `declaration` is the place of an entry elsewhere that has its outer scopes.
-    pub(crate) fn add(&mut self, parent: ScopeId, name: &str, declaration: u64) -> ScopeId {
-        let scope = Scope { parent, name: self.texts.intern(name), declaration };
+    pub(crate) fn add(&mut self, parent: ScopeId, name: ScopeName<impl AsRef<str>>, declaration: u64) -> ScopeId {
+        let name = name.map(|text| self.texts.intern(text.as_ref()));
+        let scope = Scope { parent, name, declaration };
         if let Some(known) = self.numbers.get(&scope) {
             return *known;
         }
@@ -58,6 +60,16 @@ impl Scopes {
         self.scopes.push(scope);
         self.numbers.insert(scope, number);
         number
+    }
+
+    /// The number of a text that names scopes.
+    pub(crate) fn intern(&mut self, text: &str) -> StrId {
+        self.texts.intern(text)
+    }
+
+    /// The text of that number.
+    pub(crate) fn text(&self, text: StrId) -> &str {
+        self.texts.get(text)
     }
 
     /// Entries that are placed from now on belong to that unit.
@@ -87,7 +99,8 @@ impl Scopes {
         numbers.push(ROOT);
         for scope in others.scopes.iter().skip(1) {
             let parent = numbers.get(scope.parent as usize).copied().unwrap_or(ROOT);
-            numbers.push(self.add(parent, others.texts.get(scope.name), scope.declaration));
+            let name = scope.name.map(|text| others.texts.get(text));
+            numbers.push(self.add(parent, name, scope.declaration));
         }
         for (unit, mut entries) in others.units {
             for (_, scope) in &mut entries {
@@ -114,13 +127,13 @@ impl Scopes {
     }
 
     /// A scope's name, and where its outer scope is found.
-    pub(crate) fn get(&self, scope: ScopeId) -> Option<(&str, Outer)> {
+    pub(crate) fn get(&self, scope: ScopeId) -> Option<(ScopeName<StrId>, Outer)> {
         let found = self.scopes.get(scope as usize)?;
         let outer = match found.declaration {
             0 => Outer::Scope(found.parent),
             entry => Outer::Entry(entry),
         };
-        Some((self.texts.get(found.name), outer))
+        Some((found.name, outer))
     }
 }
 

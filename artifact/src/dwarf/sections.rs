@@ -6,7 +6,7 @@ use crate::work::{Skipped, note};
 use gimli::{EndianSlice, RunTimeEndian};
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 pub(crate) type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
 
@@ -25,6 +25,8 @@ pub(crate) struct DwarfSections<'d> {
     /// Where the file's entries start in the space of all entries; see [`DwarfFiles`](super::dwarf_files::DwarfFiles).
     pub(crate) base: u64,
     pub(crate) info: Cow<'d, [u8]>,
+    /// Type units of DWARF 4. Their entries come behind those of `info` in the space of all entries.
+    pub(crate) types: Cow<'d, [u8]>,
     pub(crate) abbrev: Cow<'d, [u8]>,
     pub(crate) str: Cow<'d, [u8]>,
     pub(crate) line: Cow<'d, [u8]>,
@@ -35,26 +37,39 @@ pub(crate) struct DwarfSections<'d> {
     pub(crate) rnglists: Cow<'d, [u8]>,
     /// Which parts of the sections belong to which unit, in a DWARF package (`.dwp`).
     pub(crate) cu_index: Cow<'d, [u8]>,
+    /// The same of type units.
+    pub(crate) tu_index: Cow<'d, [u8]>,
 }
 
 impl<'d> DwarfSections<'d> {
     /// A section that cannot be decompressed is empty, and counted as skipped.
     pub(crate) fn load(headers: &dyn ObjectHeaders<'d>, threads: NonZeroUsize, skipped: &mut Skipped) -> Self {
         // The longest first.
-        let suffixes = named!["info", "line", "str", "abbrev", "rnglists", "ranges", "line_str", "addr", "str_offsets"];
-        let [info, line, str, abbrev, rnglists, ranges, line_str, addr, str_offsets] =
+        let suffixes =
+            named!["info", "types", "line", "str", "abbrev", "rnglists", "ranges", "line_str", "addr", "str_offsets"];
+        let [info, types, line, str, abbrev, rnglists, ranges, line_str, addr, str_offsets] =
             loaded(headers, suffixes, threads, skipped);
         let none = Self::empty(headers.is_little_endian());
-        Self { info, abbrev, str, line, line_str, str_offsets, addr, ranges, rnglists, ..none }
+        Self { info, types, abbrev, str, line, line_str, str_offsets, addr, ranges, rnglists, ..none }
     }
 
     /// The sections of split DWARF. (DWARF 5, 7.3.2 and 7.3.5; before, <https://gcc.gnu.org/wiki/DebugFission>)
     pub(crate) fn load_split(headers: &dyn ObjectHeaders<'d>, threads: NonZeroUsize, skipped: &mut Skipped) -> Self {
         // The lines of split units, and all addresses, are in the file that has their skeletons.
-        let suffixes = named!["info.dwo", "str.dwo", "abbrev.dwo", "str_offsets.dwo", "rnglists.dwo", "cu_index"];
-        let [info, str, abbrev, str_offsets, rnglists, cu_index] = loaded(headers, suffixes, threads, skipped);
+        let suffixes = named![
+            "info.dwo",
+            "types.dwo",
+            "str.dwo",
+            "abbrev.dwo",
+            "str_offsets.dwo",
+            "rnglists.dwo",
+            "cu_index",
+            "tu_index"
+        ];
+        let [info, types, str, abbrev, str_offsets, rnglists, cu_index, tu_index] =
+            loaded(headers, suffixes, threads, skipped);
         let none = Self::empty(headers.is_little_endian());
-        Self { is_split: true, info, abbrev, str, str_offsets, rnglists, cu_index, ..none }
+        Self { is_split: true, info, types, abbrev, str, str_offsets, rnglists, cu_index, tu_index, ..none }
     }
 
     /// Of a file that is not there.
@@ -64,6 +79,7 @@ impl<'d> DwarfSections<'d> {
             is_split: false,
             base: 0,
             info: Cow::default(),
+            types: Cow::default(),
             abbrev: Cow::default(),
             str: Cow::default(),
             line: Cow::default(),
@@ -73,12 +89,14 @@ impl<'d> DwarfSections<'d> {
             ranges: Cow::default(),
             rnglists: Cow::default(),
             cu_index: Cow::default(),
+            tu_index: Cow::default(),
         }
     }
 
     pub(crate) fn total_bytes(&self) -> u64 {
         [
             &self.info,
+            &self.types,
             &self.abbrev,
             &self.str,
             &self.line,
@@ -91,6 +109,27 @@ impl<'d> DwarfSections<'d> {
         .iter()
         .map(|section| section.len() as u64)
         .sum()
+    }
+
+    /// Where the entries of `types` start in the space of all entries.
+    pub(crate) fn types_base(&self) -> u64 {
+        // Sections are shorter than 2^63 bytes, and so are all files together.
+        self.base + self.info.len() as u64
+    }
+
+    /// Behind the file's entries in the space of all entries.
+    pub(crate) fn end(&self) -> u64 {
+        self.types_base() + self.types.len() as u64
+    }
+
+    /// The bytes of entries between two places in the space of all entries; none where one section does not hold both.
+    pub(crate) fn entries(&self, places: Range<u64>) -> Option<&[u8]> {
+        let (section, base) = match places.start.checked_sub(self.types_base()) {
+            Some(_) => (&self.types, self.types_base()),
+            None => (&self.info, self.base),
+        };
+        let local = |place: u64| place.checked_sub(base).and_then(|place| usize::try_from(place).ok());
+        section.get(local(places.start)?..local(places.end)?)
     }
 
     pub(crate) fn slice<'s>(&self, bytes: &'s [u8]) -> Slice<'s> {

@@ -57,7 +57,7 @@ fn each_unit<'d>(
     let dwarf = DwarfFiles::load(headers, None, split, NonZeroUsize::MIN, &mut work);
     work.budget = Budget::for_bytes(dwarf.total_bytes());
     let mut tables = AbbreviationTables::default();
-    for header in dwarf.units(&mut work).iter().filter(|header| !header.is_type_unit) {
+    for header in dwarf.units(&mut work).iter().filter(|header| header.type_unit.is_none()) {
         if let Ok(unit) = Unit::open(&dwarf, header, &mut tables, &mut work.budget)
             && let Some(id) = unit.root.dwo_id
         {

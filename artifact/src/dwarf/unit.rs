@@ -113,7 +113,7 @@ impl<'s> Unit<'s> {
         let abbreviations = tables.get(own, header, budget)?;
         let root = Root { dwo_id: header.dwo_id, ..Root::default() };
         let mut unit = Self { header: header.clone(), abbreviations, root, skeleton, files, own };
-        unit.read_root()?;
+        unit.read_root(budget)?;
         Ok(unit)
     }
 
@@ -137,20 +137,20 @@ impl<'s> Unit<'s> {
         if entry < self.header.entries || entry >= self.header.end {
             return Err(Damaged);
         }
-        let local =
-            |place: u64| place.checked_sub(self.own.base).and_then(|place| usize::try_from(place).ok()).ok_or(Damaged);
-        let bytes = self.own.info.get(local(entry)?..local(self.header.end)?).ok_or(Damaged)?;
+        let bytes = self.own.entries(entry..self.header.end).ok_or(Damaged)?;
         Ok(Cursor::new(bytes, self.own.is_little_endian))
     }
 
-    fn read_root(&mut self) -> Result<()> {
+    fn read_root(&mut self, budget: &mut Budget) -> Result<()> {
         let mut cursor = self.cursor_at(self.header.entries)?;
         let code = cursor.uleb()?;
         let mut root = self.root.clone();
         let (mut comp_dir, mut low_pc, mut dwo_name) = (None, None, None);
         let abbreviation = self.abbreviations.get(code)?;
         root.is_partial = abbreviation.tag == gimli::DW_TAG_partial_unit;
-        for attribute in self.abbreviations.attributes(abbreviation) {
+        let attributes = self.abbreviations.attributes(abbreviation);
+        budget.charge(attributes.len() as u64)?;
+        for attribute in attributes {
             let value = value::read(&mut cursor, attribute, self.header.encoding)?;
             match (attribute.name, value) {
                 (gimli::DW_AT_comp_dir, value) => comp_dir = Some(value),

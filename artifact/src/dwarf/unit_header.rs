@@ -1,9 +1,9 @@
 //! Where units lie. (DWARF 5, 7.5.1; packages: 7.3.5)
 
-use super::sections::DwarfSections;
+use super::sections::{DwarfSections, Slice};
 use super::value::Encoding;
 use crate::work::{Skipped, note};
-use gimli::{DebugCuIndex, DebugInfo, IndexSectionId, UnitIndex, UnitType};
+use gimli::{DebugCuIndex, DebugInfo, DebugTuIndex, DebugTypes, IndexSectionId, UnitIndex, UnitType};
 use hashbrown::HashMap;
 
 /// Where a unit lies in the space of entries, and how to read it.
@@ -21,12 +21,20 @@ pub(crate) struct UnitHeader {
     pub(crate) abbrev_offset: u64,
     pub(crate) encoding: Encoding,
     /// Holds a type alone.
-    pub(crate) is_type_unit: bool,
+    pub(crate) type_unit: Option<TypeUnit>,
     /// Of a DWARF 5 skeleton or split unit.
     pub(crate) dwo_id: Option<u64>,
     pub(crate) bases: Bases,
     /// Of a skeleton: the number of its split unit. Of a split unit: that of its skeleton.
     pub(crate) partner: Option<u32>,
+}
+
+/// The type that a type unit holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TypeUnit {
+    pub(crate) signature: u64,
+    /// Place of the type in the space of entries. The header says it: it need not be in the unit.
+    pub(crate) entry: u64,
 }
 
 /// Where a unit's parts of the sections start; 0 but in a package.
@@ -38,60 +46,82 @@ pub(crate) struct Bases {
     pub(crate) rnglists: u64,
 }
 
-/// All headers of a file by rising offset. A damaged header ends the list, as where the next unit starts is unknown.
+/// All headers of a file by rising offset. A damaged header ends its section's, as where the next unit starts is unknown.
 pub(crate) fn unit_headers(sections: &DwarfSections<'_>, file: u32, skipped: &mut Skipped) -> Vec<UnitHeader> {
-    let info: DebugInfo<_> = sections.slice(&sections.info).into();
     let package = Package::of(sections, skipped);
-    let mut units = info.units();
     let mut headers = Vec::new();
+    let mut units = DebugInfo::from(sections.slice(&sections.info)).units();
+    let next = || units.next();
+    each_header(next, sections.base, file, package.as_ref(), &mut headers, skipped);
+    let mut units = DebugTypes::from(sections.slice(&sections.types)).units();
+    let next = || units.next();
+    each_header(next, sections.types_base(), file, package.as_ref(), &mut headers, skipped);
+    headers
+}
+
+/// The headers of a section whose entries start at `base`.
+fn each_header<'s>(
+    mut next: impl FnMut() -> gimli::Result<Option<gimli::UnitHeader<Slice<'s>>>>,
+    base: u64,
+    file: u32,
+    package: Option<&Package<'_>>,
+    headers: &mut Vec<UnitHeader>,
+    skipped: &mut Skipped,
+) {
     loop {
-        match units.next() {
-            Ok(Some(header)) => {
-                let Some(local) = header.debug_info_offset().map(|offset| offset.0 as u64) else { break };
-                let (is_type_unit, dwo_id) = match header.type_() {
-                    UnitType::Type { .. } | UnitType::SplitType { .. } => (true, None),
-                    UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => (false, Some(id.0)),
-                    UnitType::Compilation | UnitType::Partial => (false, None),
-                };
-                let length = header.length_including_self() as u64;
-                let bases = match &package {
-                    Some(package) if !is_type_unit => match package.bases(local, length, dwo_id) {
-                        Ok(bases) => bases,
-                        Err(reason) => {
-                            note(skipped, reason);
-                            continue;
-                        }
-                    },
-                    _ => Bases::default(),
-                };
-                let encoding = header.encoding();
-                // Sections are shorter than 2^63 bytes, and so are all files together.
-                let offset = sections.base + local;
-                headers.push(UnitHeader {
-                    file,
-                    offset,
-                    entries: offset + header.header_size() as u64,
-                    end: offset + length,
-                    abbrev_offset: (header.debug_abbrev_offset().0 as u64).saturating_add(bases.abbrev),
-                    encoding: Encoding {
-                        version: encoding.version,
-                        address_size: encoding.address_size,
-                        offset_size: encoding.format.word_size(),
-                    },
-                    is_type_unit,
-                    dwo_id,
-                    bases,
-                    partner: None,
-                });
-            }
+        let header = match next() {
+            Ok(Some(header)) => header,
             Ok(None) => break,
             Err(_) => {
                 note(skipped, "damaged unit header");
                 break;
             }
-        }
+        };
+        let local = header.offset().0 as u64;
+        // Sections are shorter than 2^63 bytes, and so are all files together.
+        let offset = base + local;
+        let (type_unit, dwo_id) = match header.type_() {
+            UnitType::Type { type_signature, type_offset } | UnitType::SplitType { type_signature, type_offset } => {
+                let entry = offset.saturating_add(type_offset.0 as u64);
+                (Some(TypeUnit { signature: type_signature.0, entry }), None)
+            }
+            UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => (None, Some(id.0)),
+            UnitType::Compilation | UnitType::Partial => (None, None),
+        };
+        let length = header.length_including_self() as u64;
+        let bases = match (package, type_unit) {
+            (None, _) => Bases::default(),
+            (Some(package), Some(unit)) => match package.type_bases(local, unit.signature) {
+                Some(bases) => bases,
+                // It is missed where a name is.
+                None => continue,
+            },
+            (Some(package), None) => match package.bases(local, length, dwo_id) {
+                Ok(bases) => bases,
+                Err(reason) => {
+                    note(skipped, reason);
+                    continue;
+                }
+            },
+        };
+        let encoding = header.encoding();
+        headers.push(UnitHeader {
+            file,
+            offset,
+            entries: offset + header.header_size() as u64,
+            end: offset + length,
+            abbrev_offset: (header.debug_abbrev_offset().0 as u64).saturating_add(bases.abbrev),
+            encoding: Encoding {
+                version: encoding.version,
+                address_size: encoding.address_size,
+                offset_size: encoding.format.word_size(),
+            },
+            type_unit,
+            dwo_id,
+            bases,
+            partner: None,
+        });
     }
-    headers
 }
 
 /// The index of a DWARF package.
@@ -101,7 +131,9 @@ pub(crate) fn unit_headers(sections: &DwarfSections<'_>, file: u32, skipped: &mu
 /// it starts, and is found by its id, or where it has none in its header by the lower bits and its length. Where the
 /// other sections are longer, nothing says where a unit's part of them starts.
 struct Package<'s> {
-    index: UnitIndex<super::sections::Slice<'s>>,
+    index: UnitIndex<Slice<'s>>,
+    /// Of type units, by their signatures.
+    types: Option<UnitIndex<Slice<'s>>>,
     /// Rows by the lower 32 bits of where their units start, and their units' lengths. None where there are several.
     places: HashMap<(u32, u32), Option<u32>>,
     /// Rows by where their units start, in a package in which that is all of it.
@@ -121,7 +153,10 @@ impl<'s> Package<'s> {
             return None;
         }
         let others = [&sections.abbrev, &sections.str_offsets, &sections.rnglists].map(|section| section.len() as u64);
-        let package = Self::parse(sections.slice(&sections.cu_index), sections.info.len() as u64, &others);
+        let mut package = Self::parse(sections.slice(&sections.cu_index), sections.info.len() as u64, &others);
+        if let Some(package) = &mut package {
+            package.types = DebugTuIndex::from(sections.slice(&sections.tu_index)).index().ok();
+        }
         if package.is_none() {
             note(skipped, "damaged index of a DWARF package (.dwp)");
         }
@@ -129,7 +164,7 @@ impl<'s> Package<'s> {
     }
 
     /// `info` and `others` are the lengths of the sections that the index has offsets into.
-    fn parse(bytes: super::sections::Slice<'s>, info: u64, others: &[u64]) -> Option<Self> {
+    fn parse(bytes: Slice<'s>, info: u64, others: &[u64]) -> Option<Self> {
         let is_long = |length: &u64| *length > u64::from(u32::MAX);
         let index = DebugCuIndex::from(bytes).index().ok()?;
         let (mut places, mut starts) = (HashMap::new(), HashMap::new());
@@ -142,7 +177,7 @@ impl<'s> Package<'s> {
                 }
             }
         }
-        Some(Self { index, places, starts, is_beyond_offsets: others.iter().any(is_long) })
+        Some(Self { index, types: None, places, starts, is_beyond_offsets: others.iter().any(is_long) })
     }
 
     /// `unit` is where the unit starts, `length` that of the unit with its header.
@@ -157,18 +192,29 @@ impl<'s> Package<'s> {
             .or_else(|| self.places.get(&place).copied().flatten())
             .or_else(|| self.starts.get(&unit).copied())
             .ok_or(NOT_IN_INDEX)?;
-        let mut bases = Bases { info: unit, ..Bases::default() };
-        for part in self.index.sections(row).map_err(|_| NOT_IN_INDEX)? {
-            let base = match part.section {
-                IndexSectionId::DebugAbbrev => &mut bases.abbrev,
-                IndexSectionId::DebugStrOffsets => &mut bases.str_offsets,
-                IndexSectionId::DebugRngLists => &mut bases.rnglists,
-                _ => continue,
-            };
-            *base = part.offset.into();
-        }
-        Ok(bases)
+        bases_of(&self.index, row, unit).ok_or(NOT_IN_INDEX)
     }
+
+    /// Those of the type unit with that signature, which starts at `unit`.
+    fn type_bases(&self, unit: u64, signature: u64) -> Option<Bases> {
+        let index = self.types.as_ref().filter(|_| !self.is_beyond_offsets)?;
+        bases_of(index, index.find(signature)?, unit)
+    }
+}
+
+/// What a row of an index says of the unit that starts at `unit`.
+fn bases_of(index: &UnitIndex<Slice<'_>>, row: u32, unit: u64) -> Option<Bases> {
+    let mut bases = Bases { info: unit, ..Bases::default() };
+    for part in index.sections(row).ok()? {
+        let base = match part.section {
+            IndexSectionId::DebugAbbrev => &mut bases.abbrev,
+            IndexSectionId::DebugStrOffsets => &mut bases.str_offsets,
+            IndexSectionId::DebugRngLists => &mut bases.rnglists,
+            _ => continue,
+        };
+        *base = part.offset.into();
+    }
+    Some(bases)
 }
 
 #[cfg(test)]

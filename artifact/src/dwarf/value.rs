@@ -39,6 +39,8 @@ pub(crate) enum Value<'d> {
     LineStrOffset(u64),
     /// Index in `.debug_str_offsets`.
     StrIndex(u64),
+    /// Signature of a type unit.
+    TypeSignature(u64),
     /// Offset in `.debug_info` of the supplementary file.
     SupplementaryReference(u64),
     /// Offset in `.debug_str` of the supplementary file.
@@ -139,7 +141,7 @@ fn fixed<'d>(cursor: &mut Cursor<'d>, form: DwForm, size: u8) -> Result<Value<'d
             Value::SupplementaryReference(number)
         }
         gimli::DW_FORM_strp_sup | gimli::DW_FORM_GNU_strp_alt => Value::SupplementaryText(number),
-        gimli::DW_FORM_ref_sig8 => Value::Other,
+        gimli::DW_FORM_ref_sig8 => Value::TypeSignature(number),
         _ => Value::Number(number),
     })
 }

@@ -2,13 +2,13 @@
 
 use super::abbrev::{Abbreviation, Role};
 use super::ranges::{RangeAttributes, push_ranges};
+use super::scope_name::said_of_scope;
 use super::scopes::{ROOT, ScopeId, Scopes};
 use super::unit::Unit;
 use super::value::{self, Value};
 use crate::code_ranges::Text;
 use crate::cursor::{Cursor, Damaged, Result};
 use crate::described::Site;
-use crate::escaped;
 use crate::work::Work;
 use symseal_symx::{NO_INLINE, StrId};
 
@@ -303,33 +303,8 @@ impl<'s, 'w> Walk<'s, 'w> {
     }
 
     fn open_scope(&mut self, parent: ScopeId, entry: u64) -> Result<ScopeId> {
-        let unit = self.unit;
-        let mut cursor = unit.cursor_at(entry)?;
-        let abbreviation = unit.abbreviations.get(cursor.uleb()?)?;
-        let mut name = None;
-        let mut declaration = None;
-        for attribute in self.unit.abbreviations.attributes(abbreviation) {
-            let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
-            match attribute.name {
-                gimli::DW_AT_name => name = unit.text(value),
-                gimli::DW_AT_specification => declaration = unit.reference(value),
-                _ => {}
-            }
-        }
-        if let (None, Some(declared)) = (name, declaration)
-            && let Ok(mut cursor) = unit.cursor_at(declared)
-            && let Ok(abbreviation) = unit.abbreviations.get(cursor.uleb()?)
-        {
-            for attribute in self.unit.abbreviations.attributes(abbreviation) {
-                let value = value::read(&mut cursor, attribute, unit.header.encoding)?;
-                if attribute.name == gimli::DW_AT_name {
-                    name = unit.text(value);
-                }
-            }
-        }
-        self.work.budget.charge(name.map_or(0, <[u8]>::len) as u64)?;
-        let name = name.map_or(anonymous(abbreviation).into(), escaped);
-        Ok(self.scopes.add(parent, &name, declaration.unwrap_or(0)))
+        let said = said_of_scope(self.unit, entry, &mut self.work.budget)?;
+        Ok(self.scopes.add(parent, said.name, said.declaration.unwrap_or(0)))
     }
 }
 
@@ -339,15 +314,5 @@ fn take_range<'d>(attributes: &mut RangeAttributes<'d>, name: gimli::DwAt, value
         gimli::DW_AT_high_pc => attributes.high_pc = Some(value),
         gimli::DW_AT_ranges => attributes.ranges = Some(value),
         _ => {}
-    }
-}
-
-fn anonymous(abbreviation: &Abbreviation) -> &'static str {
-    match abbreviation.tag {
-        gimli::DW_TAG_namespace => "(anonymous namespace)",
-        gimli::DW_TAG_class_type => "(anonymous class)",
-        gimli::DW_TAG_union_type => "(anonymous union)",
-        gimli::DW_TAG_enumeration_type => "(anonymous enum)",
-        _ => "(anonymous struct)",
     }
 }

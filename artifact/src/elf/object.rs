@@ -6,7 +6,10 @@ use crate::cursor::Cursor;
 use crate::headers::ObjectHeaders;
 use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
-use crate::{Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, ObjectKind, SectionSlice, UnwindInputs};
+use crate::{
+    Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, MAX_SECTION_BYTES, ObjectKind, SectionSlice,
+    UnwindInputs,
+};
 use std::borrow::Cow;
 use std::ops::Range;
 use symseal_module::{DebugId, Svma};
@@ -89,10 +92,10 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
         let (number, section) = debug_section(self, suffix)?;
         if self.kind == ObjectKind::Relocatable
-            && matches!(suffix, "info" | "info.dwo")
+            && matches!(suffix, "info" | "info.dwo" | "types.dwo")
             && debug_sections(self, suffix).nth(1).is_some()
         {
-            return Some(compile_units(self, suffix));
+            return Some(joined_units(self, suffix));
         }
         let contents = section::contents(self, section);
         if !relocate::concerns(self, number) {
@@ -195,22 +198,31 @@ fn debug_sections<'e, 'd>(elf: &'e Elf<'d>, suffix: &str) -> impl Iterator<Item 
     })
 }
 
-/// What is not a type unit, of an object file with several sections of entries.
+/// The units of an object file with several sections of entries, type units last.
 ///
-/// Compilers put each type unit of DWARF 5 into a section of its own, of which linkers keep one by each name
-/// (`-fdebug-types-section`). No function is in those.
-fn compile_units<'d>(elf: &Elf<'d>, suffix: &str) -> Result<Cow<'d, [u8]>, ArtifactError> {
+/// Compilers put each type unit into a section of its own, of which linkers keep one by each name
+/// (`-fdebug-types-section`). Offsets are counted in the section of the compilation unit, so that comes first. Type units
+/// that would have to be relocated are left out: nobody ships those.
+fn joined_units<'d>(elf: &Elf<'d>, suffix: &str) -> Result<Cow<'d, [u8]>, ArtifactError> {
     /// Compilers write one.
     const MOST_SECTIONS: usize = 64;
+    let is_split = suffix.ends_with(".dwo");
     let mut joined: Cow<'d, [u8]> = Cow::default();
+    let mut types = Vec::new();
     let (mut taken, mut left) = (0, elf.file_bytes());
     for (number, section) in debug_sections(elf, suffix) {
         left = match left.checked_sub(section.bytes.len() as u64) {
             Some(left) => left,
             None => break,
         };
+        if joined.len().saturating_add(types.len()) as u64 > MAX_SECTION_BYTES {
+            break;
+        }
         let mut bytes = section::contents(elf, section)?;
-        if starts_with_type_unit(elf, &bytes) {
+        if suffix == "types.dwo" || starts_with_type_unit(elf, &bytes) {
+            if is_split {
+                types.extend_from_slice(&bytes);
+            }
             continue;
         }
         taken += 1;
@@ -225,6 +237,9 @@ fn compile_units<'d>(elf: &Elf<'d>, suffix: &str) -> Result<Cow<'d, [u8]>, Artif
         } else {
             joined.to_mut().extend_from_slice(&bytes);
         }
+    }
+    if !types.is_empty() {
+        joined.to_mut().extend_from_slice(&types);
     }
     Ok(joined)
 }
