@@ -1,5 +1,6 @@
 //! The live half: `/proc` and `process_vm_readv`.
 
+mod followed;
 pub(crate) mod identity;
 pub(crate) mod jit;
 pub(crate) mod kernel;
