@@ -11,8 +11,8 @@ use std::time::Duration;
 use symseal_module::Avma;
 use symseal_process::{
     ElfImage, IdentifiedBy, JitFileState, JitMaps, JitSource, KallsymsError, ProcessError, executable_of, identity_of,
-    kernel_build_id, kernel_symbols, modules_of, open_in_root, open_module, proc_maps, read_memory, tasks, thread_name,
-    vdso_bytes,
+    kernel_build_id, kernel_symbols, modules_in, modules_of, open_in_root, open_module, proc_maps, read_memory, tasks,
+    thread_name, vdso_bytes,
 };
 
 struct Sleep(Child);
@@ -138,6 +138,64 @@ fn the_vdso_is_an_elf_image_with_a_build_id() {
     let vdso = modules_of(this()).unwrap().into_iter().find(symseal_process::ProcessModule::is_vdso).unwrap();
     assert!(vdso.module.debug_id.is_some());
     assert!(vdso.module.end.0 - vdso.module.start.0 <= bytes.len() as u64);
+}
+
+/// A program that maps a file of no ELF in many pieces of code, as compilers at run time do that write through one mapping
+/// and run through another one.
+const PIECES: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    long pieces = atol(argv[1]);
+    int file = memfd_create("doublemapper", 0);
+    if (ftruncate(file, pieces * 8192)) return 1;
+    char *at = mmap(0, pieces * 8192, PROT_READ, MAP_SHARED, file, 0);
+    for (long piece = 0; piece < pieces; piece++)
+        if (mprotect(at + piece * 8192, 4096, PROT_READ | PROT_EXEC)) return 2;
+    puts("ready");
+    fflush(stdout);
+    return pause();
+}
+"#;
+
+#[test]
+fn finding_the_modules_takes_as_long_as_the_kernel_takes_to_list_the_mappings() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("pieces.c"), PIECES).unwrap();
+    let Ok(compiled) = Command::new("gcc").current_dir(dir.path()).args(["-o", "pieces", "pieces.c"]).status() else {
+        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "gcc" || name == "all"), "gcc is required");
+        println!("SKIP gcc: not found");
+        return;
+    };
+    assert!(compiled.success());
+    let mut program = Command::new(dir.path().join("pieces"));
+    let mut child = program.arg("30000").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let process = Sleep(child);
+    let fastest = |what: &mut dyn FnMut()| {
+        let took = (0..3).map(|_| {
+            let began = std::time::Instant::now();
+            what();
+            began.elapsed()
+        });
+        took.min().unwrap()
+    };
+    let mappings = proc_maps(process.0.id()).unwrap();
+    assert!(mappings.len() > 60_000);
+    let listing = fastest(&mut || drop(proc_maps(process.0.id()).unwrap()));
+    let finding = fastest(&mut || {
+        let modules = modules_in(process.0.id(), &mappings).unwrap();
+        assert!(modules.iter().any(|module| module.path.ends_with(b"/pieces")));
+        assert!(!modules.iter().any(|module| module.path.starts_with(b"/memfd")));
+    });
+    // A look at all mappings for each takes a hundred times as long.
+    println!("{} mappings: listed in {listing:?}, modules in {finding:?}", mappings.len());
+    assert!(finding < 3 * listing, "{} mappings: listed in {listing:?}, modules in {finding:?}", mappings.len());
 }
 
 #[test]

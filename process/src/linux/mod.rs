@@ -6,6 +6,7 @@ pub(crate) mod jit;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod modules;
+mod neighbours;
 pub(crate) mod open;
 pub(crate) mod root;
 pub(crate) mod tasks;
