@@ -31,6 +31,15 @@ pub fn modules_in(_pid: u32, _mappings: &[Mapping]) -> Result<Vec<ProcessModule>
 }
 
 /// Linux only.
+pub fn modules_again(
+    _pid: u32,
+    _mappings: &[Mapping],
+    _before: &[&ProcessModule],
+) -> Result<Vec<ProcessModule>, ProcessError> {
+    Err(ProcessError::Unsupported)
+}
+
+/// Linux only.
 pub fn open_module(_pid: u32, _module: &ProcessModule) -> Result<OpenedFile, ProcessError> {
     Err(ProcessError::Unsupported)
 }

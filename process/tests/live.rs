@@ -11,8 +11,8 @@ use std::time::Duration;
 use symseal_module::Avma;
 use symseal_process::{
     ElfImage, IdentifiedBy, JitFileState, JitMaps, JitSource, KallsymsError, ProcessError, executable_of, identity_of,
-    kernel_build_id, kernel_symbols, modules_of, open_in_root, open_module, proc_maps, read_memory, tasks, thread_name,
-    vdso_bytes,
+    kernel_build_id, kernel_symbols, modules_in, modules_of, open_in_root, open_module, proc_maps, read_memory, tasks,
+    thread_name, vdso_bytes,
 };
 
 struct Sleep(Child);
@@ -138,6 +138,64 @@ fn the_vdso_is_an_elf_image_with_a_build_id() {
     let vdso = modules_of(this()).unwrap().into_iter().find(symseal_process::ProcessModule::is_vdso).unwrap();
     assert!(vdso.module.debug_id.is_some());
     assert!(vdso.module.end.0 - vdso.module.start.0 <= bytes.len() as u64);
+}
+
+/// A program that maps a file of no ELF in many pieces of code, as compilers at run time do that write through one mapping
+/// and run through another one.
+const PIECES: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    long pieces = atol(argv[1]);
+    int file = memfd_create("doublemapper", 0);
+    if (ftruncate(file, pieces * 8192)) return 1;
+    char *at = mmap(0, pieces * 8192, PROT_READ, MAP_SHARED, file, 0);
+    for (long piece = 0; piece < pieces; piece++)
+        if (mprotect(at + piece * 8192, 4096, PROT_READ | PROT_EXEC)) return 2;
+    puts("ready");
+    fflush(stdout);
+    return pause();
+}
+"#;
+
+#[test]
+fn finding_the_modules_takes_as_long_as_the_kernel_takes_to_list_the_mappings() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("pieces.c"), PIECES).unwrap();
+    let Ok(compiled) = Command::new("gcc").current_dir(dir.path()).args(["-o", "pieces", "pieces.c"]).status() else {
+        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "gcc" || name == "all"), "gcc is required");
+        println!("SKIP gcc: not found");
+        return;
+    };
+    assert!(compiled.success());
+    let mut program = Command::new(dir.path().join("pieces"));
+    let mut child = program.arg("30000").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let process = Sleep(child);
+    let fastest = |what: &mut dyn FnMut()| {
+        let took = (0..3).map(|_| {
+            let began = std::time::Instant::now();
+            what();
+            began.elapsed()
+        });
+        took.min().unwrap()
+    };
+    let mappings = proc_maps(process.0.id()).unwrap();
+    assert!(mappings.len() > 60_000);
+    let listing = fastest(&mut || drop(proc_maps(process.0.id()).unwrap()));
+    let finding = fastest(&mut || {
+        let modules = modules_in(process.0.id(), &mappings).unwrap();
+        assert!(modules.iter().any(|module| module.path.ends_with(b"/pieces")));
+        assert!(!modules.iter().any(|module| module.path.starts_with(b"/memfd")));
+    });
+    // A look at all mappings for each takes a hundred times as long.
+    println!("{} mappings: listed in {listing:?}, modules in {finding:?}", mappings.len());
+    assert!(finding < 3 * listing, "{} mappings: listed in {listing:?}, modules in {finding:?}", mappings.len());
 }
 
 #[test]
@@ -296,6 +354,106 @@ fn a_perf_map_is_followed_while_it_grows_and_when_it_is_another_file() {
     fs::remove_file(&path).unwrap();
     maps.refresh(&mappings);
     assert_eq!(name(&maps, 0x3000), None);
+}
+
+/// As `jcmd PID Compiler.perfmap` writes it: truncated, then all that is true now, which may be more than before.
+#[test]
+fn a_perf_map_that_is_written_anew_in_its_place_is_read_anew() {
+    let sleep = Sleep::start();
+    let mappings = proc_maps(sleep.0.id()).unwrap();
+    let path = std::path::PathBuf::from(format!("/tmp/perf-{}.map", sleep.0.id()));
+    let mut maps = JitMaps::new(sleep.0.id());
+    for (text, expected) in [
+        ("1000 20 old\n2000 20 stable\n", [Some("old"), Some("stable"), None]),
+        ("1000 10 new\n2000 20 stable\n3000 20 third\n", [Some("new"), Some("stable"), Some("third")]),
+        ("1000 10 two\n2000 20 stable\n3000 20 third\n", [Some("two"), Some("stable"), Some("third")]),
+        (
+            "2000 20 stable\n1000 20 of another length in the middle\n3000 2",
+            [Some("of another length in the middle"), Some("stable"), None],
+        ),
+        ("", [None; 3]),
+        ("3000 20 again\n", [None, None, Some("again")]),
+    ] {
+        // The same inode, and often the same moment for the file system's clock.
+        let inode = fs::metadata(&path).ok().map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata));
+        fs::write(&path, text).unwrap();
+        let written = fs::metadata(&path).unwrap();
+        assert!(inode.is_none_or(|inode| inode == std::os::unix::fs::MetadataExt::ino(&written)));
+        maps.refresh(&mappings);
+        let name = |at: u64| maps.find(Avma(at)).map(|(_, hit)| hit.function.name.as_str());
+        assert_eq!([name(0x1000), name(0x2000), name(0x3000)], expected, "{text:?}");
+    }
+    fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_jvm_that_is_asked_again_for_its_code_has_the_names_of_the_last_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = "public class Hot { static double work(int n) { double sum = 0; for (int i = 0; i < n; i++) sum += Math.sqrt(i) + \
+                  Integer.toString(i).hashCode(); return sum; } public static void main(String[] a) { long end = System.nanoTime() + \
+                  60_000_000_000L; while (System.nanoTime() < end) work(1000); } }";
+    fs::write(dir.path().join("Hot.java"), source).unwrap();
+    let child = Command::new("java").current_dir(dir.path()).args(["-Xmx128m", "Hot.java"]).spawn();
+    let (Ok(child), Ok(_)) = (child, Command::new("jcmd").arg("-h").output()) else {
+        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "java" || name == "all"), "java and jcmd are required");
+        println!("SKIP java: not found, or no jcmd");
+        return;
+    };
+    let process = Sleep(child);
+    let path = format!("/tmp/perf-{}.map", process.0.id());
+    let mut maps = JitMaps::new(process.0.id());
+    let (mut texts, mut compared) = (std::collections::BTreeSet::new(), 0);
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(700));
+        let told = Command::new("jcmd").args([&process.0.id().to_string(), "Compiler.perfmap"]).output().unwrap();
+        if !told.status.success() {
+            // It has not begun to listen.
+            continue;
+        }
+        maps.refresh(&proc_maps(process.0.id()).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines() {
+            let [start, size, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
+            let found = maps.find(Avma(number(start) + number(size) / 2)).map(|(_, hit)| hit.function.name.as_str());
+            assert_eq!(found, Some(name.trim()), "{line}");
+            compared += 1;
+        }
+        texts.insert(text);
+        if texts.len() == 3 {
+            break;
+        }
+    }
+    assert!(texts.len() == 3 && compared > 500, "{} maps, {compared} functions", texts.len());
+    drop(process);
+    let _ = fs::remove_file(path);
+}
+
+#[test]
+fn a_perf_map_without_an_end_of_line_is_read_once() {
+    let sleep = Sleep::start();
+    let mappings = proc_maps(sleep.0.id()).unwrap();
+    let path = std::path::PathBuf::from(format!("/tmp/perf-{}.map", sleep.0.id()));
+    fs::File::create(&path).unwrap().set_len(3 << 30).unwrap();
+    let mut maps = JitMaps::new(sleep.0.id());
+    maps.refresh(&mappings);
+    assert!(matches!(maps.state(JitSource::PerfMap), JitFileState::Damaged { .. }));
+    let first_read = bytes_read_by_us();
+    for _ in 0..100 {
+        maps.refresh(&mappings);
+    }
+    assert!(bytes_read_by_us() - first_read < 4 << 20, "it is looked at, and not read, a hundred times");
+    fs::write(&path, "1000 20 mended\n").unwrap();
+    maps.refresh(&mappings);
+    assert_eq!(maps.find(Avma(0x1000)).unwrap().1.function.name, "mended");
+    fs::remove_file(&path).unwrap();
+}
+
+/// Of this thread, by the kernel's count (proc_pid_io(5)).
+fn bytes_read_by_us() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/io").unwrap();
+    text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
 #[test]

@@ -32,6 +32,9 @@ int main(int argc, char **argv) {
             dlclose(library);
             library = dlopen(path, RTLD_NOW);
             printf("%p\n", library ? dlsym(library, "loaded") : 0);
+        } else if (!strcmp(line, "unload\n")) {
+            dlclose(library);
+            printf("%p\n", (void *)outer);
         } else if (sscanf(line, "exec %2000s", path) == 1) {
             execl(path, path, (char *)0);
         } else if (!strcmp(line, "map\n")) {
@@ -223,6 +226,43 @@ fn what_takes_the_place_of_what_was_unmapped_has_its_own_name() {
     let frame = one(&process, after);
     assert_eq!((frame.frames[0].line, name(&frame)), (Some(4), Some("loaded")));
     assert!(frame.module.as_ref().unwrap().path.ends_with("second.so"), "{frame:#?}");
+}
+
+#[test]
+fn a_library_that_is_built_again_and_loaded_at_the_same_addresses_has_its_new_names() {
+    for build_id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+        let library = |name: &str, line: &str| {
+            let source = format!("{line}int loaded(int x) {{ return x + 2; }}\n");
+            compile(dir.path(), name, &source, &["-shared", "-fPIC", build_id]).unwrap()
+        };
+        let (first, second) = (library("first.so", "\n"), library("second.so", "\n\n\n"));
+        let place = dir.path().join("library.so");
+        let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&place).unwrap());
+        std::fs::copy(&first, &place).unwrap();
+        let before_inode = inode();
+        let mut program = Program::start(&path);
+        let process = symbolizer().process(program.pid()).unwrap();
+        let before = program.tell(&format!("dlopen {}", place.display()));
+        assert_eq!(one(&process, before).frames[0].line, Some(2));
+        program.tell("unload");
+        // Into the same file, as `cp` does it.
+        std::fs::copy(&second, &place).unwrap();
+        let after = program.tell(&format!("dlopen {}", place.display()));
+        assert_eq!((after, inode()), (before, before_inode), "nothing but the bytes tells the two apart");
+        std::thread::sleep(Duration::from_millis(150));
+        let frame = one(&process, after);
+        assert_eq!((frame.frames[0].line, name(&frame)), (Some(4), Some("loaded")), "{build_id}");
+        let id = frame.module.as_ref().unwrap().debug_id.as_ref().map(ToString::to_string);
+        assert_eq!(id, build_id_by_readelf(&second).or(id.clone().filter(|_| build_id.ends_with("none"))));
+    }
+}
+
+/// The build-id that readelf sees in a file.
+fn build_id_by_readelf(file: &Path) -> Option<String> {
+    let notes = String::from_utf8(Command::new("readelf").arg("-n").arg(file).output().ok()?.stdout).unwrap();
+    notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ").map(str::to_owned))
 }
 
 #[test]

@@ -1,22 +1,15 @@
 //! The files in which a process's runtimes tell what they made, followed while they grow.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use symseal_module::Avma;
 
+use super::followed::{Followed, state_of};
 use super::open::open_mapped;
 use super::read_proc;
 use super::root::open_in_root;
 use crate::{JitDump, JitFileState, JitHit, JitSource, Mapping, PerfMap};
-
-/// What is read of one file, in bytes; what a runtime writes beyond it is not believed to be one.
-const MAX_FILE_BYTES: u64 = 1 << 30;
-const STEP_BYTES: usize = 1 << 20;
-/// More than the longest record of a jitdump; a line or record that is not complete then never will be.
-const MAX_WAITING_BYTES: usize = 80 << 20;
 
 /// What runtimes tell about the code that they made in one process.
 #[derive(Debug)]
@@ -24,16 +17,6 @@ pub struct JitMaps {
     pid: u32,
     perf_map: Followed<PerfMap>,
     dump: Followed<JitDump>,
-}
-
-/// A file and how far it was read.
-#[derive(Debug)]
-struct Followed<P> {
-    parser: P,
-    /// Device and inode.
-    file: Option<(u64, u64)>,
-    read_bytes: u64,
-    state: JitFileState,
 }
 
 impl JitMaps {
@@ -106,73 +89,6 @@ impl JitMaps {
             }
             Ok((used, dump.functions(), dump.bad_records()))
         });
-    }
-}
-
-impl<P> Followed<P> {
-    fn new(parser: P) -> Self {
-        Self { parser, file: None, read_bytes: 0, state: JitFileState::Absent }
-    }
-
-    fn forget(&mut self, parser: P, state: JitFileState) {
-        *self = Self { state, ..Self::new(parser) };
-    }
-
-    /// Reads on where the last time ended; from the beginning where it is another file, or a shorter one. `read` gives
-    /// the bytes that it used, the functions held and the entries passed over.
-    fn follow(
-        &mut self,
-        file: &File,
-        path: &Path,
-        new: impl Fn() -> P,
-        mut read: impl FnMut(&mut P, &[u8]) -> Result<(usize, usize, u64), String>,
-    ) {
-        let metadata = match file.metadata() {
-            Ok(metadata) => metadata,
-            Err(error) => return self.forget(new(), state_of(path, &error)),
-        };
-        let identity = Some((metadata.dev(), metadata.ino()));
-        if self.file != identity || metadata.len() < self.read_bytes {
-            self.forget(new(), JitFileState::Absent);
-            self.file = identity;
-        } else if matches!(self.state, JitFileState::Damaged { .. }) {
-            return;
-        }
-        let (mut waiting, mut at) = (Vec::new(), self.read_bytes);
-        let end = metadata.len().min(MAX_FILE_BYTES);
-        while at < end && waiting.len() < MAX_WAITING_BYTES {
-            let wanted = usize::try_from(end.saturating_sub(at)).unwrap_or(STEP_BYTES).min(STEP_BYTES);
-            let filled = waiting.len();
-            waiting.resize(filled.saturating_add(wanted), 0);
-            let got = match file.read_at(waiting.get_mut(filled..).unwrap_or_default(), at) {
-                Ok(0) => break,
-                Ok(got) => got,
-                Err(error) => {
-                    self.state = state_of(path, &error);
-                    return;
-                }
-            };
-            waiting.truncate(filled.saturating_add(got));
-            at = at.saturating_add(got as u64);
-            match read(&mut self.parser, &waiting) {
-                Ok((used, functions, passed_over)) => {
-                    waiting.drain(..used.min(waiting.len()));
-                    self.read_bytes = self.read_bytes.saturating_add(used as u64);
-                    self.state = JitFileState::Read { path: path.to_owned(), functions, passed_over };
-                }
-                Err(problem) => {
-                    self.state = JitFileState::Damaged { path: path.to_owned(), problem };
-                    return;
-                }
-            }
-        }
-    }
-}
-
-fn state_of(path: &Path, error: &io::Error) -> JitFileState {
-    match error.kind() {
-        io::ErrorKind::NotFound => JitFileState::Absent,
-        _ => JitFileState::Unreadable { path: path.to_owned(), problem: error.to_string() },
     }
 }
 

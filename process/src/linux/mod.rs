@@ -1,10 +1,12 @@
 //! The live half: `/proc` and `process_vm_readv`.
 
+mod followed;
 pub(crate) mod identity;
 pub(crate) mod jit;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod modules;
+mod neighbours;
 pub(crate) mod open;
 pub(crate) mod root;
 pub(crate) mod tasks;

@@ -1,9 +1,13 @@
 //! The modules of a process, from its mappings.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use symseal_module::escape::escape;
 use symseal_module::{Avma, DebugId, MappedModule};
 
 use super::memory::read_memory;
+use super::neighbours::{MappedFile, Neighbours, file_of};
 use super::open::{file_build_id, file_image, open_module};
 use super::proc_maps;
 use crate::{ElfImage, IdentifiedBy, Mapping, ProcessError, ProcessModule};
@@ -17,80 +21,139 @@ pub fn modules_of(pid: u32) -> Result<Vec<ProcessModule>, ProcessError> {
 
 /// The same, from mappings that were read before.
 pub fn modules_in(pid: u32, mappings: &[Mapping]) -> Result<Vec<ProcessModule>, ProcessError> {
+    modules_again(pid, mappings, &[])
+}
+
+/// The same, where `before` were the modules a moment ago. What lies in memory is read again, as another file may have come to
+/// the same address; files are opened of those modules alone whose mapping or build-id in memory is another one now.
+pub fn modules_again(
+    pid: u32,
+    mappings: &[Mapping],
+    before: &[&ProcessModule],
+) -> Result<Vec<ProcessModule>, ProcessError> {
+    let mut reading = Reading {
+        pid,
+        mappings,
+        neighbours: Neighbours::of(mappings),
+        before: before.iter().map(|module| (module.mapping_start, *module)).collect(),
+        in_memory: HashMap::new(),
+        in_file: HashMap::new(),
+    };
     let mut modules: Vec<ProcessModule> = Vec::new();
-    let code = mappings.iter().filter(|mapping| mapping.executable && (mapping.is_file() || mapping.path == b"[vdso]"));
-    for mapping in code {
+    // The last module of each file.
+    let mut last: HashMap<MappedFile, usize> = HashMap::new();
+    for (index, mapping) in mappings.iter().enumerate() {
+        let is_code = mapping.executable && (mapping.is_file() || mapping.path == b"[vdso]");
         // One module often has several executable mappings: mprotect splits them.
-        let known = |module: &ProcessModule| {
-            (module.device, module.inode) == (mapping.device, mapping.inode)
-                && module.module.start <= mapping.start
-                && mapping.end <= module.module.end
-        };
-        if !modules.iter().any(known) {
-            modules.extend(module_at(pid, mapping, mappings)?);
+        let known = last
+            .get(&file_of(mapping))
+            .and_then(|at| modules.get(*at))
+            .is_some_and(|module| module.module.start <= mapping.start && mapping.end <= module.module.end);
+        if is_code
+            && !known
+            && let Some(module) = reading.module_at(index, mapping)?
+        {
+            last.insert(file_of(mapping), modules.len());
+            modules.push(module);
         }
     }
     Ok(modules)
 }
 
-/// The module that an executable mapping belongs to; `None` where that is not ELF.
-fn module_at(pid: u32, mapping: &Mapping, mappings: &[Mapping]) -> Result<Option<ProcessModule>, ProcessError> {
-    let mut module = ProcessModule {
-        module: MappedModule {
-            path: escape(&mapping.path),
-            debug_id: None,
-            start: mapping.start,
-            end: mapping.end,
-            bias: 0,
-            image_base: Default::default(),
-        },
-        path: mapping.path.clone(),
-        device: mapping.device,
-        inode: mapping.inode,
-        deleted: mapping.deleted,
-        mapping_start: mapping.start,
-        mapping_end: mapping.end,
-        identified_by: IdentifiedBy::None,
-        opened_by: None,
-        file_debug_id: None,
-    };
-    let in_memory = image_in_memory(pid, mapping, mappings)?;
-    let image = match in_memory {
-        Some(image) => Some(image),
-        None if module.is_vdso() => None,
-        None => open_module(pid, &module).ok().and_then(|opened| file_image(&opened.file)),
-    };
-    let Some(image) = image else { return Ok(None) };
-    let Some(bias) = image.bias(mapping.start.0, mapping.offset) else { return Ok(None) };
-    module.module.bias = bias;
-    module.module.image_base = image.image_base();
-    (module.module.start, module.module.end) = range(&image, bias, mapping, mappings);
-    if let Some(id) = build_id_in_memory(pid, &image, bias)? {
-        module.module.debug_id = Some(id);
-        module.identified_by = IdentifiedBy::Memory;
-    }
-    if !module.is_vdso()
-        && let Ok(opened) = open_module(pid, &module)
-    {
-        module.opened_by = Some(opened.by);
-        module.file_debug_id = file_build_id(&opened.file);
-        if module.module.debug_id.is_none() && module.file_debug_id.is_some() {
-            module.module.debug_id = module.file_debug_id.clone();
-            module.identified_by = IdentifiedBy::File;
-        }
-    }
-    Ok(Some(module))
+/// What is read once for all mappings of a file.
+struct Reading<'m> {
+    pid: u32,
+    mappings: &'m [Mapping],
+    neighbours: Neighbours<'m>,
+    /// By the mapping that each was found by.
+    before: HashMap<Avma, &'m ProcessModule>,
+    /// The program headers in memory, by the mapping that they lie in; `None` where there are none.
+    in_memory: HashMap<usize, Option<ElfImage>>,
+    /// The program headers in the file.
+    in_file: HashMap<MappedFile, Option<ElfImage>>,
 }
 
-/// The program headers in memory: where the file's first byte is mapped, nearest below the code.
-fn image_in_memory(pid: u32, code: &Mapping, mappings: &[Mapping]) -> Result<Option<ElfImage>, ProcessError> {
-    let same_file = |mapping: &&Mapping| {
-        (mapping.device, mapping.inode, &mapping.path) == (code.device, code.inode, &code.path)
-            && mapping.offset == 0
-            && mapping.readable
-            && mapping.start <= code.start
+impl Reading<'_> {
+    /// The module that an executable mapping belongs to; `None` where that is not ELF.
+    fn module_at(&mut self, index: usize, mapping: &Mapping) -> Result<Option<ProcessModule>, ProcessError> {
+        let mut module = ProcessModule {
+            module: MappedModule {
+                path: escape(&mapping.path),
+                debug_id: None,
+                start: mapping.start,
+                end: mapping.end,
+                bias: 0,
+                image_base: Default::default(),
+            },
+            path: mapping.path.clone(),
+            device: mapping.device,
+            inode: mapping.inode,
+            deleted: mapping.deleted,
+            mapping_start: mapping.start,
+            mapping_end: mapping.end,
+            identified_by: IdentifiedBy::None,
+            opened_by: None,
+            file_debug_id: None,
+        };
+        let Some(image) = self.image(&module, mapping)?.cloned() else { return Ok(None) };
+        let Some(bias) = image.bias(mapping.start.0, mapping.offset) else { return Ok(None) };
+        module.module.bias = bias;
+        module.module.image_base = image.image_base();
+        (module.module.start, module.module.end) = range(&image, bias, mapping, self.neighbours.room(index));
+        if let Some(id) = build_id_in_memory(self.pid, &image, bias)? {
+            module.module.debug_id = Some(id);
+            module.identified_by = IdentifiedBy::Memory;
+        }
+        if let Some(before) = self.before.get(&mapping.start).filter(|before| is_same_file(before, &module)) {
+            (module.opened_by, module.file_debug_id) = (before.opened_by, before.file_debug_id.clone());
+        } else if !module.is_vdso()
+            && let Ok(opened) = open_module(self.pid, &module)
+        {
+            module.opened_by = Some(opened.by);
+            module.file_debug_id = file_build_id(&opened.file);
+            if module.module.debug_id.is_none() && module.file_debug_id.is_some() {
+                module.module.debug_id = module.file_debug_id.clone();
+                module.identified_by = IdentifiedBy::File;
+            }
+        }
+        Ok(Some(module))
+    }
+
+    /// The program headers of the file that is mapped here: those in memory, else those in the file.
+    fn image(&mut self, module: &ProcessModule, code: &Mapping) -> Result<Option<&ElfImage>, ProcessError> {
+        let Self { pid, mappings, neighbours, in_memory, in_file, .. } = self;
+        let head = neighbours.head(code).and_then(|index| Some((index, mappings.get(index)?)));
+        if let Some((index, head)) = head {
+            let image = match in_memory.entry(index) {
+                Entry::Occupied(read) => read.into_mut(),
+                Entry::Vacant(unread) => unread.insert(image_in_memory(*pid, head)?),
+            };
+            if let Some(image) = image {
+                return Ok(Some(image));
+            }
+        }
+        if module.is_vdso() {
+            return Ok(None);
+        }
+        let read = || open_module(*pid, module).ok().and_then(|opened| file_image(&opened.file));
+        Ok(in_file.entry(file_of(code)).or_insert_with(read).as_ref())
+    }
+}
+
+/// Whether a module is the one of before, as its mapping and its build-id in memory tell.
+fn is_same_file(before: &ProcessModule, now: &ProcessModule) -> bool {
+    let mapping = |module: &ProcessModule| {
+        (module.mapping_start, module.mapping_end, module.device, module.inode, module.deleted)
     };
-    let Some(head) = mappings.iter().rev().find(same_file) else { return Ok(None) };
+    let id_in_memory = |module: &ProcessModule| {
+        module.module.debug_id.clone().filter(|_| module.identified_by == IdentifiedBy::Memory)
+    };
+    let id = id_in_memory(now);
+    id.is_some() && id == id_in_memory(before) && mapping(before) == mapping(now) && before.path == now.path
+}
+
+/// The program headers in memory, from the mapping of the file's first byte; `None` where there are none.
+fn image_in_memory(pid: u32, head: &Mapping) -> Result<Option<ElfImage>, ProcessError> {
     let mut failure = None;
     let image = ElfImage::read(|offset, out| {
         let Some(address) = head.start.checked_add(offset).filter(|address| head.contains(*address)) else {
@@ -128,16 +191,9 @@ fn fills(read: Result<usize, ProcessError>, wanted: usize, failure: &mut Option<
     }
 }
 
-/// Where the image lies. Its headers say how far it reaches, but never over another file's mapping.
-fn range(image: &ElfImage, bias: u64, code: &Mapping, mappings: &[Mapping]) -> (Avma, Avma) {
+/// Where the image lies. Its headers say how far it reaches, but never over another file's mapping: `room` is what those leave.
+fn range(image: &ElfImage, bias: u64, code: &Mapping, room: (Avma, Avma)) -> (Avma, Avma) {
     let start = Avma(image.image_base().0.wrapping_add(bias) & !(PAGE - 1));
     let end = image.image_end().map(|end| Avma(end.0.wrapping_add(bias)));
-    let foreign =
-        |mapping: &&Mapping| mapping.inode != 0 && (mapping.device, mapping.inode) != (code.device, code.inode);
-    let below = mappings.iter().filter(foreign).filter(|mapping| mapping.end <= code.start).map(|mapping| mapping.end);
-    let above =
-        mappings.iter().filter(foreign).filter(|mapping| mapping.start >= code.end).map(|mapping| mapping.start);
-    let start = start.max(below.max().unwrap_or_default()).min(code.start);
-    let end = end.unwrap_or(code.end).min(above.min().unwrap_or(Avma(u64::MAX))).max(code.end);
-    (start, end)
+    (start.max(room.0).min(code.start), end.unwrap_or(code.end).min(room.1).max(code.end))
 }

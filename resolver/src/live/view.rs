@@ -1,11 +1,12 @@
 //! What is mapped in a process at one moment.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use symseal_module::{Avma, DebugId, LocatedAddress, MappedModule, ModuleMap};
 use symseal_process::{
-    Mapping, ProcessError, ProcessIdentity, ProcessModule, identity_of, maps, modules_in, open_module, proc_maps,
+    Mapping, ProcessError, ProcessIdentity, ProcessModule, identity_of, maps, modules_again, open_module, proc_maps,
     read_memory,
 };
 
@@ -35,6 +36,8 @@ pub(super) struct ViewedModule {
 pub(super) struct View {
     pub(super) identity: ProcessIdentity,
     pub(super) mappings: Vec<Mapping>,
+    /// As they were read.
+    read: Vec<Arc<ViewedModule>>,
     map: ModuleMap,
     /// One for each of the map, in its order.
     modules: Vec<Arc<ViewedModule>>,
@@ -42,19 +45,31 @@ pub(super) struct View {
 
 impl View {
     /// Reads it now. Where nothing changed since `before`, that one is given.
+    ///
+    /// That the mappings are the same says little: a library that was unloaded, built again and loaded again often lies at
+    /// the same addresses, and has the number of the old file too. So the build-ids in memory are read each time, which takes
+    /// three short reads a module; what else is known of a module is kept where its mapping and id are the same.
     pub(super) fn read(pid: u32, before: Option<&Arc<Self>>) -> Result<Arc<Self>, ProcessError> {
         let mut identity = identity_of(pid)?;
         loop {
+            let before = before.filter(|view| view.identity == identity);
+            let known: &[Arc<ViewedModule>] = before.map_or(&[], |view| &view.read);
             let mappings = proc_maps(pid)?;
-            if let Some(before) = before.filter(|view| view.identity == identity && view.mappings == mappings) {
+            let modules: Vec<&ProcessModule> = known.iter().map(|viewed| &viewed.module).collect();
+            let modules = modules_again(pid, &mappings, &modules)?;
+            let read: Vec<_> = modules.into_iter().map(|module| ViewedModule::again(pid, module, known)).collect();
+            let is_same = |view: &&Arc<Self>| {
+                view.mappings == mappings
+                    && view.read.len() == read.len()
+                    && view.read.iter().zip(&read).all(|(old, new)| Arc::ptr_eq(old, new))
+            };
+            if let Some(before) = before.filter(is_same) {
                 return Ok(Arc::clone(before));
             }
-            let modules = modules_in(pid, &mappings)?;
-            let modules = modules.into_iter().map(|module| ViewedModule::new(pid, module)).map(Arc::new).collect();
             // An exec in the middle would give modules of two programs.
             let after = identity_of(pid)?;
             if after == identity {
-                return Ok(Arc::new(Self::new(identity, mappings, modules)));
+                return Ok(Arc::new(Self::new(identity, mappings, read)));
             }
             if !after.is_same_process(&identity) {
                 return Err(ProcessError::NoSuchProcess { pid });
@@ -66,9 +81,16 @@ impl View {
     fn new(identity: ProcessIdentity, mappings: Vec<Mapping>, read: Vec<Arc<ViewedModule>>) -> Self {
         let map = ModuleMap::new(read.iter().map(|viewed| viewed.module.module.clone()).collect());
         // The map sorts, and leaves out what overlaps.
-        let of = |module: &MappedModule| read.iter().find(|viewed| viewed.module.module == *module).cloned();
+        let mut by_start: HashMap<Avma, Vec<&Arc<ViewedModule>>> = HashMap::new();
+        for viewed in &read {
+            by_start.entry(viewed.module.module.start).or_default().push(viewed);
+        }
+        let of = |module: &MappedModule| {
+            let mut there = by_start.get(&module.start)?.iter();
+            there.find(|viewed| viewed.module.module == *module).map(|viewed| Arc::clone(viewed))
+        };
         let modules: Vec<Arc<ViewedModule>> = map.modules().iter().filter_map(of).collect();
-        Self { identity, mappings, map, modules }
+        Self { identity, mappings, read, map, modules }
     }
 
     /// The module that holds `address`.
@@ -96,6 +118,18 @@ impl View {
 }
 
 impl ViewedModule {
+    /// A module that was read now; the one in `before`, which rises as the mappings do, where it is the same.
+    fn again(pid: u32, module: ProcessModule, before: &[Arc<Self>]) -> Arc<Self> {
+        let found = before.binary_search_by_key(&module.mapping_start, |viewed| viewed.module.mapping_start);
+        let before = found.ok().and_then(|at| before.get(at)).filter(|before| before.module == module);
+        if let Some(before) = before.filter(|before| before.key.stamp.is_none() && before.key.debug_id.is_some()) {
+            return Arc::clone(before);
+        }
+        let read = Self::new(pid, module);
+        // Nothing but its file tells whether a module without an id is the same.
+        before.filter(|before| before.key == read.key).map_or_else(|| Arc::new(read), Arc::clone)
+    }
+
     fn new(pid: u32, module: ProcessModule) -> Self {
         let image = if module.is_vdso() { vdso(pid, &module) } else { None };
         let key = ModuleKey {
