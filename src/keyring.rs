@@ -15,8 +15,8 @@ pub const ARTIFACT_PUBLIC: &str = "artifact.pub.pem";
 pub const ROOT_KEY: &str = "root.key.pem";
 /// Signs the log's checkpoints. Never the artifact key: a log that the signer signs proves nothing.
 pub const LOG_KEY: &str = "log.key.pem";
-/// The log's last checkpoint, kept away from the log so that a restored backup is noticed.
-pub(crate) const LAST_CHECKPOINT: &str = "log.last-checkpoint";
+/// How the name ends under which a log's last checkpoint is kept, beside its key and away from the log, so that a restored backup is noticed.
+const LAST_CHECKPOINT: &str = ".last-checkpoint";
 
 /// Makes the three keys in `dir`, which must not hold any of them. With a passphrase the artifact and the root key are
 /// encrypted; the log key signs whenever something is logged, with nobody there to ask.
@@ -44,6 +44,14 @@ pub fn beside(key: &Path, name: &str) -> PathBuf {
     key.with_file_name(name)
 }
 
+/// Where the last checkpoint of the log of this key is kept: `log.last-checkpoint` for `log.key.pem`. Each key has its own, so that the keys of several
+/// logs may lie in one folder.
+pub(crate) fn last_checkpoint(log_key: &Path) -> PathBuf {
+    let name = log_key.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".pem").map_or(&*name, |stem| stem.strip_suffix(".key").unwrap_or(stem));
+    beside(log_key, &format!("{stem}{LAST_CHECKPOINT}"))
+}
+
 /// Opens the log in `dir`, or makes it with a fresh origin where there is none. This process then holds its lease.
 pub fn open_or_create_log(dir: &Path, log_key: &Path) -> Result<TileLog> {
     open_or_create_log_with(dir, LogKey::load_pem(log_key)?, log_key)
@@ -51,7 +59,7 @@ pub fn open_or_create_log(dir: &Path, log_key: &Path) -> Result<TileLog> {
 
 /// The same with the key that was read from `log_key`.
 pub fn open_or_create_log_with(dir: &Path, key: LogKey, log_key: &Path) -> Result<TileLog> {
-    let last_seen = beside(log_key, LAST_CHECKPOINT);
+    let last_seen = last_checkpoint(log_key);
     if TileLog::exists(dir) {
         return Ok(TileLog::open(dir, key, &last_seen)?);
     }

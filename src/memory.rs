@@ -38,6 +38,14 @@ impl Memory {
         self.state.as_ref().map(|(_, seen)| seen)
     }
 
+    /// What is said where nothing is recorded because of this verdict.
+    pub fn unchanged(&self, verdict: Verdict) -> String {
+        match &self.state {
+            None => NO_STATE.to_owned(),
+            Some(_) => format!("not recorded: the verdict is {}", verdict.code()),
+        }
+    }
+
     /// Records what a verification has shown, if it was whole and held; says what became of it. A medium that cannot be
     /// written to is no reason to refuse. `proofs` are those that the verification had.
     pub fn record(
@@ -49,7 +57,7 @@ impl Memory {
     ) -> String {
         let Some((state, _)) = &self.state else { return NO_STATE.to_owned() };
         if verdict != Verdict::Verified {
-            return format!("not recorded: the verdict is {}", verdict.code());
+            return self.unchanged(verdict);
         }
         match state.record(|seen| seen.record(trust, checkpoints, proofs)) {
             Ok(left_out) if left_out.is_empty() => RECORDED.to_owned(),

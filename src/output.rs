@@ -4,6 +4,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use symseal_seal::is_invisible;
+
 /// Writes to standard output; does not come back when it cannot.
 pub(crate) fn write(text: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
@@ -16,13 +18,11 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
     }
 }
 
-/// A text from outside for a terminal: control characters, which may be escape sequences, are written out, and so are those that nobody sees and that turn the order
-/// of others round (Unicode Standard Annex 9, explicit formatting characters).
+/// A text from outside for a terminal: control characters, which may be escape sequences, are written out, and so are those that nobody sees.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        let is_hidden = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if character.is_control() || is_hidden {
+        if character.is_control() || is_invisible(character) {
             shown.extend(character.escape_unicode());
         } else {
             shown.push(character);

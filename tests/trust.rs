@@ -1,11 +1,9 @@
 //! The procedures of docs/trust.md, each as an operator and a verifier would walk it.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::path::PathBuf;
 
-use program::{Ran, compile_c, symseal, tool};
+use crate::program::{Ran, compile_c, symseal, tool};
 use serde_json::Value;
 
 const SOURCE: &str = "int main(int argc, char **argv) { (void)argv; return argc - 1; }\n";
@@ -439,6 +437,34 @@ fn a_pulled_directory_with_an_extra_file_or_a_link_is_refused() {
     #[cfg(unix)]
     std::os::unix::fs::symlink(scene.at("moved.json"), &index).unwrap();
     assert_eq!(failed(&verify(&signature)), ["blob.extra"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_named_and_nobody_waits_for_it() {
+    let Some(scene) = Scene::make() else { return };
+    let bundle = scene.release("1.0", "keys", "log", "keys");
+    let pipe = scene.at("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()));
+    let trust = scene.at("trust");
+    let verify = |bundle: &str, more: &[&str]| {
+        let arguments = ["bundle", "verify", bundle, "--trust", &trust];
+        symseal(arguments.iter().chain(more))
+    };
+    verify(&bundle, &["--signature", &pipe]).refused(2, &["expected a file, found a directory, a pipe", &pipe]);
+    verify(&bundle, &["--fragment", &pipe]).refused(2, &["expected a file", &pipe]);
+    symseal(["verify-frame", &pipe, "--trust", &trust]).refused(2, &["expected a file", &pipe]);
+    // In a layout, and in the trust directory.
+    for (file, parts) in [(format!("{bundle}/index.json"), "expected a file"), (format!("{trust}/root.json"), "a pipe")]
+    {
+        let kept = format!("{file}.kept");
+        std::fs::rename(&file, &kept).unwrap();
+        std::fs::rename(&pipe, &file).unwrap();
+        verify(&bundle, &[]).refused(2, &[parts, &file]);
+        std::fs::rename(&file, &pipe).unwrap();
+        std::fs::rename(&kept, &file).unwrap();
+    }
+    verify(&bundle, &[]).ok();
 }
 
 /// Ends a program that opens a socket.

@@ -174,10 +174,11 @@ impl SymbolBundleBuilder {
         self.check()?;
         // A link to nothing is there, too.
         let is_new = std::fs::symlink_metadata(dir).is_err();
-        let written = LayoutDir::create(dir).map_err(BuildError::from).and_then(|layout| self.build(&layout));
+        let layout = LayoutDir::create(dir)?;
+        let written = self.build(&layout);
         if written.is_err() && is_new {
-            // The error that matters is the first one.
-            let _ = std::fs::remove_dir_all(dir);
+            // The error that matters is the first one. What somebody else has put there since stays.
+            let _ = layout.remove_if_empty();
         }
         written
     }

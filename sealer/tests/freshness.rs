@@ -1,12 +1,10 @@
 //! What a verifier remembers, and what it refuses because of that; tile fragments and consistency proofs.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
-use support::{NOW, SUBJECTS, World, failures, with_policy};
+use crate::support::{NOW, SUBJECTS, World, failures, with_policy};
 use symseal_seal::checks::id;
 use symseal_seal::{
     Check, CheckStatus, ConsistencyProof, Expectation, Seen, SigstoreBundle, TileFragment, Trust, examine_seal,
+    examine_seals,
 };
 use symseal_sealer::{StateDir, TileLog};
 
@@ -171,6 +169,30 @@ fn a_fork_that_nothing_proves_is_held_against_nothing_that_is_proved_and_the_hon
     // It is remembered now: the fork of its size is a second history.
     let (checks, _) = judge(&larger, &strict, &after, &[]);
     assert_eq!(failures(&checks), [id::LOG_FRESHNESS]);
+}
+
+#[test]
+fn two_histories_in_the_seals_of_one_bundle_are_refused_whichever_of_them_would_hold() {
+    let world = World::new(2);
+    let honest = world.seal.clone();
+    let forked = fork(&world, "beside", 2);
+    let (_, seen) = judge(&honest, &world.trust, &Seen::default(), &[]);
+    for seals in [[honest.clone(), forked.clone()], [forked, honest.clone()]] {
+        for seen in [None, Some(&Seen::default()), seen.as_ref()] {
+            let expectation = Expectation { seen, ..Expectation::default() };
+            let found = examine_seals(&seals, &SUBJECTS, &world.trust, &expectation, NOW);
+            assert_eq!(failures(&found.checks), [id::LOG_FRESHNESS], "{:#?}", found.checks);
+            assert!(freshness(&found.checks).detail.contains("two histories"), "{:#?}", found.checks);
+        }
+    }
+    // What was seen is enough, where the bundle has one of them and other seals beside it.
+    let larger = fork(&world, "larger", 7);
+    let expectation = Expectation { seen: seen.as_ref(), ..Expectation::default() };
+    let seals = [b"no seal".to_vec(), honest.clone(), larger];
+    let found = examine_seals(&seals, &SUBJECTS, &world.trust, &expectation, NOW);
+    assert_eq!(failures(&found.checks), [""; 0], "another size is no second history");
+    let checks = examine_seals(&[honest.clone(), honest], &SUBJECTS, &world.trust, &expectation, NOW).checks;
+    assert_eq!(failures(&checks), [""; 0]);
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! What a policy asks beyond one key in one log: several keys, witnesses, revocations, closed logs, root keys.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
-use support::{BUNDLE, INDEX, NOW, SUBJECTS, World, failures, have, statement, status, with_policy};
+use crate::support::{BUNDLE, INDEX, NOW, SUBJECTS, World, failures, have, statement, status, with_policy};
 use symseal_seal::checks::id;
 use symseal_seal::encoding::{to_base64, to_hex};
 use symseal_seal::note::{NoteSignature, SignedNote};
@@ -223,6 +220,15 @@ fn a_quorum_of_distinct_witnesses_is_asked_for() {
     // The same witness at two times is one witness.
     let twice = cosign(&by_one, &one, &one_key, UtcSeconds(NOW.0 + 9));
     check(&world, policy(2), &[twice], &[id::LOG_WITNESSES]);
+    // Nobody saw it at no time, or will see it next year.
+    for time in [UtcSeconds(0), NOW.plus_days(365), UtcSeconds(i64::MAX)] {
+        let untimely = cosign(&by_one, &two, &two_key, time);
+        check(&world, policy(2), std::slice::from_ref(&untimely), &[id::LOG_WITNESSES]);
+        let found = examine_seals(&[untimely], &SUBJECTS, &trust(&world, policy(1)), &Expectation::default(), NOW);
+        assert_eq!((found.holds(), found.facts.witnesses, found.facts.witnessed_at), (true, 1, Some(NOW)));
+        let told = found.checks.iter().find(|check| check.id == id::LOG_WITNESSES).unwrap();
+        assert!(told.detail.contains("not counted") && told.detail.contains("w2.example"), "{told}");
+    }
     // A line with a known name and hint must hold, though it is not needed.
     let forged = cosign(&by_one, &two, &one_key, NOW);
     check(&world, policy(1), &[forged], &[id::LOG_WITNESSES]);

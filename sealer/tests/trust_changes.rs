@@ -1,13 +1,10 @@
 //! Changes of a policy: only what is given changes, and nothing grows weaker without a word.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
-use support::{NOW, World};
+use crate::support::{NOW, World};
 use symseal_seal::trust::policy::{PolicyDocument, PolicyKeyDocument, PolicyLogDocument, RevocationDocument};
-use symseal_seal::{LogIdentity, Trust, UtcSeconds, Witness};
+use symseal_seal::{LogIdentity, LogPublicKey, Trust, UtcSeconds, Witness};
 use symseal_sealer::trust::{Difference, End, KeyChange, LogChange, RevocationChange, TrustFiles};
-use symseal_sealer::{ArtifactKey, LogKey, TrustChange, TrustChangeError};
+use symseal_sealer::{ArtifactKey, LogKey, RootChange, TrustChange, TrustChangeError};
 
 const LATER: UtcSeconds = UtcSeconds(NOW.0 + 86_400);
 
@@ -165,4 +162,98 @@ fn a_second_revocation_adds_to_the_exceptions_of_the_first() {
     assert_eq!(revoke(&[3], &[], true), (vec![digest(3)], vec![]));
     let Trust { policy, .. } = &world.trust;
     assert_eq!(policy.version, 5);
+}
+
+/// Names in a directory, in their order.
+fn names(directory: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_root_changes_the_three_files_alone() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let world = World::new(0);
+    let (trust, link) = (world.path("trust"), world.path("link"));
+    let before = names(world.directory.path());
+    symlink(&trust, &link).unwrap();
+    std::fs::create_dir(trust.join(".git")).unwrap();
+    std::fs::write(trust.join(".git/HEAD"), "ref: refs/heads/main").unwrap();
+    std::fs::write(trust.join("notes.txt"), "who to telephone").unwrap();
+    std::fs::set_permissions(&trust, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let next = ArtifactKey::generate().unwrap();
+    let rotate = |version: u64, by: &[ArtifactKey]| {
+        let mut change = TrustChange::open(&link).unwrap();
+        let keys = vec![world.root.public().clone(), next.public().clone()];
+        change.rotate(&RootChange { keys, threshold: 1, expires: None });
+        let trust = change.sign(by).unwrap();
+        assert_eq!(trust.root.version, version);
+    };
+    rotate(2, std::slice::from_ref(&world.root));
+    rotate(3, std::slice::from_ref(&next));
+    assert!(link.is_symlink());
+    assert_eq!(names(&trust), [".git", "notes.txt", "policy.dsse.json", "root.json", "trusted_root.json"]);
+    assert_eq!(std::fs::read_to_string(trust.join(".git/HEAD")).unwrap(), "ref: refs/heads/main");
+    assert_eq!(std::fs::metadata(&trust).unwrap().permissions().mode() & 0o777, 0o700);
+    // Nothing is left beside it.
+    std::fs::remove_file(&link).unwrap();
+    assert_eq!(names(world.directory.path()), before);
+    let followed = symseal_sealer::load_trust(&trust).unwrap();
+    assert_eq!((followed.root.version, followed.policy.version), (3, 3));
+}
+
+#[test]
+fn of_two_changes_of_one_policy_the_later_is_refused_and_nothing_is_lost() {
+    let world = World::new(0);
+    let open = || TrustChange::open(&world.path("trust")).unwrap();
+    let sign = |change: TrustChange| change.sign(std::slice::from_ref(&world.root));
+    let revocation = RevocationChange { reason: "stolen".into(), ..RevocationChange::default() };
+    let (mut revoke, mut prolong) = (open(), open());
+    revoke.revoke_key(&world.artifact.key_id().to_string(), revocation).unwrap();
+    prolong.policy().expires = Some(NOW.plus_days(900));
+    sign(revoke).unwrap();
+    let raced = sign(prolong).unwrap_err();
+    assert!(matches!(raced, TrustChangeError::Raced { version: 1, .. }), "{raced}");
+    assert!(raced.to_string().contains("give the command again"), "{raced}");
+    let trust = symseal_sealer::load_trust(&world.path("trust")).unwrap();
+    assert_eq!((trust.policy.version, trust.policy.revocations.len()), (2, 1));
+    // Many at once: each is either in the policy or refused.
+    let signed = std::thread::scope(|scope| {
+        let add = |number: u32| {
+            let mut change = open();
+            change.policy().threshold = 1;
+            change.policy().expires = Some(NOW.plus_days(number));
+            sign(change).is_ok()
+        };
+        let threads: Vec<_> = (1..=8).map(|number| scope.spawn(move || add(number))).collect();
+        threads.into_iter().map(|thread| u64::from(thread.join().unwrap())).sum::<u64>()
+    });
+    let trust = symseal_sealer::load_trust(&world.path("trust")).unwrap();
+    assert!(signed >= 1);
+    assert_eq!((trust.policy.version, trust.policy.revocations.len()), (2 + signed, 1));
+    assert_eq!(names(&world.path("trust")), ["policy.dsse.json", "root.json", "trusted_root.json"]);
+}
+
+#[test]
+fn what_no_policy_can_mean_is_not_signed() {
+    let world = World::new(0);
+    refused(
+        change(&world, |trust| {
+            trust.policy().threshold = 2;
+            Ok(())
+        }),
+        &["a threshold of at most 1", "found 2"],
+    );
+    let reversed = KeyChange { not_before: Some(LATER), not_after: Some(End::At(NOW)), ..KeyChange::default() };
+    refused(change(&world, |trust| trust.add_key(world.artifact.public(), reversed, NOW)), &["after its beginning"]);
+    // A log whose checkpoints the signer signs proves nothing of the signer.
+    for key in [world.artifact.public(), world.root.public()] {
+        let log = LogIdentity { origin: "x.example".parse().unwrap(), key: LogPublicKey::Ecdsa(key.clone()) };
+        refused(change(&world, |trust| trust.add_log(&log, LogChange::default(), NOW)), &["a key of its own"]);
+    }
+    assert_eq!(symseal_sealer::load_trust(&world.path("trust")).unwrap().policy.version, 1);
 }

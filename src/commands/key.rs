@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use symseal_sealer::KeySource;
+use symseal_sealer::{KeySource, LogKey};
 
 use crate::exit::Answer;
 use crate::keyring;
@@ -41,14 +41,16 @@ pub struct GenerateArgs {
     json: bool,
 }
 
-/// Show the public half of an artifact key, wherever it is.
+/// Show the public half of an artifact key, wherever it is, or of a log key in a file.
 #[derive(Args)]
 #[command(after_help = "Examples:
   symseal key show --key ./keys/artifact.key.pem
   symseal key show --key 'pkcs11:token=release;object=symseal?module-path=/usr/lib/softhsm/libsofthsm2.so' > artifact.pub.pem
   symseal trust init --trust ./trust --key artifact.pub.pem --name app --log ./log --root-key ./keys/root.key.pem --log-key ./keys/log.key.pem
 
-Prints PEM, as `symseal trust init --key`, openssl and cosign take it.")]
+  symseal key show --key ./keys/log.key.pem > log.pub.pem
+
+Prints PEM, as `symseal trust init --key`, `symseal trust add-log --log-key`, openssl and cosign take it.")]
 pub struct ShowArgs {
     /// A PKCS#8 PEM file (plain, encrypted, or cosign's), pkcs11:URI, or exec:PROGRAM.
     #[arg(long)]
@@ -69,6 +71,17 @@ pub fn run(command: &Command) -> Result<Answer> {
 
 fn show(args: &ShowArgs) -> Result<Answer> {
     let passphrases = args.passphrase.source();
+    if let KeySource::File(path) = &args.key
+        && let Ok(key) = LogKey::load_pem(path)
+    {
+        let pem = key.public_pem();
+        if args.json {
+            outln!("{}", json!({"algorithm": "ed25519", "pem": pem}));
+        } else {
+            out!("{pem}");
+        }
+        return Ok(Answer::Yes);
+    }
     let signer = args.key.open(&|name| passphrases.ask(name))?;
     let public = signer.public();
     if args.json {

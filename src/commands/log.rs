@@ -4,19 +4,42 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, Subcommand};
+use serde_json::json;
 use symseal_seal::{ConsistencyProof, SignedCheckpoint};
-use symseal_sealer::{LogLocation, PublishedLog, RekorVersion};
+use symseal_sealer::{LogKey, LogLocation, PublishedLog, RekorVersion, TileLog};
 
 use crate::commands::bundle::verify::read;
 use crate::exit::Answer;
+use crate::keyring;
 use crate::output::{out, outln};
 use crate::places;
 
 #[derive(Subcommand)]
 pub enum Command {
+    Create(CreateArgs),
     Checkpoint(CheckpointArgs),
     Consistency(ConsistencyArgs),
     Fragment(FragmentArgs),
+}
+
+/// Make an empty log, and a key for it where there is none. Prints its origin, which it has for ever.
+#[derive(ClapArgs)]
+#[command(after_help = "Example:
+  symseal log create --log ./log2 --log-key ./keys/log2.key.pem
+  symseal key show --key ./keys/log2.key.pem > log2.pub.pem
+  symseal trust add-log --trust ./trust --root-key root.key.pem --log-key log2.pub.pem --origin log-954b….symseal.internal
+
+The log's last checkpoint is kept beside its key: never put an older copy of the log in its place.")]
+pub struct CreateArgs {
+    /// The directory to make; default: log in the user's data directory.
+    #[arg(long, value_name = "DIR")]
+    log: Option<String>,
+    /// The key that signs its checkpoints (Ed25519, PKCS#8 PEM), made where there is none.
+    #[arg(long, value_name = "FILE")]
+    log_key: PathBuf,
+    /// Print origin, id and public key as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Print the log's newest checkpoint.
@@ -119,6 +142,31 @@ pub fn size_of(log: &PublishedLog, text: &str) -> Result<u64> {
     Ok(seen.size)
 }
 
+fn create(args: &CreateArgs) -> Result<()> {
+    let dir = places::log_dir(args.log.as_deref())?;
+    if TileLog::exists(&dir) {
+        bail!("--log {}: expected no log, found one; a log is never made anew", dir.display());
+    }
+    let key = if args.log_key.exists() {
+        LogKey::load_pem(&args.log_key)?
+    } else {
+        if let Some(folder) = args.log_key.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("--log-key {}", args.log_key.display()))?;
+        }
+        LogKey::generate_file(&args.log_key)?
+    };
+    let pem = key.public_pem();
+    let log = keyring::open_or_create_log_with(&dir, key, &args.log_key)?;
+    let identity = log.identity();
+    if args.json {
+        let told = json!({ "origin": identity.origin.as_str(), "log_id": identity.id().to_string(), "pem": pem });
+        outln!("{told}");
+    } else {
+        outln!("{}", identity.origin);
+    }
+    Ok(())
+}
+
 impl Output {
     fn write(&self, bytes: &[u8]) -> Result<()> {
         let Some(path) = &self.output else {
@@ -133,6 +181,7 @@ impl Output {
 
 pub fn run(command: &Command) -> Result<Answer> {
     match command {
+        Command::Create(args) => create(args)?,
         Command::Checkpoint(args) => out!("{}", args.log.open()?.checkpoint_text()),
         Command::Consistency(args) => {
             let log = args.log.open()?;

@@ -231,9 +231,23 @@ fn log(args: &Args, file: &LogSection, data: &Path) -> Result<Option<LogConfig>>
         // Made here, and opened again by the server.
         drop(keyring::open_or_create_log_with(&dir, key, &key_file)?);
     }
+    let last_seen = keyring::last_checkpoint(&key_file);
+    if is_below(&last_seen, data) {
+        eprintln!(
+            "warning: the log's key and its last checkpoint, {}, lie in the data directory: a backup of it that is put back would not be noticed, and the log would sign a second history; keep them elsewhere (--log-key)",
+            last_seen.display()
+        );
+    }
     let key =
         LogKey::load_pem(&key_file).with_context(|| format!("log {}: its key is needed (--log-key)", dir.display()))?;
-    Ok(Some(LogConfig { key, last_seen: keyring::beside(&key_file, keyring::LAST_CHECKPOINT) }))
+    Ok(Some(LogConfig { key, last_seen }))
+}
+
+/// Whether a file lies in a directory, by whatever name it was called.
+fn is_below(file: &Path, directory: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    real(folder).zip(real(directory)).is_some_and(|(folder, directory)| folder.starts_with(directory))
 }
 
 /// Ends when the process is asked to.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use symseal_seal::{ArtifactPublicKey, Trust, UtcSeconds, fingerprint};
-use symseal_sealer::trust::Difference;
+use symseal_sealer::trust::{Difference, End};
 use symseal_sealer::{ArtifactKey, TrustChange, TrustInit, load_trust, trust_init};
 
 use crate::commands::bundle::verify::now;
@@ -80,9 +80,9 @@ pub struct Signing {
     root_keys: Vec<PathBuf>,
     #[command(flatten)]
     passphrase: PassphraseArgs,
-    /// Last moment at which the new policy counts (UTC, as 2027-11-20T12:00:00Z); default: as before.
-    #[arg(long)]
-    expires: Option<UtcSeconds>,
+    /// Last moment at which the new policy counts (UTC, as 2027-11-20T12:00:00Z), or never for no end; default: as before.
+    #[arg(long, value_name = "TIME|never")]
+    expires: Option<End>,
     /// Let no larger checkpoint count without a consistency proof, wherever one was seen before; =false: let it; default: as
     /// before.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -98,7 +98,7 @@ impl Signing {
         let keys = self.root_keys.iter().map(load).collect::<Result<Vec<_>>>()?;
         let mut opened = TrustChange::open(&dir)?;
         if let Some(expires) = self.expires {
-            opened.policy().expires = Some(expires);
+            opened.policy().expires = expires.into();
         }
         if let Some(require) = self.require_consistency {
             opened.policy().require_consistency = require;

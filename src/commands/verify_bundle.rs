@@ -70,6 +70,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     let answer = match digest(&args.artifact) {
         Some(sha256) => verify_foreign(&bundle, ForeignArtifact::Sha256(sha256), &signer, &root),
         None => {
+            if args.artifact.starts_with("sha256:") && !Path::new(&args.artifact).exists() {
+                bail!("{}: expected sha256: and 64 hexadecimal digits, or a file", args.artifact);
+            }
             let what = || format!("file {}", args.artifact);
             let mut file = File::open(&args.artifact).with_context(what)?;
             if !file.metadata().with_context(what)?.is_file() {

@@ -13,7 +13,7 @@ use symseal_resolver::Symbolized;
 use symseal_seal::{CheckStatus, Expectation, UtcSeconds};
 use symseal_sealer::load_trust;
 
-use super::bundle::verify::{check_table, consistency_proofs, now};
+use super::bundle::verify::{check_table, consistency_proofs, now, read};
 use crate::exit::Answer;
 use crate::frames::write_frame;
 use crate::memory::{Memory, StateArgs};
@@ -45,6 +45,10 @@ pub struct Args {
     /// Consistency proofs between checkpoints seen before and the seal's. Repeat for more files.
     #[arg(long, value_name = "FILE")]
     consistency: Vec<PathBuf>,
+    /// A tile fragment of a log, as the cosignatures of witnesses come with; it stands for the audit path of the seal whose entry it is for. Repeat for
+    /// seals by several keys.
+    #[arg(long, value_name = "FILE")]
+    fragment: Vec<PathBuf>,
     /// Judge validity at this time (UTC, as 2026-11-20T12:00:00Z) instead of now.
     #[arg(long, value_name = "TIME")]
     at: Option<UtcSeconds>,
@@ -58,7 +62,11 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Answer> {
     let what = || format!("frame proof {}", args.file.display());
-    let size = std::fs::metadata(&args.file).with_context(what)?.len();
+    let found = std::fs::metadata(&args.file).with_context(what)?;
+    if !found.is_file() {
+        bail!("{}: expected a file, found a directory, a pipe or a device", what());
+    }
+    let size = found.len();
     if size > MAX_PROOF_BYTES {
         bail!("{}: expected at most {MAX_PROOF_BYTES} bytes, found {size}", what());
     }
@@ -67,11 +75,13 @@ pub fn run(args: &Args) -> Result<Answer> {
     let at = args.at.unwrap_or_else(now);
     let memory = Memory::open(&args.state)?;
     let consistency = consistency_proofs(&args.consistency)?;
+    let fragments = args.fragment.iter().map(|path| read("tile fragment", path)).collect::<Result<Vec<_>>>()?;
     let expectation = Expectation {
         name: args.expect_name.as_deref(),
         version: args.expect_version.as_deref(),
         seen: memory.seen(),
         consistency: &consistency,
+        fragments: &fragments,
         ..Expectation::default()
     };
     let mut report = frame_proof::verify(&proof, &trust, &expectation, at);

@@ -181,7 +181,55 @@ fn every_change_to_a_kit_is_found_before_anything_is_imported() {
     symseal(["bundle", "kit", "export", &bundle, "--key", &key, "--output", &stolen, "--no-verifier"]).ok();
     let ran = scene.import("stolen", "into-stolen", &["--json"]);
     assert_eq!((ran.status, &ran.json()["checks"][0]["id"]), (1, &"kit.seal".into()), "{ran:?}");
+    // What is told of the memory is what was given.
+    let ran = scene.import("stolen", "into-stolen", &["--state", &scene.at("state")]);
+    assert!(ran.stdout.contains("memory of what was seen: not recorded: the verdict is refused"), "{ran:?}");
+    // What somebody else puts into the store meanwhile stays, however the import ends.
+    let layout = symseal_bundle::LayoutDir::create(scene.path("into-shared")).unwrap();
+    layout.write_blob(b"another's").unwrap();
+    assert!(layout.remove_if_empty().is_err());
+    assert!(scene.path("into-shared/oci-layout").exists());
     scene.import("inputs", "into-none", &[]).refused(2, &["expected a kit", "seal.dsse.json"]);
+}
+
+#[test]
+fn a_kit_of_another_name_than_its_bundle_is_refused() {
+    let Some(scene) = Scene::new() else { return };
+    scene.export("kit", &[]).ok();
+    // The same list, signed anew by a key that may sign for any name.
+    let seal = scene.path("kit/kit/seal.dsse.json");
+    let key = symseal_sealer::ArtifactKey::load_pem(&scene.path("keys/artifact.key.pem")).unwrap();
+    let mut envelope = symseal_seal::Envelope::parse(&std::fs::read(&seal).unwrap()).unwrap();
+    let mut statement = symseal_seal::KitStatement::parse(&envelope.payload).unwrap();
+    let name = statement.predicate.release.name.clone();
+    statement.predicate.release.version = "9.9".into();
+    envelope.payload = statement.to_json();
+    envelope.signature = key.sign(&envelope.pae());
+    std::fs::write(&seal, envelope.to_json()).unwrap();
+    let ran = scene.import("kit", "into", &["--json"]);
+    let report = ran.json();
+    assert_eq!((ran.status, failed(&report)), (1, vec!["kit.seal"]), "{report:#}");
+    let check = report["checks"].as_array().unwrap().iter().find(|check| check["status"] == "failed").unwrap();
+    assert_eq!(check["found"], format!("{name} 9.9"), "{report:#}");
+    assert!(!scene.path("into").exists());
+}
+
+#[test]
+fn what_the_other_site_would_refuse_is_not_packed() {
+    let Some(scene) = Scene::unsealed() else { return };
+    scene.export("kit", &[]).refused(2, &["expected a bundle with a seal", "bundle seal"]);
+    scene.seal("bundle");
+    let (other, key) = (scene.at("other-log"), scene.at("other.key.pem"));
+    let origin = symseal(["log", "create", "--log", &other, "--log-key", &key]).ok().stdout;
+    scene.export("kit", &["--log", &other]).refused(2, &["a log in which the bundle is sealed", origin.trim()]);
+    assert!(!scene.path("kit").exists());
+    // Each key remembers its own log, in one folder.
+    assert!(scene.path("other.last-checkpoint").is_file());
+    symseal(["log", "create", "--log", &other, "--log-key", &key]).refused(2, &["never made anew"]);
+    let pem = symseal(["key", "show", "--key", &key]).ok().stdout;
+    std::fs::write(scene.path("other.pub.pem"), &pem).unwrap();
+    let add = ["add-log", "--log-key", &scene.at("other.pub.pem"), "--origin", origin.trim()];
+    assert!(scene.change_trust(&add).ok().stdout.contains("policy version 2"));
 }
 
 #[test]
@@ -210,7 +258,12 @@ fn an_archive_with_links_doubles_or_a_cut_end_is_refused() {
     pack("link.tar", &[]);
     let whole = std::fs::read(scene.path("again.tar")).unwrap();
     std::fs::write(scene.path("cut.tar"), &whole[..whole.len() / 2]).unwrap();
-    for (name, part) in [("doubles.tar", "twice"), ("link.tar", "kit/link, no file"), ("cut.tar", "")] {
+    // A second archive behind the end, which other programs are asked to read (tar -i), or anything else.
+    std::fs::write(scene.path("two.tar"), [whole.as_slice(), &whole].concat()).unwrap();
+    std::fs::write(scene.path("tail.tar"), [whole.as_slice(), b"x"].concat()).unwrap();
+    let behind = "behind the archive's end";
+    let cases = [("doubles.tar", "twice"), ("link.tar", "kit/link, no file"), ("cut.tar", "")];
+    for (name, part) in cases.into_iter().chain([("two.tar", behind), ("tail.tar", behind)]) {
         let ran = scene.import(name, "into-bad", &[]);
         assert!(ran.status == 1 || (ran.status == 2 && name == "cut.tar"), "{name}: {ran:?}");
         assert!(ran.stdout.contains(part), "{name}: {ran:?}");

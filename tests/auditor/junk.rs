@@ -114,6 +114,11 @@ fn junk_referrers_beside_a_good_seal_change_nothing() {
         scene.verifies(&disk);
     }
 
+    // One that lists a large blob a thousand times, and one of a thousand names: what is read has a bound.
+    let large = repository.blob(SEAL, &vec![b' '; 600 << 10]);
+    accept(&manifest(SEAL, &vec![&large; 1000], "a seal too large, many times"));
+    accept(&manifest(SEAL, &vec![&garbage; 1000], "garbage, many times"));
+
     // A layer that a registry need not have, and does not.
     let absent = json!({
         "mediaType": "application/vnd.oci.image.layer.nondistributable.v1.tar",

@@ -32,6 +32,12 @@ pub enum KitError {
         /// The directory.
         path: PathBuf,
     },
+    /// Nothing says whose the bundle is: the other site would refuse the kit.
+    #[error("{place}: expected a bundle with a seal, found none; seal it first (symseal bundle seal)")]
+    Unsealed {
+        /// Where the bundle lies.
+        place: String,
+    },
     /// The sources were asked for, and are not there.
     #[error("bundle {bundle}: its sources {} are not in the layout; pull them there first, or leave out --with-sources", digest.map_or_else(|| "(none are named)".to_owned(), |digest| digest.to_string()))]
     NoSources {

@@ -144,7 +144,11 @@ fn program(path: &Path) -> Result<Piece, KitError> {
 /// From what the site saw to the seals and to the newest checkpoint, and between these.
 fn proofs(bundle: &Bundle, logs: &[KitLog]) -> Result<Vec<ConsistencyProof>, KitError> {
     let mut sealed: Vec<(String, u64, String)> = Vec::new();
-    for seal in bundle.read_seals()? {
+    let seals = bundle.read_seals()?;
+    if seals.is_empty() {
+        return Err(KitError::Unsealed { place: bundle.root().display().to_string() });
+    }
+    for seal in seals {
         let checkpoint = SigstoreBundle::parse(&seal)
             .ok()
             .and_then(|seal| SignedCheckpoint::parse(&seal.entry.checkpoint).ok())
@@ -154,6 +158,11 @@ fn proofs(bundle: &Bundle, logs: &[KitLog]) -> Result<Vec<ConsistencyProof>, Kit
     let mut proofs: Vec<ConsistencyProof> = Vec::new();
     for KitLog { log, since } in logs {
         let origin = &log.checkpoint().origin;
+        if !sealed.iter().any(|(sealed_in, ..)| sealed_in == origin) {
+            let found = sealed.iter().map(|(origin, ..)| origin.as_str()).collect::<Vec<_>>().join(", ");
+            let expected = "a log in which the bundle is sealed: the other site would refuse its checkpoint".to_owned();
+            return Err(KitError::Log { origin: origin.clone(), expected, found: format!("seals in {found}") });
+        }
         let mut sizes: Vec<u64> = since.clone();
         for (_, size, root) in sealed.iter().filter(|(sealed_in, ..)| sealed_in == origin) {
             let found =

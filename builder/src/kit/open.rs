@@ -36,6 +36,18 @@ enum Place {
     Tar(u64, u64),
 }
 
+/// Whether only the padding of a tar file follows.
+fn is_zero_to_the_end(file: &mut File) -> io::Result<bool> {
+    let mut block = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut block)? {
+            0 => return Ok(true),
+            read if block.get(..read).is_some_and(|read| read.iter().any(|byte| *byte != 0)) => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
 impl Kit {
     /// Opens a directory or a tar file.
     ///
@@ -117,6 +129,10 @@ impl Kit {
                 tar::EntryType::Directory => {}
                 _ => self.note(format!("{name:.120}, no file"))?,
             }
+        }
+        let mut file = archive.into_inner();
+        if !is_zero_to_the_end(&mut file).map_err(failed)? {
+            self.note("something behind the archive's end, where other programs go on reading".to_owned())?;
         }
         Ok(())
     }

@@ -10,12 +10,8 @@ use crate::digest::Digest;
 use crate::index::{FileEntry, IndexError, MAX_INDEX_BYTES, ModuleEntry, SymbolIndex};
 use crate::layout::{self, LayoutDir, LayoutError};
 use crate::oci::{self, ImageIndex, Manifest, OciError};
+use crate::seals::{self, FoundSeals, MAX_SEAL_BYTES, seals_of_referrer};
 use crate::title;
-
-/// The largest seal that is read, in bytes.
-pub const MAX_SEAL_BYTES: u64 = 4 << 20;
-/// The most seals of one bundle that are looked at.
-const MAX_SEALS: usize = 1024;
 
 /// Why a bundle cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -228,21 +224,24 @@ impl Bundle {
     /// The Sigstore bundles in one manifest that refers to this bundle; none for a pulled directory, which has no manifests.
     pub fn seals_in(&self, referrer: &Digest) -> Result<Vec<Vec<u8>>, BundleError> {
         match &self.source {
-            Source::Layout { layout, .. } => read_referrer(layout, referrer),
+            Source::Layout { layout, .. } => seals_of_referrer(layout, referrer),
             Source::Pulled(_) => Ok(Vec::new()),
         }
     }
 
     /// The Sigstore bundles that refer to this bundle, as they are: nothing in them is checked here.
     pub fn read_seals(&self) -> Result<Vec<Vec<u8>>, BundleError> {
+        self.find_seals().map(|found| found.seals)
+    }
+
+    /// The same, and how many more there are than are looked at.
+    pub fn find_seals(&self) -> Result<FoundSeals, BundleError> {
         match &self.source {
-            Source::Layout { layout, digest, .. } => layout_seals(layout, digest),
+            Source::Layout { layout, digest, .. } => seals::find(layout, digest),
             Source::Pulled(dir) => {
                 let path = dir.join(title::SEAL);
-                if !path.exists() {
-                    return Ok(Vec::new());
-                }
-                Ok(vec![layout::read_bounded(&path, MAX_SEAL_BYTES)?])
+                let seals = if path.exists() { vec![layout::read_bounded(&path, MAX_SEAL_BYTES)?] } else { Vec::new() };
+                Ok(FoundSeals { seals, passed_over: 0 })
             }
         }
     }
@@ -303,36 +302,6 @@ fn sole_bundle(layout: &LayoutDir) -> Result<Digest, BundleError> {
         }),
         _ => Err(BundleError::Ambiguous { path: layout.root().to_owned(), digests: all }),
     }
-}
-
-/// What no seal can be (a manifest that is none, a blob that is missing or has other bytes) is passed over: anybody may
-/// let a referrer point at a bundle, and junk must not hide a good seal. It is an error where nothing else is left.
-fn layout_seals(layout: &LayoutDir, bundle: &Digest) -> Result<Vec<Vec<u8>>, BundleError> {
-    let mut seals = Vec::new();
-    let mut junk = None;
-    for referrer in layout.referrers(bundle)? {
-        if referrer.artifact_type.as_deref() != Some(oci::SIGSTORE_BUNDLE) {
-            continue;
-        }
-        match read_referrer(layout, &referrer.digest) {
-            Ok(found) => seals.extend(found),
-            Err(error) => junk = Some(error),
-        }
-        if seals.len() >= MAX_SEALS {
-            break;
-        }
-    }
-    match junk {
-        Some(error) if seals.is_empty() => Err(error),
-        _ => Ok(seals),
-    }
-}
-
-fn read_referrer(layout: &LayoutDir, referrer: &Digest) -> Result<Vec<Vec<u8>>, BundleError> {
-    let bytes = layout.read_blob(referrer, oci::MAX_MANIFEST_BYTES)?;
-    let manifest = Manifest::parse(&bytes).map_err(|source| BundleError::Oci { place: *referrer, source })?;
-    let layers = manifest.layers.iter().filter(|layer| layer.media_type == oci::SIGSTORE_BUNDLE);
-    layers.map(|layer| Ok(layout.read_blob(&layer.digest, MAX_SEAL_BYTES)?)).collect()
 }
 
 fn listed(digests: &[Digest]) -> String {

@@ -212,7 +212,7 @@ impl LayoutDir {
 
     /// Copies a file into the layout, whatever its size, and gives its digest.
     pub fn put_file(&self, path: &Path) -> Result<Digest, LayoutError> {
-        let mut file = File::open(path).map_err(io_error("open", path))?;
+        let mut file = open_file(path).map_err(io_error("open", path))?;
         let mut writer = self.writer()?;
         let mut chunk = vec![0; crate::digest::READ_CHUNK];
         loop {
@@ -236,7 +236,7 @@ impl LayoutDir {
     /// Makes `path`, a file on the layout's file system (such as a download that was resumed), the blob `expected`.
     /// Its bytes are hashed first; where they are others, the file stays where it is.
     pub fn adopt(&self, path: &Path, expected: &Digest) -> Result<(), LayoutError> {
-        let file = File::open(path).map_err(io_error("open", path))?;
+        let file = open_file(path).map_err(io_error("open", path))?;
         let (found, _) = Digest::of_reader(&file).map_err(io_error("read", path))?;
         if found != *expected {
             return Err(LayoutError::Digest { path: path.to_owned(), expected: *expected, found });
@@ -341,6 +341,29 @@ impl LayoutDir {
         Ok(found)
     }
 
+    /// Removes a layout that lists nothing and holds no blob, and in which nobody is at work; another one stays as it is.
+    ///
+    /// # Errors
+    /// [`LayoutError`] where it is not empty, or cannot be removed.
+    pub fn remove_if_empty(self) -> Result<(), LayoutError> {
+        let remove = |path: &Path| std::fs::remove_dir(path).map_err(io_error("remove", path));
+        let _lock = self.lock_index()?;
+        if !self.manifests()?.is_empty() {
+            return Ok(());
+        }
+        // A directory in which something lies is not removed; whoever is at work has one in `ingest/`.
+        if self.ingest().exists() {
+            remove(&self.ingest())?;
+        }
+        remove(&self.blobs())?;
+        remove(&self.root.join("blobs"))?;
+        for name in [INDEX_FILE, LAYOUT_FILE] {
+            let path = self.root.join(name);
+            std::fs::remove_file(&path).map_err(io_error("remove", &path))?;
+        }
+        remove(&self.root)
+    }
+
     /// Keeps others from rewriting `index.json` while the file lives, and makes the blobs durable that it will name.
     fn lock_index(&self) -> Result<File, LayoutError> {
         let path = self.root.join(LAYOUT_FILE);
@@ -387,7 +410,7 @@ impl LayoutDir {
     }
 
     fn is_sound(&self, digest: &Digest) -> bool {
-        File::open(self.blob_path(digest)).and_then(Digest::of_reader).is_ok_and(|(found, _)| found == *digest)
+        open_file(&self.blob_path(digest)).and_then(Digest::of_reader).is_ok_and(|(found, _)| found == *digest)
     }
 
     /// A new file in `ingest/`.
@@ -487,8 +510,17 @@ pub fn is_tag(text: &str) -> bool {
 }
 
 /// A whole file of at most `max` bytes.
+/// Opens a file of bytes. Opening a named pipe waits for somebody to write into it, perhaps for ever; a device may give bytes without end.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_file() || kind.is_dir() {
+        return File::open(path);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found a pipe, a socket or a device"))
+}
+
 pub(crate) fn read_bounded(path: &Path, max: u64) -> Result<Vec<u8>, LayoutError> {
-    let file = File::open(path).map_err(io_error("open", path))?;
+    let file = open_file(path).map_err(io_error("open", path))?;
     let size = file.metadata().map_err(io_error("read", path))?.len();
     let too_large = |size| LayoutError::TooLarge { path: path.to_owned(), size, max };
     if size > max {

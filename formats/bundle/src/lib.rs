@@ -35,6 +35,7 @@ pub mod oci;
 pub mod page_hashes;
 pub mod pages;
 pub mod pieces;
+mod seals;
 pub mod sources;
 mod staging;
 pub mod stored_modules;
@@ -43,7 +44,7 @@ pub mod title;
 pub mod verify;
 pub mod workers;
 
-pub use bundle::{Bundle, BundleError, MAX_SEAL_BYTES};
+pub use bundle::{Bundle, BundleError};
 pub use digest::{Digest, Hasher, ParseDigestError};
 pub use index::{
     DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, InputEntry, ModuleEntry, ModuleStatistics, PdbEntry,
@@ -51,6 +52,7 @@ pub use index::{
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
 pub use module_facts::{ModuleFacts, TableFacts};
+pub use seals::{FoundSeals, MAX_SEAL_BYTES};
 pub use staging::Staging;
 
 /// The seal's types, for rooms that build or show verifications.

@@ -29,6 +29,7 @@ pub mod origin;
 pub mod seen;
 pub mod sigstore;
 pub mod statement;
+mod text;
 pub mod tiles;
 pub mod time;
 pub mod tlog;
@@ -51,6 +52,7 @@ pub use origin::{Origin, OriginError};
 pub use seen::Seen;
 pub use sigstore::{SEAL_LIMIT, SIGSTORE_BUNDLE_MEDIA_TYPE, SigstoreBundle, SigstoreBundleError};
 pub use statement::{PREDICATE_TYPE, Release, STATEMENT_LIMIT, Statement, StatementError, StatementParts};
+pub use text::is_invisible;
 pub use time::{UtcSeconds, Validity};
 pub use trust::{Trust, TrustError};
 pub use verify::{

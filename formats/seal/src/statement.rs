@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::encoding::{Hash, hash_from_hex, sha256, to_hex};
+use crate::text::is_invisible;
 
 /// The in-toto statement type.
 pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
@@ -188,7 +189,7 @@ pub enum StatementError {
 }
 
 /// The largest integer that every JSON reader keeps, plus one.
-const JSON_INTEGER_LIMIT: u64 = 1 << 53;
+pub const JSON_INTEGER_LIMIT: u64 = 1 << 53;
 
 impl Release {
     /// A release with neither channel nor sequence.
@@ -210,7 +211,7 @@ impl Release {
     pub fn check(&self) -> Result<(), StatementError> {
         let printable = |text: &str| {
             let length = text.chars().count();
-            (1..=200).contains(&length) && !text.chars().any(|c| c.is_control() || c.is_whitespace())
+            (1..=200).contains(&length) && !text.chars().any(|c| c.is_control() || c.is_whitespace() || is_invisible(c))
         };
         // The last `@` splits a subject's name, so a version has none; `*` would read as a pattern.
         if !printable(&self.name) || self.name.contains('*') {

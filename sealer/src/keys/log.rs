@@ -93,6 +93,12 @@ impl LogKey {
         self.key.sign(message).to_bytes().to_vec()
     }
 
+    /// Its public half: SPKI in PEM.
+    #[must_use]
+    pub fn public_pem(&self) -> String {
+        LogPublicKey::Ed25519(self.key.verifying_key()).to_pem()
+    }
+
     /// The identity of the log that signs with this key under `origin`; `None` only for a key of small
     /// order, which no generated key is.
     #[must_use]

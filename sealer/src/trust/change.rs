@@ -9,6 +9,8 @@ use symseal_seal::{ArtifactPublicKey, LogIdentity, Trust, TrustError, UtcSeconds
 
 use super::difference::{Difference, difference};
 use super::edit::{KeyChange, LogChange, Refused, RevocationChange};
+use super::files::lock;
+use super::sense::nonsense;
 use super::{LoadTrustError, TrustFiles, TrustInitError};
 use crate::keys::ArtifactKey;
 
@@ -40,6 +42,17 @@ pub enum TrustChangeError {
         expected: String,
         /// What was found.
         found: String,
+    },
+    /// Somebody else changed it since it was read.
+    #[error(
+        "{}: expected the policy of version {version}, from which the change was made, found that it was changed meanwhile; nothing was written, give the command again",
+        directory.display()
+    )]
+    Raced {
+        /// The directory.
+        directory: PathBuf,
+        /// The policy's version when it was read.
+        version: u64,
     },
     /// It cannot be written.
     #[error(transparent)]
@@ -273,6 +286,13 @@ impl TrustChange {
             .collect();
         let files = TrustFiles { root: root_file, policy: self.policy.to_file_of(signatures), logs: self.logs };
         let trust = files.verify()?;
+        if let Some((expected, found)) = nonsense(&trust) {
+            return Err(TrustChangeError::Item { directory: self.directory, expected, found });
+        }
+        let _lock = lock(&self.directory)?;
+        if TrustFiles::read(&self.directory)? != self.old {
+            return Err(TrustChangeError::Raced { directory: self.directory, version: self.before.version });
+        }
         files.replace(&self.directory, &self.old)?;
         Ok(trust)
     }

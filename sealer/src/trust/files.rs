@@ -1,6 +1,6 @@
 //! The three files of a trust directory as bytes: read, replaced, put into one file and taken out again.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use symseal_seal::encoding::{from_base64, to_base64};
 use symseal_seal::trust::{POLICY_FILE, ROOT_FILE, TRUST_FILE_LIMIT, TRUSTED_ROOT_FILE, trusted_root};
 use symseal_seal::{Trust, TrustError, fingerprint, is_fingerprint_of};
 
-use super::{LoadTrustError, TrustInitError};
+use super::{LoadTrustError, TrustInitError, exchange};
 use crate::durable::{Disk, directory_of, sync_directory};
 
 /// `schema` of a trust directory in one file.
@@ -105,6 +105,10 @@ impl TrustFiles {
         let read = |name: &str| {
             let path = directory.join(name);
             let found = match fs::metadata(&path) {
+                Ok(metadata) if !metadata.is_file() => {
+                    let source = io::Error::new(io::ErrorKind::InvalidInput, "found a directory, a pipe or a device");
+                    return Err(LoadTrustError::Io { path, source });
+                }
                 Ok(metadata) => metadata.len(),
                 Err(source) => return Err(LoadTrustError::Io { path, source }),
             };
@@ -153,10 +157,10 @@ impl TrustFiles {
     }
 
     /// Replaces the files of a directory, in an order in which a reader never finds a policy that names a log
-    /// without its key. A new root changes all three at once: the directory is swapped.
+    /// without its key. A new root changes all three at once: the directory is exchanged for another.
     pub(super) fn replace(&self, directory: &Path, old: &Self) -> Result<(), TrustInitError> {
         if self.root != old.root {
-            return self.swap(directory);
+            return exchange::exchange(directory, self);
         }
         let io = |source| TrustInitError::Io { path: directory.to_owned(), doing: "write its files", source };
         let disk = Disk::default();
@@ -173,22 +177,18 @@ impl TrustFiles {
             put(TRUSTED_ROOT_FILE, &self.logs)
         }
     }
+}
 
-    fn swap(&self, directory: &Path) -> Result<(), TrustInitError> {
-        let io = |doing| move |source| TrustInitError::Io { path: directory.to_owned(), doing, source };
-        let parent = directory_of(directory);
-        let aside = tempfile::Builder::new().prefix(".trust-old-").tempdir_in(parent).map_err(io("make room"))?;
-        let old = aside.path().join("trust");
-        // Made first, so that a full disk leaves the old directory where it is.
-        let new = prepare(parent, self).map_err(io("write its files"))?;
-        fs::rename(directory, &old).map_err(io("move the old one aside"))?;
-        if let Err(error) = fs::rename(new.path(), directory) {
-            let _ = fs::rename(&old, directory);
-            return Err(io("put it in place")(error));
-        }
-        let _ = new.keep();
-        sync_directory(parent).map_err(io("make it durable"))
+/// Holds off everybody else who would change the directory, as long as the file is open. Who waited reads the files again: they may be others now.
+pub(super) fn lock(directory: &Path) -> Result<Option<File>, TrustInitError> {
+    // Elsewhere a directory cannot be opened as a file.
+    if !cfg!(unix) {
+        return Ok(None);
     }
+    let io = |source| TrustInitError::Io { path: directory.to_owned(), doing: "lock it", source };
+    let file = File::open(directory).map_err(io)?;
+    file.lock().map_err(io)?;
+    Ok(Some(file))
 }
 
 fn with_line_end(bytes: &[u8]) -> Vec<u8> {
@@ -200,10 +200,10 @@ fn with_line_end(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A directory beside the target with the three files in it.
-fn prepare(parent: &Path, files: &TrustFiles) -> io::Result<tempfile::TempDir> {
+pub(super) fn prepare(parent: &Path, files: &TrustFiles) -> io::Result<tempfile::TempDir> {
     let temporary = tempfile::Builder::new().prefix(".trust-").tempdir_in(parent)?;
     for (name, bytes) in [(ROOT_FILE, &files.root), (POLICY_FILE, &files.policy), (TRUSTED_ROOT_FILE, &files.logs)] {
-        let mut file = fs::File::create_new(temporary.path().join(name))?;
+        let mut file = File::create_new(temporary.path().join(name))?;
         file.write_all(&with_line_end(bytes))?;
         file.sync_all()?;
     }
@@ -266,6 +266,7 @@ pub fn import(file: &Path, directory: &Path, confirmed: Option<&str>) -> Result<
         write_new(directory, &files)?;
         return Ok(trust);
     }
+    let _lock = lock(directory)?;
     let old_files = TrustFiles::read(directory)?;
     let old = old_files.verify().map_err(|source| LoadTrustError::Trust { directory: directory.to_owned(), source })?;
     let older =

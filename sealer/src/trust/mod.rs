@@ -3,7 +3,9 @@
 mod change;
 mod difference;
 mod edit;
+mod exchange;
 mod files;
+mod sense;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,6 +51,16 @@ pub enum TrustInitError {
     /// What was asked for makes no usable policy.
     #[error("this policy could not be used: {0}")]
     Policy(#[from] TrustError),
+    /// A policy that could be used and cannot be meant.
+    #[error("{}: expected {expected}, found {found}", path.display())]
+    Nonsense {
+        /// The directory.
+        path: PathBuf,
+        /// What a policy has.
+        expected: String,
+        /// What this one would have.
+        found: String,
+    },
     /// The file system said no.
     #[error("{}: cannot {doing}: {source}", path.display())]
     Io {
@@ -106,6 +118,9 @@ pub fn trust_init(directory: &Path, init: &TrustInit<'_>) -> Result<Trust, Trust
     let logs_file = trusted_root::one_log(init.log, init.at);
     // What could not be read back is not written: names that are no patterns, for one.
     let trust = Trust::load_parts(&root_file, &policy_file, &logs_file)?;
+    if let Some((expected, found)) = sense::nonsense(&trust) {
+        return Err(TrustInitError::Nonsense { path: directory.to_owned(), expected, found });
+    }
     files::write_new(directory, &TrustFiles { root: root_file, policy: policy_file, logs: logs_file })?;
     Ok(trust)
 }

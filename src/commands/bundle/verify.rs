@@ -147,11 +147,16 @@ pub(crate) fn consistency_proofs(paths: &[PathBuf]) -> Result<Vec<ConsistencyPro
 
 /// Reads a small file that was named on the command line.
 pub(crate) fn read(what: &str, path: &Path) -> Result<Vec<u8>> {
+    let named = || format!("{what} {}", path.display());
+    // Opening a named pipe waits for somebody to write into it.
+    if !path.metadata().with_context(named)?.is_file() {
+        bail!("{}: expected a file, found a directory, a pipe or a device", named());
+    }
     let mut bytes = Vec::new();
-    let mut file = File::open(path).with_context(|| format!("{what} {}", path.display()))?.take(INPUT_LIMIT + 1);
-    file.read_to_end(&mut bytes).with_context(|| format!("{what} {}", path.display()))?;
+    let mut file = File::open(path).with_context(named)?.take(INPUT_LIMIT + 1);
+    file.read_to_end(&mut bytes).with_context(named)?;
     if bytes.len() as u64 > INPUT_LIMIT {
-        bail!("{what} {}: expected at most {INPUT_LIMIT} bytes, found more", path.display());
+        bail!("{}: expected at most {INPUT_LIMIT} bytes, found more", named());
     }
     Ok(bytes)
 }
@@ -174,7 +179,7 @@ pub fn now() -> UtcSeconds {
 pub(crate) fn check_table(checks: &[Check]) -> Table {
     let mut table = Table::new(&["check", "status", "found"]);
     for check in checks {
-        table.row([check.id.to_owned(), check.status.to_string(), found(check)]);
+        table.row([check.id.to_owned(), check.status.to_string(), visible(&found(check))]);
     }
     table
 }

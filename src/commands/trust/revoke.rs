@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_bundle::Digest;
+use symseal_seal::statement::JSON_INTEGER_LIMIT;
 use symseal_sealer::trust::RevocationChange;
 
 use super::Signing;
@@ -75,5 +76,9 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 fn place(text: &str) -> Result<(String, u64)> {
     let expected = || format!("--except-before {text}: expected ORIGIN#INDEX, as log.example.org#1204");
     let (origin, index) = text.rsplit_once('#').with_context(expected)?;
-    Ok((origin.to_owned(), index.parse().with_context(expected)?))
+    let index: u64 = index.parse().with_context(expected)?;
+    if index >= JSON_INTEGER_LIMIT {
+        bail!("{}: expected a place below {JSON_INTEGER_LIMIT}, which no log has", expected());
+    }
+    Ok((origin.to_owned(), index))
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
-use symseal_seal::{ArtifactPublicKey, UtcSeconds, fingerprint};
+use symseal_seal::{ArtifactPublicKey, fingerprint};
+use symseal_sealer::trust::End;
 use symseal_sealer::{ArtifactKey, RootChange, load_trust};
 
 use super::{Signing, public_key};
@@ -34,9 +35,9 @@ pub struct Args {
     /// How many root keys must sign from now on; default: as before.
     #[arg(long)]
     root_threshold: Option<u64>,
-    /// Last moment at which the next root counts (UTC); default: as before.
-    #[arg(long)]
-    root_expires: Option<UtcSeconds>,
+    /// Last moment at which the next root counts (UTC), or never for no end; default: as before.
+    #[arg(long, value_name = "TIME|never")]
+    root_expires: Option<End>,
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
@@ -68,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
             keys.push(key);
         }
         let threshold = args.root_threshold.unwrap_or(root.threshold);
-        let expires = args.root_expires.or(root.expires);
+        let expires = args.root_expires.map_or(root.expires, Option::from);
         change.rotate(&RootChange { keys, threshold, expires });
         Ok(())
     })?;

@@ -55,7 +55,9 @@ fn character_problem(character: char) -> Option<&'static str> {
         '\\' | ':' => Some("it holds a backslash or a colon, which lead elsewhere on Windows"),
         '<' | '>' | '"' | '|' | '?' | '*' => Some("it holds a character that file names on Windows cannot hold"),
         _ if character.is_control() => Some("it holds a control character"),
-        _ if is_invisible(character) => Some("it holds a character that is not seen, or turns the text around it"),
+        _ if symseal_seal::is_invisible(character) => {
+            Some("it holds a character that is not seen, or turns the text around it")
+        }
         _ => None,
     }
 }
@@ -139,16 +141,6 @@ pub fn fold(title: &str) -> String {
     let upper = title.nfd().flat_map(char::to_uppercase);
     // The two cases of one letter may decompose differently.
     upper.flat_map(char::to_lowercase).collect::<String>().nfd().collect()
-}
-
-/// Characters without a glyph, and those that change the direction of the text around them: Unicode's
-/// `Default_Ignorable_Code_Point` with the line and paragraph separators and the interlinear marks.
-fn is_invisible(character: char) -> bool {
-    matches!(character,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

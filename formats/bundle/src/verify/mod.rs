@@ -19,6 +19,7 @@ pub use symseal_seal::{Check, CheckStatus, ConsistencyProof, Expectation, Parts,
 use crate::bundle::Bundle;
 use crate::digest::Digest;
 use crate::module_tree::ModuleTree;
+use crate::seals::FoundSeals;
 
 /// What is asked of a bundle.
 pub struct Request<'a> {
@@ -276,22 +277,29 @@ pub fn verify_contents(bundle: &Bundle, identify: &(dyn Fn(&[u8]) -> Vec<DebugId
 }
 
 fn seal(bundle: &Bundle, request: &Request<'_>, expectation: &Expectation<'_>, report: &mut Report) {
-    let seals = if request.signatures.is_empty() { bundle.read_seals() } else { Ok(request.signatures.to_vec()) };
-    let seals = match seals {
-        Ok(seals) if seals.is_empty() => {
+    let given = || FoundSeals { seals: request.signatures.to_vec(), passed_over: 0 };
+    let found = if request.signatures.is_empty() { bundle.find_seals() } else { Ok(given()) };
+    let FoundSeals { seals, passed_over } = match found {
+        Ok(found) if found.seals.is_empty() => {
             report.checks.push(
                 Check::failed(id::SEAL_PRESENT, "a seal that refers to the bundle", "none")
                     .with_detail("seal it with `symseal bundle seal`, or give the seal's file with --signature"),
             );
             return;
         }
-        Ok(seals) => seals,
+        Ok(found) => found,
         Err(error) => {
             report.checks.push(Check::refused_by(id::SEAL_PRESENT, "a seal that can be read", &error));
             return;
         }
     };
-    report.checks.push(Check::passed(id::SEAL_PRESENT, seals.len().to_string()));
+    let present = Check::passed(id::SEAL_PRESENT, seals.len().to_string());
+    report.checks.push(match passed_over {
+        0 => present,
+        more => present.with_detail(format!(
+            "{more} more referrers of this bundle call themselves seals and were not looked at; give a seal's file with --signature"
+        )),
+    });
     let subjects = subject_digests(bundle.digest().as_ref(), bundle.index_bytes());
     // Several seals are normal (keys are rotated, and a policy may ask for several), and so is junk beside them.
     let examined = examine_seals(&seals, &subjects, request.trust, expectation, request.at);

@@ -7,7 +7,7 @@ use p256::ecdsa::signature::hazmat::PrehashVerifier as _;
 use p256::pkcs8::{DecodePublicKey as _, EncodePublicKey as _};
 
 use super::{KeyError, KeyId, key_id};
-use crate::encoding::{Hash, to_base64};
+use crate::encoding::Hash;
 
 /// An ECDSA P-256 public key: what verifies artifact and root signatures.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,16 +45,7 @@ impl ArtifactPublicKey {
     /// The PEM form of [`Self::spki`].
     #[must_use]
     pub fn to_pem(&self) -> String {
-        let body = to_base64(&self.spki);
-        let mut pem = String::from("-----BEGIN PUBLIC KEY-----\n");
-        for (n, character) in body.chars().enumerate() {
-            if n > 0 && n % 64 == 0 {
-                pem.push('\n');
-            }
-            pem.push(character);
-        }
-        pem.push_str("\n-----END PUBLIC KEY-----\n");
-        pem
+        super::pem_of_spki(&self.spki)
     }
 
     /// The key as SPKI DER.

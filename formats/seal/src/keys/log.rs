@@ -118,6 +118,12 @@ impl LogPublicKey {
         }
     }
 
+    /// The PEM form of [`Self::spki`].
+    #[must_use]
+    pub fn to_pem(&self) -> String {
+        super::pem_of_spki(&self.spki())
+    }
+
     /// The name of the key's kind in Sigstore's documents (`PublicKeyDetails`).
     #[must_use]
     pub fn details(&self) -> &'static str {

@@ -68,6 +68,19 @@ pub fn key_id(spki: &[u8]) -> KeyId {
     KeyId(sha256(spki))
 }
 
+/// A PEM `PUBLIC KEY` block of the DER.
+fn pem_of_spki(spki: &[u8]) -> String {
+    let mut pem = String::from("-----BEGIN PUBLIC KEY-----\n");
+    for (n, character) in to_base64(spki).chars().enumerate() {
+        if n > 0 && n % 64 == 0 {
+            pem.push('\n');
+        }
+        pem.push(character);
+    }
+    pem.push_str("\n-----END PUBLIC KEY-----\n");
+    pem
+}
+
 /// The DER of a PEM `PUBLIC KEY` block.
 fn spki_of_pem(pem: &str) -> Result<Vec<u8>, KeyError> {
     let (label, document) =

@@ -101,6 +101,12 @@ impl Seen {
         seen.check(checkpoint, proofs, trust.policy.require_consistency)
     }
 
+    /// The root of the known history of this log at this size.
+    pub(crate) fn root_of(&self, trust: &Trust, log: &LogIdentity, size: u64) -> Option<Hash> {
+        let seen = self.of(trust)?.logs.get(&log_key(log))?;
+        seen.proved.get(&size).copied()
+    }
+
     /// Remembers what a verification that held was shown. Versions only rise. Of a log a checkpoint is remembered if it is
     /// the first, or proved from one that is; of those, the largest. What is left out is told, each with its reason; if only a proof is lacking, its
     /// root is kept apart, as the log may sign no other one at that size.

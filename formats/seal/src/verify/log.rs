@@ -84,7 +84,7 @@ impl Run {
         self.push(timestamp);
         let (checks, signed) = inclusion(entry, &log.identity, checkpoint, fragment);
         checks.into_iter().for_each(|check| self.push(check));
-        let (check, cosigned) = witnesses(log, signed.as_ref());
+        let (check, cosigned) = witnesses(log, signed.as_ref(), at);
         self.push(check);
         self.facts.witnesses = cosigned.len() as u64;
         self.facts.witness_names = cosigned.iter().map(|(name, _)| name.clone()).collect();
@@ -215,10 +215,16 @@ fn index(entry: &LogEntry, log: &PolicyLog) -> Check {
     }
 }
 
-/// The check `log.witnesses`, and the name and time of each witness that cosigned.
-fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<(String, UtcSeconds)>) {
+/// So far may a witness's clock be ahead.
+const CLOCKS_DIFFER_BY_DAYS: u32 = 1;
+
+/// The check `log.witnesses`, and the name and time of each witness that cosigned. One that says it saw the checkpoint at no time, or long after the
+/// time at which is judged, is not counted: nobody has seen anything then.
+fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>, at: UtcSeconds) -> (Check, Vec<(String, UtcSeconds)>) {
     let asked = log.witness_quorum;
+    let latest = at.plus_days(CLOCKS_DIFFER_BY_DAYS);
     let mut cosigned = Vec::new();
+    let mut untimely = Vec::new();
     let Some(signed) = signed else {
         let check = if asked == 0 {
             Check::passed(id::LOG_WITNESSES, "0 asked for, 0 found")
@@ -229,6 +235,9 @@ fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<
     };
     for witness in &log.witnesses {
         match witness.cosigned(&signed.note) {
+            Cosigned::At(time) if time.0 <= 0 || time > latest => {
+                untimely.push(format!("{} at {time}", witness.name()))
+            }
             Cosigned::At(time) => cosigned.push((witness.name().to_owned(), time)),
             Cosigned::Absent => {}
             Cosigned::Bad => {
@@ -244,6 +253,10 @@ fn witnesses(log: &PolicyLog, signed: Option<&SignedCheckpoint>) -> (Check, Vec<
         Check::passed(id::LOG_WITNESSES, format!("{asked} asked for, {count} found{by}"))
     } else {
         Check::failed(id::LOG_WITNESSES, format!("{asked} cosignatures"), format!("{count}{by}"))
+    };
+    let check = match untimely.as_slice() {
+        [] => check,
+        them => check.with_detail(format!("not counted, as it is judged at {at}: {}", them.join(", "))),
     };
     (check, cosigned)
 }

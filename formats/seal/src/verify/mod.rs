@@ -2,6 +2,7 @@
 
 mod facts;
 mod fragments;
+mod histories;
 mod key;
 mod log;
 mod run;
@@ -114,7 +115,7 @@ pub fn examine_seals<S: AsRef<[u8]>>(
     let mut reported: Option<Run> = None;
     let mut signers: Vec<KeyId> = Vec::new();
     let mut checkpoints = Vec::new();
-    let mut refused = 0_u64;
+    let mut refused = Refused::default();
     let fragments = Fragments::of(expectation.fragments, seals, trust);
     for seal in seals {
         let mut run = Run::examine(seal.as_ref(), subjects, trust, expectation, &fragments, at);
@@ -122,7 +123,7 @@ pub fn examine_seals<S: AsRef<[u8]>>(
             checkpoints.append(&mut run.checkpoints);
             signers.extend(run.facts.signer.filter(|signer| !signers.contains(signer)));
         } else {
-            refused += 1;
+            refused.add(&run);
         }
         if reported.as_ref().is_none_or(|first| first.reach() < run.reach()) {
             reported = Some(run);
@@ -133,14 +134,39 @@ pub fn examine_seals<S: AsRef<[u8]>>(
         }
     }
     let mut run = reported.unwrap_or_else(|| Run::examine(b"", subjects, trust, expectation, &fragments, at));
-    let check = threshold(&signers, refused, trust.policy.threshold, run.holds());
+    let check = threshold(&signers, &refused, trust.policy.threshold, run.holds());
     run.push(if run.parts.dsse { check } else { Check::skipped(id::TRUST_THRESHOLD, "no signature was verified") });
+    if let Some(check) = histories::two_in(seals, trust, expectation.seen) {
+        run.replace(check);
+    }
     run.facts.signers = signers;
     run.checkpoints = checkpoints;
     run.finish()
 }
 
-fn threshold(signers: &[KeyId], refused: u64, asked: u64, any_holds: bool) -> Check {
+/// Seals beside those that count, and why the first of them do not.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    why: Vec<String>,
+}
+
+impl Refused {
+    /// So many are told apart.
+    const TOLD: usize = 4;
+
+    fn add(&mut self, run: &Run) {
+        self.count += 1;
+        if self.why.len() < Self::TOLD {
+            let by = run.facts.signer.map_or_else(|| "no key of the policy".to_owned(), |signer| signer.to_string());
+            self.why.extend(run.first_failure().map(|check| {
+                format!("the one by {by}: {}, expected {}, found {}", check.id, check.expected, check.found)
+            }));
+        }
+    }
+}
+
+fn threshold(signers: &[KeyId], refused: &Refused, asked: u64, any_holds: bool) -> Check {
     if !any_holds {
         return Check::skipped(id::TRUST_THRESHOLD, "no seal holds");
     }
@@ -149,6 +175,11 @@ fn threshold(signers: &[KeyId], refused: u64, asked: u64, any_holds: bool) -> Ch
         return Check::passed(id::TRUST_THRESHOLD, format!("{asked} of {}", names.join(", ")));
     }
     let found = format!("{}: {}", signers.len(), names.join(", "));
-    Check::failed(id::TRUST_THRESHOLD, format!("seals by {asked} distinct keys"), found)
-        .with_detail(format!("a key counts once, however many seals it made; {refused} other seals do not hold"))
+    let mut detail =
+        format!("a key counts once, however many seals it made; {} other seals do not hold", refused.count);
+    for why in &refused.why {
+        detail.push_str("; ");
+        detail.push_str(why);
+    }
+    Check::failed(id::TRUST_THRESHOLD, format!("seals by {asked} distinct keys"), found).with_detail(detail)
 }

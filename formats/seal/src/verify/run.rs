@@ -90,6 +90,17 @@ impl Run {
         self.checks.push(check);
     }
 
+    /// Puts a check in the place of the one with its id.
+    pub(super) fn replace(&mut self, check: Check) {
+        self.checks.retain(|known| known.id != check.id);
+        self.checks.push(check);
+    }
+
+    /// The first check that failed, of a part that was asked for.
+    pub(super) fn first_failure(&self) -> Option<&Check> {
+        self.checks.iter().find(|check| check.is_failed() && self.parts.covers(group(check.id)))
+    }
+
     /// Puts the checks into the catalogue's order and notes those that were not run.
     pub(super) fn finish(mut self) -> SealVerification {
         let mut checks = Vec::new();

@@ -41,11 +41,15 @@ pub struct Args {
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let kit = Kit::open(&args.kit)?;
     let question = &args.question;
-    let (report, imported) = match load_trust(&trust_dir(question.seal.trust.as_ref())?) {
-        Ok(trust) => import(&kit, args, &trust)?,
+    let memory = Memory::open(&question.seal.state)?;
+    let (mut report, imported) = match load_trust(&trust_dir(question.seal.trust.as_ref())?) {
+        Ok(trust) => import(&kit, args, &trust, &memory)?,
         Err(LoadTrustError::Trust { source, .. }) => (Report::refused_before_start(source.to_check()), None),
         Err(unreadable) => return Err(unreadable.into()),
     };
+    if imported.is_none() {
+        report.memory = memory.unchanged(report.verdict);
+    }
     if question.json {
         outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -62,9 +66,8 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 }
 
 /// The report, and where the bundle is now; `None` where it was refused.
-fn import(kit: &Kit, args: &Args, trust: &Trust) -> Result<(Report, Option<PathBuf>)> {
+fn import(kit: &Kit, args: &Args, trust: &Trust, memory: &Memory) -> Result<(Report, Option<PathBuf>)> {
     let question = &args.question;
-    let memory = Memory::open(&question.seal.state)?;
     let (at, _) = question.seal.time();
     let sealed = match kit.verify_seal(trust, at) {
         Ok(sealed) => sealed,
@@ -86,11 +89,14 @@ fn import(kit: &Kit, args: &Args, trust: &Trust) -> Result<(Report, Option<PathB
         None => store_dir(question.store.as_ref())?,
     };
     let is_new = !into.exists();
-    let taken = take(kit, args, statement, trust, &memory, &into);
+    let taken = take(kit, args, statement, trust, memory, &into);
     let is_in = taken.as_ref().is_ok_and(|report| report.verdict == Verdict::Verified);
-    if is_new && !is_in {
-        // What was made for this alone goes again.
-        let _ = std::fs::remove_dir_all(&into);
+    if is_new
+        && !is_in
+        && let Ok(layout) = LayoutDir::open(&into)
+    {
+        // What was made for this alone goes again, but not what somebody else has put there since.
+        let _ = layout.remove_if_empty();
     }
     let mut report = taken?;
     report.prepend([seal, files]);
@@ -117,6 +123,7 @@ fn take(
     bar.finish_and_clear();
     // From here on the copy is looked at: it is what will be used.
     let mut report = match Bundle::open(staging.layout().clone(), Some(&named)) {
+        Ok(bundle) if !is_named(statement, &bundle) => Report::refused_before_start(other_name(statement, &bundle)),
         Ok(bundle) => verify::examine(&bundle, trust, memory, &args.question, Parts::default(), &proofs)?,
         Err(error) => Report::refused_before_start(verify::refusal(error.into())?),
     };
@@ -131,6 +138,18 @@ fn take(
         report.memory = memory.record(report.verdict, trust, &report.checkpoints, &proofs);
     }
     Ok(report)
+}
+
+/// Whether the signed list is of a release of the bundle's name and version: by the name is judged whether its key may sign it.
+fn is_named(statement: &KitStatement, bundle: &Bundle) -> bool {
+    let (release, index) = (&statement.predicate.release, bundle.index());
+    release.name == index.name && release.version == index.version
+}
+
+fn other_name(statement: &KitStatement, bundle: &Bundle) -> Check {
+    let (release, index) = (&statement.predicate.release, bundle.index());
+    let expected = format!("a list for {} {}, as the bundle's index says", index.name, index.version);
+    Check::failed(id::KIT_SEAL, expected, format!("{} {}", release.name, release.version))
 }
 
 /// The check `kit.log`, and the checkpoints to remember.
@@ -156,6 +175,7 @@ fn newest(
     shown.record(trust, sealed, proofs);
     let mut newest = Vec::new();
     let mut told = Vec::new();
+    let mut unproved = None;
     for (path, text) in texts {
         let signed = SignedCheckpoint::parse(&text).map_err(|error| {
             Check::refused_by(id::KIT_LOG, format!("a checkpoint in {path}"), &error).with_detail(path.clone())
@@ -182,13 +202,17 @@ fn newest(
                     return Err(failed(check.expected, check.found).with_detail(format!("{path}; {}", check.detail)));
                 }
                 CheckStatus::Skipped => {
+                    // The others are looked at all the same: one of them may be of another history.
                     let why = format!("{path}: {}; pack the kit with --since what this site saw last", check.detail);
-                    return Ok((Check::skipped(id::KIT_LOG, why), Vec::new()));
+                    unproved.get_or_insert(why);
+                    continue;
                 }
             }
         }
         told.push(format!("{} with {} entries", log.identity.origin, signed.checkpoint.size));
         newest.push((log.identity.clone(), signed.checkpoint));
     }
-    Ok((Check::passed(id::KIT_LOG, told.join(", ")), newest))
+    let check =
+        unproved.map_or_else(|| Check::passed(id::KIT_LOG, told.join(", ")), |why| Check::skipped(id::KIT_LOG, why));
+    Ok((check, newest))
 }

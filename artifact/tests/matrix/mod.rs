@@ -2,143 +2,19 @@
 //! in docs/accuracy.md.
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::accuracy::{Measured, measure};
+use crate::support::compare::Comparison;
+use crate::support::{have, in_parallel, is_there, llvm_symbolizer_in, lookup, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::accuracy::{Measured, measure};
-use support::compare::Comparison;
-use support::{have, in_parallel, is_there, llvm_symbolizer_in, lookup, run};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 /// Templates, lambdas, inlined calls, virtual functions, exceptions, a static and a folded function.
-const CPP: &str = r#"
-#include <algorithm>
-#include <cstdio>
-#include <functional>
-#include <map>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <vector>
-namespace shapes {
-struct Shape { virtual ~Shape() = default; virtual double area() const = 0; };
-struct Square final : Shape { double side; explicit Square(double s) : side(s) {} double area() const override { return side * side; } };
-struct Circle final : Shape { double r; explicit Circle(double x) : r(x) {} double area() const override { return 3.14 * r * r; } };
-namespace { template <typename T> T clamp(T x, T low, T high) { return x < low ? low : x > high ? high : x; } }
-double total(const std::vector<std::unique_ptr<Shape>> &all) {
-    double sum = 0;
-    for (const auto &shape : all) sum += clamp(shape->area(), 0.0, 1e6);
-    return sum;
-}
-}
-__attribute__((noinline)) int first(int x) { return x * 17 + 3; }
-__attribute__((noinline)) int second(int x) { return x * 17 + 3; }
-static __attribute__((noinline)) std::string words(int count) {
-    std::map<std::string, int> seen;
-    for (int i = 0; i < count; i++) seen["word" + std::to_string(i % 7)] += i;
-    std::vector<std::pair<int, std::string>> order;
-    for (const auto &[word, number] : seen) order.emplace_back(number, word);
-    std::sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
-    std::string text;
-    for (const auto &entry : order) text += entry.second + "=" + std::to_string(entry.first) + " ";
-    if (text.empty()) throw std::runtime_error("no words");
-    return text;
-}
-int main(int argc, char **argv) {
-    std::vector<std::unique_ptr<shapes::Shape>> all;
-    for (int i = 0; i < argc * 10; i++) {
-        if (i % 2) all.push_back(std::make_unique<shapes::Square>(i));
-        else all.push_back(std::make_unique<shapes::Circle>(i));
-    }
-    std::function<int(int)> pick = argc > 3 ? first : second;
-    try { std::printf("%s %f %d\n", words(argc * 20).c_str(), shapes::total(all), pick(argc) + first(argc)); }
-    catch (const std::exception &error) { std::fprintf(stderr, "%s %s\n", argv[0], error.what()); return 1; }
-}
-"#;
+const CPP: &str = include_str!("program.cpp");
 
-const RUST: &str = r#"
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-#[derive(Debug, Clone, PartialEq)]
-enum Shape { Square(f64), Circle { radius: f64 } }
-impl Shape {
-    fn area(&self) -> f64 { match self { Shape::Square(side) => side * side, Shape::Circle { radius } => 3.14 * radius * radius } }
-}
-impl fmt::Display for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, "{:?} of {:.2}", self, self.area()) }
-}
-fn clamp<T: PartialOrd>(x: T, low: T, high: T) -> T { if x < low { low } else if x > high { high } else { x } }
-#[inline(never)]
-fn words(count: usize) -> Vec<String> {
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    for number in 0..count { *seen.entry(format!("word{}", number % 7)).or_default() += number; }
-    let ordered: BTreeMap<usize, Vec<&String>> = seen.iter().fold(BTreeMap::new(), |mut all, (word, count)| {
-        all.entry(*count).or_insert_with(Vec::new).push(word);
-        all
-    });
-    ordered.values().rev().flat_map(|words| words.iter().map(|word| word.to_uppercase())).collect()
-}
-fn main() {
-    let count = std::env::args().count();
-    let mut shapes: Vec<Shape> = (0..count * 10)
-        .map(|i| if i % 2 == 0 { Shape::Square(i as f64) } else { Shape::Circle { radius: i as f64 } })
-        .collect();
-    shapes.sort_by(|a, b| a.area().partial_cmp(&b.area()).unwrap());
-    let total: f64 = shapes.iter().map(|shape| clamp(shape.area(), 0.0, 1e6)).sum();
-    println!("{} {} {}", words(count * 20).join(" "), total, shapes[0]);
-}
-"#;
+const RUST: &str = include_str!("program.rs");
 
-const GO: &str = r#"
-package main
-
-import (
-	"fmt"
-	"os"
-	"sort"
-	"strings"
-)
-
-type shape interface{ area() float64 }
-type square struct{ side float64 }
-type circle struct{ radius float64 }
-
-func (s square) area() float64 { return s.side * s.side }
-func (c circle) area() float64 { return 3.14 * c.radius * c.radius }
-func clamp[T int | float64](x, low, high T) T {
-	if x < low {
-		return low
-	}
-	return min(x, high)
-}
-
-//go:noinline
-func words(count int) string {
-	seen := map[string]int{}
-	for i := 0; i < count; i++ {
-		seen[fmt.Sprint("word", i%7)] += i
-	}
-	all := make([]string, 0, len(seen))
-	for word, number := range seen {
-		all = append(all, fmt.Sprintf("%s=%d", word, clamp(number, 0, 100)))
-	}
-	sort.Strings(all)
-	return strings.Join(all, " ")
-}
-
-func main() {
-	total := 0.0
-	for i := 0; i < len(os.Args)*10; i++ {
-		var s shape = square{float64(i)}
-		if i%2 == 0 {
-			s = circle{float64(i)}
-		}
-		total += clamp(s.area(), 0, 1e6)
-	}
-	fmt.Println(words(len(os.Args)*20), total)
-}
-"#;
+const GO: &str = include_str!("program.go");
 
 /// One way of building one of the programs.
 struct Case {
