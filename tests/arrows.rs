@@ -1,6 +1,6 @@
 //! Holds the manifests to `ARCHITECTURE.md`: who may use whom, what the pure rooms must not pull in,
+
 //! and how many direct dependencies the stand-alone rooms may have.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -86,6 +86,34 @@ fn a_profiler_that_uses_the_resolver_compiles_neither_a_runtime_nor_sigstore() {
     };
     let wrong: Vec<&&str> = reached.iter().filter(is_wrong).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Where a room's tests are one program, a file that its `main.rs` does not name would be compiled by nobody.
+#[test]
+fn no_file_of_tests_is_left_out() {
+    let folders = rooms(&cargo_metadata()).into_values().map(|room| room.folder).chain([".".to_owned()]);
+    let (mut left_out, mut suites) = (Vec::new(), 0);
+    for folder in folders.map(|folder| Path::new(ROOT).join(folder)) {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+        if !manifest.contains("autotests = false") {
+            continue;
+        }
+        suites += 1;
+        let suite = std::fs::read_to_string(folder.join("tests/main.rs")).expect("the suite");
+        for entry in std::fs::read_dir(folder.join("tests")).expect("tests").flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let is_known = match name.strip_suffix(".rs") {
+                Some(module) => suite.contains(&format!("mod {module};\n")),
+                None => !path.join("main.rs").exists(),
+            };
+            let target = if path.is_dir() { format!("tests/{name}/main.rs") } else { format!("tests/{name}") };
+            if !is_known && !manifest.contains(&format!("path = \"{target}\"")) {
+                left_out.push(folder.join(target));
+            }
+        }
+    }
+    assert!(suites >= 9, "only {suites} rooms have one program of tests");
+    assert!(left_out.is_empty(), "tests that are never compiled: {left_out:?}");
 }
 
 #[test]

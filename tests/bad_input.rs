@@ -1,12 +1,10 @@
 //! Bad input on each command: an error that names the object, exit status 2 or 1, nothing half-written.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::path::Path;
 use std::process::Command;
 
-use program::{compile_c, symseal, symseal_path};
+use crate::program::{compile_c, symseal, symseal_path};
 
 const SOURCE: &str =
     "int helper(int x) { return x * 3; }\nint main(int argc, char **argv) { (void)argv; return helper(argc); }\n";

@@ -1,12 +1,9 @@
 //! The build-ids in a bundle's index are those that elfutils and binutils read from the files.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod program;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use program::{compile_c, symseal, symseal_path, tool};
+use crate::program::{compile_c, symseal, symseal_path, tool};
 
 const SOURCE: &str = "int main(void) { return 0; }\n";
 

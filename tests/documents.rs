@@ -1,7 +1,5 @@
 //! What the documents say of the tests is so.
 
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
 use std::path::{Path, PathBuf};
 
 fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {

@@ -1,11 +1,9 @@
 //! `symseal explain`: the trail of one name, and the rule and record by which a caller is found, in words and as JSON.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::process::Command;
 
-use program::{symseal, tool};
+use crate::program::{symseal, tool};
 use serde_json::Value;
 
 const SOURCE: &str = "

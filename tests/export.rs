@@ -1,15 +1,12 @@
 //! Trees that `symseal bundle export` writes, read by the debuggers that they are for, and through a web server that knows nothing of them.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
-mod program;
-
+use crate::program;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use program::symseal;
+use crate::program::symseal;
 
 const SOURCE: &str = "int innermost_of_the_test(int x) { return x * 3; }
 int main(int argc, char **argv) { (void)argv; return innermost_of_the_test(argc); }

@@ -1,8 +1,5 @@
 //! `symseal symbolize --pid`: what a person is told of a running program, held to nm and addr2line.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 #![cfg(target_os = "linux")]
-
-mod program;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use program::{Ran, compile_c, symseal, symseal_path};
+use crate::program::{Ran, compile_c, symseal, symseal_path};
 use serde_json::Value;
 
 /// Says where its function is, and waits until its input ends.

@@ -1,14 +1,12 @@
 //! `symseal bundle seal --log http://…` through `symseal serve --log`, as a release pipeline would call it.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use program::{Ran, command, symseal};
+use crate::program::{Ran, command, symseal};
 use symseal_sealer::{LogKey, TileLog};
 
 struct Scene(tempfile::TempDir);

@@ -1,13 +1,10 @@
 //! What a whole build takes of memory: below three times the largest input, its DWARF decompressed, whatever the number of jobs.
 #![cfg(target_os = "linux")]
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod program;
-
+use crate::program;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use program::{command, tool};
+use crate::program::{command, tool};
 
 /// What a build may take beside three times its largest input: docs/performance.md.
 const FIXED_BYTES: u64 = 32 << 20;

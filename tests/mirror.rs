@@ -1,8 +1,6 @@
 //! Mirrors between servers, and to layouts and back: the same digests as oras makes, nothing twice, and nothing that no trusted key sealed.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
-mod program;
+use crate::program;
 #[path = "gateway/upstream.rs"]
 mod upstream;
 
@@ -10,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use program::{Ran, RunningServer, symseal};
+use crate::program::{Ran, RunningServer, symseal};
 use serde_json::Value;
 use symseal_bundle::Digest;
 use upstream::{Does, Upstream};

@@ -1,13 +1,10 @@
 //! `--online` and `--lock` from the command line, against a server of ours with a release for three systems.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-mod three_systems;
-
+use crate::three_systems;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use program::{Ran, RunningServer, command, symseal};
+use crate::program::{Ran, RunningServer, command, symseal};
 use serde_json::Value;
 
 /// A server with a release, and a user who knows of the server and has nothing else.

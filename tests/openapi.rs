@@ -1,15 +1,13 @@
 //! The description of our own API against the server that it describes: schemathesis makes requests of everything that it allows and forbids,
+
 //! and holds each answer to it.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-#[path = "program/mod.rs"]
-mod program;
-
+use crate::program;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use program::{RunningServer, symseal};
+use crate::program::{RunningServer, symseal};
 use serde_json::Value;
 
 fn text(path: &Path) -> String {

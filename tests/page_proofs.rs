@@ -1,10 +1,6 @@
 //! A name from a few pages of a bundle in a registry, and a name's whole chain in a file.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
-#[path = "../registry/tests/front/mod.rs"]
-mod front;
-mod program;
+use crate::program;
 #[path = "publish/scene.rs"]
 #[allow(dead_code, reason = "this test uses a part of the scene")]
 mod scene;
@@ -15,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use front::Manners;
-use program::symseal;
+use crate::front::Manners;
+use crate::program::symseal;
 use scene::{Scene, moved};
 use serde_json::Value;
 use symseal_bundle::{Bundle, FileRole};

@@ -1,15 +1,12 @@
 //! What `oras pull` leaves is a directory that gdb, llvm-symbolizer, lldb and a symbol path use as it is.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod program;
-mod three_systems;
-
+use crate::three_systems;
 use std::path::PathBuf;
 use std::process::Command;
 
-use program::{RunningServer, peer, symseal, tool};
+use crate::program::{RunningServer, peer, symseal, tool};
+use crate::three_systems::run;
 use serde_json::Value;
-use three_systems::run;
 
 /// A pulled bundle of programs for three systems.
 struct Pulled {

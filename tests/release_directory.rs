@@ -1,16 +1,13 @@
 //! One command makes one bundle from a directory of packages and files of three platforms, and its report is right line by
-//! line: by llvm's and elfutils' tools.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod program;
-mod release;
+//! line: by llvm's and elfutils' tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use program::{required, symseal, tool};
-use release::ReleaseDirectory;
-use release::oracle::{self, Facts, Half, Kind};
+use crate::program::{required, symseal, tool};
+use crate::release::ReleaseDirectory;
+use crate::release::oracle::{self, Facts, Half, Kind};
 use serde_json::Value;
 
 const TOOLS: [&str; 4] = ["eu-readelf", "llvm-readobj", "llvm-pdbutil", "llvm-dwarfdump"];

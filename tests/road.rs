@@ -1,13 +1,11 @@
 //! The demo's road with the separate commands, as a new user would walk it.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use program::{RunningServer, command, run, symseal};
+use crate::program::{RunningServer, command, run, symseal};
 use serde_json::Value;
 
 /// The program that the demo captures, waiting in its threads.

@@ -1,9 +1,6 @@
 //! Other people's tools against our server: oras, debuginfod-find and gdb.
 
-#![allow(clippy::expect_used, reason = "a helper that fails fails its test")]
-
-mod program;
-
+use crate::program;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

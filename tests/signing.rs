@@ -1,13 +1,11 @@
 //! `symseal bundle seal` with keys of every kind, as a user would call it.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use program::{Ran, command, symseal};
+use crate::program::{Ran, command, symseal};
 use symseal_seal::UtcSeconds;
 use symseal_sealer::{ArtifactKey, LogKey, TrustInit, trust_init};
 

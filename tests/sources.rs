@@ -1,11 +1,9 @@
 //! Sources by the command line: gathered beside a bundle, listed, pushed where they were asked for, and told of.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::path::Path;
 
-use program::{RunningServer, compile_c, symseal};
+use crate::program::{RunningServer, compile_c, symseal};
 
 const SOURCE: &str =
     "int helper(int x) { return x * 3; }\nint main(int argc, char **argv) { (void)argv; return helper(argc); }\n";

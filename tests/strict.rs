@@ -1,12 +1,9 @@
 //! `--strict` by the command line: exit status 1, the report printed, and no bundle.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
-mod program;
 
 use std::path::Path;
 use std::process::Command;
 
-use program::{Ran, compile_c, symseal, tool};
+use crate::program::{Ran, compile_c, symseal, tool};
 
 const SOURCE: &str = "int main(int argc, char **argv) { (void)argv; return argc * 3; }\n";
 

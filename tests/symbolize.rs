@@ -1,12 +1,10 @@
 //! `symseal symbolize` as other programs drive it: addresses of any modules on standard input, any number of them.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-
+use crate::program;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use program::symseal;
+use crate::program::symseal;
 use serde_json::Value;
 
 const SOURCE: &str = "__attribute__((noinline)) int FUNCTION(int x) { return x * 3 + 1; }

@@ -1,9 +1,7 @@
 //! `symseal upload` against a server.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod program;
-mod three_systems;
-
+use crate::program;
+use crate::three_systems;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,12 +1,10 @@
 //! Archives made by the real tools give the members that the tools put in.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support;
 use std::io::Cursor;
 
-use support::archives::{assert_same, content, files_below, fill, read_bytes, read_file, shell, within};
-use support::have;
+use crate::support::archives::{assert_same, content, files_below, fill, read_bytes, read_file, shell, within};
+use crate::support::have;
 use symseal_artifact::{ArchiveKind, Limits, PassedOverReason, Source, archive_kind};
 
 #[test]

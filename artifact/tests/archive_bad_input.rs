@@ -1,14 +1,11 @@
 //! Damaged archives: an error that says what was expected, or fewer members; never a panic, never without end.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod support;
 
 use std::io::Cursor;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::archives::{read_source, shell};
-use support::{Chance, have};
+use crate::support::archives::{read_source, shell};
+use crate::support::{Chance, have};
 use symseal_artifact::{ArchiveError, Limits, Source};
 
 /// What one archive may take. A hundred times what is needed, as the machine may be busy.

@@ -1,16 +1,14 @@
 //! Container images: layouts and saved archives made by hand and by skopeo and umoci, and the files that they have in the end.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 
+use crate::support::archives::{Members, assert_same, content, files_below, read_bytes, shell};
+use crate::support::have;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use support::archives::{Members, assert_same, content, files_below, read_bytes, shell};
-use support::have;
 use symseal_artifact::{ArchiveError, ArchiveReport, Limits, PassedOverReason, read_image_layout};
 
 fn digest(bytes: &[u8]) -> String {

@@ -1,15 +1,12 @@
 //! Debian and RPM packages, wheels and npm packages: what the packages' own tools list is what is visited.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use support::archives::{
+use crate::support::archives::{
     Members, assert_same, content, files_below, fill, read_bytes, read_file, read_source, shell, within,
 };
-use support::{have, skip};
+use crate::support::{have, skip};
 use symseal_artifact::{Limits, Source};
 
 /// A folder with a tree of files for a package.

@@ -1,11 +1,8 @@
 //! Damaged files: an error that says what was expected, or a stream with less in it; never a panic, never without end.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::{Chance, fixtures, have, lookup, run};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use support::{Chance, fixtures, have, lookup, run};
 use symseal_artifact::{ArtifactError, DebugFiles, ObjectFile, functions};
 
 const SOURCE: &str = r#"

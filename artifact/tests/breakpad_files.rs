@@ -1,13 +1,10 @@
 //! Breakpad's symbol files, as other people's `dump_syms` wrote them.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod support;
 
 use std::path::PathBuf;
 
-use support::expected::case_of;
-use support::lookup::{check_shape, frames};
-use support::{Chance, fixtures};
+use crate::support::expected::case_of;
+use crate::support::lookup::{check_shape, frames};
+use crate::support::{Chance, fixtures};
 use symseal_artifact::BreakpadFile;
 use symseal_module::Svma;
 use symseal_symx::{Table, TableInput};

@@ -1,14 +1,10 @@
 //! Cabinets that are packed with LZX, beside cabextract.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod lzx;
-mod support;
 
 use std::io::Cursor;
 
-use lzx::{Kind, Packer};
-use support::archives::{content, read_bytes, shell};
-use support::{Chance, have};
+use crate::lzx::{Kind, Packer};
+use crate::support::archives::{content, read_bytes, shell};
+use crate::support::{Chance, have};
 use symseal_artifact::{ArchiveError, Limits, Source, read_archive};
 
 /// Code, text, noise, and all of it again from as far away as the window goes.

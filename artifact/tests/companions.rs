@@ -1,13 +1,10 @@
 //! Debug information in several files: split DWARF beside llvm-symbolizer, dwz beside addr2line.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::accuracy::measure;
+use crate::support::addr2line::{addr2line, without_symbols};
+use crate::support::compare::Comparison;
+use crate::support::{Chance, Expected, fixtures, have, llvm_symbolizer_in, lookup, run};
 use std::path::Path;
-use support::accuracy::measure;
-use support::addr2line::{addr2line, without_symbols};
-use support::compare::Comparison;
-use support::{Chance, Expected, fixtures, have, llvm_symbolizer_in, lookup, run};
 use symseal_artifact::{ArtifactError, DebugFiles, FunctionStream, ObjectFile, SplitKind, functions};
 
 const MAIN: &str = r#"

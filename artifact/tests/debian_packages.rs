@@ -1,13 +1,10 @@
 //! Every debug file of three Debian packages against llvm-symbolizer: C with assembly, C++ templates, a large C program.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::accuracy::{Measured, measure, print_row};
+use crate::support::compare::Comparison;
+use crate::support::debian::{debug_files, unpacked};
+use crate::support::{have, in_parallel, llvm_symbolizer_in, lookup};
 use std::path::Path;
-use support::accuracy::{Measured, measure, print_row};
-use support::compare::Comparison;
-use support::debian::{debug_files, unpacked};
-use support::{have, in_parallel, llvm_symbolizer_in, lookup};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 const PACKAGES: [&str; 3] = ["libc6-dbg", "libstdc++6-12-dbg", "python3.11-dbg"];

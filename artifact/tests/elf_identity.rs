@@ -1,10 +1,7 @@
 //! Identity of odd ELF files beside elfutils and LLVM: ids of every length, notes in one place only, every byte order.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::{fixtures, have, run, skip};
 use std::path::{Path, PathBuf};
-use support::{fixtures, have, run, skip};
 use symseal_artifact::{IdKind, ObjectFile};
 
 const SOURCE: &str = "int twice(int x) { return 2 * x; }\nint _start(void) { return twice(21); }\n";

@@ -1,15 +1,12 @@
 //! Real inputs with expected frames that llvm-symbolizer 19 gave and addr2line does not contradict.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::beside::companions;
+use crate::support::compare::Comparison;
+use crate::support::expected::{case_of, closed, demangle};
+use crate::support::lookup::Found;
+use crate::support::{Expected, fixtures, have, lookup};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use support::beside::companions;
-use support::compare::Comparison;
-use support::expected::{case_of, closed, demangle};
-use support::lookup::Found;
-use support::{Expected, fixtures, have, lookup};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 /// Inputs whose expected frames were made without the files beside them: one frame for each address, of the function

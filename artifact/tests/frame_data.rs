@@ -1,15 +1,11 @@
 //! Frame data of PDBs, beside the `STACK WIN` records that other programs made of them.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod msf;
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use msf::Pdb;
-use support::{Chance, fixtures};
+use crate::msf::Pdb;
+use crate::support::{Chance, fixtures};
 use symseal_artifact::{FrameData, FrameKind, FrameRule, FrameTable, PdbFile};
 
 /// A PDB and the symbol file that was made of it.

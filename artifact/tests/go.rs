@@ -1,15 +1,13 @@
 //! Go programs without DWARF beside the same programs with it, and beside Go's own runtime.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support;
+use crate::support::accuracy::measure;
+use crate::support::compare::Comparison;
+use crate::support::{addresses_in, have, llvm_symbolizer, lookup, run, skip};
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use support::accuracy::measure;
-use support::compare::Comparison;
-use support::{addresses_in, have, llvm_symbolizer, lookup, run, skip};
 use symseal_artifact::{DebugFiles, FunctionStream, IdKind, ObjectFile, functions};
 use symseal_symx::SymbolSource;
 

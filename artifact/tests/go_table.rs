@@ -1,12 +1,10 @@
 //! Go's function table in every layout, made by hand; and damaged.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support;
+use crate::support::go_table::{Layout, TEXT, elf_around, layouts, table};
+use crate::support::{Chance, lookup};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::go_table::{Layout, TEXT, elf_around, layouts, table};
-use support::{Chance, lookup};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 use symseal_symx::SymbolSource;
 
@@ -93,7 +91,7 @@ fn changed_bytes_do_no_harm() {
     assert!(functions > 1000 && inlines > 1000);
 }
 
-/// `SYMSEAL_WRITE_SEEDS=1 cargo test --release -p symseal-artifact --test go_table` writes them anew.
+/// `SYMSEAL_WRITE_SEEDS=1 cargo test --release -p symseal-artifact --test artifact go_table` writes them anew.
 #[test]
 fn the_seeds_of_the_fuzz_target_are_these_tables() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/pclntab");

@@ -1,14 +1,12 @@
 //! Addresses above 4 GiB: of code far behind the image base, and of image bases that are themselves so high; beside
+
 //! llvm-symbolizer.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-mod windows;
-
+use crate::support::compare::Comparison;
+use crate::support::lookup::Found;
+use crate::support::{any_of, have, llvm_symbolizer_in, lookup, run};
+use crate::windows;
 use std::path::{Path, PathBuf};
-use support::compare::Comparison;
-use support::lookup::Found;
-use support::{any_of, have, llvm_symbolizer_in, lookup, run};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 use symseal_module::Rva;
 use symseal_symx::{Table, TableInput};

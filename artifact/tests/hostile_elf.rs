@@ -1,11 +1,8 @@
 //! ELF files that no linker makes: more sections than 16 bits count, sections over each other, entries in circles.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod support;
 
 use std::ops::Range;
 
-use support::{have, lookup, run};
+use crate::support::{have, lookup, run};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 const SHT_PROGBITS: u32 = 1;

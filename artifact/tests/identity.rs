@@ -1,10 +1,7 @@
 //! What a file is, beside what binutils, elfutils and LLVM say of it.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::{LIBC, have, libc_debug, run};
 use std::path::{Path, PathBuf};
-use support::{LIBC, have, libc_debug, run};
 use symseal_artifact::{Arch, DebugFiles, DebugInfoKind, IdKind, ObjectFile, ObjectKind, functions};
 use symseal_symx::FunctionRecord;
 

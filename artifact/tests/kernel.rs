@@ -1,15 +1,13 @@
 //! A kernel and its modules, as a distribution's debug package has them: `vmlinux` beside llvm-symbolizer, modules beside
 //! addr2line. `SYMSEAL_KERNEL_DEBUG` names the folder that holds `boot/` and `lib/modules/`, else `/usr/lib/debug`
+
 //! (Debian's linux-image-…-dbg).
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::accuracy::{LEAST, measure, print_row};
+use crate::support::addr2line::{addr2line_in_section, without_symbols};
+use crate::support::compare::Comparison;
+use crate::support::{addresses_in, have, llvm_symbolizer_in, lookup, skip};
 use std::path::{Path, PathBuf};
-use support::accuracy::{LEAST, measure, print_row};
-use support::addr2line::{addr2line_in_section, without_symbols};
-use support::compare::Comparison;
-use support::{addresses_in, have, llvm_symbolizer_in, lookup, skip};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 fn folder() -> PathBuf {

@@ -1,25 +1,22 @@
 //! Every file of the lent inputs that has debug information, beside what other readers say of it at thousands of addresses:
+
 //! all of its code where it has fewer. `tests/accuracy` makes the table in docs/accuracy.md of what this prints.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-mod windows;
-
+use crate::support::accuracy::{Measured, measure};
+use crate::support::addr2line::{addr2line, without_symbols};
+use crate::support::beside::companions;
+use crate::support::compare::Comparison;
+use crate::support::dwarfdump::subprograms;
+use crate::support::dwz_frames::dwz_frames;
+use crate::support::padding::{end_of, is_behind_subprogram, is_between_functions};
+use crate::support::placed::{LINKED_AT, linked, placed};
+use crate::support::slices::{dsym_of, slices_of};
+use crate::support::{any_of, fixtures, have, in_parallel, lookup, run, symbolizer};
+use crate::windows::Module;
+use crate::windows::stub::stub;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
-use support::accuracy::{Measured, measure};
-use support::addr2line::{addr2line, without_symbols};
-use support::beside::companions;
-use support::compare::Comparison;
-use support::dwarfdump::subprograms;
-use support::dwz_frames::dwz_frames;
-use support::padding::{end_of, is_behind_subprogram, is_between_functions};
-use support::placed::{LINKED_AT, linked, placed};
-use support::slices::{dsym_of, slices_of};
-use support::{any_of, fixtures, have, in_parallel, lookup, run, symbolizer};
 use symseal_artifact::{Arch, DebugFiles, FileKind, ObjectFile, ObjectKind, functions, sniff};
-use windows::Module;
-use windows::stub::stub;
 
 /// What is asked of an input, once for each slice of a universal file.
 struct Answer {

@@ -1,11 +1,8 @@
 //! llvm-symbolizer as the oracle for frames, lines and names.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::compare::Comparison;
+use crate::support::{LIBC, addresses_in, have, libc_debug, llvm_symbolizer, lookup};
 use std::path::Path;
-use support::compare::Comparison;
-use support::{LIBC, addresses_in, have, libc_debug, llvm_symbolizer, lookup};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 const ADDRESSES: usize = 12_000;

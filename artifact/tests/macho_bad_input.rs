@@ -1,12 +1,10 @@
 //! Damaged Mach-O files: an error that says what was expected, or a stream with less in it; never a panic, never without
+
 //! end.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::macho_file::{BASE, Maker, TEXT, fat};
+use crate::support::{Chance, fixtures, lookup};
 use std::time::{Duration, Instant};
-use support::macho_file::{BASE, Maker, TEXT, fat};
-use support::{Chance, fixtures, lookup};
 use symseal_artifact::{ArtifactError, DebugFiles, ObjectFile, ReleaseFile, functions};
 
 /// What one file may take. A hundred times what is needed, as the machine may be busy.

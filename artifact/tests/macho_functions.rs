@@ -1,13 +1,10 @@
 //! Functions of Mach-O files: real inputs beside what llvm-symbolizer says of them.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
-use support::compare::Comparison;
-use support::expected::{case_of, demangle, without_parentheses};
-use support::objdump::check_starts_and_exports;
-use support::slices::{dsym_of, slices_of};
-use support::{fixtures, have, lookup};
+use crate::support::compare::Comparison;
+use crate::support::expected::{case_of, demangle, without_parentheses};
+use crate::support::objdump::check_starts_and_exports;
+use crate::support::slices::{dsym_of, slices_of};
+use crate::support::{fixtures, have, lookup};
 use symseal_artifact::{Arch, DebugFiles, FileKind, FunctionStream, ObjectFile, functions, sniff};
 
 /// The functions of a slice, with those of its dSYM.

@@ -1,10 +1,7 @@
 //! Mach-O files made byte by byte: what real ones rarely have, and what is refused.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
-use support::lookup;
-use support::macho_file::{BASE, Maker, TEXT, UUID, fat};
+use crate::support::lookup;
+use crate::support::macho_file::{BASE, Maker, TEXT, UUID, fat};
 use symseal_artifact::{Arch, DebugFiles, IdKind, ObjectFile, ReleaseFile, functions};
 use symseal_module::DebugId;
 use symseal_symx::SymbolSource;

@@ -1,12 +1,9 @@
 //! What a Mach-O file is, beside what LLVM says of it.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::slices::slices_of;
+use crate::support::{fixtures, have, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::slices::slices_of;
-use support::{fixtures, have, run};
 use symseal_artifact::{Arch, DebugInfoKind, FileKind, Format, IdKind, ObjectKind, SNIFF_BYTES, sniff};
 
 /// Mach-O files among the fixtures, with what the manifest says of them.

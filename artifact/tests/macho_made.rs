@@ -1,14 +1,12 @@
 //! Mach-O files and their dSYMs, made by Debian's clang, lld and dsymutil, beside llvm-symbolizer.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support;
+use crate::support::accuracy::measure;
+use crate::support::compare::Comparison;
+use crate::support::objdump::check_starts_and_exports;
+use crate::support::padding::{end_of, is_between_functions};
+use crate::support::{any_of, have, lookup, run, symbolizer};
 use std::path::{Path, PathBuf};
-use support::accuracy::measure;
-use support::compare::Comparison;
-use support::objdump::check_starts_and_exports;
-use support::padding::{end_of, is_between_functions};
-use support::{any_of, have, lookup, run, symbolizer};
 use symseal_artifact::{
     Arch, ArtifactError, DebugFiles, DebugInfoKind, FunctionStream, ObjectFile, ReleaseFile, functions,
 };

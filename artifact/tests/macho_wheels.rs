@@ -1,14 +1,12 @@
 //! Libraries for macOS as their authors publish them on PyPI: stripped Rust, and C++ with its symbols.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support;
+use crate::support::accuracy::measure;
+use crate::support::compare::Comparison;
+use crate::support::objdump::check_starts_and_exports;
+use crate::support::{any_of, have, lookup, symbolizer};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::accuracy::measure;
-use support::compare::Comparison;
-use support::objdump::check_starts_and_exports;
-use support::{any_of, have, lookup, symbolizer};
 use symseal_artifact::{Arch, ReleaseFile};
 use symseal_symx::SymbolSource;
 

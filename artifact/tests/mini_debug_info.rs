@@ -1,11 +1,8 @@
 //! MiniDebugInfo beside nm, on files made as Fedora makes them.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::{fixtures, have, lookup, run};
 use std::collections::BTreeMap;
 use std::path::Path;
-use support::{fixtures, have, lookup, run};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 use symseal_symx::SymbolSource;
 

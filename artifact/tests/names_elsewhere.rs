@@ -1,13 +1,10 @@
 //! Functions in namespaces and types whose names stand elsewhere than they do: in a type unit, in a supplementary file.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::addr2line::addr2line;
+use crate::support::{addresses_in, have, lookup, run};
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
-use support::addr2line::addr2line;
-use support::{addresses_in, have, lookup, run};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 use symseal_symx::SymbolSource;
 

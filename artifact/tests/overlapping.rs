@@ -1,5 +1,4 @@
 //! Files whose headers name the same megabyte thousands of times: the work stays in proportion to the file.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,11 @@
 //! One member of a large archive, reached without reading what lies before it.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use support::archives::{content, shell};
-use support::{Chance, have};
+use crate::support::archives::{content, shell};
+use crate::support::{Chance, have};
 use symseal_artifact::{ArchiveError, Limits, Reach, Source, read_archive};
 
 /// A file that counts what is read of it.

@@ -1,12 +1,9 @@
 //! Objects that no linker has placed: kernel modules and `.o` files.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
-use support::addr2line::{addr2line_in_section, without_symbols};
-use support::compare::Comparison;
-use support::placed::{Placed, placed};
-use support::{addresses_in, have, llvm_symbolizer_in, lookup, run};
+use crate::support::addr2line::{addr2line_in_section, without_symbols};
+use crate::support::compare::Comparison;
+use crate::support::placed::{Placed, placed};
+use crate::support::{addresses_in, have, llvm_symbolizer_in, lookup, run};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 
 /// Without headers, so that any target compiles it.

@@ -1,11 +1,8 @@
 //! The stream is the same whatever the number of threads.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::{LIBC, fixtures, libc_debug};
 use std::num::NonZeroUsize;
 use std::path::Path;
-use support::{LIBC, fixtures, libc_debug};
 use symseal_artifact::{DebugFiles, ObjectFile, functions, functions_on};
 
 /// Everything in a stream, the numbers of its texts among it.

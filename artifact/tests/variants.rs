@@ -1,11 +1,8 @@
 //! What compilers and linkers make of one program: each variant beside llvm-symbolizer.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::compare::Comparison;
+use crate::support::{addresses_in, have, llvm_symbolizer, lookup, run};
 use std::path::Path;
-use support::compare::Comparison;
-use support::{addresses_in, have, llvm_symbolizer, lookup, run};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 use symseal_symx::SymbolSource;
 

@@ -1,12 +1,10 @@
 //! Damaged PE files, PDBs and portable PDBs: an error that says what was expected, or a stream with less in it; never a
+
 //! panic, never without end.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::{Chance, fixtures, lookup};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{Chance, fixtures, lookup};
 use symseal_artifact::{ArtifactError, DebugFiles, ObjectFile, ReleaseFile, functions, pdb_functions};
 
 /// What one file may take. A hundred times what is needed, as the machine may be busy.

@@ -1,13 +1,9 @@
 //! PE files with PDBs, with DWARF and with neither, beside what llvm-symbolizer says of them.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-mod windows;
-
+use crate::support::expected::{case_of, without_parentheses};
+use crate::support::{fixtures, have};
+use crate::windows::Module;
 use std::path::PathBuf;
-use support::expected::{case_of, without_parentheses};
-use support::{fixtures, have};
-use windows::Module;
 
 #[test]
 fn pe_fixtures_give_the_expected_frames() {

@@ -1,17 +1,14 @@
 //! ARM64EC images without a PDB: where functions start by the metadata of hybrid images, beside what llvm-readobj prints of
+
 //! it and what llvm-pdbutil lists of the PDB that was taken away.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-mod windows;
-
+use crate::support::{Chance, have, lookup, run};
+use crate::windows::Module;
+use crate::windows::pdbutil::procedures;
 use std::collections::BTreeSet;
 use std::path::Path;
-use support::{Chance, have, lookup, run};
 use symseal_artifact::{Arch, DebugFiles, ObjectFile, functions};
 use symseal_symx::SymbolSource;
-use windows::Module;
-use windows::pdbutil::procedures;
 
 const ARM64EC: &str = r#"
 __attribute__((noinline)) int first(int x) { volatile int all[20]; for (int i = 0; i < 20; i++) all[i] = x * i; return all[x & 15] + 3; }

@@ -1,11 +1,8 @@
 //! PE, PDB and portable PDB files: what identifies them, beside what LLVM says of them.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-
+use crate::support::{any_of, fixtures, have, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use support::{any_of, fixtures, have, run};
 use symseal_artifact::{Arch, ArtifactError, DebugInfoKind, IdKind, ObjectFile, PdbFile, ReleaseFile};
 use symseal_module::DebugId;
 

@@ -1,17 +1,14 @@
 //! Windows programs beside what other readers say of them: Microsoft's own (through Breakpad's `dump_syms`),
+
 //! llvm-symbolizer and pdb-addr2line; real pairs of PE and PDB from package registries, and pairs made here.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
-mod support;
-mod windows;
-
+use crate::support::accuracy::measure;
+use crate::support::{addresses_in, fixtures, have, in_parallel, lookup, run, skip};
+use crate::windows::Module;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use support::accuracy::measure;
-use support::{addresses_in, fixtures, have, in_parallel, lookup, run, skip};
 use symseal_artifact::{Arch, Checksum, IdKind, ObjectFile, PdbFile, ReleaseFile, pdb_functions};
 use symseal_symx::{FunctionRecord, SymbolSource};
-use windows::Module;
 
 /// What a Breakpad file says: functions by start, and line records.
 #[derive(Default)]

@@ -1,14 +1,11 @@
 //! Archives, packages and images give the bundle that their files give loose, and leave nothing behind.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use inputs::{Release, builder, output, report, run, tool};
+use crate::inputs::{Release, builder, output, report, run, tool};
 use symseal_builder::{BuildError, Options, Progress, SymbolBundleBuilder};
 use symseal_bundle::verify::verify_contents;
 use symseal_bundle::{Bundle, Digest, LayoutDir};

@@ -1,11 +1,9 @@
 //! What a bundle holds, and that its bytes follow from its inputs alone.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
-mod inputs;
-
+use crate::inputs;
 use std::path::{Path, PathBuf};
 
-use inputs::{Release, build, builder, tool};
+use crate::inputs::{Release, build, builder, tool};
 use serde_json::Value;
 use symseal_bundle::module_index;
 use symseal_bundle::verify::verify_contents;

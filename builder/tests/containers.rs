@@ -1,11 +1,8 @@
 //! What app stores and package managers ship, and kernel modules: each by its own name and with the members that it has.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::path::{Path, PathBuf};
 
-use inputs::{SOURCE, build, output, report, run, tool};
+use crate::inputs::{SOURCE, build, output, report, run, tool};
 use symseal_builder::BuildReport;
 use symseal_bundle::{Digest, LayoutDir};
 

@@ -1,14 +1,12 @@
 //! Scripts that gdb would run on loading a file: with its auto-loading allowed, a real gdb runs those of the inputs, and
+
 //! finds none in a directory that holds what our bundle holds.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use inputs::{SOURCE, build, compile, run, tool};
+use crate::inputs::{SOURCE, build, compile, run, tool};
 use symseal_builder::BuildError;
 use symseal_bundle::{Bundle, LayoutDir};
 

@@ -1,11 +1,8 @@
 //! What is left out of the inputs: files, directories and members of archives.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::path::{Path, PathBuf};
 
-use inputs::{Release, builder, compile, run, tool};
+use crate::inputs::{Release, builder, compile, run, tool};
 use symseal_builder::{BuildError, BuildReport, Exclude};
 use symseal_bundle::LayoutDir;
 

@@ -1,12 +1,9 @@
 //! What a Go program's unwind table says of its runtime: from its own debug information, from that in a debug file beside it, and nothing without any.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use inputs::{build, run, tool};
+use crate::inputs::{build, run, tool};
 use symseal_builder::{Rederived, rederive};
 use symseal_bundle::{Bundle, FileRole, LayoutDir};
 use symseal_module::Rva;

@@ -1,11 +1,8 @@
 //! Which files belong together, and what is reported of those that do not.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::path::{Path, PathBuf};
 
-use inputs::{Release, SOURCE, builder, compile, fixtures, output, report, run, tool};
+use crate::inputs::{Release, SOURCE, builder, compile, fixtures, output, report, run, tool};
 use symseal_builder::{BuildError, BuildReport, ModuleReport, NamedBy, PairedBy, PairedRole};
 use symseal_bundle::{DebugInfo, LayoutDir};
 

@@ -1,11 +1,9 @@
 //! Bad input: an error that names the object, and a layout that shows what it showed before.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
-mod inputs;
-
+use crate::inputs;
 use std::path::{Path, PathBuf};
 
-use inputs::{Release, SOURCE, build, builder, compile, tool};
+use crate::inputs::{Release, SOURCE, build, builder, compile, tool};
 use symseal_builder::{BuildError, Options, SymbolBundleBuilder};
 use symseal_bundle::{FileRole, LayoutDir};
 

@@ -1,11 +1,8 @@
 //! A sealed bundle verifies, and whatever is changed is refused by a check that names it.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::path::Path;
 
-use inputs::{Release, build};
+use crate::inputs::{Release, build};
 use symseal_builder::{SealOptions, seal_bundle};
 use symseal_bundle::seal::Trust;
 use symseal_bundle::seal::checks::id;

@@ -1,16 +1,14 @@
 //! Sources: what is found below the given directories, what is proved to be the file that was compiled, and that nothing
+
 //! beside them is ever read.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
-
-mod inputs;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use inputs::{SOURCE, builder, run, tool};
+use crate::inputs::{SOURCE, builder, run, tool};
 use symseal_artifact::Checksum;
 use symseal_builder::{GatherError, GatheredSources, SourceOptions, WantedSources, gather_sources};
 use symseal_bundle::sources::{CheckedBy, Sources};

@@ -1,12 +1,7 @@
 //! Registries that want to know who comes: Basic, and the dance for a token.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
-mod front;
-mod support;
-
-use front::{Front, Login, Manners, Seen};
-use support::{artifact, layout, login, reference, serve};
+use crate::front::{Front, Login, Manners, Seen};
+use crate::support::{artifact, layout, login, reference, serve};
 use symseal_bundle::Digest;
 use symseal_registry::{Elsewhere, Options, RegistryAuth, RegistryError, pull, push, push_with};
 

@@ -1,12 +1,7 @@
 //! What is in a registry is not moved again; what refers to an image is found from it, on old registries too.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
-mod front;
-mod support;
-
-use front::{Front, Manners};
-use support::{artifact, layout, reference, serve};
+use crate::front::{Front, Manners};
+use crate::support::{artifact, layout, reference, serve};
 use symseal_bundle::oci::{self, Descriptor, ImageIndex};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::{Elsewhere, Options, RegistryError, Repository, plan, pull, push, push_with};

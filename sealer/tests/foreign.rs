@@ -1,10 +1,7 @@
 //! Sigstore's rules for everybody's bundles, on our own seals: which check refuses, and that both sides are said.
 #![cfg(feature = "foreign")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
-use support::{BUNDLE, World};
+use crate::support::{BUNDLE, World};
 use symseal_sealer::foreign::{ForeignArtifact, ForeignKey, ForeignRoot, ForeignSigner, Refusal, id, verify_foreign};
 
 fn judge(world: &World, root: &[u8]) -> Result<(), Refusal> {

@@ -2,15 +2,13 @@
 //!
 //! The files stand in `formats/seal/tests/golden`, where the reader's own tests use them. After a wanted
 //! change of a format: `SYMSEAL_BLESS=1 cargo test --release -p symseal-sealer --test golden_files`.
-//! The keys in `golden/` beside this file are for these tests alone.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
+//! The keys in `golden/` beside this file are for these tests alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::{NOW, statement};
+use crate::support::{NOW, statement};
 use symseal_seal::Release;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustInit, seal, trust_init};
 

@@ -1,12 +1,9 @@
 //! Key files: what is written, what is refused, and that OpenSSL reads them.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
-
-mod support;
 
 use std::path::Path;
 use std::process::Command;
 
-use support::{World, have};
+use crate::support::{World, have};
 use symseal_seal::SigstoreBundle;
 use symseal_seal::note::SignedNote;
 use symseal_sealer::{ArtifactKey, KeyFileError, LogKey};

@@ -1,13 +1,11 @@
 //! Programs that share no code with ours agree: a Python reader written from the documents, and cosign.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
+use crate::support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::{World, have};
 use serde_json::Value;
-use support::{World, have};
 use symseal_seal::encoding::{to_base64, to_hex};
 
 fn oracle(arguments: &[&Path]) -> Output {

@@ -1,12 +1,10 @@
 //! Seals in a Rekor v1: a dsse 0.0.1 entry, a signed entry timestamp, a checkpoint by an ECDSA key, and an
+
 //! index over all trees beside the one in the tree.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
+use crate::support::rekor_v1::RekorV1;
+use crate::support::{NOW, SUBJECTS, World, failures, have, statement, with_policy};
 use serde_json::{Value, json};
-use support::rekor_v1::RekorV1;
-use support::{NOW, SUBJECTS, World, failures, have, statement, with_policy};
 use symseal_seal::checks::id;
 use symseal_seal::entry::timestamp_message;
 use symseal_seal::{

@@ -1,9 +1,7 @@
 //! The client of Rekor v1 against the recorded answer of a real server (rekor-server 1.5.4); the server itself is run by
+
 //! `tests/certify`.
 #![cfg(feature = "online")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
-
-mod support;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -11,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use symseal_seal::{Envelope, LogEntry, LogIdentity, LogPublicKey, SigstoreBundle};
 use symseal_sealer::{AnchorError, ArtifactKey, RekorLog, RekorVersion, anchor_verified};
 
-use support::rekor::{reply, serve};
+use crate::support::rekor::{reply, serve};
 
 const ANSWER: &str = include_str!("golden/rekor_v1_answer.json");
 const SEAL: &[u8] = include_bytes!("../../formats/seal/tests/golden/seal.sigstore.json");

@@ -1,17 +1,14 @@
 //! Against a real Rekor v1, which `tests/certification/rekor_v1.py` starts.
 #![cfg(feature = "online")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
-
-mod support;
-
+use crate::support;
 use std::path::Path;
 
 use symseal_seal::trust::policy::PolicyLogDocument;
 use symseal_seal::{EntryKind, Expectation, LogIdentity, LogPublicKey, SigstoreBundle, examine_seal};
 use symseal_sealer::{AnchorError, RekorLog, RekorVersion, SealError, seal};
 
-use support::rekor::cosign_accepts;
-use support::{NOW, SUBJECTS, World, failures, with_policy};
+use crate::support::rekor::cosign_accepts;
+use crate::support::{NOW, SUBJECTS, World, failures, with_policy};
 
 /// URL and identity of the server, if there is one.
 fn server() -> Option<(String, LogIdentity)> {

@@ -1,9 +1,6 @@
 //! Against the real Rekor v2, and against servers that answer as no log should.
 #![cfg(feature = "online")]
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
-
-mod support;
-
+use crate::support;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
@@ -13,8 +10,8 @@ use symseal_sealer::{
     sign_statement,
 };
 
-use support::rekor::{Rekor, cosign_accepts, reply, serve, serve_files};
-use support::{NOW, SUBJECTS, World, failures};
+use crate::support::rekor::{Rekor, cosign_accepts, reply, serve, serve_files};
+use crate::support::{NOW, SUBJECTS, World, failures};
 
 /// Ids of the checks that fail offline, with the Rekor's key pinned by the policy.
 fn offline(world: &World, rekor: &Rekor, seal: &[u8]) -> Vec<&'static str> {

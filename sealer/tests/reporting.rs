@@ -1,9 +1,6 @@
 //! What a report says beside its verdict: which seal it is about, what was not checked, and what each side of a failure was.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
-use support::{MODULES, NOW, SUBJECTS, World, failures, status, with_policy};
+use crate::support::{MODULES, NOW, SUBJECTS, World, failures, status, with_policy};
 use symseal_seal::checks::{Check, id};
 use symseal_seal::trust::policy::{PolicyDocument, PolicyKeyDocument, RevocationDocument};
 use symseal_seal::{CheckStatus, Expectation, ModuleList, SigstoreBundle, SubjectDigests, examine_seal, examine_seals};

@@ -1,13 +1,10 @@
 //! Signers of every kind: keys that OpenSSL encrypted, a program, a token; and what is refused.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
-
-mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::have;
+use crate::support::have;
 use symseal_sealer::keys::{DecryptError, KeyFileError};
 use symseal_sealer::signer::{ProgramSigner, SignError};
 use symseal_sealer::{

@@ -1,11 +1,9 @@
 //! What lenient Sigstore verifiers let through is refused here: each case was accepted by another
+
 //! implementation in use.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
+use crate::support::World;
 use serde_json::{Value, json};
-use support::World;
 use symseal_seal::checks::id;
 use symseal_seal::encoding::to_base64;
 use symseal_seal::keys::LogId;

@@ -1,12 +1,9 @@
 //! Every changed byte is refused, by the check that is about it.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
+use crate::support::{NOW, SUBJECTS, World, failures};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use support::{NOW, SUBJECTS, World, failures};
 use symseal_seal::checks::id;
 use symseal_seal::{Expectation, Trust, verify_seal};
 

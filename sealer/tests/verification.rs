@@ -1,9 +1,7 @@
 //! A seal that was made here is verified, and every question that a verifier can ask is answered.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
-mod support;
-
-use support::{INDEX, MODULES, NOW, SUBJECTS, World, failures, statement, status};
+use crate::support;
+use crate::support::{INDEX, MODULES, NOW, SUBJECTS, World, failures, statement, status};
 use symseal_seal::checks::id;
 use symseal_seal::trust::policy::{PolicyDocument, PolicyKeyDocument, PolicyLogDocument};
 use symseal_seal::trust::{RootDocument, trusted_root};

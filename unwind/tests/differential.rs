@@ -1,12 +1,11 @@
 //! The table of a binary against gimli's own reading of the same sections, at many random addresses: CFA, return address and
+
 //! every saved register must come out the same from the same registers and memory.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod elf;
-
+use crate::elf;
 use std::collections::BTreeMap;
 
-use elf::{Binary, Random};
+use crate::elf::{Binary, Random};
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Evaluation, EvaluationResult, LittleEndian, Location,
     Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,

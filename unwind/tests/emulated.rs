@@ -1,13 +1,11 @@
 //! Cases from an emulator: registers and stack at each instruction of a small program, with the return addresses that its calls
-//! pushed. Needs `$SYMSEAL_FIXTURES`.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod elf;
+//! pushed. Needs `$SYMSEAL_FIXTURES`.
 
 use std::io::Read;
 use std::path::Path;
 
-use elf::Binary;
+use crate::elf::Binary;
 use serde_json::Value;
 use symseal_module::Avma;
 use symseal_unwind::{Cache, CodeBytes, Frame, Module, Modules, Registers, StackBytes, Table, unwind};

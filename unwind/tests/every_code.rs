@@ -1,11 +1,9 @@
 //! Each way in which a frame is found and each reason for which a walk ends does occur, and each stack says whether it is whole.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-
+use crate::cfi;
 use std::collections::BTreeSet;
 
-use cfi::{AT_ENTRY, BIAS, EhFrame, Words, advance, at, cfa_offset};
+use crate::cfi::{AT_ENTRY, BIAS, EhFrame, Words, advance, at, cfa_offset};
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Input, Plt, compile};
 use symseal_unwind::{

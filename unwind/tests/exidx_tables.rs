@@ -1,16 +1,14 @@
 //! Index tables of whole programs of 32-bit ARM against what llvm-readelf prints of them: every function that it describes has a rule, and the
+
 //! rule of its body gives back what the operations give back.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod elf;
-mod toolchains;
-
+use crate::elf;
 use std::process::Command;
 
-use elf::Binary;
+use crate::elf::Binary;
+use crate::toolchains::ARM;
 use symseal_module::Rva;
 use symseal_unwind::{Kind, ReturnAddress, RuleSource, Table};
-use toolchains::ARM;
 
 /// One entry as it is printed: the function, and the operations in words; none for one that nobody can unwind through.
 type Entry = (u64, Option<Vec<String>>);

@@ -1,12 +1,9 @@
 //! What is read of a Go program for the way to its goroutines, in made files: the names of functions, and fields by the debug information.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-mod elf;
-
+use crate::cfi;
 use std::collections::HashMap;
 
-use elf::Random;
+use crate::elf::Random;
 use gimli::write::{AttributeValue, DwarfUnit, EndianVec, Sections};
 use gimli::{Encoding, Format, LittleEndian};
 use symseal_module::{Rva, Svma};

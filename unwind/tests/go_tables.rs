@@ -1,13 +1,12 @@
 //! Go programs: what their table of functions tells of frames against `.debug_frame`, which Go's linker writes for the same program and which
+
 //! stripping takes away.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod elf;
-
+use crate::elf;
 use std::path::Path;
 use std::process::Command;
 
-use elf::Binary;
+use crate::elf::Binary;
 use symseal_module::Rva;
 use symseal_unwind::compile::{Input, compile};
 use symseal_unwind::{Kind, RuleSource, Saved, Table};

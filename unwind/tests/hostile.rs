@@ -1,10 +1,8 @@
 //! Damaged tables, damaged unwind sections, stacks made of anything: nothing panics and everything ends.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-mod elf;
-
-use elf::{Binary, Random};
+use crate::cfi;
+use crate::elf;
+use crate::elf::{Binary, Random};
 use symseal_module::Avma;
 use symseal_unwind::compile::{Bases, Input, Report, compile};
 use symseal_unwind::{

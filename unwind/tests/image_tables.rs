@@ -1,13 +1,11 @@
 //! Tables of Windows and Mach-O images, held against what LLVM's tools read of the same files: no function is left out in silence.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod elf;
-mod images;
-
+use crate::elf;
+use crate::images;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use images::Image;
+use crate::images::Image;
 use symseal_module::Rva;
 use symseal_unwind::{Kind, RuleSource, Table};
 

@@ -1,15 +1,13 @@
 //! A reader in another language, written from `docs/formats/uwt.md` alone, agrees with this crate on tables of every processor.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod elf;
-mod toolchains;
-
+use crate::elf;
+use crate::toolchains;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use elf::{Binary, Random};
+use crate::elf::{Binary, Random};
 use serde_json::{Map, Value, json};
 use symseal_module::Rva;
 use symseal_unwind::{Kind, ReturnAddress, Rule, Saved, Slots, Table};

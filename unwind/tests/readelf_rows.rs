@@ -1,16 +1,15 @@
 //! Tables of whole C libraries of other processors against the rows that readelf prints of the same call frame information: CFA, return
+
 //! address and every saved register of each row, at its first and at its last byte.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod elf;
-mod toolchains;
-
+use crate::elf;
+use crate::toolchains;
 use std::process::Command;
 
-use elf::Binary;
+use crate::elf::Binary;
+use crate::toolchains::Toolchain;
 use symseal_module::Rva;
 use symseal_unwind::{Arch, Kind, ReturnAddress, RuleSource, Saved, Table};
-use toolchains::Toolchain;
 
 /// One row: its addresses, and the words of its columns by their headings.
 struct Row<'o> {

@@ -1,9 +1,7 @@
 //! The known traps of unwinding, each as small as it can be made.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-
-use cfi::{AT_ENTRY, EhFrame, Process, TEXT, Words, advance, at, at_sp, cfa_offset, saved};
+use crate::cfi;
+use crate::cfi::{AT_ENTRY, EhFrame, Process, TEXT, Words, advance, at, at_sp, cfa_offset, saved};
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
 use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, StackBytes, StackRegions, Table, unwind};

@@ -1,9 +1,7 @@
 //! The known traps of unwinding on 32-bit ARM, in both instruction sets.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-
-use cfi::{BIAS_32, EhFrame, Process, cfa_offset, saved};
+use crate::cfi;
+use crate::cfi::{BIAS_32, EhFrame, Process, cfa_offset, saved};
 use symseal_module::{Avma, Rva, StopReason, UnwindMethod};
 use symseal_unwind::compile::{Compiled, Input, compile};
 use symseal_unwind::{Arch, Registers, StackBytes, Table};

@@ -1,9 +1,7 @@
 //! What is easily got wrong where no rule leads on, and about edges that no call made, each with its own test.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-
-use cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset};
+use crate::cfi;
+use crate::cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset};
 use symseal_module::{Avma, FrameEdge, StopReason, UnwindMethod};
 use symseal_unwind::{Arch, Cache, Frame, GoRuntime, GoroutineFields, Memory, Options, Registers, Walk, unwind_with};
 

@@ -1,9 +1,6 @@
 //! The known traps of unwinding on IA-32.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-
-use cfi::{BIAS_32, EhFrame, Process, advance, cfa_offset, saved};
+use crate::cfi::{BIAS_32, EhFrame, Process, advance, cfa_offset, saved};
 use symseal_module::{Avma, Rva, StopReason, UnwindMethod};
 use symseal_unwind::{Arch, Kind, Registers, Saved, StackBytes, Table};
 

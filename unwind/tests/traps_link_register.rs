@@ -1,10 +1,9 @@
 //! The known traps of unwinding on processors whose calls leave the return address in a register: aarch64, and 32-bit MIPS of
+
 //! both byte orders.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-
-use cfi::{BIAS_32, EhFrame, Process, Words, advance, at, cfa_offset, saved};
+use crate::cfi;
+use crate::cfi::{BIAS_32, EhFrame, Process, Words, advance, at, cfa_offset, saved};
 use symseal_module::{Avma, StopReason, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
 use symseal_unwind::{Arch, Cache, Frame, Modules, Registers, StackBytes, Table, unwind};

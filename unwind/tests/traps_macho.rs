@@ -1,9 +1,6 @@
 //! What is easily got wrong about compact unwind information, each with its own test.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-#[path = "cfi/mod.rs"]
-mod cfi;
-
+use crate::cfi;
 use symseal_module::Svma;
 use symseal_unwind::compile::{Compiled, Input, Plt, compile};
 use symseal_unwind::{Arch, RuleSource, Table};

@@ -1,9 +1,7 @@
 //! The known traps of unwinding on 64-bit RISC-V, much of whose code has no call frame information.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-mod cfi;
-
-use cfi::{BIAS, EhFrame, Process, Words, advance, at, cfa_offset, saved};
+use crate::cfi;
+use crate::cfi::{BIAS, EhFrame, Process, Words, advance, at, cfa_offset, saved};
 use symseal_module::{Avma, Rva, StopReason, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
 use symseal_unwind::{Arch, Kind, Registers, Rule, Saved, StackBytes, Table};

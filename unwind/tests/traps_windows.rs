@@ -1,9 +1,6 @@
 //! What is easily got wrong about the exception directory of Windows modules, each with its own test.
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-#[path = "cfi/mod.rs"]
-mod cfi;
-
+use crate::cfi;
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Compiled, Input, compile};
 use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, RuleSource, StackBytes, Table, Walk, unwind};

@@ -1,8 +1,6 @@
 //! The JSON of a bundle against its published schemas, and readers against damaged and hostile input.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
-mod made;
-
+use crate::made;
 use proptest::prelude::*;
 use serde_json::Value;
 use symseal_bundle::module_index;

@@ -1,10 +1,7 @@
 //! A frame's proof follows from the bundle, and no changed one does.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
-mod made;
-
-use made::IDS;
+use crate::made;
+use crate::made::IDS;
 use serde_json::Value;
 use symseal_bundle::frame_proof::{FrameProof, FrameProofError};
 use symseal_bundle::module_tree::ModuleTree;

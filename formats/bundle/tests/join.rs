@@ -1,7 +1,5 @@
 //! Parts of several platform jobs joined: the same bytes as one build, and refusals that name the parts.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

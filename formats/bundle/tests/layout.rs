@@ -1,8 +1,6 @@
 //! The layout on disk: what becomes visible, when, and what is refused.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
-mod made;
-
+use crate::made;
 use std::io::Write;
 use std::path::Path;
 

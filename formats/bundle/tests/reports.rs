@@ -1,8 +1,6 @@
 //! A report leaves no question out: whatever was not checked is named, and whatever failed breaks a link of the chain.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
-mod made;
-
+use crate::made;
 use symseal_bundle::Bundle;
 use symseal_bundle::seal::checks::{Check, CheckStatus, id};
 use symseal_bundle::seal::{CATALOGUE, Trust};

@@ -1,5 +1,4 @@
 //! Sources: packs that other programs read, a table that tells of them, and readers against damage.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

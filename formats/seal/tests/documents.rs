@@ -1,5 +1,4 @@
 //! The page and the schemas say what the code does.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 use std::path::Path;
 

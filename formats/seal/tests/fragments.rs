@@ -1,5 +1,4 @@
 //! Tile fragments of trees in memory: which tiles they need, and that no hash in them is free.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Every reader of this crate over truncated, changed and spliced inputs: none panics, none accepts a
+
 //! changed seal.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 use symseal_seal::tiles::{TilePath, parse_entries, parse_hashes};
 use symseal_seal::{

@@ -1,5 +1,4 @@
 //! Roots and inclusion proofs against the definitions of RFC 6962, written out once more.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 use proptest::prelude::*;
 use symseal_seal::Hash;

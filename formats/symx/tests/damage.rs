@@ -1,10 +1,6 @@
 //! Damaged tables are refused, or answer within bounds; nothing panics.
 
-#![allow(clippy::expect_used)] // a test that cannot go on has failed
-
-mod model;
-
-use model::{Module, module};
+use crate::model::{Module, module};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use symseal_module::Rva;

@@ -1,10 +1,6 @@
 //! A reader in another language, written from `docs/formats/symx.md` alone, agrees with this crate.
 
-#![allow(clippy::expect_used)] // a test that cannot go on has failed
-
-mod model;
-
-use model::{Module, OwnedFrame, module};
+use crate::model::{Module, OwnedFrame, module};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};

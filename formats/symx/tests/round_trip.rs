@@ -1,10 +1,6 @@
 //! What is written is read.
 
-#![allow(clippy::expect_used)] // a test that cannot go on has failed
-
-mod model;
-
-use model::{Answer, Module, frames_of, module};
+use crate::model::{Answer, Module, frames_of, module};
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{

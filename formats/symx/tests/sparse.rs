@@ -1,10 +1,6 @@
 //! A table of which only some bytes are read answers as the whole one does.
 
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
-
-mod model;
-
-use model::module;
+use crate::model::module;
 use proptest::prelude::*;
 use symseal_module::Rva;
 use symseal_symx::{Frame, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};

@@ -1,0 +1,8 @@
+//! The tests of this room in one program: each file of its own would be linked with everything once more. What must be alone in its process
+//! (`Cargo.toml` names it) is not among them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod authentication;
+mod elsewhere;
+mod front;
+mod support;
