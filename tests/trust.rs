@@ -342,6 +342,12 @@ fn a_policy_is_prolonged_and_an_older_one_noticed() {
     let fingerprint = scene.shown()["root"]["fingerprint"].as_str().unwrap().to_owned();
     scene.trust_in("older", &["import", &scene.at("one.json"), "--fingerprint", &fingerprint]).ok();
     assert_eq!(failed(&scene.verify_in("older", &bundle, &["--state", &state])), ["trust.policy-version"]);
+    // Without an end again.
+    scene.change(&["rotate", "--expires", "never"]).ok();
+    assert_eq!(scene.verify(&bundle, &["--at", "2031-01-01T00:00:00Z"])["verdict"], "verified");
+    let beyond = format!("log.example#{}", u64::MAX);
+    let revoke = ["revoke", "--key-id", "K", "--reason", "stolen", "--except-before", &beyond];
+    scene.change(&revoke).refused(2, &["expected a place below"]);
     // Where nothing can be written the bundle is verified all the same, and the report says so.
     let report = scene.verify(&bundle, &["--state", "/proc/symseal-state"]);
     assert_eq!(report["verdict"], "verified");

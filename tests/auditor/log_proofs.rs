@@ -159,6 +159,16 @@ fn a_quorum_of_witnesses_is_met_by_a_checkpoint_that_they_cosigned() {
     let (exit, report) = scene.report("bundle", &["--fragment", &by_both]);
     assert_eq!((exit, &report["seal"]["witnesses"]), (0, &2.into()), "{report:#}");
     assert_eq!(report["seal"]["witness_names"], serde_json::json!(["w1.example", "w2.example"]));
+    // One name's chain, likewise.
+    let inspected = symseal(["bundle", "inspect", &bundle, "--json"]).ok().json();
+    let id = inspected["linux"].as_object().unwrap().keys().next().unwrap().clone();
+    let (proof, address) = (scene.at("frame.json"), innermost(&scene));
+    symseal(["symbolize", "--bundle", &bundle, "--debug-id", &id, "--prove", &proof, &address]).ok();
+    let frame = ["verify-frame", &proof, "--trust", &trust];
+    let ran = symseal(frame);
+    assert!(ran.status == 1 && ran.stdout.contains("log.witnesses"), "{ran:?}");
+    let ran = symseal(frame.iter().chain(&["--fragment", &by_both])).ok();
+    assert!(ran.stdout.contains("VERIFIED"), "{ran:?}");
     // A quorum that cannot be met, and a key with a slip in it.
     let log_key = scene.at("keys/log.pub.pem");
     let add_log = ["add-log", "--log-key", &log_key, "--origin", "log2.example", "--witness"];
