@@ -16,6 +16,7 @@ pub mod keyring;
 pub mod memory;
 mod online;
 mod output;
+mod output_file;
 pub mod passphrase;
 mod places;
 mod progress;

@@ -46,7 +46,8 @@ impl OnlineArgs {
             OnlineConfig::from_environment(places::cache_dir()?.join("symbols"))?;
         passed_over.iter().for_each(|what| eprintln!("warning: {what}"));
         let servers = OnlineServers::new(config)?;
-        if servers.is_empty() {
+        // Who takes nothing but what is pinned may have all of it in the cache.
+        if servers.is_empty() && !self.locked {
             bail!("--online: {NO_SERVERS}");
         }
         let mode = if self.locked { LockMode::Frozen } else { LockMode::Extend };

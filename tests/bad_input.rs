@@ -193,6 +193,36 @@ fn a_process_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn a_trace_is_written_into_a_pipe_and_through_a_link_and_replaces_neither() {
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    let dir = tempfile::tempdir().expect("tempdir");
+    let at = |name: &str| dir.path().join(name);
+    let Some(program) = compile_c(dir.path(), "waits", "#include <unistd.h>\nint main(void) { pause(); }\n", &[]) else {
+        return;
+    };
+    let mut child = Command::new(program).spawn().expect("it starts");
+    let pid = child.id().to_string();
+    let capture = |output: &Path| program::run("trace-capture", ["--pid", &pid, "--output", output.to_str().unwrap()]);
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().is_ok_and(|status| status.success()));
+    let reader = std::thread::spawn({
+        let pipe = at("pipe");
+        move || std::fs::read(pipe).expect("the trace")
+    });
+    capture(&at("pipe")).ok();
+    assert!(reader.join().expect("the reader ends").starts_with(b"{"));
+    assert!(std::fs::metadata(at("pipe")).expect("still there").file_type().is_fifo());
+    std::fs::write(at("real"), "old").expect("a file");
+    symlink(at("real"), at("link")).expect("a link");
+    capture(&at("link")).ok();
+    assert!(at("link").is_symlink() && std::fs::read(at("real")).expect("the trace").starts_with(b"{"));
+    symlink(at("nothing"), at("dangling")).expect("a link");
+    capture(&at("dangling")).refused(2, &["a link to nothing"]);
+    // Refused before the process is stopped.
+    capture(&at("no/such/trace")).refused(2, &["there is no directory"]);
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+}
+
+#[test]
 fn a_process_that_is_not_ours_is_named() {
     let dir = tempfile::tempdir().expect("tempdir");
     let output = dir.path().join("trace.jsonl");

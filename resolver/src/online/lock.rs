@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,10 @@ use crate::{WantedFile, WantedKind};
 
 /// The largest lock file that is read, in bytes: several hundred thousand files.
 const BYTES: u64 = 64 << 20;
+
+/// So long is waited for another process that writes, and so long between two looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// What a lock allows beyond what it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +107,28 @@ pub(super) enum Pinned {
     Free,
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// One after the other, where folders can be locked. Others hold it for as long as a small file takes.
+fn lock_folder(folder: &Path) -> io::Result<Option<fs::File>> {
+    let Ok(file) = fs::File::open(folder) else { return Ok(None) };
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(fs::TryLockError::WouldBlock) if start.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
+            Err(fs::TryLockError::WouldBlock) => {
+                let why = format!("another program has held a lock on {} for {PATIENCE:?}; end it, or name a file elsewhere", folder.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            // Not every file system knows locks.
+            Err(fs::TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+}
+
 impl Lock {
     /// Reads a lock file; an empty one where there is none, unless it is frozen.
     ///
@@ -120,7 +147,12 @@ impl Lock {
             fs::read(path)
         };
         let bytes = match read() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && mode == LockMode::Extend => {
+            // Where it is to be written is known before anything is fetched.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && mode == LockMode::Extend
+                    && folder_of(path).is_dir() =>
+            {
                 return Ok(Self { files: BTreeMap::new(), mode });
             }
             Err(source) => return Err(LockError::Io { path: name, source }),
@@ -143,9 +175,11 @@ impl Lock {
     pub fn write(&self, path: &Path) -> Result<(), LockError> {
         let name = || path.display().to_string();
         let fail = |source| LockError::Io { path: name(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // One after the other, where folders can be locked.
-        let folder_lock = fs::File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+        // A link leads to the file that is written.
+        let real = fs::canonicalize(path);
+        let path = real.as_deref().unwrap_or(path);
+        let folder = folder_of(path);
+        let folder_lock = lock_folder(folder).map_err(fail)?;
         let mut files = Self::read(path, LockMode::Extend)?.files;
         for (key, entry) in &self.files {
             match files.get(key) {

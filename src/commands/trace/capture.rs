@@ -1,6 +1,6 @@
 //! `trace-capture`: registers, stacks and modules of a live process.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,7 @@ use symseal_trace::{Compression, Event, Trace, TraceCapture};
 
 use crate::demo::narrator::seconds;
 use crate::exit::Answer;
+use crate::output_file::OutputFile;
 
 /// Capture every thread of a process by ptrace: registers, stack bytes, module map, vDSO.
 #[derive(ClapArgs)]
@@ -24,7 +25,7 @@ pub struct Args {
     /// The process.
     #[arg(long)]
     pid: u32,
-    /// The trace file; it appears when it is complete, and replaces one of the same name.
+    /// The trace file; it appears when it is complete, and replaces one of the same name. A pipe or a device is written into.
     #[arg(long)]
     output: Option<PathBuf>,
     /// The bundle that the trace belongs to, as the trace is to remember it; `trace-replay` then needs no --bundle.
@@ -43,23 +44,18 @@ pub fn run(args: &Args) -> Result<Answer> {
         eprintln!("note: --with-btf describes kernel frames, and this version captures none by ptrace");
     }
     let options = Options { stack_copy_bytes: args.stack_bytes, ..Options::default() };
-    if let Some(output) = &args.output {
-        // Before the process is stopped: an output that cannot be written should cost it nothing.
-        let dir = parent(output);
-        if !dir.is_dir() {
-            bail!("output {}: there is no directory {}", output.display(), dir.display());
-        }
-        if output.is_dir() {
-            bail!("output {}: expected the name of a file, found a directory", output.display());
-        }
-    }
-    let mut trace = capture(args.pid, &options)?;
-    trace.after.push(Event::Capture(summary(&trace, args.bundle)));
-    match &args.output {
-        Some(output) => write(&trace, output)?,
+    // Before the process is stopped: an output that cannot be written should cost it nothing.
+    let output = match &args.output {
+        Some(output) => Some((OutputFile::open(output)?, output)),
         None if std::io::stdout().is_terminal() => {
             bail!("a trace is no text for a terminal: name a file with --output, or pipe it")
         }
+        None => None,
+    };
+    let mut trace = capture(args.pid, &options)?;
+    trace.after.push(Event::Capture(summary(&trace, args.bundle)));
+    match output {
+        Some((file, path)) => write_into(file, &trace, path)?,
         None => {
             trace.write(std::io::stdout().lock())?;
         }
@@ -80,23 +76,17 @@ pub fn summary(trace: &Trace, bundle: Option<Digest>) -> TraceCapture {
 
 /// Writes the trace so that it appears whole or not at all.
 pub fn write(trace: &Trace, output: &Path) -> Result<()> {
+    write_into(OutputFile::open(output)?, trace, output)
+}
+
+/// Compressed as the name says.
+fn write_into(mut file: OutputFile, trace: &Trace, output: &Path) -> Result<()> {
     let named = || format!("output {}", output.display());
     let compression = match output.extension().and_then(|extension| extension.to_str()) {
         Some("gz") => Compression::Gzip,
         Some("zst") => Compression::Zstd,
         _ => Compression::Plain,
     };
-    let mut file = tempfile::NamedTempFile::new_in(parent(output)).with_context(named)?;
     trace.write_compressed(&mut file, compression).with_context(named)?;
-    file.flush().with_context(named)?;
-    file.as_file().sync_all().with_context(named)?;
-    file.persist(output).map_err(|error| error.error).with_context(named)?;
-    Ok(())
-}
-
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
+    file.finish().with_context(named)
 }
