@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Makes the seeds of the target `uwt_compile` for 32-bit ARM's index table and for Go's table of functions again: small ones by hand, laid
-out as the target takes its bytes apart.
+"""Makes the seeds of the target `uwt_compile` for 32-bit ARM's index table and for Go's table of functions again, and that of `uwt_walk` for what a
+table says of Go's runtime: small ones by hand, laid out as the targets take their bytes apart.
 
     fuzz/unwind_seeds.py
 """
 import pathlib
 import struct
+import zlib
 
 CORPUS = pathlib.Path(__file__).parent / "corpus" / "uwt_compile"
+WALKS = CORPUS.parent / "uwt_walk"
 # The first byte: another one says which processor, and none of the sections that other bits stand for.
 CHOOSES = 0x80
 X86_64, AARCH64, ARM = 0, 1, 6
@@ -81,6 +83,34 @@ def go(magic, processor, steps, functions, text, code=b"", skipped=0):
     return bytes([CHOOSES, processor]) + out
 
 
+def with_section(table, kind, content):
+    """A table with one more section at its end (docs/formats/uwt.md)."""
+    (sections,) = struct.unpack_from("<I", table, 12)
+    entries = [list(struct.unpack_from("<IIQQ", table, 96 + 24 * at)) for at in range(sections)]
+    parts = [(entry[0], table[entry[2]:entry[2] + entry[3]]) for entry in entries] + [(kind, content)]
+    at = 96 + 24 * len(parts)
+    directory, body = b"", b""
+    for number, part in parts:
+        body = body.ljust((len(body) + 7) // 8 * 8, b"\0")
+        directory += struct.pack("<IIQQ", number, zlib.crc32(part), at + len(body), len(part))
+        body += part
+    header = bytearray(table[:96])
+    struct.pack_into("<IIQ", header, 8, 0, len(parts), at + len(body))
+    struct.pack_into("<I", header, 8, zlib.crc32(bytes(header) + directory))
+    return bytes(header) + directory + body
+
+
+def go_walk():
+    """The seed of plain rules, with a runtime of Go of which all of the code is a function that changes stacks, and then one that calls C."""
+    seed = (WALKS / "sp").read_bytes()
+    at = seed.index(b"UWT1")
+    table, length = seed[at:-2], seed[-2:]
+    start, end = struct.unpack_from("<2Q", table, 32)
+    half = (end - start) // 2
+    section = struct.pack("<8I", 0, 8, 0x30, 0x38, 0x40, 0x60, 0xB8, 1) + struct.pack("<4I", 0, half, half, end - start - half)
+    return seed[:at] + with_section(table, 12, section) + length
+
+
 def seeds():
     # push {r4, lr}; sub sp, #8; bl .+4; add sp, #8; pop {r4, pc} of Thumb; the same in ARM.
     thumb = bytes.fromhex("10b582b000f000f802b010bd").ljust(32, b"\0")
@@ -108,6 +138,6 @@ def seeds():
     yield "go_arm64_placed", go(0xFFFFFFF1, AARCH64, [(4, 0), (24, 32), (4, 0)], 5, 0, code)
 
 
-for name, seed in seeds():
-    (CORPUS / name).write_bytes(seed)
-    print(f"{name}: {len(seed)} bytes")
+for path, seed in [*((CORPUS / name, seed) for name, seed in seeds()), (WALKS / "go", go_walk())]:
+    path.write_bytes(seed)
+    print(f"{path.name}: {len(seed)} bytes")

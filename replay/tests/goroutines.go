@@ -24,6 +24,9 @@ import "C"
 
 import "runtime"
 
+// The thread that the process began with.
+func init() { runtime.LockOSThread() }
+
 //go:noinline
 func leaves() {
 	var callers [64]uintptr

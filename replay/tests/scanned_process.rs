@@ -104,6 +104,55 @@ fn of_two_words_that_may_be_meant_none_is_taken() {
 }
 
 #[test]
+fn whatever_the_stack_holds_a_scan_adds_frames_and_changes_none() {
+    let Some(stage) = stage(&[], true) else { return };
+    let plain = stage.tables();
+    let with_code = stage.tables().with_code_for_scans(&stage.trace, &stage.resolver());
+    let told = told(&stage);
+    // splitmix64
+    let mut state = 17u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % below
+    };
+    let (mut longer, mut whole) = (0, 0);
+    for _ in 0..2000 {
+        let mut trace = stage.trace.clone();
+        let segment = &mut trace.samples[0].stacks[0];
+        let skip = (segment.start.0.wrapping_neg() % 8) as usize;
+        let words = segment.bytes[skip..].as_chunks_mut::<8>().0;
+        let most = words.len().min(120) as u64;
+        for _ in 0..1 + random(3) {
+            let at = random(most) as usize;
+            let value = match random(4) {
+                0 => told[random(told.len() as u64) as usize].wrapping_add(random(16)),
+                1 => u64::from_le_bytes(words[random(most) as usize]),
+                2 => segment.start.0 + 8 * random(200),
+                _ => random(1 << 20),
+            };
+            words[at] = value.to_le_bytes();
+        }
+        if random(4) == 0 {
+            segment.bytes.truncate(8 * random(most) as usize);
+        }
+        let ([without], [with]) = (&unwind_trace(&trace, &plain)[..], &unwind_trace(&trace, &with_code)[..]) else {
+            panic!("one thread")
+        };
+        let known = without.frames.len();
+        assert!(with.frames.len() >= known, "{without:#x?}\n{with:#x?}");
+        // Where the last frame reaches to, its own rule does not tell.
+        assert_eq!(with.frames[..known - 1], without.frames[..known - 1]);
+        assert_eq!(with.frames[known - 1].pc, without.frames[known - 1].pc);
+        longer += usize::from(with.frames.len() > known);
+        whole += usize::from(without.is_complete());
+        assert!(with.frames.len() == known || with.frames[known].method == UnwindMethod::Scan);
+    }
+    assert!(longer > 200 && longer + whole < 2000, "{longer} longer by a scan, {whole} whole without");
+}
+
+#[test]
 fn an_executable_that_the_bundle_lacks_is_read_where_the_process_had_it_only_if_that_is_allowed() {
     // Without symbols it is no debug file, and is not put into the bundle as one.
     let Some(mut stage) = stage(&["-s"], false) else { return };

@@ -108,6 +108,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Where the goroutine stopped for which the current function runs on the stack of the thread; `None` if it is no such function, or
     /// its own stack is that of the goroutine, or not everything is known that leads there.
     pub(crate) fn goroutine(&self, budget: &mut Budget) -> Option<Next> {
+        // Known when this is compiled: for the processors without one nothing is.
+        let register = g_register(T::MACHINE.arch)?;
         let here = Avma(self.lookup_pc());
         let holds = |functions: &[Range<Avma>]| functions.iter().any(|function| function.contains(&here));
         let is_of = |go: &&GoRuntime| holds(&go.c_calls) || holds(&go.switches);
@@ -116,7 +118,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let field =
             |base: u64, offset: u32| self.read(base.checked_add(u64::from(offset))?).filter(|value| *value != 0);
         // Either the goroutine or the one that stands for the thread itself; both know the thread.
-        let g = self.register(g_register(T::MACHINE.arch)?, budget)?;
+        let g = self.register(register, budget)?;
         let goroutine = field(field(g, go.g.m)?, go.curg)?;
         let stack = field(goroutine, go.g.stack_lo)?..field(goroutine, go.g.stack_hi)?;
         let (pc, sp) = (field(goroutine, go.g.sched_pc)?, field(goroutine, go.g.sched_sp)?);

@@ -9,6 +9,7 @@ use symseal_module::{Avma, StopReason};
 use crate::arch::{Aarch64, Arch, Arm, I686, Mips32Big, Mips32Little, Riscv64, Target, X86_64};
 use crate::cache::{Cache, FP_LOST, NO_MODULE};
 use crate::frame::{Frame, Registers, Walk};
+use crate::goroutine;
 use crate::memory::Memory;
 use crate::modules::{Hint, Modules};
 use crate::rule::Rule;
@@ -88,7 +89,7 @@ fn walk<T: Target>(
     let mut hint = 0;
     let mut depth = 0;
     // A frame with a plain rule may be where a goroutine's stack was left.
-    let has_switches = !modules.go_runtimes().is_empty();
+    let has_switches = goroutine::g_register(T::MACHINE.arch).is_some() && !modules.go_runtimes().is_empty();
     let walk = loop {
         let rule = if state.exact || !state.fp_known || !state.sp_known || has_switches {
             let lookup = state.pc.wrapping_sub(u64::from(!state.exact));

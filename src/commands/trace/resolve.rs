@@ -83,6 +83,10 @@ pub fn run(args: &Args) -> Result<Answer> {
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let resolver = Online::ask(online.as_ref(), resolver);
     let tables = if args.no_scan { tables } else { tables.with_code_for_scans(&trace, &resolver) };
+    for missing in tables.missing_code().iter().filter(|_| args.explain) {
+        let (module, detail) = (visible(&missing.module), visible(&missing.detail));
+        eprintln!("no code to scan by of {module}: {} {detail}", missing.reason.meaning());
+    }
     let (event, threads) = resolve_trace(&trace, &resolver, &tables);
     online.as_ref().map_or(Ok(()), Online::finish)?;
 

@@ -39,8 +39,11 @@ const TOP_FRAME: u8 = 1;
 /// The function sets the stack pointer to what no table tells, as those do that change stacks.
 const WRITES_STACK_POINTER: u8 = 2;
 
-/// Functions that C calls, by its own convention. (Go, `runtime/cgo/asm_amd64.s`, `runtime/asm_amd64.s`)
-const ENTERED_FROM_C: [&[u8]; 2] = [b"crosscall2", b"runtime.cgocallback"];
+/// Runs a signal handler. To Go's own tracebacks it is the first of its stack; the kernel has left a way back to what was interrupted, which
+/// `.debug_frame` of amd64 leads to. On arm64 that says too that there is no caller.
+const SIGNAL_ENTRY: &[u8] = b"runtime.sigtramp";
+/// Functions that are entered by C's convention. (Go, `runtime/cgo/asm_amd64.s`, `runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`)
+const ENTERED_FROM_C: [&[u8]; 3] = [b"crosscall2", b"runtime.cgocallback", SIGNAL_ENTRY];
 
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
@@ -62,13 +65,15 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             continue;
         }
         let source = (SourceKind::GoPclntab, function.offset);
-        let is_entered_from_c = table.name(&function).is_some_and(|name| ENTERED_FROM_C.contains(&name));
+        let name = table.name(&function).unwrap_or_default();
+        let is_entered_from_c = ENTERED_FROM_C.contains(&name);
         let keeps_goroutine = has_goroutine_register && !is_entered_from_c;
         let Some((mut rules, end)) = frames(input, &table, &function, keeps_goroutine, &mut budget) else {
             unfollowed("Go's table of functions: distances that cannot be read", compiler);
             continue;
         };
-        if function.flags & TOP_FRAME != 0 {
+        let leads_on = name == SIGNAL_ENTRY && input.arch == Arch::X86_64;
+        if function.flags & TOP_FRAME != 0 && !leads_on {
             rules = Vec::from([(function.start, (Rule::bare(Kind::End, RuleSource::GoPclntab), Slots::SAME))]);
         }
         let claimed = compiler.claims.claim(function.start..end);
@@ -146,6 +151,10 @@ mod tests {
 
     /// What the rules of a function say of the register of the goroutine, before and behind where it moves the stack pointer.
     fn told(magic: u32, name: &str, flags: u8, arch: Arch) -> [Option<Saved>; 2] {
+        rules_of(magic, name, flags, arch).map(|(_, slots)| slots.of(arch, g_register(arch)?))
+    }
+
+    fn rules_of(magic: u32, name: &str, flags: u8, arch: Arch) -> [(Rule, Slots); 2] {
         let id = DebugId::from_build_id(&[7; 20]).expect("an identity");
         let bytes = table::tests::named(magic, name, flags, arch);
         let text = 0x1000..0x1020;
@@ -154,9 +163,19 @@ mod tests {
         let compiled = compile(&input).expect("a table");
         let table = Compiled::open(&compiled.bytes).expect("our own table");
         [0x1000, 0x1004].map(|at| {
-            assert_eq!(table.rule(Rva(at)).and_then(Rule::source), Some(RuleSource::GoPclntab));
-            table.slots(Rva(at))?.of(arch, g_register(arch)?)
+            let rule = table.rule(Rva(at)).expect("a rule");
+            assert_eq!(rule.source(), Some(RuleSource::GoPclntab));
+            (rule, table.slots(Rva(at)).expect("slots"))
         })
+    }
+
+    #[test]
+    fn the_first_function_of_a_stack_ends_it_but_for_the_one_that_the_kernel_enters() {
+        for (arch, of_signals) in [(Arch::X86_64, Kind::Sp), (Arch::Aarch64, Kind::End)] {
+            let kinds = |name: &str| rules_of(table::MAGIC_120, name, TOP_FRAME, arch).map(|(rule, _)| rule.kind());
+            assert_eq!(kinds("runtime.goexit"), [Some(Kind::End); 2]);
+            assert_eq!(kinds("runtime.sigtramp"), [Some(of_signals); 2]);
+        }
     }
 
     #[test]
@@ -169,7 +188,7 @@ mod tests {
         assert_eq!(told(old, "main.main", 4, Arch::X86_64), same);
         // Other code of that processor has never used it.
         assert_eq!([new, old].map(|magic| told(magic, "main.main", 0, Arch::Aarch64)), [same; 2]);
-        for name in ["crosscall2", "runtime.cgocallback"] {
+        for name in ["crosscall2", "runtime.cgocallback", "runtime.sigtramp"] {
             assert_eq!([Arch::X86_64, Arch::Aarch64].map(|arch| told(new, name, 0, arch)), [unknown; 2], "{name}");
         }
         assert_eq!(told(new, "runtime.cgocallbackg", 0, Arch::X86_64), same);
