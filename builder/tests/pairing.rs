@@ -116,6 +116,64 @@ fn a_stripped_and_an_unstripped_binary_of_the_same_code_are_a_pair() {
     assert!(found.is_complete());
 }
 
+/// The same code on another day: what it prints and what it is called differ.
+const TWINS: [&str; 2] = ["alpha", "omega"];
+
+fn twin(cc: &Path, dir: &Path, name: &str) -> PathBuf {
+    let source = format!("static const char said[] = \"{name}\";\nconst char *{name}(void) {{ return said; }}\n");
+    compile(cc, dir, &format!("{name}.so"), &source, &["-g", "-fvisibility=hidden", "-Wl,--build-id=none"])
+}
+
+#[test]
+fn a_program_of_the_same_code_and_other_data_names_nothing_of_one_without_an_id() {
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [alpha, omega] = TWINS.map(|name| twin(&cc, dir.path(), name));
+    let (shipped, debug) = (dir.path().join("shipped.so"), dir.path().join("alpha.debug"));
+    run(&objcopy, &["--only-keep-debug", text(&alpha), text(&debug)]);
+    run(&objcopy, &["--strip-all", &format!("--add-gnu-debuglink={}", text(&debug)), text(&alpha), text(&shipped)]);
+    // Beside the other program it is the debuglink that pairs, and a strict build says that one of the two is missing.
+    let found = report(&[shipped.clone(), debug, omega.clone()]);
+    let one = module(&found, "shipped.so");
+    assert_eq!(paired(one), [("alpha.debug", PairedRole::DebugFile, Some(PairedBy::DebuglinkCrc))]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((mismatch.binary.place.as_str(), mismatch.debug_file.place.as_str()), (text(&shipped), text(&omega)));
+    assert!(found.superseded.is_empty() && !found.is_complete(), "{found:#?}");
+    // Two of them without more: one is taken, and nobody says that it is the other.
+    let found = report(&[alpha.clone(), omega]);
+    assert_eq!((found.modules.len(), found.mismatches.len(), found.superseded.len()), (1, 1, 0), "{found:#?}");
+    // The unstripped program itself is what was shipped.
+    let found = report(&[shipped, alpha]);
+    let one = module(&found, "shipped.so");
+    assert_eq!(paired(one), [("alpha.so", PairedRole::DebugFile, Some(PairedBy::TextHash))]);
+    assert!(found.is_complete(), "{found:#?}");
+}
+
+#[test]
+fn windows_programs_of_the_same_code_and_other_data_are_not_one() {
+    let (Some(cc), Some(strip)) = (tool("x86_64-w64-mingw32-gcc"), tool("x86_64-w64-mingw32-strip")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let program = |name: &str| {
+        let source = dir.path().join(format!("{name}.c"));
+        std::fs::write(&source, format!("#include <stdio.h>\nint main(void) {{ return puts(\"{name}\"); }}\n"))
+            .unwrap();
+        let (full, shipped) = (dir.path().join(format!("{name}.exe")), dir.path().join(format!("{name}-shipped.exe")));
+        run(&cc, &["-g", "-o", text(&full), text(&source)]);
+        run(&strip, &["-o", text(&shipped), text(&full)]);
+        (full, shipped)
+    };
+    let [alpha, omega] = TWINS.map(program);
+    let found = report(&[alpha.0.clone(), alpha.1.clone()]);
+    assert_eq!(
+        paired(module(&found, "alpha-shipped.exe")),
+        [("alpha.exe", PairedRole::DebugFile, Some(PairedBy::TextHash))]
+    );
+    assert!(found.mismatches.is_empty(), "{found:#?}");
+    let found = report(&[alpha.1, omega.0]);
+    assert_eq!((found.modules.len(), found.mismatches.len()), (1, 1), "{found:#?}");
+    assert!(found.modules[0].paired.is_empty(), "{found:#?}");
+}
+
 #[test]
 fn a_debug_file_that_tells_more_is_taken_and_the_other_named() {
     let (Some(release), Some(objcopy)) = (Release::make(), tool("objcopy")) else { return };
