@@ -116,6 +116,39 @@ fn a_stripped_and_an_unstripped_binary_of_the_same_code_are_a_pair() {
     assert!(found.is_complete());
 }
 
+#[test]
+fn a_library_and_a_kernel_module_without_code_are_binaries() {
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let source = "const int table[100] = { 1, 2, 3 };\n";
+    let library = compile(&cc, dir.path(), "table.so", source, &["-g", "-Wl,--build-id=0xcc01"]);
+    // As the kernel's build makes one: a relocatable file with an id, and an empty `.text`.
+    std::fs::write(at("module.c"), source).unwrap();
+    run(&cc, &["-g", "-c", "-o", text(&at("module.o")), text(&at("module.c"))]);
+    run(&cc, &["-r", "-nostdlib", "-Wl,--build-id=0xcc02", "-o", text(&at("module.ko")), text(&at("module.o"))]);
+    for (full, name) in [(library, "table.so"), (at("module.ko"), "module.ko")] {
+        let (shipped, debug) = (at(&format!("shipped-{name}")), at(&format!("{name}.debug")));
+        run(&objcopy, &["--only-keep-debug", text(&full), text(&debug)]);
+        run(&objcopy, &["--strip-debug", text(&full), text(&shipped)]);
+        for (files, debug_name) in [([&shipped, &debug], debug.as_path()), ([&shipped, &full], full.as_path())] {
+            let found = report(&files.map(PathBuf::clone));
+            let one = module(&found, &format!("shipped-{name}"));
+            assert_eq!(
+                paired(one),
+                [(debug_name.file_name().unwrap().to_str().unwrap(), PairedRole::DebugFile, Some(PairedBy::BuildId))]
+            );
+            assert!(found.is_complete() && found.superseded.is_empty(), "{found:#?}");
+        }
+        let found = report(&[shipped]);
+        assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 0));
+        let found = report(&[debug]);
+        assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (0, 1));
+        let layout = at(&format!("layout-{name}"));
+        builder(&[full]).strict(true).build_into(&layout).unwrap();
+    }
+}
+
 /// The same code on another day: what it prints and what it is called differ.
 const TWINS: [&str; 2] = ["alpha", "omega"];
 

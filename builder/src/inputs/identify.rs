@@ -117,7 +117,7 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
 fn is_binary(object: &ObjectFile<'_>) -> bool {
     object.is_executable()
         || object.kind() == ObjectKind::Relocatable
-            && [".text", ".init.text"].iter().any(|name| object.section(name).is_some())
+            && ([".text", ".init.text"].iter().any(|name| object.section(name).is_some()) || object.is_data_alone())
 }
 
 /// The units that a file asks for. Skeletons take their addresses from `.debug_addr`: without it there are none, and

@@ -41,6 +41,9 @@ pub(super) fn unwind_table(
     if object.kind() == ObjectKind::Relocatable {
         return none("a relocatable file: its rules get their addresses from the loader".to_owned());
     }
+    if object.is_data_alone() {
+        return none("it holds data, and no code".to_owned());
+    }
     let inputs = object.unwind_inputs();
     let separate = separate.map(ObjectFile::unwind_inputs);
     let debug_frame = inputs.debug_frame.as_ref();

@@ -35,6 +35,7 @@ pub(crate) fn is_same_build(one: Part<'_>, other: Part<'_>, layout: Option<&Layo
             one_section == other_section && first.code_sections() == second.code_sections()
         }
         (Some(one_section), Some(other_section)) => one_section == other_section && refer_alike(&first, &second),
+        (None, None) if first.is_data_alone() => one.is_binary() && has_same_data(&first, &second),
         (None, None) => one.is_binary() && has_same_segments(&first, &second),
         // One was stripped of its section headers: what it loads at the section's place is compared with the section.
         (Some(code), None) => one.is_binary() && is_loaded(&second, code),
