@@ -264,6 +264,33 @@ fn modules_share_a_supplementary_file_which_has_an_entry_of_its_own() {
     assert!(module(&found, "a1.debug").missing[0].contains(supplementary));
 }
 
+#[test]
+fn a_supplementary_file_of_dwarf_5_is_found_by_its_checksum() {
+    let (Some(cxx), Some(dwz)) = (tool("g++"), tool("dwz")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["one", "two"] {
+        let source = format!(
+            "#include <vector>\nint main(int n, char **) {{ std::vector<int> {name}(n); return {name}.size(); }}\n"
+        );
+        std::fs::write(at("a.cc"), source).unwrap();
+        run(&cxx, &["-g", "-O1", "-gdwarf-5", "-Wl,--build-id", "-o", text(&at(name)), text(&at("a.cc"))]);
+    }
+    std::fs::remove_file(at("a.cc")).unwrap();
+    let common = text(&at("common.debug")).to_owned();
+    run(&dwz, &["--dwarf-5", "-m", &common, "-M", &common, text(&at("one")), text(&at("two"))]);
+    let found = report(&[dir.path().to_owned()]);
+    assert!(found.is_complete() && found.inputs.skipped.is_empty(), "{found:#?}");
+    for name in ["one", "two"] {
+        let paired = paired(module(&found, name));
+        assert_eq!(paired, [("common.debug", PairedRole::Supplementary, Some(PairedBy::AltlinkBuildId))]);
+    }
+    let layout = tempfile::tempdir().unwrap();
+    builder(&[dir.path().to_owned()]).strict(true).build(&LayoutDir::create(layout.path()).unwrap()).unwrap();
+    let found = report(&[at("one")]);
+    assert!(!found.is_complete() && module(&found, "one").missing[0].contains("common.debug"), "{found:#?}");
+}
+
 /// The section of a debug file that names the supplementary one.
 fn link_to_supplementary(path: &str) -> Option<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap();
