@@ -1,5 +1,4 @@
 //! Holds the manifests to `ARCHITECTURE.md`: who may use whom, what the pure rooms must not pull in,
-
 //! and how many direct dependencies the stand-alone rooms may have.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,4 @@
 //! The description of our own API against the server that it describes: schemathesis makes requests of everything that it allows and forbids,
-
 //! and holds each answer to it.
 
 use crate::program;

@@ -1,5 +1,4 @@
 //! One command makes one bundle from a directory of packages and files of three platforms, and its report is right line by
-
 //! line: by llvm's and elfutils' tools.
 
 use std::collections::{BTreeMap, BTreeSet};

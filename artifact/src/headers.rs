@@ -51,6 +51,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn identity(&self) -> (Option<DebugId>, IdKind);
     /// Holds code that a process could run.
     fn is_executable(&self) -> bool;
+    /// Holds data that a process could load, and is of a format and a kind that need no code for that.
+    fn is_data_alone(&self) -> bool {
+        false
+    }
     /// Holds debug information.
     fn is_debuginfo(&self) -> bool;
     fn has_symtab(&self) -> bool;

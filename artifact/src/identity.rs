@@ -5,7 +5,7 @@ use std::fmt;
 /// What a [debug id](crate::ObjectFile::debug_id) rests on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum IdKind {
-    /// The linker's note `NT_GNU_BUILD_ID`.
+    /// The linker's note `NT_GNU_BUILD_ID`; of a supplementary file of DWARF 5 the checksum in `.debug_sup`.
     GnuBuildId,
     /// Go's build id note; the debug id is the first 20 bytes of the SHA-256 of its text.
     GoBuildId,

@@ -57,7 +57,7 @@ mod work;
 pub use archive::{
     ArchiveError, ArchiveKind, ArchiveReport, ImageReport, LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES,
     Member, ParseReachError, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_kind,
-    read_archive, read_image_layout, unread_archive,
+    read_archive, read_archive_without, read_image_layout, read_image_layout_without, unread_archive,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
 pub use error::ArtifactError;

@@ -158,9 +158,16 @@ impl<'d> ObjectFile<'d> {
         !self.has_debug_info() && !self.has_symtab()
     }
 
-    /// Whether the file holds code that a process could run; a debug file does not.
+    /// Whether the file holds code that a process could run, or of an ELF file that has no code the data; a debug file does
+    /// not.
     pub fn is_executable(&self) -> bool {
         self.headers().is_executable()
+    }
+
+    /// Whether an ELF file, relocatable ones included, holds data that is loaded, and no code: a library of tables, a kernel
+    /// module of some.
+    pub fn is_data_alone(&self) -> bool {
+        self.headers().is_data_alone()
     }
 
     /// Whether the file holds debug information: for ELF debuginfod's notion, any `.debug_*` section with content.

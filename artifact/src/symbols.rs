@@ -82,9 +82,14 @@ fn rank<'d>(symbol: &Symbol<'d>) -> Rank<'d> {
     (type_rank, is_size_less, binding_rank, underscores, name.len(), name, symbol.table)
 }
 
+/// Behind all types: what a linker of PE files falls back to where nobody defines a weak symbol, `.weak.NAME.default.FILE`, is
+/// seldom the name that anybody calls.
+const DEFAULT_OF_WEAK: u8 = 3;
+
 /// The part of the rank that is not spelling.
 fn standing(symbol: &Symbol<'_>) -> (u8, bool, u8) {
-    (symbol.type_rank, symbol.size == 0, symbol.binding_rank)
+    let type_rank = if symbol.name.starts_with(b".weak.") { DEFAULT_OF_WEAK } else { symbol.type_rank };
+    (type_rank, symbol.size == 0, symbol.binding_rank)
 }
 
 /// Adds a file's symbols that lie in code. `as_table` says how those of its full table count, for a file in a file.

@@ -1,5 +1,4 @@
 //! Addresses above 4 GiB: of code far behind the image base, and of image bases that are themselves so high; beside
-
 //! llvm-symbolizer.
 
 use crate::support::compare::Comparison;

@@ -1,6 +1,5 @@
 //! A kernel and its modules, as a distribution's debug package has them: `vmlinux` beside llvm-symbolizer, modules beside
 //! addr2line. `SYMSEAL_KERNEL_DEBUG` names the folder that holds `boot/` and `lib/modules/`, else `/usr/lib/debug`
-
 //! (Debian's linux-image-…-dbg).
 
 use crate::support::accuracy::{LEAST, measure, print_row};

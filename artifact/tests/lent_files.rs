@@ -1,5 +1,4 @@
 //! Every file of the lent inputs that has debug information, beside what other readers say of it at thousands of addresses:
-
 //! all of its code where it has fewer. `tests/accuracy` makes the table in docs/accuracy.md of what this prints.
 
 use crate::support::accuracy::{Measured, measure};

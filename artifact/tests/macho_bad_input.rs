@@ -1,5 +1,4 @@
 //! Damaged Mach-O files: an error that says what was expected, or a stream with less in it; never a panic, never without
-
 //! end.
 
 use crate::support::macho_file::{BASE, Maker, TEXT, fat};

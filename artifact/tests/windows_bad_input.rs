@@ -1,5 +1,4 @@
 //! Damaged PE files, PDBs and portable PDBs: an error that says what was expected, or a stream with less in it; never a
-
 //! panic, never without end.
 
 use crate::support::{Chance, fixtures, lookup};

@@ -1,5 +1,4 @@
 //! ARM64EC images without a PDB: where functions start by the metadata of hybrid images, beside what llvm-readobj prints of
-
 //! it and what llvm-pdbutil lists of the PDB that was taken away.
 
 use crate::support::{Chance, have, lookup, run};

@@ -1,13 +1,14 @@
 //! Windows programs beside what other readers say of them: Microsoft's own (through Breakpad's `dump_syms`),
-
 //! llvm-symbolizer and pdb-addr2line; real pairs of PE and PDB from package registries, and pairs made here.
 
 use crate::support::accuracy::measure;
-use crate::support::{addresses_in, fixtures, have, in_parallel, lookup, run, skip};
+use crate::support::{addresses_in, fixtures, have, in_parallel, lookup, run, skip, symbolizer as symbolizer_of};
 use crate::windows::Module;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use symseal_artifact::{Arch, Checksum, IdKind, ObjectFile, PdbFile, ReleaseFile, pdb_functions};
+use symseal_artifact::{
+    Arch, Checksum, DebugFiles, IdKind, ObjectFile, PdbFile, ReleaseFile, functions, pdb_functions,
+};
 use symseal_symx::{FunctionRecord, SymbolSource};
 
 /// What a Breakpad file says: functions by start, and line records.
@@ -338,6 +339,40 @@ fn mingw_programs_agree_by_their_dwarf() {
         let out = format!("{name}.exe");
         run("x86_64-w64-mingw32-g++", &[flags[0], flags[1], "main.cpp", "-o", &out], folder.path()).expect("g++");
         check_pair(MADE, &format!("MinGW g++ {} {}", flags[0], flags[1]), &folder.path().join(out));
+    }
+}
+
+#[test]
+fn what_is_called_when_nobody_defines_a_weak_function_has_its_public_name() {
+    let (compiler, nm, symbolizer) = ("x86_64-w64-mingw32-gcc", "x86_64-w64-mingw32-nm", "llvm-symbolizer-19");
+    if [compiler, nm, symbolizer].iter().any(|tool| !have(tool)) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let of_function = |name: &str| format!("    .globl {name}\n    .def {name}; .scl 2; .type 32; .endef\n{name}:\n");
+    let parts =
+        ["main", ".weak.__called.default.main", "__called", "nobody", ".weak.alone.default.main"].map(of_function);
+    let [main, default, called, nobody, alone] = &parts;
+    let source = format!(
+        "{main}    call __called\n    ret\n{default}{called}    nop\n    ret\n{nobody}    nop\n    ret\n{alone}    ret\n"
+    );
+    std::fs::write(folder.join("weak.s"), source).expect("a source");
+    run(compiler, &["weak.s", "-o", "weak.exe"], folder).expect("gcc");
+    let binary = folder.join("weak.exe");
+    let listed = run(nm, &["weak.exe"], folder).expect("nm");
+    let address = |name: &str| {
+        let line = listed.lines().find(|line| line.ends_with(&format!(" T {name}"))).map(str::to_owned);
+        u64::from_str_radix(line.expect("a symbol").split_once(' ').expect("an address").0, 16).expect("an address")
+    };
+    let addresses = ["__called", ".weak.alone.default.main"].map(address);
+    assert_eq!(address(".weak.__called.default.main"), addresses[0]);
+    let bytes = std::fs::read(&binary).expect("a file");
+    let object = ObjectFile::parse(&bytes).expect("an object");
+    let stream = functions(&object, &DebugFiles::default()).expect("functions");
+    for (address, expected) in addresses.iter().zip(symbolizer_of(symbolizer, &[], &binary, &addresses)) {
+        let found = lookup::frames(&stream, address - object.image_base().0);
+        assert_eq!(found[0].symbol, expected[0].function, "{address:#x} {found:?}");
     }
 }
 

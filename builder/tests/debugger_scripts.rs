@@ -1,5 +1,4 @@
 //! Scripts that gdb would run on loading a file: with its auto-loading allowed, a real gdb runs those of the inputs, and
-
 //! finds none in a directory that holds what our bundle holds.
 #![cfg(target_os = "linux")]
 

@@ -67,3 +67,26 @@ fn a_member_that_contradicts_another_can_be_left_out_of_an_archive() {
     let loose = ["full.so", "split.so", "split.debug"].map(|name| release.path(name));
     assert_eq!(built(&archive, &["old"]), built(&loose, &[]));
 }
+
+#[test]
+fn an_archive_within_an_archive_is_left_out_before_it_is_looked_into() {
+    let (Some(release), Some(tar), Some(xz), Some(ar)) = (Release::make(), tool("tar"), tool("xz"), tool("ar")) else {
+        return;
+    };
+    // More zeros than an archive may unpack to: to look into it would end the build.
+    std::fs::write(release.path("zeros"), vec![0_u8; 80 << 20]).unwrap();
+    let at = |name: &str| release.path(name);
+    run(&tar, &["-cf", text(&at("bomb.tar")), "-C", text(release.dir.path()), "zeros"]);
+    run(&xz, &["-1", text(&at("bomb.tar"))]);
+    run(&ar, &["rc", text(&at("some.a")), text(&at("bare.so"))]);
+    let files = ["bomb.tar.xz", "some.a", "full.so"];
+    run(&tar, &[&["-cf", text(&at("release.tar")), "-C", text(release.dir.path())], &files[..]].concat());
+    let archive = [at("release.tar")];
+    let error = report(&archive, &["*.a"]).unwrap_err();
+    assert!(matches!(error, BuildError::Archive { .. }), "{error}");
+    let found = report(&archive, &["bomb.tar.xz", "*.a"]).unwrap();
+    assert_eq!(names(&found), ["full.so"]);
+    let excluded = &found.inputs.excluded;
+    assert_eq!((excluded["bomb.tar.xz"], excluded["*.a"]), (1, 1));
+    assert!(found.inputs.archives.iter().all(|archive| archive.passed_over.is_empty()), "{found:#?}");
+}

@@ -114,6 +114,97 @@ fn a_stripped_and_an_unstripped_binary_of_the_same_code_are_a_pair() {
 }
 
 #[test]
+fn a_library_and_a_kernel_module_without_code_are_binaries() {
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let source = "const int table[100] = { 1, 2, 3 };\n";
+    let library = compile(&cc, dir.path(), "table.so", source, &["-g", "-Wl,--build-id=0xcc01"]);
+    // As the kernel's build makes one: a relocatable file with an id, and an empty `.text`.
+    std::fs::write(at("module.c"), source).unwrap();
+    run(&cc, &["-g", "-c", "-o", text(&at("module.o")), text(&at("module.c"))]);
+    run(&cc, &["-r", "-nostdlib", "-Wl,--build-id=0xcc02", "-o", text(&at("module.ko")), text(&at("module.o"))]);
+    for (full, name) in [(library, "table.so"), (at("module.ko"), "module.ko")] {
+        let (shipped, debug) = (at(&format!("shipped-{name}")), at(&format!("{name}.debug")));
+        run(&objcopy, &["--only-keep-debug", text(&full), text(&debug)]);
+        run(&objcopy, &["--strip-debug", text(&full), text(&shipped)]);
+        for (files, debug_name) in [([&shipped, &debug], debug.as_path()), ([&shipped, &full], full.as_path())] {
+            let found = report(&files.map(PathBuf::clone));
+            let one = module(&found, &format!("shipped-{name}"));
+            assert_eq!(
+                paired(one),
+                [(debug_name.file_name().unwrap().to_str().unwrap(), PairedRole::DebugFile, Some(PairedBy::BuildId))]
+            );
+            assert!(found.is_complete() && found.superseded.is_empty(), "{found:#?}");
+        }
+        let found = report(&[shipped]);
+        assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 0));
+        let found = report(&[debug]);
+        assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (0, 1));
+        let layout = at(&format!("layout-{name}"));
+        builder(&[full]).strict(true).build_into(&layout).unwrap();
+    }
+}
+
+/// The same code on another day: what it prints and what it is called differ.
+const TWINS: [&str; 2] = ["alpha", "omega"];
+
+fn twin(cc: &Path, dir: &Path, name: &str) -> PathBuf {
+    let source = format!("static const char said[] = \"{name}\";\nconst char *{name}(void) {{ return said; }}\n");
+    compile(cc, dir, &format!("{name}.so"), &source, &["-g", "-fvisibility=hidden", "-Wl,--build-id=none"])
+}
+
+#[test]
+fn a_program_of_the_same_code_and_other_data_names_nothing_of_one_without_an_id() {
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [alpha, omega] = TWINS.map(|name| twin(&cc, dir.path(), name));
+    let (shipped, debug) = (dir.path().join("shipped.so"), dir.path().join("alpha.debug"));
+    run(&objcopy, &["--only-keep-debug", text(&alpha), text(&debug)]);
+    run(&objcopy, &["--strip-all", &format!("--add-gnu-debuglink={}", text(&debug)), text(&alpha), text(&shipped)]);
+    // Beside the other program it is the debuglink that pairs, and a strict build says that one of the two is missing.
+    let found = report(&[shipped.clone(), debug, omega.clone()]);
+    let one = module(&found, "shipped.so");
+    assert_eq!(paired(one), [("alpha.debug", PairedRole::DebugFile, Some(PairedBy::DebuglinkCrc))]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((mismatch.binary.place.as_str(), mismatch.debug_file.place.as_str()), (text(&shipped), text(&omega)));
+    assert!(found.superseded.is_empty() && !found.is_complete(), "{found:#?}");
+    // Two of them without more: one is taken, and nobody says that it is the other.
+    let found = report(&[alpha.clone(), omega]);
+    assert_eq!((found.modules.len(), found.mismatches.len(), found.superseded.len()), (1, 1, 0), "{found:#?}");
+    // The unstripped program itself is what was shipped.
+    let found = report(&[shipped, alpha]);
+    let one = module(&found, "shipped.so");
+    assert_eq!(paired(one), [("alpha.so", PairedRole::DebugFile, Some(PairedBy::TextHash))]);
+    assert!(found.is_complete(), "{found:#?}");
+}
+
+#[test]
+fn windows_programs_of_the_same_code_and_other_data_are_not_one() {
+    let (Some(cc), Some(strip)) = (tool("x86_64-w64-mingw32-gcc"), tool("x86_64-w64-mingw32-strip")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let program = |name: &str| {
+        let source = dir.path().join(format!("{name}.c"));
+        std::fs::write(&source, format!("#include <stdio.h>\nint main(void) {{ return puts(\"{name}\"); }}\n"))
+            .unwrap();
+        let (full, shipped) = (dir.path().join(format!("{name}.exe")), dir.path().join(format!("{name}-shipped.exe")));
+        run(&cc, &["-g", "-o", text(&full), text(&source)]);
+        run(&strip, &["-o", text(&shipped), text(&full)]);
+        (full, shipped)
+    };
+    let [alpha, omega] = TWINS.map(program);
+    let found = report(&[alpha.0.clone(), alpha.1.clone()]);
+    assert_eq!(
+        paired(module(&found, "alpha-shipped.exe")),
+        [("alpha.exe", PairedRole::DebugFile, Some(PairedBy::TextHash))]
+    );
+    assert!(found.mismatches.is_empty(), "{found:#?}");
+    let found = report(&[alpha.1, omega.0]);
+    assert_eq!((found.modules.len(), found.mismatches.len()), (1, 1), "{found:#?}");
+    assert!(found.modules[0].paired.is_empty(), "{found:#?}");
+}
+
+#[test]
 fn a_debug_file_that_tells_more_is_taken_and_the_other_named() {
     let (Some(release), Some(objcopy)) = (Release::make(), tool("objcopy")) else { return };
     let lesser = release.path("lesser.debug");
@@ -168,6 +259,33 @@ fn modules_share_a_supplementary_file_which_has_an_entry_of_its_own() {
     assert_eq!(built.report.debug_files_without_binaries.len(), 2, "the supplementary file is no orphan");
     let found = report(&paths[..1]);
     assert!(module(&found, "a1.debug").missing[0].contains(supplementary));
+}
+
+#[test]
+fn a_supplementary_file_of_dwarf_5_is_found_by_its_checksum() {
+    let (Some(cxx), Some(dwz)) = (tool("g++"), tool("dwz")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["one", "two"] {
+        let source = format!(
+            "#include <vector>\nint main(int n, char **) {{ std::vector<int> {name}(n); return {name}.size(); }}\n"
+        );
+        std::fs::write(at("a.cc"), source).unwrap();
+        run(&cxx, &["-g", "-O1", "-gdwarf-5", "-Wl,--build-id", "-o", text(&at(name)), text(&at("a.cc"))]);
+    }
+    std::fs::remove_file(at("a.cc")).unwrap();
+    let common = text(&at("common.debug")).to_owned();
+    run(&dwz, &["--dwarf-5", "-m", &common, "-M", &common, text(&at("one")), text(&at("two"))]);
+    let found = report(&[dir.path().to_owned()]);
+    assert!(found.is_complete() && found.inputs.skipped.is_empty(), "{found:#?}");
+    for name in ["one", "two"] {
+        let paired = paired(module(&found, name));
+        assert_eq!(paired, [("common.debug", PairedRole::Supplementary, Some(PairedBy::AltlinkBuildId))]);
+    }
+    let layout = tempfile::tempdir().unwrap();
+    builder(&[dir.path().to_owned()]).strict(true).build(&LayoutDir::create(layout.path()).unwrap()).unwrap();
+    let found = report(&[at("one")]);
+    assert!(!found.is_complete() && module(&found, "one").missing[0].contains("common.debug"), "{found:#?}");
 }
 
 /// The section of a debug file that names the supplementary one.

@@ -1,5 +1,4 @@
 //! Sources: what is found below the given directories, what is proved to be the file that was compiled, and that nothing
-
 //! beside them is ever read.
 #![cfg(unix)]
 

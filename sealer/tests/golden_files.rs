@@ -2,7 +2,6 @@
 //!
 //! The files stand in `formats/seal/tests/golden`, where the reader's own tests use them. After a wanted
 //! change of a format: `SYMSEAL_BLESS=1 cargo test --release -p symseal-sealer --test golden_files`.
-
 //! The keys in `golden/` beside this file are for these tests alone.
 
 use std::fs;

@@ -1,5 +1,4 @@
 //! Seals in a Rekor v1: a dsse 0.0.1 entry, a signed entry timestamp, a checkpoint by an ECDSA key, and an
-
 //! index over all trees beside the one in the tree.
 
 use crate::support::rekor_v1::RekorV1;

@@ -1,5 +1,4 @@
 //! The client of Rekor v1 against the recorded answer of a real server (rekor-server 1.5.4); the server itself is run by
-
 //! `tests/certify`.
 #![cfg(feature = "online")]
 

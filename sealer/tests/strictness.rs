@@ -1,5 +1,4 @@
 //! What lenient Sigstore verifiers let through is refused here: each case was accepted by another
-
 //! implementation in use.
 
 use crate::support::World;

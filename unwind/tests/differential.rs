@@ -1,5 +1,4 @@
 //! The table of a binary against gimli's own reading of the same sections, at many random addresses: CFA, return address and
-
 //! every saved register must come out the same from the same registers and memory.
 
 use crate::elf;

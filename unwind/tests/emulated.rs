@@ -1,5 +1,4 @@
 //! Cases from an emulator: registers and stack at each instruction of a small program, with the return addresses that its calls
-
 //! pushed. Needs `$SYMSEAL_FIXTURES`.
 
 use std::io::Read;

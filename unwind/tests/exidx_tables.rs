@@ -1,5 +1,4 @@
 //! Index tables of whole programs of 32-bit ARM against what llvm-readelf prints of them: every function that it describes has a rule, and the
-
 //! rule of its body gives back what the operations give back.
 
 use crate::elf;

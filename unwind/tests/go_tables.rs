@@ -1,5 +1,4 @@
 //! Go programs: what their table of functions tells of frames against `.debug_frame`, which Go's linker writes for the same program and which
-
 //! stripping takes away.
 
 use crate::elf;

@@ -1,5 +1,4 @@
 //! Tables of whole C libraries of other processors against the rows that readelf prints of the same call frame information: CFA, return
-
 //! address and every saved register of each row, at its first and at its last byte.
 
 use crate::elf;

@@ -1,5 +1,4 @@
 //! The known traps of unwinding on processors whose calls leave the return address in a register: aarch64, and 32-bit MIPS of
-
 //! both byte orders.
 
 use crate::cfi;

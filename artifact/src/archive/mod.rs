@@ -88,7 +88,23 @@ pub fn read_archive<E: From<ArchiveError>>(
     limits: &Limits,
     visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
 ) -> Result<ArchiveReport, E> {
-    visited(limits, visit, |walk| match source {
+    read_archive_without(name, source, limits, &mut |_| false, visit)
+}
+
+/// As [`read_archive`], but for members that `is_left_out` names when it is asked with the way to them, as
+/// [`Member::full_path`] has it: they are not visited, and what is an archive is not looked into.
+///
+/// # Errors
+///
+/// As [`read_archive`].
+pub fn read_archive_without<E: From<ArchiveError>>(
+    name: &str,
+    source: Source<'_>,
+    limits: &Limits,
+    is_left_out: &mut dyn FnMut(&str) -> bool,
+    visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
+) -> Result<ArchiveReport, E> {
+    visited(limits, is_left_out, visit, |walk| match source {
         Source::Stream(input) => walk.outermost_stream(name, &mut Named::buffered(name, input, walk.account)),
         Source::Seekable(input) => walk.outermost_file(name, &mut Named::buffered(name, input, walk.account)),
     })
@@ -97,6 +113,7 @@ pub fn read_archive<E: From<ArchiveError>>(
 /// Runs one reading with the caller's visitor, whose errors stay as they are.
 fn visited<E: From<ArchiveError>>(
     limits: &Limits,
+    is_left_out: &mut dyn FnMut(&str) -> bool,
     visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
     read: impl FnOnce(&mut Walk<'_>) -> Result<(), Halt>,
 ) -> Result<ArchiveReport, E> {
@@ -104,7 +121,7 @@ fn visited<E: From<ArchiveError>>(
     let mut stopped = None;
     let mut erased =
         |member: &Member<'_>, content: &mut dyn Read| visit(member, content).map_err(|error| stopped = Some(error));
-    let mut walk = Walk::new(&account, &mut erased);
+    let mut walk = Walk::new(&account, is_left_out, &mut erased);
     let result = read(&mut walk);
     let mut report = std::mem::take(&mut walk.report);
     report.unpacked_bytes = account.total();
@@ -133,7 +150,22 @@ pub fn read_image_layout<E: From<ArchiveError>>(
     limits: &Limits,
     visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
 ) -> Result<ArchiveReport, E> {
-    visited(limits, visit, |walk| image::read_layout(walk, name, open))
+    read_image_layout_without(name, open, limits, &mut |_| false, visit)
+}
+
+/// As [`read_image_layout`], but for members that `is_left_out` names, as in [`read_archive_without`].
+///
+/// # Errors
+///
+/// As [`read_image_layout`].
+pub fn read_image_layout_without<E: From<ArchiveError>>(
+    name: &str,
+    open: &mut dyn FnMut(&str) -> io::Result<Box<dyn Read>>,
+    limits: &Limits,
+    is_left_out: &mut dyn FnMut(&str) -> bool,
+    visit: &mut dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), E>,
+) -> Result<ArchiveReport, E> {
+    visited(limits, is_left_out, visit, |walk| image::read_layout(walk, name, open))
 }
 
 /// The caller's reader, whose errors are told from those of the archive.

@@ -29,6 +29,8 @@ pub(super) type Visit<'v> = dyn FnMut(&Member<'_>, &mut dyn Read) -> Result<(), 
 pub(super) struct Walk<'w> {
     pub(super) account: &'w Account<'w>,
     pub(super) visit: &'w mut Visit<'w>,
+    /// Whether the member that this is the way to is passed over.
+    is_left_out: &'w mut dyn FnMut(&str) -> bool,
     pub(super) report: ArchiveReport,
     /// Bytes that were read of the outermost package, which is a row of parts of the file.
     pub(super) position: Rc<Cell<u64>>,
@@ -37,8 +39,12 @@ pub(super) struct Walk<'w> {
 }
 
 impl<'w> Walk<'w> {
-    pub(super) fn new(account: &'w Account<'w>, visit: &'w mut Visit<'w>) -> Self {
-        Self { account, visit, report: ArchiveReport::default(), position: Rc::default(), payload: None }
+    pub(super) fn new(
+        account: &'w Account<'w>,
+        is_left_out: &'w mut dyn FnMut(&str) -> bool,
+        visit: &'w mut Visit<'w>,
+    ) -> Self {
+        Self { account, visit, is_left_out, report: ArchiveReport::default(), position: Rc::default(), payload: None }
     }
 
     /// The outermost file.
@@ -80,6 +86,10 @@ impl<'w> Walk<'w> {
     pub(super) fn member(&mut self, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
         if is_apple_double(&place.raw_path) {
             self.report.apple_double = self.report.apple_double.saturating_add(1);
+            return Ok(());
+        }
+        // Asked before a byte is unpacked: a member may be left out because of what that would give.
+        if (self.is_left_out)(&place.label()) {
             return Ok(());
         }
         let head = self.head(place, input)?;

@@ -97,7 +97,9 @@ impl<'s> Names<'s> {
                     names.name = work.text(&qualified);
                 }
                 // A guess would be a wrong name. The symbol says all of it.
-                None => work.skip("function named by its symbol, as a scope's name is in a file that was not given"),
+                None => work.skip(
+                    "name of the namespace or type around a function, in a file that was not given or is damaged",
+                ),
             }
         }
         if let Some(linkage) = chain.linkage {

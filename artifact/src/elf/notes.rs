@@ -1,7 +1,7 @@
 //! Build-ids: the notes that carry them, and what stands in where there is none.
 
-use super::gabi;
 use super::headers::Elf;
+use super::{gabi, links};
 use crate::IdKind;
 use crate::proportion::{in_proportion, is_in_proportion};
 use sha2::{Digest, Sha256};
@@ -20,7 +20,8 @@ struct Note<'d> {
     content: &'d [u8],
 }
 
-/// The id in the file's notes: GNU before Go, sections before segments, the first of each.
+/// The id in the file's notes: GNU before Go, sections before segments, the first of each. What a supplementary file of DWARF 5
+/// has instead is its checksum, which others name it by.
 pub(crate) fn identity(elf: &Elf<'_>) -> Option<(DebugId, IdKind)> {
     let mut go = None;
     for bytes in note_areas(elf) {
@@ -39,7 +40,8 @@ pub(crate) fn identity(elf: &Elf<'_>) -> Option<(DebugId, IdKind)> {
             }
         }
     }
-    go.map(|id| (id, IdKind::GoBuildId))
+    let of_supplementary = || DebugId::from_build_id(links::supplementary_checksum(elf)?).ok();
+    go.map(|id| (id, IdKind::GoBuildId)).or_else(|| of_supplementary().map(|id| (id, IdKind::GnuBuildId)))
 }
 
 /// The text of Go's note.

@@ -59,7 +59,8 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         }
     }
 
-    /// An allocated, stored section (debuginfod's notion of an executable; in debug files those are `SHT_NOBITS`).
+    /// An allocated, stored section of code, or of data where there is none (debuginfod's notion of an executable; in debug
+    /// files those are `SHT_NOBITS`).
     /// Without section headers: an executable segment with bytes.
     fn is_executable(&self) -> bool {
         if !matches!(self.kind, ObjectKind::Executable | ObjectKind::Shared) {
@@ -73,6 +74,17 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         }
         let mut sections = self.sections.iter();
         sections.any(|section| section.is_executable() && section.is_stored() && section.kind != SHT_NOTE)
+            || self.is_data_alone()
+    }
+
+    /// Of the sections that are loaded none is for code, and one that is no note has bytes: in debug files none has.
+    fn is_data_alone(&self) -> bool {
+        let has_code = self.sections.iter().any(|section| section.is_executable() && section.size > 0);
+        let is_data = |section: &Section<'_>| {
+            let is_for_debuggers = section.name.starts_with(b".debug_");
+            section.is_allocated() && section.is_stored() && section.kind != SHT_NOTE && !is_for_debuggers
+        };
+        !has_code && self.sections.iter().any(is_data)
     }
 
     /// Any `.debug_*` section has content: debuginfod's notion of a debug file.

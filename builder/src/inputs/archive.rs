@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArchiveError, ArchiveReport as Walked, Member, SNIFF_BYTES, Source, read_archive, read_image_layout, unread_archive,
+    ArchiveError, ArchiveReport as Walked, Member, SNIFF_BYTES, Source, read_archive_without,
+    read_image_layout_without, unread_archive,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 
@@ -38,10 +39,14 @@ pub(super) fn look(path: &Path, place: &str, reading: &Reading<'_>) -> Result<Fo
     let before = state(&file).map_err(io_error("look at", path))?;
     let mut found = Found::default();
     let mut taken = 0;
-    let walked = read_archive::<Stop>(place, Source::Seekable(&mut file), reading.limits, &mut |member, content| {
-        taken += u64::from(visit(member, content, reading, &mut found).map_err(Stop::Build)?);
-        Ok(())
-    });
+    let (mut excluded, source) = (Vec::new(), Source::Seekable(&mut file));
+    let mut is_left_out = |place: &str| is_excluded(place, reading, &mut excluded);
+    let walked =
+        read_archive_without::<Stop>(place, source, reading.limits, &mut is_left_out, &mut |member, content| {
+            taken += u64::from(visit(member, content, reading, &mut found).map_err(Stop::Build)?);
+            Ok(())
+        });
+    found.excluded.extend(excluded);
     let after = state(&file).map_err(io_error("look at", path))?;
     if before != after {
         return Err(BuildError::Changed { place: place.to_owned() });
@@ -62,10 +67,19 @@ pub(super) fn look_at_layout(root: &Path, place: &str, reading: &Reading<'_>) ->
         }
         Ok(Box::new(File::open(real)?))
     };
-    let walked = read_image_layout::<Stop>(place, &mut open, reading.limits, &mut |member, content| {
-        taken += u64::from(visit(member, content, reading, &mut found).map_err(Stop::Build)?);
-        Ok(())
-    });
+    let mut excluded = Vec::new();
+    let mut is_left_out = |place: &str| is_excluded(place, reading, &mut excluded);
+    let walked = read_image_layout_without::<Stop>(
+        place,
+        &mut open,
+        reading.limits,
+        &mut is_left_out,
+        &mut |member, content| {
+            taken += u64::from(visit(member, content, reading, &mut found).map_err(Stop::Build)?);
+            Ok(())
+        },
+    );
+    found.excluded.extend(excluded);
     finish(place, walked, taken, found)
 }
 
@@ -97,6 +111,13 @@ fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Foun
     Ok(found)
 }
 
+/// Whether a member is left out, be it an archive; then notes by which pattern.
+fn is_excluded(place: &str, reading: &Reading<'_>, excluded: &mut Vec<String>) -> bool {
+    let glob = reading.exclude.matching(place);
+    excluded.extend(glob.map(str::to_owned));
+    glob.is_some()
+}
+
 /// One member; whether it was kept.
 fn visit(
     member: &Member<'_>,
@@ -106,8 +127,8 @@ fn visit(
 ) -> Result<bool, BuildError> {
     let Reading { limits, spool, budget, .. } = reading;
     let place = member.full_path();
-    if let Some(glob) = reading.exclude.matching(&place) {
-        found.excluded.push(glob.to_owned());
+    // One that is compressed by itself is no member of anything, and was not asked for.
+    if is_excluded(&place, reading, &mut found.excluded) {
         return Ok(false);
     }
     found.seen += 1;

@@ -28,6 +28,7 @@ pub(crate) mod reason {
     pub(crate) const NO_RELEASE_FILE: &str = "no release file";
     pub(crate) const OBJECT: &str = "object file of a linker";
     pub(crate) const CORE: &str = "core file";
+    pub(crate) const BOOT_IMAGE: &str = "boot image of a Linux kernel, whose code is that of vmlinux";
     pub(crate) const NOT_LOADED: &str = "object file that no process loads";
     pub(crate) const EMPTY: &str = "neither code nor debug information nor symbols";
     pub(crate) const NO_ID: &str = "no id and no code to make one from";
@@ -48,8 +49,22 @@ pub(crate) fn is_candidate(head: &[u8]) -> bool {
     )
 }
 
+/// Whether firmware starts this as a PE file, and what it holds is a Linux kernel in a form of its own, mostly compressed: by the
+/// signs that its boot protocols give it. (Linux, Documentation/arch/x86/boot.rst, arch/arm64/booting.rst,
+/// arch/riscv/boot-image-header.rst)
+fn is_boot_image(bytes: &[u8]) -> bool {
+    let has = |at: usize, sign: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(sign));
+    has(0, b"MZ") && (has(0x1fe, b"\x55\xaa") && has(0x202, b"HdrS") || has(0x38, b"ARM\x64") || has(0x38, b"RSC\x05"))
+}
+
 /// Identifies a release file. An error means that it starts like one and is damaged.
 pub(crate) fn identify(bytes: &[u8]) -> Result<Identified, ArtifactError> {
+    if is_boot_image(bytes) {
+        return Ok(Identified::Other(
+            reason::BOOT_IMAGE,
+            "boot image of a Linux kernel; its vmlinux has the symbols".to_owned(),
+        ));
+    }
     let parsed = match ReleaseFile::parse(bytes) {
         // `MZ` alone is a DOS program, and one magic of Mach-O is also Java's.
         Err(ArtifactError::UnknownFormat { found }) => return Ok(Identified::Other(reason::NO_RELEASE_FILE, found)),
@@ -117,7 +132,7 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
 fn is_binary(object: &ObjectFile<'_>) -> bool {
     object.is_executable()
         || object.kind() == ObjectKind::Relocatable
-            && [".text", ".init.text"].iter().any(|name| object.section(name).is_some())
+            && ([".text", ".init.text"].iter().any(|name| object.section(name).is_some()) || object.is_data_alone())
 }
 
 /// The units that a file asks for. Skeletons take their addresses from `.debug_addr`: without it there are none, and
@@ -186,5 +201,25 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
             .map(|kind| SplitFacts { is_package: kind == SplitKind::Dwp, units: object.split_ids() }),
         split_asked: split_asked(object),
         id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_images_are_told_by_the_signs_of_their_protocols() {
+        let with = |at: usize, sign: &[u8]| {
+            let mut bytes = b"MZ".to_vec();
+            bytes.resize(at, 0);
+            bytes.extend(sign);
+            bytes.resize(1024, 0);
+            bytes
+        };
+        for (at, sign) in [(0x1fe, &b"\x55\xaa\xeb\x66HdrS"[..]), (0x38, b"ARM\x64"), (0x38, b"RSC\x05")] {
+            assert!(is_boot_image(&with(at, sign)), "{sign:?}");
+            assert!(!is_boot_image(&with(at + 1, sign)), "{sign:?}");
+        }
     }
 }

@@ -36,10 +36,15 @@ pub(super) fn unwind_table(
         return none("there is only a debug file, and the rules are in the binary".to_owned());
     };
     let Some(arch) = arch_of(object) else {
-        return none(format!("unwind tables of {} are not made by this version", object.arch()));
+        // x32 has the processor of 64-bit programs and addresses of 32 bits.
+        let narrow = if object.arch() == Arch::X86_64 { " with addresses of 32 bits (x32)" } else { "" };
+        return none(format!("unwind tables of {}{narrow} are not made by this version", object.arch()));
     };
     if object.kind() == ObjectKind::Relocatable {
         return none("a relocatable file: its rules get their addresses from the loader".to_owned());
+    }
+    if object.is_data_alone() {
+        return none("it holds data, and no code".to_owned());
     }
     let inputs = object.unwind_inputs();
     let separate_file = separate;

@@ -8,10 +8,13 @@
 //! * What is in a thin file and in a universal one is taken from the thin one.
 //! * Of files that come out of one build and tell as much, the larger one is taken: a signature, a link or a note was added to it.
 //! * A debug file whose sections of code lie elsewhere than the binary's is of another build, whatever its id says, and a mismatch.
+//! * Binaries without an id of a linker that have the same code and other data are different programs: one is taken, and each other is a
+//!   mismatch.
 //! * Everything else is a contradiction, and an error that names both.
 
 use std::cmp::Reverse;
 
+use symseal_artifact::IdKind;
 use symseal_bundle::FileRole;
 use symseal_module::DebugId;
 
@@ -48,6 +51,8 @@ pub(super) fn choose<'f>(
             superseded.push(instead(other, binary, "the same slice in another file"));
         } else if same_code {
             superseded.push(instead(other, binary, "the same code in a larger file, to which something was added"));
+        } else if is_hash_of_code(binary) && is_hash_of_code(other) {
+            mismatches.push(twin(id, binary, other));
         } else {
             return Err(conflict(id, FileRole::Executable, binary, other));
         }
@@ -96,6 +101,7 @@ pub(super) fn choose<'f>(
         }
     }
     let by = match id {
+        _ if binary.or(debug).is_some_and(is_hash_of_code) => PairedBy::TextHash,
         DebugId::BuildId(_) => PairedBy::BuildId,
         DebugId::Pdb { .. } => PairedBy::GuidAge,
         DebugId::MachoUuid(_) => PairedBy::Uuid,
@@ -127,6 +133,24 @@ fn of_another_build(id: &DebugId, binary: Part<'_>, debug: Part<'_>) -> Option<M
         expected: section(expected),
         found: section(found),
     })
+}
+
+/// Without an id of a linker.
+fn is_hash_of_code(part: Part<'_>) -> bool {
+    part.object().is_some_and(|object| object.id_kind == IdKind::TextHash)
+}
+
+/// Two programs of the same code, of which nothing that a process shows says which is which: names of one may be untrue of the
+/// other, and the bundle has place for one.
+fn twin(id: &DebugId, binary: Part<'_>, other: Part<'_>) -> Mismatch {
+    let side = |part: Part<'_>| Side { place: part.file.place.clone(), debug_id: Some(id.clone()) };
+    Mismatch {
+        binary: side(binary),
+        debug_file: side(other),
+        named_by: NamedBy::DebugId,
+        expected: "the same data, as their id is a hash of the same code (link with --build-id or /DEBUG)".to_owned(),
+        found: "other data: it is another program, and left out".to_owned(),
+    }
 }
 
 /// Whether one of the two is a slice of a universal file, so that different files may hold the same module.

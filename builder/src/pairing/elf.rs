@@ -54,7 +54,7 @@ fn why_unused(pairing: &Pairing<'_>, part: Part<'_>) -> &'static str {
     if pairing.mismatches.iter().any(|mismatch| mismatch.debug_file.place == part.file.place) {
         "a debug file without an id, whose CRC-32 is not the one that a binary names: see the mismatches"
     } else {
-        "a debug file without an id, which no binary names"
+        "a debug file without an id, which no binary names that has no better one"
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether two files with one debug id come out of one build: the same code in binaries, the same debug information in debug
-//! files.
+//! files. Where the id is a hash of the code, that binaries share it says nothing: then their data is compared as well.
 
-use symseal_artifact::{ObjectFile, ReleaseFile};
+use symseal_artifact::{IdKind, ObjectFile, ReleaseFile};
 use symseal_bundle::LayoutDir;
 use symseal_module::Svma;
 
@@ -26,11 +26,16 @@ pub(crate) fn is_same_build(one: Part<'_>, other: Part<'_>, layout: Option<&Layo
     let (Some(first), Some(second)) = (slice(one, &one_bytes)?, slice(other, &other_bytes)?) else {
         return Ok(false);
     };
+    let is_hash_of_code = first.id_kind() == IdKind::TextHash && second.id_kind() == IdKind::TextHash;
+    if one.is_binary() && is_hash_of_code && !has_same_data(&first, &second) {
+        return Ok(false);
+    }
     Ok(match (section(&first, names), section(&second, names)) {
         (Some(one_section), Some(other_section)) if one.is_binary() => {
             one_section == other_section && first.code_sections() == second.code_sections()
         }
         (Some(one_section), Some(other_section)) => one_section == other_section && refer_alike(&first, &second),
+        (None, None) if first.is_data_alone() => one.is_binary() && has_same_data(&first, &second),
         (None, None) => one.is_binary() && has_same_segments(&first, &second),
         // One was stripped of its section headers: what it loads at the section's place is compared with the section.
         (Some(code), None) => one.is_binary() && is_loaded(&second, code),
@@ -59,6 +64,31 @@ fn refer_alike(one: &ObjectFile<'_>, other: &ObjectFile<'_>) -> bool {
 fn stored<'d>(object: &ObjectFile<'d>, name: &str) -> Option<&'d [u8]> {
     let names = [format!(".{name}"), format!(".z{name}"), format!("__{name}")];
     names.iter().find_map(|name| object.section(name)).map(|(_, bytes)| bytes)
+}
+
+/// Whether one of the two loads everything that the other does. (A debugger's sections are loaded in PE files, and `strip`
+/// takes them away.)
+fn has_same_data(one: &ObjectFile<'_>, other: &ObjectFile<'_>) -> bool {
+    let (mut one, mut other) = (one.unwind_inputs().loaded, other.unwind_inputs().loaded);
+    one.sort_unstable();
+    other.sort_unstable();
+    holds(&one, &other) || holds(&other, &one)
+}
+
+/// Whether all `parts`, by rising address, are in `whole`. Sections over each other need not be found.
+fn holds(whole: &[(u64, &[u8])], parts: &[(u64, &[u8])]) -> bool {
+    let mut reached = 0;
+    parts.iter().filter(|(_, bytes)| !bytes.is_empty()).all(|(start, bytes)| {
+        // Each byte of a file is compared once.
+        let is_behind = *start >= reached;
+        reached = start.saturating_add(bytes.len() as u64);
+        let before = whole.partition_point(|(other, _)| other <= start).checked_sub(1);
+        let found = before.and_then(|at| whole.get(at)).and_then(|(other, held)| {
+            let from = usize::try_from(start.checked_sub(*other)?).ok()?;
+            held.get(from..from.checked_add(bytes.len())?)
+        });
+        is_behind && found == Some(bytes)
+    })
 }
 
 fn is_loaded(object: &ObjectFile<'_>, (svma, code): (Svma, &[u8])) -> bool {

@@ -9,6 +9,8 @@ use symseal_module::DebugId;
 pub enum PairedBy {
     /// ELF build-id.
     BuildId,
+    /// The hash of their code, where no linker wrote an id; their data is equal too.
+    TextHash,
     /// `.gnu_debuglink`: file name and CRC-32 of the whole debug file, where there is no build-id.
     #[serde(rename = "debuglink-crc")]
     DebuglinkCrc,
@@ -28,6 +30,7 @@ impl PairedBy {
     pub const fn code(self) -> &'static str {
         match self {
             Self::BuildId => "build-id",
+            Self::TextHash => "text-hash",
             Self::DebuglinkCrc => "debuglink-crc",
             Self::AltlinkBuildId => "altlink-build-id",
             Self::GuidAge => "guid-age",

@@ -1,5 +1,4 @@
 //! Every reader of this crate over truncated, changed and spliced inputs: none panics, none accepts a
-
 //! changed seal.
 
 use symseal_seal::tiles::{TilePath, parse_entries, parse_hashes};
