@@ -197,7 +197,8 @@ fn a_trace_is_written_into_a_pipe_and_through_a_link_and_replaces_neither() {
     use std::os::unix::fs::{FileTypeExt as _, symlink};
     let dir = tempfile::tempdir().expect("tempdir");
     let at = |name: &str| dir.path().join(name);
-    let Some(program) = compile_c(dir.path(), "waits", "#include <unistd.h>\nint main(void) { pause(); }\n", &[]) else {
+    let Some(program) = compile_c(dir.path(), "waits", "#include <unistd.h>\nint main(void) { pause(); }\n", &[])
+    else {
         return;
     };
     let mut child = Command::new(program).spawn().expect("it starts");

@@ -120,7 +120,10 @@ fn lock_folder(folder: &Path) -> io::Result<Option<fs::File>> {
             Ok(()) => return Ok(Some(file)),
             Err(fs::TryLockError::WouldBlock) if start.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
             Err(fs::TryLockError::WouldBlock) => {
-                let why = format!("another program has held a lock on {} for {PATIENCE:?}; end it, or name a file elsewhere", folder.display());
+                let why = format!(
+                    "another program has held a lock on {} for {PATIENCE:?}; end it, or name a file elsewhere",
+                    folder.display()
+                );
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             // Not every file system knows locks.
@@ -149,9 +152,7 @@ impl Lock {
         let bytes = match read() {
             // Where it is to be written is known before anything is fetched.
             Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    && mode == LockMode::Extend
-                    && folder_of(path).is_dir() =>
+                if error.kind() == io::ErrorKind::NotFound && mode == LockMode::Extend && folder_of(path).is_dir() =>
             {
                 return Ok(Self { files: BTreeMap::new(), mode });
             }
