@@ -28,6 +28,11 @@ impl Naming for Both<'_> {
         let own = if is_second(origin) { &mut self.second } else { &mut self.first };
         own.inlined(origin & !SECOND, work)
     }
+
+    fn bare(&mut self, function: u64, work: &mut Work) -> Option<String> {
+        let own = if is_second(function) { &mut self.second } else { &mut self.first };
+        own.bare(function & !SECOND, work)
+    }
 }
 
 /// The first one, and the second one's functions where the first has none. Stretches of line tables without a function
@@ -46,6 +51,7 @@ pub(crate) fn beside<'s>(mut first: Described<'s>, second: Described<'s>) -> Des
         loser.function |= SECOND;
         loser
     }));
+    first.without_code.extend(second.without_code.into_iter().map(|function| function | SECOND));
     first.names = Box::new(Both { first: first.names, second: second.names });
     first
 }

@@ -13,6 +13,8 @@ pub(crate) struct Described<'s> {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) losers: Vec<Loser>,
     pub(crate) orphans: Vec<OrphanRow>,
+    /// Functions that are defined and have no code of their own, where [`Naming::bare`] names them.
+    pub(crate) without_code: Vec<u64>,
     pub(crate) names: Box<dyn Naming + 's>,
 }
 
@@ -29,6 +31,10 @@ pub(crate) trait Naming {
     fn function(&mut self, function: u64, work: &mut Work) -> FunctionNames;
     /// Names of an inlined function.
     fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames;
+    /// The name of a function as the source has it, without its scopes.
+    fn bare(&mut self, _function: u64, _work: &mut Work) -> Option<String> {
+        None
+    }
 }
 
 /// A contiguous range of a function, its rows finished, its names still to be read.

@@ -32,6 +32,7 @@ mod dwarf;
 mod elf;
 mod error;
 mod fields;
+mod folded;
 mod go;
 mod headers;
 mod identity;

@@ -2,11 +2,13 @@
 
 use crate::beside::is_second;
 use crate::code_ranges::Text;
-use crate::described::{Described, Loser, Naming, OrphanRow, Piece, Site};
+use crate::described::{Described, FunctionNames, Loser, Naming, OrphanRow, Piece, Site};
+use crate::folded::{base, has_two_functions, is_mangled, spells};
 use crate::go;
 use crate::paint::{Interval, Segment, paint};
 use crate::symbols::{MOST_ALIASES, SymbolGroup};
 use crate::work::Work;
+use hashbrown::HashSet;
 use std::cmp::Reverse;
 use symseal_module::{Rva, Svma};
 use symseal_symx::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, SymbolSource};
@@ -31,8 +33,20 @@ pub(crate) struct Merge<'m, 's> {
     losers: Vec<Loser>,
     orphans: Vec<OrphanRow>,
     groups: Vec<SymbolGroup>,
+    without_code: Vec<u64>,
+    /// The names of functions without code, once they were needed.
+    without_code_names: Option<HashSet<String>>,
     names: Box<dyn Naming + 's>,
     work: &'m mut Work,
+}
+
+/// The symbols of a function.
+#[derive(Default)]
+struct Symbols {
+    symbol: StrId,
+    aliases: Vec<StrId>,
+    /// Whether some are of other functions.
+    folded: bool,
 }
 
 /// A record, and the entry that named it.
@@ -49,8 +63,20 @@ impl<'m, 's> Merge<'m, 's> {
         groups: Vec<SymbolGroup>,
         work: &'m mut Work,
     ) -> Self {
-        let Described { source, pieces, losers, orphans, names } = described;
-        Self { image_base, text, source, pieces, losers, orphans, groups, names, work }
+        let Described { source, pieces, losers, orphans, without_code, names } = described;
+        Self {
+            image_base,
+            text,
+            source,
+            pieces,
+            losers,
+            orphans,
+            groups,
+            without_code,
+            without_code_names: None,
+            names,
+            work,
+        }
     }
 
     /// Records by address.
@@ -116,11 +142,7 @@ impl<'m, 's> Merge<'m, 's> {
             (cut(&piece.rows, start, size), piece.sites.clone())
         };
         let names = self.names.function(function, self.work);
-        let group = self.group_at(segment.start).filter(|group| !group.names.is_empty());
-        let (symbol, aliases) = match group {
-            Some(group) => choose(group, names.has_linkage_name.then_some(names.symbol)),
-            None => (names.symbol, Vec::new()),
-        };
+        let Symbols { symbol, aliases, folded } = self.symbols_of(segment.start, &names);
         let inlines = sites.iter().map(|site| self.inline_site(site)).collect();
         let record = FunctionRecord {
             start,
@@ -134,7 +156,7 @@ impl<'m, 's> Merge<'m, 's> {
                 (_, true) => SymbolSource::Dwarf,
                 _ => self.source,
             },
-            flags: FunctionFlags { approximate: false, folded: false, part },
+            flags: FunctionFlags { approximate: false, folded, part },
             file: names.file,
             line: names.line,
             rows,
@@ -155,6 +177,55 @@ impl<'m, 's> Merge<'m, 's> {
         }
     }
 
+    /// The symbols at the start of a described function.
+    fn symbols_of(&mut self, start: u64, names: &FunctionNames) -> Symbols {
+        let Some(group) = self.group_at(start).filter(|group| !group.names.is_empty()) else {
+            return Symbols { symbol: names.symbol, ..Symbols::default() };
+        };
+        let linkage = names.has_linkage_name.then_some(names.symbol);
+        let (symbol, aliases) = choose(group, linkage);
+        if aliases.is_empty() {
+            return Symbols { symbol, aliases, folded: false };
+        }
+        let all = group.names.clone();
+        let claims = group.claims;
+        if !self.is_folded(all.get(..claims).unwrap_or_default(), names.symbol) {
+            return Symbols { symbol, aliases, folded: false };
+        }
+        // Name, symbol and lines have to tell of one function.
+        let text = |name: &StrId| self.work.strings.get(*name);
+        let own = linkage.filter(|name| all.contains(name));
+        let own = own.or_else(|| all.iter().copied().find(|name| spells(text(name), text(&names.symbol))));
+        // The symbol of a function in C is its name.
+        let is_c = !all.iter().any(|name| is_mangled(text(name)));
+        let own = own.or_else(|| linkage.or((is_c && names.symbol != StrId::EMPTY).then_some(names.symbol)));
+        let symbol = own.unwrap_or(symbol);
+        Symbols { symbol, aliases: all.into_iter().filter(|name| *name != symbol).collect(), folded: true }
+    }
+
+    /// Whether one of the symbols at an address is of another function than the one that debug information has there, which
+    /// is called `own`.
+    fn is_folded(&mut self, symbols: &[StrId], own: StrId) -> bool {
+        let texts = |work: &Work| symbols.iter().map(|name| work.strings.get(*name).to_owned()).collect::<Vec<_>>();
+        let texts = texts(self.work);
+        if has_two_functions(texts.iter().map(String::as_str)) {
+            return true;
+        }
+        let own = self.work.strings.get(own).to_owned();
+        texts.iter().any(|symbol| !is_mangled(symbol) && !spells(symbol, &own) && self.is_without_code(base(symbol)))
+    }
+
+    /// Whether debug information defines a function of this name whose code, if it says any, is another one's.
+    fn is_without_code(&mut self, name: &str) -> bool {
+        if self.without_code_names.is_none() {
+            let losers = self.losers.iter().map(|loser| loser.function);
+            let functions: Vec<u64> = std::mem::take(&mut self.without_code).into_iter().chain(losers).collect();
+            let names = functions.into_iter().filter_map(|function| self.names.bare(function, self.work)).collect();
+            self.without_code_names = Some(names);
+        }
+        self.without_code_names.as_ref().is_some_and(|names| names.contains(name))
+    }
+
     fn group_at(&self, svma: u64) -> Option<&SymbolGroup> {
         let at = self.groups.binary_search_by_key(&svma, |group| group.svma).ok()?;
         self.groups.get(at)
@@ -164,6 +235,8 @@ impl<'m, 's> Merge<'m, 's> {
         let Some(rva) = Svma(start).to_rva(self.image_base) else { return };
         let Some(group) = self.groups.get(group) else { return };
         let (symbol, aliases) = choose(group, None);
+        let claims = group.names.get(..group.claims).unwrap_or_default();
+        let folded = has_two_functions(claims.iter().map(|name| self.work.strings.get(*name)));
         let record = FunctionRecord {
             start: rva,
             size: end - start,
@@ -171,7 +244,7 @@ impl<'m, 's> Merge<'m, 's> {
             symbol,
             aliases,
             source: group.source,
-            flags: FunctionFlags { approximate, folded: false, part: start != group.svma },
+            flags: FunctionFlags { approximate, folded, part: start != group.svma },
             file: StrId::EMPTY,
             line: 0,
             rows: self.orphan_rows(start, end),

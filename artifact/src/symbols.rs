@@ -64,6 +64,9 @@ pub(crate) struct SymbolGroup {
     pub(crate) names: Vec<StrId>,
     /// How many of them are as good as the first but for their spelling.
     pub(crate) peers: usize,
+    /// How many of them are of the kind of the first, and have a size if it has one: the others may be labels, or the empty
+    /// rests of functions (`.cold`) in front of it.
+    pub(crate) claims: usize,
     /// Without a size it reaches to whatever comes next; else it covers its own address alone.
     pub(crate) reaches: bool,
 }
@@ -124,12 +127,13 @@ pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGro
         let symbols = &*symbols;
         let Some(best) = symbols.first() else { continue };
         let mut names = Vec::with_capacity(symbols.len());
-        let mut peers = 0;
+        let (mut peers, mut claims) = (0, 0);
         for symbol in symbols {
             let name = work.text(symbol.name);
             if !names.contains(&name) {
                 names.push(name);
                 peers += usize::from(standing(symbol) == standing(best));
+                claims += usize::from((symbol.type_rank, symbol.size == 0) == (best.type_rank, best.size == 0));
             }
             if names.len() >= MOST_ALIASES {
                 break;
@@ -141,6 +145,7 @@ pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGro
             source: best.table.source(),
             names,
             peers,
+            claims,
             // What a file exports are few of its functions: most neighbours are missing.
             reaches: !matches!(best.table, SymbolTable::Dynsym | SymbolTable::Exports),
         });
@@ -172,6 +177,7 @@ pub(crate) fn with_starts(
         source: SymbolSource::FunctionStarts,
         names: Vec::new(),
         peers: 0,
+        claims: 0,
         reaches: true,
     });
     let nameless: Vec<SymbolGroup> = nameless.collect();

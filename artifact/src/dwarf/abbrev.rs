@@ -48,6 +48,9 @@ pub(crate) struct Abbreviation {
     pub(crate) has_ranges: bool,
     /// Entries have a name of their own.
     pub(crate) has_name: bool,
+    /// Entries define a function whose symbol, if it has one, is its name: as C has them, and static functions of C++.
+    /// Inline functions of headers are none, as others define them again.
+    pub(crate) defines_by_name: bool,
     /// The last four bytes of an entry's attributes say where, in the unit, the entry behind its children is.
     pub(crate) ends_with_sibling: bool,
     /// What is below entries of the tag are neither functions nor scopes.
@@ -230,6 +233,7 @@ impl Abbreviations {
         let is_needed = role != Role::Other || is_unit(tag);
         let (first_attribute, first_step) = (self.attributes.len(), self.steps.len());
         let (mut has_ranges, mut has_name, mut ends_with_sibling) = (false, false, false);
+        let (mut defines_by_name, mut is_external, mut is_inlined) = (role == Role::Subprogram, false, false);
         // Bytes of values that stand together, passed over at once.
         let mut bytes = 0_u32;
         loop {
@@ -243,6 +247,16 @@ impl Abbreviations {
             let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
             has_ranges |= name == gimli::DW_AT_low_pc || name == gimli::DW_AT_ranges;
             has_name |= name == gimli::DW_AT_name;
+            match name {
+                gimli::DW_AT_declaration | gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                    defines_by_name = false;
+                }
+                gimli::DW_AT_external => is_external = true,
+                // Compilers that write the value here say of 1 that the source does not ask for it. (DWARF 5, 3.3.8.1)
+                gimli::DW_AT_inline if constant == i64::from(gimli::DW_INL_inlined.0) => is_inlined = true,
+                gimli::DW_AT_inline => defines_by_name = false,
+                _ => {}
+            }
             ends_with_sibling = name == gimli::DW_AT_sibling && form == gimli::DW_FORM_ref4;
             if is_needed {
                 self.attributes.push(Attribute { name, form, constant });
@@ -267,6 +281,7 @@ impl Abbreviations {
             has_children,
             has_ranges,
             has_name,
+            defines_by_name: defines_by_name && has_name && !(is_external && is_inlined),
             ends_with_sibling,
             is_closed: is_closed(tag),
             attributes: Span::since(first_attribute, &self.attributes)?,

@@ -13,6 +13,7 @@ use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::cursor::{Damaged, Result};
 use crate::described::{FunctionNames, Naming};
+use crate::escaped;
 use crate::work::Work;
 use gimli::{DwLang, IncompleteLineProgram};
 use hashbrown::HashMap;
@@ -307,6 +308,22 @@ impl Naming for Names<'_> {
         let names = self.names(origin, false, work);
         self.inlined.insert(origin, names);
         names
+    }
+
+    /// That of the entry itself: nothing is followed.
+    fn bare(&mut self, entry: u64, work: &mut Work) -> Option<String> {
+        let unit = &self.open(entry, &mut work.budget).ok()?.unit;
+        let mut cursor = unit.cursor_at(entry).ok()?;
+        let abbreviation = unit.abbreviations.get(cursor.uleb().ok()?).ok()?;
+        for attribute in unit.abbreviations.attributes(abbreviation) {
+            let value = value::read(&mut cursor, attribute, unit.header.encoding).ok()?;
+            if attribute.name == gimli::DW_AT_name {
+                let name = unit.text(value)?;
+                work.budget.charge(name.len() as u64).ok()?;
+                return Some(escaped(name).into_owned());
+            }
+        }
+        None
     }
 }
 

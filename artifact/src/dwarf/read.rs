@@ -36,6 +36,7 @@ pub(crate) struct Read {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) losers: Vec<Loser>,
     pub(crate) orphans: Vec<OrphanRow>,
+    pub(crate) without_code: Vec<u64>,
 }
 
 /// Buffers that are kept from unit to unit.
@@ -83,9 +84,9 @@ pub(crate) fn read<'s>(
     if end.is_break() || work.budget.is_exhausted() {
         work.skip("work limit reached");
     }
-    let Read { scopes, tables, files, pieces, losers, orphans } = read;
+    let Read { scopes, tables, files, pieces, losers, orphans, without_code } = read;
     let names = Box::new(Names::new(dwarf, headers, scopes, tables, files));
-    Described { source: SymbolSource::Dwarf, pieces, losers, orphans, names }
+    Described { source: SymbolSource::Dwarf, pieces, losers, orphans, without_code, names }
 }
 
 /// The numbers of the main file's units, in passes of some size. Units of other files are read where one of the main
@@ -113,7 +114,7 @@ fn passes(headers: &[UnitHeader]) -> Vec<Range<u32>> {
 impl Read {
     /// Takes over what another pass read, with its texts' numbers here.
     fn absorb(&mut self, part: Self, texts: &[StrId]) {
-        let Self { scopes, tables, files, mut pieces, losers, mut orphans } = part;
+        let Self { scopes, tables, files, mut pieces, losers, mut orphans, without_code } = part;
         let text = |text: &mut StrId| *text = texts.get(text.0 as usize).copied().unwrap_or_default();
         for piece in &mut pieces {
             piece.rows.iter_mut().for_each(|row| text(&mut row.file));
@@ -128,6 +129,7 @@ impl Read {
         self.tables.absorb(tables);
         self.pieces.append(&mut pieces);
         self.losers.extend(losers);
+        self.without_code.extend(without_code);
         self.orphans.append(&mut orphans);
     }
 }
@@ -182,6 +184,7 @@ impl Reader<'_, '_> {
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
         lines.fill(of_lines, program.filter(|_| has_lines), self.text, &mut files, work);
         rows.finish(number, entries, lines, self.image_base, &mut work.budget, read);
+        read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);
         Ok(())
     }

@@ -43,6 +43,8 @@ pub(crate) struct UnitEntries {
     pub(crate) ranges: Vec<(u64, u64)>,
     pub(crate) sites: Vec<Site>,
     pub(crate) inline_ranges: Vec<InlineRange>,
+    /// Entries of functions that are defined and have no code of their own.
+    pub(crate) without_code: Vec<u64>,
 }
 
 impl UnitEntries {
@@ -51,6 +53,7 @@ impl UnitEntries {
         self.ranges.clear();
         self.sites.clear();
         self.inline_ranges.clear();
+        self.without_code.clear();
     }
 }
 
@@ -187,6 +190,7 @@ impl<'s, 'w> Walk<'s, 'w> {
         let encoding = self.unit.header.encoding;
         if !abbreviation.has_ranges {
             self.unit.abbreviations.skip(abbreviation, cursor, encoding)?;
+            self.without_code(abbreviation, offset)?;
             return Ok(NO_FUNCTION);
         }
         let mut attributes = RangeAttributes::default();
@@ -198,11 +202,21 @@ impl<'s, 'w> Walk<'s, 'w> {
         self.push_ranges(attributes, "function outside of the code (dropped by the linker)")?;
         let behind_ranges = self.entries.ranges.len();
         if first_range == behind_ranges {
+            self.without_code(abbreviation, offset)?;
             return Ok(NO_FUNCTION);
         }
         let number = u32::try_from(self.entries.functions.len()).map_err(|_| Damaged)?;
         self.entries.functions.push(UnitFunction { entry: offset, first_range, behind_ranges });
         Ok(number)
+    }
+
+    /// Notes a function without code. Where its symbol stands all the same, it shares the code of another one.
+    fn without_code(&mut self, abbreviation: &Abbreviation, offset: u64) -> Result<()> {
+        if abbreviation.defines_by_name {
+            self.work.budget.charge(1)?;
+            self.entries.without_code.push(offset);
+        }
+        Ok(())
     }
 
     fn inlined_call(

@@ -71,6 +71,10 @@ impl Naming for Both<'_> {
     fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
         if is_go(origin) { self.go.inlined(origin, work) } else { self.dwarf.inlined(origin, work) }
     }
+
+    fn bare(&mut self, function: u64, work: &mut Work) -> Option<String> {
+        if is_go(function) { self.go.bare(function, work) } else { self.dwarf.bare(function, work) }
+    }
 }
 
 impl<'s> Described<'s> {

@@ -69,6 +69,7 @@ pub(crate) fn read<'g>(go: &'g GoTable<'_>, text: &Text, image_base: Svma, work:
         pieces,
         losers: Vec::new(),
         orphans: Vec::new(),
+        without_code: Vec::new(),
         names: Box::new(GoNames { table: &go.table, functions }),
     }
 }

@@ -90,7 +90,8 @@ impl<'d> PdbReader<'d> {
         let Laid { mut pieces, folded, losers, orphans } = laid;
         pieces.extend(folded);
         let names = self.names(functions, &cross, &pieces, work);
-        Described { source: SymbolSource::Pdb, pieces, losers, orphans, names: Box::new(names) }
+        let without_code = Vec::new();
+        Described { source: SymbolSource::Pdb, pieces, losers, orphans, without_code, names: Box::new(names) }
     }
 
     fn names(&mut self, functions: Vec<Function>, cross: &CrossModule, pieces: &[Piece], work: &mut Work) -> PdbNames {

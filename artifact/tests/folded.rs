@@ -1,0 +1,200 @@
+//! Functions whose equal code a compiler or linker folded: each is named as one function, and said to be shared.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use support::have;
+use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
+
+/// Pairs of equal functions: global and static ones, methods, and functions with names of C; and a constructor, whose two
+/// symbols are of one function.
+const SOURCE: &str = r#"
+#include <stdio.h>
+#define APART __attribute__((noinline))
+struct One { APART int multiply(int x) { return x * 5 + 1; } One(); int field; };
+struct Other { APART int count(int x) { return x * 5 + 1; } };
+One::One() : field(3) { puts("made"); }
+APART int first(int x) { return x * 3 + 1 + (x >> 2); }
+APART int second(int x) { return x * 3 + 1 + (x >> 2); }
+static APART int compute_checksum(int x) { return x * 7 + 2; }
+static APART int is_ok(int x) { return x * 7 + 2; }
+extern "C" APART int c_first(int x) { return x * 9 + 2; }
+extern "C" APART int c_second(int x) { return x * 9 + 2; }
+extern "C" int c_alias(int x) __attribute__((alias("c_first")));
+int main(int count, char **) {
+    One one;
+    Other other;
+    return first(count) + second(count) + compute_checksum(count) + is_ok(count + 1) + c_first(count) + c_second(count) + one.multiply(count) +
+           other.count(count);
+}
+"#;
+
+struct Built {
+    folder: tempfile::TempDir,
+    /// What compiler and linker said.
+    said: String,
+}
+
+impl Built {
+    /// The program, by `compiler` under these options; `None`, said aloud, where a tool is missing.
+    fn new(source: (&str, &str), compiler: &str, options: &[&str], linker: Option<&str>) -> Option<Self> {
+        if !have(compiler) || !have("eu-addr2line") || linker.is_some_and(|linker| !have(linker)) {
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(source.0), source.1).unwrap();
+        let mut command = Command::new(compiler);
+        let ran =
+            command.current_dir(folder.path()).args(options).args(["-g", "-o", "program", source.0]).output().unwrap();
+        let said = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        assert!(ran.status.success(), "{said}");
+        Some(Self { folder, said })
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("program")
+    }
+
+    /// Sized functions of `.symtab` by their address, as nm lists them.
+    fn symbols(&self) -> BTreeMap<u64, BTreeSet<String>> {
+        let listed = Command::new("nm").args(["--defined-only", "-S"]).arg(self.path()).output().unwrap();
+        let mut symbols: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
+        for line in String::from_utf8(listed.stdout).unwrap().lines() {
+            if let [address, _, "T" | "t" | "W", name] = line.split(' ').collect::<Vec<_>>()[..] {
+                symbols.entry(u64::from_str_radix(address, 16).unwrap()).or_default().insert(name.to_owned());
+            }
+        }
+        symbols
+    }
+
+    /// The function that eu-addr2line has at an address, as the source calls it, by the debug information.
+    fn by_addr2line(&self, address: u64) -> String {
+        let mut command = Command::new("eu-addr2line");
+        let answer = command.args(["-C", "-f", "-e"]).arg(self.path()).arg(format!("{address:#x}")).output().unwrap();
+        let name = String::from_utf8(answer.stdout).unwrap().lines().next().unwrap().to_owned();
+        name.split('(').next().unwrap().to_owned()
+    }
+
+    /// Holds every function with several symbols to nm, c++filt and eu-addr2line; gives the symbols of those that are folded.
+    fn check(&self) -> BTreeSet<BTreeSet<String>> {
+        let bytes = std::fs::read(self.path()).unwrap();
+        let object = ObjectFile::parse(&bytes).unwrap();
+        let stream = functions(&object, &DebugFiles::default()).unwrap();
+        let mut folded = BTreeSet::new();
+        for (address, names) in self.symbols().into_iter().filter(|(_, names)| names.len() > 1) {
+            let record =
+                stream.functions.iter().find(|record| record.start.0 + object.image_base().0 == address).unwrap();
+            let text = |id| stream.strings.get(id).to_owned();
+            let (function, symbol) = (text(record.name), text(record.symbol));
+            // Gold leaves the code of both in the debug information, so that either may be named.
+            let others = names.iter().map(|name| demangled(name).split('(').next().unwrap().to_owned());
+            let others = others.filter(|_| self.said.contains("gold"));
+            let expected: Vec<String> = others.chain([self.by_addr2line(address)]).collect();
+            assert!(expected.contains(&function), "{function} is none of {expected:?}");
+            assert!(names.contains(&symbol), "{symbol} is none of {names:?}");
+            if record.flags.folded {
+                // Name and symbol tell of one function.
+                assert_eq!(demangled(&symbol).split('(').next(), Some(function.as_str()), "{names:?}");
+                let all: BTreeSet<String> = record.aliases.iter().map(|alias| text(*alias)).chain([symbol]).collect();
+                assert!(names.iter().all(|name| all.contains(name)), "{names:?} {all:?}");
+                folded.insert(names);
+            }
+        }
+        let alone = stream.functions.iter().filter(|record| record.flags.folded).count();
+        // Gold drops the symbol of a static function, whose code the debug information still has.
+        assert_eq!(alone, folded.len() + usize::from(self.said.contains("gold")), "nothing else is folded");
+        folded
+    }
+}
+
+fn demangled(symbol: &str) -> String {
+    String::from_utf8(Command::new("c++filt").arg(symbol).output().unwrap().stdout).unwrap().trim().to_owned()
+}
+
+fn sets(sets: &[&[&str]]) -> BTreeSet<BTreeSet<String>> {
+    sets.iter().map(|names| names.iter().map(|name| (*name).to_owned()).collect()).collect()
+}
+
+const CPP: (&str, &str) = ("program.cc", SOURCE);
+const BY_LINKER: &[&[&str]] = &[
+    &["_Z5firsti", "_Z6secondi"],
+    &["_ZL16compute_checksumi", "_ZL5is_oki"],
+    &["_ZN3One8multiplyEi", "_ZN5Other5countEi"],
+    &["c_alias", "c_first", "c_second"],
+];
+
+#[test]
+fn what_lld_folds_is_what_we_say_it_folded() {
+    let options = ["-O1", "-ffunction-sections", "-fuse-ld=lld", "-Wl,--icf=all,--print-icf-sections"];
+    let Some(built) = Built::new(CPP, "clang++", &options, Some("ld.lld")) else { return };
+    for name in ["_Z6secondi", "_ZL5is_oki", "_ZN5Other5countEi", "c_second"] {
+        assert!(
+            built.said.lines().any(|line| line.contains("removing identical") && line.contains(name)),
+            "{}",
+            built.said
+        );
+    }
+    assert_eq!(built.check(), sets(BY_LINKER));
+}
+
+#[test]
+fn what_gold_folds_is_what_we_say_it_folded() {
+    let options = ["-O1", "-fno-ipa-icf", "-ffunction-sections", "-fuse-ld=gold", "-Wl,--icf=all,--print-icf-sections"];
+    let Some(built) = Built::new(CPP, "g++", &options, Some("ld.gold")) else { return };
+    for name in ["_Z6secondi", "_ZN5Other5countEi", "c_second"] {
+        assert!(
+            built.said.lines().any(|line| line.contains("folding section") && line.contains(name)),
+            "{}",
+            built.said
+        );
+    }
+    let with_symbols: Vec<&[&str]> = BY_LINKER.iter().copied().filter(|names| !names.contains(&"_ZL5is_oki")).collect();
+    assert_eq!(built.check(), sets(&with_symbols));
+}
+
+#[test]
+fn what_gcc_folds_has_the_symbol_of_the_function_that_is_named() {
+    for options in [&["-O2"][..], &["-O2", "-flto"], &["-O2", "-gdwarf-4"]] {
+        let Some(built) = Built::new(CPP, "g++", options, None) else { return };
+        let found = built.check();
+        assert!(found.is_superset(&sets(&[&["_ZL16compute_checksumi", "_ZL5is_oki"]])), "{options:?} {found:?}");
+    }
+    // In C nothing but the debug information tells a folded function from an alias.
+    let c = "#define APART __attribute__((noinline))\n\
+             static APART int omega_long(int x) { return x * 7 + 2; }\nstatic APART int beta(int x) { return x * 7 + 2; }\n\
+             APART int alias_of_us(int x) { return x * 11 + 2; }\nint alias(int x) __attribute__((alias(\"alias_of_us\")));\n\
+             int main(int count, char **v) { (void)v; return omega_long(count) + beta(count + 1) + alias_of_us(count); }\n";
+    let Some(built) = Built::new(("program.c", c), "gcc", &["-O2"], None) else { return };
+    assert_eq!(built.check(), sets(&[&["omega_long", "beta"]]));
+}
+
+#[test]
+fn without_folding_nothing_is_folded() {
+    let Some(built) = Built::new(CPP, "g++", &["-O1", "-fno-ipa-icf"], None) else { return };
+    assert_eq!(built.check(), BTreeSet::new());
+}
+
+/// A program without debug information has its mangled names, which tell of two functions.
+#[test]
+fn symbols_alone_tell_that_functions_of_cpp_were_folded() {
+    let options = ["-O1", "-ffunction-sections", "-fuse-ld=lld", "-Wl,--icf=all", "-Wl,--strip-debug"];
+    let Some(built) = Built::new(CPP, "clang++", &options, Some("ld.lld")) else { return };
+    let stream = stream_of(&built.path());
+    let folded: BTreeSet<&str> = stream
+        .functions
+        .iter()
+        .filter(|record| record.flags.folded)
+        .map(|record| stream.strings.get(record.symbol))
+        .collect();
+    // Rule 3 of the names chooses, as nothing says more.
+    assert_eq!(folded, BTreeSet::from(["_Z5firsti", "_ZL5is_oki", "_ZN5Other5countEi"]));
+}
+
+fn stream_of(path: &Path) -> FunctionStream {
+    let bytes = std::fs::read(path).unwrap();
+    functions(&ObjectFile::parse(&bytes).unwrap(), &DebugFiles::default()).unwrap()
+}
