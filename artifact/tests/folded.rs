@@ -1,13 +1,10 @@
 //! Functions whose equal code a compiler or linker folded: each is named as one function, and said to be shared.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
-
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use support::have;
+use crate::support::have;
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 
 /// Pairs of equal functions: global and static ones, methods, and functions with names of C; and a constructor, whose two

@@ -13,6 +13,7 @@ mod companions;
 mod debian_packages;
 mod elf_identity;
 mod fixtures;
+mod folded;
 mod frame_data;
 mod go;
 mod go_table;
