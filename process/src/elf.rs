@@ -1,12 +1,15 @@
 //! As much of ELF as tells where an image lies and what it is called: program headers and the build-id
-//! note (gABI, chapters 4 and 5). Little-endian, 64 bits: what runs on x86_64 Linux.
+//! note (gABI, chapters 4 and 5). Little-endian, of 64 and of 32 bits: what runs on x86_64 Linux, which runs programs for
+//! 32 bits too.
 //!
 //! It reads through a function, so that the same code serves files and the memory of a process.
 
 use symseal_module::{DebugId, Svma};
 
 const HEADER_BYTES: usize = 64;
+const HEADER_BYTES_32: usize = 52;
 const PROGRAM_HEADER_BYTES: u16 = 56;
+const PROGRAM_HEADER_BYTES_32: u16 = 32;
 /// More program headers than any linker writes; `0xffff` would mean that the count is elsewhere.
 const MAX_PROGRAM_HEADERS: u16 = 1024;
 /// More than all notes that are loaded take in any program.
@@ -24,9 +27,9 @@ pub enum ElfError {
     /// Nothing can be read at its start.
     #[error("cannot be read")]
     Unreadable,
-    /// Not ELF, or not of 64 bits and little-endian.
-    #[error("is no little-endian 64-bit ELF image")]
-    NotElf64,
+    /// Not ELF, or not little-endian.
+    #[error("is no little-endian ELF image")]
+    NotElf,
     /// Its headers contradict themselves.
     #[error("has malformed ELF headers")]
     Malformed,
@@ -61,16 +64,25 @@ impl ElfImage {
     /// Reads the headers. `read(offset, out)` fills `out` from the file's byte `offset` on, or says false.
     pub fn read(mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Result<Self, ElfError> {
         let mut header = [0; HEADER_BYTES];
-        if !read(0, &mut header) {
+        let (first, rest) = header.split_at_mut(HEADER_BYTES_32);
+        if !read(0, first) {
             return Err(ElfError::Unreadable);
         }
-        if !header.starts_with(b"\x7fELF\x02\x01") {
-            return Err(ElfError::NotElf64);
+        let is_64 = match first.get(..6) {
+            Some(b"\x7fELF\x02\x01") => true,
+            Some(b"\x7fELF\x01\x01") => false,
+            _ => return Err(ElfError::NotElf),
+        };
+        if is_64 && !read(HEADER_BYTES_32 as u64, rest) {
+            return Err(ElfError::Malformed);
         }
-        let field = |at| u64_at(&header, at).ok_or(ElfError::Malformed);
         let half = |at| u16_at(&header, at).ok_or(ElfError::Malformed);
-        let (table, entry_bytes, count) = (field(32)?, half(54)?, half(56)?);
-        if entry_bytes != PROGRAM_HEADER_BYTES || count == 0 || count > MAX_PROGRAM_HEADERS {
+        let (table, entry_bytes, count, expected_bytes) = match is_64 {
+            true => (u64_at(&header, 32), half(54)?, half(56)?, PROGRAM_HEADER_BYTES),
+            false => (u32_at(&header, 28).map(u64::from), half(42)?, half(44)?, PROGRAM_HEADER_BYTES_32),
+        };
+        let table = table.ok_or(ElfError::Malformed)?;
+        if entry_bytes != expected_bytes || count == 0 || count > MAX_PROGRAM_HEADERS {
             return Err(ElfError::Malformed);
         }
         let mut bytes = vec![0; usize::from(entry_bytes) * usize::from(count)];
@@ -78,7 +90,10 @@ impl ElfImage {
             return Err(ElfError::Malformed);
         }
         let entries = bytes.chunks_exact(usize::from(entry_bytes));
-        let segments = entries.map(segment_at).collect::<Option<Vec<_>>>().ok_or(ElfError::Malformed)?;
+        let segments = entries
+            .map(if is_64 { segment_at } else { segment_32_at })
+            .collect::<Option<Vec<_>>>()
+            .ok_or(ElfError::Malformed)?;
         if !segments.iter().any(|segment| segment.kind == PT_LOAD) {
             return Err(ElfError::Malformed);
         }
@@ -159,6 +174,19 @@ fn segment_at(entry: &[u8]) -> Option<Segment> {
         file_bytes: u64_at(entry, 32)?,
         memory_bytes: u64_at(entry, 40)?,
         align: u64_at(entry, 48)?,
+    })
+}
+
+fn segment_32_at(entry: &[u8]) -> Option<Segment> {
+    let field = |at| u32_at(entry, at).map(u64::from);
+    Some(Segment {
+        kind: u32_at(entry, 0)?,
+        flags: u32_at(entry, 24)?,
+        offset: field(4)?,
+        svma: Svma(field(8)?),
+        file_bytes: field(16)?,
+        memory_bytes: field(20)?,
+        align: field(28)?,
     })
 }
 
@@ -268,7 +296,8 @@ mod tests {
     #[test]
     fn what_is_no_image_is_told_apart() {
         assert_eq!(read(b""), Err(ElfError::Unreadable));
-        assert_eq!(read(&[b'x'; 64]), Err(ElfError::NotElf64));
+        assert_eq!(read(&[b'x'; 64]), Err(ElfError::NotElf));
+        assert_eq!(read(&[&b"\x7fELF\x02\x01"[..], &[0; 50]].concat()), Err(ElfError::Malformed), "half a header");
         assert_eq!(read(&image(&[])), Err(ElfError::Malformed));
         assert_eq!(read(&image(&[[4, 4, 0, 0, 0, 0]])), Err(ElfError::Malformed), "nothing is loaded");
         let mut short = image(&[[1, 5, 0, 0, 1, 1]]);

@@ -473,6 +473,24 @@ fn a_perf_map_of_another_user_is_not_believed() {
     fs::remove_file(&path).unwrap();
 }
 
+/// Agents of the JVM give their map to root, as perf believes that of root and its own user alone.
+#[test]
+fn a_perf_map_of_root_is_believed_of_any_process() {
+    use std::os::unix::process::CommandExt;
+    let Ok(child) = Command::new("sleep").arg("60").uid(65534).spawn() else {
+        println!("SKIP setuid: not permitted");
+        return;
+    };
+    std::thread::sleep(Duration::from_millis(50));
+    let sleep = Sleep(child);
+    let path = format!("/tmp/perf-{}.map", sleep.0.id());
+    fs::write(&path, "1000 20 of root\n").unwrap();
+    let mut maps = JitMaps::new(sleep.0.id());
+    maps.refresh(&proc_maps(sleep.0.id()).unwrap());
+    fs::remove_file(&path).unwrap();
+    assert_eq!(maps.find(Avma(0x1000)).unwrap().1.function.name, "of root");
+}
+
 #[test]
 fn a_pipe_in_the_place_of_a_perf_map_holds_up_nobody() {
     let sleep = Sleep::start();

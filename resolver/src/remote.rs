@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use symseal_artifact::{DebugAltLink, ObjectFile, SplitUnit};
-use symseal_module::{DebugId, MissReason, ResolverStep, Rva, Svma};
+use symseal_module::{DebugId, MissReason, Quality, ResolverStep, Rva, Svma};
 
 use crate::bundles::BundleSource;
 use crate::flights::Flights;
@@ -14,7 +14,7 @@ use crate::local::debug_file::pdb_table;
 use crate::local::read::check_id;
 use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
-use crate::resolver::NamedBy;
+use crate::resolver::{NamedBy, quality_of};
 use crate::servers::Covered;
 use crate::trail::miss;
 use crate::{CheckFile, DigestOf, DigestRef, FetchedFile, NotFetched, SymbolServers, Tried, WantedFile, WantedKind};
@@ -46,6 +46,8 @@ struct Fetched {
 #[derive(Default)]
 pub(crate) struct Asked {
     pub(crate) named: Option<NamedBy>,
+    /// Whether that is a symbol of a file without debug information, as opposed to what a source says.
+    pub(crate) is_symbol: bool,
     /// Whether another time they may say more.
     pub(crate) passing: bool,
 }
@@ -96,9 +98,12 @@ impl Remote {
             }
         };
         let Fetched { opened, of, passing, .. } = self.table((id, path), covering);
+        let has_debug_info = opened.as_ref().is_ok_and(|table| table.has_debug_info);
         let Some(mut answer) = ask_table(opened, (step, of), lookup, tried) else {
-            return Asked { named: None, passing };
+            return Asked { passing, ..Asked::default() };
         };
+        // Go's programs have lines without debug information.
+        let is_symbol = !has_debug_info && quality_of(&answer.named.frames) != Quality::Full;
         if let Some(bundle) = covering {
             // Every file that was read is one of those that the bundle names.
             answer.proof = bundle.proof;
@@ -106,7 +111,7 @@ impl Remote {
             let of_index = DigestRef { of: DigestOf::SymbolIndex, digest: bundle.index_digest };
             answer.digests.splice(0..0, of_bundle.into_iter().chain([of_index]));
         }
-        Asked { named: Some(answer), passing }
+        Asked { named: Some(answer), is_symbol, passing }
     }
 
     /// The image base of a module that servers have.
@@ -170,15 +175,17 @@ impl<'s> Asking<'s> {
             check_id(bytes, id, "the file")?;
             self.covered.map_or(Ok(()), |covered| covered.check(bytes))
         };
+        let check_debug_file =
+            |bytes: &[u8]| -> Result<(), NoTable> { check(bytes).and_then(|()| is_debug_file(bytes, id)) };
         let wanted = |kind| WantedFile { id, kind, name };
         let has_table = self.covered.is_some_and(|covered| covered.has_table);
-        let fetched = match self.fetch(&wanted(WantedKind::DebugFile), &check) {
+        let fetched = match self.fetch(&wanted(WantedKind::DebugFile), &check_debug_file) {
             // Symbols are better than nothing, and worse than the table of a bundle.
-            Err((MissReason::ServerMiss, why)) if !has_table => {
+            Err((lack @ (MissReason::ServerMiss | MissReason::NoDebugInfo), why)) if !has_table => {
                 self.of.set(DigestOf::Binary);
                 self.fetch(&wanted(WantedKind::Executable), &check).map_err(|(reason, other)| match reason {
                     // Nobody keeps programs by what is known of this one.
-                    MissReason::ServerMiss | MissReason::Unsupported => (MissReason::ServerMiss, why),
+                    MissReason::ServerMiss | MissReason::Unsupported => (lack, why),
                     _ => (reason, other),
                 })?
             }
@@ -202,6 +209,19 @@ impl<'s> Asking<'s> {
         }
         table_of(described, object.image_base(), (id, bytes, fetched.from), object.has_debug_info())
     }
+}
+
+/// Whether bytes of the right id are what a debug file is, as opposed to the program itself, stripped, or to a file whose end,
+/// where the sections are listed, was lost: the next server may have better. A debug file with symbols alone is one.
+fn is_debug_file(bytes: &[u8], id: &DebugId) -> Result<(), NoTable> {
+    if !matches!(id, DebugId::BuildId(_)) {
+        return Ok(());
+    }
+    let object = object_of(bytes, id, "the file")?;
+    if object.has_debug_info() || (!object.is_executable() && object.has_symtab()) {
+        return Ok(());
+    }
+    Err((MissReason::NoDebugInfo, "it has no debug information".to_owned()))
 }
 
 impl Companions for Asking<'_> {

@@ -18,8 +18,8 @@ use crate::remote::{Asked, Remote};
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::trail::{hit, miss, most_telling, raw_frame, skip};
 use crate::{
-    Answer, CallSite, DigestOf, DigestRef, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, ResolvedFrame,
-    SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
+    Answer, CallSite, DigestOf, DigestRef, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome,
+    ResolvedFrame, SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
 };
 
 /// Names addresses through the strict chain. See the crate documentation.
@@ -300,11 +300,18 @@ impl Resolver {
             return (self.named(ResolverStep::LocalBundle, route.proof, named, trail), false);
         }
         let mut tried = Vec::with_capacity(4);
-        let Asked { named, passing } = self.ask_servers(id, name, lookup, &mut tried);
+        let Asked { named, is_symbol, passing } = self.ask_servers(id, name, lookup, &mut tried);
+        // A symbol of a server's stripped program must not hide what a bundle or a debug file knows of the source.
+        let (named, symbol) = if is_symbol { (None, named) } else { (named, None) };
+        let asked = tried.len();
         let named = named
             .or_else(|| self.ask_bundles(id, lookup, &mut tried))
             .or_else(|| self.ask_local(id, module, lookup, &mut tried));
-        let answer = match named {
+        if let (Some(_), Some(_), Some(kept_back)) = (&named, &symbol, tried.get_mut(..asked).and_then(<[_]>::last_mut))
+        {
+            kept_back.outcome = Outcome::Miss(MissReason::NoDebugInfo);
+        }
+        let answer = match named.or(symbol) {
             Some(named) => self.finish(named, tried),
             None => {
                 let reason = most_telling(&tried);
@@ -533,7 +540,7 @@ impl Symbolized {
 
 /// How much frames tell: all of it where the innermost has a function, a file and a line. What dwz moved out, or a compiler left out, may keep
 /// the function of a line away.
-fn quality_of(frames: &[SourceFrame]) -> Quality {
+pub(crate) fn quality_of(frames: &[SourceFrame]) -> Quality {
     let full = |frame: &SourceFrame| frame.function.is_some() && frame.file.is_some() && frame.line.is_some();
     if frames.first().is_some_and(full) { Quality::Full } else { Quality::Function }
 }

@@ -374,6 +374,78 @@ fn code_that_the_process_made_has_the_name_that_it_wrote() {
 }
 
 #[test]
+fn why_a_file_of_a_runtime_names_nothing_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let mut program = Program::start(&path);
+    let process = symbolizer().process(program.pid()).unwrap();
+    let code = program.tell("map");
+    let map = format!("/tmp/perf-{}.map", program.pid());
+    let check = |expected: MissReason| {
+        let frame = one(&process, code);
+        assert_eq!((frame.resolver, frame.reason), (ResolverStep::Raw, Some(expected)), "{frame:#?}");
+        let step = frame.tried.iter().find(|tried| tried.step == ResolverStep::JitMap).unwrap();
+        assert_eq!(step.outcome, symseal_resolver::Outcome::Miss(expected));
+        assert!(step.detail.starts_with(&map), "{}", step.detail);
+        // A module has its own reason.
+        let started = one(&process, Avma(program.outer.0 & !0xfff));
+        assert_ne!(started.reason, Some(expected), "{started:#?}");
+    };
+    std::fs::create_dir(&map).unwrap();
+    check(MissReason::FileUnreadable);
+    std::fs::remove_dir(&map).unwrap();
+    // Without an end of line, and too long for any.
+    std::fs::File::create(&map).unwrap().set_len(100 << 20).unwrap();
+    check(MissReason::Malformed);
+    std::fs::remove_file(&map).unwrap();
+}
+
+/// A program that needs no library, and waits.
+#[cfg(target_arch = "x86_64")]
+const ALONE: &str = "
+__attribute__((noinline)) void waits(void) {
+    for (;;) { int result; __asm__ volatile(\"int $0x80\" : \"=a\"(result) : \"a\"(29)); }
+}
+void _start(void) { waits(); }
+";
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_process_of_32_bits_is_named_as_addr2line_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    // Says so where there is no compiler.
+    if compile(dir.path(), "there", "int main(void) { return 0; }", &[]).is_none() {
+        return;
+    }
+    std::fs::write(dir.path().join("alone.c"), ALONE).unwrap();
+    for build_id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        let path = dir.path().join("alone");
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-g", "-O1", "-m32", "-nostdlib", "-static", build_id, "-o"]).arg(&path);
+        let Ok(compiled) = compiler.arg(dir.path().join("alone.c")).status() else {
+            println!("SKIP 32 bits: no gcc");
+            return;
+        };
+        assert!(compiled.success());
+        let Ok(child) = Command::new(&path).spawn() else {
+            println!("SKIP 32 bits: the kernel runs no such programs");
+            return;
+        };
+        let output = BufReader::new(Command::new("true").stdout(Stdio::piped()).spawn().unwrap().stdout.unwrap());
+        let program = Program { child, input: None, output, outer: Avma(0) };
+        std::thread::sleep(Duration::from_millis(50));
+        let symbols = String::from_utf8(Command::new("nm").arg(&path).output().unwrap().stdout).unwrap();
+        let line = symbols.lines().find(|line| line.ends_with(" waits")).unwrap();
+        let address = Avma(u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap());
+        let frame = one(&symbolizer().process(program.pid()).unwrap(), address);
+        assert_eq!((name(&frame), frame.quality), (Some("waits"), Quality::Full), "{frame:#?}");
+        assert_eq!(frame.frames[0].line, line_by_addr2line(&path, "waits"));
+        let id = frame.module.as_ref().unwrap().debug_id.as_ref().map(ToString::to_string);
+        assert!(id.is_some() && build_id_by_readelf(&path).is_none_or(|expected| id == Some(expected)));
+    }
+}
+
+#[test]
 fn bounds_of_caches_hold_and_change_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };

@@ -11,6 +11,8 @@ use super::read_proc;
 use super::root::open_in_root;
 use crate::{JitDump, JitFileState, JitHit, JitSource, Mapping, PerfMap};
 
+const ROOT: u32 = 0;
+
 /// What runtimes tell about the code that they made in one process.
 #[derive(Debug)]
 pub struct JitMaps {
@@ -29,7 +31,7 @@ impl JitMaps {
     /// mapping with which its runtime marks it.
     ///
     /// The perf map is that of the process's id in its own namespace, in its own `/tmp`, and is believed only where it
-    /// belongs to the process's user: anybody may write to `/tmp`.
+    /// belongs to the process's user or to root: anybody may write to `/tmp`.
     pub fn refresh(&mut self, mappings: &[Mapping]) {
         let Some(status) = Status::of(self.pid) else { return };
         self.refresh_perf_map(&status);
@@ -58,7 +60,8 @@ impl JitMaps {
         });
         match opened {
             Err(error) => self.perf_map.forget(PerfMap::new(), state_of(&path, &error)),
-            Ok((_, owner)) if !status.users.contains(&owner) => {
+            // Root could change the process's memory itself; agents of the JVM give their files to it, as perf asks for.
+            Ok((_, owner)) if owner != ROOT && !status.users.contains(&owner) => {
                 self.perf_map.forget(PerfMap::new(), JitFileState::ForeignOwner { path, owner });
             }
             Ok((file, _)) => self.perf_map.follow(&file, &path, PerfMap::new, |map, bytes| {

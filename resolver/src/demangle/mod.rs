@@ -5,6 +5,7 @@
 
 mod dlang;
 mod ocaml;
+mod special;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +42,10 @@ pub fn demangle(symbol: &str) -> Option<(String, Demangling)> {
         return Some((cut(symbol).to_string(), Demangling::Failed));
     }
     let readable = match scheme {
-        Scheme::Symbolic => Some(symbolic_demangle::demangle(symbol).into_owned()).filter(|name| name != symbol),
+        Scheme::Symbolic => {
+            let name = Some(symbolic_demangle::demangle(symbol).into_owned()).filter(|name| name != symbol);
+            name.map(special::in_usual_words)
+        }
         Scheme::D => of_part(symbol, dlang::demangle),
         // C has functions that begin alike; what is not OCaml's is no failure.
         Scheme::OCaml => Some(ocaml::demangle(symbol)?),

@@ -144,14 +144,33 @@ impl Jit {
         if let Some(found) = self.maps.find(lookup) {
             return with_jit(frame, lookup, found);
         }
-        // A perf map that is not believed has to be told of; that there is none has not.
-        match self.maps.state(JitSource::PerfMap) {
-            JitFileState::ForeignOwner { path, owner } => {
-                let detail = format!("{}: belongs to user {owner}, and not to the process's", path.display());
-                missed(frame, ResolverStep::JitMap, MissReason::NotPermitted, detail)
-            }
-            _ => frame,
+        // A module has its own reasons.
+        if frame.module.as_ref().is_some_and(|module| module.debug_id.is_some()) {
+            return frame;
         }
+        // A file that could not be used has to be told of; that there is none has not.
+        let problems = [JitSource::PerfMap, JitSource::JitDump].map(|source| problem_of(self.maps.state(source)));
+        match problems.into_iter().flatten().next() {
+            Some((reason, detail)) => missed(frame, ResolverStep::JitMap, reason, detail),
+            None => frame,
+        }
+    }
+}
+
+/// Why a file of a runtime names nothing, or not all that it would.
+fn problem_of(state: &JitFileState) -> Option<(MissReason, String)> {
+    match state {
+        JitFileState::ForeignOwner { path, owner } => {
+            let detail = format!("{}: belongs to user {owner}, and not to the process's", path.display());
+            Some((MissReason::NotPermitted, detail))
+        }
+        JitFileState::Unreadable { path, problem } => {
+            Some((MissReason::FileUnreadable, format!("{}: {problem}", path.display())))
+        }
+        JitFileState::Damaged { path, problem } => {
+            Some((MissReason::Malformed, format!("{}: {problem}", path.display())))
+        }
+        JitFileState::Absent | JitFileState::Read { .. } => None,
     }
 }
 

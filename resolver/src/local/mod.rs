@@ -46,7 +46,7 @@ pub(crate) struct Local {
 pub(crate) struct LocalTable {
     pub(crate) table: LoadedTable,
     /// Whether it has debug information, as opposed to symbols alone.
-    has_debug_info: bool,
+    pub(crate) has_debug_info: bool,
     /// The digest of the file, and those of the files that it refers to.
     pub(crate) digest: Digest,
     pub(crate) companions: Vec<Digest>,

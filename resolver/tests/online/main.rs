@@ -5,6 +5,7 @@
 mod cache;
 mod dwz;
 mod scene;
+mod stripped;
 
 use std::collections::HashMap;
 use std::io::Write as _;
