@@ -1,6 +1,6 @@
 //! The tests of this room in one program: each file of its own would be linked with everything once more. What must be alone in its process
 //! (`Cargo.toml` names it) is not among them.
-#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod archive;
 mod archive_bad_input;
