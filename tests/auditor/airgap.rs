@@ -182,8 +182,8 @@ fn every_change_to_a_kit_is_found_before_anything_is_imported() {
     let ran = scene.import("stolen", "into-stolen", &["--json"]);
     assert_eq!((ran.status, &ran.json()["checks"][0]["id"]), (1, &"kit.seal".into()), "{ran:?}");
     // What is told of the memory is what was given.
-    let ran = scene.import("stolen", "into-stolen", &["--state", &scene.at("state")]);
-    assert!(ran.stdout.contains("memory of what was seen: not recorded: the verdict is refused"), "{ran:?}");
+    let ran = scene.import("stolen", "into-stolen", &["--state", &scene.at("state"), "--json"]);
+    assert_eq!(ran.json()["memory"], "not recorded: the verdict is refused", "{ran:?}");
     // What somebody else puts into the store meanwhile stays, however the import ends.
     let layout = symseal_bundle::LayoutDir::create(scene.path("into-shared")).unwrap();
     layout.write_blob(b"another's").unwrap();
@@ -217,6 +217,7 @@ fn a_kit_of_another_name_than_its_bundle_is_refused() {
 #[test]
 fn what_the_other_site_would_refuse_is_not_packed() {
     let Some(scene) = Scene::unsealed() else { return };
+    scene.build("bundle", &["inputs/app"], "1.0", &[]);
     scene.export("kit", &[]).refused(2, &["expected a bundle with a seal", "bundle seal"]);
     scene.seal("bundle");
     let (other, key) = (scene.at("other-log"), scene.at("other.key.pem"));
