@@ -421,11 +421,12 @@ fn a_jvm_that_is_asked_again_for_its_code_has_the_names_of_the_last_time() {
             compared += 1;
         }
         texts.insert(text);
-        if texts.len() == 3 {
+        if texts.len() == 2 {
             break;
         }
     }
-    assert!(texts.len() == 3 && compared > 500, "{} maps, {compared} functions", texts.len());
+    // A machine that has compiled all that it will writes the same again.
+    assert!(texts.len() == 2 && compared > 500, "{} maps, {compared} functions", texts.len());
     drop(process);
     let _ = fs::remove_file(path);
 }
