@@ -384,7 +384,7 @@ fn a_key_in_a_token_signs_and_openssl_verifies() {
     }
     let Some(token) = Token::new() else { return };
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_key_in_a_token_signs_and_openssl_verifies", "--nocapture"])
+        .args(["--exact", "signers::a_key_in_a_token_signs_and_openssl_verifies", "--nocapture"])
         .current_dir(token.place.0.path())
         .env(CHILD, &token.module)
         .env("SOFTHSM2_CONF", token.conf())
