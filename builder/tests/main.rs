@@ -11,5 +11,6 @@ mod go_runtime;
 mod inputs;
 mod pairing;
 mod refusals;
+mod reported_ids;
 mod sealing;
 mod sources;

@@ -1,14 +1,11 @@
 //! A real program of Go that waits in C: captured, unwound from the bundle alone to the goroutine that called, named, replayed. The truth is
 //! what `runtime.Callers` told the program itself.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod stage;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use stage::{Stage, functions, skip};
+use crate::stage::{Stage, functions, skip};
 use symseal_module::{StopReason, UnwindMethod};
 use symseal_replay::{Class, replay};
 use symseal_trace::Trace;

@@ -1,8 +1,6 @@
 //! Traces that nobody captured: random modules, registers and stacks, damaged images. Whatever they hold, every walk ends,
 //! nothing panics, and the same input gives the same report.
 
-#![allow(clippy::unwrap_used)] // tests
-
 use std::collections::BTreeMap;
 
 use symseal_module::{Avma, Svma};

@@ -1,13 +1,10 @@
 //! A real process: built by a compiler, captured, unwound, named, replayed; gdb has the second opinion.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod stage;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stage::{Stage, functions, skip};
+use crate::stage::{Stage, functions, skip};
 use symseal_module::{Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 use symseal_replay::{
     BundleEvidence, Class, CoverageCount, Evidence, FrameKind, Gate, GateCode, ReportedChain, TraceEvidence, replay,

@@ -1,14 +1,11 @@
 //! A real program with a function in the middle that has neither call frame information nor a frame pointer. Without a scan its stack ends there; with
 //! one it goes on by the only word that calls account for, and not if there are two. The truth is what the program says itself.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-mod stage;
 
 use std::path::Path;
 use std::process::Command;
 
-use stage::{Stage, skip};
+use crate::stage::{Stage, skip};
 use symseal_module::{MissReason, Proof, StopReason, UnwindMethod};
 use symseal_replay::{Class, ThreadStack, coverage, replay, resolve_trace, unwind_trace};
 use symseal_resolver::{Options, Resolver};

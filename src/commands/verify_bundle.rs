@@ -1,7 +1,6 @@
 //! `symseal verify-bundle`: a Sigstore bundle that somebody made, as Sigstore's client specification says.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +13,7 @@ use symseal_sealer::foreign::{
     verify_foreign,
 };
 
+use super::bundle::verify::read_at_most;
 use crate::exit::Answer;
 use crate::output::{outln, visible};
 use crate::table::Table;
@@ -54,10 +54,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
-    let bundle = read("bundle", &args.bundle, BUNDLE_LIMIT)?;
+    let bundle = read_at_most("bundle", &args.bundle, BUNDLE_LIMIT)?;
     let root = match &args.trusted_root {
         None => ForeignRoot::public_good()?,
-        Some(path) => ForeignRoot::parse(&read("trusted root", path, ROOT_LIMIT)?)
+        Some(path) => ForeignRoot::parse(&read_at_most("trusted root", path, ROOT_LIMIT)?)
             .with_context(|| format!("trusted root {}", path.display()))?,
     };
     let signer = match (&args.key, &args.certificate_identity, &args.certificate_oidc_issuer) {
@@ -89,19 +89,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     Ok(answer.is_ok().into())
 }
 
-fn read(what: &str, path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let name = || format!("{what} {}", path.display());
-    let mut bytes = Vec::new();
-    File::open(path).with_context(name)?.take(limit + 1).read_to_end(&mut bytes).with_context(name)?;
-    if bytes.len() as u64 > limit {
-        bail!("{}: expected at most {limit} bytes, found more", name());
-    }
-    Ok(bytes)
-}
-
 fn key(path: &Path) -> Result<ForeignKey> {
     let what = || format!("key {}", path.display());
-    let pem = String::from_utf8(read("key", path, 64 << 10)?).with_context(what)?;
+    let pem = String::from_utf8(read_at_most("key", path, 64 << 10)?).with_context(what)?;
     ForeignKey::parse(&pem).with_context(what)
 }
 

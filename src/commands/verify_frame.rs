@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use serde_json::json;
 use symseal_bundle::frame_proof::{self, FrameProof, MAX_PROOF_BYTES};
@@ -13,7 +13,7 @@ use symseal_resolver::Symbolized;
 use symseal_seal::{CheckStatus, Expectation, UtcSeconds};
 use symseal_sealer::load_trust;
 
-use super::bundle::verify::{check_table, consistency_proofs, now, read};
+use super::bundle::verify::{check_table, consistency_proofs, now, read, read_at_most};
 use crate::exit::Answer;
 use crate::frames::write_frame;
 use crate::memory::{Memory, StateArgs};
@@ -62,15 +62,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<Answer> {
     let what = || format!("frame proof {}", args.file.display());
-    let found = std::fs::metadata(&args.file).with_context(what)?;
-    if !found.is_file() {
-        bail!("{}: expected a file, found a directory, a pipe or a device", what());
-    }
-    let size = found.len();
-    if size > MAX_PROOF_BYTES {
-        bail!("{}: expected at most {MAX_PROOF_BYTES} bytes, found {size}", what());
-    }
-    let proof = FrameProof::parse(&std::fs::read(&args.file).with_context(what)?).with_context(what)?;
+    let proof = FrameProof::parse(&read_at_most("frame proof", &args.file, MAX_PROOF_BYTES)?).with_context(what)?;
     let trust = load_trust(&trust_dir(args.trust.as_ref())?)?;
     let at = args.at.unwrap_or_else(now);
     let memory = Memory::open(&args.state)?;

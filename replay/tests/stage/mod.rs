@@ -1,5 +1,4 @@
 //! A program that stands still: captured, and a bundle built of its binaries.
-#![allow(dead_code, reason = "each test uses its part")]
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -147,16 +147,21 @@ pub(crate) fn consistency_proofs(paths: &[PathBuf]) -> Result<Vec<ConsistencyPro
 
 /// Reads a small file that was named on the command line.
 pub(crate) fn read(what: &str, path: &Path) -> Result<Vec<u8>> {
+    read_at_most(what, path, INPUT_LIMIT)
+}
+
+/// The same of at most so many bytes.
+pub(crate) fn read_at_most(what: &str, path: &Path, limit: u64) -> Result<Vec<u8>> {
     let named = || format!("{what} {}", path.display());
     // Opening a named pipe waits for somebody to write into it.
     if !path.metadata().with_context(named)?.is_file() {
         bail!("{}: expected a file, found a directory, a pipe or a device", named());
     }
     let mut bytes = Vec::new();
-    let mut file = File::open(path).with_context(named)?.take(INPUT_LIMIT + 1);
-    file.read_to_end(&mut bytes).with_context(named)?;
-    if bytes.len() as u64 > INPUT_LIMIT {
-        bail!("{}: expected at most {INPUT_LIMIT} bytes, found more", named());
+    let file = File::open(path).with_context(named)?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).with_context(named)?;
+    if bytes.len() as u64 > limit {
+        bail!("{}: expected at most {limit} bytes, found more", named());
     }
     Ok(bytes)
 }
