@@ -7,8 +7,8 @@ use symseal_bundle::index::platform_of;
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::page_hashes::{self, FilePages};
 use symseal_bundle::{
-    Digest, FileEntry, FileRole, IndexStatistics, LayoutDir, LayoutError, ModuleEntry, Producer, ShardEntry,
-    SymbolIndex, index, pages, title,
+    Digest, FileEntry, FileRole, IndexStatistics, LayoutDir, LayoutError, Producer, ShardEntry, SymbolIndex, index,
+    pages, title,
 };
 use symseal_module::DebugId;
 
@@ -40,34 +40,12 @@ pub(crate) fn index(name: &str, version: &str, finished: Vec<Finished>) -> (Symb
         };
         map.insert(text, module.entry);
     }
-    keep_titles_apart(&mut index);
+    title::keep_apart(&mut index);
     (index, pages)
 }
 
 /// Page hashes of the modules' files, by the text of the module's id.
 pub(crate) type Pages = BTreeMap<String, Vec<FilePages>>;
-
-/// Two modules may have files that belong at one place: builds of one library with one time stamp, names that differ in
-/// case alone. The first module, by platform and id, has the place; the others' files go below `module/<debug id>/`.
-fn keep_titles_apart(index: &mut SymbolIndex) {
-    let mut seen = BTreeSet::new();
-    let mut keep = |id: &str, module: &mut ModuleEntry| {
-        let mut is_moved = false;
-        for file in &mut module.files {
-            if !seen.insert(title::fold(&file.path)) {
-                file.path = format!("module/{}/{}", id.replace(':', "-"), file.path);
-                is_moved = true;
-                seen.insert(title::fold(&file.path));
-            }
-        }
-        if is_moved {
-            module.files.sort_by(|a, b| (a.role, &a.path).cmp(&(b.role, &b.path)));
-        }
-    };
-    for map in [&mut index.linux, &mut index.macos, &mut index.windows] {
-        map.iter_mut().for_each(|(id, module)| keep(id, module));
-    }
-}
 
 /// Cuts the index into shards, makes the manifests, and makes the bundle visible in the layout.
 pub(crate) fn publish(index: &mut SymbolIndex, pages: &Pages, layout: &LayoutDir) -> Result<Digest, BuildError> {

@@ -212,6 +212,9 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
     let mut conflicts = Vec::new();
     for (ordinal, part) in parts.iter().enumerate() {
         for (platform, id, module) in part.index.modules() {
+            // Where its files lie in the part may be owed to another module of it.
+            let mut module = module.clone();
+            title::take_back(id, &mut module);
             let map = match platform {
                 "linux" => &mut index.linux,
                 "windows" => &mut index.windows,
@@ -219,16 +222,17 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
             };
             if let Some(known) = map.get(id) {
                 let other = origins.get(id).and_then(|ordinal| parts.get(*ordinal)).unwrap_or(first);
-                conflicts.extend(conflict(id, (other, known), (part, module)));
+                conflicts.extend(conflict(id, (other, known), (part, &module)));
                 continue;
             }
-            map.insert(id.to_owned(), module.clone());
+            map.insert(id.to_owned(), module);
             origins.insert(id, ordinal);
         }
     }
     if !conflicts.is_empty() {
         return Err(JoinError::Conflicts(conflicts));
     }
+    title::keep_apart(&mut index);
     let of_joined = |source| JoinError::Compose { part: "the joined bundle".to_owned(), source };
     let shards = compose::shards(&index).map_err(of_joined)?;
     let shards = shards.into_iter().map(|shard| cut(shard, parts, &origins)).collect();

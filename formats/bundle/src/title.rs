@@ -3,6 +3,7 @@
 //! A title comes from outside, and `oras pull` and our own tools write files at it, so its rules are strict.
 
 mod component;
+mod places;
 mod platforms;
 mod rules;
 mod together;
@@ -10,6 +11,7 @@ mod together;
 use symseal_module::DebugId;
 
 pub use component::component;
+pub use places::{keep_apart, take_back};
 pub use platforms::{dsym_member, macho_image, pdb, pe_image, split_package, split_unit};
 pub use rules::{
     MAX_PART_BYTES, MAX_TITLE_BYTES, TitleError, check_title, fold, is_debugger_script, is_debugger_script_path,

@@ -20,18 +20,20 @@ struct Given {
     id: String,
     arch: &'static str,
     files: u8,
+    /// Where it has one file more.
+    place: Option<&'static str>,
 }
 
 fn linux(number: u32) -> Given {
-    Given { id: format!("{:08x}", number + 1).repeat(5), arch: "x86_64", files: 3 }
+    Given { id: format!("{:08x}", number + 1).repeat(5), arch: "x86_64", files: 3, place: None }
 }
 
 fn windows(number: u32) -> Given {
-    Given { id: format!("{number:032X}-1"), arch: "x86_64", files: 2 }
+    Given { id: format!("{number:032X}-1"), arch: "x86_64", files: 2, place: None }
 }
 
 fn macos(number: u32) -> Given {
-    Given { id: format!("uuid:{number:032X}"), arch: "aarch64", files: 2 }
+    Given { id: format!("uuid:{number:032X}"), arch: "aarch64", files: 2, place: None }
 }
 
 /// A bundle without its files: index, what is composed of it, and its files of page hashes.
@@ -81,7 +83,7 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
         statistics: IndexStatistics::default(),
     };
     let mut all: BTreeMap<String, Vec<FilePages>> = BTreeMap::new();
-    for Given { id: text, arch, files } in given {
+    for Given { id: text, arch, files, place } in given {
         let id: DebugId = text.parse().unwrap();
         // Several pages, and a first byte that differs from module to module.
         let bytes = |at: u8| [text.as_bytes(), &vec![at; 20_000 + usize::from(at) * 50_000]].concat();
@@ -90,7 +92,8 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
             1 => file(FileRole::ModuleIndex, title::module_index(&id), &bytes(at)),
             _ => file(FileRole::Debuginfo, title::build_id_debug_file(&id).unwrap(), &bytes(at)),
         });
-        let (mut files, pages): (Vec<_>, Vec<_>) = made.unzip();
+        let placed = place.map(|place| file(FileRole::Executable, place.to_owned(), &bytes(9)));
+        let (mut files, pages): (Vec<_>, Vec<_>) = made.chain(placed).unzip();
         files.sort_by(|a, b| (a.role, &a.path).cmp(&(b.role, &b.path)));
         all.insert(id.to_string(), pages);
         let module = ModuleEntry {
@@ -116,6 +119,7 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
         };
         map.insert(id.to_string(), module);
     }
+    title::keep_apart(&mut index);
     let mut page_hashes = BTreeMap::new();
     for shard in shards(&index).unwrap() {
         let own: Vec<FilePages> = shard.ids.iter().flat_map(|id| all[&id.to_string()].clone()).collect();
@@ -198,6 +202,34 @@ fn parts_of_one_platform_are_cut_anew_by_the_rule_of_one_build() {
     let (joined, asked) = join_all(&[&even, &odd], None, None).unwrap();
     same_bytes(&joined, &whole);
     assert_eq!((joined.shards_kept, joined.page_hashes.len(), asked), (0, 4, 4));
+}
+
+/// Two builds of one library with one time stamp and size belong at one place of a symbol store.
+#[test]
+fn files_of_one_place_are_kept_apart_as_in_one_build() {
+    let at = |place: &'static str, given: Given| Given { place: Some(place), ..given };
+    let (first, second) =
+        (at("App.dll/5f00c0de9000/App.dll", windows(1)), at("app.dll/5f00c0de9000/app.dll", windows(2)));
+    let third = at("App.dll/5f00c0de9000/App.dll", windows(3));
+    let whole = build(&[first.clone(), second.clone(), third.clone()], "app", "1.0");
+    let paths: Vec<&str> =
+        whole.index.files().map(|file| file.path.as_str()).filter(|path| path.contains("dll")).collect();
+    let below = |given: &Given, path: &str| format!("module/{}/{path}", given.id);
+    assert_eq!(
+        paths,
+        [
+            "App.dll/5f00c0de9000/App.dll",
+            &below(&second, "app.dll/5f00c0de9000/app.dll"),
+            &below(&third, "App.dll/5f00c0de9000/App.dll")
+        ]
+    );
+    // Each has the place where it is alone; beside the third one the second has it.
+    let parts = [vec![first.clone()], vec![second.clone()], vec![third.clone()], vec![second.clone(), third.clone()]];
+    let parts = parts.map(|part| build(&part, "app", "1.0"));
+    for joined in [[0, 1, 2].as_slice(), &[2, 1, 0], &[3, 0], &[0, 3, 2]] {
+        let joined: Vec<&Made> = joined.iter().map(|part| &parts[*part]).collect();
+        same_bytes(&join_all(&joined, None, None).unwrap().0, &whole);
+    }
 }
 
 #[test]
@@ -345,7 +377,7 @@ proptest! {
     #[test]
     fn any_split_of_the_modules_joins_to_the_same_bytes(owners in prop::collection::vec(0usize..4, 1..60)) {
         let all: Vec<Given> = (0..owners.len() as u32)
-            .map(|at| match at % 4 { 0 => windows(at), 1 => macos(at), 2 => Given { arch: "aarch64", ..linux(at) }, _ => linux(at) })
+            .map(|at| Given { place: (at % 5 == 0).then_some("app.dll/5f00/app.dll"), ..match at % 4 { 0 => windows(at), 1 => macos(at), 2 => Given { arch: "aarch64", ..linux(at) }, _ => linux(at) } })
             .collect();
         let whole = build(&all, "app", "1.0");
         let parts: Vec<Made> = (0..4)
