@@ -24,6 +24,15 @@ pub trait ModuleFiles: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`Self::open`].
     fn open_path(&self, path: &Path) -> io::Result<File>;
+
+    /// Another file by the same absolute path, where there are two: in a container, and on the machine that it runs on. It is asked for where the
+    /// first one is not of the module.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; `NotFound` where there is no other.
+    fn open_elsewhere(&self, _path: &Path) -> io::Result<File> {
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 /// The files of this machine, by the paths that the trace has.

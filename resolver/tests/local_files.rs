@@ -2,14 +2,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(target_os = "linux")]
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use symseal_artifact::{ObjectFile, ReleaseFile};
 use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
 use symseal_bundle::{Bundle, LayoutDir};
 use symseal_module::{DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, UnwindMethod};
-use symseal_resolver::{DigestOf, Options, Outcome, ResolvedFrame, Resolver, Tried};
+use symseal_resolver::{DigestOf, ModuleFiles, Options, Outcome, ResolvedFrame, Resolver, ThisMachine, Tried};
 
 const SOURCE: &str = "
 static inline __attribute__((always_inline)) int doubled(int x) { return x * 2 + 1; }
@@ -157,6 +160,48 @@ fn a_debug_file_is_found_by_its_build_id_and_names_what_a_bundle_names() {
     let frame = scene.ask(&Resolver::new(Options::default()).with_debug_directories(vec![scene.at("debug")]), hidden);
     assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Skipped(MissReason::NotAllowed));
     assert_eq!(frame.quality, Quality::ModuleOffset);
+}
+
+/// What a process in a container sees, and the machine that it runs on: two trees of files.
+#[derive(Debug)]
+struct TwoTrees {
+    inside: PathBuf,
+    outside: PathBuf,
+}
+
+impl ModuleFiles for TwoTrees {
+    fn open_path(&self, path: &Path) -> io::Result<File> {
+        ThisMachine.open_path(&self.inside.join(path.strip_prefix("/").unwrap()))
+    }
+
+    fn open_elsewhere(&self, path: &Path) -> io::Result<File> {
+        ThisMachine.open_path(&self.outside.join(path.strip_prefix("/").unwrap()))
+    }
+}
+
+#[test]
+fn a_wrong_debug_file_in_a_container_does_not_hide_that_of_the_machine() {
+    let Some(scene) = Scene::new(&["-g"]) else { return };
+    let rva = address(&scene.at("app"), "hidden");
+    let by_build_id = scene.by_build_id();
+    let (inside, outside) = (format!("inside/{by_build_id}"), format!("outside/{by_build_id}"));
+    let Some(()) = scene.split(&outside) else { return };
+    std::fs::create_dir_all(scene.at(&inside).parent().unwrap()).unwrap();
+    // Of another build, at the place of this one's.
+    std::fs::write(scene.at("other.c"), "int main(void) { return 0; }").unwrap();
+    scene.run("gcc", &["-g", "other.c", "-Wl,--build-id", "-o", &inside]).unwrap();
+    std::fs::copy(scene.at("app"), scene.at("inside/app")).unwrap();
+    let ask_with = |inside: PathBuf, outside: PathBuf| {
+        let resolver = Resolver::new(Options { local_files: true, ..Options::default() })
+            .with_debug_directories(vec!["/debug".into()])
+            .with_module_files(Arc::new(TwoTrees { inside, outside }));
+        ask(&resolver, Path::new("/app"), &scene.id, rva)
+    };
+    let found = ask_with(scene.at("inside"), scene.at("outside"));
+    assert_eq!((found.resolver, found.frames[0].function.as_deref()), (ResolverStep::DebugFile, Some("hidden")));
+    // Where neither is of the module, the step says so of the first.
+    let missed = ask_with(scene.at("inside"), scene.at("inside"));
+    assert_eq!(tried(&missed, ResolverStep::DebugFile).outcome, Outcome::Miss(MissReason::DebugIdMismatch));
 }
 
 #[test]

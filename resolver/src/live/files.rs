@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use symseal_module::MappedModule;
@@ -32,11 +33,17 @@ impl ModuleFiles for ProcessFiles {
     }
 
     fn open_path(&self, path: &Path) -> io::Result<File> {
-        let inside = open_in_root(self.pid, path);
-        match inside {
-            // Containers are seldom given debug files; those of this machine count where their ids are the module's.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => ThisMachine.open_path(path).map_err(|_| error),
-            opened => opened,
+        open_in_root(self.pid, path)
+    }
+
+    /// Containers are seldom given debug files, and an image may bring those of another build: the ones of this machine count where their ids are the
+    /// module's.
+    fn open_elsewhere(&self, path: &Path) -> io::Result<File> {
+        let file = ThisMachine.open_path(path)?;
+        let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
+        match open_in_root(self.pid, path) {
+            Ok(inside) if place(&inside) == place(&file) => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(file),
         }
     }
 }

@@ -77,28 +77,26 @@ pub(super) struct Around<'l> {
 impl Companions for Around<'_> {
     fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>> {
         let places = places::supplementary(&self.local.directories, self.path, link.path, link.build_id);
-        let read = places.into_iter().filter_map(|place| self.local.read_path(&place).ok().flatten());
-        read.into_iter().find(|bytes| is_supplementary(object, link, bytes))
+        let is_meant = |bytes: &Vec<u8>| is_supplementary(object, link, bytes);
+        places.iter().find_map(|place| self.local.read_path(place).flatten().find(is_meant))
     }
 
     /// The package beside the file or the program, else the single files that its skeletons name.
     fn split(&self, _: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<Vec<u8>> {
         let packages = [Some(self.path), self.program].into_iter().flatten().map(places::package);
         for package in packages {
-            if let Ok(Some(bytes)) = self.local.read_path(&package)
-                && ObjectFile::parse(&bytes).is_ok_and(|found| found.split_kind().is_some())
-            {
+            let is_package = |bytes: &Vec<u8>| ObjectFile::parse(bytes).is_ok_and(|found| found.split_kind().is_some());
+            if let Some(bytes) = self.local.read_path(&package).flatten().find(is_package) {
                 return vec![bytes];
             }
         }
         let (mut found, mut room) = (Vec::new(), SPLIT_BYTES);
         for unit in asked.iter().take(SPLIT_UNITS) {
             for place in places::split_unit(self.program.unwrap_or(self.path), &unit.name, &unit.comp_dir) {
-                let Ok(Some(bytes)) = self.local.read_path(&place) else { continue };
                 // One that was compiled again has other ids.
-                if !ObjectFile::parse(&bytes).is_ok_and(|file| file.split_ids().contains(&unit.id)) {
-                    continue;
-                }
+                let is_meant =
+                    |bytes: &Vec<u8>| ObjectFile::parse(bytes).is_ok_and(|file| file.split_ids().contains(&unit.id));
+                let Some(bytes) = self.local.read_path(&place).flatten().find(is_meant) else { continue };
                 let Some(left) = room.checked_sub(bytes.len() as u64) else { return found };
                 room = left;
                 found.push(bytes);

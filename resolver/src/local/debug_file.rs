@@ -29,15 +29,12 @@ impl Local {
         let looked_at = places.len();
         let mut problem = None;
         for (place, sought) in places {
-            let opened = match self.read_path(&place) {
-                Ok(None) => continue,
-                Ok(Some(bytes)) => self.debug_table(&bytes, &place, (id, sought), program),
-                Err(error) => Err(error),
-            };
-            match opened {
-                Ok(table) => return Ok(table),
-                // The first one says most: it is where the file should be.
-                Err(error) => problem = problem.or(Some(error)),
+            for read in self.read_path(&place) {
+                match read.and_then(|bytes| self.debug_table(&bytes, &place, (id, sought), program)) {
+                    Ok(table) => return Ok(table),
+                    // The first one says most: it is where the file should be.
+                    Err(error) => problem = problem.or(Some(error)),
+                }
             }
         }
         Err(problem.unwrap_or_else(|| {

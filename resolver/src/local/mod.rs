@@ -84,8 +84,9 @@ impl Local {
 
     /// The image base of the module `id` in a file.
     pub(crate) fn image_base(&self, file: &Path, id: &DebugId) -> Option<Svma> {
-        let bytes = self.read_path(file).ok().flatten()?;
-        read::object_of(&bytes, id, &places::shown(file)).ok().map(|object| object.image_base())
+        let image_base =
+            |bytes: Vec<u8>| read::object_of(&bytes, id, &places::shown(file)).ok().map(|object| object.image_base());
+        self.read_path(file).flatten().find_map(image_base)
     }
 
     /// Asks for a separate debug file.

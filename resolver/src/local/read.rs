@@ -9,6 +9,7 @@ use symseal_module::{DebugId, MissReason};
 
 use super::places::shown;
 use super::{Local, NoTable};
+use crate::ModuleFiles;
 use crate::bundles::io_reason;
 
 /// The largest file that is read, in bytes.
@@ -18,13 +19,15 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const FIRST_BYTES: u64 = 4096;
 
 impl Local {
-    /// The bytes of a file; `None` where there is none.
-    pub(super) fn read_path(&self, path: &Path) -> Result<Option<Vec<u8>>, NoTable> {
-        match self.files.open_path(path) {
-            Ok(file) => read_whole(file, &shown(path)).map(Some),
-            Err(error) if is_absence(&error) => Ok(None),
-            Err(error) => Err((io_reason(&error), format!("{}: {error}", shown(path)))),
-        }
+    /// The bytes of the files at a path, each read when it is asked for: the one that the module's process sees, then that of this machine where it is
+    /// another one. Which of them is meant, their ids say.
+    pub(super) fn read_path<'p>(&'p self, path: &'p Path) -> impl Iterator<Item = Result<Vec<u8>, NoTable>> + 'p {
+        let ways = [<dyn ModuleFiles>::open_path, <dyn ModuleFiles>::open_elsewhere];
+        ways.into_iter().filter_map(move |open| match open(&*self.files, path) {
+            Ok(file) => Some(read_whole(file, &shown(path))),
+            Err(error) if is_absence(&error) => None,
+            Err(error) => Some(Err((io_reason(&error), format!("{}: {error}", shown(path))))),
+        })
     }
 }
 

@@ -92,7 +92,9 @@ fn ask(resolver: &Resolver, args: &Args, (svma, image_base): (Svma, Svma)) -> Re
     // An address below the image base is in no function; the largest rva is in none either.
     let rva = svma.to_rva(image_base).unwrap_or(Rva(u64::MAX));
     let Some(file) = &args.file else { return Ok(resolver.symbolize(&args.asked.debug_id, rva)) };
-    let path = symseal_module::escape::escape(std::path::absolute(file)?.as_os_str().as_encoded_bytes());
+    // Debug files lie beside what a link leads to, which is also the path that a process has mapped.
+    let path = std::fs::canonicalize(file).or_else(|_| std::path::absolute(file))?;
+    let path = symseal_module::escape::escape(path.as_os_str().as_encoded_bytes());
     let module = MappedModule {
         path,
         debug_id: Some(args.asked.debug_id.clone()),
