@@ -70,7 +70,8 @@ pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;
 pub use sniff::{FileKind, SNIFF_BYTES, sniff};
 pub use stream::{
-    Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, functions_on, pdb_functions,
+    Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, functions_at, functions_on,
+    pdb_functions,
 };
 pub use text::escaped;
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};

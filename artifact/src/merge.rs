@@ -36,6 +36,8 @@ pub(crate) struct Merge<'m, 's> {
     without_code: Vec<u64>,
     /// The names of functions without code, once they were needed.
     without_code_names: Option<HashSet<String>>,
+    /// Where a part of the functions is at hand: whether the others were needed.
+    needs_others: Option<bool>,
     names: Box<dyn Naming + 's>,
     work: &'m mut Work,
 }
@@ -74,6 +76,7 @@ impl<'m, 's> Merge<'m, 's> {
             groups,
             without_code,
             without_code_names: None,
+            needs_others: None,
             names,
             work,
         }
@@ -81,6 +84,17 @@ impl<'m, 's> Merge<'m, 's> {
 
     /// Records by address.
     pub(crate) fn run(mut self) -> Vec<FunctionRecord> {
+        self.records()
+    }
+
+    /// The same where the others of the module's functions were not read; `None` where a record depends on them.
+    pub(crate) fn run_on_part(mut self) -> Option<Vec<FunctionRecord>> {
+        self.needs_others = Some(false);
+        let records = self.records();
+        (self.needs_others == Some(false)).then_some(records)
+    }
+
+    fn records(&mut self) -> Vec<FunctionRecord> {
         let segments = self.segments();
         self.order_orphans();
         let mut records = Vec::with_capacity(segments.len());
@@ -217,6 +231,10 @@ impl<'m, 's> Merge<'m, 's> {
 
     /// Whether debug information defines a function of this name whose code, if it says any, is another one's.
     fn is_without_code(&mut self, name: &str) -> bool {
+        if let Some(needed) = &mut self.needs_others {
+            *needed = true;
+            return false;
+        }
         if self.without_code_names.is_none() {
             let losers = self.losers.iter().map(|loser| loser.function);
             let functions: Vec<u64> = std::mem::take(&mut self.without_code).into_iter().chain(losers).collect();

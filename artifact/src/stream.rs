@@ -3,7 +3,7 @@
 use crate::beside::beside;
 use crate::budget::Budget;
 use crate::code_ranges::Text;
-use crate::dwarf::{self, DwarfFiles};
+use crate::dwarf::{self, DwarfFiles, Selected};
 use crate::elf::Elf;
 use crate::go::{self, GoTable};
 use crate::headers::ObjectHeaders;
@@ -146,28 +146,12 @@ pub fn functions_on(
     let mut statistics = StreamStatistics::default();
     let text = Text::new(binary.headers().text_sections());
     statistics.text_bytes = text.bytes();
-    let mut files = vec![binary.headers()];
-    files.extend(with.debug.map(ObjectFile::headers));
-    let packed = files.iter().filter_map(|file| file.mini_debug_info());
-    let mini: Vec<Vec<u8>> = packed.filter_map(|packed| mini_debug_info::unpacked(packed, &mut work)).collect();
+    let files = files_with_symbols(binary, with);
+    let mini = unpacked(&files, &mut work);
     let mini: Vec<Elf<'_>> = mini.iter().filter_map(|bytes| mini_debug_info::parsed(bytes, &mut work)).collect();
-    let mini_bytes: u64 = mini.iter().map(ObjectHeaders::symbol_bytes).sum();
-    let symbol_bytes: u64 = files.iter().map(|file| file.symbol_bytes()).sum();
     let pdb_bytes = with.pdb.map_or(0, PdbFile::bytes);
-    let symbol_bytes = symbol_bytes.saturating_add(mini_bytes).saturating_add(pdb_bytes);
-
-    let described = with.debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
-    let supplementary = supplementary(described, with)?;
-    // An object file may keep its split units.
-    let split = with.split.iter().chain([described]).filter(|file| file.split_kind().is_some());
-    let split: Vec<&dyn ObjectHeaders<'_>> = split.map(ObjectFile::headers).collect();
-    let dwarf = match described.headers().relocation_problem() {
-        Some(problem) => {
-            work.skip(problem);
-            DwarfFiles::none()
-        }
-        None => DwarfFiles::load(described.headers(), supplementary, &split, threads, &mut work),
-    };
+    let symbol_bytes = symbol_bytes(&files, &mini).saturating_add(pdb_bytes);
+    let dwarf = load_dwarf(binary, with, threads, &mut work)?;
     statistics.dwarf_bytes = dwarf.total_bytes();
     let go = go::find(binary.headers(), statistics.dwarf_bytes == 0);
     let go_bytes = go.as_ref().map_or(0, GoTable::bytes);
@@ -193,16 +177,110 @@ pub fn functions_on(
     if let Some(pdb) = &pdb {
         pdb.symbols(binary.image_base(), &text, &mut symbols, &mut work);
     }
-    for file in files {
-        symbols::collect(file, SymbolTable::Symtab, &text, &mut symbols, &mut work);
-    }
-    for file in &mini {
-        symbols::collect(file, SymbolTable::MiniDebugInfo, &text, &mut symbols, &mut work);
-    }
+    collect_symbols(&files, &mini, &text, &mut symbols, &mut work);
     let groups = symbols::groups(symbols, &mut work);
     let groups = symbols::with_starts(groups, starts, &text, &mut work);
     let functions = Merge::new(binary.image_base(), &text, described, groups, &mut work).run();
     Ok(finish(functions, work, statistics))
+}
+
+/// Of the same functions those at these addresses, read from the units that describe them alone; sources and statistics are those of what
+/// was read. An address that no record holds has one in the whole stream perhaps, and none that a subprogram names.
+///
+/// `None` where only the whole stream tells: most units would have to be read, the file is a Go program or comes with a PDB, split units are
+/// missing, or a name depends on functions elsewhere.
+pub fn functions_at(
+    binary: &ObjectFile<'_>,
+    with: &DebugFiles<'_, '_>,
+    addresses: &[Svma],
+) -> Result<Option<FunctionStream>, ArtifactError> {
+    if let Some(debug) = with.debug {
+        check_pair(binary, debug)?;
+    }
+    if with.pdb.is_some() || go::find(binary.headers(), false).is_some() {
+        return Ok(None);
+    }
+    let mut work = Work::new();
+    let text = Text::new(binary.headers().text_sections());
+    let files = files_with_symbols(binary, with);
+    let mini = unpacked(&files, &mut work);
+    let mini: Vec<Elf<'_>> = mini.iter().filter_map(|bytes| mini_debug_info::parsed(bytes, &mut work)).collect();
+    let dwarf = load_dwarf(binary, with, NonZeroUsize::MIN, &mut work)?;
+    let statistics = StreamStatistics { dwarf_bytes: dwarf.total_bytes(), ..StreamStatistics::default() };
+    work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes(&files, &mini)));
+    let selected = dwarf::read_selected(&dwarf, &text, binary.image_base(), addresses, &mut work);
+    let Some(Selected { described, ranges }) = selected else { return Ok(None) };
+    // Only symbols at the start of a described function bear on its record.
+    let text = Text::new(ranges);
+    let mut symbols = Vec::new();
+    collect_symbols(&files, &mini, &text, &mut symbols, &mut work);
+    let groups = symbols::groups(symbols, &mut work);
+    let merged = Merge::new(binary.image_base(), &text, described, groups, &mut work).run_on_part();
+    let Some(mut functions) = merged.filter(|_| work.missing_split.is_empty()) else { return Ok(None) };
+    let asked: BTreeSet<u64> =
+        addresses.iter().filter_map(|address| Some(address.to_rva(binary.image_base())?.0)).collect();
+    functions.retain(|function| {
+        let end = function.start.0.saturating_add(function.size);
+        function.source == SymbolSource::Dwarf && asked.range(function.start.0..end).next().is_some()
+    });
+    Ok(Some(finish(functions, work, statistics)))
+}
+
+/// The files whose symbols count.
+fn files_with_symbols<'a, 'd>(
+    binary: &'a ObjectFile<'d>,
+    with: &DebugFiles<'a, 'd>,
+) -> Vec<&'a (dyn ObjectHeaders<'d> + 'a)> {
+    std::iter::once(binary).chain(with.debug).map(ObjectFile::headers).collect()
+}
+
+/// The MiniDebugInfo of the files, unpacked.
+fn unpacked(files: &[&dyn ObjectHeaders<'_>], work: &mut Work) -> Vec<Vec<u8>> {
+    let packed = files.iter().filter_map(|file| file.mini_debug_info());
+    packed.filter_map(|packed| mini_debug_info::unpacked(packed, work)).collect()
+}
+
+/// Bytes of symbols, for the bound on work.
+fn symbol_bytes(files: &[&dyn ObjectHeaders<'_>], mini: &[Elf<'_>]) -> u64 {
+    let of_files: u64 = files.iter().map(|file| file.symbol_bytes()).sum();
+    of_files.saturating_add(mini.iter().map(ObjectHeaders::symbol_bytes).sum())
+}
+
+/// The DWARF that describes `binary`, in all its files.
+fn load_dwarf<'d>(
+    binary: &ObjectFile<'d>,
+    with: &DebugFiles<'_, 'd>,
+    threads: NonZeroUsize,
+    work: &mut Work,
+) -> Result<DwarfFiles<'d>, ArtifactError> {
+    let described = with.debug.filter(|debug| debug.has_debug_info()).unwrap_or(binary);
+    let supplementary = supplementary(described, with)?;
+    // An object file may keep its split units.
+    let split = with.split.iter().chain([described]).filter(|file| file.split_kind().is_some());
+    let split: Vec<&dyn ObjectHeaders<'_>> = split.map(ObjectFile::headers).collect();
+    Ok(match described.headers().relocation_problem() {
+        Some(problem) => {
+            work.skip(problem);
+            DwarfFiles::none()
+        }
+        None => DwarfFiles::load(described.headers(), supplementary, &split, threads, work),
+    })
+}
+
+/// All symbols that lie in code.
+fn collect_symbols<'a, 'd: 'a>(
+    files: &[&'a (dyn ObjectHeaders<'d> + 'a)],
+    mini: &'a [Elf<'d>],
+    text: &Text,
+    symbols: &mut Vec<symbols::Symbol<'a>>,
+    work: &mut Work,
+) {
+    for file in files {
+        symbols::collect(*file, SymbolTable::Symtab, text, symbols, work);
+    }
+    for file in mini {
+        symbols::collect(file, SymbolTable::MiniDebugInfo, text, symbols, work);
+    }
 }
 
 /// The functions of a PDB whose PE file is not at hand. Addresses count from the image base, which is 0; code ranges are

@@ -6,6 +6,7 @@ mod archive;
 mod archive_bad_input;
 mod archive_images;
 mod archive_packages;
+mod at_addresses;
 mod bad_input;
 mod breakpad_files;
 mod cabinets;

@@ -200,7 +200,7 @@ impl<'s> Asking<'s> {
             // The program itself in the place of its debug file: the bundle's table tells more.
             return Err((MissReason::NoDebugInfo, fetched.from));
         }
-        let described = describe(&object, &fetched.from, self)?;
+        let described = describe(&object, &fetched.from, self, &[])?;
         if has_table && !described.note.is_empty() {
             // The bundle knows more.
             let (reason, why) = self.lacking.take().unwrap_or((MissReason::ServerMiss, String::new()));

@@ -125,6 +125,18 @@ impl Resolver {
         self.change(|sources| sources.local = Arc::new(sources.local.with_directories(directories)))
     }
 
+    /// Says that of the module `id` these addresses will be asked for and hardly others: of a large file of this machine only what describes them is read.
+    /// Another address has the same answer as without, and may wait for all of the file to be read. A return address is looked up by the call before it
+    /// ([`Options::call_site`]), so that is what is expected.
+    pub fn expecting(self, id: &DebugId, addresses: &[Rva]) -> Self {
+        let (addresses, remote): (Arc<[Rva]>, _) = (addresses.into(), self.sources.remote.clone());
+        self.change(|sources| {
+            sources.local = Arc::new(sources.local.expecting(id, addresses));
+            // This changes nothing of what servers gave.
+            sources.remote = remote;
+        })
+    }
+
     /// The same sources and options with an address cache of its own, cold, of `capacity` addresses.
     pub fn with_cold_cache(&self, capacity: usize) -> Self {
         let options = Options { address_cache: capacity, ..self.options };

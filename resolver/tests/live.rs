@@ -166,6 +166,27 @@ fn a_function_is_named_as_addr2line_names_it_also_when_its_file_is_replaced_or_g
 }
 
 #[test]
+fn who_asks_once_is_told_what_everybody_is_told() {
+    let own = symbolizer().process(std::process::id()).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let path = std::env::current_exe().unwrap();
+    let code = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with(path.to_str().unwrap())).unwrap();
+    let (start, end) = code.split(' ').next().unwrap().split_once('-').unwrap();
+    let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+    let place = |at: u64| LiveAddress::instruction(Avma(start + (end - start) / 40 * at));
+    let asked: Vec<LiveAddress> = (0..20).map(place).chain([LiveAddress::instruction(Avma(8))]).collect();
+    let told =
+        |frames: Vec<ResolvedFrame>| -> Vec<String> { frames.iter().map(|frame| format!("{frame:?}")).collect() };
+    let expected = told(own.resolve(&asked));
+    let once = symbolizer().process(std::process::id()).unwrap();
+    assert_eq!(told(once.resolve_once(&asked)), expected);
+    // What was not expected has its name as well.
+    let others: Vec<LiveAddress> = (20..40).map(place).collect();
+    assert_eq!(told(once.resolve(&others)), told(own.resolve(&others)));
+    assert!(expected.iter().filter(|frame| frame.contains("BinaryDebugInfo")).count() > 5, "{expected:#?}");
+}
+
+#[test]
 fn a_program_without_a_build_id_is_named_from_its_mapped_file() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = compile(folder.path(), "plain", SOURCE, &["-Wl,--build-id=none"]) else { return };

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use symseal_artifact::{ObjectFile, ReleaseFile};
 use symseal_builder::{Options as BuildOptions, SymbolBundleBuilder};
 use symseal_bundle::{Bundle, LayoutDir};
-use symseal_module::{DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, UnwindMethod};
+use symseal_module::{
+    Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, UnwindMethod,
+};
 use symseal_resolver::{DigestOf, ModuleFiles, Options, Outcome, ResolvedFrame, Resolver, ThisMachine, Tried};
 
 const SOURCE: &str = "
@@ -19,6 +21,9 @@ static inline __attribute__((always_inline)) int doubled(int x) { return x * 2 +
 static __attribute__((noinline)) int hidden(int x, volatile int *y) { *y = doubled(x); return *y + 3; }
 int main(int argc, char **argv) { volatile int y = 0; (void)argv; return hidden(argc, &y); }
 ";
+
+/// Where modules are mapped.
+const BIAS: u64 = 0x7000_0000;
 
 /// Runs a tool in a folder; `None`, with a word about it, where there is none.
 fn tool(names: &[&str], arguments: &[&str], folder: &Path) -> Option<()> {
@@ -111,19 +116,27 @@ fn id_of(path: &Path) -> DebugId {
     ReleaseFile::parse(&bytes).unwrap().debug_ids().first().unwrap().clone()
 }
 
-fn ask(resolver: &Resolver, path: &Path, id: &DebugId, rva: u64) -> ResolvedFrame {
+/// A process in which the file at `path` is mapped by the name `called`.
+fn mapped(path: &Path, called: &str, id: &DebugId) -> ModuleMap {
     let bytes = std::fs::read(path).unwrap();
     let image_base = ObjectFile::parse(&bytes).unwrap().image_base();
-    let map = ModuleMap::new(vec![MappedModule {
-        path: path.to_str().unwrap().into(),
+    ModuleMap::new(vec![MappedModule {
+        path: called.into(),
         debug_id: Some(id.clone()),
-        start: symseal_module::Avma(0x7000_0000 + image_base.0),
-        end: symseal_module::Avma(0x7100_0000 + image_base.0),
-        bias: 0x7000_0000,
+        start: Avma(BIAS + image_base.0),
+        end: Avma(BIAS + image_base.0 + 0x100_0000),
+        bias: BIAS,
         image_base,
-    }]);
-    let ip = symseal_module::Avma(0x7000_0000 + image_base.0 + rva);
-    resolver.resolve(&map, ip, true, UnwindMethod::Context)
+    }])
+}
+
+fn ask_in(resolver: &Resolver, map: &ModuleMap, rva: u64) -> ResolvedFrame {
+    let ip = Avma(BIAS + map.modules()[0].image_base.0 + rva);
+    resolver.resolve(map, ip, true, UnwindMethod::Context)
+}
+
+fn ask(resolver: &Resolver, path: &Path, id: &DebugId, rva: u64) -> ResolvedFrame {
+    ask_in(resolver, &mapped(path, path.to_str().unwrap(), id), rva)
 }
 
 /// The address of a function, by the program's own symbols before they were taken away.
@@ -162,6 +175,33 @@ fn a_debug_file_is_found_by_its_build_id_and_names_what_a_bundle_names() {
     assert_eq!(frame.quality, Quality::ModuleOffset);
 }
 
+#[test]
+fn who_expects_an_address_has_the_answer_of_who_does_not() {
+    let own = std::env::current_exe().unwrap();
+    let (id, map) = (id_of(&own), mapped(&own, own.to_str().unwrap(), &id_of(&own)));
+    let bytes = std::fs::read(&own).unwrap();
+    let object = ObjectFile::parse(&bytes).unwrap();
+    let stream = symseal_artifact::functions(&object, &symseal_artifact::DebugFiles::default()).unwrap();
+    let step = stream.functions.len() / 24;
+    let asked: Vec<Rva> =
+        stream.functions.iter().step_by(step).map(|function| Rva(function.start.0 + function.size / 2)).collect();
+    // No name, or that of a symbol alone: only the whole file tells.
+    let asked = [asked, vec![Rva(8)]].concat();
+    let resolver = || {
+        Resolver::new(Options { local_files: true, ..Options::default() }).with_debug_directories(vec!["/none".into()])
+    };
+    let whole = resolver();
+    let (expected, other) = asked.split_at(asked.len() / 2);
+    let part = resolver().expecting(&id, expected);
+    let mut described = 0;
+    for rva in expected.iter().chain(other) {
+        let (told, found) = (ask_in(&whole, &map, rva.0), ask_in(&part, &map, rva.0));
+        described += usize::from(found.resolver == ResolverStep::BinaryDebugInfo);
+        assert_eq!(format!("{told:?}"), format!("{found:?}"));
+    }
+    assert!(described > asked.len() / 2, "{described}");
+}
+
 /// What a process in a container sees, and the machine that it runs on: two trees of files.
 #[derive(Debug)]
 struct TwoTrees {
@@ -191,14 +231,16 @@ fn a_wrong_debug_file_in_a_container_does_not_hide_that_of_the_machine() {
     std::fs::write(scene.at("other.c"), "int main(void) { return 0; }").unwrap();
     scene.run("gcc", &["-g", "other.c", "-Wl,--build-id", "-o", &inside]).unwrap();
     std::fs::copy(scene.at("app"), scene.at("inside/app")).unwrap();
+    let map = mapped(&scene.at("app"), "/app", &scene.id);
     let ask_with = |inside: PathBuf, outside: PathBuf| {
         let resolver = Resolver::new(Options { local_files: true, ..Options::default() })
             .with_debug_directories(vec!["/debug".into()])
             .with_module_files(Arc::new(TwoTrees { inside, outside }));
-        ask(&resolver, Path::new("/app"), &scene.id, rva)
+        ask_in(&resolver, &map, rva)
     };
     let found = ask_with(scene.at("inside"), scene.at("outside"));
-    assert_eq!((found.resolver, found.frames[0].function.as_deref()), (ResolverStep::DebugFile, Some("hidden")));
+    let function = found.frames.last().and_then(|frame| frame.function.as_deref());
+    assert_eq!((found.resolver, function), (ResolverStep::DebugFile, Some("hidden")));
     // Where neither is of the module, the step says so of the first.
     let missed = ask_with(scene.at("inside"), scene.at("inside"));
     assert_eq!(tried(&missed, ResolverStep::DebugFile).outcome, Outcome::Miss(MissReason::DebugIdMismatch));

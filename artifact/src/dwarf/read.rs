@@ -65,8 +65,31 @@ pub(crate) fn read<'s>(
     work: &mut Work,
 ) -> Described<'s> {
     let headers = dwarf.units(work);
-    let reader = Reader { dwarf, headers: &headers, text, image_base };
     let passes = passes(&headers);
+    read_passes(dwarf, headers, (text, image_base), &passes, threads, work)
+}
+
+/// Reads the units with these numbers, which rise.
+pub(crate) fn read_units<'s>(
+    dwarf: &'s DwarfFiles<'s>,
+    headers: Vec<UnitHeader>,
+    code: (&Text, Svma),
+    units: impl Iterator<Item = u32>,
+    work: &mut Work,
+) -> Described<'s> {
+    let passes: Vec<Range<u32>> = units.map(|unit| unit..unit.saturating_add(1)).collect();
+    read_passes(dwarf, headers, code, &passes, NonZeroUsize::MIN, work)
+}
+
+fn read_passes<'s>(
+    dwarf: &'s DwarfFiles<'s>,
+    headers: Vec<UnitHeader>,
+    (text, image_base): (&Text, Svma),
+    passes: &[Range<u32>],
+    threads: NonZeroUsize,
+    work: &mut Work,
+) -> Described<'s> {
+    let reader = Reader { dwarf, headers: &headers, text, image_base };
     let mut read = Read::default();
     let before = work.budget.of_part();
     let make = |buffers: &mut Buffers, pass: usize| {

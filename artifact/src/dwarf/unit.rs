@@ -2,10 +2,12 @@
 
 use super::abbrev::Abbreviations;
 use super::dwarf_files::DwarfFiles;
+use super::ranges::{RangeAttributes, push_ranges};
 use super::sections::DwarfSections;
 use super::unit_header::UnitHeader;
 use super::value::{self, Value};
 use crate::budget::Budget;
+use crate::code_ranges::Text;
 use crate::cursor::{Cursor, Damaged, Result};
 use gimli::DwLang;
 use hashbrown::HashMap;
@@ -179,6 +181,23 @@ impl<'s> Unit<'s> {
             None => low_pc.and_then(|value| self.address(value)).unwrap_or_default(),
         };
         Ok(())
+    }
+
+    /// Appends the ranges of code that the unit says it has. (DWARF 5, 3.1.1)
+    pub(crate) fn push_code(&self, text: &Text, budget: &mut Budget, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        let mut cursor = self.cursor_at(self.header.entries)?;
+        let abbreviation = self.abbreviations.get(cursor.uleb()?)?;
+        let mut said = RangeAttributes::default();
+        for attribute in self.abbreviations.attributes(abbreviation) {
+            let value = value::read(&mut cursor, attribute, self.header.encoding)?;
+            match attribute.name {
+                gimli::DW_AT_low_pc => said.low_pc = Some(value),
+                gimli::DW_AT_high_pc => said.high_pc = Some(value),
+                gimli::DW_AT_ranges => said.ranges = Some(value),
+                _ => {}
+            }
+        }
+        push_ranges(self, said, text, budget, out).map(drop)
     }
 
     /// Says only where the code is described: in a split unit.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use symseal_artifact::ObjectFile;
-use symseal_module::{DebugId, MappedModule, MissReason, ModuleMap, ResolverStep, UnwindMethod};
+use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, ResolverStep, Rva, UnwindMethod};
 
 use super::files::ProcessFiles;
 use super::lru::{CacheStatistics, Lru};
@@ -85,8 +85,8 @@ impl Modules {
     }
 
     /// The names at this place. Where they are not there yet, they are read here, or waited for where another thread
-    /// is just reading them.
-    pub(super) fn names(&self, place: &Arc<Place>, pid: u32, module: &ViewedModule) -> Names {
+    /// is just reading them. `expected` are the only addresses that will be asked for, where that is known.
+    pub(super) fn names(&self, place: &Arc<Place>, pid: u32, module: &ViewedModule, expected: &[Avma]) -> Names {
         let mut state = place.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match &*state {
@@ -97,7 +97,7 @@ impl Modules {
         }
         *state = State::Reading;
         drop(state);
-        let read = std::panic::catch_unwind(AssertUnwindSafe(|| self.read(pid, module)));
+        let read = std::panic::catch_unwind(AssertUnwindSafe(|| self.read(pid, module, expected)));
         let (resolver, debug_id, problem, passing) = match read {
             Ok(Read { resolver, debug_id, problem, passing }) => (Some(Arc::new(resolver)), debug_id, problem, passing),
             Err(_) => (None, None, None, false),
@@ -117,7 +117,7 @@ impl Modules {
     }
 
     /// Reads what names the module.
-    fn read(&self, pid: u32, viewed: &ViewedModule) -> Read {
+    fn read(&self, pid: u32, viewed: &ViewedModule, expected: &[Avma]) -> Read {
         let files = ProcessFiles { pid, module: viewed.module.clone() };
         let mut module = viewed.module.module.clone();
         let (mut debug_id, mut problem) = (None, None);
@@ -135,8 +135,15 @@ impl Modules {
             resolver = resolver.with_image(image);
         }
         // The first question opens the tables.
-        let start = module.start;
-        let first = resolver.resolve(&ModuleMap::new(vec![module]), start, true, UnwindMethod::Context);
+        let first = expected.first().copied().unwrap_or(module.start);
+        let map = ModuleMap::new(vec![module]);
+        let expected: Vec<Rva> = expected.iter().filter_map(|address| Some(map.locate(*address)?.rva)).collect();
+        if let (Some(id), false) =
+            (map.modules().first().and_then(|module| module.debug_id.as_ref()), expected.is_empty())
+        {
+            resolver = resolver.expecting(id, &expected);
+        }
+        let first = resolver.resolve(&map, first, true, UnwindMethod::Context);
         let passing = problem.is_some()
             || first.tried.iter().any(|tried| {
                 let unread = [MissReason::FileNotFound, MissReason::FileUnreadable, MissReason::NotPermitted];

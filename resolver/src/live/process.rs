@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, LazyLock, PoisonError};
 
-use symseal_module::{MissReason, ModuleMap, ResolverStep};
+use symseal_module::{Avma, MissReason, ModuleMap, ResolverStep};
 use symseal_process::{ProcessError, is_kernel_address};
 
 use super::entry::Entry;
@@ -30,6 +30,27 @@ pub struct Resolving {
     /// Which of the frames may get better, as indices; empty where all are final.
     pub pending: Vec<usize>,
     later: Option<Receiver<Vec<ResolvedFrame>>>,
+}
+
+/// The addresses that are asked for once and for all, by the first address of their module.
+#[derive(Default)]
+struct Expected(BTreeMap<Avma, Arc<[Avma]>>);
+
+impl Expected {
+    fn new(addresses: &[LiveAddress], view: &View) -> Self {
+        let mut modules: BTreeMap<Avma, Vec<Avma>> = BTreeMap::new();
+        for lookup in addresses.iter().map(LiveAddress::lookup) {
+            if let Some((module, _)) = view.locate(lookup) {
+                modules.entry(module.module.module.start).or_default().push(lookup);
+            }
+        }
+        Self(modules.into_iter().map(|(start, lookups)| (start, lookups.into())).collect())
+    }
+
+    /// Those of a module; none where others may be asked for.
+    fn of(&self, module: &ViewedModule) -> Arc<[Avma]> {
+        self.0.get(&module.module.module.start).cloned().unwrap_or_default()
+    }
 }
 
 impl LiveProcess {
@@ -69,6 +90,17 @@ impl LiveProcess {
     /// Names addresses, one frame each, in their order. It waits for what has to be read; tables of several modules are
     /// read side by side.
     pub fn resolve(&self, addresses: &[LiveAddress]) -> Vec<ResolvedFrame> {
+        self.resolve_with(addresses, false)
+    }
+
+    /// The same for who asks for these addresses and hardly for others: of a large module only what describes them is read
+    /// ([`Resolver::expecting`]). It is nothing for a profiler: whoever asks for another address of such a module later, be it without waiting, may have
+    /// to wait for all of it.
+    pub fn resolve_once(&self, addresses: &[LiveAddress]) -> Vec<ResolvedFrame> {
+        self.resolve_with(addresses, true)
+    }
+
+    fn resolve_with(&self, addresses: &[LiveAddress], once: bool) -> Vec<ResolvedFrame> {
         let entry = self.entry();
         let view = match entry.view() {
             // What was unmapped may have given its place to another module. Who waits anyway is given what is mapped now.
@@ -77,8 +109,9 @@ impl LiveProcess {
             Err(error) => return addresses.iter().map(|address| self.without_view(*address, &error)).collect(),
         };
         self.remember(&entry, &view);
-        self.read_beside(addresses, &view);
-        let frame = |address: &LiveAddress| self.frame(&entry, &view, *address);
+        let expected = if once { Expected::new(addresses, &view) } else { Expected::default() };
+        self.read_beside(addresses, &view, &expected);
+        let frame = |address: &LiveAddress| self.frame(&entry, &view, *address, &expected);
         addresses.iter().map(frame).collect()
     }
 
@@ -152,7 +185,7 @@ impl LiveProcess {
     }
 
     /// Has the pool read the tables that are needed, but for one, which the caller reads.
-    fn read_beside(&self, addresses: &[LiveAddress], view: &View) {
+    fn read_beside(&self, addresses: &[LiveAddress], view: &View, expected: &Expected) {
         let located = addresses.iter().filter_map(|address| view.locate(address.lookup()));
         let needed: BTreeMap<usize, &Arc<ViewedModule>> = located.map(|(module, at)| (at.module, module)).collect();
         let unread = needed.values().filter_map(|module| {
@@ -160,21 +193,22 @@ impl LiveProcess {
             place.ready().is_none().then_some((place, Arc::clone(module)))
         });
         for (place, module) in unread.skip(1) {
+            let expected = expected.of(&module);
             let (shared, pid) = (Arc::downgrade(&self.shared), self.pid);
             // Where the pool is full, the caller reads it.
             self.shared.pool.submit(move || {
                 if let Some(shared) = shared.upgrade() {
-                    shared.modules.names(&place, pid, &module);
+                    shared.modules.names(&place, pid, &module, &expected);
                 }
             });
         }
     }
 
-    fn frame(&self, entry: &Entry, view: &View, address: LiveAddress) -> ResolvedFrame {
+    fn frame(&self, entry: &Entry, view: &View, address: LiveAddress, expected: &Expected) -> ResolvedFrame {
         let lookup = address.lookup();
         if let Some((module, _)) = view.locate(lookup) {
             let place = self.shared.modules.place(module);
-            let names = self.shared.modules.names(&place, self.pid, module);
+            let names = self.shared.modules.names(&place, self.pid, module, &expected.of(module));
             let frame = self.in_module(&names, module, address);
             return if frame.frames.is_empty() { entry.with_jit(frame, lookup) } else { frame };
         }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use symseal_artifact::{DebugAltLink, DebugFiles, FunctionStream, ObjectFile, SplitUnit, functions};
+use symseal_artifact::{DebugAltLink, DebugFiles, FunctionStream, ObjectFile, SplitUnit, functions, functions_at};
 use symseal_bundle::Digest;
-use symseal_module::MissReason;
+use symseal_module::{MissReason, Rva, Svma};
 
 use super::places;
 use super::{Local, NoTable};
@@ -18,6 +18,8 @@ const SPLIT_BYTES: u64 = 8 << 30;
 /// The functions of an object and of what it refers to.
 pub(crate) struct Described {
     pub(crate) stream: FunctionStream,
+    /// Whether these are all functions, and not those at some addresses.
+    pub(crate) is_whole: bool,
     /// The files beside the object, in the order in which they were found.
     pub(crate) companions: Vec<Digest>,
     /// What is missing, for people; empty where nothing is.
@@ -33,8 +35,14 @@ pub(crate) trait Companions {
     fn split(&self, object: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<Vec<u8>>;
 }
 
-/// Reads the functions of `object`, called `name`, with what it refers to.
-pub(crate) fn describe(object: &ObjectFile<'_>, name: &str, companions: &dyn Companions) -> Result<Described, NoTable> {
+/// Reads the functions of `object`, called `name`, with what it refers to. Where addresses are `wanted`, only the functions at these are read if they can
+/// be told alone; else all.
+pub(crate) fn describe(
+    object: &ObjectFile<'_>,
+    name: &str,
+    companions: &dyn Companions,
+    wanted: &[Rva],
+) -> Result<Described, NoTable> {
     let mut notes = Vec::new();
     let link = object.debug_alt_link();
     let supplementary = link.and_then(|link| companions.supplementary(object, &link));
@@ -49,13 +57,18 @@ pub(crate) fn describe(object: &ObjectFile<'_>, name: &str, companions: &dyn Com
     let parsed_split: Vec<ObjectFile<'_>> = split.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
     let with =
         DebugFiles { supplementary: parsed_supplementary.as_ref(), split: &parsed_split, ..DebugFiles::default() };
-    let stream = functions(object, &with).map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
+    let malformed = |error: symseal_artifact::ArtifactError| (MissReason::Malformed, format!("{name}: {error}"));
+    let wanted: Vec<Svma> = wanted.iter().filter_map(|rva| rva.to_svma(object.image_base())).collect();
+    let part = if wanted.is_empty() { None } else { functions_at(object, &with, &wanted).map_err(malformed)? };
+    let part = part.filter(|part| !part.functions.is_empty());
+    let is_whole = part.is_none();
+    let stream = part.map_or_else(|| functions(object, &with).map_err(malformed), Ok)?;
     let missing = stream.statistics.missing_split.len();
     if missing > 0 {
         // The line tables are in the program itself, the functions are not.
         notes.push(format!("skeleton-only: the split DWARF of {missing} units is not there"));
     }
-    Ok(Described { stream, companions: digests, note: notes.join("; ") })
+    Ok(Described { stream, is_whole, companions: digests, note: notes.join("; ") })
 }
 
 /// Whether bytes are the supplementary file that `link` in `object` means: by its own id, whatever it is called. `.debug_sup` (DWARF 5) names a checksum,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use symseal_artifact::{FileKind, FunctionStream, ObjectFile, pdb_functions, sniff};
-use symseal_module::{DebugId, MappedModule, MissReason, Svma};
+use symseal_module::{DebugId, MappedModule, MissReason, Rva, Svma};
 
 use super::companions::{Around, Described, describe};
 use super::places::{self, shown};
@@ -21,8 +21,13 @@ enum Sought {
 }
 
 impl Local {
-    /// The table of the module's separate debug file.
-    pub(super) fn open_debug_file(&self, module: Option<&MappedModule>, id: &DebugId) -> Result<LocalTable, NoTable> {
+    /// The table of the module's separate debug file; of its functions those at the `wanted` addresses do.
+    pub(super) fn open_debug_file(
+        &self,
+        module: Option<&MappedModule>,
+        id: &DebugId,
+        wanted: &[Rva],
+    ) -> Result<LocalTable, NoTable> {
         let path = module.map(|module| path_of(&module.path)).filter(|path| path.is_absolute());
         let program = path.as_deref();
         let places = self.places(module, program, id);
@@ -30,8 +35,11 @@ impl Local {
         let mut problem = None;
         for (place, sought) in places {
             for read in self.read_path(&place) {
-                match read.and_then(|bytes| self.debug_table(&bytes, &place, (id, sought), program)) {
-                    Ok(table) => return Ok(table),
+                match read.and_then(|bytes| self.debug_table(&bytes, &place, (id, sought), (program, wanted))) {
+                    Ok(table) => {
+                        self.last_binary.forget();
+                        return Ok(table);
+                    }
                     // The first one says most: it is where the file should be.
                     Err(error) => problem = problem.or(Some(error)),
                 }
@@ -69,14 +77,18 @@ impl Local {
     fn debug_link(&self, module: &MappedModule, id: &DebugId) -> Option<(Vec<u8>, u32)> {
         let bytes = self.read_binary(module).ok()?;
         let binary = object_of(&bytes, id, &module.path).ok()?;
-        binary.debug_link().map(|link| (link.file_name.to_vec(), link.crc32))
+        let link = binary.debug_link().map(|link| (link.file_name.to_vec(), link.crc32));
+        self.last_binary.keep(module, bytes);
+        link
     }
 
     /// Where the linker wrote the program database.
     fn written_pdb(&self, module: &MappedModule, id: &DebugId) -> Option<Vec<u8>> {
         let bytes = self.read_binary(module).ok()?;
         let binary = object_of(&bytes, id, &module.path).ok()?;
-        binary.pdb_reference().map(|pdb| pdb.path.to_vec())
+        let path = binary.pdb_reference().map(|pdb| pdb.path.to_vec());
+        self.last_binary.keep(module, bytes);
+        path
     }
 
     /// The bytes of the module's own file.
@@ -91,7 +103,7 @@ impl Local {
         bytes: &[u8],
         place: &Path,
         (id, sought): (&DebugId, Sought),
-        program: Option<&Path>,
+        (program, wanted): (Option<&Path>, &[Rva]),
     ) -> Result<LocalTable, NoTable> {
         let name = shown(place);
         if let Sought::ByLink(crc32) = sought
@@ -110,7 +122,7 @@ impl Local {
             Sought::ById => object_of(bytes, id, &name)?,
             Sought::ByLink(_) => linked_object(bytes, id, &name)?,
         };
-        let described = describe(&object, &name, &Around { local: self, path: place, program })?;
+        let described = describe(&object, &name, &Around { local: self, path: place, program }, wanted)?;
         table_of(described, object.image_base(), (id, bytes, name), object.has_debug_info())
     }
 }
@@ -127,7 +139,7 @@ fn linked_object<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<Object
 pub(crate) fn pdb_table(bytes: &[u8], id: &DebugId, name: &str) -> Option<Result<LocalTable, NoTable>> {
     (sniff(bytes) == FileKind::Pdb).then(|| {
         let stream = pdb_stream(bytes, id, name)?;
-        let described = Described { stream, companions: Vec::new(), note: String::new() };
+        let described = Described { stream, is_whole: true, companions: Vec::new(), note: String::new() };
         table_of(described, Svma(0), (id, bytes, name.to_owned()), true)
     })
 }

@@ -5,10 +5,12 @@
 
 pub(crate) mod companions;
 pub(crate) mod debug_file;
+mod last_binary;
 mod own;
 mod places;
 pub(crate) mod read;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use symseal_module::{DebugId, MappedModule, MissReason, Proof, ResolverStep, Rva
 use symseal_symx::{SymbolSource, TableInput};
 
 use self::companions::Described;
+use self::last_binary::LastBinary;
 use crate::flights::Flights;
 use crate::resolver::NamedBy;
 use crate::table::{LoadedTable, Named, TableBytes};
@@ -37,14 +40,22 @@ pub(crate) type Opened = Result<Arc<LocalTable>, NoTable>;
 pub(crate) struct Local {
     files: Arc<dyn ModuleFiles>,
     directories: Vec<PathBuf>,
-    debug_files: Flights<(Option<String>, DebugId), Opened>,
-    binaries: Flights<(String, DebugId), Opened>,
+    debug_files: Flights<TableKey, Opened>,
+    binaries: Flights<TableKey, Opened>,
+    /// All addresses that will be asked for, of modules of which that is known.
+    expected: BTreeMap<DebugId, Arc<[Rva]>>,
+    last_binary: LastBinary,
 }
+
+/// A module, by its path where it is mapped, and whether the table may tell of the expected addresses alone.
+type TableKey = (Option<String>, DebugId, bool);
 
 /// What one file, with what it refers to, names.
 #[derive(Debug)]
 pub(crate) struct LocalTable {
     pub(crate) table: LoadedTable,
+    /// Whether it names all that the file describes, and not some addresses alone.
+    pub(crate) is_whole: bool,
     /// Whether it has debug information, as opposed to symbols alone.
     pub(crate) has_debug_info: bool,
     /// The digest of the file, and those of the files that it refers to.
@@ -63,7 +74,15 @@ impl Default for Local {
 impl Local {
     fn new(files: Arc<dyn ModuleFiles>, directories: Vec<PathBuf>) -> Self {
         let (debug_files, binaries) = (Flights::with_capacity(OPEN_TABLES), Flights::with_capacity(OPEN_TABLES));
-        Self { files, directories, debug_files, binaries }
+        let (expected, last_binary) = (BTreeMap::new(), LastBinary::default());
+        Self { files, directories, debug_files, binaries, expected, last_binary }
+    }
+
+    /// The same, where of the module `id` these addresses will be asked for and hardly others.
+    pub(crate) fn expecting(&self, id: &DebugId, addresses: Arc<[Rva]>) -> Self {
+        let mut expected = self.expected.clone();
+        expected.insert(id.clone(), addresses);
+        Self { expected, ..Self::new(Arc::clone(&self.files), self.directories.clone()) }
     }
 
     /// The same, read from elsewhere.
@@ -89,6 +108,27 @@ impl Local {
         self.read_path(file).flatten().find_map(image_base)
     }
 
+    /// The table that tells of an address: of the expected ones alone where that does, else of all. `open` is given the addresses that do, none for all.
+    fn table(
+        &self,
+        tables: &Flights<TableKey, Opened>,
+        (path, id): (Option<&str>, &DebugId),
+        lookup: Rva,
+        open: impl Fn(&[Rva]) -> Result<LocalTable, NoTable>,
+    ) -> Opened {
+        let opened = |wanted: &[Rva]| {
+            let key = (path.map(str::to_owned), id.clone(), !wanted.is_empty());
+            tables.get(key, || open(wanted).map(Arc::new))
+        };
+        let Some(expected) = self.expected.get(id).filter(|expected| expected.contains(&lookup)) else {
+            return opened(&[]);
+        };
+        match opened(expected) {
+            Ok(part) if !part.is_whole && part.table.lookup(lookup).is_none() => opened(&[]),
+            told => told,
+        }
+    }
+
     /// Asks for a separate debug file.
     pub(crate) fn ask_debug_file(
         &self,
@@ -97,8 +137,9 @@ impl Local {
         tried: &mut Vec<Tried>,
     ) -> Option<NamedBy> {
         let step = ResolverStep::DebugFile;
-        let key = (module.map(|module| module.path.clone()), id.clone());
-        let table = self.debug_files.get(key, || self.open_debug_file(module, id).map(Arc::new));
+        let path = module.map(|module| module.path.as_str());
+        let table =
+            self.table(&self.debug_files, (path, id), lookup, |wanted| self.open_debug_file(module, id, wanted));
         ask_table(table, (step, DigestOf::DebugFile), lookup, tried)
     }
 
@@ -110,8 +151,8 @@ impl Local {
         tried: &mut Vec<Tried>,
     ) -> Option<NamedBy> {
         let (debug_info, symbols) = (ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols);
-        let key = (module.path.clone(), id.clone());
-        let table = match self.binaries.get(key, || self.open_own(module, id).map(Arc::new)) {
+        let open = |wanted: &[Rva]| self.open_own(module, id, wanted);
+        let table = match self.table(&self.binaries, (Some(&module.path), id), lookup, open) {
             Ok(table) => table,
             Err((reason, detail)) => {
                 for step in [debug_info, symbols] {
@@ -184,7 +225,7 @@ pub(crate) fn table_of(
     (id, bytes, name): (&DebugId, &[u8], String),
     has_debug_info: bool,
 ) -> Result<LocalTable, NoTable> {
-    let Described { stream, companions, note } = described;
+    let Described { stream, is_whole, companions, note } = described;
     if stream.functions.is_empty() {
         return Err((MissReason::NoDebugInfo, name));
     }
@@ -193,7 +234,7 @@ pub(crate) fn table_of(
     let table = table.map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
     let table = LoadedTable::open(TableBytes::Owned(table), Some(id), None, Vec::new())?;
     let detail = if note.is_empty() { name } else { format!("{name}: {note}") };
-    Ok(LocalTable { table, has_debug_info, digest, companions, detail })
+    Ok(LocalTable { table, is_whole, has_debug_info, digest, companions, detail })
 }
 
 /// The `.symx` table of a function stream.

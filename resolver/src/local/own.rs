@@ -1,6 +1,6 @@
 //! The module's own file: its debug information and its symbols.
 
-use symseal_module::{DebugId, MappedModule};
+use symseal_module::{DebugId, MappedModule, Rva};
 
 use super::companions::{Around, describe};
 use super::read::object_of;
@@ -8,12 +8,12 @@ use super::{Local, LocalTable, NoTable, table_of};
 use crate::files::path_of;
 
 impl Local {
-    /// The table of the module's own file, which must be of the module `id`.
-    pub(super) fn open_own(&self, module: &MappedModule, id: &DebugId) -> Result<LocalTable, NoTable> {
-        let bytes = self.read_binary(module)?;
+    /// The table of the module's own file, which must be of the module `id`; of its functions those at the `wanted` addresses do.
+    pub(super) fn open_own(&self, module: &MappedModule, id: &DebugId, wanted: &[Rva]) -> Result<LocalTable, NoTable> {
+        let bytes = self.last_binary.take(module).map_or_else(|| self.read_binary(module), Ok)?;
         let object = object_of(&bytes, id, &module.path)?;
         let path = path_of(&module.path);
-        let described = describe(&object, &module.path, &Around { local: self, path: &path, program: None })?;
+        let described = describe(&object, &module.path, &Around { local: self, path: &path, program: None }, wanted)?;
         table_of(described, object.image_base(), (id, &bytes, module.path.clone()), object.has_debug_info())
     }
 }

@@ -60,7 +60,10 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     } else {
         Svma(args.asked.address)
     };
-    let found = ask(&resolver, args, (svma, image_base))?;
+    // An address below the image base is in no function; the largest rva is in none either.
+    let rva = svma.to_rva(image_base).unwrap_or(Rva(u64::MAX));
+    let resolver = resolver.expecting(&args.asked.debug_id, &[rva]);
+    let found = ask(&resolver, args, (svma, rva, image_base))?;
     online.as_ref().map_or(Ok(()), Online::finish)?;
     if args.asked.json {
         outln!("{:#}", in_json(&found, args, svma));
@@ -88,9 +91,7 @@ fn image_base(resolver: &Resolver, args: &Args) -> Result<Svma> {
 }
 
 /// Asks for the address in the module alone, or in the file where it was said to be.
-fn ask(resolver: &Resolver, args: &Args, (svma, image_base): (Svma, Svma)) -> Result<Symbolized> {
-    // An address below the image base is in no function; the largest rva is in none either.
-    let rva = svma.to_rva(image_base).unwrap_or(Rva(u64::MAX));
+fn ask(resolver: &Resolver, args: &Args, (svma, rva, image_base): (Svma, Rva, Svma)) -> Result<Symbolized> {
     let Some(file) = &args.file else { return Ok(resolver.symbolize(&args.asked.debug_id, rva)) };
     // Debug files lie beside what a link leads to, which is also the path that a process has mapped.
     let path = std::fs::canonicalize(file).or_else(|_| std::path::absolute(file))?;

@@ -63,7 +63,10 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     in_portions(&args.addresses, checked, |questions| {
         let addresses: Vec<LiveAddress> =
             questions.iter().map(|question| address_of(args, Avma(question.address))).collect();
-        for frame in process.resolve(&addresses) {
+        // Standard input may have more of the same modules.
+        let frames =
+            if args.addresses.is_empty() { process.resolve(&addresses) } else { process.resolve_once(&addresses) };
+        for frame in frames {
             named |= !frame.frames.is_empty();
             if args.json {
                 serde_json::to_writer(&mut out, &line(&frame, args.explain))?;

@@ -1,0 +1,115 @@
+//! The units that describe a few addresses, and no others.
+//!
+//! What a unit's first entry says of its code leads there (DWARF 5, 3.1.1). A unit that leaves code out that it describes is missed:
+//! then an address of that code is described by nothing here, and whoever asks has to read all units.
+
+use super::dwarf_files::DwarfFiles;
+use super::read::read_units;
+use super::unit::{AbbreviationTables, Unit};
+use super::unit_header::UnitHeader;
+use crate::code_ranges::{Text, disjoint};
+use crate::described::Described;
+use crate::work::Work;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use symseal_module::Svma;
+
+/// How often units are looked for that share code with those that were found. Each finds fewer.
+const MOST_ROUNDS: usize = 4;
+
+/// What describes some addresses.
+pub(crate) struct Selected<'s> {
+    /// The pieces of functions that hold the addresses, and all that share code with them.
+    pub(crate) described: Described<'s>,
+    /// The code of the pieces that hold the addresses: sorted, not overlapping.
+    pub(crate) ranges: Vec<Range<u64>>,
+}
+
+/// Code that a unit says it has.
+struct UnitRange {
+    range: Range<u64>,
+    unit: u32,
+}
+
+/// Reads the units that describe these addresses. `None` where that is more than half of all, or where what was read is not all
+/// that bears on them.
+pub(crate) fn read_selected<'s>(
+    dwarf: &'s DwarfFiles<'s>,
+    text: &Text,
+    image_base: Svma,
+    addresses: &[Svma],
+    work: &mut Work,
+) -> Option<Selected<'s>> {
+    let headers = dwarf.units(work);
+    let unit_ranges = unit_ranges(dwarf, &headers, text, work)?;
+    let points: Vec<Range<u64>> =
+        disjoint(addresses.iter().filter_map(|address| Some(address.0..address.0.checked_add(1)?)).collect());
+    let units_at = |ranges: &[Range<u64>]| -> BTreeSet<u32> {
+        unit_ranges.iter().filter(|of| touches(ranges, &of.range)).map(|of| of.unit).collect()
+    };
+    let mut units = units_at(&points);
+    for _ in 0..MOST_ROUNDS {
+        if units.is_empty() || is_most(&headers, &units) {
+            return None;
+        }
+        let mut described = read_units(dwarf, headers.clone(), (text, image_base), units.iter().copied(), work);
+        // What holds an address, and then what overlaps that: who has which part of it is for all of these to say.
+        let holding = described.pieces.iter().map(|piece| piece.start..piece.end);
+        let ranges = joined(holding.filter(|range| touches(&points, range)).collect());
+        let known = units.len();
+        units.extend(units_at(&ranges));
+        if units.len() == known {
+            described.pieces.retain(|piece| touches(&ranges, &(piece.start..piece.end)));
+            described.losers.retain(|loser| touches(&ranges, &(loser.start..loser.end)));
+            described.orphans.clear();
+            return Some(Selected { described, ranges });
+        }
+    }
+    None
+}
+
+/// What the units say that they have code at.
+fn unit_ranges(dwarf: &DwarfFiles<'_>, headers: &[UnitHeader], text: &Text, work: &mut Work) -> Option<Vec<UnitRange>> {
+    let mut tables = AbbreviationTables::default();
+    let (mut all, mut ranges) = (Vec::new(), Vec::new());
+    for (unit, header) in (0_u32..).zip(headers).take_while(|(_, header)| header.file == DwarfFiles::MAIN) {
+        if header.type_unit.is_some() {
+            continue;
+        }
+        let opened = Unit::open(dwarf, header, &mut tables, &mut work.budget).ok()?;
+        ranges.clear();
+        opened.push_code(text, &mut work.budget, &mut ranges).ok()?;
+        all.extend(ranges.iter().map(|(start, end)| UnitRange { range: *start..*end, unit }));
+    }
+    Some(all)
+}
+
+/// Whether the units, with those that their skeletons stand for, have more than half of all entries.
+fn is_most(headers: &[UnitHeader], units: &BTreeSet<u32>) -> bool {
+    let bytes = |header: &UnitHeader| header.end.saturating_sub(header.offset);
+    let all: u64 = headers.iter().map(bytes).fold(0, u64::saturating_add);
+    let of = |unit: &u32| {
+        let header = headers.get(*unit as usize)?;
+        let partner = header.partner.and_then(|partner| headers.get(partner as usize));
+        Some(bytes(header).saturating_add(partner.map_or(0, bytes)))
+    };
+    units.iter().filter_map(of).fold(0, u64::saturating_add) > all / 2
+}
+
+/// Whether a range has a byte in one of the ranges, which are sorted and do not overlap.
+fn touches(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
+    let behind = ranges.partition_point(|other| other.end <= range.start);
+    ranges.get(behind).is_some_and(|other| other.start < range.end)
+}
+
+/// The ranges by start, those that meet as one.
+fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in disjoint(ranges) {
+        match joined.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => joined.push(range),
+        }
+    }
+    joined
+}
