@@ -107,7 +107,7 @@ pub fn pull(reference: &str, into: &Path) -> Result<Digest> {
     let parsed = Reference::parse(reference)?;
     let layout = LayoutDir::create(into).with_context(|| format!("the layout {}", into.display()))?;
     let (options, bar) = registry_client::shown(&registry_client::options(&parsed)?, format!("pulling {reference}"));
-    let digest = block_on(symseal_registry::pull(&parsed, &layout, &options))?;
+    let digest = block_on(symseal_registry::pull(&parsed, &layout, &options))?.map(|pulled| pulled.digest);
     bar.finish_and_clear();
     digest.map_err(registry_client::told)
 }

@@ -141,7 +141,7 @@ fn oras_copies_the_bundle_with_its_seal_to_a_layout_and_back() {
     let target = LayoutDir::create(release.folder("target")).expect("a layout");
     let reference = Reference::parse(&elsewhere).expect("a reference");
     let options = symseal_registry::Options::default();
-    let pulled = block_on(symseal_registry::pull(&reference, &target, &options)).expect("pulled");
+    let pulled = block_on(symseal_registry::pull(&reference, &target, &options)).expect("pulled").digest;
     assert_eq!(pulled, release.digest);
     let seals = Bundle::open(target, Some(&pulled)).expect("the bundle").read_seals().expect("readable");
     assert_eq!(seals.len(), 1);

@@ -47,6 +47,16 @@ pub enum RegistryError {
         /// What the registry said.
         message: String,
     },
+    /// The registry knows who asks and says why it does not do it.
+    #[error("{url}: the registry refuses this: {message} (asked by {who})")]
+    Forbidden {
+        /// The URL asked.
+        url: String,
+        /// As whom this call came.
+        who: String,
+        /// What the registry said.
+        message: String,
+    },
     /// The bytes are not what their name says.
     #[error(
         "{url}: expected {expected}, found bytes of {found}: nothing was kept; the registry or the network changed them"

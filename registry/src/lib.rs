@@ -40,7 +40,7 @@ pub use elsewhere::Elsewhere;
 pub use error::RegistryError;
 pub use oci_client::secrets::RegistryAuth;
 pub use options::{Options, Progress, PushPlan, PushReport, Tls};
-pub use pull::pull;
+pub use pull::{PullReport, pull};
 pub use push::{plan, push, push_with};
 pub use redirects::{Redirections, redirects};
 pub use reference::{ParseReferenceError, Reference, Target};

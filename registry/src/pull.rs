@@ -12,7 +12,33 @@ use crate::transfer::pull_blob;
 use crate::tree::{Bounds, Tree, is_bundle, referrer_tree};
 use crate::{Options, Reference, RegistryError, manifests, referrers};
 
-/// Brings what `reference` names, everything below it and its referrers into a layout, and gives its digest.
+/// What a pull brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PullReport {
+    /// What the reference names.
+    pub digest: Digest,
+    /// Blobs below it and its referrers that the layout has now and had not, manifests left out.
+    pub blobs_received: u64,
+    /// Those that it had.
+    pub blobs_existing: u64,
+    /// Bytes of the received ones.
+    pub bytes_received: u64,
+}
+
+impl PullReport {
+    fn count(&mut self, tree: &Tree, layout: &LayoutDir) {
+        for blob in &tree.blobs {
+            if layout.has(&blob.digest) {
+                self.blobs_existing += 1;
+            } else {
+                self.blobs_received += 1;
+                self.bytes_received = self.bytes_received.saturating_add(blob.size);
+            }
+        }
+    }
+}
+
+/// Brings what `reference` names, everything below it and its referrers into a layout.
 ///
 /// Every byte is checked against its digest before it is seen in the layout; the digest that a tag resolves to is the
 /// registry's word. What the layout has is not fetched again, and a large blob whose transfer broke off goes on where it
@@ -23,17 +49,18 @@ use crate::{Options, Reference, RegistryError, manifests, referrers};
 ///
 /// # Errors
 /// [`RegistryError`] names what could not be fetched. What was fetched stays.
-pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) -> Result<Digest, RegistryError> {
+pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) -> Result<PullReport, RegistryError> {
     let session = Session::new(reference, RegistryOperation::Pull, options)?;
     let root = manifests::fetch(&session, reference.target()).await?;
     let digest = root.descriptor.digest;
     let descriptor = root.descriptor.clone();
     let beside_bundle = is_bundle(&root);
-    pull_tree(&session, layout, Tree::read(&session, root, Bounds::WIDE).await?).await?;
+    let mut report = PullReport { digest, blobs_received: 0, blobs_existing: 0, bytes_received: 0 };
+    pull_tree(&session, layout, Tree::read(&session, root, Bounds::WIDE).await?, &mut report).await?;
     list(layout, descriptor, reference.tag()).await?;
     for referrer in referrers::list(&session, &digest).await? {
         let referrer_digest = referrer.digest;
-        match pull_referrer(&session, layout, referrer, beside_bundle).await {
+        match pull_referrer(&session, layout, referrer, beside_bundle, &mut report).await {
             Err(error) if referrers::is_junk(&error) => {
                 let reason = error.to_string();
                 session.options.tell(Progress::PassedOver { referrer: referrer_digest, reason });
@@ -41,7 +68,7 @@ pub async fn pull(reference: &Reference, layout: &LayoutDir, options: &Options) 
             pulled => pulled?,
         }
     }
-    Ok(digest)
+    Ok(report)
 }
 
 /// Brings one referrer, which anybody may have put there: it is bounded, and whole before the layout lists it.
@@ -50,20 +77,30 @@ async fn pull_referrer(
     layout: &LayoutDir,
     referrer: Descriptor,
     beside_bundle: bool,
+    report: &mut PullReport,
 ) -> Result<(), RegistryError> {
     let (descriptor, tree) = referrer_tree(session, referrer, beside_bundle).await?;
-    pull_tree(session, layout, tree).await?;
+    pull_tree(session, layout, tree, report).await?;
     list(layout, descriptor, None).await
 }
 
-async fn pull_tree(session: &Session, layout: &LayoutDir, tree: Tree) -> Result<(), RegistryError> {
+async fn pull_tree(
+    session: &Session,
+    layout: &LayoutDir,
+    tree: Tree,
+    report: &mut PullReport,
+) -> Result<(), RegistryError> {
+    let mut counted = *report;
+    counted.count(&tree, layout);
     let (blobs, at_once) = (&tree.blobs, session.options.concurrency.max(1));
     session.options.tell(Progress::Found { blobs: blobs.len() as u64, bytes: tree.blob_bytes() });
     keep_right_pages(session, layout, blobs).await?;
     // Futures of one named function: closures over borrowed items would not be `Send` for every caller.
     let pulls: Vec<_> = blobs.iter().map(|blob| pull_blob(session, layout, blob)).collect();
     stream::iter(pulls).buffer_unordered(at_once).try_collect::<()>().await?;
-    tree.write_manifests(layout).await
+    tree.write_manifests(layout).await?;
+    *report = counted;
+    Ok(())
 }
 
 /// Lists what is whole in a layout's `index.json`.

@@ -28,7 +28,9 @@ impl Scene {
     }
 
     async fn pull(&self, options: &Options) -> Result<Digest, RegistryError> {
-        pull(&reference(self.front.address, "team/app:v1"), &layout(&self.root, "target"), options).await
+        pull(&reference(self.front.address, "team/app:v1"), &layout(&self.root, "target"), options)
+            .await
+            .map(|pulled| pulled.digest)
     }
 }
 
@@ -135,4 +137,27 @@ async fn a_mount_has_a_token_that_allows_to_pull_from_the_other_repository() {
         2,
         "the empty configuration"
     );
+}
+
+#[tokio::test]
+async fn a_refusal_that_is_no_matter_of_credentials_is_told_as_the_registry_says_it() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 16_384];
+            let _ = stream.read(&mut request).await;
+            let body = r#"{"errors":[{"code":"DENIED","message":"the repositories below team may hold 1 bundles"}]}"#;
+            let head = format!("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;
+        }
+    });
+    let root = tempfile::tempdir().unwrap();
+    let target = layout(&root, "target");
+    let error = pull(&reference(address, "team/app:v1"), &target, &Options::default()).await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, RegistryError::Forbidden { .. }), "{text}");
+    assert!(text.contains("may hold 1 bundles") && text.contains("a caller without credentials"), "{text}");
+    assert!(!text.contains("login"), "{text}");
 }

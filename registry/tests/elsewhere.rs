@@ -56,7 +56,11 @@ async fn what_the_destination_has_is_found_and_what_another_repository_has_is_mo
     assert_eq!(moved(&front), (2, 0), "the empty configuration is all that moves");
 
     let target = layout(&root, "target");
-    assert_eq!(pull(&other, &target, &Options::default()).await.unwrap(), digest);
+    let pulled = pull(&other, &target, &Options::default()).await.unwrap();
+    assert_eq!((pulled.digest, pulled.blobs_received, pulled.blobs_existing), (digest, 5, 0));
+    assert_eq!(pulled.bytes_received, 2_043_002);
+    let again = pull(&other, &target, &Options::default()).await.unwrap();
+    assert_eq!((again.blobs_received, again.blobs_existing, again.bytes_received), (0, 5, 0));
     for bytes in files() {
         assert!(target.read_blob(&Digest::of(&bytes), u64::MAX).unwrap() == bytes);
     }
@@ -76,7 +80,7 @@ async fn another_registry_or_one_without_mounts_gets_a_copy_and_the_layout_keeps
         assert_eq!((report.blobs_mounted, report.blobs_copied, report.bytes_fetched), (0, 4, bytes), "{to}");
         assert!(files().iter().all(|bytes| !source.has(&Digest::of(bytes))));
         let target = layout(&root, &format!("target-{}", to.registry().replace(':', "-")));
-        assert_eq!(pull(&to, &target, &Options::default()).await.unwrap(), digest);
+        assert_eq!(pull(&to, &target, &Options::default()).await.unwrap().digest, digest);
     }
     // A refused mount began an upload; it was cancelled.
     let cancelled = without_mounts.take().into_iter().filter(|seen| seen.method == axum::http::Method::DELETE).count();
@@ -122,14 +126,14 @@ async fn an_index_with_a_subject_is_listed_under_it_with_and_without_the_referre
         }
         // The pull of the image finds it either way.
         let target = layout(&root, "target");
-        assert_eq!(pull(&named, &target, &Options::default()).await.unwrap(), image);
+        assert_eq!(pull(&named, &target, &Options::default()).await.unwrap().digest, image);
         assert!(target.has(&digest) && target.has(&Digest::of(&[8; 100])));
         let tag = reference(front.address, &format!("team/app:{}", image.to_string().replace(':', "-")));
         let listed = Repository::open(&tag, &Options::default()).unwrap().resolve().await.unwrap();
         assert_eq!(listed.is_some(), without_referrers);
         if listed.is_some() {
             let lists = layout(&root, "lists");
-            let list = pull(&tag, &lists, &Options::default()).await.unwrap();
+            let list = pull(&tag, &lists, &Options::default()).await.unwrap().digest;
             let list = ImageIndex::parse(&lists.read_blob(&list, oci::MAX_MANIFEST_BYTES).unwrap()).unwrap();
             let bytes = bundles.read_blob(&digest, oci::MAX_MANIFEST_BYTES).unwrap();
             let mut expected = Descriptor::of(oci::IMAGE_INDEX, &bytes).with("note", "an artifact");

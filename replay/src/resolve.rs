@@ -38,7 +38,12 @@ pub fn resolve_trace(
     if resolver.options().online {
         resolver.open_modules(&modules_of(&stacks, &map));
     }
-    let threads = name_stacks(&stacks, &map, &resolver);
+    let frames = frames_of(&stacks);
+    let resolver = match resolver.options().local_files {
+        true => resolver.expecting_frames(&map, &frames),
+        false => resolver,
+    };
+    let threads = name_stacks(&stacks, &map, &frames, &resolver);
     let mut rows = Vec::new();
     for thread in &threads {
         for (frame, depth) in thread.frames.iter().zip(0..) {
@@ -65,12 +70,20 @@ fn modules_of(stacks: &[ThreadStack], map: &ModuleMap) -> ModuleMap {
     ModuleMap::new(used.into_iter().filter_map(|at| map.modules().get(at).cloned()).collect())
 }
 
-/// Names all stacks, on as many threads as this machine has processors.
-fn name_stacks(stacks: &[ThreadStack], map: &ModuleMap, resolver: &Resolver) -> Vec<ResolvedThread> {
+/// The frames of all stacks, as they are asked for.
+fn frames_of(stacks: &[ThreadStack]) -> Vec<FrameAddress> {
     let frames = stacks.iter().flat_map(|stack| &stack.frames);
-    let addresses: Vec<FrameAddress> =
-        frames.map(|frame| FrameAddress { ip: frame.pc, exact: frame.exact, unwind: frame.method }).collect();
-    let mut named = resolver.resolve_all(map, &addresses).into_iter();
+    frames.map(|frame| FrameAddress { ip: frame.pc, exact: frame.exact, unwind: frame.method }).collect()
+}
+
+/// Names all stacks, whose frames these are, on as many threads as this machine has processors.
+fn name_stacks(
+    stacks: &[ThreadStack],
+    map: &ModuleMap,
+    frames: &[FrameAddress],
+    resolver: &Resolver,
+) -> Vec<ResolvedThread> {
+    let mut named = resolver.resolve_all(map, frames).into_iter();
     stacks.iter().map(|stack| of_thread(stack, named.by_ref().take(stack.frames.len()).collect())).collect()
 }
 

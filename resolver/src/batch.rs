@@ -1,5 +1,6 @@
 //! Many addresses in one call, on several threads.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -51,6 +52,20 @@ impl Resolver {
     /// Names addresses of any modules, on as many threads as this machine has processors. The answers are in the order of the questions.
     pub fn symbolize_all(&self, addresses: &[ModuleAddress<'_>]) -> Vec<Symbolized> {
         in_shares(addresses, |address| self.symbolize_named(address.id, address.name, address.rva))
+    }
+
+    /// Says that these frames of a process will be named and hardly others: see [`Self::expecting`].
+    pub fn expecting_frames(self, modules: &ModuleMap, frames: &[FrameAddress]) -> Self {
+        let call_site = self.options().call_site;
+        let mut expected: BTreeMap<DebugId, BTreeSet<Rva>> = BTreeMap::new();
+        for frame in frames {
+            let lookup = if frame.exact { Some(frame.ip) } else { call_site.before(frame.ip) };
+            let Some(at) = lookup.and_then(|lookup| modules.locate(lookup)) else { continue };
+            if let Some(id) = modules.modules().get(at.module).and_then(|module| module.debug_id.as_ref()) {
+                expected.entry(id.clone()).or_default().insert(at.rva);
+            }
+        }
+        self.expecting_modules(expected)
     }
 
     /// Names frames of one process, on as many threads as this machine has processors. The answers are in the order of the questions.

@@ -1,6 +1,6 @@
 //! The chain itself: which step is asked, in which order, and what is recorded of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -129,9 +129,14 @@ impl Resolver {
     /// Another address has the same answer as without, and may wait for all of the file to be read. A return address is looked up by the call before it
     /// ([`Options::call_site`]), so that is what is expected.
     pub fn expecting(self, id: &DebugId, addresses: &[Rva]) -> Self {
-        let (addresses, remote): (Arc<[Rva]>, _) = (addresses.into(), self.sources.remote.clone());
+        self.expecting_modules(BTreeMap::from([(id.clone(), addresses.iter().copied().collect())]))
+    }
+
+    /// The same of several modules.
+    pub(crate) fn expecting_modules(self, modules: BTreeMap<DebugId, BTreeSet<Rva>>) -> Self {
+        let remote = self.sources.remote.clone();
         self.change(|sources| {
-            sources.local = Arc::new(sources.local.expecting(id, addresses));
+            sources.local = Arc::new(sources.local.expecting(modules));
             // This changes nothing of what servers gave.
             sources.remote = remote;
         })

@@ -57,13 +57,17 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Answer> {
     let tags = patterns(&args.tag)?;
     let source = Place::open(&args.source, false).with_context(|| format!("SRC {}", args.source))?;
-    let destination = Place::open(&args.destination, true).with_context(|| format!("DST {}", args.destination))?;
-    if matches!((&source, &destination), (Place::Layout(_), Place::Layout(_))) {
+    // A new layout is made when there is something to bring.
+    let registry = match Place::is_path(&args.destination) {
+        true => None,
+        false => Some(Place::open(&args.destination, true).with_context(|| format!("DST {}", args.destination))?),
+    };
+    if matches!(source, Place::Layout(_)) && registry.is_none() {
         bail!("SRC and DST are directories: copy the directory, and verify it with symseal bundle verify");
     }
     let mut sealed = args.trust.as_deref().map(|trust| Sealed::open(trust, &args.state)).transpose()?;
     let mut report = Report::default();
-    let ended = block_on(mirror(args, &tags, (&source, &destination), &mut sealed, &mut report))?;
+    let ended = block_on(mirror(args, &tags, (&source, registry), &mut sealed, &mut report))?;
     // What was done is told also where the rest could not be.
     if ended.is_ok() || !report.is_empty() {
         match args.json {
@@ -87,7 +91,7 @@ fn patterns(tags: &[String]) -> Result<GlobSet> {
 async fn mirror(
     args: &Args,
     tags: &GlobSet,
-    (source, destination): (&Place, &Place),
+    (source, registry): (&Place, Option<Place>),
     sealed: &mut Option<Sealed>,
     report: &mut Report,
 ) -> Result<()> {
@@ -98,6 +102,11 @@ async fn mirror(
             return Err(NotFound(format!("SRC {}: no tag is like {}", args.source, args.tag.join(", "))).into());
         }
     }
+    let destination = match registry {
+        Some(registry) => registry,
+        None => Place::open(&args.destination, true).with_context(|| format!("DST {}", args.destination))?,
+    };
+    let destination = &destination;
     if wanted.len() > 1 && destination.names_a_tag() {
         bail!("DST {}: one tag for {} at SRC: name the repository", args.destination, wanted.len());
     }
@@ -192,12 +201,18 @@ async fn bring(
             let (options, bar) = registry_client::shown(&registry_client::options(&from)?, message);
             let pulled = symseal_registry::pull(&from, layout, &options).await.map_err(registry_client::told);
             bar.finish_and_clear();
-            pulled?;
+            let pulled = pulled?;
             if tag.is_some() {
                 layout.add_to_index(descriptor.clone(), tag)?;
             }
             let referrers = layout.referrers(&digest)?.len() as u64;
-            Ok(PushReport { referrers, ..PushReport::default() })
+            Ok(PushReport {
+                referrers,
+                blobs_sent: pulled.blobs_received,
+                blobs_existing: pulled.blobs_existing,
+                bytes_sent: pulled.bytes_received,
+                ..PushReport::default()
+            })
         }
         (Place::Layout(layout), Place::Registry { .. }) => {
             let to = destination.at(tag, &digest)?;

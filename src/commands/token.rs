@@ -11,7 +11,7 @@ use symseal_server::tokens::{Grant, NewToken, Prefix, TokenInfo, Tokens};
 use crate::commands::bundle::verify::now;
 use crate::commands::serve::load_config;
 use crate::exit::{Answer, NotFound};
-use crate::output::outln;
+use crate::output::{outln, visible};
 use crate::places;
 use crate::table::Table;
 
@@ -129,6 +129,9 @@ async fn create(args: &CreateArgs) -> Result<Answer> {
     if args.expires.is_some_and(|expires| expires <= now()) {
         bail!("--expires {}: expected a time to come", args.expires.map(|time| time.to_string()).unwrap_or_default());
     }
+    if args.name.chars().any(char::is_control) {
+        bail!("--name {:?}: expected a name without control characters", args.name);
+    }
     let keys = args.keys.iter().map(key_id).collect::<Result<Vec<KeyId>>>()?;
     let tokens = args.place.open(true).await?;
     let new = NewToken { name: args.name.clone(), created: now(), expires: args.expires, grants: grants(args)?, keys };
@@ -182,7 +185,7 @@ async fn list(args: &ListArgs) -> Result<Answer> {
             (None, None) => "holds".to_owned(),
         };
         let keys = token.keys.join(", ");
-        table.row([token.id.clone(), token.name.clone(), scope(token), token.created.to_string(), state, keys]);
+        table.row([token.id.clone(), visible(&token.name), scope(token), token.created.to_string(), state, keys]);
     }
     crate::output::out!("{table}");
     Ok(Answer::Yes)

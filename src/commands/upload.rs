@@ -59,8 +59,11 @@ pub fn run(args: &Args) -> Result<Answer> {
             if files.len() == before {
                 bail!("{}: expected release files in the directory, found none", path.display());
             }
-        } else {
+        } else if metadata.is_file() {
             files.push((path.clone(), metadata.len()));
+        } else {
+            // Opening a pipe would wait for whoever writes to it.
+            bail!("{}: expected a file or a directory, found neither", path.display());
         }
     }
     let bar = bytes_bar("uploading");

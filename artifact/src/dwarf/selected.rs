@@ -31,7 +31,7 @@ struct UnitRange {
     unit: u32,
 }
 
-/// Reads the units that describe these addresses. `None` where that is more than half of all, or where what was read is not all
+/// Reads the units that describe these addresses. `None` where that is more than a quarter of all, or where what was read is not all
 /// that bears on them.
 pub(crate) fn read_selected<'s>(
     dwarf: &'s DwarfFiles<'s>,
@@ -84,7 +84,8 @@ fn unit_ranges(dwarf: &DwarfFiles<'_>, headers: &[UnitHeader], text: &Text, work
     Some(all)
 }
 
-/// Whether the units, with those that their skeletons stand for, have more than half of all entries.
+/// Whether the units, with those that their skeletons stand for, have more than a quarter of all entries: then reading all is hardly slower, as a
+/// part may be read more than once.
 fn is_most(headers: &[UnitHeader], units: &BTreeSet<u32>) -> bool {
     let bytes = |header: &UnitHeader| header.end.saturating_sub(header.offset);
     let all: u64 = headers.iter().map(bytes).fold(0, u64::saturating_add);
@@ -93,7 +94,7 @@ fn is_most(headers: &[UnitHeader], units: &BTreeSet<u32>) -> bool {
         let partner = header.partner.and_then(|partner| headers.get(partner as usize));
         Some(bytes(header).saturating_add(partner.map_or(0, bytes)))
     };
-    units.iter().filter_map(of).fold(0, u64::saturating_add) > all / 2
+    units.iter().filter_map(of).fold(0, u64::saturating_add) > all / 4
 }
 
 /// Whether a range has a byte in one of the ranges, which are sorted and do not overlap.

@@ -10,7 +10,7 @@ mod own;
 mod places;
 pub(crate) mod read;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,6 +30,9 @@ use crate::{DigestOf, DigestRef, ModuleFiles, ThisMachine, Tried};
 /// Tables of files that are kept open.
 const OPEN_TABLES: usize = 256;
 
+/// More addresses of one module are most of what it has, and all of it is read.
+const MOST_EXPECTED: usize = 4096;
+
 /// Why a file gave no table: the reason and, for people, a word about it.
 pub(crate) type NoTable = (MissReason, String);
 
@@ -42,8 +45,8 @@ pub(crate) struct Local {
     directories: Vec<PathBuf>,
     debug_files: Flights<TableKey, Opened>,
     binaries: Flights<TableKey, Opened>,
-    /// All addresses that will be asked for, of modules of which that is known.
-    expected: BTreeMap<DebugId, Arc<[Rva]>>,
+    /// All addresses that will be asked for, of modules of which that is known: few, and they rise.
+    expected: BTreeMap<DebugId, Vec<Rva>>,
     last_binary: LastBinary,
 }
 
@@ -78,10 +81,10 @@ impl Local {
         Self { files, directories, debug_files, binaries, expected, last_binary }
     }
 
-    /// The same, where of the module `id` these addresses will be asked for and hardly others.
-    pub(crate) fn expecting(&self, id: &DebugId, addresses: Arc<[Rva]>) -> Self {
-        let mut expected = self.expected.clone();
-        expected.insert(id.clone(), addresses);
+    /// The same, where of these modules these addresses will be asked for and hardly others.
+    pub(crate) fn expecting(&self, modules: BTreeMap<DebugId, BTreeSet<Rva>>) -> Self {
+        let few = modules.into_iter().filter(|(_, addresses)| (1..=MOST_EXPECTED).contains(&addresses.len()));
+        let expected = few.map(|(id, addresses)| (id, addresses.into_iter().collect())).collect();
         Self { expected, ..Self::new(Arc::clone(&self.files), self.directories.clone()) }
     }
 
@@ -120,7 +123,7 @@ impl Local {
             let key = (path.map(str::to_owned), id.clone(), !wanted.is_empty());
             tables.get(key, || open(wanted).map(Arc::new))
         };
-        let Some(expected) = self.expected.get(id).filter(|expected| expected.contains(&lookup)) else {
+        let Some(expected) = self.expected.get(id).filter(|expected| expected.binary_search(&lookup).is_ok()) else {
             return opened(&[]);
         };
         match opened(expected) {

@@ -35,11 +35,15 @@ pub(super) enum Place {
 }
 
 impl Place {
+    /// Whether a text means a directory, and no repository.
+    pub(super) fn is_path(text: &str) -> bool {
+        Path::new(text).exists() || text.starts_with(['/', '.']) || !text.contains('/')
+    }
+
     /// Opens a side; where it may be new, a layout is made.
     pub(super) fn open(text: &str, may_be_new: bool) -> Result<Self> {
-        let path = Path::new(text);
-        let is_path = path.exists() || text.starts_with(['/', '.']) || !text.contains('/');
-        if is_path {
+        if Self::is_path(text) {
+            let path = Path::new(text);
             let layout = if may_be_new { LayoutDir::create(path) } else { LayoutDir::open(path) };
             return Ok(Self::Layout(layout?));
         }
@@ -168,7 +172,10 @@ impl Place {
 
 /// Whether an error says that a registry does not answer, or not to us.
 pub(super) fn is_silence(error: &RegistryError) -> bool {
-    matches!(error, RegistryError::Unreachable { .. } | RegistryError::Unauthorized { .. })
+    matches!(
+        error,
+        RegistryError::Unreachable { .. } | RegistryError::Unauthorized { .. } | RegistryError::Forbidden { .. }
+    )
 }
 
 fn repository_of(reference: &Reference) -> String {
