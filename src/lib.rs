@@ -13,6 +13,7 @@ pub mod exit;
 mod frames;
 mod heap;
 pub mod keyring;
+mod local_module;
 pub mod memory;
 mod online;
 mod output;

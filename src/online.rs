@@ -45,7 +45,8 @@ impl OnlineArgs {
         let FromEnvironment { config, passed_over } =
             OnlineConfig::from_environment(places::cache_dir()?.join("symbols"))?;
         passed_over.iter().for_each(|what| eprintln!("warning: {what}"));
-        let servers = OnlineServers::new(config)?;
+        let servers = OnlineServers::new(config)
+            .context("the cache of fetched files (XDG_CACHE_HOME names another place for it)")?;
         // Who takes nothing but what is pinned may have all of it in the cache.
         if servers.is_empty() && !self.locked {
             bail!("--online: {NO_SERVERS}");

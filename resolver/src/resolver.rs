@@ -505,7 +505,7 @@ fn digests_of(bundle: &BundleSource, table: &LoadedTable) -> Vec<DigestRef> {
 
 /// Asks the image of a module that is no file, which has symbols alone.
 fn ask_image(image: &LoadedTable, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
-    let word = "the image that the trace carries".to_string();
+    let word = "the image of the module that is no file".to_string();
     tried.push(miss(ResolverStep::BinaryDebugInfo, MissReason::NoDebugInfo, word.clone(), image.digest));
     let step = ResolverStep::BinarySymbols;
     let Some(named) = image.lookup(lookup) else {

@@ -1,5 +1,6 @@
 //! `symseal symbolize`: addresses → frames.
 
+mod file;
 mod live;
 mod prove;
 mod questions;
@@ -30,7 +31,7 @@ const NOWHERE: Rva = Rva(u64::MAX);
 /// Modules whose image bases are remembered.
 const IMAGE_BASES: usize = 65_536;
 
-/// Name addresses of modules, from a bundle alone; or of a running process.
+/// Name addresses of modules, from a bundle alone; or of a running process; or of a file.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   symseal symbolize --bundle ./bundle --debug-id 93ac61ec5a8eb1396f9fbd350e3169a558528a40 0x401136
@@ -40,13 +41,14 @@ const IMAGE_BASES: usize = 65_536;
   symseal symbolize --online --debug-id 93ac61ec… 0x401136        (DEBUGINFOD_URLS, no bundle)
   symseal symbolize --pid 4711 --local-files --demangle 0x7f20b96d1040 0x55d0a1c2e1a9
   symseal symbolize --pid 4711 --bundle ./bundle 0x55d0a1c2e1a9
+  symseal symbolize --file ./target/release/app 0x401136          (no bundle, as addr2line -e)
 
 Addresses are stated addresses (svma), as llvm-symbolizer takes them; with --pid they are those of the process (avma), of any
 of its modules, of code that it made itself, or of the kernel. Standard input may have any number of lines; each portion that has come is answered
 at once, so that another program can write a line and wait for its answer. Exit status 1: no address has a name.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
-    #[arg(long, required_unless_present_any = ["remote", "pid", "online"])]
+    #[arg(long, required_unless_present_any = ["remote", "pid", "online", "file"])]
     bundle: Option<String>,
     /// A bundle in a registry, of which only the pages that are needed are read; each is verified.
     #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove", "online"])]
@@ -68,6 +70,13 @@ pub struct Args {
     /// With --pid: also read the files that the process has mapped, and debug files of this machine.
     #[arg(long)]
     local_files: bool,
+    /// The file whose addresses these are: it and its debug files on this machine are read, after --bundle where one is given. A program, a library, a
+    /// debug file, or a program database (whose addresses are relative to the image base).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "remote", "prove"])]
+    file: Option<PathBuf>,
+    /// With --file: look for separate debug files below this directory, in place of /usr/lib/debug. Repeat for more.
+    #[arg(long, value_name = "DIR", requires = "file")]
+    debug_directory: Vec<PathBuf>,
     #[command(flatten)]
     online: OnlineArgs,
     /// Addresses in hexadecimal, each alone or as DEBUG-ID@ADDRESS; read from standard input, one a line, when there are none.
@@ -104,6 +113,11 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     if let Some(reference) = &args.remote {
         return from_remote(args, reference);
+    }
+    if let Some(file) = &args.file {
+        let answer = file::run(args, file, online.as_ref());
+        online.as_ref().map_or(Ok(()), Online::finish)?;
+        return answer;
     }
     if let Some(to) = &args.prove {
         prove(args, to)?;
@@ -144,7 +158,7 @@ impl Args {
             }
             Self { module: Some(_), online, .. } if !online.online => wrong("--module: expected --online"),
             Self { online, .. } if !online.online && online.has_lock() => wrong("--lock: expected --online"),
-            Self { pid: None, debug_id: None, addresses, .. } => {
+            Self { pid: None, debug_id: None, file: None, addresses, .. } => {
                 addresses.iter().try_for_each(|question| module_of(self, question).map(|_| ()))
             }
             _ => Ok(()),

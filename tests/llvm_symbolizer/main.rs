@@ -55,12 +55,11 @@ fn listed(layout: &Path, id: &DebugId) -> Listed {
     listed
 }
 
-/// What `symseal symbolize` prints for the addresses.
-fn symbolize(layout: &Path, id: &DebugId, addresses: &[u64]) -> Vec<Vec<Found>> {
-    let listed = listed(layout, id);
+/// The lines that `symseal symbolize` prints for addresses on its standard input.
+fn lines(arguments: &[&OsStr], addresses: &[u64]) -> Vec<Value> {
     let mut child = command("symseal")
-        .args(["symbolize", "--json", "--debug-id", &id.to_string(), "--bundle"])
-        .arg(layout)
+        .args(["symbolize", "--json"])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -72,11 +71,33 @@ fn symbolize(layout: &Path, id: &DebugId, addresses: &[u64]) -> Vec<Vec<Found>> 
     writer.join().expect("the writer ends").expect("all addresses are taken");
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let answers: Vec<Vec<Found>> = text
-        .lines()
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Without a bundle the file has the same names, be it read for all of these addresses or for a few alone.
+#[track_caller]
+fn check_file(binary: &Path, named: &[Value], addresses: &[u64]) {
+    let file = [OsStr::new("--file"), binary.as_os_str()];
+    let frames = |answers: &[Value]| -> Vec<Value> { answers.iter().map(|answer| answer["frames"].clone()).collect() };
+    assert!(frames(&lines(&file, addresses)) == frames(named), "{}: other names without a bundle", binary.display());
+    let few = |skipped: usize| addresses.iter().zip(named).skip(skipped).step_by(addresses.len() / 20);
+    let given: Vec<String> = few(7).map(|(address, _)| format!("{address:#x}")).collect();
+    let ran =
+        symseal(["symbolize", "--json"].map(OsStr::new).into_iter().chain(file).chain(given.iter().map(OsStr::new)));
+    let told: Vec<Value> = ran.ok().stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(frames(&told), few(7).map(|(_, named)| named["frames"].clone()).collect::<Vec<_>>());
+}
+
+/// What `symseal symbolize` prints for the addresses of a module of a bundle.
+fn symbolize(layout: &Path, id: &DebugId, addresses: &[u64]) -> (Vec<Value>, Vec<Vec<Found>>) {
+    let listed = listed(layout, id);
+    let id = id.to_string();
+    let answers = lines(&["--bundle".as_ref(), layout.as_os_str(), "--debug-id".as_ref(), id.as_ref()], addresses);
+    assert_eq!(answers.len(), addresses.len());
+    let found = answers
+        .iter()
         .zip(addresses)
-        .map(|(line, address)| {
-            let answer: Value = serde_json::from_str(line).expect("JSON");
+        .map(|(answer, address)| {
             assert_eq!(answer["address"].as_str(), Some(format!("{address:#x}").as_str()));
             let frames = answer["frames"].as_array().expect("frames");
             let inlined: Vec<bool> = frames.iter().map(|frame| frame["inlined"] == true).collect();
@@ -85,8 +106,7 @@ fn symbolize(layout: &Path, id: &DebugId, addresses: &[u64]) -> Vec<Vec<Found>> 
             frames.iter().map(|frame| found(frame, &listed)).collect()
         })
         .collect();
-    assert_eq!(answers.len(), addresses.len());
-    answers
+    (answers, found)
 }
 
 fn found(frame: &Value, listed: &Listed) -> Found {
@@ -138,7 +158,10 @@ fn check(binary: &Path, debug: Option<&Path>, readers: &[Reader]) {
     let id = object.debug_id().expect("an id");
     let addresses = addresses_in(&object.unwind_inputs().text, ADDRESSES, 2026);
     let expected = llvm_symbolizer(debug.unwrap_or(binary), &addresses);
-    let ours = symbolize(&layout, id, &addresses);
+    let (named, ours) = symbolize(&layout, id, &addresses);
+    if debug.is_none() {
+        check_file(binary, &named, &addresses);
+    }
     let mut comparison = Comparison::default();
     for ((address, expected), found) in addresses.iter().zip(&expected).zip(&ours) {
         comparison.add(*address, expected, found);

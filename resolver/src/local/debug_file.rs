@@ -46,7 +46,8 @@ impl Local {
             }
         }
         Err(problem.unwrap_or_else(|| {
-            (MissReason::NoDebugFile, format!("none at the {looked_at} places where debuggers look for one"))
+            let places = if looked_at == 1 { "place" } else { "places" };
+            (MissReason::NoDebugFile, format!("none at the {looked_at} {places} where debuggers look for one"))
         }))
     }
 

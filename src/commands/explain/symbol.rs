@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args as ClapArgs;
 use serde_json::json;
-use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Rva, Svma, UnwindMethod};
+use symseal_module::{Avma, DebugId, MissReason, Proof, Rva, Svma, UnwindMethod};
 use symseal_resolver::{DigestRef, Options, Outcome, ResolvedFrame, Resolver, SourceFrame, Symbolized, Tried};
 
 use super::Question;
@@ -13,6 +13,7 @@ use crate::bundle_ref;
 use crate::commands::trace::resolve::proof;
 use crate::exit::Answer;
 use crate::frames::write_frame;
+use crate::local_module;
 use crate::online::{Online, OnlineArgs};
 use crate::output::{out, outln, visible};
 use crate::table::Table;
@@ -93,19 +94,8 @@ fn image_base(resolver: &Resolver, args: &Args) -> Result<Svma> {
 /// Asks for the address in the module alone, or in the file where it was said to be.
 fn ask(resolver: &Resolver, args: &Args, (svma, rva, image_base): (Svma, Rva, Svma)) -> Result<Symbolized> {
     let Some(file) = &args.file else { return Ok(resolver.symbolize(&args.asked.debug_id, rva)) };
-    // Debug files lie beside what a link leads to, which is also the path that a process has mapped.
-    let path = std::fs::canonicalize(file).or_else(|_| std::path::absolute(file))?;
-    let path = symseal_module::escape::escape(path.as_os_str().as_encoded_bytes());
-    let module = MappedModule {
-        path,
-        debug_id: Some(args.asked.debug_id.clone()),
-        start: Avma(0),
-        end: Avma(u64::MAX),
-        bias: 0,
-        image_base,
-    };
-    let ResolvedFrame { symbol_offset, answer, .. } =
-        resolver.resolve(&ModuleMap::new(vec![module]), Avma(svma.0), true, UnwindMethod::Context);
+    let map = local_module::alone(file, &args.asked.debug_id, image_base)?;
+    let ResolvedFrame { symbol_offset, answer, .. } = resolver.resolve(&map, Avma(svma.0), true, UnwindMethod::Context);
     Ok(Symbolized { rva, symbol_offset, answer })
 }
 
