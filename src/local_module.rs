@@ -23,10 +23,9 @@ pub(crate) fn alone(file: &Path, debug_id: &DebugId, image_base: Svma) -> Result
 
 /// The debug id of a file, and the address at which it says it is loaded. Of a universal Mach-O file `wanted` names the slice. A program database does
 /// not say where its program is loaded: its addresses count from there.
-pub(crate) fn identity(file: &Path, wanted: Option<&DebugId>) -> Result<(DebugId, Svma)> {
-    let bytes = read(file)?;
+pub(crate) fn identity(file: &Path, bytes: &[u8], wanted: Option<&DebugId>) -> Result<(DebugId, Svma)> {
     let named = || format!("{}", file.display());
-    let found: Vec<(DebugId, Svma)> = match ReleaseFile::parse(&bytes).with_context(named)? {
+    let found: Vec<(DebugId, Svma)> = match ReleaseFile::parse(bytes).with_context(named)? {
         ReleaseFile::Object(object) => vec![object],
         ReleaseFile::Fat(slices) => slices,
         ReleaseFile::Pdb(pdb) => return one_of(file, wanted, vec![(pdb.debug_id(), Svma(0))]),
@@ -56,7 +55,8 @@ fn one_of(file: &Path, wanted: Option<&DebugId>, found: Vec<(DebugId, Svma)>) ->
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>> {
+/// The bytes of a file.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     let named = || format!("{}", file.display());
     let metadata = std::fs::metadata(file).with_context(named)?;
     // Opening a pipe would wait for whoever writes to it.
@@ -64,6 +64,7 @@ fn read(file: &Path) -> Result<Vec<u8>> {
         bail!("{}: expected a file of at most {MAX_FILE_BYTES} bytes", file.display());
     }
     let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(metadata.len())?).with_context(named)?;
     File::open(file).with_context(named)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(named)?;
     Ok(bytes)
 }

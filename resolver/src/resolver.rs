@@ -142,6 +142,11 @@ impl Resolver {
         })
     }
 
+    /// Hands over the bytes of a module's own file that the caller has just read: the first question about it does not read it again.
+    pub fn keep_read(&self, module: &MappedModule, bytes: Vec<u8>) {
+        self.sources.local.keep_read(module, bytes);
+    }
+
     /// The same sources and options with an address cache of its own, cold, of `capacity` addresses.
     pub fn with_cold_cache(&self, capacity: usize) -> Self {
         let options = Options { address_cache: capacity, ..self.options };

@@ -76,7 +76,7 @@ impl Local {
 
     /// Name and CRC-32 in the binary's `.gnu_debuglink`.
     fn debug_link(&self, module: &MappedModule, id: &DebugId) -> Option<(Vec<u8>, u32)> {
-        let bytes = self.read_binary(module).ok()?;
+        let bytes = self.binary_once(module).ok()?;
         let binary = object_of(&bytes, id, &module.path).ok()?;
         let link = binary.debug_link().map(|link| (link.file_name.to_vec(), link.crc32));
         self.last_binary.keep(module, bytes);
@@ -85,7 +85,7 @@ impl Local {
 
     /// Where the linker wrote the program database.
     fn written_pdb(&self, module: &MappedModule, id: &DebugId) -> Option<Vec<u8>> {
-        let bytes = self.read_binary(module).ok()?;
+        let bytes = self.binary_once(module).ok()?;
         let binary = object_of(&bytes, id, &module.path).ok()?;
         let path = binary.pdb_reference().map(|pdb| pdb.path.to_vec());
         self.last_binary.keep(module, bytes);
@@ -97,6 +97,11 @@ impl Local {
         let unreadable =
             |error: std::io::Error| (crate::bundles::io_reason(&error), format!("{}: {error}", module.path));
         read_whole(self.files.open(module).map_err(unreadable)?, &module.path)
+    }
+
+    /// The same, or what was read of it just now.
+    pub(super) fn binary_once(&self, module: &MappedModule) -> Result<Vec<u8>, NoTable> {
+        self.last_binary.take(module).map_or_else(|| self.read_binary(module), Ok)
     }
 
     fn debug_table(

@@ -98,6 +98,11 @@ impl Local {
         Self::new(Arc::clone(&self.files), directories)
     }
 
+    /// Takes over the bytes of a module's own file.
+    pub(crate) fn keep_read(&self, module: &MappedModule, bytes: Vec<u8>) {
+        self.last_binary.keep(module, bytes);
+    }
+
     /// The bytes of memory that the tables of files take.
     pub(crate) fn held_bytes(&self) -> u64 {
         let opened = self.debug_files.kept().into_iter().chain(self.binaries.kept());

@@ -10,7 +10,7 @@ use crate::files::path_of;
 impl Local {
     /// The table of the module's own file, which must be of the module `id`; of its functions those at the `wanted` addresses do.
     pub(super) fn open_own(&self, module: &MappedModule, id: &DebugId, wanted: &[Rva]) -> Result<LocalTable, NoTable> {
-        let bytes = self.last_binary.take(module).map_or_else(|| self.read_binary(module), Ok)?;
+        let bytes = self.binary_once(module)?;
         let object = object_of(&bytes, id, &module.path)?;
         let path = path_of(&module.path);
         let described = describe(&object, &module.path, &Around { local: self, path: &path, program: None }, wanted)?;

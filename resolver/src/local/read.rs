@@ -40,6 +40,11 @@ pub(crate) fn read_whole(file: File, name: &str) -> Result<Vec<u8>, NoTable> {
         return Err((MissReason::FileUnreadable, detail));
     }
     let mut bytes = Vec::new();
+    // At once, or memory would be asked for again and again.
+    if bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).is_err() {
+        let detail = format!("{name}: {size} bytes, more than there is memory for");
+        return Err((MissReason::FileUnreadable, detail));
+    }
     // The file may have grown since; the bound holds all the same.
     let mut file = file.take(MAX_FILE_BYTES);
     file.by_ref().take(FIRST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;

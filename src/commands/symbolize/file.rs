@@ -14,7 +14,8 @@ use crate::local_module;
 use crate::online::Online;
 
 pub(super) fn run(args: &Args, file: &Path, online: Option<&Online>) -> Result<Answer> {
-    let (id, image_base) = local_module::identity(file, args.debug_id.as_ref())?;
+    let bytes = local_module::read(file)?;
+    let (id, image_base) = local_module::identity(file, &bytes, args.debug_id.as_ref())?;
     let options =
         Options { local_files: true, online: online.is_some(), demangle: args.demangle, ..Options::default() };
     let mut resolver = Resolver::new(options);
@@ -30,6 +31,9 @@ pub(super) fn run(args: &Args, file: &Path, online: Option<&Online>) -> Result<A
     // Standard input may have any number; those that were given are all that will be asked.
     let resolver = resolver.expecting(&id, &args.addresses.iter().map(rva).collect::<Vec<Rva>>());
     let map = local_module::alone(file, &id, image_base)?;
+    if let Some(module) = map.modules().first() {
+        resolver.keep_read(module, bytes);
+    }
     let checked = |question: &Question| match question.debug_id.as_ref().is_some_and(|other| *other != id) {
         true => bail!("--file: expected addresses of {id} alone, found one of another module"),
         false => Ok(()),
