@@ -2,13 +2,16 @@
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch::{Arch, Call, FrameRecords, Target};
+use crate::arch::{Ahead, Arch, Call, FrameRecords, Target};
 use crate::memory::Memory;
 use crate::rule::{ReturnAddress, Rule, Saved};
 use crate::step::{Budget, Caller, LONGEST_LEAF, Next, Stepper};
 
 /// No code lies below: a program counter here comes from a call through a null pointer.
 const LOWEST_CODE: u64 = 4096;
+
+/// Jumps that are followed for where code without rules leads to.
+const MOST_JUMPS: usize = 4;
 
 /// What supports taking the word on top of the stack for the return address.
 #[derive(Clone, Copy)]
@@ -50,6 +53,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         };
         let found = if state.exact && state.pc < LOWEST_CODE {
             by_leaf(UnwindMethod::NullCall)
+        } else if let Some(ahead) = self.by_instructions(budget) {
+            ahead
         } else {
             match leaf {
                 // The function has pushed its frame record already, and the link register is as it was.
@@ -107,6 +112,41 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             _ => Evidence::Calls,
         };
         Some((pc, evidence))
+    }
+
+    /// The caller where the instructions ahead say that the frame pointer is its own still, or again: then the return address is near the
+    /// stack pointer, and the frame pointer leads to the caller's caller. `Some(None)` where no call ends before that address; `None` where
+    /// the instructions do not say.
+    fn by_instructions(&self, budget: &Budget) -> Option<Option<(Option<u64>, Next)>> {
+        let state = self.state;
+        if !state.exact {
+            return None;
+        }
+        let (mut place, mut ahead) = (state.pc, Ahead::Unknown);
+        for _ in 0..MOST_JUMPS {
+            let code = self.modules.code_at(place)?.at_address(place);
+            ahead = (Self::MACHINE.ahead)(code);
+            let Ahead::Jump(distance) = ahead else { break };
+            place = Self::MACHINE.add(place, distance);
+            // On to a function that has rules: it will return for this one.
+            if self.is_covered(place) {
+                ahead = Ahead::Return;
+                break;
+            }
+        }
+        let below = match ahead {
+            Ahead::Entry | Ahead::Return => 0,
+            Ahead::Pushed => Self::WORD,
+            Ahead::Unknown | Ahead::Jump(_) => return None,
+        };
+        let slot = Self::MACHINE.add(state.sp, below);
+        let cfa = Self::MACHINE.add(slot, Self::WORD);
+        let is_pushed = below == 0 || (state.fp_known && self.read(state.sp) == Some(state.fp));
+        let called = self.read(slot).filter(|pc| is_pushed && self.may_have_called(*pc, budget));
+        Some(called.map(|pc| {
+            let method = UnwindMethod::Leaf;
+            (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp: self.live_fp(), exact: false, method }))
+        }))
     }
 
     /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
