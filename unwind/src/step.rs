@@ -245,6 +245,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let state = self.state;
         let stop = |reason| (Some(cfa), Err(reason));
         let return_address = rule.return_address();
+        let origin = Self::origin(rule, cfa);
         // A function that popped its own return address, or never pushed it, may have its CFA right at the stack pointer.
         let popped = state.exact && matches!(return_address, Some(ReturnAddress::InRegister(_)));
         if cfa < state.sp || (cfa == state.sp && !popped) {
@@ -254,7 +255,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             return stop(StopReason::Misaligned);
         }
         let pc = match return_address {
-            Some(ReturnAddress::AtCfa(words)) => self.read(Self::slot(cfa, words)).ok_or(StopReason::TruncatedStack),
+            Some(ReturnAddress::AtCfa(words)) => self.read(Self::slot(origin, words)).ok_or(StopReason::TruncatedStack),
             // Only before the register is used for something else, which a call would do to most.
             Some(ReturnAddress::InRegister(number)) if state.exact || !Self::MACHINE.is_volatile(number) => {
                 self.register(number, budget).ok_or(StopReason::RegisterUnknown)
@@ -266,7 +267,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let fp = match rule.frame_pointer() {
             Saved::Same => Ok(self.live_fp()),
             Saved::Unknown => Ok(None),
-            Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(cfa) } {
+            Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(origin) } {
                 None => Err(StopReason::RegisterUnknown),
                 Some(base) if state.exact && is_stale(rule, Self::slot(base, words), state.sp, cfa) => {
                     Ok(self.live_fp())
@@ -362,6 +363,11 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         Self::MACHINE.add(base, i64::from(words) * Self::WORD)
     }
 
+    /// Where `rule` counts from what is in memory, if not from the frame pointer.
+    pub(crate) fn origin(rule: Rule, cfa: u64) -> u64 {
+        Self::MACHINE.add(cfa, rule.origin() * Self::WORD)
+    }
+
     fn in_context(context: u64, register: u8) -> Option<u64> {
         (Self::MACHINE.context_slot)(register).map(|bytes| context.wrapping_add(bytes) & Self::MACHINE.address_mask())
     }
@@ -436,7 +442,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                         Saved::Same => {}
                         Saved::Unknown => return None,
                         Saved::At(words) => {
-                            let base = if rule.slots_on_fp() { callee.fp } else { callee.cfa.0 };
+                            let origin = Self::origin(rule, callee.cfa.0);
+                            let base = if rule.slots_on_fp() { callee.fp } else { origin };
                             let slot = Self::slot(base, words);
                             if !callee.exact || !is_stale(rule, slot, sp, callee.cfa.0) {
                                 return self.read(slot);

@@ -217,7 +217,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             return None;
         }
         let (start, _) = self.record()?;
-        let (cfa, mut next) = self.by_rule(rule, Self::slot(start, record.checked_neg()?), budget);
+        let origin = Self::slot(start, record.checked_neg()?);
+        let cfa = Self::MACHINE.add(origin, -rule.origin() * Self::WORD);
+        let (cfa, mut next) = self.by_rule(rule, cfa, budget);
         if let Ok(caller) = &mut next {
             caller.method = UnwindMethod::FramePointer;
         }
