@@ -16,7 +16,7 @@ use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 /// Callee frames that one walk may look through for the value of a register. More means a table that was made to cost time:
 /// a register is saved a few frames down, and few rules need one at all.
 const RECOVERY_STEPS: u32 = 1 << 16;
-/// Signal frames in one walk. Nested handlers are rare, and only these steps may lead down the stack.
+/// Signal frames in one walk that lead down the stack, to a handler's alternate one. They are rare, and no other step may.
 const SIGNAL_FRAMES: u32 = 32;
 /// Effort that one walk may spend on scans, in bytes of code that are searched: what takes a few milliseconds.
 const SCAN_EFFORT: u32 = 1 << 22;
@@ -288,11 +288,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     /// The interrupted frame: every register comes from the context that the kernel saved. The stack pointer may be anywhere,
     /// because handlers may run on a stack of their own.
     pub(crate) fn signal(&self, offset: i64, budget: &mut Budget) -> (Option<u64>, Next) {
-        let Some(signals) = budget.signals.checked_sub(1) else { return (None, Err(StopReason::StackNotRising)) };
-        budget.signals = signals;
         let context = Self::MACHINE.add(self.state.sp, offset);
         let saved = |register| self.read(Self::in_context(context, register)?);
         match (saved(Self::MACHINE.pc), saved(Self::MACHINE.sp), saved(Self::MACHINE.fp)) {
+            (Some(_), Some(sp), Some(_)) if !self.may_lead_to(sp, budget) => (None, Err(StopReason::StackNotRising)),
             (Some(pc), Some(sp), Some(fp)) => {
                 let method = UnwindMethod::SignalContext;
                 let pc = pc & !Self::MACHINE.mode_bits;
@@ -302,11 +301,16 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         }
     }
 
+    /// Whether the interrupted frame may have its stack pointer at `sp`. Not many frames lead down the stack, or nowhere.
+    fn may_lead_to(&self, sp: u64, budget: &mut Budget) -> bool {
+        let left = budget.signals.checked_sub(u32::from(sp <= self.state.sp));
+        budget.signals = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// The interrupted frame: its program counter and stack pointer are where the processor pushed them, other registers in slots.
     fn machine_frame(&self, rule: Rule, budget: &mut Budget) -> (Option<u64>, Next) {
         let stop = |reason| (None, Err(reason));
-        let Some(signals) = budget.signals.checked_sub(1) else { return stop(StopReason::StackNotRising) };
-        budget.signals = signals;
         let (Some(ReturnAddress::AtCfa(words)), Some(to_sp)) = (rule.return_address(), Self::MACHINE.machine_frame_sp)
         else {
             return stop(StopReason::UnsupportedRule);
@@ -323,6 +327,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         };
         let pc = Self::slot(frame, words);
         match (self.read(pc), self.read(Self::slot(pc, to_sp))) {
+            (Some(_), Some(sp)) if !self.may_lead_to(sp, budget) => stop(StopReason::StackNotRising),
             (Some(pc), Some(sp)) => {
                 let method = UnwindMethod::SignalContext;
                 (Some(sp), Ok(Caller { pc, sp, sp_known: true, fp, exact: true, method }))

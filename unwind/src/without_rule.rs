@@ -10,6 +10,9 @@ use crate::step::{Budget, Caller, LONGEST_LEAF, Next, Stepper};
 /// No code lies below: a program counter here comes from a call through a null pointer.
 const LOWEST_CODE: u64 = 4096;
 
+/// What lies as near to the stack pointer is on the stack rather than code: the usual bound of a stack.
+const LARGEST_STACK: u64 = 8 << 20;
+
 /// Jumps that are followed for where code without rules leads to.
 const MOST_JUMPS: usize = 4;
 
@@ -75,9 +78,13 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             }
         };
         let chain_ended = self.live_fp() == Some(0) && state.method == UnwindMethod::FramePointer;
-        let reason = if chain_ended { StopReason::RootFramePointer } else { reason };
         let found = found.or_else(|| if self.settings.scan && !chain_ended { self.scan(budget) } else { None });
-        found.unwrap_or((None, Err(reason)))
+        let reason = || match reason {
+            _ if chain_ended => StopReason::RootFramePointer,
+            _ if self.leads_outside() => StopReason::NoModule,
+            reason => reason,
+        };
+        found.unwrap_or_else(|| (None, Err(reason())))
     }
 
     /// The word on top of the stack or the one in the link register, where the code before that address shows that it was
@@ -161,7 +168,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let sp_known = Self::MACHINE.frame_records == FrameRecords::BelowCfa;
         let cfa = sp_known.then_some(record_end);
         if pc == 0 {
-            return Some((cfa, Err(StopReason::RootFramePointer)));
+            // The root of a chain that led here. Without one, the register holds anything.
+            let is_chain = self.state.method == UnwindMethod::FramePointer;
+            return is_chain.then_some((cfa, Err(StopReason::RootFramePointer)));
         }
         let code = self.modules.code_at(pc.wrapping_sub(1));
         let calls = code.is_none_or(|code| Self::call_before(code, pc).is_some());
@@ -174,6 +183,15 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         }
         let method = UnwindMethod::FramePointer;
         Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
+    }
+
+    /// Whether the frame pointer leads to what looks like code in no module: code that was made at run time, or loaded since.
+    fn leads_outside(&self) -> bool {
+        let pc = self.record().and_then(|(_, end)| self.read(Self::slot(end, -1))).map(|pc| self.unsigned(pc));
+        let is_outside =
+            |pc: u64| !self.modules.holds(pc.wrapping_sub(1)) && pc.abs_diff(self.state.sp) > LARGEST_STACK;
+        Self::MACHINE.frame_records != FrameRecords::None
+            && pc.is_some_and(|pc| pc > LOWEST_CODE && pc >> 63 == 0 && is_outside(pc))
     }
 
     /// Address and end of the frame record that the frame pointer points to.
