@@ -4,7 +4,7 @@ use symseal_module::{Avma, StopReason, UnwindMethod};
 
 use crate::arch::{Ahead, Arch, Call, FrameRecords, Target};
 use crate::memory::Memory;
-use crate::rule::{ReturnAddress, Rule, Saved};
+use crate::rule::{Kind, ReturnAddress, Rule, Saved};
 use crate::step::{Budget, Caller, LONGEST_LEAF, Next, Stepper};
 
 /// No code lies below: a program counter here comes from a call through a null pointer.
@@ -99,6 +99,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             None => self.read(state.sp),
         };
         let pc = pc.filter(|pc| *pc != 0)?;
+        // To a trampoline no call leads: the kernel left its address for the handler that runs.
+        if self.is_trampoline(pc) {
+            return Some((pc, Evidence::CallsHere { sp_known: false }));
+        }
         // The running code has no rule: an address that has one is not its own, and the link register got it from the caller.
         let leads_out = Self::MACHINE.link.is_some() && self.is_covered(pc.wrapping_sub(1));
         let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else {
@@ -121,12 +125,21 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         Some((pc, evidence))
     }
 
+    /// Whether a signal trampoline begins at `pc`, by its rule or by its instructions.
+    #[inline(never)]
+    fn is_trampoline(&self, pc: u64) -> bool {
+        let (rule, _) = self.modules.locate(pc, &mut 0);
+        rule.kind() == Some(Kind::Signal) || self.context_at(pc, false).is_some()
+    }
+
     /// The caller where the instructions ahead say that the frame pointer is its own still, or again: then the return address is near the
     /// stack pointer, and the frame pointer leads to the caller's caller. `Some(None)` where no call ends before that address; `None` where
     /// the instructions do not say.
+    #[inline(never)]
     fn by_instructions(&self, budget: &Budget) -> Option<Option<(Option<u64>, Next)>> {
         let state = self.state;
-        if !state.exact {
+        // Of the others nothing is read, which their code need not do either.
+        if !state.exact || !matches!(Self::MACHINE.arch, Arch::X86_64 | Arch::I686) {
             return None;
         }
         let (mut place, mut ahead) = (state.pc, Ahead::Unknown);
@@ -186,6 +199,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether the frame pointer leads to what looks like code in no module: code that was made at run time, or loaded since.
+    #[inline(never)]
     fn leads_outside(&self) -> bool {
         let pc = self.record().and_then(|(_, end)| self.read(Self::slot(end, -1))).map(|pc| self.unsigned(pc));
         let is_outside =
