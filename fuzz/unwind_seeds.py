@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the seeds of the target `uwt_compile` for 32-bit ARM's index table and for Go's table of functions again, and that of `uwt_walk` for what a
-table says of Go's runtime: small ones by hand, laid out as the targets take their bytes apart.
+table says of Go's runtime, and for rules that count from their base: small ones by hand, laid out as the targets take their bytes apart.
 
     fuzz/unwind_seeds.py
 """
@@ -84,10 +84,12 @@ def go(magic, processor, steps, functions, text, code=b"", skipped=0):
 
 
 def with_section(table, kind, content):
-    """A table with one more section at its end (docs/formats/uwt.md)."""
+    """A table with one more section at its end, or another one in the place of that of its kind (docs/formats/uwt.md)."""
     (sections,) = struct.unpack_from("<I", table, 12)
     entries = [list(struct.unpack_from("<IIQQ", table, 96 + 24 * at)) for at in range(sections)]
-    parts = [(entry[0], table[entry[2]:entry[2] + entry[3]]) for entry in entries] + [(kind, content)]
+    parts = [(entry[0], table[entry[2]:entry[2] + entry[3]]) for entry in entries]
+    known = [number for number, _ in parts]
+    parts = [(number, content if number == kind else part) for number, part in parts] + [(kind, content)] * (kind not in known)
     at = 96 + 24 * len(parts)
     directory, body = b"", b""
     for number, part in parts:
@@ -109,6 +111,18 @@ def go_walk():
     half = (end - start) // 2
     section = struct.pack("<8I", 0, 8, 0x30, 0x38, 0x40, 0x60, 0xB8, 1) + struct.pack("<4I", 0, half, half, end - start - half)
     return seed[:at] + with_section(table, 12, section) + length
+
+
+def base_walk():
+    """The seed of plain rules with what they have in memory counted from where their base register points."""
+    seed = (WALKS / "sp").read_bytes()
+    at = seed.index(b"UWT1")
+    table, length = seed[at:-2], seed[-2:]
+    (sections,) = struct.unpack_from("<I", table, 12)
+    entries = (struct.unpack_from("<IIQQ", table, 96 + 24 * section) for section in range(sections))
+    (rules,) = (table[offset:offset + size] for kind, _, offset, size in entries if kind == 6)
+    words = [word | (1 << 5 if word & 15 in (2, 3, 4) and not word >> 6 & 1 else 0) for (word,) in struct.iter_unpack("<Q", rules)]
+    return seed[:at] + with_section(table, 6, struct.pack(f"<{len(words)}Q", *words)) + length
 
 
 def seeds():
@@ -138,6 +152,6 @@ def seeds():
     yield "go_arm64_placed", go(0xFFFFFFF1, AARCH64, [(4, 0), (24, 32), (4, 0)], 5, 0, code)
 
 
-for path, seed in [*((CORPUS / name, seed) for name, seed in seeds()), (WALKS / "go", go_walk())]:
+for path, seed in [*((CORPUS / name, seed) for name, seed in seeds()), (WALKS / "go", go_walk()), (WALKS / "base", base_walk())]:
     path.write_bytes(seed)
     print(f"{path.name}: {len(seed)} bytes")

@@ -166,6 +166,7 @@ fn changes_of(rule: Rule) -> Vec<(&'static str, Rule)> {
     let with = |kind: Kind, offset: i64, ra: ReturnAddress, fp: Saved| {
         Rule::new(kind, source, rule.register(), offset, ra, fp)
             .map(|changed| if rule.slots_on_fp() { changed.with_slots_on_fp() } else { changed })
+            .map(|changed| if rule.has_places_from_base() { changed.with_places_from_base() } else { changed })
     };
     let mut changes = vec![("rule removed", Some(Rule::bare(Kind::Gap, RuleSource::None)))];
     if matches!(kind, Kind::Sp | Kind::Fp | Kind::Register | Kind::Deref) {

@@ -91,10 +91,11 @@ class Table:
     def rule(self, number):
         """The fields of a rule, by name; numbers of words are left as they are."""
         word = self.rule_words[number]
-        kind, form, register, ra, fp = field(word, 0, 4), field(word, 4, 6), field(word, 12, 17), field(word, 37, 51, True), field(word, 51, 64, True)
+        kind, form, from_base, register, ra, fp = field(word, 0, 4), field(word, 4, 5), field(word, 5, 6), field(word, 12, 17), field(word, 37, 51, True), field(word, 51, 64, True)
         source, signed = field(word, 8, 12), field(word, 7, 8)
-        expect(kind in KINDS and form < 2 and (source <= 9 or source == 15), "an unknown rule")
+        expect(kind in KINDS and (source <= 9 or source == 15), "an unknown rule")
         expect((KINDS[kind] == "gap") == (source == 0), "a rule that comes from nowhere")
+        expect(not from_base or KINDS[kind] in ("sp", "fp", "register") and not field(word, 6, 7), "places that are counted from no base")
         expect(form == 0 or 0 <= ra < self.general, "a return address in no register")
         expect(not signed or self.name == "aarch64", "a signed return address")
         expect(KINDS[kind] != "plt" or self.link is None, "a linkage table")
@@ -108,6 +109,7 @@ class Table:
         if KINDS[kind] == "signal":
             return rule
         rule["on_fp"] = bool(field(word, 6, 7))
+        rule["from_base"] = bool(from_base)
         rule["signed"] = bool(signed)
         rule["return_address"] = ["cfa", ra] if form == 0 else ["register", ra]
         rule["frame_pointer"] = {-4096: "same", -4095: "unknown"}.get(fp, fp)

@@ -4,7 +4,8 @@
 //! | bits | meaning |
 //! | --- | --- |
 //! | 0..4 | [`Kind`] |
-//! | 4..6 | [`ReturnAddress`] |
+//! | 4 | [`ReturnAddress`]: 0 in memory, 1 in a register |
+//! | 5 | what is in memory lies relative to where the base register points, the CFA minus the offset, instead of the CFA |
 //! | 6 | saved registers lie relative to the frame pointer register instead of the CFA |
 //! | 7 | the return address is signed: bits that are no part of the address are to be taken away |
 //! | 8..12 | [`RuleSource`] |
@@ -119,7 +120,7 @@ impl RuleSource {
 /// Where a rule finds the return address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReturnAddress {
-    /// In memory, this many words from the CFA.
+    /// In memory, this many words from the CFA, or from [`Rule::origin`] where that is not the CFA.
     AtCfa(i16),
     /// In a register, by DWARF number. If a call may change the register, true only for an interrupted instruction.
     InRegister(u8),
@@ -132,7 +133,8 @@ pub enum Saved {
     Same,
     /// The rule does not tell.
     Unknown,
-    /// In memory, this many words from the CFA, or from the frame pointer's value where [`Rule::slots_on_fp`].
+    /// In memory, this many words from the CFA, or from [`Rule::origin`] where that is not the CFA, or from the frame pointer's value where
+    /// [`Rule::slots_on_fp`].
     At(i16),
 }
 
@@ -142,6 +144,8 @@ const FP_AT: u32 = 51;
 const CFA_BITS: u32 = RA_AT - CFA_AT;
 const RA_BITS: u32 = FP_AT - RA_AT;
 const FP_BITS: u32 = u64::BITS - FP_AT;
+const IN_REGISTER: u64 = 1 << 4;
+const FROM_BASE: u64 = 1 << 5;
 const SLOTS_ON_FP: u64 = 1 << 6;
 const FP_SAME: i64 = -(1 << (FP_BITS - 1));
 const FP_UNKNOWN: i64 = FP_SAME + 1;
@@ -151,7 +155,7 @@ const RA_MASK: u64 = ((1 << RA_BITS) - 1) << RA_AT;
 
 /// The bits that must read [`PLAIN`] for the fast path: kind but for its lowest bit, form of the return address, where slots
 /// lie.
-const PLAIN_MASK: u64 = 0b1110 | 0b11 << 4 | SLOTS_ON_FP;
+const PLAIN_MASK: u64 = 0b1110 | IN_REGISTER | FROM_BASE | SLOTS_ON_FP;
 const PLAIN: u64 = 0b0010;
 /// The return address right below the CFA.
 const RA_BELOW_CFA: u64 = (((-1i64) as u64) & ((1 << RA_BITS) - 1)) << RA_AT;
@@ -200,6 +204,24 @@ impl Rule {
         Self(self.0 | SLOTS_ON_FP)
     }
 
+    /// The same rule with what is in memory relative to where the base register points, as in large frames with saved registers at
+    /// their bottom: of a kind whose CFA is a register + offset.
+    pub fn with_places_from_base(self) -> Self {
+        Self(self.0 | FROM_BASE)
+    }
+
+    /// Whether what is in memory lies relative to where the base register points.
+    pub fn has_places_from_base(self) -> bool {
+        self.0 & FROM_BASE != 0
+    }
+
+    /// Words from the CFA to where the rule counts from what is in memory, unless that is the frame pointer
+    /// ([`slots_on_fp`](Self::slots_on_fp)): 0, or back to where the base register points.
+    #[inline(always)]
+    pub fn origin(self) -> i64 {
+        if self.has_places_from_base() { -self.offset() } else { 0 }
+    }
+
     /// The same rule, of another kind.
     #[cfg(feature = "compile")]
     pub(crate) fn with_kind(self, kind: Kind) -> Self {
@@ -227,13 +249,12 @@ impl Rule {
         RuleSource::from_bits(self.0 >> 8)
     }
 
-    /// Where the return address is; `None` for a form that this version does not know.
+    /// Where the return address is; `None` for a register that there cannot be.
     pub fn return_address(self) -> Option<ReturnAddress> {
         let value = sign_extend(self.0 >> RA_AT, RA_BITS);
-        match self.0 >> 4 & 0b11 {
+        match self.0 & IN_REGISTER {
             0 => Some(ReturnAddress::AtCfa(value as i16)),
-            1 => u8::try_from(value).ok().map(ReturnAddress::InRegister),
-            _ => None,
+            _ => u8::try_from(value).ok().map(ReturnAddress::InRegister),
         }
     }
 
@@ -308,7 +329,8 @@ impl Rule {
             && (kind != Kind::Leaf || machine.arch == Arch::X86_64)
             && (kind != Kind::MachineFrame
                 || (machine.machine_frame_sp.is_some() && matches!(ra, ReturnAddress::AtCfa(_))));
-        register_fits && base_fits && source_fits && arch_fits
+        let has_base = matches!(kind, Kind::Sp | Kind::Fp | Kind::Register) && !self.slots_on_fp();
+        register_fits && base_fits && source_fits && arch_fits && (has_base || !self.has_places_from_base())
     }
 
     /// The equations, such as `CFA = rsp+16; RA = [CFA-8]; rbp = [CFA-16]`.
@@ -421,7 +443,9 @@ impl fmt::Display for Equations {
             Some(Kind::Program) => write!(f, "CFA = program at {}", rule.offset())?,
         }
         match rule.return_address() {
-            Some(ReturnAddress::AtCfa(words)) => write!(f, "; RA = [CFA{:+}]", i64::from(words) * machine.word)?,
+            Some(ReturnAddress::AtCfa(words)) => {
+                write!(f, "; RA = [CFA{:+}]", (i64::from(words) + rule.origin()) * machine.word)?;
+            }
             Some(ReturnAddress::InRegister(register)) => write!(f, "; RA = {}", machine.name(register))?,
             None => f.write_str("; RA unknown")?,
         }
@@ -432,8 +456,8 @@ impl fmt::Display for Equations {
             Saved::Same => Ok(()),
             Saved::Unknown => write!(f, "; {fp} unknown"),
             Saved::At(words) => {
-                let base = if rule.slots_on_fp() { fp } else { "CFA" };
-                write!(f, "; {fp} = [{base}{:+}]", i64::from(words) * machine.word)
+                let (base, origin) = if rule.slots_on_fp() { (fp, 0) } else { ("CFA", rule.origin()) };
+                write!(f, "; {fp} = [{base}{:+}]", (i64::from(words) + origin) * machine.word)
             }
         }
     }
@@ -491,6 +515,7 @@ mod tests {
         check(rule(Kind::Sp, ra).with_signed_return_address(), false, true);
         check(rule(Kind::Sp, ReturnAddress::InRegister(5)), false, false);
         check(rule(Kind::Sp, ra).with_slots_on_fp(), false, false);
+        check(rule(Kind::Sp, ra).with_places_from_base(), false, false);
         for other in [rule(Kind::Deref, ra), rule(Kind::Leaf, ra), Rule::GAP, Rule::NO_TABLE] {
             check(other, false, false);
         }
@@ -514,6 +539,11 @@ mod tests {
         check(rule(Kind::Leaf, ra), Arch::Aarch64, false);
         check(rule(Kind::Sp, ra).with_signed_return_address(), Arch::Aarch64, true);
         check(rule(Kind::Sp, ra).with_signed_return_address(), Arch::X86_64, false);
+        check(rule(Kind::Register, ra).with_places_from_base(), Arch::Aarch64, true);
+        check(rule(Kind::Register, ra).with_places_from_base().with_slots_on_fp(), Arch::Aarch64, false);
+        for kind in [Kind::Deref, Kind::Program, Kind::End] {
+            check(rule(kind, ra).with_places_from_base(), Arch::Aarch64, false);
+        }
     }
 
     #[test]
@@ -545,5 +575,8 @@ mod tests {
         check(rule, Arch::Mips32, "CFA = sp+8; RA = [CFA-4]; s8 = [CFA-8]");
         let signed = rule.with_signed_return_address();
         check(signed, Arch::Aarch64, "CFA = sp+16; RA = [CFA-8] without its signature; x29 = [CFA-16]");
+        let rule = Rule::new(Kind::Sp, RuleSource::EhFrame, 31, 8755, ReturnAddress::AtCfa(1), Saved::At(0));
+        let rule = rule.expect("fits").with_places_from_base();
+        check(rule, Arch::Aarch64, "CFA = sp+70040; RA = [CFA-70032]; x29 = [CFA-70040]");
     }
 }

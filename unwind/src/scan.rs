@@ -298,7 +298,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             if cfa <= sp || !cfa.is_multiple_of(Self::WORD as u64) {
                 return lead.with(contradicted);
             }
-            let slot = Self::slot(cfa, at);
+            let origin = Self::origin(rule, cfa);
+            let slot = Self::slot(origin, at);
             let caller = match self.read(slot).map(|caller| self.unsigned(caller)) {
                 None | Some(0) => return lead.with(shown),
                 Some(caller) => caller,
@@ -320,7 +321,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             lead.frames += 1;
             (fp, is_live) = match rule.frame_pointer() {
                 Saved::Same => (fp, is_live),
-                Saved::At(words) if !rule.slots_on_fp() => (self.read(Self::slot(cfa, words)), false),
+                Saved::At(words) if !rule.slots_on_fp() => (self.read(Self::slot(origin, words)), false),
                 _ => (None, false),
             };
             (pc, sp) = (caller, cfa);

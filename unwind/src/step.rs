@@ -16,7 +16,7 @@ use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 /// Callee frames that one walk may look through for the value of a register. More means a table that was made to cost time:
 /// a register is saved a few frames down, and few rules need one at all.
 const RECOVERY_STEPS: u32 = 1 << 16;
-/// Signal frames in one walk. Nested handlers are rare, and only these steps may lead down the stack.
+/// Signal frames in one walk that lead down the stack, to a handler's alternate one. They are rare, and no other step may.
 const SIGNAL_FRAMES: u32 = 32;
 /// Effort that one walk may spend on scans, in bytes of code that are searched: what takes a few milliseconds.
 const SCAN_EFFORT: u32 = 1 << 22;
@@ -245,6 +245,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let state = self.state;
         let stop = |reason| (Some(cfa), Err(reason));
         let return_address = rule.return_address();
+        let origin = Self::origin(rule, cfa);
         // A function that popped its own return address, or never pushed it, may have its CFA right at the stack pointer.
         let popped = state.exact && matches!(return_address, Some(ReturnAddress::InRegister(_)));
         if cfa < state.sp || (cfa == state.sp && !popped) {
@@ -254,7 +255,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             return stop(StopReason::Misaligned);
         }
         let pc = match return_address {
-            Some(ReturnAddress::AtCfa(words)) => self.read(Self::slot(cfa, words)).ok_or(StopReason::TruncatedStack),
+            Some(ReturnAddress::AtCfa(words)) => self.read(Self::slot(origin, words)).ok_or(StopReason::TruncatedStack),
             // Only before the register is used for something else, which a call would do to most.
             Some(ReturnAddress::InRegister(number)) if state.exact || !Self::MACHINE.is_volatile(number) => {
                 self.register(number, budget).ok_or(StopReason::RegisterUnknown)
@@ -266,7 +267,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let fp = match rule.frame_pointer() {
             Saved::Same => Ok(self.live_fp()),
             Saved::Unknown => Ok(None),
-            Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(cfa) } {
+            Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(origin) } {
                 None => Err(StopReason::RegisterUnknown),
                 Some(base) if state.exact && is_stale(rule, Self::slot(base, words), state.sp, cfa) => {
                     Ok(self.live_fp())
@@ -287,11 +288,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     /// The interrupted frame: every register comes from the context that the kernel saved. The stack pointer may be anywhere,
     /// because handlers may run on a stack of their own.
     pub(crate) fn signal(&self, offset: i64, budget: &mut Budget) -> (Option<u64>, Next) {
-        let Some(signals) = budget.signals.checked_sub(1) else { return (None, Err(StopReason::StackNotRising)) };
-        budget.signals = signals;
         let context = Self::MACHINE.add(self.state.sp, offset);
         let saved = |register| self.read(Self::in_context(context, register)?);
         match (saved(Self::MACHINE.pc), saved(Self::MACHINE.sp), saved(Self::MACHINE.fp)) {
+            (Some(_), Some(sp), Some(_)) if !self.may_lead_to(sp, budget) => (None, Err(StopReason::StackNotRising)),
             (Some(pc), Some(sp), Some(fp)) => {
                 let method = UnwindMethod::SignalContext;
                 let pc = pc & !Self::MACHINE.mode_bits;
@@ -301,11 +301,16 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         }
     }
 
+    /// Whether the interrupted frame may have its stack pointer at `sp`. Not many frames lead down the stack, or nowhere.
+    fn may_lead_to(&self, sp: u64, budget: &mut Budget) -> bool {
+        let left = budget.signals.checked_sub(u32::from(sp <= self.state.sp));
+        budget.signals = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// The interrupted frame: its program counter and stack pointer are where the processor pushed them, other registers in slots.
     fn machine_frame(&self, rule: Rule, budget: &mut Budget) -> (Option<u64>, Next) {
         let stop = |reason| (None, Err(reason));
-        let Some(signals) = budget.signals.checked_sub(1) else { return stop(StopReason::StackNotRising) };
-        budget.signals = signals;
         let (Some(ReturnAddress::AtCfa(words)), Some(to_sp)) = (rule.return_address(), Self::MACHINE.machine_frame_sp)
         else {
             return stop(StopReason::UnsupportedRule);
@@ -322,6 +327,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         };
         let pc = Self::slot(frame, words);
         match (self.read(pc), self.read(Self::slot(pc, to_sp))) {
+            (Some(_), Some(sp)) if !self.may_lead_to(sp, budget) => stop(StopReason::StackNotRising),
             (Some(pc), Some(sp)) => {
                 let method = UnwindMethod::SignalContext;
                 (Some(sp), Ok(Caller { pc, sp, sp_known: true, fp, exact: true, method }))
@@ -360,6 +366,11 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
 
     pub(crate) fn slot(base: u64, words: i16) -> u64 {
         Self::MACHINE.add(base, i64::from(words) * Self::WORD)
+    }
+
+    /// Where `rule` counts from what is in memory, if not from the frame pointer.
+    pub(crate) fn origin(rule: Rule, cfa: u64) -> u64 {
+        Self::MACHINE.add(cfa, rule.origin() * Self::WORD)
     }
 
     fn in_context(context: u64, register: u8) -> Option<u64> {
@@ -436,7 +447,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                         Saved::Same => {}
                         Saved::Unknown => return None,
                         Saved::At(words) => {
-                            let base = if rule.slots_on_fp() { callee.fp } else { callee.cfa.0 };
+                            let origin = Self::origin(rule, callee.cfa.0);
+                            let base = if rule.slots_on_fp() { callee.fp } else { origin };
                             let slot = Self::slot(base, words);
                             if !callee.exact || !is_stale(rule, slot, sp, callee.cfa.0) {
                                 return self.read(slot);

@@ -2,13 +2,19 @@
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch::{Arch, Call, FrameRecords, Target};
+use crate::arch::{Ahead, Arch, Call, FrameRecords, Target};
 use crate::memory::Memory;
-use crate::rule::{ReturnAddress, Rule, Saved};
+use crate::rule::{Kind, ReturnAddress, Rule, Saved};
 use crate::step::{Budget, Caller, LONGEST_LEAF, Next, Stepper};
 
 /// No code lies below: a program counter here comes from a call through a null pointer.
 const LOWEST_CODE: u64 = 4096;
+
+/// What lies as near to the stack pointer is on the stack rather than code: the usual bound of a stack.
+const LARGEST_STACK: u64 = 8 << 20;
+
+/// Jumps that are followed for where code without rules leads to.
+const MOST_JUMPS: usize = 4;
 
 /// What supports taking the word on top of the stack for the return address.
 #[derive(Clone, Copy)]
@@ -50,6 +56,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         };
         let found = if state.exact && state.pc < LOWEST_CODE {
             by_leaf(UnwindMethod::NullCall)
+        } else if let Some(ahead) = self.by_instructions(budget) {
+            ahead
         } else {
             match leaf {
                 // The function has pushed its frame record already, and the link register is as it was.
@@ -70,9 +78,13 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             }
         };
         let chain_ended = self.live_fp() == Some(0) && state.method == UnwindMethod::FramePointer;
-        let reason = if chain_ended { StopReason::RootFramePointer } else { reason };
         let found = found.or_else(|| if self.settings.scan && !chain_ended { self.scan(budget) } else { None });
-        found.unwrap_or((None, Err(reason)))
+        let reason = || match reason {
+            _ if chain_ended => StopReason::RootFramePointer,
+            _ if self.leads_outside() => StopReason::NoModule,
+            reason => reason,
+        };
+        found.unwrap_or_else(|| (None, Err(reason())))
     }
 
     /// The word on top of the stack or the one in the link register, where the code before that address shows that it was
@@ -87,6 +99,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             None => self.read(state.sp),
         };
         let pc = pc.filter(|pc| *pc != 0)?;
+        // To a trampoline no call leads: the kernel left its address for the handler that runs.
+        if self.is_trampoline(pc) {
+            return Some((pc, Evidence::CallsHere { sp_known: false }));
+        }
         // The running code has no rule: an address that has one is not its own, and the link register got it from the caller.
         let leads_out = Self::MACHINE.link.is_some() && self.is_covered(pc.wrapping_sub(1));
         let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else {
@@ -109,6 +125,50 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         Some((pc, evidence))
     }
 
+    /// Whether a signal trampoline begins at `pc`, by its rule or by its instructions.
+    #[inline(never)]
+    fn is_trampoline(&self, pc: u64) -> bool {
+        let (rule, _) = self.modules.locate(pc, &mut 0);
+        rule.kind() == Some(Kind::Signal) || self.context_at(pc, false).is_some()
+    }
+
+    /// The caller where the instructions ahead say that the frame pointer is its own still, or again: then the return address is near the
+    /// stack pointer, and the frame pointer leads to the caller's caller. `Some(None)` where no call ends before that address; `None` where
+    /// the instructions do not say.
+    #[inline(never)]
+    fn by_instructions(&self, budget: &Budget) -> Option<Option<(Option<u64>, Next)>> {
+        let state = self.state;
+        // Of the others nothing is read, which their code need not do either.
+        if !state.exact || !matches!(Self::MACHINE.arch, Arch::X86_64 | Arch::I686) {
+            return None;
+        }
+        let (mut place, mut ahead) = (state.pc, Ahead::Unknown);
+        for _ in 0..MOST_JUMPS {
+            let code = self.modules.code_at(place)?.at_address(place);
+            ahead = (Self::MACHINE.ahead)(code);
+            let Ahead::Jump(distance) = ahead else { break };
+            place = Self::MACHINE.add(place, distance);
+            // On to a function that has rules: it will return for this one.
+            if self.is_covered(place) {
+                ahead = Ahead::Return;
+                break;
+            }
+        }
+        let below = match ahead {
+            Ahead::Entry | Ahead::Return => 0,
+            Ahead::Pushed => Self::WORD,
+            Ahead::Unknown | Ahead::Jump(_) => return None,
+        };
+        let slot = Self::MACHINE.add(state.sp, below);
+        let cfa = Self::MACHINE.add(slot, Self::WORD);
+        let is_pushed = below == 0 || (state.fp_known && self.read(state.sp) == Some(state.fp));
+        let called = self.read(slot).filter(|pc| is_pushed && self.may_have_called(*pc, budget));
+        Some(called.map(|pc| {
+            let method = UnwindMethod::Leaf;
+            (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp: self.live_fp(), exact: false, method }))
+        }))
+    }
+
     /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
     fn by_frame_pointer(&self, budget: &Budget) -> Option<(Option<u64>, Next)> {
         if Self::MACHINE.frame_records == FrameRecords::None {
@@ -121,7 +181,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let sp_known = Self::MACHINE.frame_records == FrameRecords::BelowCfa;
         let cfa = sp_known.then_some(record_end);
         if pc == 0 {
-            return Some((cfa, Err(StopReason::RootFramePointer)));
+            // The root of a chain that led here. Without one, the register holds anything.
+            let is_chain = self.state.method == UnwindMethod::FramePointer;
+            return is_chain.then_some((cfa, Err(StopReason::RootFramePointer)));
         }
         let code = self.modules.code_at(pc.wrapping_sub(1));
         let calls = code.is_none_or(|code| Self::call_before(code, pc).is_some());
@@ -134,6 +196,16 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         }
         let method = UnwindMethod::FramePointer;
         Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
+    }
+
+    /// Whether the frame pointer leads to what looks like code in no module: code that was made at run time, or loaded since.
+    #[inline(never)]
+    fn leads_outside(&self) -> bool {
+        let pc = self.record().and_then(|(_, end)| self.read(Self::slot(end, -1))).map(|pc| self.unsigned(pc));
+        let is_outside =
+            |pc: u64| !self.modules.holds(pc.wrapping_sub(1)) && pc.abs_diff(self.state.sp) > LARGEST_STACK;
+        Self::MACHINE.frame_records != FrameRecords::None
+            && pc.is_some_and(|pc| pc > LOWEST_CODE && pc >> 63 == 0 && is_outside(pc))
     }
 
     /// Address and end of the frame record that the frame pointer points to.
@@ -177,7 +249,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             return None;
         }
         let (start, _) = self.record()?;
-        let (cfa, mut next) = self.by_rule(rule, Self::slot(start, record.checked_neg()?), budget);
+        let origin = Self::slot(start, record.checked_neg()?);
+        let cfa = Self::MACHINE.add(origin, -rule.origin() * Self::WORD);
+        let (cfa, mut next) = self.by_rule(rule, cfa, budget);
         if let Ok(caller) = &mut next {
             caller.method = UnwindMethod::FramePointer;
         }

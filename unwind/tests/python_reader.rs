@@ -73,6 +73,7 @@ fn described(table: &Table<'_>, rva: Rva, rule: Rule, slots: Slots) -> Value {
             };
             said.insert("return_address".into(), return_address);
             said.insert("on_fp".into(), json!(rule.slots_on_fp()));
+            said.insert("from_base".into(), json!(rule.has_places_from_base()));
             said.insert("signed".into(), json!(rule.is_signed()));
             said.insert("frame_pointer".into(), place(rule.frame_pointer()));
             if matches!(kind, Kind::Register | Kind::Deref | Kind::MachineFrame) {

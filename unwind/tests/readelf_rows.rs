@@ -65,6 +65,7 @@ fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva) -> Option<Vec<String>
     }
     let offset = |text: &str| text.strip_prefix('c').and_then(|bytes| bytes.parse::<i64>().ok());
     let mut differing = Vec::new();
+    let from_cfa = |words: i16| (i64::from(words) + rule.origin()) * word;
     for (heading, said) in &row.columns {
         let same = match *heading {
             // Nothing else is of any use then.
@@ -84,10 +85,11 @@ fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva) -> Option<Vec<String>
             },
             "ra" => match (rule.return_address(), offset(said)) {
                 _ if rule.kind() == Some(Kind::End) => *said == "u",
-                (Some(ReturnAddress::AtCfa(words)), Some(bytes)) => i64::from(words) * word == bytes,
+                (Some(ReturnAddress::AtCfa(words)), Some(bytes)) => from_cfa(words) == bytes,
                 (Some(ReturnAddress::InRegister(found)), None) => match said.strip_prefix('r') {
                     Some(number) => number.parse() == Ok(found),
-                    None => *said == "u" && found == arch.return_address(),
+                    // Not said, or said to be the same.
+                    None => matches!(*said, "u" | "s") && found == arch.return_address(),
                 },
                 (Some(ReturnAddress::AtCfa(_)), None) => *said == "exp",
                 _ => false,
@@ -103,7 +105,7 @@ fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva) -> Option<Vec<String>
                     None => continue,
                 };
                 match (saved, offset(said)) {
-                    (Saved::At(words), Some(bytes)) => !rule.slots_on_fp() && i64::from(words) * word == bytes,
+                    (Saved::At(words), Some(bytes)) => !rule.slots_on_fp() && from_cfa(words) == bytes,
                     (Saved::At(_), None) => *said == "exp" && rule.slots_on_fp(),
                     (_, Some(_)) => rule.kind() == Some(Kind::End),
                     // Said to be lost, said to be the same, in another register, or not said.
@@ -162,6 +164,11 @@ fn check(toolchain: &Toolchain, least: usize) {
 #[test]
 fn the_table_of_the_i686_c_library_says_what_readelf_says() {
     check(&toolchains::I686, 100_000);
+}
+
+#[test]
+fn the_table_of_the_aarch64_c_library_says_what_readelf_says() {
+    check(&toolchains::AARCH64, 30_000);
 }
 
 #[test]

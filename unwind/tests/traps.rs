@@ -120,6 +120,25 @@ fn t2_endless_signal_frames_end() {
 }
 
 #[test]
+fn t2_signal_frames_on_a_stack_that_rises_are_followed_however_many_there_are() {
+    let mut section = three_functions();
+    with_trampoline(&mut section);
+    let table = section.compile().bytes;
+    // Handlers that were interrupted where they have no frame yet, and what the last one interrupted.
+    let mut memory = Words::default();
+    for nested in 0..60 {
+        let sp = SP + 0x400 * nested;
+        let returns_to = if nested < 59 { 0x2000 } else { 0x1024 };
+        memory = memory
+            .with(&[(sp + 0x400, at(returns_to))])
+            .with(&context(sp + if nested == 0 { 0 } else { 8 }, &[(16, at(0x1010)), (7, sp + 0x400), (6, 0)]));
+    }
+    let mut frames = vec![Frame::EMPTY; 256];
+    let walk = unwind(&Process::new(&table).modules, &registers(0x2000), &memory, &mut Cache::new(), &mut frames);
+    assert_eq!((walk.stop, walk.frames), (StopReason::EndOfStack, 60 * 2 + 1));
+}
+
+#[test]
 fn t3_a_slot_below_the_stack_pointer_has_been_popped_already() {
     let mut section = EhFrame::new("zR", AT_ENTRY);
     // rbp is saved at CFA - 16, and the rule still says so after the pop at 0x1008.
@@ -159,6 +178,37 @@ fn t4_two_ways_that_contradict_each_other_are_ambiguous() {
     let registers = Registers { fp: SP + 0x20, ..registers(0x1804) };
     let memory = Words::default().with(&[(SP, at(0x1017)), (SP + 0x20, 0), (SP + 0x28, at(0x1015))]);
     assert_eq!(process.pcs(&registers, &memory), (vec![0x1804], StopReason::Ambiguous));
+}
+
+#[test]
+fn t4_a_zero_above_what_the_frame_pointer_points_to_ends_a_chain_alone() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    // Any value of a general register.
+    let registers = Registers { fp: SP + 0x20, ..registers(0x1804) };
+    let memory = Words::default().with(&[(SP + 0x20, 7), (SP + 0x28, 0)]);
+    assert_eq!(process.pcs(&registers, &memory), (vec![0x1804], StopReason::NoRule));
+    // A chain that leads there.
+    let memory =
+        Words::default().with(&[(SP + 0x20, SP + 0x40), (SP + 0x28, at(0x1806)), (SP + 0x40, 0), (SP + 0x48, 0)]);
+    assert_eq!(process.pcs(&registers, &memory), (vec![0x1804, 0x1806], StopReason::RootFramePointer));
+}
+
+#[test]
+fn t13_a_frame_pointer_that_leads_to_code_in_no_module_says_so() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    let registers = Registers { fp: SP + 0x20, ..registers(0x1804) };
+    for (pc, stop) in [
+        (0x7f00_1234_5678, StopReason::NoModule),
+        // A word of the kernel's half, a small number and one that points into the stack are no code.
+        (SP + 0x100, StopReason::NoRule),
+        (u64::MAX, StopReason::NoRule),
+        (17, StopReason::NoRule),
+    ] {
+        let memory = Words::default().with(&[(SP + 0x20, SP + 0x80), (SP + 0x28, pc)]);
+        assert_eq!(process.pcs(&registers, &memory), (vec![0x1804], stop), "{pc:x}");
+    }
 }
 
 #[test]
@@ -264,6 +314,24 @@ fn t6_expressions_within_bounds_become_programs() {
     assert_eq!((compiled.report.unsupported_count, compiled.report.programs), (0, 1));
     let memory = Words::default().with(&[(SP + 24, SP + 0x100), (SP + 0x100, at(0x1024))]);
     let (frames, walk) = Process::new(&compiled.bytes).walk(&registers(0x1004), &memory);
+    assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::EndOfStack, Avma(SP + 0x108)));
+}
+
+#[test]
+fn t6_a_product_with_a_power_of_two_is_a_shift() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = *(rsp + 8 + r9 · 8) + 8, as in OpenSSL's multiplication of large numbers.
+    let expression = [0x77, 8, 0x79, 0, 0x38, 0x1e, 0x22, 0x06, 0x23, 8];
+    section.fde(0x1000, 0x10, &[[&[0x0f, 10], &expression[..]].concat()]).fde(0x1020, 0x10, &[end()]);
+    // By three, and by nothing that is known.
+    section.fde(0x1040, 0x10, &[vec![0x0f, 4, 0x77, 8, 0x33, 0x1e]]);
+    section.fde(0x1050, 0x10, &[vec![0x0f, 5, 0x77, 8, 0x79, 0, 0x1e]]);
+    let compiled = section.compile();
+    assert_eq!((compiled.report.unsupported_count, compiled.report.programs), (2, 1));
+    let memory = Words::default().with(&[(SP + 8 + 5 * 8, SP + 0x100), (SP + 0x100, at(0x1024))]);
+    let mut registers = registers(0x1004);
+    registers.general[9] = Some(5);
+    let (frames, walk) = Process::new(&compiled.bytes).walk(&registers, &memory);
     assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::EndOfStack, Avma(SP + 0x108)));
 }
 

@@ -119,6 +119,22 @@ fn what_follows_end_c_was_done_elsewhere() {
 }
 
 #[test]
+fn an_epilog_may_go_on_in_the_next_part() {
+    let framed = "CFA = sp+32; RA = [CFA-24]; x29 = [CFA-32]";
+    let more = "CFA = sp+48; RA = [CFA-24]; x29 = [CFA-32]";
+    // Its own instruction is the last of the part: there is no return.
+    check(&record(false, 1, &[(15, 0)], &[0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more)]);
+    check(&record(true, 0, &[], &[0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more)]);
+    // Of two, both are in this part, or one.
+    let both = "CFA = sp+64; RA = [CFA-24]; x29 = [CFA-32]";
+    check(
+        &record(false, 1, &[(14, 0)], &[0x01, 0x01, 0xe5, 0x83, 0xe4]),
+        &[(0, framed), (1, more), (2, both), (15, more)],
+    );
+    check(&record(false, 1, &[(15, 0)], &[0x01, 0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more), (2, both)]);
+}
+
+#[test]
 fn save_next_is_about_the_pair_after_the_last() {
     // stp x19, x20, [sp, #-32]!; stp x21, x22, [sp, #16]; then the next of a pair of vector registers, which has no slot.
     let compiled = record(false, 0, &[], &[0xe6, 0x24, 0xe4]);
@@ -194,7 +210,10 @@ fn other_versions_and_codes_are_a_gap_with_a_reason() {
         check_refused(&record(false, 0, &[], &[code, 0xe4]), "exception directory: an unknown unwind code");
     }
     check_refused(&made(0x7000, &[]), "exception directory: unwind information that is not in the file");
-    check_refused(&record(false, 1, &[(15, 0)], &[0x01, 0xe4]), "exception directory: an epilog outside its function");
+    check_refused(
+        &record(false, 1, &[(LENGTH, 0)], &[0x01, 0xe4]),
+        "exception directory: an epilog outside its function",
+    );
 }
 
 /// Codes of what the stack is like when code is entered stand for no instruction: it is so at the first one.

@@ -117,7 +117,7 @@ codes! {
         EndOfStack = 0, "end-of-stack", "The rule says that there is no caller: the stack is complete.";
         RootFramePointer = 1, "root-frame-pointer", "A zero frame pointer or return address ended a frame pointer chain: complete as far as it tells.";
         TruncatedStack = 2, "truncated-stack", "The next word lies beyond the captured stack bytes.";
-        NoModule = 3, "no-module", "The address lies in no mapped module, and no frame pointer led on.";
+        NoModule = 3, "no-module", "The address lies in no mapped module, and no frame pointer led on; or that to which the frame pointer leads lies in none.";
         NoRule = 4, "no-rule", "The module's unwind table has no rule for the address, and no frame pointer led on.";
         NoTable = 5, "no-table", "There is no unwind table for the module, and no frame pointer led on.";
         UnsupportedRule = 6, "unsupported-rule", "The rule is one that the engine does not evaluate; it does not guess.";

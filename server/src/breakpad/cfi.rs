@@ -115,14 +115,14 @@ fn state(arch: Arch, rule: Rule, slots: Slots) -> Option<State> {
         _ => return None,
     };
     let return_address = match rule.return_address()? {
-        ReturnAddress::AtCfa(words) => format!(".cfa {} + ^", bytes(words.into())?),
+        ReturnAddress::AtCfa(words) => format!(".cfa {} + ^", bytes(i64::from(words) + rule.origin())?),
         ReturnAddress::InRegister(register) => name(register),
     };
-    let base = if rule.slots_on_fp() { fp.as_str() } else { ".cfa" };
+    let (base, origin) = if rule.slots_on_fp() { (fp.as_str(), 0) } else { (".cfa", rule.origin()) };
     let saved = |saved: Saved| match saved {
         Saved::Same => Register::Same,
         Saved::Unknown => Register::Unknown,
-        Saved::At(words) => Register::At(format!("{base} {} + ^", i64::from(words) * word)),
+        Saved::At(words) => Register::At(format!("{base} {} + ^", (i64::from(words) + origin) * word)),
     };
     let of = |register: u8| match register == arch.frame_pointer() {
         true => saved(rule.frame_pointer()),

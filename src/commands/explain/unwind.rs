@@ -157,11 +157,14 @@ impl Found {
             return Vec::new();
         }
         let fp = self.arch.frame_pointer();
-        let base = if row.rule.slots_on_fp() { self.arch.register_name(fp) } else { "CFA" };
+        let (base, origin) =
+            if row.rule.slots_on_fp() { (self.arch.register_name(fp), 0) } else { ("CFA", row.rule.origin()) };
         let place = |saved: Saved| match saved {
             Saved::Same => "unchanged".to_owned(),
             Saved::Unknown => "not known".to_owned(),
-            Saved::At(words) => format!("[{base}{:+}]", i64::from(words) * i64::from(self.arch.word_bytes())),
+            Saved::At(words) => {
+                format!("[{base}{:+}]", (i64::from(words) + origin) * i64::from(self.arch.word_bytes()))
+            }
         };
         let slot = |register: &u8| Some((*register, row.slots.of(self.arch, *register)?));
         // Tables of other systems than Windows do not speak of these.

@@ -15,7 +15,8 @@
 
 /*
  dwunw_capture_request.flags: thread tid is stopped with ptrace while it is captured; its registers are read then, and registers
- must be null. Goes with DWUNW_CAPTURE_READ_TARGET.
+ must be null. Goes with DWUNW_CAPTURE_READ_TARGET. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
+ for any child.
  */
 #define DWUNW_CAPTURE_STOP_TARGET 2
 
@@ -187,7 +188,7 @@ enum dwunw_status
    */
   DWUNW_STATUS_STACK_UNREADABLE = 32,
   /*
-   An address lies in no module, and nothing else led on.
+   An address lies in no module, and nothing else led on; or the frame pointer leads to one in no module.
    */
   DWUNW_STATUS_ADDRESS_OUTSIDE_MODULES = 33,
   /*
@@ -1007,6 +1008,9 @@ dwunw_status dwunw_capture(const struct dwunw_context *context,
  Makes an empty context. options may be null.
 
  Gives DWUNW_STATUS_OK and the context in *context, else null there. To be ended with dwunw_shutdown.
+
+ A child of fork may go on with it, unless another thread was adding or removing a module, or this one was capturing, when it was made; then
+ it makes one of its own.
 
  # Safety
  The pointers are null or what their types say.

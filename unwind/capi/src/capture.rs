@@ -17,7 +17,8 @@ use crate::target::Stopped;
 /// dwunw_capture_request.flags: what no window holds is read from process pid, by process_vm_readv or through /proc/PID/mem.
 pub const DWUNW_CAPTURE_READ_TARGET: u32 = 1;
 /// dwunw_capture_request.flags: thread tid is stopped with ptrace while it is captured; its registers are read then, and registers
-/// must be null. Goes with DWUNW_CAPTURE_READ_TARGET.
+/// must be null. Goes with DWUNW_CAPTURE_READ_TARGET. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
+/// for any child.
 pub const DWUNW_CAPTURE_STOP_TARGET: u32 = 2;
 /// dwunw_capture_request.flags: where no rule and no frame pointer leads on, the stack is searched for the one word that calls account for.
 /// Frames found so have the method DWUNW_METHOD_SCAN: they are guesses.

@@ -152,6 +152,9 @@ unsafe impl Sync for dwunw_context {}
 ///
 /// Gives DWUNW_STATUS_OK and the context in *context, else null there. To be ended with dwunw_shutdown.
 ///
+/// A child of fork may go on with it, unless another thread was adding or removing a module, or this one was capturing, when it was made; then
+/// it makes one of its own.
+///
 /// # Safety
 /// The pointers are null or what their types say.
 #[unsafe(no_mangle)]
@@ -191,8 +194,12 @@ pub unsafe extern "C" fn dwunw_init(options: *const dwunw_options, context: *mut
         Ok(snapshot) => snapshot,
         Err(status) => return status,
     };
+    let published = match Published::new(snapshot) {
+        Ok(published) => published,
+        Err(status) => return status,
+    };
     let made = Box::new(dwunw_context {
-        published: Published::new(snapshot),
+        published,
         files,
         writers: Mutex::new(),
         next_number: Cell::new(0),

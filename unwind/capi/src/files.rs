@@ -101,9 +101,6 @@ impl File {
                     symseal_unwind::OpenError::Arch { .. } => S::UnsupportedArch,
                     _ => S::BadTable,
                 })?;
-                if table.arch() != symseal_unwind::Arch::X86_64 {
-                    return Err(S::UnsupportedArch);
-                }
                 if verify && table.verify().is_err() {
                     return Err(S::BadTable);
                 }

@@ -17,6 +17,9 @@ const MAX_READS: u32 = 1024;
 /// A block begins this much below the first word that is asked for: slots of the frame lie there.
 const BELOW: u64 = 512;
 const WORD: usize = 8;
+/// A frame pointer leads no further than this, in bytes: what it leads over is read.
+const LONGEST_LEAP: u64 = 1 << 20;
+const PAGE: u64 = 4096;
 /// No process has memory elsewhere: the first page is never mapped, and the upper half is the kernel's.
 const PLAUSIBLE: core::ops::Range<u64> = 4096..1 << 63;
 
@@ -194,6 +197,17 @@ impl CaptureMemory {
         None
     }
 
+    /// Whether a target has memory from `low` to `high`, which are not far apart. Where a stack ends in it nobody has said; below each is a page
+    /// that cannot be read, or nothing at all.
+    #[cold]
+    #[inline(never)]
+    fn is_readable(&self, low: u64, high: u64) -> bool {
+        let word_of = |address: u64| Avma(address & !(WORD as u64 - 1));
+        !matches!(self.reader, Reader::None)
+            && high - low <= LONGEST_LEAP
+            && (low..high).step_by(PAGE as usize).chain([high]).all(|address| self.read_u64(word_of(address)).is_some())
+    }
+
     /// Reads the target once; `None` where that was done too often.
     fn fill(&self, address: u64, to: *mut u8, size: usize) -> Option<usize> {
         let reads = self.reads.get();
@@ -219,7 +233,7 @@ impl Memory for CaptureMemory {
     }
 
     fn same_stack(&self, a: Avma, b: Avma) -> bool {
-        // Where a stack ends in a target nobody has said.
-        !matches!(self.reader, Reader::None) || self.windows().any(|window| window.holds(a.0) && window.holds(b.0))
+        self.windows().any(|window| window.holds(a.0) && window.holds(b.0))
+            || self.is_readable(a.0.min(b.0), a.0.max(b.0))
     }
 }

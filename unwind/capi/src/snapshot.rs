@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::ptr::null_mut;
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use symseal_unwind::{Arch, Modules};
@@ -87,11 +87,46 @@ impl Stripe {
     }
 }
 
+/// Counters of readers, in memory that a child of `fork` has as zeros: of the threads that read, it has none. (madvise(2),
+/// `MADV_WIPEONFORK`, from Linux 4.14 on; before, a child waits for them in vain)
+struct Readers(NonNull<[Stripe; STRIPES]>);
+
+impl Readers {
+    fn new() -> Result<Self, S> {
+        let size = size_of::<[Stripe; STRIPES]>();
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: memory of its own, wherever there is room; of whole pages, aligned as they are.
+        let memory = unsafe { libc::mmap(null_mut(), size, access, kind, -1, 0) };
+        if memory == libc::MAP_FAILED {
+            return Err(S::OutOfMemory);
+        }
+        // SAFETY: the same memory.
+        unsafe { libc::madvise(memory, size, libc::MADV_WIPEONFORK) };
+        NonNull::new(memory.cast()).map(Self).ok_or(S::OutOfMemory)
+    }
+}
+
+impl Deref for Readers {
+    type Target = [Stripe; STRIPES];
+
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: mapped until this is dropped, and zeros are counters of nobody.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        // SAFETY: what `new` mapped.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<[Stripe; STRIPES]>()) };
+    }
+}
+
 /// The current set, and who reads it.
 pub(crate) struct Published {
     current: AtomicPtr<Snapshot>,
     period: AtomicUsize,
-    readers: [Stripe; STRIPES],
+    readers: Readers,
 }
 
 /// A reader's hold on the set that was current when it came.
@@ -115,15 +150,17 @@ impl Drop for Reading<'_> {
 }
 
 impl Published {
-    pub(crate) fn new(first: Box<Snapshot>) -> Self {
-        Self { current: AtomicPtr::new(Box::into_raw(first)), period: AtomicUsize::new(0), readers: Default::default() }
+    pub(crate) fn new(first: Box<Snapshot>) -> Result<Self, S> {
+        let readers = Readers::new()?;
+        Ok(Self { current: AtomicPtr::new(Box::into_raw(first)), period: AtomicUsize::new(0), readers })
     }
 
     /// The current set. Waits for nobody. `spread` decides which counter is used: threads do best with different ones.
     pub(crate) fn read(&self, spread: usize) -> Reading<'_> {
         // Scratch memories lie pages apart.
         let stripe = (spread >> 6) ^ (spread >> 12);
-        let stripe = self.readers.get(stripe % STRIPES).unwrap_or(&self.readers[0]);
+        let [first, ..] = &*self.readers;
+        let stripe = self.readers.get(stripe % STRIPES).unwrap_or(first);
         let counter = stripe.counter(self.period.load(Ordering::SeqCst));
         counter.fetch_add(1, Ordering::SeqCst);
         // Only now: a writer that did not see the count has published its set before.
@@ -149,7 +186,7 @@ impl Published {
         let before = self.current.swap(Box::into_raw(next), Ordering::SeqCst);
         for _ in 0..2 {
             let period = self.period.fetch_add(1, Ordering::SeqCst);
-            for stripe in &self.readers {
+            for stripe in self.readers.iter() {
                 let mut waited = 0u32;
                 while stripe.counter(period).load(Ordering::SeqCst) != 0 {
                     pause(&mut waited);
@@ -169,8 +206,11 @@ impl Drop for Published {
     }
 }
 
+/// Of `waited`: from here on `pause` gives the processor to others.
+pub(crate) const SPINS: u32 = 64;
+
 /// A walk takes microseconds; one that reads a stopped process may take longer.
-fn pause(waited: &mut u32) {
+pub(crate) fn pause(waited: &mut u32) {
     *waited = waited.saturating_add(1);
     match *waited {
         0..=64 => core::hint::spin_loop(),

@@ -54,7 +54,7 @@ pub enum dwunw_status {
 
     /// The next word lies beyond the stack bytes, or the target's memory cannot be read there.
     StackUnreadable = 32,
-    /// An address lies in no module, and nothing else led on.
+    /// An address lies in no module, and nothing else led on; or the frame pointer leads to one in no module.
     AddressOutsideModules = 33,
     /// Nothing is known about how to unwind at an address, and nothing else led on.
     NoUnwindData = 34,

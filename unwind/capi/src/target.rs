@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 
 use crate::registers::dwunw_registers;
+use crate::snapshot;
 use crate::status::dwunw_status as S;
 
 /// errno.
@@ -85,26 +86,43 @@ impl Stopped {
         if unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, thread, none, none) } != 0 {
             return Err(refusal(last_error()));
         }
-        let mut status = 0;
+        match stopped.wait() {
+            Some(signal) => {
+                stopped.signal = signal;
+                Ok(stopped)
+            }
+            None => {
+                // It ended instead.
+                core::mem::forget(stopped);
+                Err(S::NoSuchProcess)
+            }
+        }
+    }
+
+    /// Waits for the stop, and gives the signal that it is for, or 0; `None` where the thread ended. Does not wait within waitpid: another
+    /// thread of the caller that waits for any child may be given the stop first, and then it is known by what a stopped thread answers.
+    fn wait(&self) -> Option<i32> {
+        let mut waited = snapshot::SPINS;
         loop {
+            let mut status = 0;
             // SAFETY: room for the answer.
-            let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
-            if found == thread {
-                break;
+            let found = unsafe { libc::waitpid(self.thread, &raw mut status, libc::__WALL | libc::WNOHANG) };
+            if found == self.thread {
+                let signal = if status >> 16 == libc::PTRACE_EVENT_STOP { 0 } else { libc::WSTOPSIG(status) };
+                return libc::WIFSTOPPED(status).then_some(signal);
             }
-            if found >= 0 || last_error() != libc::EINTR {
-                return Err(S::TargetUnreadable);
+            if found < 0 && last_error() != libc::EINTR {
+                return None;
             }
+            // SAFETY: integers and unions of them.
+            let mut told: libc::siginfo_t = unsafe { core::mem::zeroed() };
+            let none = null_mut::<c_void>();
+            // SAFETY: room for the answer.
+            if unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, self.thread, none, &raw mut told) } == 0 {
+                return Some(if told.si_code >> 8 == libc::PTRACE_EVENT_STOP { 0 } else { told.si_signo });
+            }
+            snapshot::pause(&mut waited);
         }
-        if !libc::WIFSTOPPED(status) {
-            // It ended instead.
-            core::mem::forget(stopped);
-            return Err(S::NoSuchProcess);
-        }
-        if status >> 16 != libc::PTRACE_EVENT_STOP {
-            stopped.signal = libc::WSTOPSIG(status);
-        }
-        Ok(stopped)
     }
 
     pub(crate) fn registers(&self) -> Result<dwunw_registers, S> {

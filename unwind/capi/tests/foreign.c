@@ -1,6 +1,6 @@
 /* Unwinds a snapshot of another processor's program: the frames must be those that the program found itself.
  *
- *   foreign PROGRAM SNAPSHOT   as tests/self.c writes it
+ *   foreign PROGRAM SNAPSHOT [TABLE]   as tests/self.c writes it; by a bundle's table of the program in the place of the program
  */
 #include <inttypes.h>
 
@@ -12,7 +12,7 @@ enum { MAX_FRAMES = 128 };
 static char scratch_memory[DWUNW_SCRATCH_SIZE];
 
 int main(int arguments, char **argument) {
-    CHECK(arguments == 3);
+    CHECK(arguments == 3 || arguments == 4);
     FILE *file = fopen(argument[2], "r");
     CHECK(file);
     dwunw_registers registers = {.struct_size = sizeof registers, .version = DWUNW_REGISTERS_VERSION};
@@ -32,8 +32,20 @@ int main(int arguments, char **argument) {
     dwunw_options options = {.struct_size = sizeof options, .arch = arch};
     CHECK_STATUS(dwunw_init(&options, &context), DWUNW_STATUS_OK);
     CHECK_STATUS(dwunw_scratch_init(scratch_memory, sizeof scratch_memory, NULL, &scratch), DWUNW_STATUS_OK);
-    dwunw_module module = {.struct_size = sizeof module, .start = image, .elf_path = argument[1]};
-    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_OK);
+    dwunw_module module = {.struct_size = sizeof module, .flags = DWUNW_MODULE_VERIFY, .start = image};
+    if (arguments == 4)
+        module.uwt_path = argument[3];
+    else
+        module.elf_path = argument[1];
+    dwunw_module_info info = {.struct_size = sizeof info};
+    CHECK_STATUS(dwunw_module_add(context, &module, &info), DWUNW_STATUS_OK);
+    CHECK(info.unwind == DWUNW_STATUS_OK);
+    /* The same file is refused where another processor was asked for. */
+    dwunw_context *other;
+    dwunw_options others = {.struct_size = sizeof others, .arch = arch == DWUNW_ARCH_X86_64 ? DWUNW_ARCH_MIPS_BE : DWUNW_ARCH_X86_64};
+    CHECK_STATUS(dwunw_init(&others, &other), DWUNW_STATUS_OK);
+    CHECK_STATUS(dwunw_module_add(other, &module, NULL), DWUNW_STATUS_UNSUPPORTED_ARCH);
+    dwunw_shutdown(other);
     /* This file is of another processor, if the snapshot is. */
     dwunw_registers here;
     registers_here(&here);

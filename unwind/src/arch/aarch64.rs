@@ -2,7 +2,7 @@
 //!
 //! The vector registers v8–v15, whose lower halves are callee-saved, have no slots: no frame is found through them.
 
-use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, is_without, word_before};
+use super::{Ahead, Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, is_without, word_before};
 
 pub(crate) struct Aarch64;
 
@@ -30,6 +30,7 @@ impl Target for Aarch64 {
         longest_call: 4,
         call_before,
         keeps_stack: |code| is_without(code, false, moves_stack),
+        ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, CONTEXT), (4, CONTEXT)] }],
         is_padding,

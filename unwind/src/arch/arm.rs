@@ -4,7 +4,7 @@
 //! Bit 0 of an address that code jumps to says that Thumb instructions are there, and is no part of it. The registers d8–d15, which functions keep too,
 //! have no slots: no frame is found through them.
 
-use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline};
+use super::{Ahead, Arch, Call, FrameRecords, Machine, Target, Trampoline};
 
 pub(crate) struct Arm;
 
@@ -34,6 +34,7 @@ impl Target for Arm {
         call_before,
         // Which instructions there are is not known.
         keeps_stack: <[u8]>::is_empty,
+        ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[
             Trampoline { code: &THUMB_RT_SIGRETURN, contexts: &[(0, RT_CONTEXT), (4, RT_CONTEXT)] },

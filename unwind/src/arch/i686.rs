@@ -29,6 +29,7 @@ impl Target for I686 {
         longest_call: LONGEST_CALL,
         call_before,
         keeps_stack: |_| false,
+        ahead: |code| x86::ahead(code, x86::Mode::Bits32),
         context_slot,
         trampolines: &[
             Trampoline { code: &RT_SIGRETURN, contexts: &[(0, RT_CONTEXT), (5, RT_CONTEXT)] },

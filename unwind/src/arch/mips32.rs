@@ -2,7 +2,7 @@
 //!
 //! A return address is that of the instruction after the delay slot: what is looked up for it lies in the delay slot.
 
-use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, is_without, word_before};
+use super::{Ahead, Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, is_without, word_before};
 
 pub(crate) struct Mips32Big;
 pub(crate) struct Mips32Little;
@@ -51,6 +51,7 @@ const LITTLE: Machine = Machine {
     longest_call: 8,
     call_before: |code, address| call_before(code, address, false),
     keeps_stack: |code| is_without(code, false, moves_stack),
+    ahead: |_| Ahead::Unknown,
     context_slot,
     trampolines: &[
         Trampoline { code: &RT_SIGRETURN_LITTLE, contexts: &[(0, RT_CONTEXT), (4, RT_CONTEXT)] },

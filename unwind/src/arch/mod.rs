@@ -10,7 +10,7 @@ pub(crate) mod arm;
 mod i686;
 mod mips32;
 pub(crate) mod riscv64;
-mod x86;
+pub(crate) mod x86;
 mod x86_64;
 
 pub(crate) use aarch64::Aarch64;
@@ -189,6 +189,8 @@ pub(crate) struct Machine {
     /// Whether `code`, whole instructions, certainly leaves the stack pointer alone. Asked only where calls leave the return
     /// address in a register.
     pub(crate) keeps_stack: fn(code: &[u8]) -> bool,
+    /// What the instructions at the front of `code`, from the one that is about to run, say of where the return address is.
+    pub(crate) ahead: fn(code: &[u8]) -> Ahead,
     /// Bytes from the machine context to the value of a register.
     pub(crate) context_slot: fn(register: u8) -> Option<u64>,
     pub(crate) trampolines: &'static [Trampoline],
@@ -215,6 +217,21 @@ pub(crate) enum Call {
     /// To this address.
     To(u64),
     Indirect,
+}
+
+/// What the next instructions of code without rules do, as far as they follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// Nothing that tells.
+    Unknown,
+    /// They push the caller's frame pointer, and let the register point there: the return address is on top of the stack now.
+    Entry,
+    /// They let the frame pointer point to the top of the stack, where the caller's was pushed: the return address is above.
+    Pushed,
+    /// They return, the stack pointer being what it is: the return address is on top of the stack.
+    Return,
+    /// They go on at this distance from the first one, the stack pointer being what it is.
+    Jump(i64),
 }
 
 /// Instructions that return from a signal handler: a handler returns to their first one.

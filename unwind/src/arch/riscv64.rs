@@ -2,7 +2,7 @@
 //!
 //! The floating-point registers fs0–fs11, which functions keep too, have no slots: no frame is found through them.
 
-use super::{Arch, Call, FrameRecords, Machine, Target, Trampoline};
+use super::{Ahead, Arch, Call, FrameRecords, Machine, Target, Trampoline};
 
 pub(crate) struct Riscv64;
 
@@ -30,6 +30,7 @@ impl Target for Riscv64 {
         longest_call: 8,
         call_before,
         keeps_stack,
+        ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, CONTEXT), (4, CONTEXT)] }],
         is_padding,

@@ -1,5 +1,13 @@
-//! What AMD64 and IA-32 encode alike: calls, and the padding between functions. (Intel 64 and IA-32 Architectures Software
+//! What AMD64 and IA-32 encode alike: calls, the padding between functions, and what lies ahead of an instruction. (Intel 64 and IA-32 Architectures Software
 //! Developer's Manual, volume 2)
+
+mod ahead;
+mod length;
+
+pub(super) use ahead::ahead;
+pub(crate) use length::Mode;
+#[cfg(feature = "compile")]
+pub(crate) use length::length;
 
 use super::Call;
 

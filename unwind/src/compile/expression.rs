@@ -44,6 +44,14 @@ pub(super) fn operations(
             Operation::Minus => ops.push(Op::Subtract),
             Operation::And => ops.push(Op::And),
             Operation::Shl => ops.push(Op::ShiftLeft),
+            // By a power of two, as the size of a word is, a product is a shift.
+            Operation::Mul
+                if let Some(Op::Constant(factor)) = ops.last_mut()
+                    && factor.count_ones() == 1 =>
+            {
+                *factor = i64::from(factor.trailing_zeros());
+                ops.push(Op::ShiftLeft);
+            }
             Operation::Ge => ops.push(Op::GreaterOrEqual),
             Operation::Deref { base_type, size, space: false }
                 if base_type.0 == 0 && i64::from(size) == machine.word =>

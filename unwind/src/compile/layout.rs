@@ -49,7 +49,7 @@ impl Layout {
         if rule.slots_on_fp() {
             return None;
         }
-        let bytes = |words: i16| i64::from(words) * machine.word;
+        let bytes = |words: i16| (i64::from(words) + rule.origin()) * machine.word;
         let mut layout = Self::entry(machine);
         (layout.base, layout.cfa, layout.is_signed) = (base, rule.offset() * machine.word, rule.is_signed());
         layout.return_address = match rule.return_address()? {

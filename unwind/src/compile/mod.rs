@@ -365,7 +365,7 @@ struct Compiler<'t> {
 impl Compiler<'_> {
     fn linkage_tables(&mut self, arch: Arch, plts: &[Plt<'_>]) {
         for plt in plts {
-            let Some(rules) = plt::rules(arch, plt) else {
+            let Some(rules) = plt::rules(arch, plt, &mut self.programs) else {
                 self.report.plt_skipped += 1;
                 continue;
             };

@@ -7,7 +7,6 @@ use gimli::{Expression, Register, RegisterRule};
 
 use super::fdes::Reader;
 use crate::arch::Machine;
-use crate::rule::ReturnAddress;
 
 /// A register by its name, or by its number.
 pub(super) fn register(machine: &Machine, register: Register) -> Cow<'static, str> {
@@ -28,16 +27,6 @@ pub(super) fn register_rule(machine: &Machine, rule: &RegisterRule<usize>) -> Co
         RegisterRule::Architectural => "architectural",
         _ => "of another kind",
     })
-}
-
-/// Where a return address is.
-pub(super) fn return_address(machine: &Machine, at: ReturnAddress) -> Cow<'static, str> {
-    match at {
-        ReturnAddress::AtCfa(words) => Cow::Owned(format!("offset({})", i64::from(words).saturating_mul(machine.word))),
-        ReturnAddress::InRegister(number) => {
-            Cow::Owned(format!("register({})", register(machine, Register(u16::from(number)))))
-        }
-    }
 }
 
 /// The operation at that offset of an expression: `DW_OP_piece`.

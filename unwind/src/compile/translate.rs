@@ -21,6 +21,21 @@ pub(super) type Translated = (Rule, Slots, usize);
 /// The pseudo-register of aarch64 whose lowest bit says that the return address is signed. (AADWARF64)
 const RA_SIGN_STATE: Register = Register(34);
 
+/// Where a row has the return address: in bytes from the CFA, or in a register.
+#[derive(Clone, Copy)]
+enum Place {
+    AtCfa(i64),
+    InRegister(u8),
+}
+
+/// Where a rule counts from what is in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Cfa,
+    /// Where the register points that the CFA is counted from.
+    Base,
+}
+
 /// What a row is translated with.
 pub(super) struct Translator<'s, S> {
     pub(super) machine: &'static Machine,
@@ -43,12 +58,9 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         let machine = self.machine;
         let return_address = match row.register(self.return_address) {
             Some(RegisterRule::Undefined) => return Ok((Rule::bare(Kind::End, self.source), Slots::SAME, 0)),
-            Some(RegisterRule::Offset(offset)) => {
-                let words = self.words(offset).ok_or_else(|| format!("return address at CFA{offset:+}"))?;
-                ReturnAddress::AtCfa(words)
-            }
+            Some(RegisterRule::Offset(offset)) => Place::AtCfa(offset),
             Some(RegisterRule::Register(register)) => match u8::try_from(register.0) {
-                Ok(number) if usize::from(number) < machine.registers => ReturnAddress::InRegister(number),
+                Ok(number) if usize::from(number) < machine.registers => Place::InRegister(number),
                 _ => return Err(format!("return address rule register({})", terms::register(machine, register))),
             },
             Some(RegisterRule::Expression(_)) => return self.signal(row),
@@ -56,7 +68,7 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
             // default: a row that does not say is broken.
             None | Some(RegisterRule::SameValue) if machine.link.is_some() => match u8::try_from(self.return_address.0)
             {
-                Ok(number) if usize::from(number) < machine.registers => ReturnAddress::InRegister(number),
+                Ok(number) if usize::from(number) < machine.registers => Place::InRegister(number),
                 _ => return Err(format!("return address column {}", terms::register(machine, self.return_address))),
             },
             None => return Err(String::from("no rule for the return address")),
@@ -76,30 +88,56 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
                 let rule = row.register(Register(u16::from(*register)));
                 matches!(rule, Some(RegisterRule::Expression(expression)) if self.fp_slot(&expression).is_some())
             });
-        let (mut fp, mut slots, mut unknown) = (Saved::Same, Slots::SAME, 0);
-        // What a row does not speak of keeps its value. One pass: a row has few rules, and a processor many registers.
-        for (register, rule) in row.registers() {
-            let Ok(register) = u8::try_from(register.0) else { continue };
-            if register == machine.fp {
-                fp = self.saved(register, rule, on_fp, &mut unknown);
-            } else if let Some(at) = self.slot_of(register) {
-                slots = slots.with(at, self.saved(register, rule, on_fp, &mut unknown));
-            }
-        }
-        let (kind, register, offset) = self.cfa(row, programs)?;
-        let rule = Rule::new(kind, self.source, register, offset, return_address, fp).or_else(|| {
-            unknown += 1;
-            Rule::new(kind, self.source, register, offset, return_address, Saved::Unknown)
-        });
-        let rule =
-            rule.ok_or_else(|| format!("return address rule {}", terms::return_address(machine, return_address)))?;
-        let rule = if on_fp { rule.with_slots_on_fp() } else { rule };
+        let cfa = self.cfa(row, programs)?;
+        let near = self.places(row, cfa, return_address, on_fp, Origin::Cfa);
+        let lost = |places: &Option<Translated>| places.as_ref().map_or(usize::MAX, |(.., unknown)| *unknown);
+        // GCC for aarch64 saves registers at the bottom of a frame, which may be far from the CFA.
+        let is_far = lost(&near) > 0 && !on_fp && matches!(cfa.0, Kind::Sp | Kind::Fp | Kind::Register);
+        let far = is_far.then(|| self.places(row, cfa, return_address, on_fp, Origin::Base)).flatten();
+        let found = if lost(&far) < lost(&near) { far } else { near };
+        let (rule, slots, unknown) = found.ok_or_else(|| match return_address {
+            Place::AtCfa(offset) => format!("return address at CFA{offset:+}"),
+            Place::InRegister(number) => format!("return address in {}", machine.name(number)),
+        })?;
         let signed = match machine.signs_return_addresses.then(|| row.register(RA_SIGN_STATE)).flatten() {
             None => false,
             Some(RegisterRule::Constant(state)) => state & 1 != 0,
             Some(other) => return Err(format!("sign state {}", terms::register_rule(machine, &other))),
         };
         Ok((if signed { rule.with_signed_return_address() } else { rule }, slots, unknown))
+    }
+
+    /// The rule whose CFA is told by `cfa`, with what is in memory counted from `origin`; `None` where that does not fit it.
+    fn places(
+        &self,
+        row: &Row,
+        (kind, register, offset): (Kind, u8, i64),
+        return_address: Place,
+        on_fp: bool,
+        origin: Origin,
+    ) -> Option<Translated> {
+        let machine = self.machine;
+        let below_cfa = if origin == Origin::Base { offset * machine.word } else { 0 };
+        let return_address = match return_address {
+            Place::AtCfa(offset) => ReturnAddress::AtCfa(self.words(offset.checked_add(below_cfa)?)?),
+            Place::InRegister(number) => ReturnAddress::InRegister(number),
+        };
+        let (mut fp, mut slots, mut unknown) = (Saved::Same, Slots::SAME, 0);
+        // What a row does not speak of keeps its value. One pass: a row has few rules, and a processor many registers.
+        for (register, rule) in row.registers() {
+            let Ok(register) = u8::try_from(register.0) else { continue };
+            if register == machine.fp {
+                fp = self.saved(register, rule, on_fp, below_cfa, &mut unknown);
+            } else if let Some(at) = self.slot_of(register) {
+                slots = slots.with(at, self.saved(register, rule, on_fp, below_cfa, &mut unknown));
+            }
+        }
+        let rule = Rule::new(kind, self.source, register, offset, return_address, fp).or_else(|| {
+            unknown += 1;
+            Rule::new(kind, self.source, register, offset, return_address, Saved::Unknown)
+        })?;
+        let rule = if on_fp { rule.with_slots_on_fp() } else { rule };
+        Some((if origin == Origin::Base { rule.with_places_from_base() } else { rule }, slots, unknown))
     }
 
     fn cfa(&self, row: &Row, programs: &mut Programs) -> Result<(Kind, u8, i64), String> {
@@ -176,13 +214,20 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         usual.or_else(|| self.convention_registers.contains(&register).then(|| machine.slot_of(register)).flatten())
     }
 
-    /// Where `register` is; with `on_fp`, the row's slots lie relative to the frame pointer.
-    fn saved(&self, register: u8, rule: &RegisterRule<usize>, on_fp: bool, unknown: &mut usize) -> Saved {
+    /// Where `register` is, in words from `below_cfa` bytes below the CFA; with `on_fp`, the row's slots lie relative to the frame pointer.
+    fn saved(
+        &self,
+        register: u8,
+        rule: &RegisterRule<usize>,
+        on_fp: bool,
+        below_cfa: i64,
+        unknown: &mut usize,
+    ) -> Saved {
         let slot = match rule {
             RegisterRule::SameValue => return Saved::Same,
             // Said to be lost: nothing that this format fails to express.
             RegisterRule::Undefined => return Saved::Unknown,
-            RegisterRule::Offset(offset) if !on_fp => self.words(*offset),
+            RegisterRule::Offset(offset) if !on_fp => offset.checked_add(below_cfa).and_then(|at| self.words(at)),
             RegisterRule::Expression(expression) if on_fp => self.fp_slot(expression),
             _ => None,
         };

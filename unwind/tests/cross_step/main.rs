@@ -31,29 +31,33 @@ use score::Score;
 const STEPS: usize = 60_000;
 
 fn check(platform: &Platform) {
+    for (name, options) in platform.programs {
+        check_program(platform, (name, options), "single_step/program.c", 4);
+    }
+}
+
+fn check_program(platform: &Platform, (name, options): (&str, &[&str]), source: &str, signals: usize) {
     let asked = std::env::var("SYMSEAL_CROSS_STEPS").ok().and_then(|steps| steps.parse().ok());
     let (steps, certifies) = (asked.unwrap_or(STEPS), asked.is_some());
     let directory = tempfile::tempdir().expect("a directory");
-    for (name, options) in platform.programs {
-        let Some(program) = platform.compile(options, !certifies, directory.path()) else {
-            return elf::skip(&platform.toolchain.compiler(), "not found");
-        };
-        let began = Instant::now();
-        let emulator = platform.toolchain.emulator;
-        let emulated = Emulated::start(emulator, platform.emulator_options, &program, directory.path());
-        let emulated = match emulated {
-            Ok(emulated) => emulated,
-            Err(error) => return elf::skip(emulator, &error.to_string()),
-        };
-        let score = Run::new(platform, emulated, Program::read(&program)).run(steps).expect("the emulator answers");
-        println!("{} {name}: {score}; {:.1} s", platform.toolchain.arch, began.elapsed().as_secs_f64());
-        println!("  frames by {:?}; ends {:?}", score.methods, score.stops);
-        let unexplained = print_what_is_wrong(platform, &score);
-        assert_eq!(unexplained, 0, "{} {name}: stacks that should have come out", platform.toolchain.arch);
-        assert!(score.finished || certifies, "the program came to its end");
-        assert!(score.signals == 4 || !score.finished, "{} signals", score.signals);
-        assert!(score.return_addresses * 1000 >= score.instructions * platform.least, "what is explained stays rare");
-    }
+    let Some(program) = platform.compile(source, options, !certifies, directory.path()) else {
+        return elf::skip(&platform.toolchain.compiler(), "not found");
+    };
+    let began = Instant::now();
+    let emulator = platform.toolchain.emulator;
+    let emulated = Emulated::start(emulator, platform.emulator_options, &program, directory.path());
+    let emulated = match emulated {
+        Ok(emulated) => emulated,
+        Err(error) => return elf::skip(emulator, &error.to_string()),
+    };
+    let score = Run::new(platform, emulated, Program::read(&program)).run(steps).expect("the emulator answers");
+    println!("{} {name}: {score}; {:.1} s", platform.toolchain.arch, began.elapsed().as_secs_f64());
+    println!("  frames by {:?}; ends {:?}", score.methods, score.stops);
+    let unexplained = print_what_is_wrong(platform, &score);
+    assert_eq!(unexplained, 0, "{} {name}: stacks that should have come out", platform.toolchain.arch);
+    assert!(score.finished || certifies, "the program came to its end");
+    assert!(score.signals == signals || !score.finished, "{} signals", score.signals);
+    assert!(score.return_addresses * 1000 >= score.instructions * platform.least, "what is explained stays rare");
 }
 
 /// Gives the number of instructions that nothing explains.
@@ -78,6 +82,13 @@ fn print_what_is_wrong(platform: &Platform, score: &Score) -> usize {
 #[test]
 fn every_instruction_of_aarch64_programs_gives_the_whole_stack() {
     check(&AARCH64);
+}
+
+#[test]
+fn every_instruction_in_large_frames_of_aarch64_gives_the_whole_stack() {
+    for (name, options) in [("large frames -O0", &["-O0"]), ("large frames -O2", &["-O2"])] {
+        check_program(&AARCH64, (name, options), "cross_step/large_frames.c", 0);
+    }
 }
 
 #[test]

@@ -23,10 +23,10 @@ pub(crate) struct Platform {
 }
 
 impl Platform {
-    /// The program of `options` in `directory`; one that leaves out what only repeats if it `is_small`. `None` if there is no compiler.
-    pub(crate) fn compile(&self, options: &[&str], is_small: bool, directory: &Path) -> Option<PathBuf> {
+    /// The program of `source` and `options` in `directory`; one that leaves out what only repeats if it `is_small`. `None` if there is no compiler.
+    pub(crate) fn compile(&self, source: &str, options: &[&str], is_small: bool, directory: &Path) -> Option<PathBuf> {
         let program = directory.join("program");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/single_step/program.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
         let compiler = self.toolchain.compiler();
         let status = Command::new(&compiler)
             .args(is_small.then_some("-DSMALL"))

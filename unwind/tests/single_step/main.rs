@@ -13,6 +13,7 @@ mod tracee;
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -48,10 +49,15 @@ struct Program {
     rounds: [u32; 2],
     /// From the first instruction of the loader on, not from that of the program.
     with_loader: bool,
+    /// The snapshots have the program's data too, which only linkage tables of this kind may need.
+    with_data: bool,
     /// At least so many functions leave for a landing pad, or by longjmp, in the short form.
     leaves: usize,
     signals: usize,
 }
+
+/// Asks for a linker that compilers do not come with.
+const LLD: &str = "-fuse-ld=lld";
 
 const PROGRAMS: &[Program] = &[
     Program {
@@ -62,6 +68,7 @@ const PROGRAMS: &[Program] = &[
         short: &["-DSMALL"],
         rounds: [1, 1],
         with_loader: true,
+        with_data: false,
         leaves: 1,
         signals: 4,
     },
@@ -73,6 +80,7 @@ const PROGRAMS: &[Program] = &[
         short: &["-DSMALL"],
         rounds: [1, 1],
         with_loader: false,
+        with_data: false,
         leaves: 1,
         signals: 4,
     },
@@ -84,6 +92,31 @@ const PROGRAMS: &[Program] = &[
         short: &["-DSMALL"],
         rounds: [1, 1],
         with_loader: false,
+        with_data: false,
+        leaves: 1,
+        signals: 4,
+    },
+    Program {
+        name: "C, clang -O2, linkage table of returns",
+        compiler: "clang",
+        source: "program.c",
+        options: &["-O2", "-g0", "-w", LLD, "-Wl,-z,retpolineplt,-z,lazy"],
+        short: &["-DSMALL"],
+        rounds: [1, 1],
+        with_loader: false,
+        with_data: true,
+        leaves: 1,
+        signals: 4,
+    },
+    Program {
+        name: "C, clang -O2, linkage table of returns, bound at once",
+        compiler: "clang",
+        source: "program.c",
+        options: &["-O2", "-g0", "-w", LLD, "-Wl,-z,retpolineplt,-z,now"],
+        short: &["-DSMALL"],
+        rounds: [1, 1],
+        with_loader: false,
+        with_data: false,
         leaves: 1,
         signals: 4,
     },
@@ -95,6 +128,7 @@ const PROGRAMS: &[Program] = &[
         short: &[],
         rounds: [1, 20],
         with_loader: false,
+        with_data: false,
         leaves: 0,
         signals: 0,
     },
@@ -106,6 +140,7 @@ const PROGRAMS: &[Program] = &[
         short: &[],
         rounds: [1, 20],
         with_loader: false,
+        with_data: false,
         leaves: 3,
         signals: 0,
     },
@@ -117,6 +152,7 @@ const PROGRAMS: &[Program] = &[
         short: &[],
         rounds: [1, 20],
         with_loader: false,
+        with_data: false,
         leaves: 3,
         signals: 0,
     },
@@ -234,22 +270,21 @@ fn copy_stacks(tracee: &Tracee, process: &Process, sp: u64, interrupted_sp: &[u6
             starts.push(*other);
         }
     }
-    starts
-        .into_iter()
-        .filter_map(|start| {
-            let room = process.region(start)?.end - start;
-            let mut bytes = vec![0; STACK_BYTES.min(room as usize)];
-            let read = tracee.read(start, &mut bytes);
-            bytes.truncate(read);
-            Some((start, bytes))
-        })
-        .collect()
+    starts.into_iter().filter_map(|start| Some(copy(tracee, start..process.region(start)?.end))).collect()
 }
 
-/// Runs `program` for `steps` instructions or to its end.
-fn run(program: &Path, rounds: u32, with_loader: bool, steps: usize) -> Result<Score, Error> {
-    let tracee = Tracee::start(program, &rounds.to_string())?;
-    if !with_loader {
+/// The first bytes of `range`, and where they are.
+fn copy(tracee: &Tracee, range: Range<u64>) -> (u64, Vec<u8>) {
+    let mut bytes = vec![0; STACK_BYTES.min((range.end - range.start) as usize)];
+    let read = tracee.read(range.start, &mut bytes);
+    bytes.truncate(read);
+    (range.start, bytes)
+}
+
+/// Runs the program at `path` for `steps` instructions or to its end.
+fn run(path: &Path, rounds: u32, program: &Program, steps: usize) -> Result<Score, Error> {
+    let tracee = Tracee::start(path, &rounds.to_string())?;
+    if !program.with_loader {
         tracee.run_to(tracee.entry()?)?;
     }
     let mut process = Process::of(&tracee);
@@ -265,7 +300,10 @@ fn run(program: &Path, rounds: u32, with_loader: bool, steps: usize) -> Result<S
         let mut code = [0; 16];
         tracee.read(raw.rip, &mut code);
 
-        let copies = copy_stacks(&tracee, &process, raw.rsp, &shadow.interrupted_stack_pointers());
+        let mut copies = copy_stacks(&tracee, &process, raw.rsp, &shadow.interrupted_stack_pointers());
+        if program.with_data {
+            copies.extend(process.data(path).map(|range| copy(&tracee, range)));
+        }
         let regions: Vec<StackBytes<'_>> =
             copies.iter().map(|(start, bytes)| StackBytes { start: Avma(*start), bytes }).collect();
         let stacks = StackRegions(&regions);
@@ -332,6 +370,10 @@ fn run(program: &Path, rounds: u32, with_loader: bool, steps: usize) -> Result<S
 }
 
 fn compile(program: &Program, is_short: bool, directory: &Path) -> Option<PathBuf> {
+    if program.options.contains(&LLD) && Command::new("ld.lld").arg("--version").output().is_err() {
+        elf::skip("ld.lld", "not found");
+        return None;
+    }
     let output = directory.join("program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/single_step").join(program.source);
     let status = Command::new(program.compiler)
@@ -342,7 +384,10 @@ fn compile(program: &Program, is_short: bool, directory: &Path) -> Option<PathBu
         .arg(&source)
         .status();
     match status {
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            elf::skip(program.compiler, "not found");
+            None
+        }
         status => {
             assert!(status.is_ok_and(|status| status.success()), "{} compiles {}", program.compiler, source.display());
             Some(output)
@@ -365,7 +410,6 @@ fn every_instruction_of_real_programs_gives_the_whole_stack() {
     let (mut instructions, mut right, mut leaving) = (0, 0, 0);
     for (program, left) in PROGRAMS.iter().zip((1..=PROGRAMS.len()).rev()) {
         let Some(path) = compile(program, asked.is_none(), directory.path()) else {
-            elf::skip(program.compiler, "not found");
             continue;
         };
         let began = Instant::now();
@@ -374,7 +418,7 @@ fn every_instruction_of_real_programs_gives_the_whole_stack() {
             Some(asked) => (whole, asked.saturating_sub(instructions) / left),
             None => (short, STEPS + if program.with_loader { LOADER_STEPS } else { 0 }),
         };
-        let score = match run(&path, rounds, program.with_loader, steps) {
+        let score = match run(&path, rounds, program, steps) {
             Ok(score) => score,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return elf::skip("ptrace", &error.to_string());

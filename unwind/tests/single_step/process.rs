@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Error;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -21,6 +22,7 @@ struct Mapping {
     end: u64,
     offset: u64,
     path: String,
+    is_code: bool,
 }
 
 fn mappings(pid: i32) -> Vec<Mapping> {
@@ -29,12 +31,13 @@ fn mappings(pid: i32) -> Vec<Mapping> {
         .filter_map(|line| {
             let mut fields = line.split_ascii_whitespace();
             let (start, end) = fields.next()?.split_once('-')?;
-            let (_, offset) = (fields.next()?, fields.next()?);
+            let (permissions, offset) = (fields.next()?, fields.next()?);
             Some(Mapping {
                 start: u64::from_str_radix(start, 16).ok()?,
                 end: u64::from_str_radix(end, 16).ok()?,
                 offset: u64::from_str_radix(offset, 16).ok()?,
                 path: fields.nth(2).unwrap_or_default().to_owned(),
+                is_code: permissions.contains('x'),
             })
         })
         .collect()
@@ -157,8 +160,14 @@ impl Process {
     }
 
     /// The part of the address space that holds `address`.
-    pub(crate) fn region(&self, address: u64) -> Option<std::ops::Range<u64>> {
+    pub(crate) fn region(&self, address: u64) -> Option<Range<u64>> {
         self.maps.iter().map(|map| map.start..map.end).find(|map| map.contains(&address))
+    }
+
+    /// Where the data of the file at `path` is mapped.
+    pub(crate) fn data(&self, path: &Path) -> impl Iterator<Item = Range<u64>> {
+        let data = self.maps.iter().filter(move |map| Path::new(&map.path) == path && !map.is_code);
+        data.map(|map| map.start..map.end)
     }
 
     /// File, section, function and distance of a frame: `libc.so.6 .text qsort+0x1f`.

@@ -23,6 +23,12 @@ enum Entry {
     Interrupted { context: u64, stack_pointer: u64 },
 }
 
+impl Entry {
+    fn is_at(&self, address: u64) -> bool {
+        matches!(self, Self::Call { slot, .. } if *slot == address)
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Shadow {
     entries: Vec<Entry>,
@@ -35,6 +41,8 @@ pub(crate) struct Shadow {
     pub(crate) desynchronised: usize,
     /// Of these, the ones to a place that the running function wrote over its return address, as a landing pad is entered.
     pub(crate) landings: usize,
+    /// The running function has written over its return address where it is to go on: its return is a jump.
+    is_thunk: bool,
 }
 
 /// Where the kernel puts registers in `struct ucontext`: rbp, rsp and rip of `uc_mcontext.gregs`.
@@ -48,6 +56,8 @@ enum Effect {
     Return,
     Jump,
     Syscall,
+    /// Of a thunk that returns to where it is to lead: `mov %r11, (%rsp)`.
+    Overwrite,
     Other,
 }
 
@@ -60,6 +70,7 @@ fn effect(code: &[u8]) -> Effect {
         [0xff, modrm, ..] if modrm >> 3 & 7 == 4 => Effect::Jump,
         [0xc3 | 0xc2, ..] => Effect::Return,
         [0x0f, 0x05, ..] => Effect::Syscall,
+        _ if code.starts_with(&[0x4c, 0x89, 0x1c, 0x24]) => Effect::Overwrite,
         _ => Effect::Other,
     }
 }
@@ -125,6 +136,12 @@ impl Shadow {
             Effect::Call if after.rsp == before.rsp - 8 => {
                 self.push_call(before.rip + call_length(code), after.rsp, before.rbp);
             }
+            // Elsewhere the register is saved in a frame.
+            Effect::Overwrite if self.entries.last().is_some_and(|entry| entry.is_at(before.rsp)) => {
+                self.entries.pop();
+                self.is_thunk = true;
+            }
+            Effect::Return if self.is_thunk => self.is_thunk = false,
             Effect::Return => match self.entries.last() {
                 Some(Entry::Call { address, slot, id, .. }) if *slot == before.rsp => {
                     if *address != after.rip {

@@ -3,6 +3,7 @@
 mod aarch64;
 mod arm;
 mod mips32;
+mod retpoline;
 mod riscv64;
 mod x86;
 
@@ -10,13 +11,15 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::Plt;
+use super::programs::Programs;
 use crate::arch::Arch;
 use crate::rule::Rule;
 
 /// The rules of `plt` by rising address; `None` where its form is not known.
-pub(super) fn rules(arch: Arch, plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
+pub(super) fn rules(arch: Arch, plt: &Plt<'_>, programs: &mut Programs) -> Option<Vec<(Range<u64>, Rule)>> {
     match arch {
-        Arch::X86_64 | Arch::I686 => x86::rules(plt, arch),
+        Arch::X86_64 => retpoline::rules(plt, programs).or_else(|| x86::rules(plt, arch)),
+        Arch::I686 => x86::rules(plt, arch),
         Arch::Aarch64 => aarch64::rules(plt),
         Arch::Mips32 | Arch::Mips32Little => mips32::rules(plt, arch.is_big_endian()),
         Arch::Riscv64 => riscv64::rules(plt),

@@ -100,7 +100,7 @@ pub(super) fn rules(plt: &Plt<'_>, arch: Arch) -> Option<Vec<(Range<u64>, Rule)>
 }
 
 /// The rule with `words` words on the stack, the return address being the first of them.
-fn on_stack(words: i64) -> Option<Rule> {
+pub(super) fn on_stack(words: i64) -> Option<Rule> {
     debug_assert!(words > 0);
     Rule::new(Kind::Sp, RuleSource::Plt, 0, words, ReturnAddress::AtCfa(-1), Saved::Same)
 }

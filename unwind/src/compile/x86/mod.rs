@@ -1,12 +1,11 @@
-//! Instructions of x86, as far as they tell where a frame ends: how long each is, the forms in which compilers take a frame down, and
+//! Instructions of x86, as far as they tell where a frame ends: the forms in which compilers take a frame down, and
 //! what hand-written code pushes without saying so.
 
 mod epilog;
-mod length;
 mod untold;
 
+pub(super) use crate::arch::x86::{Mode, length};
 pub(super) use epilog::{Epilog, Jump, epilog};
-pub(super) use length::{Mode, length};
 pub(super) use untold::tell_pushes;
 
 /// DWARF numbers of the general registers, by the numbers that instructions and `.xdata` give them. (System V ABI for AMD64, figure 3.36)

@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::length::{Mode, length};
+use crate::arch::x86::{Mode, length};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 

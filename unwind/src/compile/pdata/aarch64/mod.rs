@@ -31,6 +31,15 @@ struct Steps {
     steps: Vec<Step>,
     /// How many instructions of them are its own.
     own: usize,
+    /// An epilog returns behind them. One that the next part goes on with does not: `end_c` ends it in this one.
+    returns: bool,
+}
+
+impl Steps {
+    /// Bytes of an epilog that undoes them, in this part.
+    fn bytes_of_epilog(&self) -> u64 {
+        INSTRUCTION * (self.own as u64 + u64::from(self.returns))
+    }
 }
 
 /// One function, or a part of one.
@@ -115,7 +124,7 @@ fn record<'a>(bytes: &'a [u8], budget: &mut usize) -> Result<Function<'a>, &'sta
     let prolog = codes::steps(codes, 0, budget)?;
     let epilogs = if is_single {
         let steps = codes::steps(codes, epilogs as usize, budget)?;
-        let bytes = INSTRUCTION * (steps.own as u64 + 1);
+        let bytes = steps.bytes_of_epilog();
         let start = length.checked_sub(bytes).ok_or("exception directory: an epilog longer than its function")?;
         Epilogs::One(Some((start, steps)))
     } else {
@@ -184,18 +193,20 @@ impl Function<'_> {
         body: (Rule, Slots),
         rules: &mut Rules,
     ) -> Result<(), &'static str> {
-        let own_end = epilog.saturating_add(INSTRUCTION * (steps.own as u64 + 1));
-        if own_end > self.length {
+        if epilog >= self.length {
             return Err("exception directory: an epilog outside its function");
         }
+        // What is left of it is in the next part, which has a record of its own.
+        let own_end = epilog.saturating_add(steps.bytes_of_epilog()).min(self.length);
         let frames = self::frames(steps)?;
         let outer = frames.len().saturating_sub(steps.own + 1);
         let first = start.saturating_add(epilog);
         // Before its first instruction the whole frame is there, before its last nothing of its own.
-        for (address, rule) in (first..).step_by(4).zip(frames.iter().skip(outer).rev()) {
+        let own_end = start.saturating_add(own_end);
+        for (address, rule) in (first..own_end).step_by(4).zip(frames.iter().skip(outer).rev()) {
             push(rules, address, *rule);
         }
-        push(rules, start.saturating_add(own_end), body);
+        push(rules, own_end, body);
         Ok(())
     }
 }

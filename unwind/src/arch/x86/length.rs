@@ -3,7 +3,7 @@
 
 /// How the processor reads instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Mode {
+pub(crate) enum Mode {
     /// IA-32.
     Bits32,
     /// AMD64.
@@ -30,7 +30,20 @@ const fn modrm(immediate: usize) -> Option<Operands> {
 
 /// Bytes of the instruction at the front of `code`; `None` for what is none in this mode, or is cut. Addresses of 16 bits, which no
 /// compiler makes, are not read.
-pub(in super::super) fn length(code: &[u8], mode: Mode) -> Option<usize> {
+pub(crate) fn length(code: &[u8], mode: Mode) -> Option<usize> {
+    parts(code, mode).map(|parts| parts.length)
+}
+
+/// Where the parts of an instruction begin, in bytes from its first one.
+pub(super) struct Parts {
+    pub(super) opcode: usize,
+    /// ModRM, of an instruction that has it.
+    pub(super) modrm: Option<usize>,
+    pub(super) length: usize,
+}
+
+/// The parts of the instruction at the front of `code`, as [`length`] tells them.
+pub(super) fn parts(code: &[u8], mode: Mode) -> Option<Parts> {
     let code = code.get(..code.len().min(LONGEST)).unwrap_or_default();
     let is_prefix =
         |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3);
@@ -65,7 +78,8 @@ pub(in super::super) fn length(code: &[u8], mode: Mode) -> Option<usize> {
     };
     let address = if operands.modrm { memory(code.get(opcode_end..)?)? } else { 0 };
     let length = opcode_end + address + operands.immediate;
-    (length <= code.len()).then_some(length)
+    let modrm = operands.modrm.then_some(opcode_end);
+    (length <= code.len()).then_some(Parts { opcode: at, modrm, length })
 }
 
 /// `next` is the byte behind the opcode.

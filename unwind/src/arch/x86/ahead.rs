@@ -1,0 +1,136 @@
+//! What lies ahead of an instruction of code without rules: whether the frame pointer register is the caller's still, or again. (System V
+//! ABI for AMD64, 3.2.2; for IA-32, 2.2.2)
+
+use super::length::{Mode, Parts, parts};
+use crate::arch::Ahead;
+
+/// The most instructions that are looked at: compilers do not put more between the push and what follows it.
+const MOST: usize = 32;
+
+/// Numbers of the stack pointer and of the frame pointer in instructions.
+const SP: u8 = 4;
+const FP: u8 = 5;
+
+/// What the instructions at the front of `code` do before anything that cannot be told: calls, what touches one of the two registers
+/// otherwise, jumps through registers. Branches that depend on something are taken for not taken: whatever is ahead there, this is too.
+pub(in super::super) fn ahead(code: &[u8], mode: Mode) -> Ahead {
+    let (mut at, mut is_pushed) = (0, false);
+    for _ in 0..MOST {
+        let rest = code.get(at..).unwrap_or_default();
+        let Some(parts) = parts(rest, mode) else { return Ahead::Unknown };
+        let opcode = rest.get(parts.opcode..).unwrap_or_default();
+        let next = at + parts.length;
+        let jump = |distance: i64| if is_pushed { Ahead::Unknown } else { Ahead::Jump(next as i64 + distance) };
+        match opcode {
+            [0x55, ..] if !is_pushed && !is_extended(rest, &parts) => is_pushed = true,
+            [0x89, 0xe5, ..] | [0x8b, 0xec, ..] if !is_extended(rest, &parts) => {
+                return if is_pushed { Ahead::Entry } else { Ahead::Pushed };
+            }
+            [0xc3 | 0xc2, ..] if !is_pushed => return Ahead::Return,
+            [0xe9, a, b, c, d, ..] => return jump(i64::from(i32::from_le_bytes([*a, *b, *c, *d]))),
+            [0xeb, distance, ..] => return jump(i64::from(*distance as i8)),
+            _ if !is_aside(rest, &parts) => return Ahead::Unknown,
+            _ => {}
+        }
+        at = next;
+    }
+    Ahead::Unknown
+}
+
+/// The REX prefix, or 0.
+fn rex(code: &[u8], parts: &Parts) -> u8 {
+    let before = parts.opcode.checked_sub(1).and_then(|at| code.get(at)).copied().unwrap_or(0);
+    if before & 0xf0 == 0x40 { before } else { 0 }
+}
+
+/// Whether the instruction names one of the registers from r8 on, or words that are no addresses.
+fn is_extended(code: &[u8], parts: &Parts) -> bool {
+    rex(code, parts) & 7 != 0 || code.first() == Some(&0x66)
+}
+
+/// Whether the instruction has nothing to do with the two registers, and another one follows it.
+fn is_aside(code: &[u8], parts: &Parts) -> bool {
+    let mut bytes = code.get(parts.opcode..).unwrap_or_default().iter().copied();
+    let (opcode, second) = (bytes.next().unwrap_or(0), bytes.next().unwrap_or(0));
+    let is_used = match opcode {
+        // push, pop, leave, returns, interrupts, calls, hlt
+        0x50..=0x5f | 0x68 | 0x6a | 0x8f | 0x9c | 0x9d | 0xc8..=0xcf | 0xe8 | 0xf1 | 0xf4 => true,
+        // xchg and mov of the two registers
+        0x94 | 0x95 | 0xbc | 0xbd => true,
+        // Of IA-32 alone: push and pop of segments and of all registers, inc and dec of the two, far calls and jumps.
+        0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x60 | 0x61 | 0x44 | 0x45 | 0x4c | 0x4d | 0x9a | 0xea => true,
+        // ud2, ud1, push and pop of segments
+        0x0f => matches!(second, 0x0b | 0xb9 | 0xa0 | 0xa1 | 0xa8 | 0xa9),
+        _ => false,
+    };
+    let Some(modrm) = parts.modrm else { return !is_used };
+    let rex = rex(code, parts);
+    let Some(operands) = code.get(modrm..).filter(|_| !is_used) else { return false };
+    let (first, sib) = (operands.first().copied().unwrap_or(0), operands.get(1).copied().unwrap_or(0));
+    let (mode, register, base) = (first >> 6, first >> 3 & 7, first & 7);
+    let is_one = |number: u8, extended: u8| (number == SP || number == FP) && rex & extended == 0;
+    // Of these the field is a part of the opcode: of ff, calls, jumps and a push from 2 on.
+    let is_named = match opcode {
+        0x80..=0x83 | 0xc0 | 0xc1 | 0xc6 | 0xc7 | 0xd0..=0xd3 | 0xd8..=0xdf | 0xf6 | 0xf7 | 0xfe => false,
+        0xff => register >= 2,
+        _ => is_one(register, 4),
+    };
+    let is_operand = match (mode, base) {
+        (3, _) => is_one(base, 1),
+        // Through the frame pointer, that is: it is the function's own. Words above the stack pointer may be read and written.
+        (0, 4) => sib >> 3 & 7 == FP && rex & 2 == 0,
+        (_, 4) => (sib & 7 == FP && rex & 1 == 0) || (sib >> 3 & 7 == FP && rex & 2 == 0),
+        (0, _) => false,
+        _ => is_one(base, 1),
+    };
+    !is_named && !is_operand
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: &[u8], expected: Ahead) {
+        assert_eq!(ahead(code, Mode::Bits64), expected, "{code:x?}");
+    }
+
+    #[test]
+    fn the_way_to_a_frame_is_known() {
+        check(&[0x55, 0x48, 0x89, 0xe5], Ahead::Entry);
+        check(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x8b, 0xec], Ahead::Entry); // endbr64
+        check(&[0x48, 0x89, 0xe5], Ahead::Pushed);
+        // cmp $5, %edi; ja; push %rbp; movslq (%rdx,%rax,4), %rax; mov %rsp, %rbp
+        check(&[0x83, 0xff, 5, 0x77, 9, 0x55, 0x48, 0x63, 0x04, 0x82, 0x48, 0x89, 0xe5], Ahead::Entry);
+        // mov $10, %edx; xor %esi, %esi; mov %rsp, %rbp
+        check(&[0xba, 10, 0, 0, 0, 0x31, 0xf6, 0x48, 0x89, 0xe5], Ahead::Pushed);
+        assert_eq!(ahead(&[0x55, 0x89, 0xe5], Mode::Bits32), Ahead::Entry);
+        assert_eq!(ahead(&[0x8b, 0xec], Mode::Bits32), Ahead::Pushed);
+    }
+
+    #[test]
+    fn the_way_out_is_known() {
+        check(&[0xc3], Ahead::Return);
+        check(&[0xf3, 0xc3], Ahead::Return);
+        check(&[0x31, 0xc0, 0xc2, 8, 0], Ahead::Return); // xor %eax, %eax; ret $8
+        check(&[0x31, 0xc0, 0xe9, 0, 1, 0, 0], Ahead::Jump(0x107));
+        check(&[0xeb, 0xfe], Ahead::Jump(0));
+    }
+
+    #[test]
+    fn what_may_be_in_a_frame_tells_nothing() {
+        check(&[0x5d, 0xc3], Ahead::Unknown); // pop %rbp; ret
+        check(&[0xc9, 0xc3], Ahead::Unknown); // leave; ret
+        check(&[0x8b, 0x45, 0xf8, 0xc3], Ahead::Unknown); // mov -8(%rbp), %eax; ret
+        check(&[0x48, 0x83, 0xc4, 8, 0xc3], Ahead::Unknown); // add $8, %rsp; ret
+        check(&[0x48, 0x8d, 0x65, 0xd8, 0xc3], Ahead::Unknown); // lea -40(%rbp), %rsp; ret
+        check(&[0xe8, 0, 0, 0, 0, 0xc3], Ahead::Unknown); // call; ret
+        check(&[0xff, 0xe0], Ahead::Unknown); // jmp *%rax
+        check(&[0x53, 0xc3], Ahead::Unknown); // push %rbx; ret
+        check(&[0x48, 0x89, 0xec, 0xc3], Ahead::Unknown); // mov %rbp, %rsp; ret
+        check(&[0x49, 0x89, 0xe5, 0x0f, 0x0b], Ahead::Unknown); // mov %rsp, %r13; ud2
+        check(&[0x55, 0xeb, 0], Ahead::Unknown); // push %rbp; jmp
+        check(&[0x0f, 0x0b], Ahead::Unknown); // ud2
+        check(&[0x90; 64], Ahead::Unknown);
+        check(&[], Ahead::Unknown);
+    }
+}
