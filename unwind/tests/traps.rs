@@ -256,6 +256,24 @@ fn t6_what_cannot_be_expressed_is_told_in_dwarfs_terms_and_counted_by_reason() {
 }
 
 #[test]
+fn t6_saved_registers_that_the_table_cannot_place_are_counted_by_reason() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // DW_CFA_register: rbx is in rcx. DW_CFA_expression: r12 is saved at *rsp. DW_CFA_offset_extended_sf: rbp is at CFA - 80,000.
+    let far = [&[0x11, 6][..], &[0x90, 0xce, 0x00]].concat();
+    section.fde(0x1000, 0x10, &[vec![0x09, 3, 2], vec![0x10, 12, 3, 0x77, 0, 0x06], far]);
+    // DW_CFA_undefined is no loss of ours, and rax is nobody's.
+    section.fde(0x1010, 0x10, &[vec![0x07, 13], vec![0x09, 0, 2], vec![0x09, 3, 2]]);
+    let report = section.compile().report;
+    let reasons: Vec<(&str, usize)> =
+        report.unknown_register_reasons.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(
+        reasons,
+        [("r12 rule expression", 1), ("rbp rule offset, too far from the CFA", 1), ("rbx rule register(rcx)", 2)]
+    );
+    assert_eq!((report.unknown_registers, report.unsupported_count), (4, 0));
+}
+
+#[test]
 fn t6_expressions_within_bounds_become_programs() {
     let mut section = EhFrame::new("zR", AT_ENTRY);
     // CFA = *(rsp + 24) + 8, as in the assembler code of OpenSSL.
