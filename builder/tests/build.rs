@@ -158,6 +158,42 @@ fn a_debug_file_alone_gives_names_without_unwind_rules() {
     assert!(built.report.modules[0].unwind.none_because.as_ref().is_some_and(|because| because.contains("debug file")));
 }
 
+/// The C library of MIPS has functions whose frame no path of instructions tells; whoever looks for them needs their addresses.
+#[test]
+fn functions_that_could_not_be_followed_are_counted_and_placed() {
+    let library = Path::new("/usr/mips-linux-gnu/lib/libc.so.6");
+    let (Some(_), Some(readelf)) = (tool("mips-linux-gnu-gcc"), tool("readelf")) else { return };
+    if !library.exists() {
+        return println!("SKIP {}: not found", library.display());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let built = build(&[library.to_owned()], &LayoutDir::create(dir.path()).unwrap()).unwrap();
+    let unwind = &built.report.modules[0].unwind;
+    assert!(unwind.unsupported_reasons.keys().any(|reason| reason.starts_with("function: ")), "{unwind:?}");
+    assert_eq!(unwind.unsupported, unwind.unsupported_reasons.values().sum::<u64>());
+    // `[ 9] .text PROGBITS 00001000 001000 0a0000 00 AX 0 0 16`
+    let sections = inputs::run(&readelf, &["-SW", "/usr/mips-linux-gnu/lib/libc.so.6"]).stdout;
+    let sections = String::from_utf8(sections).unwrap();
+    let code = sections.lines().filter_map(|line| {
+        let [_, kind, address, _, size, _, flags, ..] =
+            line.split_once("] ")?.1.split_whitespace().collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let start = number(address).filter(|_| kind == "PROGBITS" && flags.contains('X'))?;
+        Some(start..start + number(size)?)
+    });
+    let code: Vec<_> = code.collect();
+    for reason in unwind.unsupported_reasons.keys() {
+        let listed = unwind.unsupported_ranges.iter().find(|range| range.reason == *reason);
+        let range = listed.unwrap_or_else(|| panic!("{reason}: {unwind:?}"));
+        let is_code = |code: &std::ops::Range<u64>| code.start <= range.start.0 && range.end.0 <= code.end;
+        assert!(range.start < range.end && code.iter().any(is_code), "{range:?}");
+    }
+    assert!(unwind.unsupported_ranges.is_sorted_by_key(|range| range.start));
+}
+
 #[test]
 fn programs_for_other_processors_get_unwind_tables() {
     let dir = tempfile::tempdir().unwrap();

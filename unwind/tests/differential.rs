@@ -282,6 +282,16 @@ fn the_table_of_the_c_library_says_what_gimli_says() {
     check(elf::LIBC);
 }
 
+/// Assembler code with CFAs in memory, in one place at an index times 8.
+#[test]
+fn the_table_of_the_cryptography_library_says_what_gimli_says() {
+    let path = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3";
+    let Some(binary) = Binary::read(path) else { return elf::skip("libssl3", "no libcrypto.so.3") };
+    check(path);
+    let reasons = binary.compile().report.unsupported_reasons;
+    assert!(!reasons.keys().any(|reason| reason.contains("expression")), "{reasons:?}");
+}
+
 #[test]
 fn the_table_of_the_loader_says_what_gimli_says() {
     check(elf::LOADER);

@@ -13,6 +13,7 @@ mod go_tables;
 mod hostile;
 mod image_tables;
 mod images;
+mod mips_frames;
 mod python_reader;
 mod readelf_rows;
 mod toolchains;

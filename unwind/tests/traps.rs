@@ -306,6 +306,24 @@ fn t6_what_cannot_be_expressed_is_told_in_dwarfs_terms_and_counted_by_reason() {
 }
 
 #[test]
+fn t6_saved_registers_that_the_table_cannot_place_are_counted_by_reason() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // DW_CFA_register: rbx is in rcx. DW_CFA_expression: r12 is saved at *rsp. DW_CFA_offset_extended_sf: rbp is at CFA - 80,000.
+    let far = [&[0x11, 6][..], &[0x90, 0xce, 0x00]].concat();
+    section.fde(0x1000, 0x10, &[vec![0x09, 3, 2], vec![0x10, 12, 3, 0x77, 0, 0x06], far]);
+    // DW_CFA_undefined is no loss of ours, and rax is nobody's.
+    section.fde(0x1010, 0x10, &[vec![0x07, 13], vec![0x09, 0, 2], vec![0x09, 3, 2]]);
+    let report = section.compile().report;
+    let reasons: Vec<(&str, usize)> =
+        report.unknown_register_reasons.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(
+        reasons,
+        [("r12 rule expression", 1), ("rbp rule offset, too far from the CFA", 1), ("rbx rule register(rcx)", 2)]
+    );
+    assert_eq!((report.unknown_registers, report.unsupported_count), (4, 0));
+}
+
+#[test]
 fn t6_expressions_within_bounds_become_programs() {
     let mut section = EhFrame::new("zR", AT_ENTRY);
     // CFA = *(rsp + 24) + 8, as in the assembler code of OpenSSL.
@@ -315,6 +333,51 @@ fn t6_expressions_within_bounds_become_programs() {
     let memory = Words::default().with(&[(SP + 24, SP + 0x100), (SP + 0x100, at(0x1024))]);
     let (frames, walk) = Process::new(&compiled.bytes).walk(&registers(0x1004), &memory);
     assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::EndOfStack, Avma(SP + 0x108)));
+}
+
+/// As in OpenSSL's Montgomery multiplication, where the CFA is the word at rsp + 8 + r9*8, + 8; and with factors that are no power of two.
+#[test]
+fn t6_a_product_with_a_constant_becomes_shifts() {
+    let check = |operations: &[u8], expected: i64| {
+        let mut section = EhFrame::new("zR", AT_ENTRY);
+        // DW_OP_breg7 8, the operations, DW_OP_mul, DW_OP_plus.
+        let expression = [&[0x77, 8][..], operations, &[0x1e, 0x22]].concat();
+        let cfa = [&[0x0f, expression.len() as u8][..], &expression].concat();
+        section.fde(0x1000, 0x10, &[cfa]).fde(0x1020, 0x10, &[end()]);
+        let compiled = section.compile();
+        assert_eq!(compiled.report.unsupported_count, 0, "{operations:x?}: {:?}", compiled.report.unsupported_reasons);
+        let mut registers = registers(0x1004);
+        registers.general[9] = Some(12);
+        let cfa = SP.wrapping_add_signed(8 + expected);
+        let memory = Words::default().with(&[(cfa - 8, at(0x1024)), (SP + 0x18, 100)]);
+        let (frames, walk) = Process::new(&compiled.bytes).walk(&registers, &memory);
+        assert_eq!((frames[0].cfa, walk.stop), (Avma(cfa), StopReason::EndOfStack), "{operations:x?}");
+    };
+    check(&[0x79, 0, 0x38], 12 * 8);
+    // The constant stands first; the value is a sum, or a word of memory.
+    check(&[0x38, 0x79, 4], 8 * 16);
+    check(&[0x79, 0, 0x79, 4, 0x22, 0x38], 28 * 8);
+    check(&[0x77, 0x18, 0x06, 0x40], 100 * 16);
+    // 24 by DW_OP_lit24, -8 by DW_OP_const1s, and nothing.
+    check(&[0x79, 0, 0x48], 12 * 24);
+    check(&[0x79, 0x70, 0x09, 0xf8], (12 - 16) * -8);
+    check(&[0x79, 0, 0x30], 0);
+}
+
+#[test]
+fn t6_a_product_of_two_values_that_change_cannot_be_expressed() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = r9 * rsp; a product of nothing; one with a factor of 63 bits that are set.
+    section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x79, 0, 0x77, 0, 0x1e]]);
+    section.fde(0x1010, 0x10, &[vec![0x0f, 2, 0x38, 0x1e]]);
+    section.fde(
+        0x1020,
+        0x10,
+        &[[&[0x0f, 12, 0x79, 0, 0x0e][..], &u64::MAX.to_le_bytes()[..7], &[0x7f, 0x1e]].concat()],
+    );
+    let reasons = section.compile().report.unsupported_reasons;
+    let expected = [("expression that is too long", 1), ("expression with DW_OP_mul of two values", 2)];
+    assert_eq!(reasons, expected.map(|(reason, count)| (reason.to_owned(), count)).into());
 }
 
 #[test]

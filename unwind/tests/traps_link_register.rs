@@ -380,6 +380,8 @@ fn t10_a_descriptor_that_the_code_contradicts_gives_no_rule() {
     let input = Input { arch, pdr: Some(&record), code: &[(0x1000, &function)], ..cfi::empty_input(&id) };
     let compiled = compile(&input).expect("a table");
     assert_eq!(compiled.report.unfollowed.values().sum::<usize>(), 1);
+    let placed = compiled.report.unfollowed_functions.first().map(|function| function.range.clone());
+    assert_eq!(placed, Some(0x1000..0x1000 + 4 * FUNCTION.len() as u64));
     let table = Table::open(&compiled.bytes).expect("a table");
     assert_eq!(table.rule(symseal_module::Rva(0x1010)), Some(symseal_unwind::Rule::GAP));
 }

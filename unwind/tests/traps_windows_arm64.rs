@@ -119,22 +119,6 @@ fn what_follows_end_c_was_done_elsewhere() {
 }
 
 #[test]
-fn an_epilog_may_go_on_in_the_next_part() {
-    let framed = "CFA = sp+32; RA = [CFA-24]; x29 = [CFA-32]";
-    let more = "CFA = sp+48; RA = [CFA-24]; x29 = [CFA-32]";
-    // Its own instruction is the last of the part: there is no return.
-    check(&record(false, 1, &[(15, 0)], &[0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more)]);
-    check(&record(true, 0, &[], &[0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more)]);
-    // Of two, both are in this part, or one.
-    let both = "CFA = sp+64; RA = [CFA-24]; x29 = [CFA-32]";
-    check(
-        &record(false, 1, &[(14, 0)], &[0x01, 0x01, 0xe5, 0x83, 0xe4]),
-        &[(0, framed), (1, more), (2, both), (15, more)],
-    );
-    check(&record(false, 1, &[(15, 0)], &[0x01, 0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more), (2, both)]);
-}
-
-#[test]
 fn save_next_is_about_the_pair_after_the_last() {
     // stp x19, x20, [sp, #-32]!; stp x21, x22, [sp, #16]; then the next of a pair of vector registers, which has no slot.
     let compiled = record(false, 0, &[], &[0xe6, 0x24, 0xe4]);
@@ -210,10 +194,51 @@ fn other_versions_and_codes_are_a_gap_with_a_reason() {
         check_refused(&record(false, 0, &[], &[code, 0xe4]), "exception directory: an unknown unwind code");
     }
     check_refused(&made(0x7000, &[]), "exception directory: unwind information that is not in the file");
-    check_refused(
-        &record(false, 1, &[(LENGTH, 0)], &[0x01, 0xe4]),
-        "exception directory: an epilog outside its function",
-    );
+    check_refused(&record(false, 1, &[(16, 0)], &[0x01, 0xe4]), "exception directory: an epilog outside its function");
+}
+
+/// Functions in parts, as Microsoft's compiler lays them out: one epilog ends with its part, by `end_c`, and the next part adds to the stack pointer and
+/// returns; of another one, whose codes are all there, the part has the first loads alone.
+#[test]
+fn an_epilog_runs_on_from_one_part_of_a_function_into_the_next() {
+    // Above: sub sp, 16; str lr, [sp, 80]; stp x19, x20, [sp, -96]!. Here two pairs more, from 40 on.
+    let loads = [0xc9, 0x47, 0xc8, 0xc5];
+    let framed = "CFA = sp+112; RA = [CFA-16]";
+    let slots = |compiled: &Compiled, register: u8| {
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        let slot = |at: u64| table.slots(Rva(0x1000 + 4 * at)).and_then(|slots| slots.of(Arch::Aarch64, register));
+        [0, 1, 2, 13, 14, 15].map(|at| slot(at).expect("a slot"))
+    };
+    let (at_56, at_40) = (Saved::At((56 - 112) / 8), Saved::At((40 - 112) / 8));
+    let ended = record(false, 1, &[(14, 0)], &[&loads[..], &[0xe5, 0x01, 0xd2, 0xca, 0x2c, 0xe4]].concat());
+    check(&ended, &[(0, framed)]);
+    // The part's own prolog stores the lower pair first.
+    assert_eq!(slots(&ended, 24), [Saved::Same, Saved::Same, at_56, at_56, at_56, Saved::Same]);
+    assert_eq!(slots(&ended, 22), [Saved::Same, at_40, at_40, at_40, at_40, at_40]);
+    let cut = record(false, 1, &[(14, 1)], &[&[0xe5][..], &loads, &[0x01, 0xd2, 0xca, 0x2c, 0xe4]].concat());
+    check(&cut, &[(0, framed)]);
+    assert_eq!(slots(&cut, 24), [at_56, at_56, at_56, at_56, at_56, Saved::Same]);
+    for compiled in [ended, cut] {
+        let report = &compiled.report;
+        assert_eq!((report.unsupported_count, report.covered_bytes), (0, u64::from(LENGTH) * 4), "{report:?}");
+    }
+}
+
+/// `__security_pop_cookie` of Microsoft's runtime adds 16 to its caller's stack pointer: in its epilog the address of the link register is no
+/// return address. Before, it is a leaf.
+#[test]
+fn an_epilog_that_cannot_be_told_leaves_the_rest_of_the_function_its_rules() {
+    let lone = "exception directory: an interrupted caller without a machine frame";
+    let compiled = record(false, 1, &[(6, 1)], &[0xe4, 0x01, 0xec, 0xe4]);
+    check_refused(&compiled, lone);
+    let unsupported = "information of an unsupported form";
+    check(&compiled, &[(0, LEAF), (6, unsupported), (8, LEAF)]);
+    let listed = compiled.report.unsupported.first().map(|listed| listed.range.clone());
+    assert_eq!(listed, Some(CODE + 4 * 6..CODE + 4 * 8));
+    // How long it is cannot be told: up to the next one.
+    let compiled = record(false, 2, &[(6, 1), (12, 0)], &[0xe4, 0xfd, 0xe4]);
+    check_refused(&compiled, "exception directory: an unknown unwind code");
+    check(&compiled, &[(0, LEAF), (6, unsupported), (12, LEAF)]);
 }
 
 /// Codes of what the stack is like when code is entered stand for no instruction: it is so at the first one.

@@ -94,7 +94,8 @@ pub(super) fn unwind_table(
         Ok(compiled) => {
             let made = compiled.report;
             // A function whose instructions could not be followed counts like a row.
-            let unfollowed = made.unfollowed.into_iter().map(|(reason, count)| (format!("function: {reason}"), count));
+            let of_function = |reason: String| format!("function: {reason}");
+            let unfollowed = made.unfollowed.into_iter().map(|(reason, count)| (of_function(reason), count));
             let mut unsupported_reasons: BTreeMap<String, u64> = BTreeMap::new();
             for (reason, count) in made.unsupported_reasons.into_iter().chain(unfollowed) {
                 unsupported_reasons.insert(reason, count as u64);
@@ -109,20 +110,43 @@ pub(super) fn unwind_table(
                 covered_bytes: made.covered_bytes,
                 unsupported: unsupported_reasons.values().sum(),
                 unsupported_reasons,
-                unsupported_ranges: made
-                    .unsupported
+                lost_registers: made
+                    .unknown_register_reasons
                     .into_iter()
-                    .take(MAX_UNSUPPORTED_LISTED)
-                    .map(|range| UnsupportedRange {
-                        start: Svma(range.range.start),
-                        end: Svma(range.range.end),
-                        reason: range.reason,
-                    })
+                    .map(|(reason, count)| (reason, count as u64))
                     .collect(),
+                unsupported_ranges: listed(
+                    made.unsupported.into_iter().chain(
+                        made.unfollowed_functions
+                            .into_iter()
+                            .map(|function| compile::Unsupported { reason: of_function(function.reason), ..function }),
+                    ),
+                ),
             };
             Unwind { bytes: Some(compiled.bytes), used_debug, report }
         }
     }
+}
+
+/// The ranges that the report lists, by rising address: of each reason the first ones, so that none hides another.
+fn listed(ranges: impl Iterator<Item = compile::Unsupported>) -> Vec<UnsupportedRange> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, compile::Unsupported)> = ranges
+        .map(|range| {
+            let rank = seen.entry(range.reason.clone()).or_default();
+            *rank += 1;
+            (*rank, range)
+        })
+        .collect();
+    ranked.sort_by_key(|(rank, range)| (*rank, range.range.start));
+    ranked.truncate(MAX_UNSUPPORTED_LISTED);
+    ranked.sort_by_key(|(_, range)| (range.range.start, range.range.end));
+    let listed = ranked.into_iter().map(|(_, compile::Unsupported { range, reason })| UnsupportedRange {
+        start: Svma(range.start),
+        end: Svma(range.end),
+        reason,
+    });
+    listed.collect()
 }
 
 /// What leads from the stack of a thread to its goroutine in a Go program, and whether the separate debug file told it.

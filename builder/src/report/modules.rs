@@ -126,8 +126,10 @@ pub struct UnwindReport {
     pub unsupported: u64,
     /// How many of them for which reason.
     pub unsupported_reasons: BTreeMap<String, u64>,
-    /// The first of them.
+    /// Of each reason the first ones.
     pub unsupported_ranges: Vec<UnsupportedRange>,
+    /// Rows whose rule finds the caller without a register that functions keep: why its place is not in the table → how many.
+    pub lost_registers: BTreeMap<String, u64>,
 }
 
 /// What became of the call frame information of all modules.

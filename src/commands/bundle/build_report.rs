@@ -50,7 +50,10 @@ fn modules(report: &BuildReport) {
         }
         let ranges = &module.unwind.unsupported_ranges;
         for range in ranges {
-            notes.push(format!("{name}: no unwind rule for {}..{}: {}", range.start, range.end, range.reason));
+            // A function may have some of its rules.
+            let what =
+                if range.reason.starts_with("function: ") { "not every unwind rule of" } else { "no unwind rule for" };
+            notes.push(format!("{name}: {what} {}..{}: {}", range.start, range.end, range.reason));
         }
         let more = module.unwind.unsupported.saturating_sub(ranges.len() as u64);
         if more > 0 {

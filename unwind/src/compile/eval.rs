@@ -120,7 +120,14 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
                     }
                     done = range.end;
                     match translator.translate(row, programs) {
-                        Ok((rule, slots, unknown)) => emit.rule(range, rule, slots, unknown),
+                        Ok((rule, slots, unknown)) => {
+                            let is_emitted = emit.rule(range, rule, slots, unknown);
+                            if is_emitted && unknown > 0 {
+                                translator.unknown_registers(row, rule, slots, |reason| {
+                                    emit.report.count_unknown_register(reason);
+                                });
+                            }
+                        }
                         Err(reason) => emit.unsupported(range, || reason),
                     }
                 }
@@ -143,7 +150,8 @@ struct Emit<'e> {
 }
 
 impl Emit<'_> {
-    fn rule(&mut self, range: Range<u64>, rule: Rule, slots: Slots, unknown: usize) {
+    /// Gives whether any of the range is claimed.
+    fn rule(&mut self, range: Range<u64>, rule: Rule, slots: Slots, unknown: usize) -> bool {
         let source = self.source;
         let from = self.claimed.partition_point(|claimed| claimed.end <= range.start);
         let mut emitted = false;
@@ -155,15 +163,14 @@ impl Emit<'_> {
         if emitted {
             self.report.unknown_registers += unknown;
         }
+        emitted
     }
 
     fn unsupported(&mut self, range: Range<u64>, reason: impl FnOnce() -> String) {
         if range.start >= range.end {
             return;
         }
-        let before = self.pieces.len();
-        self.rule(range.clone(), self.unsupported, Slots::SAME, 0);
-        if self.pieces.len() == before {
+        if !self.rule(range.clone(), self.unsupported, Slots::SAME, 0) {
             return;
         }
         self.report.unsupported_count += 1;

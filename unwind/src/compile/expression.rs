@@ -44,14 +44,7 @@ pub(super) fn operations(
             Operation::Minus => ops.push(Op::Subtract),
             Operation::And => ops.push(Op::And),
             Operation::Shl => ops.push(Op::ShiftLeft),
-            // By a power of two, as the size of a word is, a product is a shift.
-            Operation::Mul
-                if let Some(Op::Constant(factor)) = ops.last_mut()
-                    && factor.count_ones() == 1 =>
-            {
-                *factor = i64::from(factor.trailing_zeros());
-                ops.push(Op::ShiftLeft);
-            }
+            Operation::Mul => ops = multiplied(&ops).ok_or("expression with DW_OP_mul of two values")?,
             Operation::Ge => ops.push(Op::GreaterOrEqual),
             Operation::Deref { base_type, size, space: false }
                 if base_type.0 == 0 && i64::from(size) == machine.word =>
@@ -65,6 +58,50 @@ pub(super) fn operations(
             return Err(String::from("expression that is too long"));
         }
     }
+}
+
+/// `ops` with the product of the two values on top. Programs do not multiply, but they shift, and a factor that is a constant is a sum of powers
+/// of two. `None` if no factor is one.
+fn multiplied(ops: &[Op]) -> Option<Vec<Op>> {
+    let (rest, top) = ops.split_at_checked(value_start(ops)?)?;
+    let (rest, second) = rest.split_at_checked(value_start(rest)?)?;
+    let (value, factor) = match (second, top) {
+        (value, [Op::Constant(factor)]) | ([Op::Constant(factor)], value) => (value, *factor),
+        _ => return None,
+    };
+    let mut product = Vec::from(rest);
+    if factor < 0 {
+        product.push(Op::Constant(0));
+    }
+    let bits = factor.unsigned_abs();
+    let mut shifts = (0..i64::from(u64::BITS)).filter(|shift| bits >> shift & 1 == 1);
+    let shifted = |shift| [Op::Constant(shift), Op::ShiftLeft];
+    // Nothing is left of a value that is shifted out.
+    product.extend(value.iter().copied().chain(shifted(shifts.next().unwrap_or(i64::from(u64::BITS)))));
+    for shift in shifts {
+        product.extend(value.iter().copied().chain(shifted(shift)).chain([Op::Add]));
+    }
+    if factor < 0 {
+        product.push(Op::Subtract);
+    }
+    Some(product)
+}
+
+/// Where the operations begin that make the top value.
+fn value_start(ops: &[Op]) -> Option<usize> {
+    let mut wanted = 1usize;
+    for (at, op) in ops.iter().enumerate().rev() {
+        wanted = match op {
+            Op::Register(_) | Op::Constant(_) => wanted.checked_sub(1)?,
+            Op::Deref => wanted,
+            Op::Add | Op::Subtract | Op::And | Op::ShiftLeft | Op::GreaterOrEqual => wanted.checked_add(1)?,
+            Op::End => return None,
+        };
+        if wanted == 0 {
+            return Some(at);
+        }
+    }
+    None
 }
 
 /// The program of `ops` in its file form, if it is one that can be run.

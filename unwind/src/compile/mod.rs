@@ -206,6 +206,11 @@ pub struct Report {
     pub has_go_runtime: bool,
     /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
     pub unfollowed: BTreeMap<String, usize>,
+    /// Where they are. At most [`MAX_UNSUPPORTED_LISTED`] are listed.
+    pub unfollowed_functions: Vec<Unsupported>,
+    /// Why saved registers are marked as unknown: how many rows for which reason. Beyond [`MAX_REASONS`] kinds, those that are left count as
+    /// [`OTHER_REASONS`].
+    pub unknown_register_reasons: BTreeMap<String, usize>,
 }
 
 /// More entries of [`Report::unsupported`] would help nobody.
@@ -219,12 +224,28 @@ pub const OTHER_REASONS: &str = "other reasons";
 
 impl Report {
     fn count_reason(&mut self, reason: &str) {
-        let is_kept = self.unsupported_reasons.len() < MAX_REASONS || self.unsupported_reasons.contains_key(reason);
-        let reason = if is_kept { reason } else { OTHER_REASONS };
-        match self.unsupported_reasons.get_mut(reason) {
-            Some(count) => *count += 1,
-            None => drop(self.unsupported_reasons.insert(String::from(reason), 1)),
+        count(&mut self.unsupported_reasons, reason);
+    }
+
+    fn count_unknown_register(&mut self, reason: &str) {
+        count(&mut self.unknown_register_reasons, reason);
+    }
+
+    /// Counts a function of which not everything is known. `range` is where it is, if that can be told.
+    fn count_unfollowed(&mut self, range: Option<Range<u64>>, reason: &str) {
+        count(&mut self.unfollowed, reason);
+        if let Some(range) = range.filter(|_| self.unfollowed_functions.len() < MAX_UNSUPPORTED_LISTED) {
+            self.unfollowed_functions.push(Unsupported { range, reason: String::from(reason) });
         }
+    }
+}
+
+fn count(reasons: &mut BTreeMap<String, usize>, reason: &str) {
+    let is_kept = reasons.len() < MAX_REASONS || reasons.contains_key(reason);
+    let reason = if is_kept { reason } else { OTHER_REASONS };
+    match reasons.get_mut(reason) {
+        Some(count) => *count += 1,
+        None => drop(reasons.insert(String::from(reason), 1)),
     }
 }
 
@@ -336,7 +357,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     }
     exidx::count_gaps(input, &mut compiler);
     if input.has_sframe && compiler.report.fdes + compiler.report.unwind_entries == 0 {
-        functions::unfollowed("`.sframe`: present, not read by this version", &mut compiler);
+        compiler.report.count_unfollowed(None, "`.sframe`: present, not read by this version");
     }
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);

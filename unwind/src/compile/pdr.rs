@@ -4,7 +4,6 @@
 //! A record has eight words in the target's byte order: address, mask of saved general registers, where the highest of them
 //! is from the CFA, the same two for floating point, size of the frame, frame register, register of the return address.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::mips::{Function, Step};
@@ -78,7 +77,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         }
         compiler.report.pdr_records += usize::from(record.is_some());
         if let Some(reason) = function(input.arch, *address, *record, bytes, compiler) {
-            *compiler.report.unfollowed.entry(String::from(reason)).or_default() += 1;
+            compiler.report.count_unfollowed(Some(*address..end), reason);
         }
     }
 }

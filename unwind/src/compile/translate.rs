@@ -1,5 +1,6 @@
 //! A row of call frame information as a rule.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -205,6 +206,26 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
         let rule = Rule::new(Kind::Signal, self.source, machine.sp, context, ReturnAddress::AtCfa(0), Saved::Same)
             .ok_or_else(unknown)?;
         Ok((rule, Slots::SAME, 0))
+    }
+
+    /// Tells `tell` of each register that `rule` and `slots` mark as unknown although `row` says where it is: its name, and how the row says it.
+    pub(super) fn unknown_registers(&self, row: &Row, rule: Rule, slots: Slots, mut tell: impl FnMut(&str)) {
+        for (register, said) in row.registers().filter(|(_, said)| !matches!(said, RegisterRule::Undefined)) {
+            let Ok(number) = u8::try_from(register.0) else { continue };
+            let found = if number == self.machine.fp {
+                Some(rule.frame_pointer())
+            } else {
+                self.slot_of(number).and_then(|_| slots.of_machine(self.machine, number))
+            };
+            if found == Some(Saved::Unknown) {
+                let said = match said {
+                    // Each distance would be a reason of its own.
+                    RegisterRule::Offset(_) => Cow::Borrowed("offset, too far from the CFA"),
+                    said => terms::register_rule(self.machine, said),
+                };
+                tell(&format!("{} rule {said}", terms::register(self.machine, *register)));
+            }
+        }
     }
 
     /// The slot of a register that functions keep. Those of Windows keep more, and their call frame information says where.

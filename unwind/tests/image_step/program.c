@@ -229,6 +229,9 @@ int handled(int n) {
 /* The same with the size in units of 16 bytes in x15. */
 __asm__(".text\n.globl __chkstk\n.def __chkstk\n.scl 2\n.type 32\n.endef\n__chkstk:\nlsl x16, x15, #4\nmov x17, sp\n"
         "1: sub x17, x17, #4096\nsubs x16, x16, #4096\nldr xzr, [x17]\nb.gt 1b\nret\n");
+/* Of parts.S, and what it calls. */
+int in_parts(int n, int is_long);
+int called_by_parts(int n) { return early(n) + 1; }
 #endif
 
 int _fltused;
@@ -247,6 +250,9 @@ int entry(void) {
     sink = (int)floating(1.5, 2.5, 3.5, 4.5) + varying(5, 1, 2, 3, 4, 5);
     sink = loops(12);
     faults(3);
+#if defined(_WIN32) && defined(__aarch64__)
+    sink = in_parts(3, 1) + in_parts(4, 0);
+#endif
     sink = shapes(6);
     sink = ends_with_a_call(9);
     return sink;

@@ -34,7 +34,7 @@ pub(crate) const WINDOWS_X64: Platform = Platform {
 
 pub(crate) const WINDOWS_ARM64: Platform = Platform {
     name: "Windows arm64, clang",
-    compilers: CLANG,
+    compilers: &[("clang-19", "program.c"), ("clang++-19", "shapes.cpp"), ("clang-19", "parts.S")],
     options: &["--target=aarch64-pc-windows-msvc"],
     linker: &["lld-link-19", "/nodefaultlib", "/entry:entry", "/subsystem:console"],
     output: "/out:",

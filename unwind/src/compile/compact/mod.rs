@@ -7,13 +7,12 @@ mod aarch64;
 mod pages;
 mod x86_64;
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::follow::{self, Function};
 use super::layout::Layout;
-use super::{Compiler, Input};
+use super::{Compiler, Input, Report};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Rule, RuleSource, Slots};
 use crate::source::SourceKind;
@@ -58,7 +57,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         }
         done = range.end;
         if entry.encoding & MODE_AND_OPERANDS == NONE {
-            *compiler.report.unfollowed.entry(String::from("compact unwind information: none")).or_default() += 1;
+            compiler.report.count_unfollowed(Some(range), "compact unwind information: none");
             continue;
         }
         if !compiler.claims.is_code(&range) {
@@ -86,19 +85,14 @@ fn part(input: &Input<'_>, encoding: u32, range: Range<u64>, known: usize, compi
     let Some(first) = claimed.first() else { return };
     let source = (SourceKind::CompactUnwind, range.start);
     // No code is looked at for two of them.
-    match function(input, encoding, first, &mut compiler.report.unfollowed) {
+    match function(input, encoding, first, &mut compiler.report) {
         Ok(rules) => compiler.add(&claimed, &rules, source),
         Err(reason) => compiler.unsupported(&claimed, source, RuleSource::CompactUnwind, reason),
     }
 }
 
 /// The rules of one function; else why there are none.
-fn function(
-    input: &Input<'_>,
-    encoding: u32,
-    range: &Range<u64>,
-    unfollowed: &mut alloc::collections::BTreeMap<String, usize>,
-) -> Result<Rules, &'static str> {
+fn function(input: &Input<'_>, encoding: u32, range: &Range<u64>, report: &mut Report) -> Result<Rules, &'static str> {
     let machine = input.arch.machine();
     let code = code(input, range).ok_or("compact unwind information: code that is not in the file")?;
     let described = match input.arch {
@@ -117,7 +111,7 @@ fn function(
     let steps = match follow::follow(&followed, described.has_frame_pointer) {
         Ok(steps) => steps,
         Err(reason) => {
-            *unfollowed.entry(String::from(reason)).or_default() += 1;
+            report.count_unfollowed(Some(range.clone()), reason);
             return Ok(Vec::from([(range.start, body)]));
         }
     };

@@ -100,9 +100,12 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
 /// has spoken for them.
 pub(super) fn count_gaps(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some(section) = input.exidx.filter(|_| input.arch == Arch::Arm) else { return };
-    for entry in entries(section) {
+    let entries = entries(section);
+    let ends = entries.iter().skip(1).map(|next| Some(next.start)).chain([None]);
+    for (entry, end) in entries.iter().zip(ends) {
         if entry.description == CANT_UNWIND && compiler.claims.is_free(entry.start) {
-            functions::unfollowed("exception index: said not to be unwound, and not followed", compiler);
+            const REFUSED: &str = "exception index: said not to be unwound, and not followed";
+            compiler.report.count_unfollowed(end.map(|end| entry.start..end), REFUSED);
         }
     }
 }
@@ -187,7 +190,8 @@ fn function(
         (!followed.is_exhausted && followed.makes(body)).then_some(followed)
     });
     let Some(followed) = followed else {
-        functions::unfollowed("exception index: the instructions do not make the frame that it says", compiler);
+        const OTHER: &str = "exception index: the instructions do not make the frame that it says";
+        compiler.report.count_unfollowed(Some(range), OTHER);
         return rules;
     };
     let mut next = range.start;

@@ -11,7 +11,6 @@ mod state;
 mod thumb;
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use core::ops::Range;
 
 use super::pieces::Piece;
@@ -80,7 +79,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             continue;
         }
         if budget == 0 {
-            unfollowed(NOT_ALL_FOUND, compiler);
+            compiler.report.count_unfollowed(None, NOT_ALL_FOUND);
             break;
         }
         let Some(followed) = function(input, start, set, &starts) else { continue };
@@ -98,10 +97,18 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             continue;
         }
         // Each ends where the next one begins, and may take what its own size allows: none takes from another.
-        match function(input, *start, *set, &starts) {
-            Some(followed) if followed.is_exhausted => unfollowed(EXHAUSTED, compiler),
+        let followed = function(input, *start, *set, &starts);
+        let reason = match followed {
+            Some(followed) if followed.is_exhausted => Some(EXHAUSTED),
             Some(followed) => add(*start, &followed, compiler),
-            None => unfollowed(NOT_THERE, compiler),
+            None => Some(NOT_THERE),
+        };
+        if let Some(reason) = reason {
+            // As far as it may go; without another function behind it, to the end of its section.
+            let next = starts.range(start.saturating_add(1)..).next().map(|(next, _)| *next);
+            let section = code_at(input, *start).map(|code| start.saturating_add(code.len() as u64));
+            let end = next.into_iter().chain(section).min().unwrap_or(*start);
+            compiler.report.count_unfollowed(Some(*start..end), reason);
         }
     }
 }
@@ -134,11 +141,6 @@ fn code_at<'i>(input: &Input<'i>, address: u64) -> Option<&'i [u8]> {
     })
 }
 
-/// Counts a function of which not everything is known.
-pub(super) fn unfollowed(reason: &str, compiler: &mut Compiler<'_>) {
-    *compiler.report.unfollowed.entry(String::from(reason)).or_default() += 1;
-}
-
 /// Follows the function at `start`, which ends before the next of `starts` at the latest.
 fn function(input: &Input<'_>, start: u64, set: Set, starts: &Starts) -> Option<Followed> {
     let next = starts.range(start.checked_add(1)?..).next().map_or(u64::MAX, |(next, _)| *next);
@@ -156,8 +158,8 @@ pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set) -> Option<F
     Some(Followed::new(range.start, code, input.arch.machine(), set.decode()))
 }
 
-/// Adds what is known of one function.
-fn add(start: u64, followed: &Followed, compiler: &mut Compiler<'_>) {
+/// Adds what is known of one function. Gives why that is not all.
+fn add(start: u64, followed: &Followed, compiler: &mut Compiler<'_>) -> Option<&'static str> {
     let source = (SourceKind::Instructions, start);
     let mut lost = false;
     for (address, bytes, step) in followed.steps() {
@@ -177,10 +179,10 @@ fn add(start: u64, followed: &Followed, compiler: &mut Compiler<'_>) {
             }
         }
     }
-    if lost {
-        unfollowed("the frame is lost on some path", compiler);
-    } else if followed.conflicts > 0 {
+    match followed.conflicts {
+        _ if lost => Some("the frame is lost on some path"),
+        0 => None,
         // As behind a call that never returns.
-        unfollowed("paths disagree about the frame, and the first one counts", compiler);
+        _ => Some("paths disagree about the frame, and the first one counts"),
     }
 }

@@ -21,7 +21,6 @@ mod table;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::functions::unfollowed;
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::goroutine::g_register;
@@ -49,7 +48,8 @@ const ENTERED_FROM_C: [&[u8]; 3] = [b"crosscall2", b"runtime.cgocallback", SIGNA
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, bytes)) = input.pclntab.filter(|_| matches!(input.arch, Arch::X86_64 | Arch::Aarch64)) else { return };
     let Some(table) = place::open(input) else {
-        return unfollowed("Go's table of functions: of an unknown version, damaged, or of other code", compiler);
+        const UNREADABLE: &str = "Go's table of functions: of an unknown version, damaged, or of other code";
+        return compiler.report.count_unfollowed(None, UNREADABLE);
     };
     let mut budget = bytes.len().saturating_mul(4);
     let has_goroutine_register = input.arch != Arch::X86_64 || table.has_goroutine_register();
@@ -61,7 +61,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         }
         compiler.report.unwind_entries += 1;
         if function.flags & WRITES_STACK_POINTER != 0 {
-            unfollowed("Go's table of functions: a function that changes stacks", compiler);
+            compiler.report.count_unfollowed(Some(range), "Go's table of functions: a function that changes stacks");
             continue;
         }
         let source = (SourceKind::GoPclntab, function.offset);
@@ -69,7 +69,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         let is_entered_from_c = ENTERED_FROM_C.contains(&name);
         let keeps_goroutine = has_goroutine_register && !is_entered_from_c;
         let Some((mut rules, end)) = frames(input, &table, &function, keeps_goroutine, &mut budget) else {
-            unfollowed("Go's table of functions: distances that cannot be read", compiler);
+            compiler.report.count_unfollowed(Some(range), "Go's table of functions: distances that cannot be read");
             continue;
         };
         let leads_on = name == SIGNAL_ENTRY && input.arch == Arch::X86_64;

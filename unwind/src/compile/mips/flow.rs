@@ -17,6 +17,9 @@ const RA_AT: usize = 10;
 /// The register that position-independent code calls and jumps through.
 const T9: u8 = 25;
 
+/// Of more registers at once the values are not remembered.
+const MOST_CONSTANTS: usize = 4;
+
 /// What is known of a register that belongs to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kept {
@@ -34,8 +37,9 @@ struct State {
     kept: [Kept; KEPT.len()],
     /// Another register that has the return address.
     copy: Option<u8>,
-    /// A register whose value is known.
-    constant: Option<(u8, i32)>,
+    /// Registers whose values are known, the last one that was set first. Between the halves of a frame's size, and until it is subtracted,
+    /// compilers put other constants elsewhere.
+    constants: [Option<(u8, i32)>; MOST_CONSTANTS],
     /// The code has declared that there is no caller: it put 0 in the place of the return address, or kept none.
     is_root: bool,
 }
@@ -46,7 +50,7 @@ impl State {
         fp: None,
         kept: [Kept { live: true, slot: None }; KEPT.len()],
         copy: None,
-        constant: None,
+        constants: [None; MOST_CONSTANTS],
         is_root: false,
     };
 
@@ -61,11 +65,10 @@ impl State {
     }
 
     fn value(&self, register: u8) -> Option<i32> {
-        match self.constant {
-            _ if register == 0 => Some(0),
-            Some((known, value)) if known == register => Some(value),
-            _ => None,
+        if register == 0 {
+            return Some(0);
         }
+        self.constants.iter().flatten().find(|(known, _)| *known == register).map(|(_, value)| *value)
     }
 
     /// Forgets the value of `register`.
@@ -83,8 +86,8 @@ impl State {
         if self.copy == Some(register) {
             self.copy = None;
         }
-        if self.constant.is_some_and(|(known, _)| known == register) {
-            self.constant = None;
+        for constant in &mut self.constants {
+            *constant = constant.filter(|(known, _)| *known != register);
         }
     }
 
@@ -98,7 +101,14 @@ impl State {
         if let Some(value) = value
             && register != 0
         {
-            self.constant = Some((register, value));
+            // Into the first place that is free; else the oldest is forgotten.
+            let free = self.constants.iter().position(Option::is_none).unwrap_or(MOST_CONSTANTS - 1);
+            if let Some(newer) = self.constants.get_mut(..=free) {
+                newer.rotate_right(1);
+            }
+            if let Some(first) = self.constants.first_mut() {
+                *first = Some((register, value));
+            }
         }
     }
 
@@ -210,7 +220,9 @@ impl State {
         met.fp = met.fp.filter(|fp| other.fp == Some(*fp));
         met.is_root &= other.is_root;
         met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
-        met.constant = met.constant.filter(|constant| other.constant == Some(*constant));
+        for constant in &mut met.constants {
+            *constant = constant.filter(|(register, value)| other.value(*register) == Some(*value));
+        }
         Some(met)
     }
 
@@ -225,7 +237,7 @@ impl State {
             (None, None) => return None,
         };
         // A slot below the stack pointer is no longer part of the frame.
-        let saved = |kept: &Kept| match kept.slot.filter(|slot| self.sp.is_none_or(|sp| *slot >= -sp)) {
+        let saved = |kept: &Kept| match kept.slot.filter(|slot| self.sp.is_none_or(|sp| *slot >= sp.saturating_neg())) {
             Some(slot) => words(slot).map_or(Saved::Unknown, Saved::At),
             None if kept.live => Saved::Same,
             None => Saved::Unknown,
@@ -243,7 +255,10 @@ impl State {
         for (at, register) in machine.slot_registers.iter().enumerate() {
             slots = slots.with(at, of(*register)?);
         }
-        let offset = i64::from(words(distance).filter(|words| *words >= 0)?);
+        let offset = i64::from(distance / 4);
+        if distance < 0 || distance % 4 != 0 {
+            return None;
+        }
         let rule = Rule::new(kind, RuleSource::Instructions, machine.fp, offset, return_address, of(machine.fp)?)?;
         Some((rule, slots))
     }

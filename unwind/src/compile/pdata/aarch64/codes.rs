@@ -63,11 +63,10 @@ pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<St
             }
         }
     }
-    let returns = own.is_none();
     let own = own.unwrap_or_else(|| instructions(&steps));
     // The last instruction stands first.
     steps.reverse();
-    Ok(Steps { steps, own, returns })
+    Ok(Steps { steps, own })
 }
 
 fn instructions(steps: &[Step]) -> usize {

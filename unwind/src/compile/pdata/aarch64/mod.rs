@@ -31,15 +31,6 @@ struct Steps {
     steps: Vec<Step>,
     /// How many instructions of them are its own.
     own: usize,
-    /// An epilog returns behind them. One that the next part goes on with does not: `end_c` ends it in this one.
-    returns: bool,
-}
-
-impl Steps {
-    /// Bytes of an epilog that undoes them, in this part.
-    fn bytes_of_epilog(&self) -> u64 {
-        INSTRUCTION * (self.own as u64 + u64::from(self.returns))
-    }
 }
 
 /// One function, or a part of one.
@@ -89,7 +80,12 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
             compiler.report.fdes_overlapping += 1;
         }
         match function.and_then(|function| function.rules(start, &claimed, image, &mut budget)) {
-            Ok(rules) => compiler.add(&claimed, &rules, source),
+            Ok(Rules { rows, refused }) => {
+                compiler.add(&claimed, &rows, source);
+                for (epilog, reason) in refused.into_iter().filter(|_| !claimed.is_empty()) {
+                    compiler.note_unsupported(epilog, reason);
+                }
+            }
             Err(reason) => compiler.unsupported(&claimed, source, RuleSource::Pdata, reason),
         }
     }
@@ -124,7 +120,7 @@ fn record<'a>(bytes: &'a [u8], budget: &mut usize) -> Result<Function<'a>, &'sta
     let prolog = codes::steps(codes, 0, budget)?;
     let epilogs = if is_single {
         let steps = codes::steps(codes, epilogs as usize, budget)?;
-        let bytes = steps.bytes_of_epilog();
+        let bytes = INSTRUCTION * (steps.own as u64 + 1);
         let start = length.checked_sub(bytes).ok_or("exception directory: an epilog longer than its function")?;
         Epilogs::One(Some((start, steps)))
     } else {
@@ -143,7 +139,16 @@ fn scopes(scopes: &[u8]) -> Vec<(u64, usize)> {
     scopes
 }
 
-type Rules = Vec<(u64, (Rule, Slots))>;
+/// What a record says of its code.
+#[derive(Default)]
+struct Rules {
+    /// Each holds from its address on. They rise.
+    rows: Rows,
+    /// Epilogs that have no rules, and why. They are rows as well.
+    refused: Vec<(Range<u64>, &'static str)>,
+}
+
+type Rows = Vec<(u64, (Rule, Slots))>;
 
 impl Function<'_> {
     fn rules(
@@ -162,57 +167,72 @@ impl Function<'_> {
             return Err("exception directory: code that is not in the file");
         }
         let frames = frames(&self.prolog)?;
-        let mut rules: Rules = Vec::new();
+        let mut rules = Rules::default();
         let body = *frames.last().ok_or("exception directory: no rule")?;
         let outer = frames.len().saturating_sub(self.prolog.own + 1);
         for (address, rule) in (start..).step_by(4).zip(frames.iter().skip(outer)) {
-            push(&mut rules, address, *rule);
+            push(&mut rules.rows, address, *rule);
         }
         match &self.epilogs {
             Epilogs::One(epilog) => {
                 if let Some((epilog, steps)) = epilog {
-                    self.epilog(start, *epilog, steps, body, &mut rules)?;
+                    self.epilog(start, *epilog, Ok(steps), body, &mut rules)?;
                 }
             }
             Epilogs::Scopes(words, codes) => {
                 for (epilog, index) in scopes(words) {
-                    let steps = codes::steps(codes, index, budget)?;
-                    self.epilog(start, epilog, &steps, body, &mut rules)?;
+                    let steps = codes::steps(codes, index, budget);
+                    // What a hostile record makes of every one of its scopes ends here.
+                    if let (Err(reason), 0) = (&steps, *budget) {
+                        return Err(reason);
+                    }
+                    self.epilog(start, epilog, steps.as_ref().map_err(|reason| *reason), body, &mut rules)?;
                 }
             }
         }
         Ok(rules)
     }
 
-    /// Appends the rules of the epilog that begins `epilog` bytes after the function's `start`.
+    /// Appends the rules of the epilog that begins `epilog` bytes after the function's `start`. One that cannot be told is without rules; the
+    /// rest of the function has its own all the same.
     fn epilog(
         &self,
         start: u64,
         epilog: u64,
-        steps: &Steps,
+        steps: Result<&Steps, &'static str>,
         body: (Rule, Slots),
         rules: &mut Rules,
     ) -> Result<(), &'static str> {
         if epilog >= self.length {
             return Err("exception directory: an epilog outside its function");
         }
-        // What is left of it is in the next part, which has a record of its own.
-        let own_end = epilog.saturating_add(steps.bytes_of_epilog()).min(self.length);
-        let frames = self::frames(steps)?;
-        let outer = frames.len().saturating_sub(steps.own + 1);
-        let first = start.saturating_add(epilog);
-        // Before its first instruction the whole frame is there, before its last nothing of its own.
-        let own_end = start.saturating_add(own_end);
-        for (address, rule) in (first..own_end).step_by(4).zip(frames.iter().skip(outer).rev()) {
-            push(rules, address, *rule);
+        // The instruction behind those of its codes returns, or jumps. Where the function is in parts, an epilog runs on from one into the next,
+        // which has a record of its own.
+        let length = |steps: &Steps| INSTRUCTION * (steps.own as u64 + 1);
+        let own_end = steps.map_or(self.length, |steps| self.length.min(epilog.saturating_add(length(steps))));
+        let (first, end) = (start.saturating_add(epilog), start.saturating_add(own_end));
+        match steps.and_then(|steps| Ok((self::frames(steps)?, steps.own))) {
+            Ok((frames, own)) => {
+                let outer = frames.len().saturating_sub(own + 1);
+                // Before its first instruction the whole frame is there, before its last nothing of its own.
+                for (address, rule) in (first..end).step_by(4).zip(frames.iter().skip(outer).rev()) {
+                    push(&mut rules.rows, address, *rule);
+                }
+            }
+            Err(reason) => {
+                push(&mut rules.rows, first, (Rule::bare(Kind::Unsupported, RuleSource::Pdata), Slots::SAME));
+                rules.refused.push((first..end, reason));
+            }
         }
-        push(rules, own_end, body);
+        if own_end < self.length {
+            push(&mut rules.rows, end, body);
+        }
         Ok(())
     }
 }
 
 /// Appends a rule; those before the last one's address are of epilogs that lie over each other, of which the first counts.
-fn push(rules: &mut Rules, address: u64, rule: (Rule, Slots)) {
+fn push(rules: &mut Rows, address: u64, rule: (Rule, Slots)) {
     match rules.last_mut() {
         Some((last, known)) if *last == address => *known = rule,
         Some((last, _)) if *last > address => {}
