@@ -47,6 +47,16 @@ pub enum RegistryError {
         /// What the registry said.
         message: String,
     },
+    /// The registry knows who asks, and says why it will not: other credentials are mostly not what is missing.
+    #[error("{url}: the registry refuses {who}: {message}")]
+    Forbidden {
+        /// The URL asked.
+        url: String,
+        /// As whom this call came.
+        who: String,
+        /// What the registry said.
+        message: String,
+    },
     /// The bytes are not what their name says.
     #[error(
         "{url}: expected {expected}, found bytes of {found}: nothing was kept; the registry or the network changed them"

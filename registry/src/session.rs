@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oci_client::RegistryOperation;
 use oci_client::secrets::RegistryAuth;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
@@ -261,10 +261,15 @@ impl Failure {
     pub(crate) async fn of(response: Response, expected: &'static str) -> Self {
         let (status, url) = (response.status(), shown(response.url()));
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).and_then(seconds);
+        let asks_who = response.headers().contains_key(WWW_AUTHENTICATE);
         let message = message(response).await;
         let may_pass = status.is_server_error() && status != StatusCode::INSUFFICIENT_STORAGE
             || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
         let error = match status {
+            // A quota, say, or something that was taken down.
+            StatusCode::FORBIDDEN if !asks_who && !message.is_empty() => {
+                RegistryError::Forbidden { url, message, who: String::new() }
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 RegistryError::Unauthorized { url, message, who: String::new() }
             }
@@ -275,7 +280,7 @@ impl Failure {
 
     /// Says in a refusal who was refused.
     fn with_who(mut self, auth: &RegistryAuth) -> Self {
-        if let RegistryError::Unauthorized { who, .. } = &mut self.error {
+        if let RegistryError::Unauthorized { who, .. } | RegistryError::Forbidden { who, .. } = &mut self.error {
             *who = match auth {
                 RegistryAuth::Anonymous => "a caller without credentials".to_owned(),
                 RegistryAuth::Basic(user, _) if user == challenge::IDENTITY_TOKEN_USER => {

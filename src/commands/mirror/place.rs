@@ -168,7 +168,10 @@ impl Place {
 
 /// Whether an error says that a registry does not answer, or not to us.
 pub(super) fn is_silence(error: &RegistryError) -> bool {
-    matches!(error, RegistryError::Unreachable { .. } | RegistryError::Unauthorized { .. })
+    matches!(
+        error,
+        RegistryError::Unreachable { .. } | RegistryError::Unauthorized { .. } | RegistryError::Forbidden { .. }
+    )
 }
 
 fn repository_of(reference: &Reference) -> String {
