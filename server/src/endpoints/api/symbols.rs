@@ -18,7 +18,7 @@ use crate::access::{Caller, Grant};
 use crate::app::App;
 use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
-use crate::http::query_values;
+use crate::http::form_values;
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::quotas::Room;
@@ -39,7 +39,7 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<Response, ApiError> {
     let query = query.as_deref();
-    let name = query_values(query, "name").pop().ok_or_else(|| {
+    let name = form_values(query, "name").pop().ok_or_else(|| {
         ApiError::new(StatusCode::BAD_REQUEST, "symbols-name", "expected the file's name: ?name=libapp.so.debug")
     })?;
     let repository = repository(query)?;
@@ -122,7 +122,7 @@ pub(crate) async fn delete(
 }
 
 fn repository(query: Option<&str>) -> Result<RepositoryName, ApiError> {
-    let text = query_values(query, "repository").pop().unwrap_or_else(|| REPOSITORY.to_owned());
+    let text = form_values(query, "repository").pop().unwrap_or_else(|| REPOSITORY.to_owned());
     let below = |name: &RepositoryName| REPOSITORY.parse().is_ok_and(|prefix| name.is_at_or_below(&prefix));
     text.parse().ok().filter(below).ok_or_else(|| {
         let message =
