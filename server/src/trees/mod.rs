@@ -110,6 +110,11 @@ pub(crate) struct TreeCounts {
 }
 
 impl Trees {
+    /// Whether directories can be opened; else the first that cannot. Blocks.
+    pub(crate) fn check(roots: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
+        roots.iter().try_for_each(|path| Root::open(path).map(drop).map_err(|error| (path.clone(), error)))
+    }
+
     /// Opens the directories, and the index of an earlier run. Blocks.
     pub(crate) fn open(
         paths: &[PathBuf],
