@@ -225,6 +225,7 @@ impl ConfigFile {
             ("limits.upload", self.limits.upload),
             ("limits.read_per_hour", self.limits.read_per_hour),
             ("limits.write_per_hour", self.limits.write_per_hour),
+            ("limits.table_memory", self.limits.table_memory),
         ] {
             if bytes == Some(0) {
                 let problem = "expected a number of bytes above 0; leave it out for no limit".into();
