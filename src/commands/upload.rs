@@ -59,8 +59,11 @@ pub fn run(args: &Args) -> Result<Answer> {
             if files.len() == before {
                 bail!("{}: expected release files in the directory, found none", path.display());
             }
-        } else {
+        } else if metadata.is_file() {
             files.push((path.clone(), metadata.len()));
+        } else {
+            // A pipe that nobody writes to would hold us for ever.
+            bail!("{}: expected a regular file or a directory", path.display());
         }
     }
     let bar = bytes_bar("uploading");
