@@ -47,7 +47,7 @@ fn names_with_a_space_a_plus_and_a_percent_sign_are_served_under_their_own_keys(
     let to = format!("http://{}", server.address);
     for key in &keys {
         let file = store.join(key.0).join(&key.1).join(key.0);
-        let ran = run("symseal", &["upload", "--json", "--to", &to, file.to_str().unwrap()]);
+        let ran = run("symseal", ["upload", "--json", "--to", &to, file.to_str().unwrap()]);
         assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(&format!("\"name\":\"{}\"", key.0)), "{}", ran.stdout);
         served(&server, key);
