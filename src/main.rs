@@ -63,13 +63,13 @@ enum Command {
     /// Say whom to trust.
     #[command(subcommand, after_help = "Example:\n  symseal trust show --trust ./trust")]
     Trust(trust::Command),
-    /// Say who may read from a server and write to it.
+    /// Say who may read from a server, write to it, and log signatures.
     #[command(subcommand, after_help = "Example:\n  symseal token list --data ./data")]
     Token(token::Command),
     /// Say how a debugger finds a server's symbols.
     #[command(subcommand, after_help = "Example:\n  symseal setup gdb --server http://127.0.0.1:8790 >> ~/.gdbinit")]
     Setup(setup::Command),
-    /// Look after what a server keeps.
+    /// Look after what a server keeps, in its data directory or its bucket; what asks for a stopped server says so.
     #[command(subcommand, after_help = "Example:\n  symseal store gc --data ./data")]
     Store(store::Command),
     /// Capture, resolve, replay and verify traces; the `trace-*` programs do the same.

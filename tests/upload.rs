@@ -66,6 +66,9 @@ fn files_and_directories_are_uploaded_and_what_is_refused_is_said() {
     assert!(error.contains("notes.txt") && error.contains("expected an ELF, PE or Mach-O file"), "{error}");
     let (status, ..) = upload(&[&text(&at("nowhere"))]);
     assert_eq!(status, Some(2));
+    assert!(run("mkfifo", &[&text(&at("pipe"))]).status.success());
+    let (status, _, error) = upload(&[&text(&at("pipe"))]);
+    assert!(status == Some(2) && error.contains("expected a regular file"), "{error}");
 }
 
 /// The file below a dSYM too; what else is in it is left where it is.

@@ -47,8 +47,8 @@ pub enum RegistryError {
         /// What the registry said.
         message: String,
     },
-    /// The registry knows who asks and says why it does not do it.
-    #[error("{url}: the registry refuses this: {message} (asked by {who})")]
+    /// The registry knows who asks, and says why it will not: other credentials are mostly not what is missing.
+    #[error("{url}: the registry refuses {who}: {message}")]
     Forbidden {
         /// The URL asked.
         url: String,

@@ -50,17 +50,16 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
     let mut response = async {
         let address = request.extensions().get::<Peer>().map(|peer| peer.0);
         let path_token = request.extensions_mut().remove::<PathToken>();
-        let caller = match app.access.caller(request.headers(), path_token.as_ref()).await {
+        let caller = match find_caller(&app, face, request.headers(), path_token.as_ref(), address).await {
             Ok(caller) => caller,
-            Err(error) => return refuse(face, &error),
+            Err(refusal) => return send_away(&app, request, refusal),
         };
         let key = (!app.limits.are_none()).then(|| Key::of(caller.token_id(), address));
         let direction = direction_of(face, request.method());
         if let Some(key) = &key
             && let Some(refusal) = wait_for_turn(&app, face, key, direction).await
         {
-            drain(request.into_body().into_data_stream());
-            return refusal;
+            return send_away(&app, request, refusal);
         }
         if let Some(key) = &key {
             request = request.map(|body| app.limits.metered(Direction::Write, key, body));
@@ -96,6 +95,42 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// Who sends a request, or what is answered in the place of its endpoint. What is shown and does not hold takes a turn of the address that it
+/// comes from, and takes it before the database is asked where nothing is known of it: else guessing were free. The holder of a token that was
+/// seen before does not wait for others at its address.
+async fn find_caller(
+    app: &App,
+    face: Face,
+    headers: &HeaderMap,
+    path_token: Option<&PathToken>,
+    address: Option<IpAddr>,
+) -> Result<Caller, Response> {
+    let turn = async || match app.limits.are_none() {
+        true => None,
+        false => wait_for_turn(app, face, &Key::of(None, address), None).await,
+    };
+    let is_unproved = app.access.is_unproved(headers, path_token);
+    if is_unproved && let Some(refusal) = turn().await {
+        return Err(refusal);
+    }
+    match app.access.caller(headers, path_token).await {
+        Ok(caller) => Ok(caller),
+        Err(CallerError::Refused) if !is_unproved => {
+            Err(turn().await.unwrap_or_else(|| refuse(face, &CallerError::Refused)))
+        }
+        Err(error) => Err(refuse(face, &error)),
+    }
+}
+
+/// An answer to one whose endpoint is not asked.
+fn send_away(app: &App, request: Request, mut refusal: Response) -> Response {
+    drain(request.into_body().into_data_stream());
+    if app.access.asks_for_tokens() {
+        keep_private(refusal.headers_mut(), false);
+    }
+    refusal
 }
 
 /// Bytes of an answer's body, where its head says how many there will be.

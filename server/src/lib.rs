@@ -37,6 +37,7 @@ mod app;
 mod arrival;
 mod blobs;
 mod breakpad;
+mod check;
 mod clock;
 mod collector;
 mod config;
@@ -85,6 +86,7 @@ mod upstream;
 mod wanted;
 
 pub use access::{OidcIssuer, OidcRule};
+pub use check::check;
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,

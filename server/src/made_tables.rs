@@ -149,9 +149,12 @@ async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Re
         Origin::Tree(place) if !app.cache.has(&key) => Some(tree_copy(app, place).await?),
         _ => None,
     };
-    let blobs = Arc::clone(&app.blobs);
-    let job = move |file: &mut NamedTempFile| write(&blobs, (guid, age), (&origin, copy), file);
-    let made = app.cache.make(pools, key.clone(), job).await.inspect_err(|error| app.tableless.add(key, error))?;
+    let (blobs, largest) = (Arc::clone(&app.blobs), app.limits.symbol_file());
+    let job = move |file: &mut NamedTempFile| write(&blobs, largest, (guid, age), (&origin, copy), file);
+    let made = app.cache.make(pools, key.clone(), job).await.inspect_err(|error| {
+        tracing::warn!(sha256 = source, %error, "no symbol table is made of a file");
+        app.tableless.add(key, error);
+    })?;
     let (size, sha256) = (usize::try_from(made.size).map_err(io::Error::other)?, made.note.sha256);
     // Files of the cache are never written to after their rename.
     let map = map_own(&made.blob.file)?;
@@ -168,6 +171,7 @@ async fn tree_copy(app: &App, place: &Place) -> io::Result<CachedFile> {
 
 fn write(
     blobs: &BlobDirectory,
+    largest: u64,
     id: ([u8; 16], u32),
     (origin, copy): (&Origin, Option<CachedFile>),
     out: &mut NamedTempFile,
@@ -176,12 +180,12 @@ fn write(
         (Origin::Loose(file, image), _) => {
             let bytes = blobs.map(&file.digest)?;
             let image = image.as_ref().map(|image| blobs.map(&image.digest)).transpose()?;
-            table(&bytes, image.as_deref(), id)
+            table(&bytes, image.as_deref(), largest, id)
         }
         (Origin::Tree(_), Some(copy)) => {
             let map = map_own(&copy.blob.file)?;
             let bytes = usize::try_from(copy.size).ok().and_then(|size| map.get(..size)).unwrap_or_default();
-            table(bytes, None, id)
+            table(bytes, None, largest, id)
         }
         (Origin::Tree(_), None) => Err(NoTable::Other("the cache let its file go".to_owned())),
     };
@@ -196,14 +200,21 @@ fn write(
 enum NoTable {
     #[error("no symbol table can be made of it: {0}")]
     Artifact(#[from] ArtifactError),
+    #[error(
+        "a symbol file of {found} bytes, at most {largest} are made a table of within the server's memory for that (limits.table_memory): publish the module's debug file in a bundle, whose table is made there, or ask the server's operator to raise it"
+    )]
+    TooLarge { largest: u64, found: usize },
     #[error("no symbol table can be made of it: {0}")]
     Other(String),
 }
 
-/// The table of a file's module with this id.
-fn table(bytes: &[u8], image: Option<&[u8]>, (guid, age): ([u8; 16], u32)) -> Result<Vec<u8>, NoTable> {
+/// The table of a file's module with this id. A symbol file has `largest` bytes at most.
+fn table(bytes: &[u8], image: Option<&[u8]>, largest: u64, (guid, age): ([u8; 16], u32)) -> Result<Vec<u8>, NoTable> {
     let is_wanted = |id: &DebugId, arch: &str| breakpad_ids(id, arch).any(|found| found == (guid, age));
     let (id, base, stream) = if BreakpadFile::is_one(bytes) {
+        if bytes.len() as u64 > largest {
+            return Err(NoTable::TooLarge { largest, found: bytes.len() });
+        }
         let file = BreakpadFile::parse(bytes)?;
         (file.debug_id()?, Svma(0), file.functions())
     } else {

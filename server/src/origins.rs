@@ -1,7 +1,13 @@
 //! Where answers come from beside the bundles that were pushed here.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::ServerError;
+use crate::sources::SourceRoot;
+use crate::trees::Trees;
+use crate::upstream::Upstreams;
 
 /// What a server may answer with beside the bundles of its repositories. The default is: nothing.
 #[derive(Debug, Clone)]
@@ -42,6 +48,42 @@ pub const CACHE_BYTES: u64 = 4 << 30;
 
 /// The default of [`Origins::tree_interval`]: five minutes, as debuginfod's.
 pub const TREE_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
+impl Origins {
+    /// Opens the directories of sources.
+    pub(crate) fn open_source_roots(&self) -> Result<Vec<SourceRoot>, ServerError> {
+        let open = |path: &PathBuf| {
+            SourceRoot::open(path).map_err(|error| no_directory((path.clone(), error), "a directory of sources"))
+        };
+        self.source_roots.iter().map(open).collect()
+    }
+
+    /// Whether the directories that are served where they lie can be opened.
+    pub(crate) fn check_trees(&self) -> Result<(), ServerError> {
+        Trees::check(&self.trees).map_err(no_tree)
+    }
+
+    /// Whether the URLs of other servers are such. None of them is asked.
+    pub(crate) fn check_upstreams(&self) -> Result<(), ServerError> {
+        [&self.upstreams, &self.symbol_upstreams]
+            .into_iter()
+            .try_for_each(|urls| Upstreams::check(urls, self.patience).map_err(|problem| no_upstream(urls, problem)))
+    }
+}
+
+/// What is told of a directory that cannot be served where it lies.
+pub(crate) fn no_tree(failed: (PathBuf, io::Error)) -> ServerError {
+    no_directory(failed, "a directory of debug files or packages")
+}
+
+/// What is told of servers of which one cannot be asked.
+pub(crate) fn no_upstream(urls: &[String], problem: String) -> ServerError {
+    ServerError::Origin { origin: urls.join(", "), problem }
+}
+
+fn no_directory((path, error): (PathBuf, io::Error), expected: &str) -> ServerError {
+    ServerError::Origin { origin: path.display().to_string(), problem: format!("{error}: expected {expected}") }
+}
 
 impl Default for Origins {
     fn default() -> Self {

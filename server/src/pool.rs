@@ -22,7 +22,7 @@ const NAMING_JOBS: usize = 4;
 
 /// Files made at once: compressed forms, generated files, tables of sources. Each takes a processor for a while, and nobody's answer waits for
 /// the compressed ones.
-const MAKING_JOBS: usize = 2;
+pub(crate) const MAKING_JOBS: usize = 2;
 
 /// A bounded pool over tokio's blocking threads.
 #[derive(Debug, Clone)]

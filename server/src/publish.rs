@@ -9,7 +9,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use symseal_module::DebugId;
 
+use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::{BlobDigest, unless_lost};
 use crate::debug_files::{Bundle, Claim, NewBundle, SecondOwner, Standing};
@@ -53,6 +55,16 @@ pub(crate) enum PublishError {
         .0.id, .0.sealed, .0.bundle, .0.name, .0.offered
     )]
     SecondOwner(Box<SecondOwner>),
+    /// The same, where the caller may read no repository that has the sealed bundle: of that it learns nothing more.
+    #[error(
+        "debug id {id} has another file than {offered} in a sealed bundle that this caller may not read: an id stands for one file, so give the module another id (link it again, or another --build-id), offer the same file, or ask the server's operator, whose alerts tell of this"
+    )]
+    HiddenOwner {
+        /// The debug id.
+        id: DebugId,
+        /// The file that was refused.
+        offered: BlobDigest,
+    },
     /// It, or something that it names, was taken down.
     #[error(transparent)]
     TakenDown(#[from] Box<IsTakenDown>),
@@ -83,9 +95,10 @@ enum Arrival {
     Other,
 }
 
-/// Publishes a manifest whose digest was checked.
+/// Publishes a manifest whose digest was checked. What is answered to the caller tells of nothing that it may not read.
 pub(crate) async fn publish(
     app: &Arc<App>,
+    caller: &Caller,
     name: &RepositoryName,
     put: PutManifest,
     bytes: Bytes,
@@ -114,9 +127,9 @@ pub(crate) async fn publish(
     };
     // With a withdrawal of the same bundle in another repository between these, its debug ids would be lost.
     let _bundle_changes = app.debug_files.changes.lock().await;
-    let (shared, here) = (Arc::clone(app), name.clone());
+    let (shared, from, here) = (Arc::clone(app), caller.clone(), name.clone());
     let (arrival, standing) =
-        app.pool.run(move || admit(&shared, &here, &arrival).map(|standing| (arrival, standing))).await??;
+        app.pool.run(move || admit(&shared, &from, &here, &arrival).map(|standing| (arrival, standing))).await??;
     if let Arrival::Files { row: Some(row), .. } = &arrival {
         app.store.put_bundle(row).await?;
     }
@@ -159,7 +172,12 @@ fn check_and_store(
 }
 
 /// Where what arrives will stand; `None` for a seal of what is not here. Refuses what would be a second owner's. Blocks.
-fn admit(app: &App, name: &RepositoryName, arrival: &Arrival) -> Result<Option<Standing>, PublishError> {
+fn admit(
+    app: &App,
+    caller: &Caller,
+    name: &RepositoryName,
+    arrival: &Arrival,
+) -> Result<Option<Standing>, PublishError> {
     let (bundle, entry, more) = match arrival {
         Arrival::Files { new, .. } => (new.digest.clone(), new.entry.clone(), &[][..]),
         Arrival::Seal { subject, seals } => match app.debug_files.bundle(subject) {
@@ -197,7 +215,11 @@ fn admit(app: &App, name: &RepositoryName, arrival: &Arrival) -> Result<Option<S
         let claim = Claim { bundle: &bundle, name: name_of, repository: name, is_sealed, files };
         if let Some(refused) = app.debug_files.second_owner(&claim) {
             app.alerts.second_owner(name, &refused);
-            return Err(PublishError::SecondOwner(Box::new(refused)));
+            let may_know = holders(app, &refused.bundle).iter().any(|holder| caller.may_read(holder));
+            return Err(match may_know {
+                true => PublishError::SecondOwner(Box::new(refused)),
+                false => PublishError::HiddenOwner { id: refused.id, offered: refused.offered },
+            });
         }
     }
     Ok(Some(Standing { repositories, verdict }))

@@ -131,7 +131,7 @@ async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Call
             oci::manifests::get(&app, method, headers, &name, &reference).await
         }
         (Target::Manifest(name, reference), "PUT") => {
-            oci::manifests::put(app, name, reference, query, headers, body).await
+            oci::manifests::put(app, caller, name, reference, query, headers, body).await
         }
         (Target::Manifest(name, reference), "DELETE") => oci::manifests::delete(app, name, reference).await,
         _ => Err(OciError::new(Code::Unsupported, format!("{method} is not known for this path"))),

@@ -36,6 +36,7 @@ use crate::made_tables::Tableless;
 use crate::metrics::Metrics;
 use crate::notes::{Notes, PINS};
 use crate::objects::{Objects, Reach};
+use crate::origins::{no_tree, no_upstream};
 use crate::pool::Pool;
 use crate::publish::PublishError;
 use crate::quotas::Quotas;
@@ -45,7 +46,7 @@ use crate::retention::{Retention, retain_again};
 use crate::routes::routes;
 use crate::seals::{LOOK_AGAIN, Seals};
 use crate::shared::{Facts, Follower, Parts, follow, prune};
-use crate::sources::{SourceRoot, SourceTables};
+use crate::sources::SourceTables;
 use crate::store::Store;
 use crate::takedown::{TOMBSTONES, TakenDown, watch};
 use crate::tls::{self, Tls};
@@ -166,26 +167,14 @@ impl Server {
     pub fn with_origins(self, origins: &Origins) -> Result<Self, ServerError> {
         let app = &self.app;
         app.cache.bound(origins.cache_bytes);
-        let open = |path: &PathBuf| {
-            let failed = |error: io::Error| {
-                let problem = format!("{error}: expected a directory of sources");
-                ServerError::Origin { origin: path.display().to_string(), problem }
-            };
-            SourceRoot::open(path).map_err(failed)
-        };
         if !origins.trees.is_empty() {
-            let failed = |(path, error): (PathBuf, io::Error)| {
-                let problem = format!("{error}: expected a directory of debug files or packages");
-                ServerError::Origin { origin: path.display().to_string(), problem }
-            };
             let data = self.index_file.parent().unwrap_or(Path::new(""));
             let (cache, taken_down) = (Arc::clone(&app.cache), Arc::clone(&app.taken_down));
-            let trees = Trees::open(&origins.trees, data, cache, taken_down, origins.tree_interval).map_err(failed)?;
+            let trees = Trees::open(&origins.trees, data, cache, taken_down, origins.tree_interval).map_err(no_tree)?;
             let _ = app.trees.set(Arc::new(trees));
         }
-        let roots = origins.source_roots.iter().map(open).collect::<Result<_, _>>()?;
         // A server is told once, before it runs; a second time changes nothing.
-        let _ = app.source_roots.set(roots);
+        let _ = app.source_roots.set(origins.open_source_roots()?);
         for (urls, slot) in [(&origins.upstreams, &app.upstreams), (&origins.symbol_upstreams, &app.symbol_upstreams)] {
             if urls.is_empty() {
                 continue;
@@ -193,7 +182,7 @@ impl Server {
             let pools = (app.pool.clone(), app.making.clone());
             let (cache, taken_down) = (Arc::clone(&app.cache), Arc::clone(&app.taken_down));
             let upstreams = Upstreams::new(urls, origins.patience, (cache, taken_down), pools)
-                .map_err(|problem| ServerError::Origin { origin: urls.join(", "), problem })?;
+                .map_err(|problem| no_upstream(urls, problem))?;
             let _ = slot.set(Arc::new(upstreams));
         }
         Ok(self)

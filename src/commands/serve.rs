@@ -12,8 +12,8 @@ use clap::Args as ClapArgs;
 use symseal_sealer::{LogKey, TileLog};
 use symseal_server::tokens::Prefix;
 use symseal_server::{
-    AccessConfig, Config, ConfigFile, LOG_FOLDER, LogConfig, LogSection, Schedule, SealRules, SealsSection, Server,
-    parse_duration,
+    AccessConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LogConfig, LogSection, Schedule, SealRules,
+    SealsSection, Server, parse_duration,
 };
 
 use self::origins::OriginArgs;
@@ -41,7 +41,8 @@ pub struct Args {
     /// The server's configuration (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Read the configuration, say what is wrong with it, and end.
+    /// Read the configuration and what it names (certificate and key, trust directory, directories that are served), say what is wrong with it,
+    /// and end. Nothing is made, and no other machine is asked.
     #[arg(long)]
     check_config: bool,
     /// Where the server keeps blobs and its database.
@@ -118,11 +119,18 @@ struct SealArgs {
 }
 
 impl SealArgs {
-    /// The rules, if there is a trust directory to judge by.
-    fn rules(&self, file: &SealsSection) -> Option<SealRules> {
-        let trust = self.trust.clone().or_else(|| file.trust.clone())?;
+    /// The rules, if there is a trust directory to judge by. Seals that nobody judges cannot be required.
+    fn rules(&self, file: &SealsSection) -> Result<Option<SealRules>, ConfigError> {
         let require = if self.require_seal.is_empty() { &file.require_seal } else { &self.require_seal };
-        Some(SealRules { trust, require: require.clone() })
+        match self.trust.clone().or_else(|| file.trust.clone()) {
+            Some(trust) => Ok(Some(SealRules { trust, require: require.clone() })),
+            None if require.is_empty() => Ok(None),
+            None => Err(ConfigError::Setting {
+                setting: "seals.require_seal",
+                problem: "expected a trust directory with it (seals.trust, --trust), by which seals are judged"
+                    .to_owned(),
+            }),
+        }
     }
 }
 
@@ -131,7 +139,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     let data = places::server_data(args.data.as_ref().or(file.data.as_ref()))?;
     let config = file.config(data.clone(), args.listen.or(file.listen).unwrap_or(LISTEN))?;
     let origins = args.origins.origins(&file.origins);
+    let seals = args.seals.rules(&file.seals)?;
     if args.check_config {
+        symseal_server::check(&config, &origins, seals.as_ref())?;
         outln!("{}", said(&config));
         return Ok(Answer::Yes);
     }
@@ -148,7 +158,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         if !interval.is_zero() {
             server = server.collecting(Schedule { interval, grace });
         }
-        if let Some(rules) = args.seals.rules(&file.seals) {
+        if let Some(rules) = seals {
             server = server.judging(rules).await?;
         }
         server = server.with_origins(&origins)?;

@@ -54,6 +54,20 @@ fn a_configuration_is_checked_without_starting_a_server() {
     check("[access]\nmood = 'open'\n", &[]).refused(2, &["server.toml", "line 2", "mood"]);
     check("", &["--access", "open", "--listen", "0.0.0.0:1"]).ok();
     check("", &["--access", "shut"]).refused(2, &["shut"]);
+    // What a start would end with.
+    let nowhere = ["/nonexistent"];
+    check("[tls]\ncertificate = '/nonexistent'\nkey = '/nonexistent'\n", &[]).refused(2, &nowhere);
+    check("[seals]\ntrust = '/nonexistent'\n", &[]).refused(2, &nowhere);
+    check("[origins]\nindex = ['/nonexistent']\n", &[]).refused(2, &nowhere);
+    check("[origins]\nsource_roots = ['/nonexistent']\n", &[]).refused(2, &nowhere);
+    check("[origins]\nupstreams = ['ftp://x']\n", &[]).refused(2, &["ftp://x", "http://HOST"]);
+    check("", &["--symbol-upstream", "ftp://x"]).refused(2, &["ftp://x"]);
+    // Of what nobody judges nothing would ever be shown.
+    check("[seals]\nrequire_seal = ['all']\n", &[]).refused(2, &["seals.require_seal", "seals.trust"]);
+    // As a file of variables leaves one that has no value.
+    let mut empty = crate::program::command("symseal");
+    let empty = empty.args(["serve", "--check-config"]).env("SYMSEAL_SERVER_DATA", "").output().unwrap();
+    crate::program::Ran::from(empty).refused(2, &["data", "empty"]);
     symseal(["serve", "--check-config", "--config", "/nonexistent.toml"]).refused(2, &["/nonexistent.toml"]);
 }
 

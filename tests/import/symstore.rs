@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::program::{RunningServer, command};
+use crate::program::{RunningServer, command, run};
 use crate::scene::{code_id, codeview, get, import, made, put, windows_program};
 
 const TEXT: &str =
@@ -14,6 +14,44 @@ const TEXT: &str =
 fn packed(folder: &Path, name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     std::fs::write(folder.join(name), bytes).unwrap();
     made("gcab", folder, &["-c", "-z", "packed.cab", name]).then(|| std::fs::read(folder.join("packed.cab")).unwrap())
+}
+
+/// Names of Windows' products have spaces, and a query that is written as a form has a plus for one.
+#[test]
+fn names_with_a_space_a_plus_and_a_percent_sign_are_served_under_their_own_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let Some((exe, pdb)) = windows_program(folder.path(), "App", TEXT) else { return };
+    let keys = [("My App+50%.pdb", codeview(&exe), &pdb), ("My App+50%.exe", code_id(&exe), &exe)];
+    let store = at("store");
+    for (name, key, bytes) in &keys {
+        put(&store, &format!("{name}/{key}/{name}"), bytes);
+    }
+    let escaped = |path: String| path.replace('%', "%25").replace(' ', "%20");
+    let served = |server: &RunningServer, (name, key, bytes): &(&str, String, &Vec<u8>)| {
+        let (status, found) = get(server, &escaped(format!("/symbols/{name}/{key}/{name}")));
+        assert!(status == 200 && found == **bytes, "{name}: {status}, {} bytes", found.len());
+    };
+    let server = RunningServer::start(&at("data"));
+    let to = format!("http://{}", server.address);
+    for expected in ["imported", "already-there"] {
+        let report = import(&store, &at(expected), &["--to", &to]);
+        for key in &keys {
+            let (name, id, _) = key;
+            assert_eq!(report.outcome(&format!("{name}/{id}/{name}")).0, expected);
+            served(&server, key);
+        }
+    }
+    // By itself, to a server that has none of them.
+    let server = RunningServer::start(&at("other"));
+    let to = format!("http://{}", server.address);
+    for key in &keys {
+        let file = store.join(key.0).join(&key.1).join(key.0);
+        let ran = run("symseal", ["upload", "--json", "--to", &to, file.to_str().unwrap()]);
+        assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(&format!("\"name\":\"{}\"", key.0)), "{}", ran.stdout);
+        served(&server, key);
+    }
 }
 
 #[test]

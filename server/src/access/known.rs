@@ -16,7 +16,7 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// it is out of this server's reach alone, a token that is revoked elsewhere holds here for this long at most.
 const BELIEVED_WITHOUT_DATABASE: Duration = Duration::from_secs(10 * 60);
 
-/// Answers kept at once; beyond, all are forgotten. Whoever tries many tokens fills it with what does not exist.
+/// Answers kept at once; beyond, those go that say that there is no such token, of which whoever tries many makes many, and then all.
 const ANSWERS: usize = 4096;
 
 /// When the database was asked, and what it said.
@@ -51,6 +51,11 @@ impl KnownTokens {
         Ok(token.filter(|token| token.info.holds(now())))
     }
 
+    /// Whether the last answer, of whatever age, was that there is a token with this hash.
+    pub(super) fn was_there(&self, hash: &str) -> bool {
+        self.answers().get(hash).is_some_and(|(_, token)| token.is_some())
+    }
+
     /// What was said a moment ago; while the database is away, what it said last.
     fn remembered(&self, hash: &str) -> Option<Option<Arc<KnownToken>>> {
         let (at, token) = self.answers().get(hash).cloned()?;
@@ -76,7 +81,10 @@ impl KnownTokens {
         let token = info.map(|info| Arc::new(KnownToken { hash: hash.to_owned(), info }));
         let mut answers = self.answers();
         if answers.len() >= ANSWERS {
-            answers.clear();
+            answers.retain(|_, (_, token)| token.is_some());
+            if answers.len() >= ANSWERS {
+                answers.clear();
+            }
         }
         answers.insert(hash.to_owned(), (Instant::now(), token.clone()));
         Ok(token)

@@ -92,6 +92,20 @@ impl Access {
         !self.asks_for_tokens() || caller.may_read_audit()
     }
 
+    /// Whether nothing is known yet of what a request shows, so that finding out may ask the database: it is no session of this server, no
+    /// identity token of a known issuer, and no token that was seen to be there. On an open server it does not matter.
+    pub(crate) fn is_unproved(&self, headers: &HeaderMap, path_token: Option<&PathToken>) -> bool {
+        let Some(rules) = &self.rules else { return false };
+        match shown(headers, path_token) {
+            Credentials::None => false,
+            Credentials::Unreadable => true,
+            Credentials::Token(text) => {
+                let was_there = || TokenSecret::parse(&text).is_some_and(|secret| self.known.was_there(&secret.hash()));
+                Session::open(&text, &rules.key, now()).is_none() && !rules.issuers.may_know(&text) && !was_there()
+            }
+        }
+    }
+
     /// Who sends a request. An open server takes everybody, whatever is shown.
     ///
     /// # Errors
@@ -101,10 +115,7 @@ impl Access {
         headers: &HeaderMap,
         path_token: Option<&PathToken>,
     ) -> Result<Caller, CallerError> {
-        let shown = match path_token {
-            Some(token) => Credentials::Token(token.secret().to_owned()),
-            None => credentials(headers),
-        };
+        let shown = shown(headers, path_token);
         let Some(rules) = &self.rules else {
             let Credentials::Token(text) = shown else { return Ok(Caller::anyone(None)) };
             return Ok(Caller::anyone(self.find(&text).await?));
@@ -146,6 +157,14 @@ impl Access {
         let expires = now().0.saturating_add(i64::from(SESSION_SECONDS));
         let expires = caller.token_expires().map_or(expires, |of_token| expires.min(of_token.0));
         Some(Session { token: caller.token_hash().map(str::to_owned), grants, expires }.seal(&rules.key))
+    }
+}
+
+/// What a request shows of who sends it; the path goes before the header.
+fn shown(headers: &HeaderMap, path_token: Option<&PathToken>) -> Credentials {
+    match path_token {
+        Some(token) => Credentials::Token(token.secret().to_owned()),
+        None => credentials(headers),
     }
 }
 

@@ -178,6 +178,15 @@ impl ConfigFile {
     /// # Errors
     /// [`ConfigError::Setting`] when settings contradict each other.
     pub fn config(&self, data: PathBuf, listen: SocketAddr) -> Result<Config, ConfigError> {
+        // As a variable that nobody set leaves it: the working directory would be taken.
+        if data.as_os_str().is_empty() {
+            let problem = "expected a directory, found an empty text: leave it out for the default".into();
+            return Err(ConfigError::Setting { setting: "data", problem });
+        }
+        if self.seals.trust.as_ref().is_some_and(|trust| trust.as_os_str().is_empty()) {
+            let problem = "expected a trust directory, found an empty text: leave it out to judge no seals".into();
+            return Err(ConfigError::Setting { setting: "seals.trust", problem });
+        }
         let access = match self.access.mode {
             Some(Mode::Tokens) => AccessConfig::Tokens { anonymous_read: self.access.anonymous_read.clone() },
             Some(Mode::Open) | None if !self.access.anonymous_read.is_empty() => {
@@ -216,6 +225,7 @@ impl ConfigFile {
             ("limits.upload", self.limits.upload),
             ("limits.read_per_hour", self.limits.read_per_hour),
             ("limits.write_per_hour", self.limits.write_per_hour),
+            ("limits.table_memory", self.limits.table_memory),
         ] {
             if bytes == Some(0) {
                 let problem = "expected a number of bytes above 0; leave it out for no limit".into();
@@ -566,5 +576,8 @@ mod tests {
             assert!(config(&load(&rule, &[]).unwrap(), LOOPBACK).is_err(), "{rule}");
         }
         assert!(config(&load("[limits]\nread_per_hour = '0MiB'", &[]).unwrap(), LOOPBACK).is_err());
+        assert!(config(&load("[seals]\ntrust = ''", &[]).unwrap(), LOOPBACK).is_err());
+        let nowhere = ConfigFile::default().config(PathBuf::new(), LOOPBACK.parse().unwrap());
+        assert!(nowhere.unwrap_err().to_string().contains("data: expected a directory"));
     }
 }

@@ -127,6 +127,9 @@ pub struct LimitsConfig {
     /// Bytes that one caller may send in an hour. `None` for any number.
     #[serde(deserialize_with = "bytes::setting")]
     pub write_per_hour: Option<u64>,
+    /// Bytes of memory that tables which are made of symbol files may take while they are made; by default 2 GiB.
+    #[serde(deserialize_with = "bytes::setting")]
+    pub table_memory: Option<u64>,
 }
 
 /// How much the repositories at and below a prefix may hold together. A blob counts once in each repository that refers to it.

@@ -22,5 +22,9 @@ pub(crate) use whole_file::whole_file;
 /// `Cache-Control` of what is named by its content: it never changes.
 pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
+/// `Cache-Control` of what is asked for by a debug id, a path or a name: a better file may come for it, and the one that answers may be taken
+/// down, so a cache asks again after an hour. By the `ETag` that costs it no bytes where nothing has changed.
+pub(crate) const BY_ID: &str = "public, max-age=3600";
+
 /// Seconds after which a client may try again what could not be done because a database or an object store was away.
 pub(crate) const RETRY_AFTER: &str = "5";

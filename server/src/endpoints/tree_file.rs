@@ -10,9 +10,6 @@ use crate::file_cache::CachedFile;
 use crate::http::{ByteRange, FileAnswer, Source, break_connection, file_response};
 use crate::trees::{Place, TreeError, Trees};
 
-/// How long it may be kept, in seconds: what lies in a tree may be replaced.
-const CACHE: &str = "public, max-age=3600";
-
 /// GET or HEAD of a whole file. None where no tree has it, or not for this caller. One that cannot be read at this moment breaks the connection, as
 /// debuggers keep an error as "there is nothing".
 pub(crate) async fn tree_file(
@@ -98,7 +95,7 @@ fn answer(
 ) -> Response {
     let mut headers: Vec<(HeaderName, HeaderValue)> = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static(CACHE)),
+        (header::CACHE_CONTROL, HeaderValue::from_static(super::BY_ID)),
         (debuginfod::SIZE, HeaderValue::from(part.length)),
     ];
     headers.extend(HeaderValue::try_from(&place.file).ok().map(|name| (debuginfod::FILE, name)));

@@ -9,16 +9,14 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 
-use super::{IMMUTABLE, debuginfod, not_found, plain};
+use super::{BY_ID, debuginfod, not_found, plain};
 use crate::app::App;
 use crate::file_cache::CachedFile;
 use crate::http::{FileAnswer, break_connection, file_response};
-use crate::upstream::{Expected, Flight, Hops, Outcome, TOO_MANY_HOPS, Upstreams, Wanted};
+use crate::upstream::{Flight, Hops, Outcome, TOO_MANY_HOPS, Upstreams, Wanted};
 
 /// What clients of elfutils are called.
 const ELFUTILS: &str = "elfutils/";
-/// How long what nothing proves may be kept, in seconds.
-const SHORT_CACHE: &str = "public, max-age=3600";
 
 /// GET or HEAD of what no bundle here has.
 pub(crate) async fn upstream_file(
@@ -28,10 +26,9 @@ pub(crate) async fn upstream_file(
     wanted: Wanted,
     hops: &Hops,
 ) -> Response {
-    let cache = if wanted.expected == Expected::Anything { SHORT_CACHE } else { IMMUTABLE };
     match upstreams.find(wanted, hops).await {
-        Outcome::Cached(found) => cached(app, method, request, found, cache),
-        Outcome::Flying(flight) => streamed(app, method, request, &flight, cache),
+        Outcome::Cached(found) => cached(app, method, request, found),
+        Outcome::Flying(flight) => streamed(app, method, request, &flight),
         Outcome::Absent => not_found("not found"),
         Outcome::TooManyHops => not_found(TOO_MANY_HOPS),
         Outcome::Unavailable(why) => unavailable(request, &why),
@@ -51,23 +48,23 @@ pub(crate) fn unavailable(request: &HeaderMap, why: &str) -> Response {
     response
 }
 
-fn cached(app: &App, method: &Method, request: &HeaderMap, found: CachedFile, cache: &'static str) -> Response {
+fn cached(app: &App, method: &Method, request: &HeaderMap, found: CachedFile) -> Response {
     if let Some(refused) = debuginfod::too_large(request, found.size) {
         return refused;
     }
-    let mut headers = headers(&found.note.headers, Some(found.size), cache);
+    let mut headers = headers(&found.note.headers, Some(found.size));
     headers.extend(HeaderValue::try_from(&found.note.sha256).ok().map(|value| (debuginfod::SHA256, value)));
     let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
     file_response(&app.pool, method, request, FileAnswer { source: found.blob.into(), window, etag, headers })
 }
 
 /// The whole, also where a part was asked for, which a server may: the file is not there yet.
-fn streamed(app: &App, method: &Method, request: &HeaderMap, flight: &Arc<Flight>, cache: &'static str) -> Response {
+fn streamed(app: &App, method: &Method, request: &HeaderMap, flight: &Arc<Flight>) -> Response {
     if let Some(refused) = flight.length().and_then(|length| debuginfod::too_large(request, length)) {
         return refused;
     }
     let mut response = Response::new(Body::empty());
-    response.headers_mut().extend(headers(flight.headers(), flight.length(), cache));
+    response.headers_mut().extend(headers(flight.headers(), flight.length()));
     if let Some(length) = flight.length() {
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
@@ -77,13 +74,13 @@ fn streamed(app: &App, method: &Method, request: &HeaderMap, flight: &Arc<Flight
     response
 }
 
-fn headers(relayed: &[(String, String)], size: Option<u64>, cache: &'static str) -> Vec<(HeaderName, HeaderValue)> {
+fn headers(relayed: &[(String, String)], size: Option<u64>) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers: Vec<(HeaderName, HeaderValue)> = relayed
         .iter()
         .filter_map(|(name, value)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?)))
         .collect();
     headers.push((header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")));
-    headers.push((header::CACHE_CONTROL, HeaderValue::from_static(cache)));
+    headers.push((header::CACHE_CONTROL, HeaderValue::from_static(BY_ID)));
     headers.extend(size.map(|size| (debuginfod::SIZE, HeaderValue::from(size))));
     headers
 }

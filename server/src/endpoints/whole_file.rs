@@ -5,9 +5,9 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::IMMUTABLE;
+use super::BY_ID;
 use crate::app::App;
-use crate::blobs::BlobDigest;
+use crate::blobs::{BlobDigest, OpenBlob};
 use crate::http::{FileAnswer, Source, accepted_coding, break_connection, file_response};
 
 /// The digest of the whole file (RFC 9530).
@@ -40,7 +40,7 @@ pub(crate) async fn whole_file(
     };
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE)),
+        (header::CACHE_CONTROL, HeaderValue::from_static(BY_ID)),
         (header::VARY, HeaderValue::from_static("accept-encoding")),
     ];
     headers.extend(more);
@@ -49,11 +49,13 @@ pub(crate) async fn whole_file(
         if let Some(form) = app.encoded.find(pools, &app.blobs, (digest, source.size()), coding).await {
             headers.push((header::CONTENT_ENCODING, HeaderValue::from_static(coding.name())));
             let (etag, window) = (format!("\"{digest}-{}\"", coding.name()), Some(form.window()));
+            // The time of the file: its form may be made again at any time, and on every server.
+            let blob = OpenBlob { modified: source.modified(), ..form.blob };
             return file_response(
                 &app.pool,
                 method,
                 request,
-                FileAnswer { source: form.blob.into(), window, etag, headers },
+                FileAnswer { source: blob.into(), window, etag, headers },
             );
         }
     }

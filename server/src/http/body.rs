@@ -51,7 +51,8 @@ impl Source {
         }
     }
 
-    fn modified(&self) -> Option<SystemTime> {
+    /// When the bytes were stored, or written.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
         match self {
             Self::File(blob) | Self::Foreign(blob) => blob.modified,
             Self::Map(blob) => blob.modified,

@@ -1,4 +1,4 @@
-//! Conditional requests (RFC 9110, section 13) against a representation that never changes.
+//! Conditional requests (RFC 9110, section 13).
 
 use std::time::SystemTime;
 
@@ -20,8 +20,9 @@ impl Validators<'_> {
         }
         let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok());
         match (since.and_then(|since| httpdate::parse_http_date(since).ok()), self.modified) {
-            // HTTP dates have whole seconds.
-            (Some(since), Some(modified)) => whole_seconds(modified) <= whole_seconds(since),
+            // HTTP dates have whole seconds. Equal, and not earlier: what answers an id now may have been stored before what answered it
+            // then, which was taken down or deleted meanwhile.
+            (Some(since), Some(modified)) => whole_seconds(modified) == whole_seconds(since),
             _ => false,
         }
     }
@@ -73,6 +74,7 @@ mod tests {
         let since = |value| validators.not_modified(&headers(header::IF_MODIFIED_SINCE, value));
         assert!(since("Sun, 06 Nov 1994 08:49:37 GMT"));
         assert!(!since("Sun, 06 Nov 1994 08:49:36 GMT"));
+        assert!(!since("Sun, 06 Nov 1994 08:49:38 GMT"));
         assert!(!since("yesterday"));
     }
 

@@ -17,7 +17,7 @@ pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use drain::drain;
 pub(crate) use encoding::{Coding, accepted_coding};
 pub(crate) use map_sender::MapSender;
-pub(crate) use path::{percent_decode, percent_encode, query_values};
+pub(crate) use path::{form_values, percent_decode, percent_encode, query_values};
 pub(crate) use peer::Peer;
 pub(crate) use range::{ByteRange, parse_content_range};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -24,6 +24,12 @@ pub(crate) fn query_values(query: Option<&str>, name: &str) -> Vec<String> {
         .collect()
 }
 
+/// Every value of a form's field `name`, decoded (WHATWG URL, "application/x-www-form-urlencoded parsing"): `+` is a space, as most HTTP
+/// libraries write one in a query, and a plus comes as `%2B`.
+pub(crate) fn form_values(query: Option<&str>, name: &str) -> Vec<String> {
+    query_values(query.map(|query| query.replace('+', "%20")).as_deref(), name)
+}
+
 fn decode(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -62,6 +68,13 @@ mod tests {
         ] {
             assert_eq!(percent_decode(text).as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_plus_in_a_form_is_a_space() {
+        let query = Some("name=My+App.pdb&name=My%20App.pdb&name=libstdc%2B%2B.so&name=50%25");
+        assert_eq!(form_values(query, "name"), ["My App.pdb", "My App.pdb", "libstdc++.so", "50%"]);
+        assert!(form_values(None, "name").is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How much one caller may ask for: requests, bytes in each direction, and the bytes of one upload.
+//! How much one caller may ask for: requests, bytes in each direction, the bytes of one upload, and the memory of what is made for it.
 //!
 //! A caller is a token, or else an address. Of bytes it has a budget that comes back evenly over the hour: a request goes on while anything
 //! is left of it, then takes all its bytes, so that a file larger than the budget can be had too, and the next request waits for what was
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 
 use crate::config::LimitsConfig;
+use crate::pool::MAKING_JOBS;
 
 use buckets::Buckets;
 pub(crate) use buckets::{Key, Turn};
@@ -22,6 +23,12 @@ use metered::Metered;
 
 /// Seconds for which a budget of bytes is given.
 const HOUR: f64 = 3600.0;
+
+/// Bytes of memory for tables that are made, where nothing else is said.
+const TABLE_MEMORY: u64 = 2 << 30;
+
+/// Bytes of memory that a table takes while it is made, for each byte of the symbol file that it is made of: 15 to 17 were measured.
+const TABLE_FACTOR: u64 = 18;
 
 /// The limits of a server.
 #[derive(Debug)]
@@ -31,6 +38,7 @@ pub(crate) struct Limits {
     write: Option<Arc<Budget>>,
     upload: Option<u64>,
     uploads_refused: AtomicU64,
+    table_memory: u64,
 }
 
 #[derive(Debug)]
@@ -93,6 +101,7 @@ impl Limits {
             write: config.write_per_hour.map(budget),
             upload: config.upload,
             uploads_refused: AtomicU64::new(0),
+            table_memory: config.table_memory.unwrap_or(TABLE_MEMORY),
         }
     }
 
@@ -143,6 +152,11 @@ impl Limits {
             Some(budget) => Body::new(Metered::new(body, Arc::clone(budget), caller.clone())),
             None => body,
         }
+    }
+
+    /// The largest symbol file that a table is made of, in bytes, so that as many as are made at once stay within their memory.
+    pub(crate) fn symbol_file(&self) -> u64 {
+        self.table_memory / (MAKING_JOBS as u64 * TABLE_FACTOR)
     }
 
     /// Whether an upload may have so many bytes; those that may come are counted with those that have.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use memmap2::Mmap;
 use symseal_artifact::Reach;
 use symseal_module::DebugId;
@@ -43,7 +43,10 @@ const TRIED: usize = 4;
 /// The directories, and what is known of them.
 #[derive(Debug)]
 pub(crate) struct Trees {
-    roots: Vec<Arc<Root>>,
+    /// As they are configured.
+    paths: Vec<PathBuf>,
+    /// What lay there at the last look, in the same order; while a scan goes on also what lay there before, behind that.
+    roots: ArcSwap<Vec<Arc<Root>>>,
     ids: ArcSwapOption<Ids<Mmap>>,
     index_file: PathBuf,
     cache: Arc<FileCache>,
@@ -107,16 +110,21 @@ pub(crate) struct TreeCounts {
 }
 
 impl Trees {
+    /// Whether directories can be opened; else the first that cannot. Blocks.
+    pub(crate) fn check(roots: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
+        roots.iter().try_for_each(|path| Root::open(path).map(drop).map_err(|error| (path.clone(), error)))
+    }
+
     /// Opens the directories, and the index of an earlier run. Blocks.
     pub(crate) fn open(
-        roots: &[PathBuf],
+        paths: &[PathBuf],
         data: &Path,
         cache: Arc<FileCache>,
         taken_down: Arc<TakenDown>,
         interval: Duration,
     ) -> Result<Self, (PathBuf, io::Error)> {
         let open = |path: &PathBuf| Root::open(path).map(Arc::new).map_err(|error| (path.clone(), error));
-        let roots = roots.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let roots = ArcSwap::from_pointee(paths.iter().map(open).collect::<Result<Vec<_>, _>>()?);
         let index_file = data.join(TREES_FILE);
         let ids = match scan::open_index(&index_file) {
             Ok(ids) => Some(Arc::new(ids)),
@@ -126,7 +134,7 @@ impl Trees {
                 None
             }
         };
-        Ok(Self { roots, ids: ArcSwapOption::new(ids), index_file, cache, taken_down, interval })
+        Ok(Self { paths: paths.to_vec(), roots, ids: ArcSwapOption::new(ids), index_file, cache, taken_down, interval })
     }
 
     /// The files that answer for a key and are not taken down, the best first.
@@ -134,10 +142,11 @@ impl Trees {
         let Some(ids) = self.ids.load_full() else { return Vec::new() };
         let (key, kind) = (key.to_bytes(), kind_code(kind));
         let found = ids.find(&key).filter(|found| found.kind == kind && self.is_given(found));
+        let roots = self.roots.load();
         let place = |found: crate::ids::Candidate<'_>| {
             let container = ids.bundle(found.bundle)?;
             let (member, reach) = read::split(found.name);
-            let (root, path) = self.roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
+            let (root, path) = roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
             Some(Place {
                 root: Arc::clone(root),
                 path: path.to_owned(),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirEntry, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, DirEntry, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 
 use super::Stamp;
 
@@ -18,6 +18,8 @@ pub(super) struct Root {
     dir: Dir,
     /// Its path, without links, with a slash at its end.
     place: String,
+    /// Device and inode, which no other directory has while this one is open.
+    identity: (u64, u64),
 }
 
 impl Root {
@@ -25,7 +27,14 @@ impl Root {
         let place = path.canonicalize()?;
         let place = place.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
         let dir = Dir::open_ambient_dir(place, ambient_authority())?;
-        Ok(Self { dir, place: format!("{}/", place.trim_end_matches('/')) })
+        let metadata = dir.dir_metadata()?;
+        let identity = (metadata.dev(), metadata.ino());
+        Ok(Self { dir, place: format!("{}/", place.trim_end_matches('/')), identity })
+    }
+
+    /// Whether this is that directory, under the same path.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.identity == other.identity && self.place == other.place
     }
 
     /// How a file below it is called in the index.
@@ -104,6 +113,11 @@ pub(super) struct Look {
 }
 
 impl Look {
+    /// Of a root that cannot be looked at.
+    pub(super) fn in_vain() -> Self {
+        Self { files: Vec::new(), unread: vec![String::new()] }
+    }
+
     /// Whether a file may be there although it was not found.
     pub(super) fn may_have(&self, path: &str) -> bool {
         self.unread.iter().any(|unread| {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use memmap2::Mmap;
 
 use super::read::{Holder, holders};
-use super::root::Root;
+use super::root::{Look, Root};
 use super::{CONTENT, Stamp, Trees};
 use crate::blobs::{map_own, write_file_atomically};
 use crate::debug_files::{debug_info_code, kind_code};
@@ -36,13 +36,42 @@ type Read = (BundleEntry, Vec<Holder>);
 impl Trees {
     /// Reads what is new or has changed since the last scan, and serves it. Blocks for as long as reading takes.
     pub(super) fn scan(&self) -> io::Result<()> {
+        let roots = self.open_again();
+        let scanned = self.scan_roots(&roots);
+        self.roots.store(Arc::new(roots.into_iter().map(|(root, _)| root).collect()));
+        scanned
+    }
+
+    /// What lies under the configured paths now, each with whether it can be looked at: mirrors put a new directory, or a link to one, in the place of
+    /// the old one, and file systems are mounted. What lay there before answers until the scan has ended. A path that cannot be opened keeps what it
+    /// had.
+    fn open_again(&self) -> Vec<(Arc<Root>, bool)> {
+        let before = self.roots.load_full();
+        let open = |(path, before): (&PathBuf, &Arc<Root>)| match Root::open(path) {
+            Ok(now) if now.is(before) => (Arc::clone(before), true),
+            Ok(now) => {
+                tracing::info!(path = %path.display(), "another directory lies there now: it is read");
+                (Arc::new(now), true)
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "not opened: what is known of it is kept");
+                (Arc::clone(before), false)
+            }
+        };
+        let roots: Vec<(Arc<Root>, bool)> = self.paths.iter().zip(before.iter()).map(open).collect();
+        let with_before = roots.iter().map(|(root, _)| root).chain(before.iter()).cloned().collect();
+        self.roots.store(Arc::new(with_before));
+        roots
+    }
+
+    fn scan_roots(&self, roots: &[(Arc<Root>, bool)]) -> io::Result<()> {
         let before = self.ids.load_full();
         let known: HashMap<String, String> =
             before.iter().flat_map(|ids| entries(ids)).map(|entry| (entry.digest, entry.version)).collect();
         let mut kept: HashSet<String> = HashSet::new();
         let mut todo = Vec::new();
-        for root in &self.roots {
-            let look = root.look();
+        for (root, can_be_read) in roots {
+            let look = if *can_be_read { root.look() } else { Look::in_vain() };
             // A disk that fails, or a folder that may not be read for a while, is no reason to read everything in it again.
             let may_be_there = |name: &&String| root.inside(name).is_some_and(|path| look.may_have(path));
             kept.extend(known.keys().filter(may_be_there).cloned());

@@ -76,6 +76,11 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
+    /// Whether these are URLs of servers that can be asked.
+    pub(crate) fn check(urls: &[String], patience: Patience) -> Result<(), String> {
+        urls.iter().try_for_each(|url| UpstreamServer::new(url, patience).map(drop))
+    }
+
     /// The servers at these base URLs.
     ///
     /// # Errors

@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::support::programs::{Fixture, has, publish, run};
 use crate::support::{Running, http, options};
 use reqwest::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH, IF_RANGE, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    IF_RANGE, LAST_MODIFIED, RANGE,
 };
 use reqwest::{Method, StatusCode};
 use symseal_bundle::{Digest, LayoutDir};
@@ -45,7 +46,7 @@ async fn an_unstripped_program_answers_both_and_a_stripped_one_only_as_executabl
         assert_eq!(headers["x-debuginfod-file"], "full");
         assert_eq!(headers["x-debuginfod-sha256"], Digest::of(&bytes).hex().as_str());
         assert_eq!(headers[ACCEPT_RANGES], "bytes");
-        assert!(headers["cache-control"].to_str().unwrap().contains("immutable"));
+        assert_eq!(headers["cache-control"], "public, max-age=3600");
         assert!(headers.contains_key(LAST_MODIFIED) && headers.contains_key("repr-digest"));
         assert!(answer.bytes().await.unwrap() == bytes);
     }
@@ -112,6 +113,54 @@ async fn head_ranges_and_conditions_follow_http() {
     assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
     assert_eq!(refused.text().await.unwrap(), "File too large, max size=100\n");
     assert_eq!(limited(bytes.len() as u64).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_cache_that_asks_again_for_an_id_hears_of_another_file_and_what_has_its_digest_in_the_path_is_kept() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let poor = std::fs::read(compile(fixture.root.path(), "poor", "abcdef01", &["-g1"])).unwrap();
+    let rich = std::fs::read(compile(fixture.root.path(), "rich", "abcdef01", &["-g3"])).unwrap();
+    let upload = async |bytes: &Vec<u8>| {
+        let put = fixture.http.put(fixture.server.url("/api/v1/symbols?name=app")).body(bytes.clone());
+        let answer: serde_json::Value = put.send().await.unwrap().json().await.unwrap();
+        answer["manifest"].as_str().unwrap().to_owned()
+    };
+    upload(&poor).await;
+    // Dates have whole seconds.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let better = upload(&rich).await;
+    let section = "/buildid/abcdef01/section/.debug_info";
+    let mut kept = Vec::new();
+    let symbols = format!("/symbols/app/elf-buildid-abcdef01{}/app", "0".repeat(32));
+    for path in ["/buildid/abcdef01/debuginfo", &symbols, section] {
+        let answer = fixture.get(path).await;
+        assert_eq!(answer.headers()["cache-control"], "public, max-age=3600", "{path}");
+        kept.push((path, answer.headers()[ETAG].clone(), answer.headers()[LAST_MODIFIED].clone()));
+        assert!(path == section || answer.bytes().await.unwrap() == rich, "{path}");
+    }
+    let asked_again = async |path: &str, name: HeaderName, value: &HeaderValue| {
+        let answer = fixture.http.get(fixture.server.url(path)).header(name, value).send().await.unwrap();
+        (answer.status(), answer.bytes().await.unwrap())
+    };
+    for (path, etag, modified) in &kept {
+        assert_eq!(asked_again(path, IF_NONE_MATCH, etag).await.0, StatusCode::NOT_MODIFIED, "{path}");
+        assert_eq!(asked_again(path, IF_MODIFIED_SINCE, modified).await.0, StatusCode::NOT_MODIFIED, "{path}");
+    }
+    // The file that answers goes, and one that was stored before it answers.
+    let gone = fixture.server.url(&format!("/api/v1/symbols/{better}"));
+    assert_eq!(fixture.http.delete(gone).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    for (path, etag, modified) in &kept {
+        for (name, value) in [(IF_NONE_MATCH, etag), (IF_MODIFIED_SINCE, modified)] {
+            let (status, bytes) = asked_again(path, name, value).await;
+            assert_eq!(status, StatusCode::OK, "{path}");
+            assert!(*path == section || bytes == poor, "{path}");
+        }
+    }
+    let by_digest = fixture.get(&format!("/v2/loose/blobs/{}", Digest::of(&poor))).await;
+    assert_eq!(by_digest.headers()["cache-control"], "public, max-age=31536000, immutable");
 }
 
 #[tokio::test]

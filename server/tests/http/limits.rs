@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, RETRY_AFTER, VARY};
 use reqwest::{Body, Client, Response, StatusCode};
 use serde_json::Value;
 use symseal_bundle::Digest;
 use symseal_seal::UtcSeconds;
 use symseal_server::tokens::{NewToken, Tokens};
-use symseal_server::{Config, LimitsConfig};
+use symseal_server::{AccessConfig, Config, LimitsConfig};
 
 use crate::support::{Running, http, noise};
 
@@ -36,6 +36,39 @@ async fn metric(server: &Running, name: &str) -> u64 {
     let text = http().get(server.url("/metrics")).send().await.unwrap().text().await.unwrap();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
     line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn tokens_that_do_not_hold_take_the_turns_of_their_address_and_of_nobody_else() {
+    let root = tempfile::tempdir().unwrap();
+    let tokens = Tokens::open(&root.path().join("data"), None).await.unwrap();
+    let grants = vec!["read:*".parse().unwrap()];
+    let new = NewToken { name: "honest".into(), created: UtcSeconds(1), expires: None, grants, keys: Vec::new() };
+    let honest = tokens.create(new).await.unwrap().0.expose().to_owned();
+    let mut config = Config::new(root.path().join("data"), ([127, 0, 0, 1], 0).into());
+    config.access = AccessConfig::Tokens { anonymous_read: Vec::new() };
+    // So slow that no turn comes back within the test.
+    config.limits = LimitsConfig { requests_per_second: Some(0.001), burst: Some(5), ..LimitsConfig::default() };
+    let (server, http) = (Running::start_as(config).await, http());
+    let show = async |token: &str| {
+        let answer = http.get(server.url("/v2/")).bearer_auth(token).send().await.unwrap();
+        assert!(answer.headers().get_all(VARY).iter().any(|value| value == "Authorization"), "{answer:?}");
+        (answer.status(), answer.headers().contains_key(RETRY_AFTER))
+    };
+    // Seen for the first time it takes a turn of the address too.
+    assert_eq!(show(&honest).await.0, StatusCode::OK);
+    let mut answers = Vec::new();
+    for number in 0..12 {
+        answers.push(show(&format!("symseal_{number:064x}")).await);
+    }
+    let (refused, limited) = answers.split_at(4);
+    assert!(refused.iter().all(|answer| *answer == (StatusCode::UNAUTHORIZED, false)), "{answers:?}");
+    assert!(limited.iter().all(|answer| *answer == (StatusCode::TOO_MANY_REQUESTS, true)), "{answers:?}");
+    // What is no token at all is no better, nor is nothing.
+    assert_eq!(show("x").await.0, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(http.get(server.url("/v2/")).send().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    // The holder of a token has turns of its own.
+    assert_eq!(show(&honest).await.0, StatusCode::OK);
 }
 
 /// A body whose length is not announced.

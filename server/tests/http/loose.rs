@@ -33,6 +33,30 @@ fn code(answer: &Value) -> &str {
 }
 
 #[tokio::test]
+async fn a_name_is_what_a_form_says_and_is_found_by_what_a_form_says() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let [full, ..] = compile(fixture.root.path(), "abcdef01");
+    let bytes = std::fs::read(full).unwrap();
+    for (query, name) in [
+        // As Python, Go and browsers write a space, as RFC 3986 has it, and a plus.
+        ("My+App.debug", "My App.debug"),
+        ("My%20App.debug", "My App.debug"),
+        ("a%2Bb%25.debug", "a+b%.debug"),
+    ] {
+        let url = fixture.server.url(&format!("/api/v1/symbols?name={query}"));
+        let answer = fixture.http.put(url).body(bytes.clone()).send().await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        assert_eq!(answer["name"], name, "{answer}");
+        let found = fixture.get(&format!("/api/v1/search?q={query}")).await;
+        let found: Value = found.json().await.unwrap();
+        assert_eq!(found["releases"][0]["name"], name, "{found}");
+    }
+}
+
+#[tokio::test]
 async fn a_loose_file_answers_for_what_is_in_it_until_it_is_removed() {
     if !has("cc") || !has("objcopy") {
         return;

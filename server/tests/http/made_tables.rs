@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use symseal_server::Origins;
+use symseal_server::{Config, LimitsConfig, Origins};
 
 use crate::msf::Pdb;
 use crate::support::programs::Fixture;
@@ -51,6 +51,38 @@ async fn a_pdb_without_functions_does_not_take_away_the_symbol_file_beside_it() 
     put(&fixture, "app.sym", symbols()).await;
     let (function, reason) = named(&fixture.server, "windows", &id, "0x1000").await;
     assert_eq!((function, reason), (json!("main"), Value::Null));
+}
+
+#[tokio::test]
+async fn a_symbol_file_that_would_take_more_memory_than_there_is_for_tables_gives_none() {
+    let limits = LimitsConfig { table_memory: Some(1 << 20), ..LimitsConfig::default() };
+    let root = tempfile::tempdir().unwrap();
+    let mut config = Config::new(root.path().join("data"), ([127, 0, 0, 1], 0).into());
+    config.limits = limits;
+    let server = Running::start_as(config).await;
+    let fixture = Fixture { root, server, http: http() };
+    // A symbol file takes its size eighteen times, and two are read at once.
+    let most = (1 << 20) / 36;
+    let mut symbols = symbols();
+    while symbols.len() < most {
+        symbols.extend(format!("PUBLIC {:x} 0 a\n", 0x2000 + symbols.len()).into_bytes());
+    }
+    put(&fixture, "large.sym", symbols.clone()).await;
+    let id = format!("{ID}-1");
+    assert_eq!(named(&fixture.server, "windows", &id, "0x1000").await, (Value::Null, json!("malformed")));
+    let body =
+        json!({ "jobs": [{ "memoryMap": [["app.pdb", format!("{ID}1")]], "stacks": [[[0, 0x1000]]] }], "version": 5 });
+    let answer = fixture.http.post(fixture.server.url("/symbolicate/v5")).json(&body).send().await.unwrap();
+    let answer = answer.text().await.unwrap();
+    for part in ["limits.table_memory", &symbols.len().to_string(), &most.to_string()] {
+        assert!(answer.contains(part), "{answer}");
+    }
+    // The file itself is served, and a smaller one gives its table.
+    let path = format!("/symbols/app.pdb/{ID}1/app.sym");
+    let served = fixture.http.get(fixture.server.url(&path)).send().await.unwrap();
+    assert!(served.bytes().await.unwrap() == symbols);
+    put(&fixture, "small.sym", self::symbols()).await;
+    assert_eq!(named(&fixture.server, "windows", &id, "0x1000").await.0, json!("main"));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod bad_upstreams;
+mod behind_nginx;
 mod breakpad;
 mod databases;
 mod debuginfod;

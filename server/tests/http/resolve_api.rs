@@ -20,6 +20,40 @@ fn schema(part: &str) -> jsonschema::Validator {
 }
 
 #[tokio::test]
+async fn an_id_that_cannot_be_read_is_refused_and_one_that_nobody_published_is_an_answer() {
+    let fixture = Fixture::new().await;
+    let ask = async |platform: &str, setting: &str, id: &str| -> (StatusCode, Value) {
+        let mut body = json!({"platform": platform, "code_file": "app.exe", "addresses": ["0x140001010"]});
+        body[setting] = id.into();
+        let url = fixture.server.url("/api/v1/resolve");
+        let answer = fixture.http.post(url).json(&body).send().await.unwrap();
+        (answer.status(), answer.json().await.unwrap())
+    };
+    let guid = "72E103A85CB249078B76B2E7C06257B1";
+    for (platform, setting, id, form) in [
+        ("linux", "debug_id", "hello", "build-id"),
+        ("linux", "debug_id", "", "build-id"),
+        ("linux", "code_id", "72E103A85CB249078B76B2E7C06257B13", "build-id"),
+        ("windows", "debug_id", guid, "GUID-AGE"),
+        ("windows", "debug_id", "72E103A8-5CB2-4907-8B76-B2E7C06257B1", "GUID-AGE"),
+        ("windows", "debug_id", ID, "GUID-AGE"),
+        ("windows", "code_id", "app.exe", "time stamp"),
+        ("macos", "debug_id", "72E103A85CB249078B76B2E7C06257B1-3", "UUID"),
+    ] {
+        let (status, answer) = ask(platform, setting, id).await;
+        assert_eq!((status, &answer["error"]["code"]), (StatusCode::BAD_REQUEST, &json!("resolve-invalid")), "{id}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(&format!("{setting} {id:?}")) && message.contains(form), "{message}");
+    }
+    let known_as = format!("{}-3", guid.to_lowercase());
+    for id in [format!("{guid}-3"), format!("{guid}3"), "72E103A8-5CB2-4907-8B76-B2E7C06257B1-3".to_owned()] {
+        let (status, answer) = ask("windows", "debug_id", &id).await;
+        assert_eq!((status, &answer["reason"]), (StatusCode::OK, &json!("not-in-bundle")), "{id}");
+        assert_eq!(answer["debug_id"].as_str().unwrap().to_lowercase(), known_as, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn addresses_are_named_as_by_llvm_symbolizer_and_each_name_says_what_it_rests_on() {
     if !has("cc") || !has("llvm-symbolizer") || !has("nm") {
         return;

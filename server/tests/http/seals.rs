@@ -10,10 +10,11 @@ use serde_json::Value;
 use symseal_builder::{Options, SealOptions, SymbolBundleBuilder, seal_bundle};
 use symseal_bundle::oci;
 use symseal_bundle::{Digest, LayoutDir};
-use symseal_registry::push;
+use symseal_registry::{Options as RegistryOptions, RegistryAuth, push};
 use symseal_seal::UtcSeconds;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustChange, TrustInit, trust_init};
-use symseal_server::SealRules;
+use symseal_server::tokens::{NewToken, Tokens};
+use symseal_server::{AccessConfig, SealRules};
 
 /// A key that a trust directory names for every release, one that it does not name, and a log.
 struct Scene {
@@ -291,6 +292,65 @@ async fn a_second_owner_of_a_sealed_id_is_refused_and_told_of() {
     let alerts = scene.json(&server, "/api/v1/alerts").await;
     assert_eq!(alerts["alerts"][0]["kind"], "different-bytes", "{alerts}");
     assert_eq!(alerts["alerts"][0]["answers"], Digest::of(&sealed.file).to_string());
+}
+
+#[tokio::test]
+async fn a_second_owner_learns_nothing_of_a_sealed_bundle_that_it_may_not_read() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let tokens = Tokens::open(&scene.data(), None).await.unwrap();
+    let token = async |grants: &[&str]| {
+        let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
+        let new = NewToken { name: "t".into(), created: UtcSeconds(1), expires: None, grants, keys: Vec::new() };
+        tokens.create(new).await.unwrap().0.expose().to_owned()
+    };
+    let owner = token(&["write:secret"]).await;
+    let stranger = token(&["write:public", "write:loose"]).await;
+    let reader = token(&["write:public", "read:secret"]).await;
+    let auditor = token(&["audit:read"]).await;
+    let mut config = symseal_server::Config::new(scene.data(), ([127, 0, 0, 1], 0).into());
+    config.access = AccessConfig::Tokens { anonymous_read: Vec::new() };
+    let rules = SealRules { trust: scene.folder.path().join("trust"), require: Vec::new() };
+    let server = Running::run(symseal_server::Server::bind(config).await.unwrap().judging(rules).await.unwrap());
+    let push_as = async |token: &str, built: &Built, repository: &str| {
+        let auth = RegistryAuth::Basic("ci".into(), token.into());
+        let reference = server.reference(&format!("{repository}:1"));
+        push(&built.layout, &built.digest, &reference, &RegistryOptions { auth, ..options() }).await
+    };
+    let sealed = scene.build("project-x", "abcdef01", "one", &["-g1"]);
+    scene.seal(&sealed);
+    push_as(&owner, &sealed, "secret/x").await.unwrap();
+
+    let other = scene.build("other", "abcdef01", "two, and better", &["-g3"]);
+    let secrets =
+        [Digest::of(&sealed.file).to_string(), sealed.digest.to_string(), "project-x".into(), "secret".into()];
+    let refused = push_as(&stranger, &other, "public/app").await.unwrap_err().to_string();
+    assert!(refused.contains("409") && refused.contains("abcdef01") && refused.contains("operator"), "{refused}");
+    // A file by itself is refused in the same words.
+    let url = server.url("/api/v1/symbols?name=app");
+    let put = scene.http.put(url).bearer_auth(&stranger).body(other.file.clone()).send().await.unwrap();
+    assert_eq!(put.status(), StatusCode::CONFLICT);
+    let loose: Value = serde_json::from_slice(&put.bytes().await.unwrap()).unwrap();
+    assert_eq!(loose["error"]["code"], "second-owner");
+    let loose = loose["error"]["message"].as_str().unwrap();
+    assert!(loose.contains("abcdef01"), "{loose}");
+    for secret in &secrets {
+        assert!(!refused.contains(secret) && !loose.contains(secret), "{refused} {loose}");
+    }
+    // Who may read the sealed bundle is told all, and so is the operator.
+    let manifest = other.layout.read_blob(&other.digest, oci::MAX_MANIFEST_BYTES).unwrap();
+    let put = scene.http.put(server.url("/v2/public/app/manifests/1")).bearer_auth(&reader);
+    let put = put.header(CONTENT_TYPE, oci::IMAGE_INDEX).body(manifest).send().await.unwrap();
+    let refused = put.text().await.unwrap();
+    let alerts = scene.http.get(server.url("/api/v1/alerts")).bearer_auth(&auditor).send().await.unwrap();
+    let alerts: Value = serde_json::from_slice(&alerts.bytes().await.unwrap()).unwrap();
+    assert_eq!(alerts["alerts"].as_array().unwrap().len(), 3, "{alerts}");
+    for secret in &secrets[..3] {
+        assert!(refused.contains(secret), "{refused}");
+        assert!(alerts["alerts"][2].to_string().contains(secret), "{alerts}");
+    }
 }
 
 #[tokio::test]

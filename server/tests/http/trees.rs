@@ -48,6 +48,60 @@ fn copy(from: &Path, to: PathBuf) -> PathBuf {
     to
 }
 
+#[tokio::test]
+async fn a_directory_that_takes_the_place_of_another_is_read_and_one_that_is_gone_keeps_what_is_known() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let [first, second] = ["aaaa0011", "aaaa0012"].map(|id| program(root.path(), id));
+    let at = |name: &str| root.path().join(name);
+    copy(&first.whole, at("pool-1/app"));
+    copy(&second.whole, at("pool-2/app"));
+    symlink(at("pool-1"), at("current")).unwrap();
+    copy(&first.whole, at("pool/app"));
+    for (name, replace) in [
+        // As mirrors do it: a link that leads elsewhere, or another directory of the same name.
+        (
+            "current",
+            &(|| {
+                symlink(at("pool-2"), at("next")).unwrap();
+                std::fs::rename(at("next"), at("current")).unwrap();
+            }) as &dyn Fn(),
+        ),
+        ("pool", &|| {
+            std::fs::rename(at("pool"), at("pool.old")).unwrap();
+            copy(&second.whole, at("pool/app"));
+        }),
+    ] {
+        let interval = Duration::from_millis(100);
+        let origins = Origins { trees: vec![at(name)], tree_interval: interval, ..Origins::default() };
+        let server = Running::start_with(&at(&format!("data-{name}")), &origins).await;
+        let status = async |program: &Program| {
+            let url = server.url(&format!("/buildid/{}/executable", program.id));
+            http().get(url).send().await.unwrap().status()
+        };
+        let becomes = async |program: &Program, expected: StatusCode| {
+            let started = Instant::now();
+            while status(program).await != expected {
+                assert!(started.elapsed() < PATIENCE, "{name}: {} is not {expected}", program.id);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        becomes(&first, StatusCode::OK).await;
+        replace();
+        becomes(&second, StatusCode::OK).await;
+        becomes(&first, StatusCode::NOT_FOUND).await;
+        // Nothing there, as while a file system is mounted anew: what is known stays, and holds when it is back.
+        std::fs::rename(at(name), at("away")).unwrap();
+        tokio::time::sleep(interval * 5).await;
+        assert_eq!(status(&second).await, StatusCode::OK, "{name}");
+        std::fs::rename(at("away"), at(name)).unwrap();
+        becomes(&second, StatusCode::OK).await;
+        server.stop().await;
+    }
+}
+
 /// A tree with a file in every way: what it answers by path.
 fn plant(work: &Path, tree: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut expected = BTreeMap::new();

@@ -14,7 +14,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, Key, Scope};
-use crate::http::query_values;
+use crate::http::form_values;
 use crate::repositories::RepositoryName;
 use crate::store::BundleRow;
 use crate::takedown::IsTakenDown;
@@ -66,7 +66,7 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let value = |name| query_values(query.as_deref(), name).into_iter().next();
+    let value = |name| form_values(query.as_deref(), name).into_iter().next();
     let key = match (value("debug_id"), value("code_file"), value("code_id")) {
         (Some(id), None, None) => id.parse::<DebugId>().ok().map(Key::Id),
         (None, Some(name), Some(code_id)) if !name.contains('/') => Some(Key::image(&name, &code_id)),

@@ -18,7 +18,7 @@ use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::ingest::breakpad_ids;
+use crate::ingest::{breakpad_ids, parse_breakpad_id};
 use crate::made_tables::{MadeTable, made_table};
 use crate::releases::read_symbol_index;
 use crate::seals::Verdict;
@@ -27,6 +27,10 @@ use crate::seals::Verdict;
 const BODY_LIMIT: usize = 8 << 20;
 /// Addresses in one request.
 const ADDRESS_LIMIT: usize = 100_000;
+/// Digits of a build-id that is a SHA-1: no PDB has an age of as many digits as it were then.
+const SHA1_DIGITS: usize = 40;
+/// Digits of a UUID in Breakpad's form.
+const BREAKPAD_DIGITS: usize = 33;
 /// Bytes of a build-id in Breakpad's form.
 const BREAKPAD_BYTES: usize = 16;
 /// The largest answer, in bytes.
@@ -50,6 +54,9 @@ pub(crate) struct Request {
     addresses: Vec<Svma>,
     #[serde(default)]
     demangle: bool,
+    /// What `debug_id`, or else `code_id`, says; `None` where that is a PE file's code id.
+    #[serde(skip)]
+    id: Option<DebugId>,
 }
 
 /// Texts with `0x` alone: without it a number could be meant either way.
@@ -136,13 +143,16 @@ impl Request {
             );
             ApiError::new(StatusCode::BAD_REQUEST, "resolve-invalid", message)
         };
-        let request: Self = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
+        let mut request: Self = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
         if request.debug_id.is_none() && request.code_id.is_none() {
             return Err(invalid("neither debug_id nor code_id".to_owned()));
         }
         if request.platform == Platform::Windows && request.debug_id.is_none() && request.code_file.is_none() {
             return Err(invalid("a code_id of a PE file without its code_file".to_owned()));
         }
+        request.id = request
+            .read_id()
+            .map_err(|(setting, text, forms)| invalid(format!("{setting} {text:?}, where {forms} is read")))?;
         if request.addresses.len() > ADDRESS_LIMIT {
             let found = request.addresses.len();
             let message = format!("expected at most {ADDRESS_LIMIT} addresses, found {found}: ask in several requests");
@@ -151,21 +161,63 @@ impl Request {
         Ok(request)
     }
 
-    /// The debug id, where it is given and one of the platform.
-    fn id(&self) -> Option<DebugId> {
-        let of_platform = |id: &DebugId| {
-            let platform = match id {
-                DebugId::BuildId(_) => Platform::Linux,
-                DebugId::MachoUuid(_) => Platform::Macos,
-                DebugId::Pdb { .. } => Platform::Windows,
-            };
-            platform == self.platform
-        };
-        let text = self.debug_id.as_ref().or(self.code_id.as_ref())?;
-        // A UUID is 16 bytes of hex, as a build-id can be: the platform tells which.
-        let prefixed = format!("uuid:{text}");
-        [text.as_str(), prefixed.as_str()].into_iter().filter_map(|text| text.parse().ok()).find(of_platform)
+    /// The debug id, if any. One that cannot be read is an error, as a module that is merely not known is an answer: with what was given as
+    /// what, and the forms that are read.
+    fn read_id(&self) -> Result<Option<DebugId>, (&'static str, String, &'static str)> {
+        match (&self.debug_id, &self.code_id) {
+            (None, Some(code_id)) if self.platform == Platform::Windows => match is_code_id(code_id) {
+                true => Ok(None),
+                false => {
+                    Err(("code_id", code_id.clone(), "a time stamp in eight hex digits with the image's size in hex"))
+                }
+            },
+            (Some(text), _) => {
+                self.platform.read_id(text).map(Some).ok_or(("debug_id", text.clone(), self.platform.forms()))
+            }
+            (None, Some(text)) => {
+                self.platform.read_id(text).map(Some).ok_or(("code_id", text.clone(), self.platform.forms()))
+            }
+            (None, None) => Ok(None),
+        }
     }
+}
+
+impl Platform {
+    /// Reads a debug id of this platform as debuggers, Sentry (with the dashes of a GUID) and Breakpad (a GUID with the age behind it) write
+    /// it. A UUID is 16 bytes of hex, as a build-id can be: the platform tells which.
+    fn read_id(self, text: &str) -> Option<DebugId> {
+        let undashed = |text: &str| text.replace('-', "");
+        match self {
+            Self::Linux => text.parse().ok().filter(|id| matches!(id, DebugId::BuildId(_))),
+            Self::Macos => {
+                let hex = undashed(text.strip_prefix("uuid:").unwrap_or(text));
+                // Breakpad gives a Mach-O file the age 0.
+                let hex = if hex.len() == BREAKPAD_DIGITS { hex.strip_suffix('0')? } else { &hex };
+                format!("uuid:{hex}").parse().ok()
+            }
+            Self::Windows => match text.rsplit_once('-') {
+                Some((guid, age)) => format!("{}-{age}", undashed(guid)).parse().ok(),
+                None => parse_breakpad_id(text)
+                    .filter(|_| text.len() < SHA1_DIGITS)
+                    .map(|(guid, age)| DebugId::Pdb { guid, age }),
+            },
+        }
+    }
+
+    fn forms(self) -> &'static str {
+        match self {
+            Self::Linux => "a build-id (an even number of hex digits)",
+            Self::Macos => "a UUID (32 hex digits, with dashes or without)",
+            Self::Windows => {
+                "a PDB's GUID with its age in hex (GUID-AGE, with the GUID's own dashes or without, or Breakpad's 33 digits and more)"
+            }
+        }
+    }
+}
+
+/// Whether a text can be a PE file's time stamp, in eight digits, and size of the image.
+fn is_code_id(text: &str) -> bool {
+    (9..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// POST.
@@ -188,7 +240,7 @@ pub(crate) async fn post(
             Ok((request, found, scope))
         })
         .await??;
-    let made = match (&found, request.id()) {
+    let made = match (&found, request.id.clone()) {
         (None, Some(id)) => made(&app, &scope, &id).await?,
         _ => Made::Nothing,
     };
@@ -199,7 +251,7 @@ pub(crate) async fn post(
 
 /// The table of the module that is asked for.
 fn find(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<(DebugId, Candidate)>> {
-    let id = match request.id() {
+    let id = match request.id.clone() {
         Some(id) => Some(id),
         None => id_of_code(app, scope, request)?,
     };
@@ -268,8 +320,8 @@ fn is_of(table: &DebugId, asked: &DebugId) -> bool {
 }
 
 fn resolve(app: &App, request: &Request, found: Option<(DebugId, Candidate)>, made: Made) -> Result<Vec<u8>, ApiError> {
-    let miss = |reason| write(request, request.id(), None, &Provenance::default(), Some(reason));
-    let (id, candidate) = match (found, made, request.id()) {
+    let miss = |reason| write(request, request.id.clone(), None, &Provenance::default(), Some(reason));
+    let (id, candidate) = match (found, made, request.id.clone()) {
         (None, Made::Table(made), Some(id)) => return resolve_made(request, id, &made),
         (None, Made::Malformed, _) => return miss(MissReason::Malformed),
         (None, ..) => return miss(MissReason::NotInBundle),
@@ -412,12 +464,9 @@ mod tests {
     fn an_id_is_one_of_its_platform() {
         let read = |text: &str| Request::read(text.as_bytes());
         let linux = read(r#"{"platform":"linux","code_id":"ABCD","addresses":["0x10"]}"#).unwrap();
-        assert_eq!((linux.id().unwrap().to_string().as_str(), linux.addresses), ("abcd", vec![Svma(16)]));
-        let uuid = "D6FEA1B2C3D4E5F60718293A4B5C6D7E";
-        let macos = read(&format!(r#"{{"platform":"macos","debug_id":"{uuid}","addresses":[]}}"#)).unwrap();
-        assert!(matches!(macos.id(), Some(DebugId::MachoUuid(_))));
-        let windows = read(&format!(r#"{{"platform":"windows","debug_id":"{uuid}-1a","addresses":[]}}"#)).unwrap();
-        assert!(matches!(windows.id(), Some(DebugId::Pdb { age: 26, .. })));
+        assert_eq!((linux.id.unwrap().to_string().as_str(), linux.addresses), ("abcd", vec![Svma(16)]));
+        let code = r#"{"platform":"windows","code_id":"5f3a1b2c1f000","code_file":"a.exe","addresses":[]}"#;
+        assert_eq!(read(code).unwrap().id, None);
         for text in [
             "",
             "[]",
@@ -430,6 +479,26 @@ mod tests {
             r#"{"platform":"linux","debug_id":"ab","addresses":["0x1"],"adresses":[]}"#,
         ] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_read_in_the_forms_that_tools_print() {
+        let guid = "72e103a85cb249078b76b2e7c06257b1";
+        let (pdb, uuid) = (format!("{guid}-1a"), format!("uuid:{guid}"));
+        for (platform, text, expected) in [
+            ("windows", "72E103A85CB249078B76B2E7C06257B1-1a", &pdb),
+            ("windows", "72E103A8-5CB2-4907-8B76-B2E7C06257B1-1A", &pdb),
+            ("windows", "72E103A85CB249078B76B2E7C06257B11a", &pdb),
+            ("macos", "72E103A85CB249078B76B2E7C06257B1", &uuid),
+            ("macos", "72E103A8-5CB2-4907-8B76-B2E7C06257B1", &uuid),
+            ("macos", "uuid:72e103a85cb249078b76b2e7c06257b1", &uuid),
+            ("macos", "72E103A85CB249078B76B2E7C06257B10", &uuid),
+            ("linux", "72E103A85CB249078B76B2E7C06257B1", &guid.to_owned()),
+        ] {
+            let body = format!(r#"{{"platform":"{platform}","debug_id":"{text}","addresses":[]}}"#);
+            let id = Request::read(body.as_bytes()).unwrap().id.unwrap();
+            assert_eq!(id, expected.parse().unwrap(), "{platform} {text}");
         }
     }
 }

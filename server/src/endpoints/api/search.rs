@@ -12,7 +12,7 @@ use super::ApiError;
 use crate::access::{Caller, Grant};
 use crate::app::App;
 use crate::debug_files::{FileKind, Pattern};
-use crate::http::query_values;
+use crate::http::form_values;
 use crate::search::{FoundRelease, search};
 
 /// Modules whose id begins with the text or whose name holds it, and releases whose name and version hold it.
@@ -21,7 +21,7 @@ pub(crate) async fn find(
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let pattern = query_values(query.as_deref(), "q").pop().and_then(|text| Pattern::new(&text)).ok_or_else(|| {
+    let pattern = form_values(query.as_deref(), "q").pop().and_then(|text| Pattern::new(&text)).ok_or_else(|| {
         let message = "expected ?q= with an id, a name, or a part of one";
         ApiError::new(StatusCode::BAD_REQUEST, "search-empty", message)
     })?;

@@ -18,7 +18,7 @@ use crate::access::{Caller, Grant};
 use crate::app::App;
 use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
-use crate::http::query_values;
+use crate::http::form_values;
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::quotas::Room;
@@ -39,7 +39,7 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<Response, ApiError> {
     let query = query.as_deref();
-    let name = query_values(query, "name").pop().ok_or_else(|| {
+    let name = form_values(query, "name").pop().ok_or_else(|| {
         ApiError::new(StatusCode::BAD_REQUEST, "symbols-name", "expected the file's name: ?name=libapp.so.debug")
     })?;
     let repository = repository(query)?;
@@ -55,7 +55,7 @@ pub(crate) async fn put(
     };
     let task = tokio::spawn(async move {
         let _reservation = reservation;
-        record(&app, &repository, name, spool).await
+        record(&app, &caller, &repository, name, spool).await
     });
     task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?
 }
@@ -122,7 +122,7 @@ pub(crate) async fn delete(
 }
 
 fn repository(query: Option<&str>) -> Result<RepositoryName, ApiError> {
-    let text = query_values(query, "repository").pop().unwrap_or_else(|| REPOSITORY.to_owned());
+    let text = form_values(query, "repository").pop().unwrap_or_else(|| REPOSITORY.to_owned());
     let below = |name: &RepositoryName| REPOSITORY.parse().is_ok_and(|prefix| name.is_at_or_below(&prefix));
     text.parse().ok().filter(below).ok_or_else(|| {
         let message =
@@ -132,7 +132,13 @@ fn repository(query: Option<&str>) -> Result<RepositoryName, ApiError> {
 }
 
 /// Makes a file a loose one: its blob, then the manifest that names it.
-async fn record(app: &Arc<App>, repository: &RepositoryName, name: String, spool: Spool) -> Result<Response, ApiError> {
+async fn record(
+    app: &Arc<App>,
+    caller: &Caller,
+    repository: &RepositoryName,
+    name: String,
+    spool: Spool,
+) -> Result<Response, ApiError> {
     let (shared, named, file) = (Arc::clone(app), repository.clone(), name.clone());
     let size = spool.size();
     let store = move || -> Result<_, ApiError> {
@@ -165,7 +171,8 @@ async fn record(app: &Arc<App>, repository: &RepositoryName, name: String, spool
         app.metrics.blob_stored(size);
         let manifest = Manifest::parse(&bytes, Some(oci::MANIFEST))
             .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "interrupted", error))?;
-        publish(app, repository, PutManifest { digest, manifest, tags: Vec::new() }, Bytes::from(bytes)).await?;
+        let put = PutManifest { digest, manifest, tags: Vec::new() };
+        publish(app, caller, repository, put, Bytes::from(bytes)).await?;
     }
     Ok((if is_known { StatusCode::OK } else { StatusCode::CREATED }, Json(answer)).into_response())
 }
@@ -202,7 +209,9 @@ impl From<RefusedLoose> for ApiError {
 impl From<PublishError> for ApiError {
     fn from(error: PublishError) -> Self {
         match error {
-            PublishError::SecondOwner(_) => Self::new(StatusCode::CONFLICT, "second-owner", error),
+            PublishError::SecondOwner(_) | PublishError::HiddenOwner { .. } => {
+                Self::new(StatusCode::CONFLICT, "second-owner", error)
+            }
             PublishError::Loose(refused) => refused.into(),
             PublishError::TakenDown(gone) => (*gone).into(),
             PublishError::Quota(error) => error.into(),

@@ -13,7 +13,7 @@ use super::ApiError;
 use crate::access::{Caller, Grant, SESSION_SECONDS};
 use crate::app::App;
 use crate::clock::now;
-use crate::http::query_values;
+use crate::http::form_values;
 use crate::repositories::RepositoryName;
 
 /// The session, with what of the asked scopes the caller may do; for those who show nothing, with what anybody may.
@@ -27,7 +27,7 @@ pub(crate) async fn get(
         let message = "expected a token, found a session: it opens no other";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
     }
-    let scopes = query_values(query.as_deref(), "scope");
+    let scopes = form_values(query.as_deref(), "scope");
     let grants = granted(&caller, &scopes);
     let session = app.access.open_session(&caller, grants).ok_or_else(|| {
         ApiError::new(

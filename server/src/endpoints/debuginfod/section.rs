@@ -7,7 +7,7 @@ use axum::response::Response;
 
 use super::{Answering, SIZE, file_headers, not_found, too_large};
 use crate::debug_files::{Candidate, FileKind, Key};
-use crate::endpoints::{IMMUTABLE, tree_copy, tree_part};
+use crate::endpoints::{BY_ID, tree_copy, tree_part};
 use crate::http::{ByteRange, FileAnswer, Source, break_connection, file_response};
 use crate::sections::locate;
 
@@ -81,7 +81,7 @@ pub(super) fn part(
     }
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static(IMMUTABLE)),
+        (header::CACHE_CONTROL, HeaderValue::from_static(BY_ID)),
     ];
     match candidate {
         Some(candidate) => headers.extend(file_headers(candidate, place.length)),

@@ -12,7 +12,7 @@ use super::{Answering, FILE, SHA256, SIZE, too_large};
 use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, NotGiven, OpenBlob, hash_file};
 use crate::debug_files::{Key, Scope};
-use crate::endpoints::IMMUTABLE;
+use crate::endpoints::BY_ID;
 use crate::http::{FileAnswer, break_connection, file_response};
 use crate::sources::FoundSource;
 
@@ -52,7 +52,7 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
     // Tables are read in the pool for slow work: large ones take seconds.
     let answer = match app.making.run(find).await {
         Ok(Ok(Some(Found::Packed(found)))) => {
-            let mut headers = headers(path, found.place.length, IMMUTABLE);
+            let mut headers = headers(path, found.place.length, BY_ID);
             headers.extend(HeaderValue::try_from(found.sha256.hex()).ok().map(|value| (SHA256, value)));
             let etag = format!("\"{}\"", found.sha256);
             FileAnswer { source: found.pack.into(), window: Some(found.place), etag, headers }

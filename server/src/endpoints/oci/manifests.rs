@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
+use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, file_response, query_values};
@@ -68,6 +69,7 @@ pub(crate) async fn get(
 /// PUT: checks the manifest and everything that it names, then makes it visible, with its tags.
 pub(crate) async fn put(
     app: Arc<App>,
+    caller: Caller,
     name: RepositoryName,
     reference: Reference,
     query: Option<&str>,
@@ -101,13 +103,19 @@ pub(crate) async fn put(
     for tag in &tags {
         answer.append(OCI_TAG, HeaderValue::try_from(tag.as_str()).unwrap_or(HeaderValue::from_static("")));
     }
-    run_to_end(app, name, PutManifest { digest, manifest, tags }, bytes).await?;
+    run_to_end(app, caller, name, PutManifest { digest, manifest, tags }, bytes).await?;
     Ok((StatusCode::CREATED, answer).into_response())
 }
 
 /// A task of its own: a client that goes away does not stop between the record and what becomes visible.
-async fn run_to_end(app: Arc<App>, name: RepositoryName, put: PutManifest, bytes: Bytes) -> Result<(), OciError> {
-    let task = tokio::spawn(async move { publish(&app, &name, put, bytes).await });
+async fn run_to_end(
+    app: Arc<App>,
+    caller: Caller,
+    name: RepositoryName,
+    put: PutManifest,
+    bytes: Bytes,
+) -> Result<(), OciError> {
+    let task = tokio::spawn(async move { publish(&app, &caller, &name, put, bytes).await });
     match task.await {
         Ok(published) => Ok(published?),
         Err(_) => Err(crate::pool::JobLost.into()),
@@ -188,7 +196,7 @@ impl From<PublishError> for OciError {
             }
             PublishError::Loose(crate::ingest::RefusedLoose::Io(error)) => error.into(),
             PublishError::Loose(_) => Self::new(Code::ManifestInvalid, error),
-            PublishError::SecondOwner(_) => Self::new(Code::Conflict, error),
+            PublishError::SecondOwner(_) | PublishError::HiddenOwner { .. } => Self::new(Code::Conflict, error),
             PublishError::TakenDown(_) => Self::new(Code::DeniedToCaller, error),
             PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),

@@ -20,7 +20,7 @@ use maud::Markup;
 
 use crate::access::Caller;
 use crate::app::App;
-use crate::http::query_values;
+use crate::http::form_values;
 use crate::pool::JobLost;
 pub(crate) use layout::count;
 use layout::problem;
@@ -144,10 +144,8 @@ fn wants_page(headers: &HeaderMap) -> bool {
     headers.get_all(header::ACCEPT).iter().any(|value| value.to_str().is_ok_and(|value| value.contains("text/html")))
 }
 
-/// A field of a form, in which a space is a plus.
 fn field(query: Option<&str>, name: &str) -> String {
-    let query = query.map(|query| query.replace('+', "%20"));
-    query_values(query.as_deref(), name).pop().unwrap_or_default()
+    form_values(query, name).pop().unwrap_or_default()
 }
 
 /// From 1.

@@ -16,16 +16,14 @@ use crate::app::App;
 use crate::blobs::{Algorithm, BlobDirectory, Hasher, NotGiven};
 use crate::breakpad::{self, Head, file_name};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::endpoints::{not_found, tree_file, unavailable, whole_file};
+use crate::endpoints::{BY_ID, not_found, tree_file, unavailable, whole_file};
 use crate::file_cache::{CacheKey, Note};
-use crate::http::{FileAnswer, file_response, percent_decode, percent_encode, query_values};
+use crate::http::{FileAnswer, file_response, form_values, percent_decode, percent_encode};
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
 use crate::releases::read_symbol_index;
 
 /// Counts the forms that were written so far: files of an older one are made again.
 const FORM: u32 = 4;
-/// How long a file may be kept, in seconds: a later version may say more.
-const CACHE: &str = "public, max-age=3600";
 /// The longest id, in digits.
 const ID_DIGITS: usize = 128;
 
@@ -50,7 +48,7 @@ impl Wanted {
         }
         let is_own = file_name(name).to_lowercase() == last.to_lowercase();
         let debug_id = parse_breakpad_id(id).filter(|_| is_own);
-        let value = |key| query_values(query, key).into_iter().find(|value| !value.is_empty());
+        let value = |key| form_values(query, key).into_iter().find(|value| !value.is_empty());
         let asked = value("code_file").zip(value("code_id"));
         let code = asked.unwrap_or_else(|| (name.clone(), id.clone()));
         let is_id = |id: &str| (1..=ID_DIGITS).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -111,7 +109,7 @@ async fn symbol_file(app: &App, method: &Method, request: &HeaderMap, table: Can
         Ok(found) => {
             let headers = vec![
                 (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
-                (header::CACHE_CONTROL, HeaderValue::from_static(CACHE)),
+                (header::CACHE_CONTROL, HeaderValue::from_static(BY_ID)),
             ];
             let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
             file_response(&app.pool, method, request, FileAnswer { source: found.blob.into(), window, etag, headers })

@@ -3,6 +3,7 @@
 
 pub(crate) mod debuginfod;
 pub(crate) mod foreign;
+pub(crate) mod nginx;
 pub(crate) mod postgres;
 pub(crate) mod programs;
 pub(crate) mod upstreams;

@@ -15,11 +15,16 @@ use super::{Running, http, options};
 pub(crate) fn has(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
-        assert!(!required.split(',').any(|name| name == tool || name == "all"), "{tool} is required and was not found");
-        println!("SKIP {tool}: not found");
+        missing(tool);
     }
     found
+}
+
+/// Says that a test ends for want of a tool, unless the tool is required.
+pub(crate) fn missing(tool: &str) {
+    let required = std::env::var("SYMSEAL_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name == tool || name == "all"), "{tool} is required and was not found");
+    println!("SKIP {tool}: not found");
 }
 
 pub(crate) fn run(program: &str, arguments: &[&str]) {

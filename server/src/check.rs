@@ -1,0 +1,73 @@
+//! Whether a server could start as it is configured, found out without starting anything and without making anything.
+
+use symseal_sealer::load_trust_files;
+
+use crate::ServerError;
+use crate::config::Config;
+use crate::origins::Origins;
+use crate::seals::SealRules;
+use crate::tls::Tls;
+
+/// Reads what a start reads and does not make itself: certificate and key, the trust directory, the directories that are served, the URLs of
+/// other servers. The data directory, the database, the object store and the address are left alone: another server may be using them. Blocks.
+///
+/// # Errors
+/// The [`ServerError`] with which the start would end.
+pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> Result<(), ServerError> {
+    if let Some(tls) = &config.tls {
+        Tls::load(tls)?;
+    }
+    if let Some(rules) = seals {
+        rules.required()?;
+        load_trust_files(&rules.trust)?;
+    }
+    origins.open_source_roots()?;
+    origins.check_trees()?;
+    origins.check_upstreams()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::config::TlsConfig;
+
+    #[test]
+    fn what_a_start_would_end_with_is_found_without_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = folder.path().join("nowhere");
+        let config = Config::new(folder.path().join("data"), ([127, 0, 0, 1], 0).into());
+        let there = vec![folder.path().to_owned()];
+        let sound = Origins {
+            upstreams: vec!["https://debuginfod.example.org/".into()],
+            symbol_upstreams: vec!["http://symbols.example.org:8080/a".into()],
+            source_roots: there.clone(),
+            trees: there,
+            ..Origins::default()
+        };
+        check(&config, &sound, None).unwrap();
+        let tls = TlsConfig { certificate: nowhere.clone(), key: nowhere.clone() };
+        let named = |error: ServerError, part: &Path| {
+            let error = error.to_string();
+            assert!(error.contains(part.to_str().unwrap()), "{error}");
+        };
+        named(check(&Config { tls: Some(tls), ..config.clone() }, &sound, None).unwrap_err(), &nowhere);
+        let rules = |trust: &PathBuf, require: &str| SealRules { trust: trust.clone(), require: vec![require.into()] };
+        named(check(&config, &sound, Some(&rules(&nowhere, "all"))).unwrap_err(), &nowhere);
+        named(check(&config, &sound, Some(&rules(&nowhere, "A b"))).unwrap_err(), Path::new("A b"));
+        for origins in [
+            Origins { trees: vec![nowhere.clone()], ..sound.clone() },
+            Origins { source_roots: vec![nowhere.clone()], ..sound.clone() },
+        ] {
+            named(check(&config, &origins, None).unwrap_err(), &nowhere);
+        }
+        let ftp = vec!["ftp://x".to_owned()];
+        for origins in
+            [Origins { upstreams: ftp.clone(), ..sound.clone() }, Origins { symbol_upstreams: ftp, ..sound.clone() }]
+        {
+            named(check(&config, &origins, None).unwrap_err(), Path::new("ftp://x"));
+        }
+        assert!(!config.data.exists(), "something was made");
+    }
+}
