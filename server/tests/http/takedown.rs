@@ -291,7 +291,9 @@ async fn a_takedown_that_breaks_off_gives_nothing_away_and_is_finished_by_the_se
     let Some(Scene { root, server, one, first, tombstones, .. }) = Scene::start().await else { return };
     let blob = format!("/v2/app/blobs/{}", Digest::of(&std::fs::read(&one).unwrap()));
     let manifest = format!("/v2/app/manifests/{first}");
-    let elsewhere = b"elsewhere".to_vec();
+    // In another folder of the store than the bundle.
+    let is_apart = |bytes: &Vec<u8>| Digest::of(bytes).hex()[..2] != first.hex()[..2];
+    let elsewhere = (0_u8..9).map(|byte| vec![byte; 9]).find(is_apart).unwrap();
     let upload = server.url(&format!("/v2/other/blobs/uploads/?digest={}", Digest::of(&elsewhere)));
     assert_eq!(http().post(upload).body(elsewhere.clone()).send().await.unwrap().status(), StatusCode::CREATED);
     // The disk cannot tell what the bundle names.
