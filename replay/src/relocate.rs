@@ -151,7 +151,7 @@ impl Layout {
             };
             self.apply_to(at, snapshot, rewrite, parts)
         });
-        Scene { modules: modules.collect(), snapshots: snapshots.collect() }
+        Scene { modules: modules.collect(), made: scene.made.clone(), snapshots: snapshots.collect() }
     }
 
     fn apply_to(&self, at: usize, snapshot: &Snapshot, rewrite: impl Fn(u64) -> u64, parts: Parts) -> Snapshot {
@@ -272,7 +272,7 @@ mod tests {
             Snapshot { thread: sample, thread_name: String::new(), sample, registers, segments }
         });
         let snapshots = snapshots.collect();
-        Scene { modules, snapshots }
+        Scene { modules, made: Vec::new(), snapshots }
     }
 
     /// What a word means, in terms that do not depend on the layout.

@@ -15,6 +15,9 @@ pub(crate) const X86_64_GENERAL: [&str; 16] =
 pub(crate) struct Scene {
     /// In the order of the trace; overlapping ones left out as [`ModuleMap`] does.
     pub(crate) modules: Vec<SceneModule>,
+    /// Code that the process made, where its runtime told of it: first address and the one behind it, by rising address. It is in no module, and stays
+    /// where it is.
+    pub(crate) made: Vec<(u64, u64)>,
     pub(crate) snapshots: Vec<Snapshot>,
 }
 
@@ -82,7 +85,7 @@ impl Scene {
         }
         let snapshots =
             trace.samples.iter().zip(0..).map(|(sample, ordinal)| Snapshot::of(sample, ordinal, &modules)).collect();
-        Self { modules, snapshots }
+        Self { modules, made: made_code(trace), snapshots }
     }
 
     /// The ranges of the modules, numbered as in [`Self::modules`].
@@ -95,6 +98,21 @@ impl Scene {
         let mapped = self.modules.iter().map(SceneModule::mapped);
         ModuleMap::new(mapped.collect())
     }
+}
+
+/// Where the code lies that the process made, joined where functions touch or lie over each other.
+fn made_code(trace: &Trace) -> Vec<(u64, u64)> {
+    let end = |start: u64, size: u64| start.saturating_add(size);
+    let mut told: Vec<(u64, u64)> = trace.jit.iter().map(|it| (it.start.0, end(it.start.0, it.size))).collect();
+    told.sort_unstable();
+    let mut made: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in told.into_iter().filter(|(start, end)| start < end) {
+        match made.last_mut().filter(|last| start <= last.1) {
+            Some(last) => last.1 = last.1.max(end),
+            None => made.push((start, end)),
+        }
+    }
+    made
 }
 
 impl SceneModule {

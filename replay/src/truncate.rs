@@ -37,7 +37,7 @@ pub(crate) fn run(bench: &Bench<'_>, golden: &[Canonical], rng: &mut SplitMix64)
         let shortened = cut.apply(snapshot);
         let stack = modules.walk(&shortened, &mut Cache::new());
         // Places are told relative to the whole scene: the cut stack lies where it lay.
-        let scene = Scene { modules: bench.scene.modules.clone(), snapshots: Vec::new() };
+        let scene = Scene { snapshots: Vec::new(), ..bench.scene.clone() };
         let found = Canonical::of(&scene, snapshot, &stack, &name_stack(&stack, &map, &resolver));
         take_liberties(&mut expected, &found, golden);
         outcomes.push(Outcome::of(expected, found));

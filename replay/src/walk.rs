@@ -1,6 +1,6 @@
 //! From a scene to stacks: one walk per snapshot.
 
-use symseal_module::{Avma, StopReason, UnwindMethod};
+use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_trace::Trace;
 use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Options, unwind_with};
 
@@ -49,6 +49,8 @@ pub(crate) struct EngineModules<'t> {
     pub(crate) plain: Modules<'t>,
     /// With the code that was read of some, if any was.
     with_code: Option<Modules<'t>>,
+    /// How many of them are modules of the scene. What comes behind is code that the process made: it has no rules, but a frame pointer may lead into it.
+    files: usize,
 }
 
 impl<'t> EngineModules<'t> {
@@ -65,21 +67,30 @@ impl<'t> EngineModules<'t> {
                     Some(CodeBytes { start: Avma(code.start.0.wrapping_add(module.bias)), bytes: &code.bytes })
                 }),
             };
+            let made = scene.made.iter().map(|(start, end)| Module {
+                start: Avma(*start),
+                end: Avma(*end),
+                bias: 0,
+                image_base: Svma(0),
+                table: None,
+                code: None,
+            });
             // Traces are of x86_64 so far; see `Snapshot::engine_registers`.
-            Modules::new(Arch::X86_64, scene.modules.iter().map(of).collect())
+            Modules::new(Arch::X86_64, scene.modules.iter().map(of).chain(made).collect())
         };
-        Self { plain: modules(false), with_code: tables.has_code().then(|| modules(true)) }
+        let with_code = tables.has_code().then(|| modules(true));
+        Self { plain: modules(false), with_code, files: scene.modules.len() }
     }
 
     /// One stack. Where it ends for want of a rule, and code was read, the scan may lead on from there: it adds frames, and changes
     /// none of those that were found without it.
     pub(crate) fn walk(&self, snapshot: &Snapshot, cache: &mut Cache) -> ThreadStack {
-        let stack = walk_with(&self.plain, snapshot, cache, Options::default());
+        let stack = self.walk_with(&self.plain, snapshot, cache, Options::default());
         if !ends_for_want_of_a_rule(stack.stop) {
             return stack;
         }
         let Some(modules) = &self.with_code else { return stack };
-        let scanned = walk_with(modules, snapshot, cache, SCANNING);
+        let scanned = self.walk_with(modules, snapshot, cache, SCANNING);
         let same = |(found, with_scan): (&Frame, &Frame)| {
             let of = |frame: &Frame| (frame.pc, frame.exact, frame.fp, frame.method);
             of(found) == of(with_scan)
@@ -93,6 +104,30 @@ impl<'t> EngineModules<'t> {
         match &self.with_code {
             Some(modules) if is_scanned => (modules, SCANNING),
             _ => (&self.plain, Options::default()),
+        }
+    }
+
+    fn walk_with(
+        &self,
+        modules: &Modules<'_>,
+        snapshot: &Snapshot,
+        cache: &mut Cache,
+        options: Options,
+    ) -> ThreadStack {
+        let mut frames = vec![Frame::EMPTY; MAX_FRAMES];
+        let registers = snapshot.engine_registers();
+        let walk =
+            snapshot.with_memory(|memory| unwind_with(modules, &registers, &memory, cache, &mut frames, options));
+        frames.truncate(walk.frames);
+        for frame in &mut frames {
+            frame.module = frame.module.filter(|module| (*module as usize) < self.files);
+        }
+        ThreadStack {
+            thread: snapshot.thread,
+            thread_name: snapshot.thread_name.clone(),
+            sample: snapshot.sample,
+            frames,
+            stop: walk.stop,
         }
     }
 }
@@ -119,18 +154,4 @@ fn is_in_view(snapshot: &Snapshot, frames: &[Frame]) -> bool {
         };
         sp.is_some_and(|sp| snapshot.is_copied_from(sp, WORDS_IN_VIEW * 8))
     })
-}
-
-fn walk_with(modules: &Modules<'_>, snapshot: &Snapshot, cache: &mut Cache, options: Options) -> ThreadStack {
-    let mut frames = vec![Frame::EMPTY; MAX_FRAMES];
-    let registers = snapshot.engine_registers();
-    let walk = snapshot.with_memory(|memory| unwind_with(modules, &registers, &memory, cache, &mut frames, options));
-    frames.truncate(walk.frames);
-    ThreadStack {
-        thread: snapshot.thread,
-        thread_name: snapshot.thread_name.clone(),
-        sample: snapshot.sample,
-        frames,
-        stop: walk.stop,
-    }
 }

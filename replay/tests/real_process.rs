@@ -267,6 +267,24 @@ fn gdb_sees_the_same_functions_of_the_program() {
 }
 
 #[test]
+fn frames_on_end_of_code_that_the_process_made_are_followed_by_their_frame_pointers() {
+    let Some(stage) = stage_of("jit_frames.c") else { return };
+    let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", stage.child.id()));
+    let threads = stage.threads();
+    let names = functions(&threads[0]);
+    let expected = ["at_the_bottom", "JS:innermost", "JS:between", "JS:outermost", "calls_made_code", "main"];
+    assert!(names.windows(expected.len()).any(|names| names == expected), "{names:?}");
+    assert_eq!(threads[0].stop, StopReason::EndOfStack);
+    let made: Vec<_> = threads[0].frames.iter().filter(|frame| frame.resolver == ResolverStep::JitMap).collect();
+    assert!(made.iter().all(|frame| frame.module.is_none()), "{made:#?}");
+    // Only what CFI leads to is told by CFI.
+    let methods: Vec<_> = made.iter().map(|frame| frame.unwind).collect();
+    assert_eq!(methods, [UnwindMethod::CfiEhFrame, UnwindMethod::FramePointer, UnwindMethod::FramePointer]);
+    let report = replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1, 2, 3]).unwrap();
+    assert_eq!(report.replay_success_ratio, 1.0, "{:#?}", report.mismatches);
+}
+
+#[test]
 fn code_that_the_process_made_is_named_from_the_trace_alone() {
     let Some(mut stage) = stage_of("jit.c") else { return };
     let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", stage.child.id()));
