@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use symseal_module::MappedModule;
@@ -40,10 +39,22 @@ impl ModuleFiles for ProcessFiles {
     /// module's.
     fn open_elsewhere(&self, path: &Path) -> io::Result<File> {
         let file = ThisMachine.open_path(path)?;
-        let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
         match open_in_root(self.pid, path) {
-            Ok(inside) if place(&inside) == place(&file) => Err(io::ErrorKind::NotFound.into()),
+            Ok(inside) if is_one_file(&inside, &file) => Err(io::ErrorKind::NotFound.into()),
             _ => Ok(file),
         }
     }
+}
+
+#[cfg(unix)]
+fn is_one_file(a: &File, b: &File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let place = |file: &File| file.metadata().map(|found| (found.dev(), found.ino())).ok();
+    place(a) == place(b)
+}
+
+/// Other systems have no root directory for each process.
+#[cfg(not(unix))]
+fn is_one_file(_: &File, _: &File) -> bool {
+    true
 }
