@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<Answer> {
             files.push((path.clone(), metadata.len()));
         } else {
             // Opening a pipe would wait for whoever writes to it.
-            bail!("{}: expected a file or a directory, found neither", path.display());
+            bail!("{}: expected a regular file or a directory, found neither", path.display());
         }
     }
     let bar = bytes_bar("uploading");
