@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::BY_ID;
 use crate::app::App;
 use crate::blobs::{BlobDigest, OpenBlob};
-use crate::http::{FileAnswer, Source, accepted_coding, break_connection, file_response};
+use crate::http::{FileAnswer, Source, accepted_coding, break_connection, file_response, names_tag};
 
 /// The digest of the whole file (RFC 9530).
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
@@ -44,7 +44,9 @@ pub(crate) async fn whole_file(
         (header::VARY, HeaderValue::from_static("accept-encoding")),
     ];
     headers.extend(more);
-    if let Some(coding) = accepted_coding(request) {
+    let etag = format!("\"{digest}\"");
+    // Who has the bytes as they are, or a part of them, goes on with these: a compressed form may have been made since.
+    if let Some(coding) = accepted_coding(request).filter(|_| !names_tag(request, &etag)) {
         let pools = (&app.pool, &app.making);
         if let Some(form) = app.encoded.find(pools, &app.blobs, (digest, source.size()), coding).await {
             headers.push((header::CONTENT_ENCODING, HeaderValue::from_static(coding.name())));
@@ -61,10 +63,5 @@ pub(crate) async fn whole_file(
     }
     let repr_digest = format!("sha-256=:{}:", STANDARD.encode(digest.bytes()));
     headers.extend(HeaderValue::try_from(repr_digest).ok().map(|value| (REPR_DIGEST, value)));
-    file_response(
-        &app.pool,
-        method,
-        request,
-        FileAnswer { source, window: None, etag: format!("\"{digest}\""), headers },
-    )
+    file_response(&app.pool, method, request, FileAnswer { source, window: None, etag, headers })
 }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 
 /// What is held against the request's conditions.
 pub(crate) struct Validators<'a> {
@@ -33,9 +33,20 @@ impl Validators<'_> {
     }
 
     fn matches_weakly(&self, tag: &str) -> bool {
-        let tag = tag.trim();
-        tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.etag
+        tag.trim() == "*" || self.matches(tag)
     }
+
+    fn matches(&self, tag: &str) -> bool {
+        let tag = tag.trim();
+        tag.strip_prefix("W/").unwrap_or(tag) == self.etag
+    }
+}
+
+/// Whether a condition of a request names the entity tag: the client has these bytes, or a part of them.
+pub(crate) fn names_tag(headers: &HeaderMap, etag: &str) -> bool {
+    let named = Validators { etag, modified: None };
+    let in_list = |list: &HeaderValue| list.to_str().is_ok_and(|list| list.split(',').any(|tag| named.matches(tag)));
+    [header::IF_NONE_MATCH, header::IF_RANGE].iter().any(|name| headers.get(name).is_some_and(in_list))
 }
 
 fn whole_seconds(time: SystemTime) -> u64 {
@@ -49,6 +60,13 @@ mod tests {
 
     fn headers(name: header::HeaderName, value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(name, header::HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn a_tag_is_named_by_a_list_and_by_a_range_and_not_by_a_star() {
+        let names = |name, value| names_tag(&headers(name, value), "\"abc\"");
+        assert!(names(header::IF_NONE_MATCH, "\"x\", \"abc\"") && names(header::IF_RANGE, "\"abc\""));
+        assert!(!names(header::IF_NONE_MATCH, "*") && !names(header::IF_RANGE, "\"abc-gzip\""));
     }
 
     #[test]

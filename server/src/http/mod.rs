@@ -14,6 +14,7 @@ mod range;
 pub(crate) use body::{FileAnswer, Source, file_response};
 pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};
+pub(crate) use conditional::names_tag;
 pub(crate) use drain::drain;
 pub(crate) use encoding::{Coding, accepted_coding};
 pub(crate) use map_sender::MapSender;
