@@ -62,7 +62,7 @@ impl SymbolsServer {
     /// Sends a file; an error only where there is no answer.
     pub(crate) async fn put(&self, name: &str, size: u64, body: Body) -> reqwest::Result<Answered> {
         let mut url = self.at(&["api", "v1", "symbols"]);
-        url.set_query(Some(&format!("name={}&repository={}", escaped(name), escaped(&self.repository))));
+        url.query_pairs_mut().append_pair("name", name).append_pair("repository", &self.repository);
         let mut request = self.client.put(url).header(header::CONTENT_LENGTH, size).body(body);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -95,19 +95,6 @@ impl SymbolsServer {
         }
         url
     }
-}
-
-/// A value of a query with everything escaped but letters, digits and `-._~` (RFC 3986, "Unreserved Characters"): a space that is written as
-/// a plus, as in a form, some servers take for a plus.
-fn escaped(value: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    value.bytes().fold(String::new(), |mut escaped, byte| {
-        match is_plain(byte) {
-            true => escaped.push(char::from(byte)),
-            false => escaped.push_str(&format!("%{byte:02X}")),
-        }
-        escaped
-    })
 }
 
 fn wait(answer: &Response) -> Option<Duration> {
