@@ -4,6 +4,9 @@
 
 #[path = "../access/curl.rs"]
 mod curl;
+#[path = "../../server/tests/http/support/nginx.rs"]
+#[allow(dead_code, reason = "logs are for the tests of the configuration itself")]
+mod nginx;
 #[path = "../../server/tests/http/support/postgres.rs"]
 mod postgres;
 #[path = "../program/mod.rs"]

@@ -1,61 +1,13 @@
 //! Two servers on one PostgreSQL and one object store, behind nginx, which sends each request to the next of them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use crate::objects::{ObjectServer, free_port, wait_for_port};
+use crate::nginx::Nginx;
+use crate::objects::{ObjectServer, free_port};
 use crate::postgres::Postgres;
 use crate::program::{Ran, RunningServer, command, compile_c, symseal, tool};
 use crate::scene::{Oras, ask, breaks, get, id, noise, publish, sha256, wait_until};
-
-/// The balancer. It ends with this.
-struct Nginx {
-    server: Child,
-    address: String,
-}
-
-impl Nginx {
-    /// `None`, with a word about it, where there is none.
-    fn start(folder: &Path, servers: &[u16]) -> Option<Self> {
-        // Debian keeps it out of the PATH of those who are no root.
-        let program = Some(PathBuf::from("/usr/sbin/nginx")).filter(|path| path.exists()).or_else(|| tool("nginx"))?;
-        let port = free_port();
-        let servers: String =
-            servers.iter().map(|port| format!("server 127.0.0.1:{port} max_fails=1 fail_timeout=1s;\n")).collect();
-        let here = folder.display();
-        let config = format!(
-            "daemon off;\npid {here}/nginx.pid;\nerror_log {here}/nginx.log;\nuser root;\nworker_processes 1;\n\
-             events {{ worker_connections 256; }}\n\
-             http {{\naccess_log off;\nclient_body_temp_path {here}/b;\nproxy_temp_path {here}/p;\nfastcgi_temp_path {here}/f;\n\
-             uwsgi_temp_path {here}/u;\nscgi_temp_path {here}/s;\nclient_max_body_size 0;\n\
-             upstream symseal {{\n{servers}}}\n\
-             server {{\nlisten 127.0.0.1:{port};\nlocation / {{\nproxy_pass http://symseal;\nproxy_http_version 1.1;\n\
-             proxy_set_header Connection \"\";\nproxy_set_header Host $http_host;\nproxy_request_buffering off;\n}}\n}}\n}}\n"
-        );
-        let file = folder.join("nginx.conf");
-        std::fs::write(&file, config).unwrap();
-        let mut nginx = Command::new(program);
-        nginx
-            .arg("-c")
-            .arg(&file)
-            .arg("-p")
-            .arg(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let server = nginx.spawn().unwrap();
-        wait_for_port(port);
-        Some(Self { server, address: format!("127.0.0.1:{port}") })
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // SIGTERM, so that its workers end too.
-        let _ = Command::new("kill").arg(self.server.id().to_string()).status();
-        let _ = self.server.wait();
-    }
-}
 
 struct Scene {
     root: tempfile::TempDir,
@@ -149,14 +101,17 @@ fn one_clients_push_and_anothers_pull_go_through_both_servers_at_once() {
     let Some(mut scene) = Scene::new() else { return };
     let inputs = scene.root.path().join("inputs");
     std::fs::create_dir(&inputs).unwrap();
-    let Some(nginx) = Nginx::start(&inputs, &scene.ports) else { return };
+    // `tool` says that there is none.
+    let Some(program) = Nginx::program().or_else(|| tool("nginx").and(None)) else { return };
+    let servers = scene.ports.map(|port| ([127, 0, 0, 1], port).into());
+    let nginx = Nginx::start(program, &scene.root.path().join("nginx"), servers);
     let Some(oras) = Oras::new(&inputs) else { return };
     let files: Vec<(String, Vec<u8>)> = (1..7).map(|seed| (format!("file-{seed}"), noise(300_000, seed))).collect();
     for (name, bytes) in &files {
         std::fs::write(inputs.join(name), bytes).unwrap();
     }
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-    let address = nginx.address.clone();
+    let address = nginx.address.to_string();
     let debug = publish(scene.root.path(), &address, "app", 1);
     assert!(debug.starts_with("sha256:"));
     std::thread::scope(|scope| {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::nginx::Nginx;
-use crate::support::programs::has;
+use crate::support::programs::{has, missing};
 use crate::support::upstreams::{asking, compile};
 use crate::support::{Running, http};
 
@@ -43,7 +43,8 @@ async fn a_reset_reaches_the_debugger_behind_nginx_and_takes_no_server_from_othe
         let put = http().put(server.url("/api/v1/symbols?name=app")).body(file.clone()).send().await.unwrap();
         assert_eq!(put.status(), StatusCode::CREATED);
     }
-    let Some(nginx) = Nginx::start(&root.path().join("nginx"), [one.address, two.address]) else { return };
+    let Some(program) = Nginx::program() else { return missing("nginx") };
+    let nginx = Nginx::start(program, &root.path().join("nginx"), [one.address, two.address]);
     let unknown = format!("/buildid/{ELSEWHERE}/debuginfo");
     for _ in 0..4 {
         assert_eq!(ask(nginx.address, &unknown).await, Err(ErrorKind::ConnectionReset));
@@ -81,7 +82,8 @@ async fn a_reset_reaches_the_debugger_behind_nginx_and_takes_no_server_from_othe
 async fn behind_nginx_debuggers_get_no_error_status_where_all_servers_are_gone_and_others_do() {
     let root = tempfile::tempdir().unwrap();
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
-    let Some(nginx) = Nginx::start(root.path(), [nowhere; 2]) else { return };
+    let Some(program) = Nginx::program() else { return missing("nginx") };
+    let nginx = Nginx::start(program, root.path(), [nowhere; 2]);
     for path in [
         format!("/buildid/{ELSEWHERE}/debuginfo"),
         format!("/buildid/{ELSEWHERE}/source//usr/src/a.c"),

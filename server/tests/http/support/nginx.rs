@@ -1,12 +1,10 @@
-//! nginx with the configuration that is shipped.
+//! nginx with the configuration that is shipped. The tests of the stores, which are another program, use it too.
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-use super::programs::missing;
 
 /// What an operator includes.
 const SHIPPED: &str = include_str!("../../../../release-jobs/deploy/nginx.conf");
@@ -19,16 +17,14 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// `None`, with a word about it, where there is none.
-    pub(crate) fn start(folder: &Path, servers: [SocketAddr; 2]) -> Option<Self> {
-        // Debian keeps it out of the PATH of those who are no root.
-        let program = ["/usr/sbin/nginx", "nginx"].into_iter().find(|program| {
+    /// The program, where there is one. Debian keeps it out of the PATH of those who are no root.
+    pub(crate) fn program() -> Option<&'static str> {
+        ["/usr/sbin/nginx", "nginx"].into_iter().find(|program| {
             Command::new(program).arg("-v").stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-        });
-        let Some(program) = program else {
-            missing("nginx");
-            return None;
-        };
+        })
+    }
+
+    pub(crate) fn start(program: &str, folder: &Path, servers: [SocketAddr; 2]) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         let place = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = place.local_addr().unwrap();
@@ -63,7 +59,7 @@ impl Nginx {
             assert!(began.elapsed() < Duration::from_secs(20), "nginx does not listen: {}", this.log("error.log"));
             std::thread::sleep(Duration::from_millis(20));
         }
-        Some(this)
+        this
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
