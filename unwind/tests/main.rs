@@ -19,6 +19,7 @@ mod readelf_rows;
 mod toolchains;
 mod traps;
 mod traps_arm;
+mod traps_cfi;
 mod traps_fallback;
 mod traps_i686;
 mod traps_link_register;

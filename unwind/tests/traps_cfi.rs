@@ -1,0 +1,180 @@
+//! The known traps of call frame information: what a table cannot express, expressions, and damage.
+
+use crate::cfi;
+use crate::cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset};
+use crate::traps::{SP, end, registers};
+use symseal_module::{Avma, StopReason, UnwindMethod};
+use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::{Arch, Registers, Table};
+
+#[test]
+fn t6_a_rule_that_cannot_be_expressed_stops_the_walk_and_is_counted() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = *rsp / 2: DW_OP_div is none of ours. A frame pointer that would lead on must not be taken.
+    section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x77, 0, 0x06, 0x32, 0x1b]]).fde(0x1020, 0x10, &[end()]);
+    let compiled = section.compile();
+    assert_eq!((compiled.report.unsupported_count, compiled.report.unsupported[0].range.clone()), (1, 0x1000..0x1010));
+    assert_eq!(compiled.report.unsupported[0].reason, "expression with DW_OP_div");
+    let registers = Registers { fp: SP + 0x20, ..registers(0x1004) };
+    let memory = Words::default().with(&[(SP + 0x20, 0), (SP + 0x28, at(0x1024))]);
+    assert_eq!(Process::new(&compiled.bytes).pcs(&registers, &memory), (vec![0x1004], StopReason::UnsupportedRule));
+}
+
+#[test]
+fn t6_what_cannot_be_expressed_is_told_in_dwarfs_terms_and_counted_by_reason() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    for at in 0..30 {
+        // DW_CFA_register: the stack pointer is in r8. DW_CFA_val_offset: it is CFA - 16.
+        let rule = if at % 3 == 0 { vec![0x09, 7, 8] } else { vec![0x14, 7, 2] };
+        section.fde(0x1000 + 0x10 * at, 0x10, &[rule]);
+    }
+    let report = section.compile().report;
+    let reasons: Vec<(&str, usize)> =
+        report.unsupported_reasons.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(reasons, [("stack pointer rule register(r8)", 10), ("stack pointer rule val_offset(-16)", 20)]);
+    assert_eq!(report.unsupported_count, 30);
+}
+
+#[test]
+fn t6_saved_registers_that_the_table_cannot_place_are_counted_by_reason() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // DW_CFA_register: rbx is in rcx. DW_CFA_expression: r12 is saved at *rsp. DW_CFA_offset_extended_sf: rbp is at CFA - 80,000.
+    let far = [&[0x11, 6][..], &[0x90, 0xce, 0x00]].concat();
+    section.fde(0x1000, 0x10, &[vec![0x09, 3, 2], vec![0x10, 12, 3, 0x77, 0, 0x06], far]);
+    // DW_CFA_undefined is no loss of ours, and rax is nobody's.
+    section.fde(0x1010, 0x10, &[vec![0x07, 13], vec![0x09, 0, 2], vec![0x09, 3, 2]]);
+    let report = section.compile().report;
+    let reasons: Vec<(&str, usize)> =
+        report.unknown_register_reasons.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(
+        reasons,
+        [("r12 rule expression", 1), ("rbp rule offset, too far from the CFA", 1), ("rbx rule register(rcx)", 2)]
+    );
+    assert_eq!((report.unknown_registers, report.unsupported_count), (4, 0));
+}
+
+#[test]
+fn t6_expressions_within_bounds_become_programs() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = *(rsp + 24) + 8, as in the assembler code of OpenSSL.
+    section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x77, 24, 0x06, 0x23, 8]]).fde(0x1020, 0x10, &[end()]);
+    let compiled = section.compile();
+    assert_eq!((compiled.report.unsupported_count, compiled.report.programs), (0, 1));
+    let memory = Words::default().with(&[(SP + 24, SP + 0x100), (SP + 0x100, at(0x1024))]);
+    let (frames, walk) = Process::new(&compiled.bytes).walk(&registers(0x1004), &memory);
+    assert_eq!((walk.frames, walk.stop, frames[0].cfa), (2, StopReason::EndOfStack, Avma(SP + 0x108)));
+}
+
+/// As in OpenSSL's Montgomery multiplication, where the CFA is the word at rsp + 8 + r9*8, + 8; and with factors that are no power of two.
+#[test]
+fn t6_a_product_with_a_constant_becomes_shifts() {
+    let check = |operations: &[u8], expected: i64| {
+        let mut section = EhFrame::new("zR", AT_ENTRY);
+        // DW_OP_breg7 8, the operations, DW_OP_mul, DW_OP_plus.
+        let expression = [&[0x77, 8][..], operations, &[0x1e, 0x22]].concat();
+        let cfa = [&[0x0f, expression.len() as u8][..], &expression].concat();
+        section.fde(0x1000, 0x10, &[cfa]).fde(0x1020, 0x10, &[end()]);
+        let compiled = section.compile();
+        assert_eq!(compiled.report.unsupported_count, 0, "{operations:x?}: {:?}", compiled.report.unsupported_reasons);
+        let mut registers = registers(0x1004);
+        registers.general[9] = Some(12);
+        let cfa = SP.wrapping_add_signed(8 + expected);
+        let memory = Words::default().with(&[(cfa - 8, at(0x1024)), (SP + 0x18, 100)]);
+        let (frames, walk) = Process::new(&compiled.bytes).walk(&registers, &memory);
+        assert_eq!((frames[0].cfa, walk.stop), (Avma(cfa), StopReason::EndOfStack), "{operations:x?}");
+    };
+    check(&[0x79, 0, 0x38], 12 * 8);
+    // The constant stands first; the value is a sum, or a word of memory.
+    check(&[0x38, 0x79, 4], 8 * 16);
+    check(&[0x79, 0, 0x79, 4, 0x22, 0x38], 28 * 8);
+    check(&[0x77, 0x18, 0x06, 0x40], 100 * 16);
+    // 24 by DW_OP_lit24, -8 by DW_OP_const1s, and nothing.
+    check(&[0x79, 0, 0x48], 12 * 24);
+    check(&[0x79, 0x70, 0x09, 0xf8], (12 - 16) * -8);
+    check(&[0x79, 0, 0x30], 0);
+}
+
+#[test]
+fn t6_a_product_of_two_values_that_change_cannot_be_expressed() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = r9 * rsp; a product of nothing; one with a factor of 63 bits that are set.
+    section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x79, 0, 0x77, 0, 0x1e]]);
+    section.fde(0x1010, 0x10, &[vec![0x0f, 2, 0x38, 0x1e]]);
+    section.fde(
+        0x1020,
+        0x10,
+        &[[&[0x0f, 12, 0x79, 0, 0x0e][..], &u64::MAX.to_le_bytes()[..7], &[0x7f, 0x1e]].concat()],
+    );
+    let reasons = section.compile().report.unsupported_reasons;
+    let expected = [("expression that is too long", 1), ("expression with DW_OP_mul of two values", 2)];
+    assert_eq!(reasons, expected.map(|(reason, count)| (reason.to_owned(), count)).into());
+}
+
+#[test]
+fn t6_states_may_be_remembered_deeper_than_gimli_does_by_itself() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    let mut instructions = vec![];
+    for depth in 0..12 {
+        instructions.extend([vec![0x0a], advance(1), cfa_offset(16 + 8 * depth)]);
+    }
+    instructions.extend(std::iter::repeat_n(vec![0x0b], 12));
+    section.fde(0x1000, 0x20, &instructions);
+    let report = section.compile().report;
+    assert_eq!((report.unsupported_count, report.rules), (0, 13));
+}
+
+#[test]
+fn t6_damage_hides_only_what_is_damaged() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section
+        .fde(0, 0x40, &[cfa_offset(64)]) // left behind by --gc-sections
+        .fde(0x1000, 0x20, &[cfa_offset(16)])
+        .terminator()
+        .fde(0x1010, 0x30, &[cfa_offset(24)]) // overlaps the one before
+        .fde(0x1100, 0x10, &[vec![0x0d, 3, 0x3f]]); // an unknown instruction after the first row's beginning
+    let compiled = section.compile();
+    let report = &compiled.report;
+    assert_eq!(
+        (report.fdes, report.fdes_outside_text, report.fdes_overlapping, report.terminators_in_the_middle),
+        (4, 1, 1, 1)
+    );
+    assert_eq!(report.unsupported_count, 1);
+    let table = Table::open(&compiled.bytes).expect("a table");
+    let rule = |rva| table.rule(symseal_module::Rva(rva)).expect("code").display(Arch::X86_64).to_string();
+    assert!(rule(0x101f).starts_with("CFA = rsp+16") && rule(0x1020).starts_with("CFA = rsp+24"));
+    assert_eq!(rule(0x1040), "no information");
+    assert_eq!(rule(0x1100), "information of an unsupported form");
+}
+
+#[test]
+fn t6_debug_frame_fills_what_eh_frame_leaves_open() {
+    let mut eh_frame = EhFrame::new("zR", AT_ENTRY);
+    eh_frame.fde(0x1000, 0x10, &[]).fde(0x1020, 0x10, &[end()]);
+    // Version 4, no augmentation, address size 8, no segments.
+    let mut debug_frame = vec![20, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 8, 0, 1, 0x78, 16];
+    debug_frame.extend(AT_ENTRY);
+    debug_frame.extend([0, 0, 0, 0]);
+    debug_frame.extend([24, 0, 0, 0, 0, 0, 0, 0]);
+    debug_frame.extend(0x1008u64.to_le_bytes());
+    debug_frame.extend(0x10u64.to_le_bytes());
+    debug_frame.extend([0x0e, 16, 0, 0]);
+    let id = cfi::debug_id();
+    let input = Input {
+        eh_frame: Some((0x9000, &eh_frame.bytes)),
+        debug_frame: Some((0, &debug_frame)),
+        ..cfi::empty_input(&id)
+    };
+    let compiled = compile(&input).expect("a table");
+    assert_eq!(
+        (compiled.report.debug_frame_fdes, compiled.report.fdes_overlapping, compiled.report.damaged_entries),
+        (1, 1, 0)
+    );
+    let process = Process::new(&compiled.bytes);
+    let memory = Words::default().with(&[(SP + 8, at(0x1024)), (SP, at(0x1024))]);
+    let (frames, walk) = process.walk(&registers(0x1012), &memory);
+    assert_eq!((walk.stop, frames[1].method), (StopReason::EndOfStack, UnwindMethod::CfiDebugFrame));
+    let source = process.modules.source(&frames[0]).expect("a record");
+    assert_eq!((source.kind.code(), source.offset), ("debug-frame", 24));
+    let (frames, _) = process.walk(&registers(0x1009), &memory);
+    assert_eq!(frames[1].method, UnwindMethod::CfiEhFrame);
+}
