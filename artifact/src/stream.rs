@@ -187,7 +187,7 @@ pub fn functions_on(
 /// Of the same functions those at these addresses, read from the units that describe them alone; sources and statistics are those of what
 /// was read. An address that no record holds has one in the whole stream perhaps, and none that a subprogram names.
 ///
-/// `None` where only the whole stream tells: most units would have to be read, the file is a Go program or comes with a PDB, split units are
+/// `None` where only the whole stream tells: more than a quarter of the entries would have to be read, the file is a Go program or comes with a PDB, split units are
 /// missing, or a name depends on functions elsewhere.
 pub fn functions_at(
     binary: &ObjectFile<'_>,
