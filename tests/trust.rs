@@ -165,7 +165,9 @@ fn a_stolen_artifact_key_loses_what_comes_after_the_theft() {
     // By digest, where the log cannot tell; beside the place, and instead of it.
     let digest = scene.verify(&after, &[])["bundle"].as_str().unwrap().to_owned();
     let except = ["revoke", "--key-id", &key, "--reason", "stolen", "--except", &digest];
-    scene.change(&except).ok();
+    let said = scene.change(&except).ok().stdout;
+    assert!(said.contains("still counts") && said.contains(&digest), "{said}");
+    assert!(said.contains(&format!("entries of {} before 1", scene.origin())), "the earlier exception: {said}");
     scene.holds(&before);
     scene.holds(&after);
     let excepted = serde_json::json!({"digests": [digest], "before": [{"origin": scene.origin(), "index": 1}]});

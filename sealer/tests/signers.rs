@@ -277,6 +277,8 @@ fn a_program_that_fails_says_so_and_nothing_is_used() {
     assert!(denied.contains("exit status: 3") && denied.contains("denied") && !denied.contains('\u{1b}'), "{denied}");
     assert!(reason(good, "echo nonsense!").contains("expected the base64"));
     assert!(reason(good, "head -c 100000 /dev/zero").contains("65536 bytes"));
+    // One that never ends is stopped at the limit of its output, before that of its time.
+    assert!(reason(good, "yes").contains("65536 bytes"));
     // The signature of another message, of another key, and none that is DER.
     for wrong in ["printf other | openssl dgst -sha256 -sign plain.pem | openssl base64", "echo AAAA", "true"] {
         assert!(matches!(failing(good, wrong), SignError::Wrong { .. }), "{wrong}");

@@ -91,7 +91,7 @@ pub struct Signing {
 
 impl Signing {
     /// Opens the directory, lets `change` alter it, signs and writes it, and says what came of it: each value before and after.
-    fn apply(&self, change: impl FnOnce(&mut TrustChange) -> Result<()>) -> Result<Answer> {
+    fn apply(&self, change: impl FnOnce(&mut TrustChange) -> Result<()>) -> Result<Trust> {
         let dir = places::trust_dir(self.trust.as_ref())?;
         let passphrases = self.passphrase.source();
         let load = |path: &PathBuf| Ok(ArtifactKey::load(path, &|name| passphrases.ask(name))?);
@@ -110,7 +110,7 @@ impl Signing {
             out!("{}", difference_table(&differences));
         }
         tell(&dir, &trust);
-        Ok(Answer::Yes)
+        Ok(trust)
     }
 }
 

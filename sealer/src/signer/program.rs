@@ -106,50 +106,58 @@ fn run(program: &Path, argument: &str, input: &[u8], limit: Duration) -> Result<
     let stdout = child.stdout.take().map(read_bounded);
     let stderr = child.stderr.take().map(read_bounded);
     let deadline = Instant::now() + limit;
-    let status = wait(&mut child, deadline).map_err(|error| failed(error.to_string()))?;
-    let Some(status) = status else {
-        return Err(failed(format!("no answer within {} seconds; it was stopped", limit.as_secs())));
+    let mut printed = None;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|error| failed(error.to_string()))? {
+            break status;
+        }
+        printed = printed.or_else(|| stdout.as_ref().and_then(|stdout| stdout.try_recv().ok()));
+        if printed.as_deref().is_some_and(is_flood) {
+            stop(&mut child);
+            return Err(failed(flood()));
+        }
+        if Instant::now() >= deadline {
+            stop(&mut child);
+            return Err(failed(format!("no answer within {} seconds; it was stopped", limit.as_secs())));
+        }
+        thread::sleep(POLL);
     };
     // The pipes are at their end when the program is; a moment is for the threads that read them.
     let until = deadline.max(Instant::now() + Duration::from_secs(1));
     let taken = |from: Option<mpsc::Receiver<Vec<u8>>>| {
         from.and_then(|from| from.recv_timeout(until.saturating_duration_since(Instant::now())).ok())
     };
-    let (stdout, stderr) = (taken(stdout), taken(stderr).unwrap_or_default());
     if !status.success() {
-        return Err(failed(format!("it ended with {status} and said: {}", quoted(&stderr))));
+        let said = taken(stderr).unwrap_or_default();
+        return Err(failed(format!("it ended with {status} and said: {}", quoted(&said))));
     }
-    let stdout = stdout.ok_or_else(|| failed("its output did not end with it".into()))?;
-    if stdout.len() > OUTPUT_LIMIT {
-        return Err(failed(format!("expected at most {OUTPUT_LIMIT} bytes of output, found more")));
-    }
-    Ok(stdout)
+    let stdout = printed.or_else(|| taken(stdout)).ok_or_else(|| failed("its output did not end with it".into()))?;
+    if is_flood(&stdout) { Err(failed(flood())) } else { Ok(stdout) }
 }
 
-/// Waits for the end of the program, and stops it at the deadline.
-fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<std::process::ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= deadline {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(POLL);
-    }
+fn is_flood(printed: &[u8]) -> bool {
+    printed.len() > OUTPUT_LIMIT
 }
 
-/// Reads a pipe to its end and hands over its start, one byte more than the limit at most.
+fn flood() -> String {
+    format!("expected at most {OUTPUT_LIMIT} bytes of output, found more; it was stopped")
+}
+
+/// Ends a program that is waited for no longer. One that has ended already needs no end.
+fn stop(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Reads a pipe, and hands over all of it at its end, or its start as soon as it is one byte above the limit.
 fn read_bounded<R: Read + Send + 'static>(mut pipe: R) -> mpsc::Receiver<Vec<u8>> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         let mut start = Vec::new();
         let _ = pipe.by_ref().take(OUTPUT_LIMIT as u64 + 1).read_to_end(&mut start);
+        let _ = tell.send(start);
         // What follows is read and dropped, so that the program does not hang on a full pipe.
         let _ = io::copy(&mut pipe, &mut io::sink());
-        let _ = tell.send(start);
     });
     told
 }

@@ -108,7 +108,8 @@ pub(super) fn key(args: &KeyArgs) -> Result<Answer> {
             change.policy().threshold = threshold;
         }
         Ok(())
-    })
+    })?;
+    Ok(Answer::Yes)
 }
 
 pub(super) fn log(args: &LogArgs) -> Result<Answer> {
@@ -129,5 +130,6 @@ pub(super) fn log(args: &LogArgs) -> Result<Answer> {
             reopen: args.reopen,
         };
         Ok(change.add_log(&log, said, now())?)
-    })
+    })?;
+    Ok(Answer::Yes)
 }

@@ -4,10 +4,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_bundle::Digest;
 use symseal_seal::statement::JSON_INTEGER_LIMIT;
+use symseal_seal::trust::Revocation;
 use symseal_sealer::trust::RevocationChange;
 
 use super::Signing;
 use crate::exit::Answer;
+use crate::output::out;
 
 /// Distrust a key, but for what it is known to have signed; or a log, from a place on or wholly.
 #[derive(ClapArgs)]
@@ -51,7 +53,7 @@ pub struct Args {
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
     let places = args.except_before.iter().map(|text| place(text)).collect::<Result<Vec<_>>>()?;
-    args.signing.apply(|change| {
+    let trust = args.signing.apply(|change| {
         match (&args.key_id, &args.log) {
             (Some(key_id), _) => {
                 let said = RevocationChange {
@@ -69,7 +71,13 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
             (None, None) => bail!("expected --key-id or --log"),
         }
         Ok(())
-    })
+    })?;
+    // With what an earlier revocation left: whoever signs the policy answers for all of it.
+    let of_key = |revocation: &&Revocation| args.key_id.as_ref().is_some_and(|id| *id == revocation.key_id.to_string());
+    if let Some(table) = super::show::still_counts(trust.policy.revocations.iter().filter(of_key)) {
+        out!("{table}");
+    }
+    Ok(Answer::Yes)
 }
 
 /// `ORIGIN#INDEX`.

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
             "nothing to rotate: expected --add, --remove, --root-threshold, --root-expires, --expires or --require-consistency"
         );
     }
-    let answer = args.signing.apply(|change| {
+    args.signing.apply(|change| {
         if !changes_root {
             return Ok(());
         }
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         let trust = load_trust(&places::trust_dir(args.signing.trust.as_ref())?)?;
         outln!("root fingerprint {}", fingerprint(&trust.root.sha256()));
     }
-    Ok(answer)
+    Ok(Answer::Yes)
 }
 
 /// A public key in PEM; the private file is taken too, as `symseal key generate` writes no public one for roots.

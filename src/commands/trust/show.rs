@@ -82,11 +82,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         roots.row([key.key_id().to_string(), fingerprint(&key.key_id().0)]);
     }
     out!("\n{roots}\n{keys}\n{logs}");
-    if policy.revocations.iter().any(|revocation| exceptions(revocation).next().is_some()) {
-        let mut excepted = Table::new(&["revoked key", "still counts"]);
-        for revocation in &policy.revocations {
-            exceptions(revocation).for_each(|what| excepted.row([revocation.key_id.to_string(), visible(&what)]));
-        }
+    if let Some(excepted) = still_counts(&policy.revocations) {
         out!("\n{excepted}");
     }
     if policy.require_consistency {
@@ -101,6 +97,18 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 fn revocation(trust: &Trust, key: &PolicyKey) -> Option<String> {
     let revocation = trust.policy.revocation(key.id)?;
     Some(format!("{} ({} exceptions)", revocation.reason, exceptions(revocation).count()))
+}
+
+/// What still counts of revoked keys, a row each; `None` where nothing does.
+pub(super) fn still_counts<'a>(revocations: impl IntoIterator<Item = &'a Revocation>) -> Option<Table> {
+    let mut table = None;
+    for revocation in revocations {
+        for what in exceptions(revocation) {
+            let table = table.get_or_insert_with(|| Table::new(&["revoked key", "still counts"]));
+            table.row([revocation.key_id.to_string(), visible(&what)]);
+        }
+    }
+    table
 }
 
 /// What still counts of a revoked key.
