@@ -104,6 +104,24 @@ pub fn all_agree(questions: &[(&str, Asked, Option<&str>)], can_read: impl Fn(&s
     for (name, asked, expected) in questions {
         assert_eq!(verdict(asked, false).as_deref(), *expected, "{name}");
     }
+    others_agree(questions, can_read, lenient);
+}
+
+/// [`all_agree`], where a digest is not enough for us.
+#[track_caller]
+pub fn all_agree_about_files(
+    questions: &[(&str, Asked, Option<&str>)],
+    can_read: impl Fn(&str) -> bool,
+    lenient: &[(&str, &str)],
+) {
+    for (name, asked, expected) in questions {
+        assert_eq!(verdict(asked, true).as_deref(), *expected, "{name}");
+    }
+    others_agree(questions, can_read, lenient);
+}
+
+#[track_caller]
+fn others_agree(questions: &[(&str, Asked, Option<&str>)], can_read: impl Fn(&str) -> bool, lenient: &[(&str, &str)]) {
     let asked: Vec<Asked> = questions.iter().map(|(_, asked, _)| asked.clone()).collect();
     let mut others = Vec::new();
     for peer in ask_all(&asked) {

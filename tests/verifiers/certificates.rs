@@ -11,16 +11,16 @@ use crate::peers::{Asked, Signer, node, run};
 use crate::rekor_v1::{self, RekorV1};
 use crate::support::World;
 
-const V01: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
-const V02: &str = "application/vnd.dev.sigstore.bundle+json;version=0.2";
-const V03: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+pub const V01: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
+pub const V02: &str = "application/vnd.dev.sigstore.bundle+json;version=0.2";
+pub const V03: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const TYPE: &str = "application/vnd.in-toto+json";
 
 /// What the mock signed, with somewhere to log it.
-struct Minted {
+pub struct Minted {
     world: World,
-    v1: RekorV1,
-    minted: Value,
+    pub v1: RekorV1,
+    pub minted: Value,
     artifact: Vec<u8>,
     payload: Vec<u8>,
     root: Value,
@@ -28,6 +28,10 @@ struct Minted {
 
 impl Minted {
     fn new() -> Option<Self> {
+        Self::of(&[])
+    }
+
+    fn of(keys: &[&str]) -> Option<Self> {
         let artifact = b"an artifact\n".to_vec();
         let statement = json!({
             "_type": "https://in-toto.io/Statement/v1",
@@ -35,7 +39,7 @@ impl Minted {
             "predicateType": "https://example.org/built/v1", "predicate": {},
         });
         let payload = statement.to_string().into_bytes();
-        let input = json!({"artifact": to_base64(&artifact), "statement": to_base64(&payload)});
+        let input = json!({"artifact": to_base64(&artifact), "statement": to_base64(&payload), "keys": keys});
         let minted: Value =
             serde_json::from_slice(&run(node("sigstore_mint.cjs")?, input.to_string().as_bytes())).unwrap();
         let (world, v1) = (World::new(3), RekorV1::new());
@@ -47,17 +51,26 @@ impl Minted {
         Some(Self { world, v1, minted, artifact, payload, root })
     }
 
-    fn part(&self, what: &str, name: &str) -> Vec<u8> {
+    /// The same with what a key of another kind signed; of those that `sigstore_mint.cjs` makes.
+    pub fn with(kind: &str) -> Option<Self> {
+        let mut minted = Self::of(&[kind])?;
+        for what in ["message", "envelope"] {
+            minted.minted[what] = minted.minted["keys"][kind][what].take();
+        }
+        Some(minted)
+    }
+
+    pub fn part(&self, what: &str, name: &str) -> Vec<u8> {
         STANDARD.decode(self.minted[what][name].as_str().unwrap()).unwrap()
     }
 
-    fn pem(&self, what: &str) -> String {
+    pub fn pem(&self, what: &str) -> String {
         let text = self.minted[what]["certificate"].as_str().unwrap();
         let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
         format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
     }
 
-    fn digest(&self, what: &str) -> [u8; 32] {
+    pub fn digest(&self, what: &str) -> [u8; 32] {
         if what == "message" { sha256(&self.artifact) } else { sha256(&pae(TYPE, &self.payload)) }
     }
 
@@ -83,7 +96,7 @@ impl Minted {
     }
 
     /// Logs it in the Rekor v1.
-    fn in_v1(&self, what: &str, time: i64) -> Value {
+    pub fn in_v1(&self, what: &str, time: i64) -> Value {
         let signature = self.part(what, "signature");
         let (kind, body) = if what == "message" {
             ("hashedrekord", rekor_v1::hashedrekord(&self.digest(what), &signature, &self.pem(what)))
@@ -94,11 +107,11 @@ impl Minted {
     }
 
     /// When the mock's timestamp authority says that it was.
-    fn now(&self) -> i64 {
+    pub fn now(&self) -> i64 {
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs().cast_signed()
     }
 
-    fn bundle(&self, what: &str, media_type: &str, entry: Value, stamped: bool) -> Asked {
+    pub fn bundle(&self, what: &str, media_type: &str, entry: Value, stamped: bool) -> Asked {
         let certificate = json!({"rawBytes": self.minted[what]["certificate"]});
         let mut material = match media_type {
             V03 => json!({"certificate": certificate}),
@@ -112,7 +125,10 @@ impl Minted {
         let signature = &self.minted[what]["signature"];
         let mut bundle = json!({"mediaType": media_type, "verificationMaterial": material});
         if what == "message" {
-            let digest = json!({"algorithm": "SHA2_256", "digest": to_base64(&sha256(&self.artifact))});
+            let digest = match self.minted[what]["hash"].as_str() {
+                Some("sha384") => json!({"algorithm": "SHA2_384", "digest": self.minted[what]["digest"]}),
+                _ => json!({"algorithm": "SHA2_256", "digest": to_base64(&sha256(&self.artifact))}),
+            };
             bundle["messageSignature"] = json!({"messageDigest": digest, "signature": signature});
         } else {
             let signatures = json!([{"sig": signature}]);
@@ -132,7 +148,7 @@ impl Minted {
     }
 }
 
-fn changed(asked: &Asked, change: impl FnOnce(&mut Value)) -> Asked {
+pub fn changed(asked: &Asked, change: impl FnOnce(&mut Value)) -> Asked {
     let mut bundle: Value = serde_json::from_str(&asked.bundle).unwrap();
     change(&mut bundle);
     Asked { bundle: bundle.to_string(), ..asked.clone() }

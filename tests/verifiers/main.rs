@@ -26,6 +26,7 @@ mod content_mutants;
 mod keyless;
 mod keys;
 mod mutants;
+mod other_certificates;
 mod peers;
 mod rekor_v1;
 mod rekor_v2_entries;

@@ -63,11 +63,16 @@ impl RekorV1 {
 
 /// The body of a `hashedrekord` 0.0.1; `verifier` is PEM.
 pub fn hashedrekord(artifact_sha256: &[u8; 32], signature: &[u8], verifier: &str) -> Vec<u8> {
+    hashedrekord_by("sha256", artifact_sha256, signature, verifier)
+}
+
+/// The same with a digest by another algorithm: sha384 or sha512.
+pub fn hashedrekord_by(algorithm: &str, digest: &[u8], signature: &[u8], verifier: &str) -> Vec<u8> {
     let value = json!({
         "apiVersion": "0.0.1",
         "kind": "hashedrekord",
         "spec": {
-            "data": {"hash": {"algorithm": "sha256", "value": to_hex(artifact_sha256)}},
+            "data": {"hash": {"algorithm": algorithm, "value": to_hex(digest)}},
             "signature": {"content": to_base64(signature), "publicKey": {"content": to_base64(verifier.as_bytes())}},
         },
     });

@@ -8,12 +8,13 @@ use std::time::SystemTime;
 
 use sigstore_crypto::VerificationKey;
 use sigstore_trust_root::{TransparencyLog, TrustedRoot};
-use sigstore_types::bundle::InclusionProof;
+use sigstore_types::bundle::{InclusionProof, MediaType};
 use sigstore_types::{Bundle, KindVersion, SignatureBytes, TransparencyLogEntry};
 use sigstore_verify::VerificationResult;
+use symseal_seal::encoding::{to_base64, to_hex};
 use symseal_seal::note::NoteSignature;
 use symseal_seal::tlog::{leaf_hash, verify_inclusion};
-use symseal_seal::{Hash, SignedCheckpoint};
+use symseal_seal::{Hash, SignedCheckpoint, UtcSeconds};
 
 use super::checks::{Refusal, id};
 
@@ -53,30 +54,78 @@ pub(super) fn check(bundle: &Bundle, root: &TrustedRoot, result: &VerificationRe
     Ok(())
 }
 
-/// Checks that the entries of a Rekor v2, whose bodies these are, are in the trees of their checkpoints. Their checkpoints
-/// themselves are for [`check`].
-pub(super) fn check_inclusion(bundle: &Bundle, bodies: &[Vec<u8>], root: &TrustedRoot) -> Result<(), Refusal> {
+/// Checks that the entries whose bodies these are, as they were logged, are in the trees of their checkpoints, and of a Rekor v1
+/// what it promised; the times that it did so. Their checkpoints themselves are for [`check`].
+pub(super) fn check_inclusion(
+    bundle: &Bundle,
+    bodies: &[Vec<u8>],
+    root: &TrustedRoot,
+) -> Result<Vec<UtcSeconds>, Refusal> {
     let entries = &bundle.verification_material.tlog_entries;
+    let malformed = |found: String| Refusal::new(id::BUNDLE_FORM, found);
     if entries.is_empty() || entries.len() != bodies.len() {
-        return Err(Refusal::new(id::BUNDLE_FORM, format!("{} log entries", entries.len())));
+        return Err(malformed(format!("{} log entries", entries.len())));
     }
+    let is_v01 = bundle.media_type() == MediaType::Bundle0_1;
+    let now = SystemTime::now().try_into().map_err(|_| malformed("a clock that no date has".to_owned()))?;
+    let mut times = Vec::new();
     for (entry, body) in entries.iter().zip(bodies) {
-        let proof = entry.inclusion_proof.as_ref();
-        let proof = proof.ok_or_else(|| Refusal::new(id::BUNDLE_FORM, "a log entry without an inclusion proof"))?;
-        let signed = SignedCheckpoint::parse(proof.checkpoint.envelope());
-        let checkpoint = signed.map_err(|error| Refusal::new(id::LOG_CHECKPOINT, error.to_string()))?.checkpoint;
-        let path: Vec<Hash> = proof.hashes.iter().map(|hash| *hash.as_bytes()).collect();
-        verify_inclusion(&leaf_hash(body), entry.log_index.get(), checkpoint.size, &path, &checkpoint.root)
-            .map_err(|error| Refusal::new(id::LOG_INCLUSION, error.to_string()))?;
+        let is_v2 = entry.kind_version == KindVersion::HashedRekordV002;
+        if is_v01 && entry.inclusion_promise.is_none() {
+            return Err(malformed("a log entry of a bundle v0.1 without an inclusion promise".to_owned()));
+        }
+        match &entry.inclusion_proof {
+            Some(proof) => check_proof(entry, proof, body, is_v2)?,
+            None if is_v01 => {}
+            None => return Err(malformed("a log entry without an inclusion proof".to_owned())),
+        }
+        let log = known(entry, root)?;
         // The crate does not use a key before its time, and was not asked.
-        let window = trusted(entry, root).and_then(|log| log.public_key.valid_for);
-        let started =
-            SystemTime::now().try_into().is_ok_and(|now| window.is_none_or(|window| window.has_started_by(now)));
-        if !started {
+        let window = log.public_key.valid_for;
+        if window.is_some_and(|window| !window.has_started_by(now)) {
             return Err(Refusal::new(id::LOG_KEY_VALIDITY, "a log's key whose time has not begun"));
         }
+        if !is_v2 && let Some(promise) = &entry.inclusion_promise {
+            let time = entry.integrated_time;
+            if let Some(time) = time.filter(|time| *time > now) {
+                return Err(Refusal::new(id::LOG_TIME, format!("{time}, which is yet to come")));
+            }
+            if let Some(time) = time.filter(|time| window.is_some_and(|window| !window.contains(*time))) {
+                let expected = format!("a time at which the key of {} was valid", log.base_url);
+                return Err(Refusal::of(id::LOG_KEY_VALIDITY, expected, time.to_string()));
+            }
+            let seconds = time.map(|time| time.as_second());
+            let refuse = |found: String| Refusal::new(id::LOG_PROMISE, found);
+            let id = entry.log_id.key_id.as_bytes();
+            let payload = promise_payload(body, seconds.unwrap_or(0), entry.log_index.as_i64(), id);
+            let key =
+                VerificationKey::from_spki(&log.public_key.raw_bytes).map_err(|error| refuse(error.to_string()))?;
+            let signature = SignatureBytes::new(promise.signed_entry_timestamp.as_bytes().to_vec());
+            key.verify(&payload, &signature).map_err(|_| refuse("one that does not verify".to_owned()))?;
+            times.extend(seconds.map(UtcSeconds));
+        }
     }
-    Ok(())
+    Ok(times)
+}
+
+fn check_proof(entry: &TransparencyLogEntry, proof: &InclusionProof, body: &[u8], is_v2: bool) -> Result<(), Refusal> {
+    let signed = SignedCheckpoint::parse(proof.checkpoint.envelope());
+    let checkpoint = signed.map_err(|error| Refusal::new(id::LOG_CHECKPOINT, error.to_string()))?.checkpoint;
+    let path: Vec<Hash> = proof.hashes.iter().map(|hash| *hash.as_bytes()).collect();
+    // A Rekor v1 has an index of its own in each of its trees, and says the root twice.
+    let index = if is_v2 { entry.log_index.get() } else { proof.log_index.get() };
+    if !is_v2 && *proof.root_hash.as_bytes() != checkpoint.root {
+        return Err(Refusal::new(id::LOG_INCLUSION, "a proof for another root than the checkpoint's"));
+    }
+    verify_inclusion(&leaf_hash(body), index, checkpoint.size, &path, &checkpoint.root)
+        .map_err(|error| Refusal::new(id::LOG_INCLUSION, error.to_string()))
+}
+
+/// What a Rekor v1 signs when it promises to include an entry: canonical JSON. `time` is in seconds since 1970, `index` over all
+/// of its trees.
+pub(super) fn promise_payload(body: &[u8], time: i64, index: i64, log_id: &[u8]) -> Vec<u8> {
+    let (body, log_id) = (to_base64(body), to_hex(log_id));
+    format!(r#"{{"body":"{body}","integratedTime":{time},"logID":"{log_id}","logIndex":{index}}}"#).into_bytes()
 }
 
 fn check_checkpoint(

@@ -3,8 +3,8 @@
 //!
 //! What has to hold is the [Sigstore client specification](https://github.com/sigstore/architecture-docs/blob/main/client-spec.md)
 //! with its specification of Rekor v2. The crates of sigstore-rust do most of it; [`log`] and [`shape`] ask for what
-//! the specifications say and those crates let pass, and [`rekor_v2`] reads the entries that they do not. None of their types
-//! leaves this module.
+//! the specifications say and those crates let pass, and [`translate`] is for the entries that they do not read. None of their
+//! types leaves this module.
 //!
 //! For symseal's own seals there is [`symseal_seal::verify_seal`], which also knows names, roles, thresholds and
 //! revocation. No network, and no time but the clock's, which bounds times in the future.
@@ -12,17 +12,19 @@
 mod checks;
 mod log;
 mod provider;
+mod rekor_v1;
 mod rekor_v2;
 mod shape;
+mod translate;
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use sigstore_trust_root::{SIGSTORE_PRODUCTION_TRUSTED_ROOT, TrustedRoot};
 use sigstore_types::bundle::VerificationMaterialContent;
-use sigstore_types::{Bundle, DerPublicKey, Sha256Hash, SignatureContent};
+use sigstore_types::{Bundle, DerPublicKey, HashAlgorithm, KindVersion, Sha256Hash, SignatureContent};
 use sigstore_verify::{Policy, PublicKeyVerificationPolicy, VerificationPolicy, VerificationResult, Verifier};
 use symseal_seal::{Hash, UtcSeconds};
 
@@ -137,21 +139,31 @@ pub enum ForeignArtifact<'a> {
 }
 
 impl ForeignArtifact<'_> {
-    fn sha256(&mut self) -> Result<Hash, Refusal> {
-        match self {
-            Self::Sha256(digest) => Ok(*digest),
-            Self::File(file) => {
-                let unread = |error: std::io::Error| Refusal::new(id::ARTIFACT_READ, error.to_string());
-                file.rewind().map_err(unread)?;
-                let mut hasher = Sha256::new();
-                let mut buffer = vec![0; 1 << 16];
-                loop {
-                    match file.read(&mut buffer).map_err(unread)? {
-                        0 => return Ok(hasher.finalize().into()),
-                        read => hasher.update(buffer.get(..read).unwrap_or_default()),
-                    }
-                }
-            }
+    /// A digest of the artifact, which is read for it from its start.
+    fn digest(&mut self, algorithm: HashAlgorithm) -> Result<Vec<u8>, Refusal> {
+        let unsupported = |found: String| Refusal::new(id::SUPPORTED, found);
+        match (self, algorithm) {
+            (Self::Sha256(digest), HashAlgorithm::Sha2256) => Ok(digest.to_vec()),
+            (Self::Sha256(_), other) => Err(unsupported(format!(
+                "a log entry with a digest by {other}, which does not follow from a SHA-256: expected the file itself"
+            ))),
+            (Self::File(file), HashAlgorithm::Sha2256) => hash_file::<Sha256>(file),
+            (Self::File(file), HashAlgorithm::Sha2384) => hash_file::<Sha384>(file),
+            (Self::File(file), HashAlgorithm::Sha2512) => hash_file::<Sha512>(file),
+            (Self::File(_), other) => Err(unsupported(format!("a digest by {other}"))),
+        }
+    }
+}
+
+fn hash_file<D: sha2::Digest>(file: &mut File) -> Result<Vec<u8>, Refusal> {
+    let unread = |error: std::io::Error| Refusal::new(id::ARTIFACT_READ, error.to_string());
+    file.rewind().map_err(unread)?;
+    let mut hasher = D::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).map_err(unread)? {
+            0 => return Ok(hasher.finalize().to_vec()),
+            read => hasher.update(buffer.get(..read).unwrap_or_default()),
         }
     }
 }
@@ -189,11 +201,15 @@ pub fn verify_foreign(
     let mut artifact = artifact;
     let text = std::str::from_utf8(bundle).map_err(|error| Refusal::new(id::BUNDLE_FORM, error.to_string()))?;
     shape::check(text).map_err(|found| Refusal::new(id::BUNDLE_FORM, found))?;
-    let translated = rekor_v2::translate(text, || artifact.sha256())?;
+    let translated = translate::translate(text, |algorithm| artifact.digest(algorithm))?;
     let bundle = parse(translated.as_ref().map_or(text, |translated| &translated.json))?;
     let has_key = matches!(bundle.verification_material.content, VerificationMaterialContent::PublicKey(_));
     let is_read = translated.is_none();
-    let result = match signer {
+    let logged = provider::Logged {
+        promises: translated.as_ref().map(|translated| translated.promises.clone()).unwrap_or_default(),
+        in_v1_alone: is_in_v1_alone(&bundle),
+    };
+    let result = provider::with_entries(logged, || match signer {
         ForeignSigner::Key(key) if has_key => {
             let policy = PublicKeyVerificationPolicy::new(key.0.clone());
             let policy = if is_read { policy } else { policy.skip_tlog_unsafe() };
@@ -208,13 +224,23 @@ pub fn verify_foreign(
         ForeignSigner::Certificate { .. } => {
             Err(Refusal::of(id::SIGNER_KIND, "a bundle with a certificate", "one of a key"))
         }
-    }?;
+    })?;
+    let mut times: Vec<UtcSeconds> =
+        result.verified_timestamps().iter().map(|time| UtcSeconds(time.as_second())).collect();
     if let Some(translated) = &translated {
         // What was left out of the crate's verification, over the entries as they were logged.
-        log::check_inclusion(&bundle, &translated.bodies, &root.root)?;
+        let logged = log::check_inclusion(&bundle, &translated.bodies, &root.root)?;
+        // Of a certificate's signature the crate has them already.
+        times.extend(if has_key { logged } else { Vec::new() });
     }
     log::check(&bundle, &root.root, &result)?;
-    Ok(facts(&bundle, &root.root, &result))
+    Ok(ForeignFacts { times, ..facts(&bundle, &root.root, &result) })
+}
+
+/// Whether every log entry is one of a Rekor v1, and there is one.
+fn is_in_v1_alone(bundle: &Bundle) -> bool {
+    let entries = &bundle.verification_material.tlog_entries;
+    !entries.is_empty() && entries.iter().all(|entry| entry.kind_version != KindVersion::HashedRekordV002)
 }
 
 /// Reads a bundle's JSON, and holds it to what there may be once.
@@ -259,7 +285,11 @@ fn verify_artifact(
     let unread = |error: std::io::Error| Refusal::new(id::ARTIFACT_READ, error.to_string());
     match artifact {
         ForeignArtifact::Sha256(digest) => {
-            verifier.verify(Sha256Hash::new(digest), bundle, policy).map_err(|error| checks::refusal(&error))
+            let verify = || verifier.verify(Sha256Hash::new(digest), bundle, policy);
+            match provider::without_message(verify) {
+                (Err(error), true) => Err(Refusal::new(id::SUPPORTED, format!("{error}: expected the file itself"))),
+                (answer, _) => answer.map_err(|error| checks::refusal(&error)),
+            }
         }
         ForeignArtifact::File(file) => {
             file.rewind().map_err(unread)?;
@@ -300,7 +330,7 @@ fn facts(bundle: &Bundle, root: &TrustedRoot, result: &VerificationResult) -> Fo
         identity: result.identity().map(|identity| identity.as_str().to_owned()),
         issuer: result.issuer().map(str::to_owned),
         entries: bundle.verification_material.tlog_entries.iter().map(entry).collect(),
-        times: result.verified_timestamps().iter().map(|time| UtcSeconds(time.as_second())).collect(),
+        times: Vec::new(),
     }
 }
 

@@ -18,6 +18,34 @@ thread_local! {
     static MESSAGE: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
     /// Whether a scheme asked for them while they were not there.
     static WANTED: Cell<bool> = const { Cell::new(false) };
+    /// How the bundle that is verified was logged.
+    static LOGGED: RefCell<Logged> = const { RefCell::new(Logged { promises: Vec::new(), in_v1_alone: false }) };
+}
+
+/// How a bundle was logged, as far as its signatures depend on it.
+#[derive(Default)]
+pub(super) struct Logged {
+    /// Of entries that have another form now.
+    pub(super) promises: Vec<Promise>,
+    /// Whether it has entries of a Rekor v1, and no others.
+    pub(super) in_v1_alone: bool,
+}
+
+/// What a log signed of an entry that sigstore-rust is given in another form.
+#[derive(Clone)]
+pub(super) struct Promise {
+    /// What sigstore-rust will ask for.
+    pub(super) asked: Vec<u8>,
+    /// What the log signed.
+    pub(super) logged: Vec<u8>,
+}
+
+/// Runs `verify` for a bundle that was logged so.
+pub(super) fn with_entries<T>(logged: Logged, verify: impl FnOnce() -> T) -> T {
+    LOGGED.set(logged);
+    let answer = verify();
+    LOGGED.take();
+    answer
 }
 
 /// Makes this provider the process's; another that was installed before stays.
@@ -41,6 +69,9 @@ pub(super) fn without_message<T>(verify: impl FnOnce() -> T) -> (T, bool) {
     (answer, WANTED.replace(false))
 }
 
+/// How everything that an envelope's signature is over begins.
+const ENVELOPE: &[u8] = b"DSSEv1 ";
+
 static PROVIDER: Provider = Provider;
 
 #[derive(Debug)]
@@ -58,7 +89,7 @@ impl<D: Digest + Send> HashContext for Hasher<D> {
     }
 }
 
-fn digest(algorithm: HashAlgorithm, data: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn digest(algorithm: HashAlgorithm, data: &[u8]) -> Option<Vec<u8>> {
     match algorithm {
         HashAlgorithm::Sha2256 => Some(Sha256::digest(data).to_vec()),
         HashAlgorithm::Sha2384 => Some(Sha384::digest(data).to_vec()),
@@ -102,7 +133,16 @@ impl CryptoProvider for Provider {
         let Some(algorithm) = algorithm(scheme) else {
             return Err(Error::UnsupportedAlgorithm(format!("{} signatures cannot be verified", scheme.name())));
         };
-        UnparsedPublicKey::new(algorithm, key).verify(data, signature).map_err(|_| invalid(scheme))
+        let verify = |algorithm, data: &[u8]| UnparsedPublicKey::new(algorithm, key).verify(data, signature);
+        let answer = LOGGED.with_borrow(|logged| {
+            let promise = logged.promises.iter().find(|promise| promise.asked == data);
+            let answer = verify(algorithm, promise.map_or(data, |promise| &promise.logged));
+            // An envelope does not say its digest. Before there was a registry of algorithms, SHA-256 went with every curve, and
+            // whoever logged in a Rekor v1 may have signed so.
+            let is_old = logged.in_v1_alone && data.starts_with(ENVELOPE) && scheme == SigningScheme::EcdsaP384Sha384;
+            if is_old { answer.or_else(|_| verify(&ring_signature::ECDSA_P384_SHA256_ASN1, data)) } else { answer }
+        });
+        answer.map_err(|_| invalid(scheme))
     }
 
     /// Over P-256 the digest is enough. `ring` verifies the other schemes over the message alone: it is used where it is

@@ -1,32 +1,23 @@
 //! Entries of a Rekor v2 that sigstore-rust does not read: `hashedrekord` 0.0.2 by other keys than ECDSA P-256, and `dsse` 0.0.2,
 //! which rekor-tiles wrote until 2.2.
 //!
-//! Each is held to the bundle here, and to its log by [`log`](super::log); sigstore-rust gets a copy of the bundle in which the
-//! entry has the form that it reads, for everything that is not about the log: certificates, timestamps, the signature, the artifact.
+//! Each is held to the bundle here; [`translate`](super::translate) says what for.
 //!
 //! Sources: rekor-tiles 2.2 and 2.3 (`pkg/types`, `CLIENTS.md`), Sigstore's registry of algorithms for which key goes with which
 //! digest, and sigstore-go 1.2, which makes the entry of a bundle's key anew.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256, Sha384};
+use sha2::{Digest as _, Sha256};
 use sigstore_crypto::KeyAlgorithm;
-use sigstore_types::DerPublicKey;
+use sigstore_types::{DerPublicKey, HashAlgorithm};
 use symseal_seal::encoding::{from_base64, to_base64};
-use symseal_seal::pae;
 
 use super::checks::{Refusal, id};
+use super::translate::Content;
 
 /// What sigstore-rust reads.
 const READ: &str = "PKIX_ECDSA_P256_SHA_256";
-
-/// A bundle as sigstore-rust reads it, and the entries as they were logged.
-pub(super) struct Translated {
-    /// The bundle's JSON.
-    pub(super) json: String,
-    /// The body of each entry, in their order.
-    pub(super) bodies: Vec<Vec<u8>>,
-}
 
 /// The body of an entry, of either kind.
 #[derive(Deserialize)]
@@ -88,53 +79,17 @@ struct RawBytes {
     raw_bytes: String,
 }
 
-/// The bundle for sigstore-rust, where an entry is none that it reads; `None` where it reads them all, or where the bundle is
-/// malformed, which it says better. `artifact` gives the SHA-256 of the artifact, where that is needed.
+/// What sigstore-rust is to read in the place of an entry's body; `None` where it reads it as it is.
 ///
 /// # Errors
 /// The [`Refusal`] of an entry that is not of this bundle.
-pub(super) fn translate(
-    json: &str,
-    artifact: impl FnOnce() -> Result<[u8; 32], Refusal>,
-) -> Result<Option<Translated>, Refusal> {
-    let Ok(mut bundle) = serde_json::from_str::<Value>(json) else { return Ok(None) };
-    let content = Content::of(&bundle);
-    let Some(entries) = bundle.pointer_mut("/verificationMaterial/tlogEntries").and_then(Value::as_array_mut) else {
-        return Ok(None);
-    };
-    let mut bodies = Vec::with_capacity(entries.len());
-    let mut stand_ins = Vec::new();
-    for (at, entry) in entries.iter().enumerate() {
-        let kind = |field: &str| entry["kindVersion"][field].as_str().unwrap_or_default();
-        let Some(bytes) = entry["canonicalizedBody"].as_str().and_then(from_base64) else { return Ok(None) };
-        if let ("hashedrekord" | "dsse", "0.0.2") = (kind("kind"), kind("version")) {
-            match parse(&bytes, kind("kind")) {
-                Ok(body) => stand_ins.extend(body.stand_in(content.as_ref())?.map(|stand_in| (at, stand_in))),
-                // sigstore-rust refuses it, too, and first says whether it was logged.
-                Err(_) if kind("kind") == "hashedrekord" => {}
-                Err(refusal) => return Err(refusal),
-            }
-        }
-        bodies.push(bytes);
+pub(super) fn stand_in(bytes: &[u8], kind: &str, content: Option<&Content>) -> Result<Option<StandIn>, Refusal> {
+    match parse(bytes, kind) {
+        Ok(body) => body.stand_in(content),
+        // sigstore-rust refuses it, too, and first says whether it was logged.
+        Err(_) if kind == "hashedrekord" => Ok(None),
+        Err(refusal) => Err(refusal),
     }
-    if stand_ins.is_empty() {
-        return Ok(None);
-    }
-    let is_v2 = |entry: &Value| entry["kindVersion"]["version"] == "0.0.2" && entry["kindVersion"]["kind"] != "intoto";
-    if !entries.iter().all(is_v2) {
-        let found = "entries of a Rekor v1 beside one of a Rekor v2 in a form of its own";
-        return Err(Refusal::of(id::SUPPORTED, "entries of one kind of log", found));
-    }
-    let mut artifact_sha256 = None;
-    if stand_ins.iter().any(|(_, stand_in)| stand_in.needs_artifact) {
-        artifact_sha256 = Some(artifact()?);
-    }
-    for (at, stand_in) in stand_ins {
-        let Some(entry) = entries.get_mut(at) else { continue };
-        entry["canonicalizedBody"] = to_base64(stand_in.body(artifact_sha256).to_string().as_bytes()).into();
-        entry["kindVersion"] = json!({"kind": "hashedrekord", "version": "0.0.2"});
-    }
-    Ok(Some(Translated { json: bundle.to_string(), bodies }))
 }
 
 fn parse(bytes: &[u8], kind: &str) -> Result<Body, Refusal> {
@@ -149,36 +104,19 @@ fn parse(bytes: &[u8], kind: &str) -> Result<Body, Refusal> {
     Ok(body)
 }
 
-/// What a bundle signs, as its JSON says.
-enum Content {
-    Envelope { payload_type: String, payload: Vec<u8> },
-    Message { algorithm: String, digest: String },
-}
-
-impl Content {
-    fn of(bundle: &Value) -> Option<Self> {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        if let Some(envelope) = bundle.get("dsseEnvelope") {
-            let payload = from_base64(envelope["payload"].as_str()?)?;
-            return Some(Self::Envelope { payload_type: text(&envelope["payloadType"])?, payload });
-        }
-        let digest = &bundle["messageSignature"]["messageDigest"];
-        Some(Self::Message { algorithm: text(&digest["algorithm"])?, digest: text(&digest["digest"])? })
-    }
-}
-
 /// What an entry says, in the form that is read.
-struct StandIn {
+pub(super) struct StandIn {
     /// Base64; of a message by a key with another digest it is to be computed.
     digest: String,
-    needs_artifact: bool,
+    pub(super) needs_artifact: bool,
     signature: String,
     verifier: Value,
 }
 
 impl StandIn {
-    fn body(self, artifact: Option<[u8; 32]>) -> Value {
-        let digest = artifact.filter(|_| self.needs_artifact).map_or(self.digest, |digest| to_base64(&digest));
+    /// The body; `artifact` is the SHA-256 of the artifact, where that is needed.
+    pub(super) fn body(self, artifact: Option<&[u8]>) -> Value {
+        let digest = artifact.filter(|_| self.needs_artifact).map_or(self.digest, to_base64);
         json!({
             "apiVersion": "0.0.2", "kind": "hashedrekord",
             "spec": {"hashedRekordV002": {
@@ -213,19 +151,21 @@ impl Body {
             return Ok(None);
         }
         let content = content.ok_or_else(|| refuse("a bundle whose content no entry can be compared with"))?;
+        let signed = |hash| to_base64(&content.signed_digest(hash).unwrap_or_default());
         let digest = match (content, &data, &dsse) {
             (Content::Envelope { payload, .. }, None, Some(logged)) => {
                 let found = to_base64(&Sha256::digest(payload));
                 if logged.algorithm != "SHA2_256" || logged.digest != found {
                     return Err(refuse("another payload's hash than the envelope's"));
                 }
-                envelope_digest(content, "SHA2_256")
+                signed(HashAlgorithm::Sha2256)
             }
             (Content::Envelope { .. }, Some(logged), _) => {
-                if logged.algorithm != details.hash || logged.digest != envelope_digest(content, details.hash) {
+                let hash = if details.hash == "SHA2_384" { HashAlgorithm::Sha2384 } else { HashAlgorithm::Sha2256 };
+                if logged.algorithm != details.hash || logged.digest != signed(hash) {
                     return Err(refuse("another digest than the envelope's"));
                 }
-                envelope_digest(content, "SHA2_256")
+                signed(HashAlgorithm::Sha2256)
             }
             (Content::Message { algorithm, digest }, Some(logged), _) => {
                 if logged.algorithm != details.hash || *algorithm != logged.algorithm || *digest != logged.digest {
@@ -248,13 +188,6 @@ impl Body {
         let needs_artifact = matches!(content, Content::Message { .. }) && details.hash != "SHA2_256";
         Ok(Some(StandIn { digest, needs_artifact, signature: signature.content, verifier }))
     }
-}
-
-/// The digest, in base64, of what an envelope's signature is over.
-fn envelope_digest(content: &Content, hash: &str) -> String {
-    let Content::Envelope { payload_type, payload } = content else { return String::new() };
-    let signed = pae(payload_type, payload);
-    if hash == "SHA2_384" { to_base64(&Sha384::digest(&signed)) } else { to_base64(&Sha256::digest(&signed)) }
 }
 
 /// How the log calls a key's way to sign, and the digest that goes with it.
