@@ -165,7 +165,7 @@ fn a_damaged_unit_among_others_fails_a_strict_build() {
     std::fs::write(at("other.c"), "int other(int x) { return x * 5; }\n").unwrap();
     let other = at("other.c");
     let whole = compile(&cc, dir.path(), "whole.so", SOURCE, &["-g", "-Wl,--build-id", text(&other)]);
-    let good = report(&[whole.clone()]);
+    let good = report(std::slice::from_ref(&whole));
     assert!(good.is_complete() && good.damaged_modules() == 0, "{good:#?}");
     // The abbreviation of the second unit's first entry is one that there is not: its offset comes from the lengths of the units.
     let bytes = std::fs::read(&whole).unwrap();

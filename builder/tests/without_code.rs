@@ -133,7 +133,7 @@ fn a_mac_library_of_data_alone_is_a_binary() {
         library
     };
     let (named, bare) = (link("named.dylib", &[]), link("bare.dylib", &["-no_uuid"]));
-    let found = report(&[named.clone()]);
+    let found = report(std::slice::from_ref(&named));
     let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
     assert_eq!(module.id_kind, "macho-uuid");
     let told = output(&dwarfdump, &["--uuid", text(&named)]).replace('-', "").to_ascii_lowercase();
