@@ -35,6 +35,9 @@ pub(crate) fn shown(options: &Options, message: impl Into<String>) -> (Options, 
             let before = passed_over.fetch_add(1, Ordering::Relaxed);
             told.suspend(|| tell_passed_over(before, &referrer, &reason));
         }
+        Progress::Damaged { digest } => told.suspend(|| {
+            eprintln!("blob {digest} was there with other bytes than its digest says, and is fetched again");
+        }),
         Progress::Retry { reason } => told.set_message(format!("trying again: {reason}")),
         _ => {}
     };

@@ -49,10 +49,14 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn image_base(&self) -> u64;
     /// The module's id and what it rests on.
     fn identity(&self) -> (Option<DebugId>, IdKind);
-    /// Holds code that a process could run.
+    /// Holds code that a process could run, or data that one could load where there is no code.
     fn is_executable(&self) -> bool;
-    /// Holds data that a process could load, and is of a format and a kind that need no code for that.
-    fn is_data_alone(&self) -> bool {
+    /// Holds bytes of code, whatever the kind of file.
+    fn has_code(&self) -> bool;
+    /// Holds data that a process could load, and says of no code that it were elsewhere, as debug files do.
+    fn is_data_alone(&self) -> bool;
+    /// Is what a kernel loads, or its debug file, in the form of a linker's input.
+    fn is_kernel_module(&self) -> bool {
         false
     }
     /// Holds debug information.

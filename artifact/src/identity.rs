@@ -9,8 +9,8 @@ pub enum IdKind {
     GnuBuildId,
     /// Go's build id note; the debug id is the first 20 bytes of the SHA-256 of its text.
     GoBuildId,
-    /// No note: the first 20 bytes of a SHA-256 over the addresses and bytes of the code. A debug file without code
-    /// has none, and cannot be paired by it.
+    /// No note: the first 20 bytes of a SHA-256 over the addresses and bytes of the code; of the data where there is no code, of both in
+    /// a kernel module. A debug file has none of them, and cannot be paired by it.
     TextHash,
     /// GUID and age of a PE file's CodeView record, of a PDB's DBI stream.
     PdbGuidAge,

@@ -56,9 +56,10 @@ mod unwind_inputs;
 mod work;
 
 pub use archive::{
-    ArchiveError, ArchiveKind, ArchiveReport, ImageReport, LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES,
-    Member, ParseReachError, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_kind,
-    read_archive, read_archive_without, read_image_layout, read_image_layout_without, unread_archive,
+    ArchiveError, ArchiveKind, ArchiveReport, DISC_SIGN_AT, DISK_TRAILER_BYTES, ImageReport, LimitKind, Limits,
+    MAX_PASSED_OVER, MAX_WINDOW_BYTES, Member, ParseReachError, PassedOver, PassedOverReason, RATIO_FLOOR_BYTES, Reach,
+    ReadSeek, Source, archive_kind, read_archive, read_archive_without, read_image_layout, read_image_layout_without,
+    unread_archive, unread_disk_image,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
 pub use error::ArtifactError;
@@ -71,7 +72,7 @@ pub use release_file::ReleaseFile;
 pub use sniff::{FileKind, SNIFF_BYTES, sniff};
 pub use stream::{
     Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, functions_at, functions_on,
-    pdb_functions,
+    is_damaged_unit, pdb_functions,
 };
 pub use text::escaped;
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};

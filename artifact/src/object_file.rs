@@ -158,16 +158,25 @@ impl<'d> ObjectFile<'d> {
         !self.has_debug_info() && !self.has_symtab()
     }
 
-    /// Whether the file holds code that a process could run, or of an ELF file that has no code the data; a debug file does
-    /// not.
+    /// Whether the file holds code that a process could run, or where it has no code the data; a debug file does not.
     pub fn is_executable(&self) -> bool {
         self.headers().is_executable()
     }
 
-    /// Whether an ELF file, relocatable ones included, holds data that is loaded, and no code: a library of tables, a kernel
-    /// module of some.
+    /// Whether the file, relocatable ones included, holds bytes of code.
+    pub fn has_code(&self) -> bool {
+        self.headers().has_code()
+    }
+
+    /// Whether the file, relocatable ELF files included, holds data that is loaded, and has no code: a library of tables or
+    /// resources, a kernel module of some.
     pub fn is_data_alone(&self) -> bool {
         self.headers().is_data_alone()
+    }
+
+    /// Whether a relocatable ELF file is a module of Linux, or the debug file of one, and no input of a linker.
+    pub fn is_kernel_module(&self) -> bool {
+        self.headers().is_kernel_module()
     }
 
     /// Whether the file holds debug information: for ELF debuginfod's notion, any `.debug_*` section with content.

@@ -92,6 +92,24 @@ pub struct StreamStatistics {
     pub missing_split: BTreeSet<String>,
 }
 
+/// Reasons in [`StreamStatistics::skipped`] by which a whole unit, a section or the list of units is missing.
+const DAMAGED_UNITS: [&str; 7] = [
+    "damaged unit",
+    "damaged unit header",
+    "damaged index of a DWARF package (.dwp)",
+    "damaged line program",
+    "damaged line table header",
+    "damaged list of modules in a PDB",
+    "PDB module whose stream is cut short",
+];
+
+/// Whether a reason in [`StreamStatistics::skipped`] says that functions or lines of a whole unit, or of more, are missing because
+/// debug information is damaged. Single entries and symbols that are left out say nothing of the kind.
+pub fn is_damaged_unit(reason: &str) -> bool {
+    DAMAGED_UNITS.contains(&reason)
+        || reason.starts_with("section .debug_") && reason.ends_with("that cannot be decompressed")
+}
+
 /// The functions of `binary`, with the debug information of the files `with` it.
 ///
 /// `binary` gives addresses, code ranges and symbols; it may itself be a debug file. DWARF is read from the debug file

@@ -107,7 +107,7 @@ impl SymbolBundleBuilder {
         self
     }
 
-    /// Whether a module that is not paired, or a debug file of another build, is an error
+    /// Whether a module that is not paired, a debug file of another build, damage, or an archive that is not looked into is an error
     /// ([`BuildError::Strict`]). Off by default.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
@@ -300,7 +300,9 @@ impl SymbolBundleBuilder {
         report.inputs.skip("another file of the same id is better", pairing.superseded.len() as u64);
         for (file, reason) in &pairing.loose {
             report.inputs.skip(reason, 1);
-            if !matches!(file.content, inputs::Content::DsymMember) {
+            if matches!(file.content, inputs::Content::DsymMember) {
+                report.inputs.skipped_places.add(reason, file.place.clone());
+            } else {
                 report.debug_files_without_binaries.push(Unpaired {
                     debug_id: None,
                     name: file.name.clone(),
@@ -340,7 +342,8 @@ fn strict_error(report: BuildReport) -> BuildError {
     BuildError::Strict {
         unpaired: report.unpaired(),
         mismatches: report.mismatches.len() as u64,
-        damaged: report.inputs.damaged(),
+        damaged: report.inputs.damaged() + report.damaged_modules(),
+        not_looked_into: report.inputs.not_looked_into(),
         sources: report.mismatched_sources(),
         report: Box::new(report),
     }

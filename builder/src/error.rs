@@ -95,17 +95,20 @@ pub enum BuildError {
         /// What was found instead, and what to do about it.
         hints: Vec<String>,
     },
-    /// A strict build with modules that are not paired, or with debug files or sources that do not match.
+    /// A strict build with modules that are not paired, with debug files or sources that do not match, or with inputs that could not be
+    /// read as a whole.
     #[error(
-        "{unpaired} unpaired files, {mismatches} mismatched files, {damaged} damaged files and {sources} source files of another checksum, which --strict does not let pass; the report names them (--exclude leaves files out)"
+        "{unpaired} unpaired files, {mismatches} mismatched files, {damaged} damaged files, {not_looked_into} archives that were not looked into and {sources} source files of another checksum, which --strict does not let pass; the report names them (--exclude leaves files out)"
     )]
     Strict {
         /// Binaries and debug files without their counterpart.
         unpaired: u64,
         /// Debug files that look like a binary's and have another id.
         mismatches: u64,
-        /// Files that begin like release files and cannot be read.
+        /// Files that begin like release files and cannot be read, and modules with damaged units of debug information.
         damaged: u64,
+        /// Archives, and members of archives, that may hold modules and were not looked into.
+        not_looked_into: u64,
         /// Source files whose checksum is not the one in the debug information.
         sources: u64,
         /// What was found.

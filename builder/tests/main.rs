@@ -14,3 +14,5 @@ mod refusals;
 mod reported_ids;
 mod sealing;
 mod sources;
+mod strict;
+mod without_code;

@@ -86,7 +86,7 @@ fn a_debug_file_of_another_build_is_a_mismatch_with_both_ids_and_fails_a_strict_
 
     let layout = dir.path().join("layout");
     match builder(&paths).strict(true).build_into(&layout) {
-        Err(BuildError::Strict { unpaired: 2, mismatches: 1, damaged: 0, sources: 0, report }) => {
+        Err(BuildError::Strict { unpaired: 2, mismatches: 1, damaged: 0, not_looked_into: 0, sources: 0, report }) => {
             assert_eq!(report.mismatches, found.mismatches)
         }
         other => panic!("{other:?}"),

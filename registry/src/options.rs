@@ -92,6 +92,11 @@ pub enum Progress {
         /// Whether it was there before.
         existed: bool,
     },
+    /// A blob that was there had other bytes than its digest says. It is removed, and fetched again.
+    Damaged {
+        /// Which.
+        digest: Digest,
+    },
     /// A referrer is not taken: it is no manifest, not whole or too large.
     PassedOver {
         /// Which.

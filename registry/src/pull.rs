@@ -1,5 +1,7 @@
 //! A bundle comes in: manifests are read from the top, and stored from the bottom.
 
+use std::collections::BTreeSet;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use oci_client::RegistryOperation;
 use symseal_bundle::oci::Descriptor;
@@ -26,9 +28,9 @@ pub struct PullReport {
 }
 
 impl PullReport {
-    fn count(&mut self, tree: &Tree, layout: &LayoutDir) {
+    fn count(&mut self, tree: &Tree, sound: &BTreeSet<Digest>) {
         for blob in &tree.blobs {
-            if layout.has(&blob.digest) {
+            if sound.contains(&blob.digest) {
                 self.blobs_existing += 1;
             } else {
                 self.blobs_received += 1;
@@ -41,7 +43,8 @@ impl PullReport {
 /// Brings what `reference` names, everything below it and its referrers into a layout.
 ///
 /// Every byte is checked against its digest before it is seen in the layout; the digest that a tag resolves to is the
-/// registry's word. What the layout has is not fetched again, and a large blob whose transfer broke off goes on where it
+/// registry's word. What the layout has is not fetched again, unless its bytes are not those of its digest
+/// ([`Progress::Damaged`]), and a large blob whose transfer broke off goes on where it
 /// stopped. The layout's `index.json` lists the result, under the reference's tag if it has one, and the referrers.
 ///
 /// Anybody may add referrers, so that one that is no manifest, not whole or too large is passed over, and
@@ -90,8 +93,9 @@ async fn pull_tree(
     tree: Tree,
     report: &mut PullReport,
 ) -> Result<(), RegistryError> {
+    let sound = sound_blobs(session, layout, &tree.blobs).await?;
     let mut counted = *report;
-    counted.count(&tree, layout);
+    counted.count(&tree, &sound);
     let (blobs, at_once) = (&tree.blobs, session.options.concurrency.max(1));
     session.options.tell(Progress::Found { blobs: blobs.len() as u64, bytes: tree.blob_bytes() });
     keep_right_pages(session, layout, blobs).await?;
@@ -101,6 +105,46 @@ async fn pull_tree(
     tree.write_manifests(layout).await?;
     *report = counted;
     Ok(())
+}
+
+/// Those of the blobs that the layout has and that have their digests. Others of these names are removed, so that they are fetched.
+async fn sound_blobs(
+    session: &Session,
+    layout: &LayoutDir,
+    blobs: &[Descriptor],
+) -> Result<BTreeSet<Digest>, RegistryError> {
+    let at_once = session.options.concurrency.max(1);
+    let looks: Vec<_> = blobs
+        .iter()
+        .map(|blob| blob.digest)
+        .filter(|digest| layout.has(digest))
+        .map(|digest| look(layout, digest))
+        .collect();
+    let looked: Vec<(Digest, bool)> = stream::iter(looks).buffer_unordered(at_once).try_collect().await?;
+    let mut sound = BTreeSet::new();
+    for (digest, is_sound) in looked {
+        if is_sound {
+            sound.insert(digest);
+        } else {
+            let path = layout.blob_path(&digest);
+            session.options.tell(Progress::Damaged { digest });
+            match tokio::fs::remove_file(&path).await {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(RegistryError::File { path, source });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(sound)
+}
+
+/// Hashes a blob, on a thread that serves nobody else.
+async fn look(layout: &LayoutDir, digest: Digest) -> Result<(Digest, bool), RegistryError> {
+    let layout_there = layout.clone();
+    let looked = tokio::task::spawn_blocking(move || layout_there.is_sound(&digest)).await;
+    let failed = |error| RegistryError::File { path: layout.blob_path(&digest), source: std::io::Error::other(error) };
+    Ok((digest, looked.map_err(failed)?))
 }
 
 /// Lists what is whole in a layout's `index.json`.

@@ -94,18 +94,73 @@ pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
     }
 }
 
-/// What an archive, package or disk image is that [`archive_kind`] does not know and that may hold release files: its usual name, for people. By its
-/// first 512 bytes; images without anything of their own there (`.dmg`, `.iso`) are not known.
+/// Whether the ar file that begins with `head` is a package rather than a static library: its first member is `debian-binary`. (deb(5))
+pub(super) fn is_package(head: &[u8]) -> bool {
+    head.strip_prefix(b"!<arch>\n").is_some_and(|members| members.starts_with(b"debian-binary"))
+}
+
+/// What an archive, package or compressed file is that [`archive_kind`] does not know and that may hold release files: its usual name,
+/// for people. By its first 512 bytes; images of disks without anything of their own there are for [`unread_disk_image`].
 pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
-    const MAGICS: [(&[u8], &str); 6] = [
+    const MAGICS: [(&[u8], &str); 11] = [
         (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
         (b"Rar!\x1a\x07", "a RAR archive"),
         (b"xar!", "a xar archive, such as an installer package of macOS (.pkg)"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a compound file, such as an installer package of Windows (.msi)"),
         (b"hsqs", "a SquashFS image, such as a snap"),
         (b"flatpak\0", "a Flatpak bundle"),
+        (b"\x04\x22\x4d\x18", "a file packed with LZ4"),
+        (b"\x02\x21\x4c\x18", "a file packed with LZ4 in its old format"),
+        (b"LZIP\x01", "a file packed with lzip"),
+        (b"\x89LZO\0\r\n\x1a\n", "a file packed with lzop"),
+        (b"MSCF", "a cabinet of another form than is known"),
     ];
-    MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name)
+    let known = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name);
+    // Cabinets that are read have four zero bytes there.
+    let known = known.filter(|_| archive_kind(head).is_none());
+    known.or_else(|| is_lzma(head).then_some("a file packed with LZMA in its old format (.lzma)")).or_else(|| {
+        is_zip_behind_a_line(head).then_some("a zip archive behind a line that names its interpreter (such as .pyz)")
+    })
+}
+
+/// The header of LZMA's own format: properties, size of the dictionary, size of what was packed or ones. There is no magic value, so that
+/// all of it must be as programs write it: the usual properties, a power of two, less than a terabyte. (XZ Utils, "The .lzma File Format",
+/// 1.1)
+fn is_lzma(head: &[u8]) -> bool {
+    const USUAL: u8 = 0x5d;
+    const MOST_BYTES: u64 = 1 << 40;
+    let dictionary = head.get(1..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u32::from_le_bytes);
+    let unpacked = head.get(5..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u64::from_le_bytes);
+    // The range coder's first byte is zero.
+    head.first() == Some(&USUAL)
+        && head.get(13) == Some(&0)
+        && dictionary.is_power_of_two()
+        && dictionary >= 1 << 12
+        && (unpacked == u64::MAX || unpacked < MOST_BYTES)
+}
+
+/// A zip is found from its end, so that something may stand before it. (Python, `zipapp`)
+fn is_zip_behind_a_line(head: &[u8]) -> bool {
+    let mut line = head.splitn(2, |byte| *byte == b'\n');
+    line.next().is_some_and(|line| line.starts_with(b"#!"))
+        && line.next().is_some_and(|rest| rest.starts_with(b"PK\x03\x04"))
+}
+
+/// Where the first volume descriptor of a file system of discs has its identifier. (ECMA-119, 8.1: sector 16, byte 1)
+pub const DISC_SIGN_AT: u64 = 0x8001;
+const DISC_SIGN: &[u8] = b"CD001";
+/// Bytes of what stands at the end of a disk image of macOS.
+pub const DISK_TRAILER_BYTES: usize = 512;
+/// `koly`, version 4, its own size. (Apple's UDIF resource file; hdiutil(1))
+const DISK_TRAILER: &[u8] = b"koly\0\0\0\x04\0\0\x02\0";
+
+/// What a disk image is whose first bytes say nothing: its usual name, for people. `at_disc_sign` are the bytes from [`DISC_SIGN_AT`] on, a
+/// few are enough; `end` are the last [`DISK_TRAILER_BYTES`]. Of a smaller file both are empty.
+pub fn unread_disk_image(at_disc_sign: &[u8], end: &[u8]) -> Option<&'static str> {
+    if at_disc_sign.starts_with(DISC_SIGN) {
+        return Some("an image of a disc (.iso)");
+    }
+    (end.len() == DISK_TRAILER_BYTES && end.starts_with(DISK_TRAILER)).then_some("a disk image of macOS (.dmg)")
 }
 
 fn is_bzip2(head: &[u8]) -> bool {
@@ -180,6 +235,12 @@ mod tests {
             (b"xar!\0\x1c", Some(".pkg")),
             (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", Some(".msi")),
             (b"hsqs\x07", Some("snap")),
+            (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", Some(".lzma")),
+            (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\x01", None),
+            (b"]\0\0\x81\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", None),
+            (b"#!/usr/bin/env python3\nPK\x03\x04", Some(".pyz")),
+            (b"#!/bin/sh\nexec unzip", None),
+            (b"MSCF\0\0\0\0\x59", None),
             (b"PK\x03\x04 and more", None),
             (b"7z", None),
         ] {
@@ -190,6 +251,17 @@ mod tests {
             );
             assert!(name.is_none() || archive_kind(head).is_none());
         }
+    }
+
+    #[test]
+    fn images_of_disks_are_called_by_their_names() {
+        let mut end = [0; DISK_TRAILER_BYTES];
+        assert_eq!(unread_disk_image(b"", &end), None);
+        end[..12].copy_from_slice(b"koly\0\0\0\x04\0\0\x02\0");
+        assert!(unread_disk_image(b"", &end).is_some_and(|name| name.contains(".dmg")));
+        assert_eq!(unread_disk_image(b"", &end[1..]), None);
+        assert!(unread_disk_image(b"CD001\x01", &[]).is_some_and(|name| name.contains(".iso")));
+        assert_eq!(unread_disk_image(b"CD00", &[]), None);
     }
 
     #[test]

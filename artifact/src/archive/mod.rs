@@ -33,7 +33,7 @@ mod zip;
 use std::io::{self, Read, Seek, SeekFrom};
 
 pub use error::{ArchiveError, LimitKind};
-pub use kind::{ArchiveKind, archive_kind, unread_archive};
+pub use kind::{ArchiveKind, DISC_SIGN_AT, DISK_TRAILER_BYTES, archive_kind, unread_archive, unread_disk_image};
 pub use limits::{Limits, MAX_WINDOW_BYTES, RATIO_FLOOR_BYTES};
 pub use member::Member;
 pub use reach::{ParseReachError, Reach};

@@ -27,6 +27,8 @@ pub struct ArchiveReport {
     pub passed_over: Vec<PassedOver>,
     /// How much more was not looked into.
     pub passed_over_more: u64,
+    /// How many of both are static libraries.
+    pub static_libraries: u64,
 }
 
 /// How many entries [`ArchiveReport::passed_over`] may have.
@@ -92,6 +94,9 @@ impl std::fmt::Display for PassedOverReason {
 
 impl ArchiveReport {
     pub(super) fn pass_over(&mut self, path: String, reason: PassedOverReason) {
+        if reason == PassedOverReason::StaticLibrary {
+            self.static_libraries = self.static_libraries.saturating_add(1);
+        }
         if self.passed_over.len() < MAX_PASSED_OVER {
             self.passed_over.push(PassedOver { path, reason });
         } else {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::decompress::{Counted, unpack};
 use super::error::{ArchiveError, Halt, LimitKind};
-use super::kind::{ArchiveKind, archive_kind};
+use super::kind::{ArchiveKind, archive_kind, is_package};
 use super::limits::Account;
 use super::member::{Inside, Member, Place, is_apple_double, joined};
 use super::reach::Payload;
@@ -111,6 +111,13 @@ impl<'w> Walk<'w> {
         }
     }
 
+    /// Reports what is not looked into, unless the caller wants it left out.
+    pub(super) fn pass_over(&mut self, path: String, reason: PassedOverReason) {
+        if !(self.is_left_out)(&path) {
+            self.report.pass_over(path, reason);
+        }
+    }
+
     fn head(&self, place: &Place, input: &mut dyn Read) -> Result<Vec<u8>, Halt> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         match input.take(HEAD_BYTES as u64).read_to_end(&mut head) {
@@ -131,16 +138,19 @@ impl<'w> Walk<'w> {
                 let head = self.head(&inner, &mut stream)?;
                 self.file_with_head(&inner, &head, &mut stream)
             }
+            Some(kind) if !kind.is_compression() && place.depth > self.account.limits.depth => {
+                let is_library = kind == ArchiveKind::Ar && !is_package(head);
+                let too_deep = PassedOverReason::TooDeep(kind);
+                self.report
+                    .pass_over(place.label(), if is_library { PassedOverReason::StaticLibrary } else { too_deep });
+                Ok(())
+            }
             Some(kind) if !kind.is_compression() => self.archive(kind, place, &mut input),
             Some(_) | None => self.hand_over(place, &mut input),
         }
     }
 
     fn archive(&mut self, kind: ArchiveKind, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
-        if place.depth > self.account.limits.depth {
-            self.report.pass_over(place.label(), PassedOverReason::TooDeep(kind));
-            return Ok(());
-        }
         if kind == ArchiveKind::Zip {
             return self.zip_in_stream(place, input);
         }

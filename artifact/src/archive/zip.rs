@@ -110,7 +110,7 @@ impl Kind {
 }
 
 fn unsupported(walk: &mut Walk<'_>, place: &Place, what: &str) {
-    walk.report.pass_over(place.label(), PassedOverReason::Unsupported(what.to_owned()));
+    walk.pass_over(place.label(), PassedOverReason::Unsupported(what.to_owned()));
 }
 
 /// Some Windows programs write `\` between a path's parts, against the format's rule.

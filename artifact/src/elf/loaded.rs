@@ -1,7 +1,8 @@
 //! What a process would have in memory.
 
 use super::gabi;
-use super::headers::Elf;
+use super::headers::{Elf, Section};
+use crate::ObjectKind;
 use crate::proportion::in_proportion;
 
 /// Relocations that are the image's base plus their addend, by processor. (The psABI supplements' `R_*_RELATIVE`)
@@ -16,6 +17,25 @@ pub(crate) fn loaded<'d>(elf: &Elf<'d>) -> Vec<(u64, &'d [u8])> {
     }
     let segments = elf.segments.iter().filter(|segment| segment.kind == gabi::PT_LOAD);
     segments.filter_map(|segment| Some((segment.vaddr, elf.segment_bytes(segment)?))).collect()
+}
+
+/// Of the sections that are loaded none is for code, and one that is no note has bytes: in debug files none has.
+pub(super) fn is_data_alone(elf: &Elf<'_>) -> bool {
+    !elf.sections.iter().any(|section| section.is_executable() && section.size > 0)
+        && elf.sections.iter().any(is_content)
+}
+
+/// Loaded bytes that the module's own build made: neither a note nor what a debugger reads.
+pub(super) fn is_content(section: &Section<'_>) -> bool {
+    let is_for_debuggers = section.name.starts_with(b".debug_");
+    section.is_allocated() && section.is_stored() && section.kind != gabi::SHT_NOTE && !is_for_debuggers
+}
+
+/// By the section in which the module's build puts its `struct module`, and without which Linux loads none. (Linux,
+/// kernel/module/main.c, "module has no .gnu.linkonce.this_module section"; scripts/mod/modpost.c) A debug file has the section's
+/// header. `.modinfo` is no such sign: objects that are linked into the kernel itself have one too.
+pub(super) fn is_kernel_module(elf: &Elf<'_>) -> bool {
+    elf.kind == ObjectKind::Relocatable && elf.section(b".gnu.linkonce.this_module").is_some()
 }
 
 /// Relative relocations with their addends, at the stated base. Those without (`SHT_REL`, `SHT_RELR`) leave the value in

@@ -1,7 +1,7 @@
 //! Build-ids: the notes that carry them, and what stands in where there is none.
 
 use super::headers::Elf;
-use super::{gabi, links};
+use super::{gabi, links, loaded};
 use crate::IdKind;
 use crate::proportion::{in_proportion, is_in_proportion};
 use sha2::{Digest, Sha256};
@@ -51,18 +51,19 @@ pub(crate) fn go_build_id<'d>(elf: &Elf<'d>) -> Option<&'d [u8]> {
         .map(|note| note.content)
 }
 
-/// An id from the code's addresses and bytes; none where the file holds no code, and where its code lies over itself so
+/// An id from the code's addresses and bytes; from those of the data where there is no code, and from both in a kernel module, whose
+/// code is the same as that of others until it is relocated. None where nothing of that is stored, and where sections lie over each other so
 /// often that it is [too much for the file](crate::proportion).
 ///
-/// The bytes of the executable sections are the same before and after stripping, headers and segments are not.
+/// The bytes of the loaded sections are the same before and after stripping, headers and segments are not.
 pub(crate) fn text_hash(elf: &Elf<'_>) -> Option<DebugId> {
-    let code = code(elf);
-    let lengths = code.iter().map(|(_, bytes)| bytes.len());
-    if code.iter().all(|(_, bytes)| bytes.is_empty()) || !is_in_proportion(elf.file_bytes(), lengths) {
+    let parts = identifying(elf);
+    let lengths = parts.iter().map(|(_, bytes)| bytes.len());
+    if parts.iter().all(|(_, bytes)| bytes.is_empty()) || !is_in_proportion(elf.file_bytes(), lengths) {
         return None;
     }
     let mut hash = Sha256::new();
-    for (svma, bytes) in code {
+    for (svma, bytes) in parts {
         hash.update(svma.to_le_bytes());
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(bytes);
@@ -70,8 +71,12 @@ pub(crate) fn text_hash(elf: &Elf<'_>) -> Option<DebugId> {
     shortened(hash.finalize().as_slice())
 }
 
-/// The code's stated addresses and bytes: of sections; of segments where no section is executable.
-fn code<'d>(elf: &Elf<'d>) -> Vec<(u64, &'d [u8])> {
+/// What tells the file from others, with its stated addresses: of sections; of segments where no section is executable.
+fn identifying<'d>(elf: &Elf<'d>) -> Vec<(u64, &'d [u8])> {
+    if loaded::is_data_alone(elf) || loaded::is_kernel_module(elf) {
+        let content = elf.sections.iter().filter(|section| loaded::is_content(section));
+        return content.map(|section| (section.addr, section.bytes)).collect();
+    }
     if elf.sections.iter().any(|section| section.is_executable()) {
         let code = elf.sections.iter().filter(|section| section.is_executable() && section.is_stored());
         return code.map(|section| (section.addr, section.bytes)).collect();

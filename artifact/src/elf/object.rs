@@ -72,19 +72,20 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
                 segment.kind == PT_LOAD && segment.flags & PF_X != 0 && self.segment_bytes(segment).is_some()
             });
         }
-        let mut sections = self.sections.iter();
-        sections.any(|section| section.is_executable() && section.is_stored() && section.kind != SHT_NOTE)
-            || self.is_data_alone()
+        self.has_code() || self.is_data_alone()
     }
 
-    /// Of the sections that are loaded none is for code, and one that is no note has bytes: in debug files none has.
+    fn has_code(&self) -> bool {
+        let mut sections = self.sections.iter();
+        sections.any(|section| section.is_executable() && section.is_stored() && section.kind != SHT_NOTE)
+    }
+
     fn is_data_alone(&self) -> bool {
-        let has_code = self.sections.iter().any(|section| section.is_executable() && section.size > 0);
-        let is_data = |section: &Section<'_>| {
-            let is_for_debuggers = section.name.starts_with(b".debug_");
-            section.is_allocated() && section.is_stored() && section.kind != SHT_NOTE && !is_for_debuggers
-        };
-        !has_code && self.sections.iter().any(is_data)
+        loaded::is_data_alone(self)
+    }
+
+    fn is_kernel_module(&self) -> bool {
+        loaded::is_kernel_module(self)
     }
 
     /// Any `.debug_*` section has content: debuginfod's notion of a debug file.

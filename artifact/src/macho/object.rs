@@ -2,6 +2,7 @@
 
 use super::fixups;
 use super::headers::Macho;
+use super::segments::Section;
 use crate::go;
 use crate::headers::ObjectHeaders;
 use crate::proportion::is_in_proportion;
@@ -42,7 +43,7 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         Macho::image_base(self)
     }
 
-    /// `LC_UUID`; without it, as many bytes of the text hash.
+    /// `LC_UUID`; without it, as many bytes of a hash of the code, or of the data where there is no code.
     fn identity(&self) -> (Option<DebugId>, IdKind) {
         match self.uuid {
             Some(uuid) => (Some(DebugId::MachoUuid(uuid)), IdKind::MachoUuid),
@@ -50,11 +51,22 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         }
     }
 
-    /// Encrypted code is code.
     fn is_executable(&self) -> bool {
         matches!(Macho::kind(self), ObjectKind::Executable | ObjectKind::Shared)
-            && (self.is_encrypted()
-                || self.sections.iter().any(|section| section.is_code() && !section.bytes.is_empty()))
+            && (self.has_code() || self.is_data_alone())
+    }
+
+    /// Encrypted code is code.
+    fn has_code(&self) -> bool {
+        self.is_encrypted() || self.sections.iter().any(|section| section.is_code() && !section.bytes.is_empty())
+    }
+
+    /// Not so in a dSYM: what its sections of data were is in the binary.
+    fn is_data_alone(&self) -> bool {
+        let has_code = self.is_encrypted() || self.sections.iter().any(|section| section.is_code() && section.size > 0);
+        matches!(Macho::kind(self), ObjectKind::Executable | ObjectKind::Shared)
+            && !has_code
+            && self.sections.iter().any(is_data)
     }
 
     fn is_debuginfo(&self) -> bool {
@@ -185,20 +197,30 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
     }
 }
 
-/// The first 16 bytes of the SHA-256 over the addresses and bytes of the code, which are the same before and after
-/// stripping; none where the file has no code, or not in plain, or so often over itself that it is
+/// Bytes that a process has, apart from what debuggers read.
+fn is_data(section: &Section<'_>) -> bool {
+    !section.is_code() && section.segment != b"__DWARF" && !section.bytes.is_empty()
+}
+
+/// The first 16 bytes of the SHA-256 over the addresses and bytes of the code, or of the data where there is no code, which are the same
+/// before and after stripping; none where the file has neither, or its code not in plain, or so often over itself that it is
 /// [too much for the file](crate::proportion).
 fn text_hash(macho: &Macho<'_>) -> Option<DebugId> {
     if macho.is_encrypted() {
         return None;
     }
-    let code = || macho.sections.iter().filter(|section| section.is_code() && !section.bytes.is_empty());
-    let lengths = code().map(|section| section.bytes.len());
-    if code().next().is_none() || !is_in_proportion(macho.data.len() as u64, lengths) {
+    let is_data_alone = macho.is_data_alone();
+    let is_hashed = |section: &&Section<'_>| match is_data_alone {
+        true => is_data(section),
+        false => section.is_code() && !section.bytes.is_empty(),
+    };
+    let hashed = || macho.sections.iter().filter(is_hashed);
+    let lengths = hashed().map(|section| section.bytes.len());
+    if hashed().next().is_none() || !is_in_proportion(macho.data.len() as u64, lengths) {
         return None;
     }
     let mut hash = Sha256::new();
-    for section in code() {
+    for section in hashed() {
         hash.update(section.addr.to_le_bytes());
         hash.update((section.bytes.len() as u64).to_le_bytes());
         hash.update(section.bytes);

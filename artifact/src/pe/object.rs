@@ -41,7 +41,7 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         self.image_base
     }
 
-    /// GUID and age of the PDB that the file names; without one, a hash of the code.
+    /// GUID and age of the PDB that the file names; without one, a hash of the code, or of the data where there is no code.
     fn identity(&self) -> (Option<DebugId>, IdKind) {
         match &self.debug.pdb {
             Some(pdb) => {
@@ -53,7 +53,17 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
     }
 
     fn is_executable(&self) -> bool {
+        self.has_code() || self.is_data_alone()
+    }
+
+    fn has_code(&self) -> bool {
         self.sections.iter().any(|section| section.is_executable && !section.bytes.is_empty())
+    }
+
+    /// Libraries of resources, of tables, of forwarders alone. In debug files the sections of code have no bytes, but a size.
+    fn is_data_alone(&self) -> bool {
+        let has_code = self.sections.iter().any(|section| section.is_executable && section.size > 0);
+        !has_code && self.sections.iter().any(is_data)
     }
 
     fn is_debuginfo(&self) -> bool {
@@ -192,6 +202,13 @@ fn named<'e, 'd>(pe: &'e Pe<'d>, name: &[u8]) -> Option<&'e Section<'d>> {
     pe.sections.iter().find(|section| section.name == name && !section.bytes.is_empty())
 }
 
+/// Bytes that a process has, apart from what debuggers read and from MinGW's build-id, which stays in debug files.
+fn is_data(section: &Section<'_>) -> bool {
+    let is_for_debuggers =
+        |name: &[u8]| name.starts_with(b".debug_") || name.starts_with(b".zdebug_") || name == b".buildid";
+    !section.is_executable && !section.bytes.is_empty() && !is_for_debuggers(section.name)
+}
+
 /// `.debug_SUFFIX`, or `.zdebug_SUFFIX` as Go's linker names compressed ones.
 fn debug_section<'e, 'd>(pe: &'e Pe<'d>, suffix: &str) -> Option<&'e Section<'d>> {
     let is_named = |section: &&Section<'d>| {
@@ -201,16 +218,21 @@ fn debug_section<'e, 'd>(pe: &'e Pe<'d>, suffix: &str) -> Option<&'e Section<'d>
     pe.sections.iter().find(is_named)
 }
 
-/// An id from the code's addresses and bytes; none where the file holds no code, and where sections name the same bytes so
-/// often that it is [too much for the file](crate::proportion). It has the shape of the other ids of
+/// An id from the code's addresses and bytes, or from the data's where there is no code; none where the file holds neither, and where
+/// sections name the same bytes so often that it is [too much for the file](crate::proportion). It has the shape of the other ids of
 /// PE files: a GUID, the hash's first 16 bytes, and age 0, which no linker writes.
 fn text_hash(pe: &Pe<'_>) -> Option<DebugId> {
-    let code = || pe.sections.iter().filter(|section| section.is_executable && !section.bytes.is_empty());
-    if code().next().is_none() || !is_in_proportion(pe.file_bytes, code().map(|section| section.bytes.len())) {
+    let is_data_alone = pe.is_data_alone();
+    let is_hashed = |section: &&Section<'_>| match is_data_alone {
+        true => is_data(section),
+        false => section.is_executable && !section.bytes.is_empty(),
+    };
+    let hashed = || pe.sections.iter().filter(is_hashed);
+    if hashed().next().is_none() || !is_in_proportion(pe.file_bytes, hashed().map(|section| section.bytes.len())) {
         return None;
     }
     let mut hash = Sha256::new();
-    for section in code() {
+    for section in hashed() {
         hash.update(section.range(pe.image_base).start.to_le_bytes());
         hash.update((section.bytes.len() as u64).to_le_bytes());
         hash.update(section.bytes);

@@ -5,14 +5,14 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArchiveError, ArchiveReport as Walked, Member, SNIFF_BYTES, Source, read_archive_without,
-    read_image_layout_without, unread_archive,
+    ArchiveError, ArchiveReport as Walked, DISC_SIGN_AT, DISK_TRAILER_BYTES, Member, SNIFF_BYTES, Source,
+    read_archive_without, read_image_layout_without, unread_archive, unread_disk_image,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 
 use super::file::{self, Bytes, InputFile};
 use super::identify::{self, reason};
-use super::loose::{self, Judged, MAX_DSYM_MEMBER_BYTES};
+use super::loose::{self, DISC_SIGN_BYTES, Judged, MAX_DSYM_MEMBER_BYTES};
 use super::{Found, Reading};
 use crate::error::{BuildError, io_error};
 use crate::report::{ArchiveReport, PassedOver};
@@ -146,7 +146,11 @@ fn visit(
     let is_candidate = identify::is_candidate(&head);
     let is_member = dsym.is_some() && member.size_hint.is_some_and(|size| size <= MAX_DSYM_MEMBER_BYTES);
     if !is_candidate && !is_member {
-        match unread_archive(&head) {
+        let what = match unread_archive(&head) {
+            None if may_be_disk_image(&name) => disk_image(&head, content).map_err(read_error)?,
+            known => known,
+        };
+        match what {
             Some(what) => found.leave_unread(place, unread(what)),
             None => found.skip(reason::NO_RELEASE_FILE, 1),
         }
@@ -172,7 +176,7 @@ fn visit(
             return Ok(false);
         }
         Judged::Other(reason, _) => {
-            found.skip(reason, 1);
+            found.skip_one(reason, place);
             return Ok(false);
         }
     };
@@ -181,6 +185,37 @@ fn visit(
     drop(permit);
     found.files.push(InputFile::new(place, bytes, name, measured, content, dsym));
     Ok(true)
+}
+
+/// Whether a member is read to its end to see whether it is a disk image. Others are skipped without being unpacked, where the archive
+/// allows that, so that here the name counts as well.
+fn may_be_disk_image(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [".dmg", ".iso"].iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// What a disk image is that begins with `head` and goes on with `rest`.
+fn disk_image(head: &[u8], rest: &mut dyn Read) -> io::Result<Option<&'static str>> {
+    const BLOCK: usize = 64 << 10;
+    let mut input = head.chain(rest);
+    let (mut at_sign, mut last) = (Vec::new(), Vec::new());
+    let mut block = Vec::with_capacity(BLOCK);
+    let mut is_first = true;
+    loop {
+        block.clear();
+        Read::take(&mut input, BLOCK as u64).read_to_end(&mut block)?;
+        if is_first {
+            // It lies in the first block.
+            let from = block.get(DISC_SIGN_AT as usize..).unwrap_or_default();
+            at_sign.extend(from.iter().take(DISC_SIGN_BYTES));
+            is_first = false;
+        }
+        last.extend_from_slice(&block);
+        last.drain(..last.len().saturating_sub(DISK_TRAILER_BYTES));
+        if block.len() < BLOCK {
+            return Ok(unread_disk_image(&at_sign, &last));
+        }
+    }
 }
 
 /// A package among the inputs that is not read.
@@ -205,5 +240,6 @@ fn report(place: &str, taken: u64, walked: Walked) -> ArchiveReport {
         images: walked.images.into_iter().map(|image| image.platform).collect(),
         passed_over: passed_over.collect(),
         passed_over_more: walked.passed_over_more,
+        static_libraries: walked.static_libraries,
     }
 }

@@ -81,6 +81,8 @@ pub(crate) struct ObjectFacts {
     pub(crate) debug_link: Option<NamedCrc>,
     pub(crate) alt_link: Option<NamedId>,
     pub(crate) pdb: Option<PdbName>,
+    /// The portable PDB of a .NET assembly stands in the file itself.
+    pub(crate) has_embedded_pdb: bool,
     pub(crate) code_id: Option<String>,
     pub(crate) go_build_id: Option<String>,
     /// Object files that its debug map names.

@@ -31,7 +31,7 @@ pub(crate) mod reason {
     pub(crate) const BOOT_IMAGE: &str = "boot image of a Linux kernel, whose code is that of vmlinux";
     pub(crate) const NOT_LOADED: &str = "object file that no process loads";
     pub(crate) const EMPTY: &str = "neither code nor debug information nor symbols";
-    pub(crate) const NO_ID: &str = "no id and no code to make one from";
+    pub(crate) const NO_ID: &str = "no id and nothing to make one from";
     pub(crate) const LINK: &str = "symbolic link";
     pub(crate) const SPECIAL: &str = "device, pipe or socket";
     pub(crate) const HARD_LINK: &str = "hard link to another member";
@@ -104,14 +104,14 @@ pub(crate) fn identify(bytes: &[u8]) -> Result<Identified, ArtifactError> {
 }
 
 /// Whether an object file belongs into a bundle: what a process loads, and its debug files. Kernel modules are
-/// relocatable object files; their build-id tells them from the input of a linker.
+/// relocatable object files; a build-id, or the section that each of them has, tells them from the input of a linker.
 fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
     let other = |reason: &'static str| {
         Err((reason, format!("{} of the kind {:?}", object.format().code(), object.kind().code())))
     };
     match object.kind() {
         ObjectKind::Executable | ObjectKind::Shared | ObjectKind::DebugCompanion => {}
-        ObjectKind::Relocatable if object.id_kind() == IdKind::GnuBuildId => {}
+        ObjectKind::Relocatable if object.id_kind() == IdKind::GnuBuildId || is_kernel_module(object) => {}
         // Split DWARF has no other kind.
         _ if object.split_kind().is_some() => return Ok(()),
         ObjectKind::Relocatable => return other(reason::OBJECT),
@@ -124,15 +124,19 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
     }
     // A debug file without an id may still be the one that a binary names, with its CRC-32.
     if object.debug_id().is_none() && is_binary(object) {
-        return Err((reason::NO_ID, "no id and no code to make one from; link with --build-id".to_owned()));
+        return Err((reason::NO_ID, "no id and nothing to make one from; link with --build-id".to_owned()));
     }
     Ok(())
 }
 
+/// Whether Linux would load it, or it is the debug file of such. What a kernel's build compiles the section from (`NAME.mod.o`) has the
+/// section too, and no code.
+fn is_kernel_module(object: &ObjectFile<'_>) -> bool {
+    object.is_kernel_module() && !object.is_data_alone()
+}
+
 fn is_binary(object: &ObjectFile<'_>) -> bool {
-    object.is_executable()
-        || object.kind() == ObjectKind::Relocatable
-            && ([".text", ".init.text"].iter().any(|name| object.section(name).is_some()) || object.is_data_alone())
+    object.is_executable() || object.kind() == ObjectKind::Relocatable && (object.has_code() || object.is_data_alone())
 }
 
 /// The units that a file asks for. Skeletons take their addresses from `.debug_addr`: without it there are none, and
@@ -189,6 +193,7 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
             guid: pdb.guid,
             age: pdb.age,
         }),
+        has_embedded_pdb: object.has_embedded_portable_pdb(),
         code_id: object.code_id(),
         go_build_id: object.go_build_id().map(|id| escaped(id).into_owned()),
         object_map: object.object_map_count(),

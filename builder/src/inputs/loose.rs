@@ -1,10 +1,13 @@
 //! Files as they lie in directories.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-use symseal_artifact::{ArtifactError, FileKind, ReleaseFile, SNIFF_BYTES, sniff, unread_archive};
+use symseal_artifact::{
+    ArtifactError, DISC_SIGN_AT, DISK_TRAILER_BYTES, FileKind, ReleaseFile, SNIFF_BYTES, sniff, unread_archive,
+    unread_disk_image,
+};
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
 
@@ -16,6 +19,9 @@ use crate::error::{BuildError, io_error, place_of};
 
 /// A file of a dSYM bundle beside its debug information (lists, relocation maps) is not larger than this, in bytes.
 pub(super) const MAX_DSYM_MEMBER_BYTES: u64 = 256 << 20;
+
+/// As many bytes are read for the sign of a disc.
+pub(super) const DISC_SIGN_BYTES: usize = 8;
 
 /// What a bundle holds, for errors.
 const EXPECTED: &str = "an executable, a library or a debug file (ELF, PE, PDB, Mach-O) of a program that is loaded, or an archive or package of such files";
@@ -42,7 +48,12 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
     if matches!(sniff(&head), FileKind::Archive(_)) {
         return archive::look(path, &place, reading);
     }
-    if let Some(what) = unread_archive(&head)
+    let is_candidate = identify::is_candidate(&head);
+    let what = match unread_archive(&head) {
+        None if !is_candidate => disk_image(path, candidate.size)?,
+        known => known,
+    };
+    if let Some(what) = what
         && dsym.is_none()
     {
         if candidate.named {
@@ -53,7 +64,6 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
         found.archives.push(archive::unread_package(place, what));
         return Ok(found);
     }
-    let is_candidate = identify::is_candidate(&head);
     let is_member = dsym.is_some() && candidate.size <= MAX_DSYM_MEMBER_BYTES;
     if !is_candidate && !is_member && !candidate.named {
         found.skip(reason::NO_RELEASE_FILE, 1);
@@ -73,7 +83,7 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
             return Ok(found);
         }
         Judged::Other(reason, _) => {
-            found.skip(reason, 1);
+            found.skip_one(reason, place);
             return Ok(found);
         }
     };
@@ -120,6 +130,20 @@ pub(super) fn judge(bytes: &[u8], is_member: bool, place: &str) -> Result<Judged
         Ok(Identified::Release(content)) => Ok(Judged::Taken(content)),
         Ok(Identified::Other(reason, found)) => Ok(Judged::Other(reason, found)),
     }
+}
+
+/// What a disk image is that is known by bytes further behind; two small reads, and of most files there is nothing to read.
+fn disk_image(path: &Path, size: u64) -> Result<Option<&'static str>, BuildError> {
+    let Some(end) = size.checked_sub(DISK_TRAILER_BYTES as u64) else { return Ok(None) };
+    let mut file = File::open(path).map_err(io_error("open", path))?;
+    let mut bytes_at = |at: u64, most: usize| {
+        let mut bytes = Vec::with_capacity(most);
+        file.seek(SeekFrom::Start(at))?;
+        Read::take(&mut file, most as u64).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let at_sign = bytes_at(DISC_SIGN_AT, DISC_SIGN_BYTES).map_err(io_error("read", path))?;
+    let end = bytes_at(end, DISK_TRAILER_BYTES).map_err(io_error("read", path))?;
+    Ok(unread_disk_image(&at_sign, &end))
 }
 
 /// The first bytes, without taking the rest into memory: a release directory may hold disk images.

@@ -20,7 +20,7 @@ use symseal_bundle::workers::{self, Budget};
 
 use crate::error::BuildError;
 use crate::progress::{Progress, Tell};
-use crate::report::{ArchiveReport, InputReport, PassedOver, Refused};
+use crate::report::{ArchiveReport, InputReport, PassedOver, Refused, SkippedPlaces};
 pub(crate) use identify::reason;
 use walk::Candidate;
 
@@ -51,6 +51,8 @@ pub(crate) struct Found {
     /// Files that were looked at, members of archives included.
     seen: u64,
     skipped: Vec<(&'static str, u64)>,
+    /// Of those that begin like release files, the first places by reason.
+    skipped_places: SkippedPlaces,
     refused: Vec<Refused>,
     archives: Vec<ArchiveReport>,
     /// Packages of a kind that is not read, within an archive: the first [`MAX_PASSED_OVER`] of them, and how many more.
@@ -64,6 +66,14 @@ impl Found {
     fn skip(&mut self, reason: &'static str, times: u64) {
         if times > 0 {
             self.skipped.push((reason, times));
+        }
+    }
+
+    /// One that begins like a release file, and is none for this reason.
+    fn skip_one(&mut self, reason: &'static str, place: String) {
+        self.skip(reason, 1);
+        if reason != reason::NO_RELEASE_FILE {
+            self.skipped_places.add(reason, place);
         }
     }
 
@@ -104,6 +114,7 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
         for (reason, times) in one.skipped {
             report.skip(reason, times);
         }
+        report.skipped_places.absorb(one.skipped_places);
         one.excluded.iter().for_each(|glob| report.exclude(glob));
         report.refused.extend(one.refused);
         report.archives.extend(one.archives);

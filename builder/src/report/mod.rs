@@ -10,7 +10,7 @@ use symseal_bundle::Digest;
 
 use crate::sources::SourcesReport;
 
-pub use inputs::{ArchiveReport, InputReport, PassedOver, Refused};
+pub use inputs::{ArchiveReport, InputReport, PassedOver, Refused, SkippedPlaces};
 pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport, UnwindTotals};
 pub use pairs::{Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
 
@@ -65,10 +65,17 @@ impl BuildReport {
         }
     }
 
-    /// Whether every module is paired, no file is damaged, and nothing contradicts, no source file's checksum either: what a strict build asks for.
+    /// Whether every module is paired, no file and no debug information is damaged, every archive was looked into, and nothing
+    /// contradicts, no source file's checksum either: what a strict build asks for.
     pub fn is_complete(&self) -> bool {
         let mismatches = self.mismatches.len() as u64 + self.mismatched_sources();
-        self.unpaired() + mismatches + self.inputs.damaged() == 0
+        let unread = self.inputs.damaged() + self.inputs.not_looked_into() + self.damaged_modules();
+        self.unpaired() + mismatches + unread == 0
+    }
+
+    /// How many modules have a unit of debug information that is damaged, so that functions and lines are missing.
+    pub fn damaged_modules(&self) -> u64 {
+        self.modules.iter().filter(|module| module.damaged_units() > 0).count() as u64
     }
 
     /// How many source files were found with another checksum than the debug information says.

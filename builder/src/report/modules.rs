@@ -62,6 +62,15 @@ pub struct ModuleReport {
     pub unwind: UnwindReport,
 }
 
+impl ModuleReport {
+    /// How many units of debug information, sections or lists of them were left out as damaged
+    /// ([`symseal_artifact::is_damaged_unit`]).
+    pub fn damaged_units(&self) -> u64 {
+        let damaged = self.skipped.iter().filter(|(reason, _)| symseal_artifact::is_damaged_unit(reason));
+        damaged.fold(0, |sum, (_, times)| sum.saturating_add(*times))
+    }
+}
+
 /// What a file beside the binary is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -409,7 +409,8 @@ impl LayoutDir {
         LayoutError::Oci { path: self.root.join(INDEX_FILE), source }
     }
 
-    fn is_sound(&self, digest: &Digest) -> bool {
+    /// Whether a blob of this digest is here and has it: its bytes are read.
+    pub fn is_sound(&self, digest: &Digest) -> bool {
         open_file(&self.blob_path(digest)).and_then(Digest::of_reader).is_ok_and(|(found, _)| found == *digest)
     }
 

@@ -1,6 +1,6 @@
 //! The report of a build, for people.
 
-use symseal_builder::{BuildReport, ModuleReport, SourcesReport, UnwindTotals};
+use symseal_builder::{BuildReport, InputReport, ModuleReport, SkippedPlaces, SourcesReport, UnwindTotals};
 use symseal_bundle::DebugInfo;
 use symseal_module::DebugId;
 
@@ -104,15 +104,34 @@ fn inputs(report: &BuildReport) {
     );
     for (reason, count) in &inputs.skipped {
         outln!("  {count} skipped: {reason}");
+        skipped_places(inputs, reason, *count);
     }
     for (glob, count) in &inputs.excluded {
         outln!("  {count} left out: --exclude {glob}");
+    }
+    match report.damaged_modules() {
+        0 => {}
+        more => outln!(
+            "error: {more} modules with damaged units of debug information, whose functions and lines are missing"
+        ),
     }
     out!("{} modules, {} unpaired, {} mismatches", report.modules.len(), report.unpaired(), report.mismatches.len());
     match report.mismatched_sources() {
         0 => outln!(),
         1 => outln!(", 1 source mismatch"),
         more => outln!(", {more} source mismatches"),
+    }
+}
+
+/// Where those lie that begin like release files, so that a module that is missing is found here.
+fn skipped_places(inputs: &InputReport, reason: &str, count: u64) {
+    let mut shown = 0;
+    for place in inputs.skipped_places.of(reason).take(MOST_LINES) {
+        outln!("    {place}");
+        shown += 1;
+    }
+    if shown > 0 && shown < count {
+        outln!("    … and {} more, of which --json prints the first {}", count - shown, SkippedPlaces::MOST);
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
             while let Some(entry) = entries.next_if(|entry| entry.folder == number) {
                 let place = walk.begin(inside, with_slashes(entry.name), Some(entry.size))?;
                 let what = format!("a cabinet that is packed with {packing}; unpack it with cabextract");
-                walk.report.pass_over(place.label(), PassedOverReason::Unsupported(what));
+                walk.pass_over(place.label(), PassedOverReason::Unsupported(what));
             }
             continue;
         }

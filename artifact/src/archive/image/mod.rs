@@ -247,7 +247,7 @@ impl Plan {
         walk.report.archives = walk.report.archives.saturating_add(1);
         walk.report.images.clone_from(&self.reports);
         for (what, reason) in &self.passed_over {
-            walk.report.pass_over(joined(&[label.to_owned()], what), reason.clone());
+            walk.pass_over(joined(&[label.to_owned()], what), reason.clone());
         }
     }
 }

@@ -1,0 +1,197 @@
+//! What a strict build does not let pass beside files without their counterpart: what was not read.
+
+use std::path::{Path, PathBuf};
+
+use crate::inputs::{Release, SOURCE, builder, compile, report, run, tool};
+use symseal_artifact::{ObjectFile, ReleaseFile};
+use symseal_builder::{BuildError, BuildReport, Exclude};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Everything that the report says was not looked into: place and reason.
+fn passed_over(report: &BuildReport) -> Vec<(&str, &str)> {
+    let archives = report.inputs.archives.iter();
+    archives.flat_map(|archive| &archive.passed_over).map(|one| (one.place.as_str(), one.reason.as_str())).collect()
+}
+
+/// Builds the directory strictly: it fails because `name` was not looked into, is told so, and passes without it.
+#[track_caller]
+fn must_be_left_out(dir: &Path, name: &str, kind: &str) {
+    let found = report(&[dir.to_owned()]);
+    let [(place, reason)] = passed_over(&found)[..] else { panic!("{name}: {found:#?}") };
+    assert!(place.ends_with(name) && reason.contains(kind), "{name}: {place}: {reason}");
+    assert!(!found.is_complete(), "{name}");
+    match builder(&[dir.to_owned()]).strict(true).report() {
+        Err(error @ BuildError::Strict { not_looked_into: 1, unpaired: 0, mismatches: 0, damaged: 0, .. }) => {
+            let told = error.to_string();
+            assert!(told.contains("1 archives that were not looked into") && told.contains("--exclude"), "{told}");
+        }
+        other => panic!("{name}: {other:#?}"),
+    }
+    let exclude = Exclude::new([format!("*{}", name.rsplit('/').next().unwrap())]).unwrap();
+    builder(&[dir.to_owned()]).exclude(exclude).strict(true).report().unwrap();
+}
+
+/// A directory with a good library of its own build-id.
+fn directory(release: &Release) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(release.path("full.so"), dir.path().join("full.so")).unwrap();
+    dir
+}
+
+#[test]
+fn an_archive_that_was_not_looked_into_fails_a_strict_build_until_it_is_left_out() {
+    let (Some(release), Some(python)) = (Release::make(), tool("python3")) else { return };
+    // Compressed in a way that is not read, and an archive two levels down.
+    let script = "
+import io, sys, tarfile, zipfile
+kind, out, member = sys.argv[1:]
+if kind in ('bzip2', 'lzma'):
+    method = {'bzip2': zipfile.ZIP_BZIP2, 'lzma': zipfile.ZIP_LZMA}[kind]
+    with zipfile.ZipFile(out, 'w', method) as packed:
+        packed.write(member, 'inner.so')
+else:
+    def tar(name, data):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode='w') as packed:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            packed.addfile(info, io.BytesIO(data))
+        return out.getvalue()
+    data = tar('inner.so', open(member, 'rb').read())
+    open(out, 'wb').write(tar('middle.tar', tar('deep.tar', data)))
+";
+    for (kind, name, place, said) in [
+        ("bzip2", "app.zip", "app.zip!/inner.so", "method 12"),
+        ("lzma", "app.zip", "app.zip!/inner.so", "method 14"),
+        ("deep", "app.tar", "app.tar!/middle.tar!/deep.tar", "tar within an archive within an archive"),
+    ] {
+        let dir = directory(&release);
+        let archive = dir.path().join(name);
+        run(&python, &["-c", script, kind, text(&archive), text(&release.path("bare.so"))]);
+        must_be_left_out(dir.path(), place, said);
+    }
+}
+
+#[test]
+fn archives_and_disk_images_of_kinds_that_are_not_read_are_named_and_fail_a_strict_build() {
+    let (Some(release), Some(bsdtar), Some(python)) = (Release::make(), tool("bsdtar"), tool("python3")) else {
+        return;
+    };
+    let member = release.path("full.so");
+    let from = text(release.dir.path());
+    let made: Vec<(&str, &str, Option<PathBuf>, Vec<&str>)> = vec![
+        ("x.tar.lzma", "LZMA", tool("bsdtar"), vec!["--lzma", "-cf", "OUT", "-C", from, "full.so"]),
+        ("x.tar.lz", "lzip", Some(bsdtar.clone()), vec!["--lzip", "-cf", "OUT", "-C", from, "full.so"]),
+        ("x.tar.lz4", "LZ4", tool("lz4"), vec!["-q", "-f", text(&member), "OUT"]),
+        ("x.iso", ".iso", Some(bsdtar), vec!["--format", "iso9660", "-cf", "OUT", "-C", from, "full.so"]),
+        (
+            "x.pyz",
+            ".pyz",
+            Some(python.clone()),
+            vec!["-m", "zipapp", "APP", "-m", "app:main", "-p", "/usr/bin/env python3", "-o", "OUT"],
+        ),
+    ];
+    let app = tempfile::tempdir().unwrap();
+    std::fs::write(app.path().join("app.py"), "def main(): pass\n").unwrap();
+    for (name, kind, program, arguments) in made {
+        let Some(program) = program else { continue };
+        let dir = directory(&release);
+        let out = dir.path().join(name);
+        let arguments: Vec<&str> = arguments
+            .into_iter()
+            .map(|argument| match argument {
+                "OUT" => text(&out),
+                "APP" => text(app.path()),
+                other => other,
+            })
+            .collect();
+        run(&program, &arguments);
+        must_be_left_out(dir.path(), name, kind);
+        // The same in an archive.
+        let Some(zip) = tool("zip") else { continue };
+        let packed = dir.path().join("all.zip");
+        run(&zip, &["-qjm", text(&packed), text(&out)]);
+        must_be_left_out(dir.path(), &format!("all.zip!/{name}"), kind);
+    }
+}
+
+/// No free program makes disk images of macOS here: what stands at their end is written by the description of the format.
+#[test]
+fn a_disk_image_of_macos_is_known_by_its_end() {
+    let Some(release) = Release::make() else { return };
+    let dir = directory(&release);
+    let mut image = vec![7; 300_000];
+    let mut trailer = vec![0; 512];
+    trailer[..12].copy_from_slice(b"koly\0\0\0\x04\0\0\x02\0");
+    image.extend(trailer);
+    std::fs::write(dir.path().join("App.dmg"), &image).unwrap();
+    must_be_left_out(dir.path(), "App.dmg", ".dmg");
+    let Some(zip) = tool("zip") else { return };
+    run(&zip, &["-qjm", text(&dir.path().join("all.zip")), text(&dir.path().join("App.dmg"))]);
+    must_be_left_out(dir.path(), "all.zip!/App.dmg", ".dmg");
+}
+
+#[test]
+fn static_libraries_hold_no_modules_at_any_depth() {
+    let (Some(release), Some(ar), Some(tar)) = (Release::make(), tool("ar"), tool("tar")) else { return };
+    let dir = directory(&release);
+    let at = |name: &str| dir.path().join(name);
+    run(&ar, &["rc", text(&at("libx.a")), text(&release.path("bare.so"))]);
+    run(&tar, &["-cf", text(&at("inner.tar")), "-C", text(dir.path()), "libx.a"]);
+    run(&tar, &["-cf", text(&at("middle.tar")), "-C", text(dir.path()), "inner.tar"]);
+    run(&tar, &["-cf", text(&at("outer.tar")), "-C", text(dir.path()), "middle.tar", "libx.a"]);
+    for name in ["inner.tar", "libx.a"] {
+        std::fs::remove_file(at(name)).unwrap();
+    }
+    // The library three levels down lies in an archive that is not looked into.
+    let found = report(&[at("outer.tar"), at("full.so")]);
+    assert_eq!(found.inputs.not_looked_into(), 1, "{found:#?}");
+    std::fs::remove_file(at("outer.tar")).unwrap();
+    let found = report(&[dir.path().to_owned()]);
+    let [(place, reason)] = passed_over(&found)[..] else { panic!("{found:#?}") };
+    assert!(place.ends_with("middle.tar!/inner.tar!/libx.a") && reason.contains("static library"), "{place}: {reason}");
+    assert!(found.is_complete(), "{found:#?}");
+    builder(&[dir.path().to_owned()]).strict(true).report().unwrap();
+}
+
+#[test]
+fn a_damaged_unit_among_others_fails_a_strict_build() {
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("other.c"), "int other(int x) { return x * 5; }\n").unwrap();
+    let other = at("other.c");
+    let whole = compile(&cc, dir.path(), "whole.so", SOURCE, &["-g", "-Wl,--build-id", text(&other)]);
+    let good = report(std::slice::from_ref(&whole));
+    assert!(good.is_complete() && good.damaged_modules() == 0, "{good:#?}");
+    // The abbreviation of the second unit's first entry is one that there is not: its offset comes from the lengths of the units.
+    let bytes = std::fs::read(&whole).unwrap();
+    let object = match ReleaseFile::parse(&bytes).unwrap() {
+        ReleaseFile::Object(object) => object,
+        other => panic!("{other:?}"),
+    };
+    let mut info = section(&object, ".debug_info");
+    let first = u32::from_le_bytes(info[..4].try_into().unwrap()) as usize + 4;
+    assert!(info.len() > first + 16, "two units");
+    let header = if u16::from_le_bytes([info[first + 4], info[first + 5]]) >= 5 { 12 } else { 11 };
+    info[first + header] = 0x7f;
+    std::fs::write(at("info"), info).unwrap();
+    let update = format!("--update-section=.debug_info={}", text(&at("info")));
+    std::fs::create_dir(at("release")).unwrap();
+    let damaged = at("release/whole.so");
+    run(&objcopy, &[&update, text(&whole), text(&damaged)]);
+
+    let found = report(&[at("release")]);
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((module.damaged_units(), found.damaged_modules(), found.is_complete()), (1, 1, false), "{found:#?}");
+    assert!(module.functions["dwarf"] < good.modules[0].functions["dwarf"]);
+    let strict = builder(&[at("release")]).strict(true).report();
+    assert!(matches!(strict, Err(BuildError::Strict { damaged: 1, unpaired: 0, .. })), "{strict:#?}");
+}
+
+fn section(object: &ObjectFile<'_>, name: &str) -> Vec<u8> {
+    object.section(name).unwrap().1.to_vec()
+}
