@@ -29,3 +29,4 @@ mod symbolize;
 mod three_systems;
 mod trust;
 mod upload;
+mod witnesses;

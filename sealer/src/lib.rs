@@ -8,6 +8,7 @@
 //! * [`TileLog`]: a C2SP tile log in a directory, with one writer at a time.
 //! * [`anchor`]: one face for all transparency logs: the tile log, and Rekor v2 and v1 over HTTP (feature
 //!   `online`, the one part of the crate with a network, on a runtime of its own).
+//! * [`witness`]: cosignatures of witnesses for what such a log gives (feature `online`).
 //! * [`trust_init`], [`load_trust`] and [`TrustChange`]: the three files of a trust directory; [`StateDir`]: what a
 //!   verifier saw last.
 //! * [`foreign`] (feature `foreign`): Sigstore bundles that others made, verified as Sigstore's client specification says.
@@ -32,6 +33,7 @@ mod seal;
 pub mod signer;
 pub mod state;
 pub mod trust;
+pub mod witness;
 
 /// The tile log, under the name of what it is made of.
 pub mod tlog {
@@ -50,3 +52,6 @@ pub use trust::{
     LoadTrustError, RootChange, TrustChange, TrustChangeError, TrustFiles, TrustImportError, TrustInit, TrustInitError,
     load_trust, load_trust_files, trust_init,
 };
+pub use witness::WitnessUrl;
+#[cfg(feature = "online")]
+pub use witness::{NoWitnesses, WitnessedLog, Witnesses};

@@ -19,3 +19,4 @@ mod support;
 mod tampering;
 mod trust_changes;
 mod verification;
+mod witnesses;

@@ -52,7 +52,7 @@ pub struct Args {
     join: Vec<String>,
     /// With --join: refuse a part that has seals of which none holds by this trust directory. Parts without seals are joined as
     /// they are. Without this option nobody looks at the parts' seals. With a Rekor as --log: the trust directory that pins its
-    /// key; default: trust in the user's configuration directory.
+    /// key, with --witness the one that names the witnesses; default: trust in the user's configuration directory.
     #[arg(long, value_name = "DIR")]
     trust: Option<PathBuf>,
     /// The release's name. With --join it stands for names of the parts that differ; without it they must agree.

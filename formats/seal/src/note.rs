@@ -62,23 +62,9 @@ impl SignedNote {
     /// # Errors
     /// [`NoteError`] says what is wrong with it.
     pub fn parse(note: &str) -> Result<Self, NoteError> {
-        if note.len() > NOTE_LIMIT {
-            return Err(NoteError::TooLarge { found: note.len() });
-        }
-        if let Some(found) = note.chars().find(|c| c.is_control() && *c != '\n') {
-            return Err(NoteError::ControlCharacter { found: found.into() });
-        }
+        check_text(note)?;
         let (before, after) = note.rsplit_once("\n\n").ok_or(NoteError::Layout)?;
-        let lines = after.strip_suffix('\n').ok_or(NoteError::Layout)?;
-        let mut signatures = Vec::new();
-        for line in lines.split('\n') {
-            if signatures.len() == MAX_NOTE_SIGNATURES {
-                return Err(NoteError::TooManySignatures);
-            }
-            let signature = NoteSignature::parse(line)
-                .ok_or_else(|| NoteError::SignatureLine { found: line.chars().take(120).collect() })?;
-            signatures.push(signature);
-        }
+        let signatures = NoteSignature::parse_lines(after)?;
         Ok(Self { text: format!("{before}\n"), signatures })
     }
 
@@ -95,7 +81,37 @@ impl SignedNote {
     }
 }
 
+/// What holds of a note and of any part of it.
+fn check_text(note: &str) -> Result<(), NoteError> {
+    if note.len() > NOTE_LIMIT {
+        return Err(NoteError::TooLarge { found: note.len() });
+    }
+    match note.chars().find(|c| c.is_control() && *c != '\n') {
+        Some(found) => Err(NoteError::ControlCharacter { found: found.into() }),
+        None => Ok(()),
+    }
+}
+
 impl NoteSignature {
+    /// Reads signature lines that stand alone, as a witness answers them: at least one, each ended by a line feed.
+    ///
+    /// # Errors
+    /// [`NoteError`] says what is wrong with them.
+    pub fn parse_lines(lines: &str) -> Result<Vec<Self>, NoteError> {
+        check_text(lines)?;
+        let lines = lines.strip_suffix('\n').ok_or(NoteError::Layout)?;
+        let mut signatures = Vec::new();
+        for line in lines.split('\n') {
+            if signatures.len() == MAX_NOTE_SIGNATURES {
+                return Err(NoteError::TooManySignatures);
+            }
+            let signature = Self::parse(line)
+                .ok_or_else(|| NoteError::SignatureLine { found: line.chars().take(120).collect() })?;
+            signatures.push(signature);
+        }
+        Ok(signatures)
+    }
+
     fn parse(line: &str) -> Option<Self> {
         let (name, encoded) = line.strip_prefix("\u{2014} ")?.split_once(' ')?;
         if name.is_empty() || name.chars().any(|c| c.is_whitespace() || c == '+') {

@@ -43,6 +43,7 @@ mod trust_directory;
 mod uwt_compile;
 mod uwt_images;
 mod uwt_walk;
+mod witness_answer;
 mod witness_key;
 
 /// A parser, held to what it promises on these bytes; a panic is a finding.
@@ -93,5 +94,6 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("uwt_compile", uwt_compile::run),
     ("uwt_images", uwt_images::run),
     ("uwt_walk", uwt_walk::run),
+    ("witness_answer", witness_answer::run),
     ("witness_key", witness_key::run),
 ];

@@ -2,7 +2,7 @@
 
 use symseal_seal::encoding::sha256;
 use symseal_seal::entry::hashedrekord_v002;
-use symseal_seal::{ArtifactPublicKey, EntryKind, Envelope, LogEntry, LogIdentity};
+use symseal_seal::{ArtifactPublicKey, EntryKind, Envelope, Hash, LogEntry, LogIdentity};
 
 use super::{AnchorError, TransparencyLog};
 use crate::log::{Appended, TileLog};
@@ -19,6 +19,15 @@ impl TransparencyLog for TileLog {
     fn anchor(&mut self, envelope: &Envelope, key: &ArtifactPublicKey) -> Result<LogEntry, AnchorError> {
         let body = hashedrekord_v002(&sha256(&envelope.pae()), &envelope.signature, key.spki());
         Ok(self.append(&body)?.into_entry(body))
+    }
+
+    fn consistency(&self, from: u64, to: u64) -> Result<Vec<Hash>, AnchorError> {
+        Ok(TileLog::consistency(self, from, to)?.hashes)
+    }
+
+    fn renewed(&self, _: &LogEntry) -> Result<Option<LogEntry>, AnchorError> {
+        // This process holds the lease: nobody else has made a newer one.
+        Ok(None)
     }
 }
 

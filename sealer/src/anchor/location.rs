@@ -49,10 +49,7 @@ impl FromStr for LogLocation {
         let (scheme, after) = rest.split_once("://").unwrap_or(("", rest));
         match scheme {
             "http" | "https" => {
-                let host = after.split('/').next().unwrap_or_default();
-                let plain = !host.is_empty()
-                    && after.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'@' | b'\\'));
-                if !plain {
+                if !is_host_and_path(after) {
                     return Err(wrong());
                 }
                 Ok(Self::Rekor { version, url: rest.trim_end_matches('/').to_owned() })
@@ -63,6 +60,13 @@ impl FromStr for LogLocation {
             _ => Err(wrong()),
         }
     }
+}
+
+/// Whether what follows `http://` or `https://` is a host and a path alone, of printable ASCII: no user, query or fragment.
+pub(crate) fn is_host_and_path(after: &str) -> bool {
+    let host = after.split('/').next().unwrap_or_default();
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'@' | b'\\');
+    !host.is_empty() && after.bytes().all(plain)
 }
 
 impl fmt::Display for LogLocation {

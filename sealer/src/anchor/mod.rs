@@ -10,16 +10,17 @@ mod location;
 mod rekor;
 mod rekor_v1_answer;
 
-use symseal_seal::{ArtifactPublicKey, Check, Envelope, LogEntry, LogId, LogIdentity, verify_entry};
+use symseal_seal::{ArtifactPublicKey, Check, Envelope, Hash, LogEntry, LogId, LogIdentity, verify_entry};
 
 use crate::log::LogError;
+pub(crate) use location::is_host_and_path;
 pub use location::{LogLocation, LogLocationError, RekorVersion};
 #[cfg(feature = "online")]
 pub use rekor::{REKOR_LIMIT, RekorLog, RekorLogError};
 pub use rekor_v1_answer::{RekorV1AnswerError, parse_rekor_v1_answer};
 
-/// A transparency log that takes envelopes.
-pub trait TransparencyLog {
+/// A transparency log that takes envelopes. Several threads may ask it for proofs.
+pub trait TransparencyLog: Sync {
     /// What the log is called in errors: its directory or URL.
     fn name(&self) -> String;
 
@@ -33,6 +34,20 @@ pub trait TransparencyLog {
     /// # Errors
     /// [`AnchorError`]. The entry may be in the log all the same; trying again is safe.
     fn anchor(&mut self, envelope: &Envelope, key: &ArtifactPublicKey) -> Result<LogEntry, AnchorError>;
+
+    /// The proof that the log's tree of `to` entries begins with that of `from` (RFC 9162, section 2.1.4.1): what a witness is
+    /// given that saw the smaller one.
+    ///
+    /// # Errors
+    /// [`AnchorError::Unproved`].
+    fn consistency(&self, from: u64, to: u64) -> Result<Vec<Hash>, AnchorError>;
+
+    /// The entry under the newest checkpoint of a log that others append to at the same time, as the log says; `None` of a
+    /// log that only this process appends to, and which has none newer than the one it gave.
+    ///
+    /// # Errors
+    /// [`AnchorError::Unproved`].
+    fn renewed(&self, entry: &LogEntry) -> Result<Option<LogEntry>, AnchorError>;
 }
 
 /// An envelope could not be anchored, so that there is no seal. Trying again is safe.
@@ -99,6 +114,48 @@ pub enum AnchorError {
         /// Where it stands.
         index: u64,
         /// Why not, and what to do.
+        reason: String,
+    },
+    /// The log gives no proof about its own growth.
+    #[error("log {log}: expected a proof of its growth for the witnesses, found none: {reason}; nothing was sealed")]
+    Unproved {
+        /// The log.
+        log: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// The trust directory names no witness for the log that answered.
+    #[error("log {log}: expected witnesses of the log {found} in the trust directory, found none; nothing was sealed")]
+    NoWitnesses {
+        /// The log, as it was asked.
+        log: String,
+        /// The id that answered.
+        found: LogId,
+    },
+    /// Fewer witnesses cosigned than the policy asks for.
+    #[error(
+        "log {log}: expected the cosignatures of {quorum} witnesses, as the policy asks for, found {found}: {reasons}; nothing was sealed, and trying again is safe"
+    )]
+    Witnesses {
+        /// The log.
+        log: String,
+        /// How many must cosign.
+        quorum: u64,
+        /// How many did, and their names.
+        found: String,
+        /// Each of the others, and why not.
+        reasons: String,
+    },
+    /// A witness saw what this log does not continue.
+    #[error(
+        "log {log}: witness {witness}: {reason}. The log was put back from a backup, or has a second history: bring back the log that was seen, or start a new one under a new origin; nothing was sealed"
+    )]
+    SecondHistory {
+        /// The log.
+        log: String,
+        /// The witness.
+        witness: String,
+        /// What it saw.
         reason: String,
     },
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use symseal_seal::fragment::tiles_of_path;
 use symseal_seal::tiles::{TILE_WIDTH, TileKind, TilePath, parse_entries, parse_hashes};
-use symseal_seal::tlog::{consistency_proof, leaf_hash, root, verify_consistency};
+use symseal_seal::tlog::{consistency_proof, inclusion_proof, leaf_hash, root, verify_consistency, verify_inclusion};
 use symseal_seal::{Checkpoint, CheckpointError, ConsistencyProof, Hash, LogIdentity, SignedCheckpoint, TileFragment};
 
 use super::read::TileNodes;
@@ -138,6 +138,17 @@ impl PublishedLog {
         verify_consistency((from, &roots.0), (to, &roots.1), &hashes)
             .map_err(|error| LogError::damaged(&self.directory, "tiles of one history", error.to_string()))?;
         Ok(ConsistencyProof { origin: self.checkpoint().origin.clone(), from, to, hashes })
+    }
+
+    /// The audit path of the entry with this leaf hash, at `index`, under the checkpoint.
+    ///
+    /// # Errors
+    /// [`LogError`] where a tile cannot be read, or another entry stands there.
+    pub fn inclusion(&self, index: u64, leaf: &Hash) -> Result<Vec<Hash>, LogError> {
+        let hashes = self.with_tiles(|nodes| inclusion_proof(nodes, index, self.size()))?;
+        verify_inclusion(leaf, index, self.size(), &hashes, &self.checkpoint().root)
+            .map_err(|error| LogError::damaged(&self.directory, format!("our entry at {index}"), error.to_string()))?;
+        Ok(hashes)
     }
 
     /// The checkpoint, and the tiles from which the audit path of entry `index` under it follows.

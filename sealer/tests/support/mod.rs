@@ -4,6 +4,8 @@
 #[cfg(feature = "online")]
 pub mod rekor;
 pub mod rekor_v1;
+#[cfg(feature = "online")]
+pub mod witness;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -119,6 +119,11 @@ fn get(url: &str) -> Option<String> {
 
 /// A server on a thread of its own that answers each request by `answer`, given method and path. It ends with the test.
 pub fn serve(answer: impl Fn(&str, &str, &mut TcpStream) + Send + Sync + 'static) -> String {
+    serve_bodies(move |method, path, _, stream| answer(method, path, stream))
+}
+
+/// [`serve`], given the request's body too.
+pub fn serve_bodies(answer: impl Fn(&str, &str, &[u8], &mut TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();
     let answer = Arc::new(answer);
@@ -141,7 +146,7 @@ pub fn serve(answer: impl Fn(&str, &str, &mut TcpStream) + Send + Sync + 'static
                 let mut body = vec![0; length];
                 reader.read_exact(&mut body).ok()?;
                 let mut words = first.split(' ');
-                answer(words.next()?, words.next()?, &mut stream);
+                answer(words.next()?, words.next()?, &body, &mut stream);
                 Some(())
             });
         }

@@ -12,8 +12,10 @@ use clap::Args as ClapArgs;
 use symseal_builder::{SealOptions, seal_bundle};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 use symseal_seal::LogIdentity;
+use symseal_seal::trust::PolicyLog;
 use symseal_sealer::{
-    ArtifactKey, KeySource, LogKey, LogLocation, RekorLog, RekorVersion, Signer, TransparencyLog, load_trust,
+    ArtifactKey, KeySource, LogKey, LogLocation, PublishedLog, RekorLog, RekorVersion, Signer, TileLog,
+    TransparencyLog, WitnessUrl, WitnessedLog, Witnesses, load_trust,
 };
 
 use super::verify::now;
@@ -33,6 +35,8 @@ const LOG_TOKEN: &str = "SYMSEAL_LOG_TOKEN";
   symseal bundle seal ./bundle --key ./keys/artifact.key.pem --log ./log
   symseal bundle seal ./bundle --key 'pkcs11:token=release;object=symseal?module-path=/usr/lib/softhsm/libsofthsm2.so' --log ./log --log-key ./keys/log.key.pem
   symseal bundle seal ./bundle --key exec:./sign-with-kms --log rekor-v2+https://rekor.example --trust ./trust
+  symseal bundle seal ./bundle --key ./keys/artifact.key.pem --log ./log --trust ./trust \\
+      --witness https://witness1.example --witness https://witness2.example/log
   symseal bundle seal ./bundle --fulcio https://fulcio.example --log rekor-v2+https://rekor.example \\
       --timestamp-authority https://tsa.example/api/v1/timestamp --trusted-root trusted_root.json \\
       --certificate-identity release@example.org --certificate-oidc-issuer https://issuer.example
@@ -48,8 +52,8 @@ pub struct Args {
     key: Option<KeySource>,
     #[command(flatten)]
     sealing: SealingArgs,
-    /// The trust directory whose policy pins the key of a Rekor; default: trust in the user's configuration directory. Where
-    /// one is given, a seal that its policy would refuse is warned of.
+    /// The trust directory whose policy pins the key of a Rekor and those of witnesses; default: trust in the user's
+    /// configuration directory. Where one is given, a seal that its policy would refuse is warned of.
     #[arg(long)]
     trust: Option<PathBuf>,
 }
@@ -70,9 +74,13 @@ pub struct SealingArgs {
     /// A file with the token of a log that asks for one; default: the variable SYMSEAL_LOG_TOKEN.
     #[arg(long, value_name = "FILE", requires = "signer")]
     log_token_file: Option<PathBuf>,
-    /// How long a Rekor may take.
+    /// How long a Rekor may take, and each witness.
     #[arg(long, value_name = "SECONDS", requires = "signer", default_value = "60")]
     log_timeout: NonZeroU64,
+    /// A witness (C2SP tlog-witness) that is asked to cosign the checkpoint in the seal. Its key is one of those that the
+    /// trust directory names for the log, and as many must answer as its quorum says. Repeat for more.
+    #[arg(long = "witness", value_name = "URL", requires = "signer", conflicts_with = "fulcio")]
+    witnesses: Vec<WitnessUrl>,
     #[command(flatten)]
     passphrase: PassphraseArgs,
     #[command(flatten)]
@@ -95,7 +103,7 @@ pub struct Sealer {
 }
 
 enum Way {
-    Key { signer: Box<dyn Signer>, log: Box<Log> },
+    Key { signer: Box<dyn Signer>, log: Box<Log>, witnesses: Option<Witnesses> },
     Keyless(Box<Keyless>),
 }
 
@@ -110,8 +118,8 @@ enum Log {
 }
 
 impl SealingArgs {
-    /// Opens the signer and reads the log's key, or the keys that the trust directory pins; `None` where no seal is asked
-    /// for. Nothing is written or logged.
+    /// Opens the signer and reads the log's key, or the keys that the trust directory pins, and those of witnesses; `None`
+    /// where no seal is asked for. Nothing is written or logged.
     pub fn sealer(&self, key: Option<&KeySource>, trust: Option<&PathBuf>) -> Result<Option<Sealer>> {
         let options =
             SealOptions { channel: self.channel.clone(), sequence: self.sequence, supersedes: self.supersedes.clone() };
@@ -124,7 +132,39 @@ impl SealingArgs {
             LogLocation::Directory(dir) => self.embedded(dir, key, &passphrases)?,
             LogLocation::Rekor { version, url } => Log::Rekor(self.rekor(&url, version, trust)?),
         };
-        Sealer::new(key, &passphrases, log, options).map(Some)
+        let witnesses = (!self.witnesses.is_empty()).then(|| self.witnesses(&log, trust)).transpose()?;
+        Sealer::new(key, &passphrases, log, witnesses, options).map(Some)
+    }
+
+    /// The witnesses that the trust directory names for the log.
+    fn witnesses(&self, log: &Log, trust: Option<&PathBuf>) -> Result<Witnesses> {
+        let trust = places::trust_dir(trust)?;
+        let named =
+            || format!("--witness: the keys of witnesses are taken from the trust directory {}", trust.display());
+        let policy = load_trust(&trust).with_context(named)?.policy;
+        let valid = policy.logs.into_iter().filter(|log| log.validity.contains(now()));
+        let logs: Vec<PolicyLog> = match log {
+            Log::Rekor(log) => {
+                let identities = log.identities();
+                valid.filter(|one| identities.contains(&one.identity)).collect()
+            }
+            Log::Embedded { dir, key, .. } => {
+                if !TileLog::exists(dir) {
+                    bail!(
+                        "--witness: expected a log in {} that the trust directory names with its witnesses, found no log",
+                        dir.display()
+                    );
+                }
+                let published = PublishedLog::open(dir)?;
+                let origin = &published.checkpoint().origin;
+                valid
+                    .filter(|one| one.identity.origin.as_str() == origin)
+                    .filter(|one| key.identity(&one.identity.origin).as_ref() == Some(&one.identity))
+                    .collect()
+            }
+        };
+        let limit = Duration::from_secs(self.log_timeout.get());
+        Witnesses::new(&self.witnesses, &logs, limit).with_context(named)
     }
 
     fn keyless(&self) -> Result<Keyless> {
@@ -183,12 +223,18 @@ impl SealingArgs {
 }
 
 impl Sealer {
-    fn new(key: &KeySource, passphrases: &Passphrases<'_>, log: Log, options: SealOptions) -> Result<Self> {
+    fn new(
+        key: &KeySource,
+        passphrases: &Passphrases<'_>,
+        log: Log,
+        witnesses: Option<Witnesses>,
+        options: SealOptions,
+    ) -> Result<Self> {
         if let Some(file) = key.file() {
             refuse_root_key(file)?;
         }
         let signer = key.open(&|name| passphrases.ask(name))?;
-        Ok(Self { way: Way::Key { signer, log: Box::new(log) }, options })
+        Ok(Self { way: Way::Key { signer, log: Box::new(log), witnesses }, options })
     }
 
     /// The artifact key's id, or the identity that seals without one.
@@ -206,8 +252,8 @@ impl Sealer {
 
     /// Seals the bundle `digest` of a layout; the digest of the seal's manifest.
     pub fn seal(&self, layout: &LayoutDir, digest: &Digest) -> Result<Digest> {
-        let (signer, log) = match &self.way {
-            Way::Key { signer, log } => (signer, log),
+        let (signer, log, witnesses) = match &self.way {
+            Way::Key { signer, log, witnesses } => (signer, log, witnesses),
             Way::Keyless(keyless) => return keyless.seal(layout, digest, &self.options),
         };
         let mut log: Box<dyn TransparencyLog> = match &**log {
@@ -216,7 +262,15 @@ impl Sealer {
             }
             Log::Rekor(log) => Box::new(log.clone()),
         };
-        Ok(seal_bundle(layout, digest, &**signer, &mut *log, &self.options)?)
+        let Some(witnesses) = witnesses else {
+            return Ok(seal_bundle(layout, digest, &**signer, &mut *log, &self.options)?);
+        };
+        let mut log = WitnessedLog::new(&mut *log, witnesses);
+        let sealed = seal_bundle(layout, digest, &**signer, &mut log, &self.options)?;
+        for (url, error) in log.failed() {
+            eprintln!("warning: witness {url}: {}", visible(&error.to_string()));
+        }
+        Ok(sealed)
     }
 }
 
@@ -261,7 +315,7 @@ pub fn run(args: &Args) -> Result<Answer> {
 pub fn seal(layout: &Path, key: &Path, log: &Path, log_key: &Path, options: &SealOptions) -> Result<Digest> {
     let embedded = Log::Embedded { dir: log.into(), key: LogKey::load_pem(log_key)?, key_file: log_key.into() };
     let nobody = PassphraseArgs::default();
-    let sealer = Sealer::new(&KeySource::File(key.into()), &nobody.source(), embedded, options.clone())?;
+    let sealer = Sealer::new(&KeySource::File(key.into()), &nobody.source(), embedded, None, options.clone())?;
     seal_one(layout, sole_bundle(layout)?, &sealer)
 }
 

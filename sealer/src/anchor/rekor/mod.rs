@@ -7,10 +7,12 @@ mod v2;
 
 use std::time::Duration;
 
-use symseal_seal::{ArtifactPublicKey, Envelope, LogEntry, LogIdentity};
+use symseal_seal::tlog::leaf_hash;
+use symseal_seal::{ArtifactPublicKey, Envelope, Hash, LogEntry, LogIdentity};
 
 use self::http::Http;
-use super::{AnchorError, RekorVersion, TransparencyLog};
+use super::{AnchorError, RekorVersion, TransparencyLog, pinned};
+use crate::log::{LogError, PublishedLog};
 use crate::online;
 
 /// How long one anchoring may take, tries again included. A Rekor v2 answers when a checkpoint covers the
@@ -105,6 +107,25 @@ impl RekorLog {
         }
     }
 
+    /// What the log publishes.
+    fn published(&self) -> Result<PublishedLog, AnchorError> {
+        if self.version == Some(RekorVersion::V1) {
+            return Err(self.unproved("a Rekor v1 publishes no tiles"));
+        }
+        PublishedLog::open_url(&self.read_url()).map_err(|error| self.unread(&error))
+    }
+
+    fn unread(&self, error: &LogError) -> AnchorError {
+        self.unproved(format!(
+            "{error}; it is read at {} (--log-read names another place, such as a static server of the log's tiles)",
+            self.read_url()
+        ))
+    }
+
+    fn unproved(&self, reason: impl Into<String>) -> AnchorError {
+        AnchorError::Unproved { log: self.url.clone(), reason: reason.into() }
+    }
+
     fn unreachable(&self, reason: impl Into<String>) -> AnchorError {
         AnchorError::Unreachable { log: self.url.clone(), reason: reason.into() }
     }
@@ -126,5 +147,29 @@ impl TransparencyLog for RekorLog {
     fn anchor(&mut self, envelope: &Envelope, key: &ArtifactPublicKey) -> Result<LogEntry, AnchorError> {
         let this = &*self;
         online::within(this.limit, async || this.create(envelope, key).await, |reason| this.unreachable(reason))
+    }
+
+    fn consistency(&self, from: u64, to: u64) -> Result<Vec<Hash>, AnchorError> {
+        let proof = self.published()?.consistency(from, to).map_err(|error| self.unread(&error))?;
+        Ok(proof.hashes)
+    }
+
+    fn renewed(&self, entry: &LogEntry) -> Result<Option<LogEntry>, AnchorError> {
+        if entry.kind.is_rekor_v1() {
+            return Err(self.unproved("a Rekor v1 publishes no tiles"));
+        }
+        let published = self.published()?;
+        let identity = pinned(&self.identities, entry);
+        let identity = identity.ok_or_else(|| self.unproved("the trust directory does not pin it"))?;
+        published.verify(identity).map_err(|error| self.unproved(error.to_string()))?;
+        let leaf = leaf_hash(&entry.canonicalized_body);
+        let hashes = published.inclusion(entry.log_index, &leaf).map_err(|error| self.unread(&error))?;
+        Ok(Some(LogEntry {
+            proof_size: published.size(),
+            proof_root: published.checkpoint().root,
+            hashes,
+            checkpoint: published.checkpoint_text().to_owned(),
+            ..entry.clone()
+        }))
     }
 }
