@@ -24,7 +24,8 @@ pub(crate) fn within<T: Send, E: Send>(
             .build()
             .map_err(|error| failed(format!("no runtime: {error}")))?;
         runtime.block_on(async {
-            let late = || failed(format!("no answer within {} seconds", limit.as_secs_f32()));
+            // What is left of a limit is told as the limit.
+            let late = || failed(format!("no answer within {} seconds", limit.as_secs_f32().ceil()));
             tokio::time::timeout(limit, work()).await.unwrap_or_else(|_| Err(late()))
         })
     };
