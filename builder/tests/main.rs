@@ -12,5 +12,6 @@ mod inputs;
 mod pairing;
 mod refusals;
 mod reported_ids;
+mod same_ids;
 mod sealing;
 mod sources;
