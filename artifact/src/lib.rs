@@ -65,7 +65,7 @@ pub use breakpad::{BreakpadFile, StackRecords};
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
 pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place};
-pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference, SplitKind, SplitUnit};
+pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference, SplitContents, SplitKind, SplitUnit};
 pub use pdb::{BuildRecords, FrameData, FrameKind, FrameRule, FrameTable, PdbFile, ProgramId};
 pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;
@@ -74,6 +74,7 @@ pub use stream::{
     Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, functions_at, functions_on,
     is_damaged_unit, pdb_functions,
 };
+pub use symbols::FunctionSymbol;
 pub use text::escaped;
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};
 

@@ -4,7 +4,9 @@ use crate::elf::Elf;
 use crate::headers::{Headers, ObjectHeaders};
 use crate::macho::Macho;
 use crate::pe::Pe;
+use crate::symbols::{FunctionSymbol, SymbolTable};
 use crate::{Arch, ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectKind, UnwindInputs, dwarf, sniff};
+use std::borrow::Cow;
 use symseal_module::{DebugId, Svma};
 
 /// What `.gnu_debuglink` says: where the debug file is by name.
@@ -43,6 +45,17 @@ pub struct SplitUnit {
     pub name: Vec<u8>,
     /// The compilation directory, as bytes.
     pub comp_dir: Vec<u8>,
+}
+
+/// What a unit of split DWARF is, beyond its id.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SplitContents {
+    /// The source that was compiled, as the unit has it (`DW_AT_name`).
+    pub name: Vec<u8>,
+    /// Where the compiler was run (`DW_AT_comp_dir`), as bytes; empty where only the skeleton says it.
+    pub comp_dir: Vec<u8>,
+    /// The bare names of its functions.
+    pub functions: std::collections::BTreeSet<Vec<u8>>,
 }
 
 /// What a PE file says about its program database. (CodeView record `RSDS`)
@@ -273,6 +286,30 @@ impl<'d> ObjectFile<'d> {
             return Vec::new();
         }
         dwarf::split_ids(self.headers())
+    }
+
+    /// What the units of a split DWARF file are, by their ids. Nothing of units that cannot be read.
+    pub fn split_contents(&self) -> std::collections::BTreeMap<u64, SplitContents> {
+        dwarf::split_contents(self.headers())
+    }
+
+    /// The functions that the file's symbol table names, in no particular order; where it was stripped of that one, those of its
+    /// dynamic symbols or exports.
+    pub fn function_symbols(&self) -> Vec<FunctionSymbol<'_>> {
+        let of = |table| {
+            let functions = self.headers().symbols(table).filter(|symbol| symbol.type_rank < 2);
+            functions.map(|symbol| FunctionSymbol {
+                svma: Svma(symbol.svma),
+                size: symbol.size,
+                name: Cow::Borrowed(symbol.name),
+            })
+        };
+        let tables = [SymbolTable::Symtab, SymbolTable::Dynsym, SymbolTable::Exports];
+        tables
+            .into_iter()
+            .map(|table| of(table).collect::<Vec<_>>())
+            .find(|found| !found.is_empty())
+            .unwrap_or_default()
     }
 
     /// The directories in which the compilers were run, as the DWARF in this file names them (`DW_AT_comp_dir`), escaped as

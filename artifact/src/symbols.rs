@@ -3,6 +3,8 @@
 use crate::code_ranges::Text;
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
+use std::borrow::Cow;
+use symseal_module::Svma;
 use symseal_symx::{StrId, SymbolSource};
 
 /// Which table a symbol stands in, the better ones first.
@@ -51,6 +53,17 @@ pub(crate) struct Symbol<'d> {
     /// Of Thumb code, as bit 0 of a function's address in an ELF file of 32-bit ARM says.
     pub(crate) is_thumb: bool,
     pub(crate) table: SymbolTable,
+}
+
+/// A function as a symbol table names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FunctionSymbol<'d> {
+    /// Where it starts: the stated address, of a PDB the address in the image as it was before it was rearranged, less its base.
+    pub svma: Svma,
+    /// Bytes; 0 = unknown.
+    pub size: u64,
+    /// As the linker knows it, without its version.
+    pub name: Cow<'d, [u8]>,
 }
 
 /// All symbols of one address.

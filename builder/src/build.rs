@@ -232,7 +232,7 @@ impl SymbolBundleBuilder {
         let gathered = inputs::gather(&self.paths, &reading)?;
         let mut report = BuildReport::new(&self.options.name, &self.options.version, gathered.report);
         let (files, doubles) = pairing::unique(gathered.files);
-        let pairing = pairing::pair(&files, &|one, other| pairing::is_same_build(one, other, layout))?;
+        let pairing = pairing::pair(&files, layout)?;
         if pairing.modules.is_empty() {
             return Err(unpaired::no_modules(&self.paths, &report.inputs, &pairing));
         }

@@ -53,7 +53,7 @@ pub enum BuildError {
     },
     /// Two different files for one role of one module, and no rule says which is the better one.
     #[error(
-        "{first} and {second} both claim to be the {role} file of {id}, and differ; leave one out (--exclude, where it lies in an archive)"
+        "{first} and {second} both claim to be the {role} file of {id}, and differ{difference}; leave one out (--exclude, where it lies in an archive)"
     )]
     Conflict {
         /// The debug id.
@@ -64,6 +64,8 @@ pub enum BuildError {
         first: String,
         /// The other file.
         second: String,
+        /// What contradicts that they are of one build, where that is known: empty, or behind a colon.
+        difference: String,
     },
     /// A file that a debugger would run, or that holds text that it would run.
     #[error("{place} is refused: {problem}")]

@@ -229,7 +229,7 @@ impl Sources<'_> {
 /// A module's files as the builder makes them, without storing any.
 fn make(id: &str, files: Vec<InputFile>, jobs: usize) -> Result<Vec<FileEntry>, BuildError> {
     let (files, _) = pairing::unique(files);
-    let pairing = pairing::pair(&files, &|one, other| pairing::is_same_build(one, other, None))?;
+    let pairing = pairing::pair(&files, None)?;
     let wanted: Option<(&DebugId, _)> = pairing.modules.iter().find(|(found, _)| found.to_string() == id);
     let Some((id, module)) = wanted else {
         return Err(BuildError::NoModules { paths: id.to_owned(), files: files.len() as u64, hints: Vec::new() });

@@ -12,6 +12,7 @@ mod inputs;
 mod pairing;
 mod refusals;
 mod reported_ids;
+mod same_ids;
 mod sealing;
 mod sources;
 mod strict;

@@ -3,9 +3,12 @@
 use super::build_records::BuildRecords;
 use super::header::{DbiHeader, is_fastlink, u32_at};
 use super::pages::Pages;
+use super::read::PdbReader;
 use crate::error::{malformed, truncated};
+use crate::symbols::FunctionSymbol;
 use crate::{Arch, ArtifactError};
 use pdb2::{PDB, StreamIndex};
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use symseal_module::DebugId;
 
@@ -98,6 +101,22 @@ impl<'d> PdbFile<'d> {
     /// What it tells of the machines that compiled and linked: directories, paths and command lines.
     pub fn build_records(&self) -> BuildRecords {
         BuildRecords::of(self)
+    }
+
+    /// The functions among its public symbols, which a stripped one has as well as the one that it was made from, by their addresses.
+    ///
+    /// # Errors
+    /// [`ArtifactError`] where the streams that they are found by cannot be read.
+    pub fn public_functions(&self) -> Result<Vec<FunctionSymbol<'static>>, ArtifactError> {
+        PdbReader::public_functions(self)
+    }
+
+    /// What its list of modules calls the object files that were linked, each name once.
+    ///
+    /// # Errors
+    /// [`ArtifactError`] where the streams that they are found by cannot be read.
+    pub fn module_names(&self) -> Result<BTreeSet<String>, ArtifactError> {
+        PdbReader::module_names(self)
     }
 
     pub(crate) fn open(&self) -> Result<PDB<'d, Pages<'d>>, ArtifactError> {

@@ -21,6 +21,11 @@ pub(crate) struct Public<'s> {
 }
 
 impl<'s> Public<'s> {
+    /// Whether it names a function, and not data.
+    pub(crate) fn is_function(&self) -> bool {
+        self.is_function
+    }
+
     /// A label of a module, which is a symbol too, but no public one.
     pub(crate) fn label(original: u32, name: &'s [u8]) -> Self {
         Self { original, name, is_function: true, is_public: false }

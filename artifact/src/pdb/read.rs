@@ -11,12 +11,15 @@ use super::procedures::{ModuleSymbols, ProcedureName};
 use super::publics::{self, Public};
 use super::rows::{Laid, ModuleRows, Numbered};
 use crate::ArtifactError;
+use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::cursor::Damaged;
 use crate::described::{Described, Piece};
-use crate::symbols::Symbol;
+use crate::symbols::{FunctionSymbol, Symbol};
 use crate::work::Work;
 use pdb2::{DebugInformation, FallibleIterator, Module, PDB};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use symseal_module::Svma;
 use symseal_symx::SymbolSource;
 
@@ -43,6 +46,29 @@ impl<'d> PdbReader<'d> {
         let addresses = Addresses::read(&mut pdb, work);
         let globals = pdb.global_symbols().ok();
         Ok(Self { pdb, addresses, globals, labels: Vec::new() })
+    }
+
+    /// The public symbols that are functions.
+    pub(super) fn public_functions(file: &PdbFile<'_>) -> Result<Vec<FunctionSymbol<'static>>, ArtifactError> {
+        let mut work = Work::new();
+        work.budget = Budget::for_bytes(file.bytes());
+        let reader = PdbReader::open(file, &mut work)?;
+        let functions = reader.publics(&mut work).into_iter().filter(Public::is_function);
+        Ok(functions
+            .map(|public| FunctionSymbol {
+                svma: Svma(public.original.into()),
+                size: 0,
+                name: Cow::Owned(public.name.to_vec()),
+            })
+            .collect())
+    }
+
+    /// The names in the list of modules.
+    pub(super) fn module_names(file: &PdbFile<'_>) -> Result<BTreeSet<String>, ArtifactError> {
+        let mut work = Work::new();
+        let mut pdb = file.open()?;
+        let Ok(information) = pdb.debug_information() else { return Ok(BTreeSet::new()) };
+        Ok(modules(&information, &mut work).iter().map(|module| module.module_name().into_owned()).collect())
     }
 
     /// Executable ranges of the image, relative.

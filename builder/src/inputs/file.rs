@@ -27,6 +27,8 @@ pub(crate) struct InputFile {
     pub(crate) content: Content,
     /// Where in a dSYM bundle it lies.
     pub(crate) dsym: Option<DsymPlace>,
+    /// The places of equal files in other dSYM bundles.
+    pub(crate) other_dsyms: Vec<DsymPlace>,
 }
 
 /// Where the bytes are.
@@ -170,7 +172,7 @@ impl InputFile {
         content: Content,
         dsym: Option<DsymPlace>,
     ) -> Self {
-        Self { place, bytes, name, other_names: BTreeSet::new(), measured, content, dsym }
+        Self { place, bytes, name, other_names: BTreeSet::new(), measured, content, dsym, other_dsyms: Vec::new() }
     }
 
     /// Its slices: none for what is no object file.

@@ -7,6 +7,8 @@
 //! * Of program databases, the one with the highest age of its PDB stream is taken: tools that add to one raise it.
 //! * What is in a thin file and in a universal one is taken from the thin one.
 //! * Of files that come out of one build and tell as much, the larger one is taken: a signature, a link or a note was added to it.
+//! * None of these rules holds for files that have different functions at one address, or one function at different addresses: of two
+//!   debug files that is a contradiction, and the one that contradicts the binary's own symbols is a mismatch.
 //! * A debug file whose sections of code lie elsewhere than the binary's is of another build, whatever its id says, and a mismatch.
 //! * Binaries without an id of a linker that have the same code and other data are different programs: one is taken, and each other is a
 //!   mismatch.
@@ -15,10 +17,12 @@
 use std::cmp::Reverse;
 
 use symseal_artifact::IdKind;
-use symseal_bundle::FileRole;
+use symseal_bundle::{FileRole, LayoutDir};
 use symseal_module::DebugId;
 
-use super::{Module, Paired, Part, SameBuild};
+use super::contradiction::{Contradiction, contradiction};
+use super::same_build::is_same_build;
+use super::{Module, Paired, Part};
 use crate::error::BuildError;
 use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
 
@@ -32,7 +36,7 @@ pub(super) struct Group<'f> {
 pub(super) fn choose<'f>(
     id: &DebugId,
     group: Group<'f>,
-    is_same: &SameBuild<'_>,
+    layout: Option<&LayoutDir>,
     superseded: &mut Vec<Superseded>,
     mismatches: &mut Vec<Mismatch>,
 ) -> Result<Module<'f>, BuildError> {
@@ -44,7 +48,7 @@ pub(super) fn choose<'f>(
     for other in binaries {
         // `binary` is there, as there is another.
         let Some(binary) = binary else { break };
-        let same_code = is_same(binary, other)?;
+        let same_code = is_same_build(binary, other, layout)?;
         if same_code && other.tells() > binary.tells() {
             debug_files.push(other);
         } else if same_code && is_in_universal(binary, other) {
@@ -54,7 +58,7 @@ pub(super) fn choose<'f>(
         } else if is_hash_of_code(binary) && is_hash_of_code(other) {
             mismatches.push(twin(id, binary, other));
         } else {
-            return Err(conflict(id, FileRole::Executable, binary, other));
+            return Err(conflict(id, FileRole::Executable, binary, other, ""));
         }
     }
     debug_files.sort_by_key(|part| {
@@ -70,34 +74,39 @@ pub(super) fn choose<'f>(
         )
     });
     if let Some(binary) = binary {
-        debug_files.retain(|part| match of_another_build(id, binary, *part) {
-            Some(mismatch) => {
-                mismatches.push(mismatch);
-                false
+        let mut others = Vec::new();
+        // What stands alone is not read twice for what only says which of several is the right one.
+        let is_alone = debug_files.len() < 2;
+        for part in debug_files {
+            let mismatch = match of_another_build(id, binary, part) {
+                None if !is_alone => of_other_functions(id, binary, part, layout)?,
+                known => known,
+            };
+            match mismatch {
+                Some(mismatch) => mismatches.push(mismatch),
+                None => others.push(part),
             }
-            None => true,
-        });
+        }
+        debug_files = others;
     }
     let mut debug_files = debug_files.into_iter();
     let debug = debug_files.next();
     for other in debug_files {
         let Some(debug) = debug else { break };
-        if debug.tells() > other.tells() {
-            superseded.push(instead(other, debug, "debug information of the same id that tells more"));
-        } else if is_packed(other) && !is_packed(debug) {
-            superseded.push(instead(other, debug, "debug information of the same id that dwz has not packed"));
-        } else if other.is_binary() && !debug.is_binary() {
-            superseded.push(instead(other, debug, "a debug file that tells as much as the unstripped binary"));
-        } else if is_earlier(other, debug) {
-            superseded.push(instead(other, debug, "a later state of the same program database"));
-        } else if is_same(debug, other)? {
+        if let Some(rule) = why_instead(debug, other) {
+            // It says what it says of other code, whatever it says more.
+            if let Some(found) = contradiction(debug, other, layout)? {
+                return Err(conflict(id, FileRole::Debuginfo, debug, other, &found.told()));
+            }
+            superseded.push(instead(other, debug, rule));
+        } else if is_same_build(debug, other, layout)? {
             let rule = match is_in_universal(debug, other) {
                 true => "the same slice in another file",
                 false => "the same debug information in a larger file, to which something was added",
             };
             superseded.push(instead(other, debug, rule));
         } else {
-            return Err(conflict(id, FileRole::Debuginfo, debug, other));
+            return Err(conflict(id, FileRole::Debuginfo, debug, other, ""));
         }
     }
     let by = match id {
@@ -107,6 +116,38 @@ pub(super) fn choose<'f>(
         DebugId::MachoUuid(_) => PairedBy::Uuid,
     };
     Ok(Module { binary, debug: debug.map(|part| Paired { part, by }), ..Module::default() })
+}
+
+/// By which rule the one debug file comes before the other, as long as they are of one build.
+fn why_instead(debug: Part<'_>, other: Part<'_>) -> Option<&'static str> {
+    if debug.tells() > other.tells() {
+        Some("debug information of the same id that tells more")
+    } else if is_packed(other) && !is_packed(debug) {
+        Some("debug information of the same id that dwz has not packed")
+    } else if other.is_binary() && !debug.is_binary() {
+        Some("a debug file that tells as much as the unstripped binary")
+    } else if is_earlier(other, debug) {
+        Some("a later state of the same program database")
+    } else {
+        None
+    }
+}
+
+/// A debug file that has other functions where the binary's own symbols have some.
+fn of_other_functions(
+    id: &DebugId,
+    binary: Part<'_>,
+    debug: Part<'_>,
+    layout: Option<&LayoutDir>,
+) -> Result<Option<Mismatch>, BuildError> {
+    let side = |part: Part<'_>| Side { place: part.file.place.clone(), debug_id: Some(id.clone()) };
+    Ok(contradiction(binary, debug, layout)?.map(|Contradiction { expected, found }| Mismatch {
+        binary: side(binary),
+        debug_file: side(debug),
+        named_by: NamedBy::DebugId,
+        expected,
+        found,
+    }))
 }
 
 /// What contradicts that a debug file is the binary's: a section of code that both have, at other addresses or of another size. (eu-unstrip
@@ -173,9 +214,11 @@ fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Supersede
     Superseded { place: left_out.file.place.clone(), by: taken.file.place.clone(), rule }
 }
 
-fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>) -> BuildError {
+/// `difference` tells in what, where that is known.
+fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>, difference: &str) -> BuildError {
     let mut places = [one.file.place.clone(), other.file.place.clone()];
     places.sort();
     let [first, second] = places;
-    BuildError::Conflict { id: id.to_string(), role, first, second }
+    let difference = if difference.is_empty() { String::new() } else { format!(": {difference}") };
+    BuildError::Conflict { id: id.to_string(), role, first, second, difference }
 }

@@ -1,25 +1,66 @@
 //! macOS: the files of dSYM bundles, and dSYM bundles of another build. A slice and its slice of a dSYM have one UUID, and
 //! are one module before this is asked.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
 use symseal_artifact::Format;
+use symseal_bundle::Digest;
 
 use super::{Pairing, is_named, lacking, orphans};
 use crate::inputs::InputFile;
-use crate::report::{Mismatch, NamedBy, Side};
+use crate::report::{Mismatch, NamedBy, Side, Superseded};
 
-/// Gives each module the other files of the dSYM bundle that its debug information is in.
+/// Gives each module the other files of the dSYM bundle that its debug information is in. Of copies of one bundle with other lists
+/// or maps the one is taken whose files have the smallest digests: the directories around them decide nothing.
 pub(super) fn members<'f>(pairing: &mut Pairing<'f>, members: &[&'f InputFile]) {
     let mut used = vec![false; members.len()];
+    // A universal bundle is that of several modules.
+    let mut superseded = BTreeSet::new();
     for module in pairing.modules.values_mut() {
-        let Some(dsym) = module.debug.and_then(|debug| debug.part.file.dsym.as_ref()) else { continue };
-        for (member, used) in members.iter().zip(&mut used) {
-            if member.dsym.as_ref().is_some_and(|place| place.root == dsym.root) {
-                module.dsym_members.push(member);
+        let Some(debug) = module.debug.map(|debug| debug.part.file) else { continue };
+        let Some(dsym) = &debug.dsym else { continue };
+        let copies =
+            debug.other_dsyms.iter().filter(|other| (&other.bundle, &other.path) == (&dsym.bundle, &dsym.path));
+        let mut roots: BTreeMap<&str, Vec<(&[String], Digest, usize)>> =
+            copies.chain([dsym]).map(|place| (place.root.as_str(), Vec::new())).collect();
+        for (at, member) in members.iter().enumerate() {
+            let Some(place) = &member.dsym else { continue };
+            if let Some(files) = roots.get_mut(place.root.as_str()) {
+                files.push((&place.path, member.digest(), at));
+            }
+        }
+        roots.values_mut().for_each(|files| files.sort_unstable());
+        let said = |files: &[(&'f [String], Digest, usize)]| -> Vec<_> {
+            files.iter().map(|(path, digest, _)| (*path, *digest)).collect()
+        };
+        // Most first: a copy that lacks a file says less.
+        let Some(taken) = roots.values().min_by_key(|files| (Reverse(files.len()), said(files))) else { continue };
+        for files in roots.values() {
+            for (path, digest, at) in files {
+                let (Some(member), Some(used)) = (members.get(*at), used.get_mut(*at)) else { continue };
+                if std::ptr::eq(files, taken) {
+                    module.dsym_members.push(member);
+                    *used = true;
+                    continue;
+                }
+                let instead = taken.iter().find(|(other, _, _)| other == path);
+                // An equal file of a copy is a double.
+                if instead.is_some_and(|(_, other, _)| other == digest) {
+                    continue;
+                }
+                let instead = instead.and_then(|(_, _, at)| members.get(*at)).copied().unwrap_or(debug);
                 *used = true;
+                superseded.insert(Superseded {
+                    place: member.place.clone(),
+                    by: instead.place.clone(),
+                    rule: "a file of another copy of the same dSYM bundle",
+                });
             }
         }
         module.dsym_members.sort_by_key(|member| (&member.dsym, member.digest()));
     }
+    pairing.superseded.extend(superseded);
     let unused = members.iter().zip(used).filter(|(_, used)| !used);
     pairing.loose.extend(unused.map(|(member, _)| (*member, "a file of a dSYM bundle without debug information")));
 }

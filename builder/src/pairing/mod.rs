@@ -4,6 +4,7 @@
 //! its own: [`elf`], [`split`], [`windows`], [`macho`]. They are told in `docs/formats/pairing.md`.
 
 mod choose;
+mod contradiction;
 mod elf;
 mod macho;
 mod same_build;
@@ -12,13 +13,12 @@ mod windows;
 
 use std::collections::BTreeMap;
 
+use symseal_bundle::LayoutDir;
 use symseal_module::DebugId;
 
 use crate::error::BuildError;
 use crate::inputs::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 use crate::report::{Mismatch, PairedBy, Superseded};
-
-pub(crate) use same_build::is_same_build;
 
 /// One object file, one slice of a universal file, or a whole file of another kind.
 #[derive(Debug, Clone, Copy)]
@@ -62,9 +62,6 @@ pub(crate) struct Pairing<'f> {
     /// Debug files that belong to no module, with the reason.
     pub(crate) loose: Vec<(&'f InputFile, &'static str)>,
 }
-
-/// Whether two files of one debug id come out of one build.
-pub(crate) type SameBuild<'a> = dyn Fn(Part<'_>, Part<'_>) -> Result<bool, BuildError> + 'a;
 
 impl<'f> Part<'f> {
     pub(crate) fn object(&self) -> Option<&'f ObjectFacts> {
@@ -142,6 +139,9 @@ pub(crate) fn unique(files: Vec<InputFile>) -> (Vec<InputFile>, u64) {
     });
     files.dedup_by(|double, kept| {
         let is_double = double.digest() == kept.digest();
+        if is_double {
+            kept.other_dsyms.extend(double.dsym.take());
+        }
         if is_double && double.name != kept.name {
             kept.other_names.insert(std::mem::take(&mut double.name));
         }
@@ -152,8 +152,8 @@ pub(crate) fn unique(files: Vec<InputFile>) -> (Vec<InputFile>, u64) {
     (files, doubles)
 }
 
-/// Joins the files to modules.
-pub(crate) fn pair<'f>(files: &'f [InputFile], is_same: &SameBuild<'_>) -> Result<Pairing<'f>, BuildError> {
+/// Joins the files to modules. Those that claim to be the same are read once more, out of `layout` where they have become blobs of it.
+pub(crate) fn pair<'f>(files: &'f [InputFile], layout: Option<&LayoutDir>) -> Result<Pairing<'f>, BuildError> {
     let mut groups: BTreeMap<DebugId, choose::Group<'f>> = BTreeMap::new();
     let mut unidentified: Vec<Part<'f>> = Vec::new();
     let mut split_files: Vec<Part<'f>> = Vec::new();
@@ -177,12 +177,12 @@ pub(crate) fn pair<'f>(files: &'f [InputFile], is_same: &SameBuild<'_>) -> Resul
     }
     let mut pairing = Pairing::default();
     for (id, group) in groups {
-        let module = choose::choose(&id, group, is_same, &mut pairing.superseded, &mut pairing.mismatches)?;
+        let module = choose::choose(&id, group, layout, &mut pairing.superseded, &mut pairing.mismatches)?;
         pairing.modules.insert(id, module);
     }
     elf::by_debug_link(&mut pairing, unidentified);
     elf::supplementary(&mut pairing);
-    split::join(&mut pairing, &split_files);
+    split::join(&mut pairing, &split_files, layout)?;
     macho::members(&mut pairing, &members);
     elf::mismatches(&mut pairing);
     windows::mismatches(&mut pairing);

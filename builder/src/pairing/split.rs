@@ -3,9 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use symseal_artifact::{ReleaseFile, SplitContents, escaped};
+use symseal_bundle::{FileRole, LayoutDir};
 use symseal_module::DebugId;
 
 use super::{Module, Paired, Pairing, Part, is_named};
+use crate::error::BuildError;
 use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
 
 /// A module whose split DWARF is not all there.
@@ -26,8 +29,13 @@ impl<'f> Suspect<'f> {
     }
 }
 
-/// Gives each module the split files that hold a unit which it asks for. A file may belong to several modules.
-pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
+/// Gives each module the split files that hold a unit which it asks for. A file may belong to several modules. Two files that give
+/// different units under one id are an error that names both.
+pub(super) fn join<'f>(
+    pairing: &mut Pairing<'f>,
+    files: &[Part<'f>],
+    layout: Option<&LayoutDir>,
+) -> Result<(), BuildError> {
     let mut by_unit: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (at, part) in files.iter().enumerate() {
         for unit in units(*part) {
@@ -72,17 +80,28 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
         if used.get(at).copied().unwrap_or_default() {
             continue;
         }
-        let instead = units(*part).iter().find_map(|unit| {
-            let holders = by_unit.get(unit)?.iter();
-            holders.filter(|at| used.get(**at).copied().unwrap_or_default()).find_map(|at| files.get(*at))
-        });
-        if let Some(instead) = instead {
-            let (place, by) = (part.file.place.clone(), instead.file.place.clone());
-            pairing.superseded.push(Superseded {
-                place,
-                by,
-                rule: "split DWARF of the same unit; a package comes first",
-            });
+        let mut instead: BTreeMap<usize, u64> = BTreeMap::new();
+        for unit in units(*part) {
+            let holders = by_unit.get(unit).into_iter().flatten();
+            let taken = holders.filter(|at| used.get(**at).copied().unwrap_or_default());
+            for at in taken {
+                instead.entry(*at).or_insert(*unit);
+            }
+        }
+        let mut instead = instead.into_iter().filter_map(|(at, unit)| Some((*files.get(at)?, unit))).peekable();
+        if let Some((first, _)) = instead.peek() {
+            let rule = match (is_package(*first), is_package(*part)) {
+                (true, false) => "split DWARF of the same unit; a package comes first",
+                _ => "split DWARF of the same unit; the first by name is taken",
+            };
+            let (place, by) = (part.file.place.clone(), first.file.place.clone());
+            pairing.superseded.push(Superseded { place, by, rule });
+            let contents = contents(*part, layout)?;
+            for (taken, unit) in instead {
+                if let Some(found) = other_unit(&contents, &self::contents(taken, layout)?) {
+                    return Err(conflict(unit, *part, taken, &found));
+                }
+            }
             continue;
         }
         pairing.loose.push((part.file, "split DWARF that no module asks for"));
@@ -107,6 +126,51 @@ pub(super) fn join<'f>(pairing: &mut Pairing<'f>, files: &[Part<'f>]) {
                 },
             });
         }
+    }
+    Ok(())
+}
+
+/// What the units of a file are, by id.
+type Contents = BTreeMap<u64, SplitContents>;
+
+fn contents(part: Part<'_>, layout: Option<&LayoutDir>) -> Result<Contents, BuildError> {
+    let bytes = part.file.read(layout)?;
+    let parsed =
+        ReleaseFile::parse(&bytes).map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
+    Ok(match parsed {
+        ReleaseFile::Object(object) => object.split_contents(),
+        _ => Contents::new(),
+    })
+}
+
+/// In what the first unit differs that both files have and that is another one in each.
+fn other_unit(one: &Contents, other: &Contents) -> Option<String> {
+    one.iter().find_map(|(id, first)| {
+        let second = other.get(id).filter(|second| *second != first)?;
+        let text = |bytes: &[u8]| escaped(bytes).into_owned();
+        let only = |of: &SplitContents, without: &SplitContents| {
+            let only = of.functions.difference(&without.functions).next();
+            only.map_or_else(|| "no other function".to_owned(), |name| format!("the function {}", text(name)))
+        };
+        Some(if first.name != second.name || first.comp_dir != second.comp_dir {
+            let source = |of: &SplitContents| format!("{} in {:?}", text(&of.name), text(&of.comp_dir));
+            format!("the one is of {}, the other of {}", source(first), source(second))
+        } else {
+            format!("the one has {}, the other {}", only(first, second), only(second, first))
+        })
+    })
+}
+
+fn conflict(unit: u64, one: Part<'_>, other: Part<'_>, difference: &str) -> BuildError {
+    let mut places = [one.file.place.clone(), other.file.place.clone()];
+    places.sort();
+    let [first, second] = places;
+    BuildError::Conflict {
+        id: format!("unit {unit:016x}"),
+        role: FileRole::SplitDwarf,
+        first,
+        second,
+        difference: format!(": {difference}"),
     }
 }
 

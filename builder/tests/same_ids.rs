@@ -1,0 +1,230 @@
+//! Files that claim one debug id and are of different builds: no name of a stale one reaches a bundle unsaid.
+
+use std::path::{Path, PathBuf};
+
+use crate::inputs::{builder, compile, report, run, tool};
+use symseal_artifact::{ObjectFile, PdbFile};
+use symseal_builder::BuildError;
+use symseal_bundle::FileRole;
+
+const ID: &str = "-Wl,--build-id=0x1234567890abcdef";
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A function of that name, and one that both builds have.
+fn source(name: &str) -> String {
+    format!("int {name}(int x) {{ return x * 3 + 1; }}\nint other(int x) {{ return {name}(x) + 2; }}\n")
+}
+
+/// In `dir`: `app.so` without symbols beside its `app.debug`, and `old.debug` of a build that told more.
+fn stale(dir: &Path, flag: &str) -> Option<[PathBuf; 3]> {
+    let (cc, objcopy, strip) = (tool("cc")?, tool("objcopy")?, tool("strip")?);
+    let [app, debug, old] = ["app.so", "app.debug", "old.debug"].map(|name| dir.join(name));
+    compile(&cc, dir, "app.so", &source("helper_1"), &["-g1", flag, ID]);
+    let unstripped = compile(&cc, dir, "old.so", &source("helper_2"), &["-g", flag, ID]);
+    for (from, to) in [(&app, &debug), (&unstripped, &old)] {
+        run(&objcopy, &["--only-keep-debug", text(from), text(to)]);
+    }
+    run(&strip, &[text(&app)]);
+    std::fs::remove_file(unstripped).unwrap();
+    Some([app, debug, old])
+}
+
+#[track_caller]
+fn check_conflict(paths: &[PathBuf], expected: FileRole, told: [&str; 4]) {
+    for order in [paths.to_vec(), paths.iter().rev().cloned().collect()] {
+        let error = builder(&order).report().unwrap_err();
+        assert!(matches!(&error, BuildError::Conflict { role, .. } if *role == expected), "{error}");
+        let error = error.to_string();
+        assert!(told.iter().all(|part| error.contains(part)), "{error}");
+    }
+}
+
+#[test]
+fn a_debug_file_that_tells_more_of_other_functions_does_not_take_the_place_of_the_right_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(files) = stale(dir.path(), "-fvisibility=hidden") else { return };
+    check_conflict(&files, FileRole::Debuginfo, ["app.debug", "old.debug", "helper_1", "helper_2"]);
+}
+
+#[test]
+fn of_two_debug_files_the_one_that_contradicts_the_binarys_own_symbols_is_a_mismatch() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some([app, debug, old]) = stale(dir.path(), "-fvisibility=default") else { return };
+    let found = report(&[app.clone(), debug.clone(), old.clone()]);
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(module.debug_file.as_deref(), Some(text(&debug)));
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((mismatch.binary.place.as_str(), mismatch.debug_file.place.as_str()), (text(&app), text(&old)));
+    assert!(mismatch.expected.contains("helper_1") && mismatch.found.contains("helper_2"), "{mismatch:?}");
+    assert!(found.superseded.is_empty() && !found.is_complete(), "{found:#?}");
+}
+
+#[test]
+fn copies_of_one_build_in_every_state_are_one_module() {
+    let (Some(cc), Some(objcopy), Some(strip)) = (tool("cc"), tool("objcopy"), tool("strip")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for (language, flags) in [("plain", &["-g"][..]), ("hidden", &["-g", "-fvisibility=hidden", "-O2"])] {
+        let source = format!("{}__attribute__((alias(\"other\"))) int again(int);\n", source("helper"));
+        let full = compile(&cc, dir.path(), &format!("{language}.so"), &source, &[flags, &[ID]].concat());
+        let copies = [
+            ("--only-keep-debug", at("a.debug")),
+            ("--strip-debug", at("symbols.so")),
+            ("--strip-unneeded", at("unneeded.so")),
+            ("--discard-all", at("globals.so")),
+            ("--strip-all", at("shipped.so")),
+        ];
+        for (flag, to) in &copies {
+            run(&objcopy, &[flag, text(&full), text(to)]);
+        }
+        run(&strip, &["--strip-debug", "-o", text(&at("symbols.debug")), text(&at("a.debug"))]);
+        let mut paths: Vec<PathBuf> = copies.into_iter().map(|(_, path)| path).collect();
+        paths.extend([full, at("symbols.debug")]);
+        let found = report(&paths);
+        let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+        assert_eq!(module.binary.as_deref(), Some(text(&at("shipped.so"))), "{found:#?}");
+        assert_eq!(module.debug_file.as_deref(), Some(text(&at("a.debug"))), "{found:#?}");
+        assert!(found.is_complete(), "{found:#?}");
+    }
+}
+
+#[test]
+fn two_split_files_that_give_other_units_under_one_id_are_a_contradiction() {
+    let Some(cc) = tool("cc") else { return };
+    for version in ["-gdwarf-5", "-gdwarf-4"] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let made = |name: &str| {
+            let (file, object) = (at(&format!("{name}.c")), at(&format!("{name}.o")));
+            std::fs::write(&file, source(name)).unwrap();
+            let flags = ["-g", version, "-gsplit-dwarf", "-gno-variable-location-views", "-fPIC", "-c", "-O1", "-o"];
+            run(&cc, &[&flags[..], &[text(&object), text(&file)]].concat());
+            let split = at(&format!("{name}.dwo"));
+            let bytes = std::fs::read(&split).unwrap();
+            let ids = ObjectFile::parse(&bytes).unwrap().split_ids();
+            let [id] = ids.as_slice() else { panic!("{ids:?}") };
+            (object, split, *id, bytes)
+        };
+        let (object, right, id, bytes) = made("right");
+        let (_, stale, old_id, old_bytes) = made("stale");
+        run(&cc, &["-shared", "-nostdlib", ID, "-o", text(&at("app.so")), text(&object)]);
+        let files = [at("app.so"), right.clone(), stale.clone()];
+        // A file of the same id and contents is only another copy.
+        let twin = at("twin.dwo");
+        std::fs::write(&twin, [&bytes[..], b"\0"].concat()).unwrap();
+        let found = report(&[at("app.so"), right.clone(), twin.clone()]);
+        let [superseded] = found.superseded.as_slice() else { panic!("{found:#?}") };
+        assert_eq!((superseded.place.as_str(), superseded.by.as_str()), (text(&twin), text(&right)));
+        assert_eq!(superseded.rule, "split DWARF of the same unit; the first by name is taken");
+        if let Some(dwp) = tool("llvm-dwp") {
+            run(&dwp, &[text(&right), "-o", text(&at("app.dwp"))]);
+            let found = report(&[at("app.so"), right.clone(), at("app.dwp")]);
+            let [superseded] = found.superseded.as_slice() else { panic!("{found:#?}") };
+            assert_eq!(superseded.rule, "split DWARF of the same unit; a package comes first", "{found:#?}");
+        }
+
+        let place = old_bytes.windows(8).position(|bytes| bytes == old_id.to_le_bytes()).unwrap();
+        let mut forged = old_bytes;
+        forged[place..place + 8].copy_from_slice(&id.to_le_bytes());
+        std::fs::write(&stale, &forged).unwrap();
+        check_conflict(&files, FileRole::SplitDwarf, ["right.dwo", "stale.dwo", "right.c", "stale.c"]);
+        if at("app.dwp").exists() {
+            let files = [at("app.so"), at("app.dwp"), stale];
+            check_conflict(&files, FileRole::SplitDwarf, ["app.dwp", "stale.dwo", "right.c", "stale.c"]);
+        }
+    }
+}
+
+/// A DLL and its program database, made in a folder of that name.
+fn windows(dir: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
+    let (clang, link) = (tool("clang")?, tool("lld-link")?);
+    let at = |name: &str| dir.join(name);
+    std::fs::write(
+        at("a.c"),
+        source(name).replace("int ", "__declspec(dllexport) int ").replace("(__declspec(dllexport) ", "("),
+    )
+    .unwrap();
+    run(
+        &clang,
+        &["--target=x86_64-pc-windows-msvc", "-g", "-gcodeview", "-c", "-o", text(&at("a.obj")), text(&at("a.c"))],
+    );
+    let (image, pdb) = (at(&format!("{name}.dll")), at(&format!("{name}.pdb")));
+    let outputs = [format!("/out:{}", text(&image)), format!("/pdb:{}", text(&pdb))];
+    run(&link, &["/dll", "/noentry", "/nodefaultlib", "/debug", &outputs[0], &outputs[1], text(&at("a.obj"))]);
+    Some((image, pdb))
+}
+
+#[test]
+fn a_program_database_of_other_functions_is_no_later_state_of_the_right_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some((image, right)), Some((_, stale))) = (windows(dir.path(), "right"), windows(dir.path(), "stale")) else {
+        return;
+    };
+    // GUID and age as the right one has them, and the age of the stream a step further.
+    let with_id_of_right = |from: &Path, to: &Path| {
+        let (known, mut bytes) = (std::fs::read(&right).unwrap(), std::fs::read(from).unwrap());
+        // Stored as a GUID is: three numbers, then bytes. (DCE 1.1, RPC)
+        let stored = |guid: [u8; 16]| {
+            let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+            order.map(|at: usize| guid[at])
+        };
+        let (guid, wanted) = (PdbFile::parse(&bytes).unwrap().guid(), PdbFile::parse(&known).unwrap().guid());
+        let at = bytes.windows(16).position(|bytes| bytes == stored(guid)).unwrap();
+        bytes[at..at + 16].copy_from_slice(&stored(wanted));
+        bytes[at - 4..at].copy_from_slice(&2_u32.to_le_bytes());
+        std::fs::write(to, &bytes).unwrap();
+        let forged = PdbFile::parse(&bytes).unwrap();
+        assert_eq!((forged.guid(), forged.stream_age()), (wanted, 2));
+    };
+    let later = dir.path().join("later.pdb");
+    with_id_of_right(&right, &later);
+    let found = report(&[image.clone(), right.clone(), later.clone()]);
+    let [superseded] = found.superseded.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((superseded.by.as_str(), found.is_complete()), (text(&later), true), "{found:#?}");
+
+    let forged = dir.path().join("forged.pdb");
+    with_id_of_right(&stale, &forged);
+    check_conflict(&[image, right, forged], FileRole::Debuginfo, ["right.pdb", "forged.pdb", "right at", "stale at"]);
+}
+
+#[test]
+fn which_of_two_lists_of_one_dsym_is_taken_does_not_depend_on_the_directories_around_it() {
+    let Some(clang) = tool("clang") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("a.c"), source("helper")).unwrap();
+    run(&clang, &["--target=arm64-apple-macos11", "-g", "-c", "-o", text(&at("a.o")), text(&at("a.c"))]);
+    // What an object file of macOS needs to be the file of a dSYM: its type, and a UUID in place of the command that names its system.
+    let mut bytes = std::fs::read(at("a.o")).unwrap();
+    bytes[12..16].copy_from_slice(&10_u32.to_le_bytes());
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut place = 32;
+    for _ in 0..word(&bytes, 16) {
+        if word(&bytes, place) == 0x32 {
+            assert_eq!(word(&bytes, place + 4), 24, "a build version without tools has the size of a UUID");
+            bytes[place..place + 4].copy_from_slice(&0x1b_u32.to_le_bytes());
+            bytes[place + 8..place + 24].copy_from_slice(&[0x42; 16]);
+        }
+        place += word(&bytes, place + 4) as usize;
+    }
+    let made = |name: &str, lists: [&str; 2]| {
+        for (copy, list) in ["x", "y"].into_iter().zip(lists) {
+            let contents = at(name).join(copy).join("App.dSYM/Contents");
+            std::fs::create_dir_all(contents.join("Resources/DWARF")).unwrap();
+            std::fs::write(contents.join("Resources/DWARF/App"), &bytes).unwrap();
+            std::fs::write(contents.join("Info.plist"), list).unwrap();
+        }
+        let layout = at(&format!("layout-{name}"));
+        let built = builder(&[at(name)]).build_into(&layout).unwrap();
+        let [left_out] = built.report.superseded.as_slice() else { panic!("{:#?}", built.report) };
+        assert!(left_out.place.ends_with("Info.plist") && left_out.by.ends_with("Info.plist"), "{left_out:?}");
+        assert_eq!(left_out.rule, "a file of another copy of the same dSYM bundle");
+        built.digest
+    };
+    let digests =
+        [made("one", ["<plist>1</plist>", "<plist>2</plist>"]), made("two", ["<plist>2</plist>", "<plist>1</plist>"])];
+    assert_eq!(digests[0], digests[1]);
+}
