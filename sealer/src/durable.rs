@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Disk {
     /// Tests let the disk fail after this many steps; later steps fail too, as after a crash.
     #[cfg(test)]
-    pub(crate) steps_left: std::cell::Cell<Option<u32>>,
+    pub(crate) steps_left: std::sync::Mutex<Option<u32>>,
     /// Tests that append thousands of entries do without durability.
     #[cfg(test)]
     pub(crate) unsynced: bool,
@@ -19,10 +19,11 @@ pub(crate) struct Disk {
 impl Disk {
     #[cfg(test)]
     fn step(&self) -> io::Result<()> {
-        match self.steps_left.get() {
+        let mut steps_left = self.steps_left.lock().map_err(|error| io::Error::other(error.to_string()))?;
+        match steps_left.as_mut() {
             Some(0) => Err(io::Error::other("the disk was made to fail here")),
             Some(left) => {
-                self.steps_left.set(Some(left - 1));
+                *left -= 1;
                 Ok(())
             }
             None => Ok(()),

@@ -126,7 +126,7 @@ fn a_witness_that_is_missing_is_warned_of_or_keeps_the_bundle_unsealed() {
     assert_eq!(world.log.size(), size);
     // Nobody to ask is said before anything is signed.
     let logs: Vec<PolicyLog> = world.trust.policy.logs.clone();
-    let none = Witnesses::new(&[good.url.clone()], &logs, LIMIT).unwrap_err();
+    let none = Witnesses::new(std::slice::from_ref(&good.url), &logs, LIMIT).unwrap_err();
     assert!(matches!(&none, NoWitnesses::Unnamed { log } if log.contains("log-")), "{none}");
 }
 

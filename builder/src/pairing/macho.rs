@@ -11,6 +11,9 @@ use super::{Pairing, is_named, lacking, orphans};
 use crate::inputs::InputFile;
 use crate::report::{Mismatch, NamedBy, Side, Superseded};
 
+/// A file of a dSYM bundle: its place in there, its digest, and which of the members it is.
+type Member<'p> = (&'p [String], Digest, usize);
+
 /// Gives each module the other files of the dSYM bundle that its debug information is in. Of copies of one bundle with other lists
 /// or maps the one is taken whose files have the smallest digests: the directories around them decide nothing.
 pub(super) fn members<'f>(pairing: &mut Pairing<'f>, members: &[&'f InputFile]) {
@@ -22,7 +25,7 @@ pub(super) fn members<'f>(pairing: &mut Pairing<'f>, members: &[&'f InputFile]) 
         let Some(dsym) = &debug.dsym else { continue };
         let copies =
             debug.other_dsyms.iter().filter(|other| (&other.bundle, &other.path) == (&dsym.bundle, &dsym.path));
-        let mut roots: BTreeMap<&str, Vec<(&[String], Digest, usize)>> =
+        let mut roots: BTreeMap<&str, Vec<Member<'_>>> =
             copies.chain([dsym]).map(|place| (place.root.as_str(), Vec::new())).collect();
         for (at, member) in members.iter().enumerate() {
             let Some(place) = &member.dsym else { continue };
@@ -31,9 +34,8 @@ pub(super) fn members<'f>(pairing: &mut Pairing<'f>, members: &[&'f InputFile]) 
             }
         }
         roots.values_mut().for_each(|files| files.sort_unstable());
-        let said = |files: &[(&'f [String], Digest, usize)]| -> Vec<_> {
-            files.iter().map(|(path, digest, _)| (*path, *digest)).collect()
-        };
+        let said =
+            |files: &[Member<'f>]| -> Vec<_> { files.iter().map(|(path, digest, _)| (*path, *digest)).collect() };
         // Most first: a copy that lacks a file says less.
         let Some(taken) = roots.values().min_by_key(|files| (Reverse(files.len()), said(files))) else { continue };
         for files in roots.values() {

@@ -25,7 +25,7 @@ fn fast() -> Disk {
 
 fn failing_after(steps: u32) -> Disk {
     let disk = fast();
-    disk.steps_left.set(Some(steps));
+    *disk.steps_left.lock().unwrap() = Some(steps);
     disk
 }
 
@@ -289,7 +289,7 @@ fn after_a_failure_before_the_checkpoint_the_same_value_can_go_on() {
     let place = Place::with_entries(2);
     let mut log = place.open_on(failing_after(3)).unwrap();
     assert!(matches!(log.append(&entry(2)), Err(LogError::Io { .. })));
-    log.disk.steps_left.set(None);
+    *log.disk.steps_left.lock().unwrap() = None;
     log.append(&entry(2)).unwrap();
     check_log(&log, 3);
 }
@@ -304,7 +304,7 @@ fn after_a_failure_at_the_checkpoint_the_log_must_be_opened_again() {
         if log.append(&entry(2)).is_ok() {
             break;
         }
-        log.disk.steps_left.set(None);
+        *log.disk.steps_left.lock().unwrap() = None;
         match log.append(&entry(2)) {
             Err(LogError::MustReopen { .. }) => refused += 1,
             other => assert_eq!(other.unwrap().index, 2),
