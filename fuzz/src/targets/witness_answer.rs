@@ -16,7 +16,9 @@ pub(super) fn run(data: &[u8]) {
             let note = SignedNote { text: "log\n".into(), signatures }.to_text();
             assert_eq!(note.strip_prefix("log\n\n").map(str::as_bytes), Some(body));
         }
-        Ok(WitnessAnswer::Has(size)) => assert_eq!(size.to_string().as_bytes(), body.strip_suffix(b"\n").unwrap_or(body)),
+        Ok(WitnessAnswer::Has(size)) => {
+            assert_eq!(size.to_string().as_bytes(), body.strip_suffix(b"\n").unwrap_or(body))
+        }
         Err(error) => assert!(error.to_string().len() < 8 * 1024),
     }
 }
