@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use symseal_seal::Hash;
-use symseal_seal::encoding::{decimal, to_base64};
+use symseal_seal::encoding::decimal;
 use symseal_seal::note::{NOTE_LIMIT, NoteError, NoteSignature};
 
 use crate::anchor::is_host_and_path;
@@ -48,10 +47,10 @@ impl fmt::Display for WitnessUrl {
 /// The body of a request: the size of the tree that the witness is said to have, the proof that the checkpoint's tree begins
 /// with that one, and the checkpoint.
 #[cfg(any(feature = "online", test))]
-pub(super) fn request(old: u64, proof: &[Hash], checkpoint: &str) -> String {
+pub(super) fn request(old: u64, proof: &[symseal_seal::Hash], checkpoint: &str) -> String {
     let mut body = format!("old {old}\n");
     for hash in proof {
-        body.push_str(&to_base64(hash));
+        body.push_str(&symseal_seal::encoding::to_base64(hash));
         body.push('\n');
     }
     body.push('\n');
