@@ -75,6 +75,8 @@ fn hard_links_are_counted_and_their_file_is_visited_once() {
     let (members, report) = read_file(&folder.path().join("links.tar"));
     assert_same("links.tar", &members, &within("links.tar", &expected));
     assert_eq!(report.hard_links, 2);
+    let names = report.hard_link_names.iter().map(|link| (link.path.as_str(), link.target.as_str()));
+    assert_eq!(names.collect::<Vec<_>>(), [("links.tar!/b", "links.tar!/a"), ("links.tar!/c", "links.tar!/a")]);
     if have("bsdtar") {
         // The other way: links that carry their file's bytes.
         shell("cd tree && bsdtar --format=newc -cf - . | bsdtar --format=pax -cf ../carry.tar @-", folder.path());

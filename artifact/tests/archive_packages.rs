@@ -133,6 +133,9 @@ fn rpm_packages_of_every_compression_give_their_files() {
         let others: Vec<&String> = regular.difference(&found).collect();
         assert!(found.is_subset(&regular) && others.len() == 2, "{name}: {others:?}");
         assert_eq!(report.hard_links, 2);
+        let names = report.hard_link_names.iter();
+        assert!(names.clone().all(|link| found.contains(&link.target) && others.contains(&&link.path)), "{report:?}");
+        assert_eq!(names.count(), 2);
         assert_eq!((report.symbolic_links, report.folders), (paths("l").len() as u64, paths("d").len() as u64));
         for other in ["hard", "harder"] {
             files.insert(other.to_owned(), files["block"]);

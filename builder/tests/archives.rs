@@ -436,3 +436,82 @@ fn the_name_of_an_archive_that_is_no_text_is_escaped_once() {
     let error = builder(&[archive]).report().unwrap_err().to_string();
     assert!(error.contains(&place) && error.matches(&place).count() == 1, "{error}");
 }
+
+#[test]
+fn a_file_with_several_names_is_called_the_same_packed_in_any_order_and_loose() {
+    let Some(release) = Release::make() else { return };
+    let Some(tar) = tool("tar") else { return };
+    let tree = release.path("tree");
+    std::fs::create_dir_all(tree.join("lib")).unwrap();
+    std::fs::copy(release.path("full.so"), tree.join("m.so")).unwrap();
+    for other in ["lib/z.so", "lib/a.so"] {
+        std::fs::hard_link(tree.join("m.so"), tree.join(other)).unwrap();
+    }
+    let expected = digest(std::slice::from_ref(&tree));
+    let names = ["m.so", "lib/z.so", "lib/a.so"];
+    for first in 0..names.len() {
+        let mut order = names;
+        order.rotate_left(first);
+        let archive = release.path("links.tar");
+        run(&tar, &[&["-C", text(&tree), "-cf", text(&archive)][..], &order].concat());
+        assert_eq!(digest(std::slice::from_ref(&archive)), expected, "{order:?}");
+        let found = report(std::slice::from_ref(&archive));
+        assert_eq!((found.inputs.files, found.inputs.doubles, found.inputs.archives[0].taken), (3, 2, 3), "{order:?}");
+        assert!(!found.inputs.skipped.contains_key("hard link to another member"), "{:?}", found.inputs.skipped);
+    }
+    // Within another archive, and packed by itself.
+    let outer = release.path("outer.tar.gz");
+    run(&tar, &["-C", text(release.dir.path()), "-czf", text(&outer), "links.tar"]);
+    assert_eq!(digest(&[outer]), expected);
+    if let Some(xz) = tool("xz") {
+        std::fs::create_dir(release.path("xz")).unwrap();
+        std::fs::copy(release.path("full.so"), release.path("xz/m.so")).unwrap();
+        run(&xz, &[text(&release.path("xz/m.so"))]);
+        for other in ["xz/z.so.xz", "xz/a.so.xz"] {
+            std::fs::hard_link(release.path("xz/m.so.xz"), release.path(other)).unwrap();
+        }
+        let packed = release.path("packed.tar");
+        let order = ["xz/z.so.xz", "xz/m.so.xz", "xz/a.so.xz"];
+        run(&tar, &[&["-C", text(release.dir.path()), "-cf", text(&packed)][..], &order].concat());
+        assert_eq!(digest(&[packed]), expected);
+    }
+}
+
+#[test]
+fn a_file_with_several_names_in_an_rpm_package_is_called_as_it_is_loose() {
+    let Some(release) = Release::make() else { return };
+    let Some(rpmbuild) = tool("rpmbuild") else { return };
+    let tree = release.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::copy(release.path("full.so"), tree.join("m.so")).unwrap();
+    for other in ["z.so", "a.so"] {
+        std::fs::hard_link(tree.join("m.so"), tree.join(other)).unwrap();
+    }
+    let spec = format!(
+        "%define __os_install_post %{{nil}}\n%define debug_package %{{nil}}\nAutoReqProv: no\nName: linked\nVersion: 1\nRelease: 1\nSummary: links\nLicense: none\n\
+         %description\nlinks\n%install\nmkdir -p %{{buildroot}}/opt\ncp -a {}/. %{{buildroot}}/opt/\n%files\n/opt/*\n",
+        tree.display()
+    );
+    std::fs::write(release.path("linked.spec"), spec).unwrap();
+    let top = format!("_topdir {}", text(&release.path("rpm")));
+    run(&rpmbuild, &["-bb", "--quiet", "--define", &top, text(&release.path("linked.spec"))]);
+    let packages = release.path("rpm/RPMS");
+    assert_eq!(digest(std::slice::from_ref(&packages)), digest(std::slice::from_ref(&tree)));
+    assert_eq!(report(&[packages]).inputs.files, 3);
+}
+
+#[test]
+fn of_two_members_with_one_path_the_later_counts_as_unpacking_leaves_it() {
+    let Some(release) = Release::make() else { return };
+    let Some(tar) = tool("tar") else { return };
+    let archive = release.path("appended.tar");
+    for from in ["bare.so", "full.so"] {
+        std::fs::create_dir_all(release.path("tree")).unwrap();
+        std::fs::copy(release.path(from), release.path("tree/app.so")).unwrap();
+        run(&tar, &["-C", text(&release.path("tree")), "-rf", text(&archive), "app.so"]);
+    }
+    assert_eq!(digest(std::slice::from_ref(&archive)), digest(&[release.path("tree")]));
+    let found = report(&[archive]);
+    assert_eq!(found.inputs.skipped.get("member that a later one of the same path replaces"), Some(&1));
+    assert_eq!((found.modules.len(), found.inputs.archives[0].taken), (1, 1));
+}

@@ -90,3 +90,24 @@ fn an_archive_within_an_archive_is_left_out_before_it_is_looked_into() {
     assert_eq!((excluded["bomb.tar.xz"], excluded["*.a"]), (1, 1));
     assert!(found.inputs.archives.iter().all(|archive| archive.passed_over.is_empty()), "{found:#?}");
 }
+
+#[test]
+fn of_a_file_with_several_names_in_an_archive_the_other_names_may_be_left_out_and_the_first_is_not_forgotten() {
+    let Some(release) = Release::make() else { return };
+    let Some(tar) = tool("tar") else { return };
+    std::fs::hard_link(release.path("full.so"), release.path("other.so")).unwrap();
+    let archive = release.path("links.tar");
+    run(&tar, &["-C", text(release.dir.path()), "-cf", text(&archive), "full.so", "other.so", "bare.so"]);
+    let all = [archive];
+    assert_eq!(names(&report(&all, &["other.so"]).unwrap()), ["bare.so", "full.so"]);
+    // Its bytes have gone by under the name that is left out.
+    let found = report(&all, &["full.so"]).unwrap();
+    assert_eq!(names(&found), ["bare.so"]);
+    let [passed_over] = found.inputs.archives[0].passed_over.as_slice() else { panic!("{found:#?}") };
+    assert!(passed_over.place.ends_with("links.tar!/other.so"), "{passed_over:?}");
+    assert!(passed_over.reason.contains("leave out both names or neither"), "{passed_over:?}");
+    assert!(!found.is_complete());
+    // Of both nothing is told.
+    let found = report(&all, &["full.so", "other.so"]).unwrap();
+    assert!(found.inputs.archives[0].passed_over.is_empty(), "{found:#?}");
+}

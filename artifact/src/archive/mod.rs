@@ -4,8 +4,8 @@
 //! nothing is opened: the caller brings the reader. Which inputs are read, what nesting means and where the limits are
 //! stands in `docs/formats/inputs.md`.
 //!
-//! * Only regular files are members. Links and devices are counted, not followed. A hard link is a second name of a file
-//!   that was visited before; it is counted and not visited again.
+//! * Only regular files are members. Links and devices are counted, not followed. A hard link is a further name of a file
+//!   that is visited under another; it is counted and not visited again ([`ArchiveReport::hard_link_names`]).
 //! * A member that is an archive itself is looked into ([`Limits::depth`]); a file that is compressed by itself (`.ko.xz`)
 //!   is visited unpacked. What is not looked into is in [`ArchiveReport::passed_over`].
 //! * `._name` files (AppleDouble) and `__MACOSX/` are passed over, and counted.
@@ -37,7 +37,7 @@ pub use kind::{ArchiveKind, DISC_SIGN_AT, DISK_TRAILER_BYTES, archive_kind, unre
 pub use limits::{Limits, MAX_WINDOW_BYTES, RATIO_FLOOR_BYTES};
 pub use member::Member;
 pub use reach::{ParseReachError, Reach};
-pub use report::{ArchiveReport, ImageReport, MAX_PASSED_OVER, PassedOver, PassedOverReason};
+pub use report::{ArchiveReport, HardLink, ImageReport, MAX_PASSED_OVER, PassedOver, PassedOverReason};
 
 use error::Halt;
 use limits::Account;

@@ -13,8 +13,12 @@ pub struct ArchiveReport {
     pub unpacked_bytes: u64,
     /// Symbolic links. They are not followed: what they name is visited where it lies, or is not in the archive.
     pub symbolic_links: u64,
-    /// Hard links: further names of a file that was visited under its first name.
+    /// Hard links: further names of a file that was visited under the name that has its bytes.
     pub hard_links: u64,
+    /// Those names, in the order of the archive, the first 64 MiB of their text; of images none, whose files are
+    /// visited under each name that they have in the end.
+    pub hard_link_names: Vec<HardLink>,
+    hard_link_bytes: usize,
     /// Devices, pipes and sockets.
     pub special_files: u64,
     /// Folders.
@@ -29,6 +33,18 @@ pub struct ArchiveReport {
     pub passed_over_more: u64,
     /// How many of both are static libraries.
     pub static_libraries: u64,
+}
+
+/// How many bytes of text [`ArchiveReport::hard_link_names`] may have.
+pub(super) const MAX_HARD_LINK_BYTES: usize = 64 << 20;
+
+/// A further name of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardLink {
+    /// The whole way to it: `release.zip!/tool.deb!/usr/bin/tool`.
+    pub path: String,
+    /// The whole way to the name that it stands for, which may be a hard link itself, or not be there.
+    pub target: String,
 }
 
 /// How many entries [`ArchiveReport::passed_over`] may have.
@@ -93,6 +109,15 @@ impl std::fmt::Display for PassedOverReason {
 }
 
 impl ArchiveReport {
+    pub(super) fn hard_link(&mut self, path: String, target: String) {
+        self.hard_links = self.hard_links.saturating_add(1);
+        let bytes = self.hard_link_bytes.saturating_add(path.len()).saturating_add(target.len());
+        if bytes <= MAX_HARD_LINK_BYTES {
+            self.hard_link_bytes = bytes;
+            self.hard_link_names.push(HardLink { path, target });
+        }
+    }
+
     pub(super) fn pass_over(&mut self, path: String, reason: PassedOverReason) {
         if reason == PassedOverReason::StaticLibrary {
             self.static_libraries = self.static_libraries.saturating_add(1);

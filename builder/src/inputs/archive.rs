@@ -13,7 +13,7 @@ use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use super::file::{self, Bytes, InputFile};
 use super::identify::{self, reason};
 use super::loose::{self, DISC_SIGN_BYTES, Judged, MAX_DSYM_MEMBER_BYTES};
-use super::{Found, Reading};
+use super::{Found, Reading, names};
 use crate::error::{BuildError, io_error};
 use crate::report::{ArchiveReport, PassedOver};
 
@@ -51,7 +51,7 @@ pub(super) fn look(path: &Path, place: &str, reading: &Reading<'_>) -> Result<Fo
     if before != after {
         return Err(BuildError::Changed { place: place.to_owned() });
     }
-    finish(place, walked, taken, found)
+    finish(place, walked, taken, found, reading)
 }
 
 /// Reads the container images of an OCI layout in the directory `root`.
@@ -80,17 +80,25 @@ pub(super) fn look_at_layout(root: &Path, place: &str, reading: &Reading<'_>) ->
         },
     );
     found.excluded.extend(excluded);
-    finish(place, walked, taken, found)
+    finish(place, walked, taken, found, reading)
 }
 
 /// What was found, with what the archive says about itself.
-fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Found) -> Result<Found, BuildError> {
+fn finish(
+    place: &str,
+    walked: Result<Walked, Stop>,
+    taken: u64,
+    mut found: Found,
+    reading: &Reading<'_>,
+) -> Result<Found, BuildError> {
     let walked = walked.map_err(|stop| match stop {
         Stop::Archive(source) => BuildError::Archive { source },
         Stop::Build(error) => error,
     })?;
+    let replaced = names::replace(&mut found);
+    let taken = taken.saturating_sub(replaced) + names::link(&walked, reading, &mut found);
     found.skip(reason::LINK, walked.symbolic_links);
-    found.skip(reason::HARD_LINK, walked.hard_links);
+    found.skip(reason::HARD_LINK, walked.hard_links.saturating_sub(found.linked));
     found.skip(reason::SPECIAL, walked.special_files);
     found.skip(reason::APPLE_DOUBLE, walked.apple_double);
     found.skip(reason::PASSED_OVER, walked.passed_over.len() as u64 + walked.passed_over_more);
@@ -112,7 +120,7 @@ fn finish(place: &str, walked: Result<Walked, Stop>, taken: u64, mut found: Foun
 }
 
 /// Whether a member is left out, be it an archive; then notes by which pattern.
-fn is_excluded(place: &str, reading: &Reading<'_>, excluded: &mut Vec<String>) -> bool {
+pub(super) fn is_excluded(place: &str, reading: &Reading<'_>, excluded: &mut Vec<String>) -> bool {
     let glob = reading.exclude.matching(place);
     excluded.extend(glob.map(str::to_owned));
     glob.is_some()

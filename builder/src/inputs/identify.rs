@@ -35,6 +35,7 @@ pub(crate) mod reason {
     pub(crate) const LINK: &str = "symbolic link";
     pub(crate) const SPECIAL: &str = "device, pipe or socket";
     pub(crate) const HARD_LINK: &str = "hard link to another member";
+    pub(crate) const REPLACED: &str = "member that a later one of the same path replaces";
     pub(crate) const APPLE_DOUBLE: &str = "attributes of another file (AppleDouble)";
     pub(crate) const PASSED_OVER: &str = "archive or package that is not looked into";
     pub(crate) const REFUSED: &str = "refused, with the reason";

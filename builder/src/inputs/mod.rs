@@ -5,6 +5,7 @@ mod exclude;
 pub(crate) mod file;
 mod identify;
 mod loose;
+mod names;
 mod spool;
 mod walk;
 
@@ -50,6 +51,8 @@ pub(crate) struct Found {
     files: Vec<InputFile>,
     /// Files that were looked at, members of archives included.
     seen: u64,
+    /// Hard links in archives that gave a file a further name.
+    linked: u64,
     skipped: Vec<(&'static str, u64)>,
     /// Of those that begin like release files, the first places by reason.
     skipped_places: SkippedPlaces,

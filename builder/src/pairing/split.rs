@@ -1,6 +1,7 @@
 //! Split DWARF: `.dwo` files and `.dwp` packages, by the ids of the units that the modules' skeletons ask for. (DWARF 5,
 //! section 7.3.2; GNU's `DW_AT_GNU_dwo_id` before)
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use symseal_artifact::{ReleaseFile, SplitContents, escaped};
@@ -76,6 +77,8 @@ pub(super) fn join<'f>(
         }
         module.split.sort_by_key(|paired| (paired.part.file.name.clone(), paired.part.file.digest()));
     }
+    // What a file that was taken holds, read once for all that it stands for: a package stands for as many as a program has sources.
+    let mut taken_contents: BTreeMap<usize, Contents> = BTreeMap::new();
     for (at, part) in files.iter().enumerate() {
         if used.get(at).copied().unwrap_or_default() {
             continue;
@@ -88,8 +91,8 @@ pub(super) fn join<'f>(
                 instead.entry(*at).or_insert(*unit);
             }
         }
-        let mut instead = instead.into_iter().filter_map(|(at, unit)| Some((*files.get(at)?, unit))).peekable();
-        if let Some((first, _)) = instead.peek() {
+        let mut instead = instead.into_iter().filter_map(|(at, unit)| Some((at, *files.get(at)?, unit))).peekable();
+        if let Some((_, first, _)) = instead.peek() {
             let rule = match (is_package(*first), is_package(*part)) {
                 (true, false) => "split DWARF of the same unit; a package comes first",
                 _ => "split DWARF of the same unit; the first by name is taken",
@@ -97,8 +100,12 @@ pub(super) fn join<'f>(
             let (place, by) = (part.file.place.clone(), first.file.place.clone());
             pairing.superseded.push(Superseded { place, by, rule });
             let contents = contents(*part, layout)?;
-            for (taken, unit) in instead {
-                if let Some(found) = other_unit(&contents, &self::contents(taken, layout)?) {
+            for (at, taken, unit) in instead {
+                let theirs = match taken_contents.entry(at) {
+                    Entry::Occupied(read) => read.into_mut(),
+                    Entry::Vacant(unread) => unread.insert(self::contents(taken, layout)?),
+                };
+                if let Some(found) = other_unit(&contents, theirs) {
                     return Err(conflict(unit, *part, taken, &found));
                 }
             }

@@ -201,7 +201,16 @@ pub fn verify_foreign(
     let mut artifact = artifact;
     let text = std::str::from_utf8(bundle).map_err(|error| Refusal::new(id::BUNDLE_FORM, error.to_string()))?;
     shape::check(text).map_err(|found| Refusal::new(id::BUNDLE_FORM, found))?;
-    let translated = translate::translate(text, |algorithm| artifact.digest(algorithm))?;
+    // A bundle may have many entries: the artifact is read once for each algorithm, not once for each of them.
+    let mut digests: Vec<(HashAlgorithm, Vec<u8>)> = Vec::new();
+    let translated = translate::translate(text, |algorithm| {
+        if let Some((_, digest)) = digests.iter().find(|(of, _)| *of == algorithm) {
+            return Ok(digest.clone());
+        }
+        let digest = artifact.digest(algorithm)?;
+        digests.push((algorithm, digest.clone()));
+        Ok(digest)
+    })?;
     let bundle = parse(translated.as_ref().map_or(text, |translated| &translated.json))?;
     let has_key = matches!(bundle.verification_material.content, VerificationMaterialContent::PublicKey(_));
     let is_read = translated.is_none();

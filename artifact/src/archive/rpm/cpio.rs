@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use super::header::{FileEntry, Header, MODE_FILE, MODE_FOLDER, MODE_KIND, MODE_LINK};
+use super::header::{FileEntry, FileIdentity, Header, MODE_FILE, MODE_FOLDER, MODE_KIND, MODE_LINK};
 use crate::archive::error::{Halt, LimitKind};
 use crate::archive::limits::Account;
 
@@ -23,9 +23,15 @@ pub(super) fn is_magic(bytes: &[u8]) -> bool {
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Item {
-    File,
+    File {
+        /// Which file it is, where it may have several names.
+        identity: Option<FileIdentity>,
+    },
     /// A further name of a file, whose bytes come with its last name.
-    HardLink,
+    HardLink {
+        /// Which file it is.
+        identity: FileIdentity,
+    },
     SymbolicLink,
     Folder,
     Special,
@@ -72,7 +78,7 @@ impl<'s> CpioStream<'s> {
         for field in &mut fields {
             *field = self.hex()?;
         }
-        let [_, mode, _, _, links, _, size, _, _, _, _, name_bytes, _] = fields;
+        let [inode, mode, _, _, links, _, size, major, minor, _, _, name_bytes, _] = fields;
         let name_bytes = u64::from(name_bytes);
         self.account.path_length(self.archive, name_bytes.saturating_sub(1))?;
         let header_bytes = (MAGIC_BYTES + FIELDS * FIELD_BYTES) as u64;
@@ -85,7 +91,9 @@ impl<'s> CpioStream<'s> {
         }
         let size = u64::from(size);
         self.holds(size);
-        Ok(Some(Entry { path, item: item(mode, links > 1 && size == 0), size }))
+        let device = u64::from(major) << 32 | u64::from(minor);
+        let identity = (links > 1).then_some((device, u64::from(inode)));
+        Ok(Some(Entry { path, item: item(mode, identity, size == 0), size }))
     }
 
     fn by_number(&mut self) -> Result<Entry, Halt> {
@@ -94,7 +102,7 @@ impl<'s> CpioStream<'s> {
         self.fill(&mut padding, "a cpio header")?;
         let files = self.files.get_or_insert_with(|| self.header.files(self.account.limits));
         let file = usize::try_from(number).ok().and_then(|number| files.get_mut(number)).map(std::mem::take);
-        let Some(FileEntry { path, mode, stored, is_hard_link }) = file else {
+        let Some(FileEntry { path, mode, stored, identity, is_hard_link }) = file else {
             return Err(self.damaged("a file of the package's header", format!("number {number}")));
         };
         if path.is_empty() {
@@ -102,7 +110,7 @@ impl<'s> CpioStream<'s> {
         }
         self.account.within(self.archive, LimitKind::MemberBytes, self.account.limits.member_bytes, stored)?;
         self.holds(stored);
-        Ok(Entry { path, item: item(mode, is_hard_link), size: stored })
+        Ok(Entry { path, item: item(mode, identity, is_hard_link), size: stored })
     }
 
     fn hex(&mut self) -> Result<u32, Halt> {
@@ -152,12 +160,12 @@ impl Read for CpioStream<'_> {
     }
 }
 
-fn item(mode: u32, is_hard_link: bool) -> Item {
-    match mode & MODE_KIND {
-        MODE_FILE if is_hard_link => Item::HardLink,
-        MODE_FILE => Item::File,
-        MODE_LINK => Item::SymbolicLink,
-        MODE_FOLDER => Item::Folder,
+fn item(mode: u32, identity: Option<FileIdentity>, has_no_bytes: bool) -> Item {
+    match (mode & MODE_KIND, identity) {
+        (MODE_FILE, Some(identity)) if has_no_bytes => Item::HardLink { identity },
+        (MODE_FILE, identity) => Item::File { identity },
+        (MODE_LINK, _) => Item::SymbolicLink,
+        (MODE_FOLDER, _) => Item::Folder,
         _ => Item::Special,
     }
 }

@@ -78,6 +78,9 @@ struct Entry {
     count: usize,
 }
 
+/// Device and inode of a file where the package was built: names that have them in common are names of one file.
+pub(super) type FileIdentity = (u64, u64);
+
 /// What the header says of one file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileEntry {
@@ -85,6 +88,8 @@ pub(super) struct FileEntry {
     pub(super) mode: u32,
     /// Bytes in the payload.
     pub(super) stored: u64,
+    /// Which file it is; of regular files that the payload has.
+    pub(super) identity: Option<FileIdentity>,
     /// A further name of the file that the payload has last.
     pub(super) is_hard_link: bool,
 }
@@ -141,12 +146,14 @@ impl Header {
         let entry = |(at, name): (usize, &&[u8])| {
             let folder = folder_of.get(at).and_then(|folder| folders.get(usize::try_from(*folder).ok()?));
             let mode = number(&modes, at) as u32;
-            let is_hard_link = file_identity(at).is_some_and(|identity| last.get(&identity) != Some(&at));
+            let identity = file_identity(at);
+            let is_hard_link = identity.is_some_and(|identity| last.get(&identity) != Some(&at));
             let has_bytes = matches!(mode & MODE_KIND, MODE_FILE | MODE_LINK) && !is_hard_link;
             FileEntry {
                 path: [folder.copied().unwrap_or_default(), name].concat(),
                 mode,
                 stored: if has_bytes { number(&sizes, at) } else { 0 },
+                identity,
                 is_hard_link,
             }
         };

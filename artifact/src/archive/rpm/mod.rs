@@ -3,15 +3,16 @@
 mod cpio;
 mod header;
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 
 use super::deb::read_payload;
 use super::error::Halt;
 use super::member::Inside;
-use super::report::PassedOverReason;
+use super::report::{MAX_HARD_LINK_BYTES, PassedOverReason};
 use super::walk::Walk;
 use cpio::{CpioStream, Item};
-use header::Header;
+use header::{FileIdentity, Header};
 
 /// The lead's size. What it says stands in the header as well.
 const LEAD_BYTES: usize = 96;
@@ -49,17 +50,35 @@ fn payload(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read, header: &
     }
     let mut input = magic.chain(input);
     let mut stream = CpioStream::new(&mut input, &inside.label, walk.account, header);
+    // Names that came before the one that has the bytes, by the file that they are names of.
+    let mut earlier: HashMap<FileIdentity, Vec<String>> = HashMap::new();
+    let mut earlier_bytes = 0_usize;
     while let Some(entry) = stream.next()? {
-        let size = matches!(entry.item, Item::File).then_some(entry.size);
+        let size = matches!(entry.item, Item::File { .. }).then_some(entry.size);
         let place = walk.begin(inside, entry.path, size)?;
         let report = &mut walk.report;
         match entry.item {
-            Item::File => walk.member(&place, &mut stream)?,
-            Item::HardLink => report.hard_links = report.hard_links.saturating_add(1),
+            Item::File { identity } => {
+                for name in identity.and_then(|identity| earlier.remove(&identity)).unwrap_or_default() {
+                    report.hard_link(name, place.label());
+                }
+                walk.member(&place, &mut stream)?;
+            }
+            Item::HardLink { identity } => {
+                let name = place.label();
+                earlier_bytes = earlier_bytes.saturating_add(name.len());
+                match earlier_bytes <= MAX_HARD_LINK_BYTES {
+                    true => earlier.entry(identity).or_default().push(name),
+                    false => report.hard_links = report.hard_links.saturating_add(1),
+                }
+            }
             Item::SymbolicLink => report.symbolic_links = report.symbolic_links.saturating_add(1),
             Item::Folder => report.folders = report.folders.saturating_add(1),
             Item::Special => report.special_files = report.special_files.saturating_add(1),
         }
     }
+    // Of empty files no name has bytes.
+    let empty = earlier.values().map(|names| names.len() as u64).fold(0, u64::saturating_add);
+    walk.report.hard_links = walk.report.hard_links.saturating_add(empty);
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
         let report = &mut walk.report;
         match entry.item {
             Item::File => walk.member(&place, &mut stream)?,
-            Item::HardLink { .. } => report.hard_links = report.hard_links.saturating_add(1),
+            Item::HardLink { target } => report.hard_link(place.label(), inside.place(target, None).label()),
             Item::SymbolicLink { .. } => report.symbolic_links = report.symbolic_links.saturating_add(1),
             Item::Folder => report.folders = report.folders.saturating_add(1),
             Item::Special => report.special_files = report.special_files.saturating_add(1),
