@@ -25,6 +25,23 @@ fn three_parts(scene: &Scene) -> Option<(Vec<String>, Vec<String>)> {
 }
 
 #[test]
+fn a_library_that_two_jobs_ship_under_two_names_is_joined_as_one_build_names_it() {
+    let scene = Scene::new(Manners::default());
+    let (Some(app), Some(library)) = (scene.module("app", "* 3"), scene.module("libz2.so", "+ 1")) else { return };
+    let renamed = scene.at("libz.so");
+    std::fs::copy(&library, &renamed).unwrap();
+    let expected = scene.built(&[&app, &library, &renamed], "built");
+    let parts = ["parts/job-0:1.0", "parts/job-1:1.0"].map(|part| scene.place(part));
+    scene.publish([&app, &library, "--to", &parts[0]]).ok();
+    scene.publish([&renamed, "--to", &parts[1]]).ok();
+    for (at, order) in [[0, 1], [1, 0]].into_iter().enumerate() {
+        let to = scene.place(&format!("team/app:{at}"));
+        let told = scene.publish(["--join", &parts[order[0]], &parts[order[1]], "--to", &to, "--json"]).ok().json();
+        assert_eq!(digest(&told["digest"]), expected, "{told}");
+    }
+}
+
+#[test]
 fn joined_parts_are_the_bundle_of_one_build_and_no_file_moves() {
     let scene = Scene::new(Manners::default());
     let Some((parts, inputs)) = three_parts(&scene) else { return };

@@ -3,6 +3,7 @@
 //! Only indexes and page hashes are looked at; no file of the parts is read. The result is byte for byte the bundle
 //! that one build over all inputs gives, as long as no module has files in two parts.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -222,8 +223,14 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
             };
             if let Some(known) = map.get(id) {
                 let other = origins.get(id).and_then(|ordinal| parts.get(*ordinal)).unwrap_or(first);
-                conflicts.extend(conflict(id, (other, known), (part, &module)));
-                continue;
+                match earlier_by_names(known, &module) {
+                    Some(Ordering::Greater) => {}
+                    Some(_) => continue,
+                    None => {
+                        conflicts.extend(conflict(id, (other, known), (part, &module)));
+                        continue;
+                    }
+                }
             }
             map.insert(id.to_owned(), module);
             origins.insert(id, ordinal);
@@ -235,7 +242,7 @@ pub fn join(parts: &[Part<'_>], name: Option<&str>, version: Option<&str>) -> Re
     title::keep_apart(&mut index);
     let of_joined = |source| JoinError::Compose { part: "the joined bundle".to_owned(), source };
     let shards = compose::shards(&index).map_err(of_joined)?;
-    let shards = shards.into_iter().map(|shard| cut(shard, parts, &origins)).collect();
+    let shards = shards.into_iter().map(|shard| cut(shard, &index, parts, &origins)).collect();
     Ok(Joining { index, shards, sources: joined_sources.and_then(|sources| sources.image_index) })
 }
 
@@ -336,6 +343,34 @@ fn join_sources(parts: &[Part<'_>]) -> Result<Option<sources::JoinedSources>, Jo
     sources::joined(manifests).map_err(of_joined)
 }
 
+/// Two entries of one module, by the names of the files that they were made from; none where they cannot be told apart by these alone.
+///
+/// Of equal files under several names one build takes the smallest. Two parts that have the same files under different names
+/// give that module when the one has, of each file, no greater name than the other.
+fn earlier_by_names(first: &ModuleEntry, second: &ModuleEntry) -> Option<Ordering> {
+    if first == second {
+        return Some(Ordering::Equal);
+    }
+    let names = |module: &ModuleEntry| -> BTreeMap<Digest, String> {
+        module.inputs.iter().map(|input| (input.sha256, input.name.clone())).collect()
+    };
+    let (first_names, second_names) = (names(first), names(second));
+    let is_same = first_names.keys().eq(second_names.keys())
+        && first.files.iter().map(|file| file.role).eq(second.files.iter().map(|file| file.role))
+        && (&first.format, &first.arch, &first.statistics) == (&second.format, &second.arch, &second.statistics);
+    if !is_same {
+        return None;
+    }
+    let orders: BTreeSet<Ordering> =
+        first_names.values().zip(second_names.values()).map(|(first, second)| first.cmp(second)).collect();
+    let (is_less, is_greater) = (orders.contains(&Ordering::Less), orders.contains(&Ordering::Greater));
+    match (is_less, is_greater) {
+        (true, false) => Some(Ordering::Less),
+        (false, true) => Some(Ordering::Greater),
+        _ => None,
+    }
+}
+
 fn conflict(id: &str, first: (&Part<'_>, &ModuleEntry), second: (&Part<'_>, &ModuleEntry)) -> Option<Conflict> {
     (first.1 != second.1).then(|| Conflict {
         id: id.to_owned(),
@@ -363,7 +398,7 @@ fn difference(first: &ModuleEntry, second: &ModuleEntry) -> String {
 }
 
 /// The shard as one part has it, or what is needed to make it.
-fn cut(shard: Shard, parts: &[Part<'_>], origins: &BTreeMap<&str, usize>) -> Cut {
+fn cut(shard: Shard, joined: &SymbolIndex, parts: &[Part<'_>], origins: &BTreeMap<&str, usize>) -> Cut {
     let texts: Vec<String> = shard.ids.iter().map(ToString::to_string).collect();
     let in_group = |entry: &&ShardEntry| entry.platform == shard.platform && entry.arch == shard.arch;
     for part in parts {
@@ -371,6 +406,8 @@ fn cut(shard: Shard, parts: &[Part<'_>], origins: &BTreeMap<&str, usize>) -> Cut
             |entry: &&ShardEntry| shard.ids.first() == Some(&entry.first) && shard.ids.last() == Some(&entry.last);
         if let Some(entry) = part.index.shards.iter().filter(in_group).find(same_range)
             && modules_of(part.index, entry) == shard.ids
+            // A module that is taken from another part, under the name that it has there, may have other bytes.
+            && shard.ids.iter().all(|id| digests(part.index, id) == digests(joined, id))
         {
             return Cut::Kept(Box::new(entry.clone()));
         }
@@ -386,6 +423,11 @@ fn cut(shard: Shard, parts: &[Part<'_>], origins: &BTreeMap<&str, usize>) -> Cut
         }
     }
     Cut::Anew(shard, needed)
+}
+
+/// A module's files, wherever in the bundle they lie.
+fn digests(index: &SymbolIndex, id: &DebugId) -> BTreeSet<(FileRole, Digest)> {
+    index.module(id).into_iter().flat_map(|module| &module.files).map(|file| (file.role, file.sha256)).collect()
 }
 
 /// The ids of the modules in a part's shard, rising.

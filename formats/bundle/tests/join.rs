@@ -22,18 +22,22 @@ struct Given {
     files: u8,
     /// Where it has one file more.
     place: Option<&'static str>,
+    /// What its binary and its debug file are called; the first stands in what is made of it.
+    names: [&'static str; 2],
 }
 
+const NAMES: [&str; 2] = ["app", "app.debug"];
+
 fn linux(number: u32) -> Given {
-    Given { id: format!("{:08x}", number + 1).repeat(5), arch: "x86_64", files: 3, place: None }
+    Given { id: format!("{:08x}", number + 1).repeat(5), arch: "x86_64", files: 3, place: None, names: NAMES }
 }
 
 fn windows(number: u32) -> Given {
-    Given { id: format!("{number:032X}-1"), arch: "x86_64", files: 2, place: None }
+    Given { id: format!("{number:032X}-1"), arch: "x86_64", files: 2, place: None, names: NAMES }
 }
 
 fn macos(number: u32) -> Given {
-    Given { id: format!("uuid:{number:032X}"), arch: "aarch64", files: 2, place: None }
+    Given { id: format!("uuid:{number:032X}"), arch: "aarch64", files: 2, place: None, names: NAMES }
 }
 
 /// A bundle without its files: index, what is composed of it, and its files of page hashes.
@@ -83,12 +87,12 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
         statistics: IndexStatistics::default(),
     };
     let mut all: BTreeMap<String, Vec<FilePages>> = BTreeMap::new();
-    for Given { id: text, arch, files, place } in given {
+    for Given { id: text, arch, files, place, names } in given {
         let id: DebugId = text.parse().unwrap();
         // Several pages, and a first byte that differs from module to module.
         let bytes = |at: u8| [text.as_bytes(), &vec![at; 20_000 + usize::from(at) * 50_000]].concat();
         let made = (0..*files).map(|at| match at {
-            0 => file(FileRole::SymbolTable, title::symbol_table(&id), &bytes(at)),
+            0 => file(FileRole::SymbolTable, title::symbol_table(&id), &[&bytes(at), names[0].as_bytes()].concat()),
             1 => file(FileRole::ModuleIndex, title::module_index(&id), &bytes(at)),
             _ => file(FileRole::Debuginfo, title::build_id_debug_file(&id).unwrap(), &bytes(at)),
         });
@@ -97,7 +101,7 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
         files.sort_by(|a, b| (a.role, &a.path).cmp(&(b.role, &b.path)));
         all.insert(id.to_string(), pages);
         let module = ModuleEntry {
-            name: "app".to_owned(),
+            name: names[0].to_owned(),
             format: "elf".to_owned(),
             arch: (*arch).to_owned(),
             id_kind: "gnu-build-id".to_owned(),
@@ -109,7 +113,9 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
             debug_info: DebugInfo::Full,
             stripped: false,
             files,
-            inputs: vec![InputEntry { name: "app".to_owned(), sha256: Digest::of(text.as_bytes()) }],
+            inputs: (names.iter().zip([text.as_bytes(), b"debug"]))
+                .map(|(name, bytes)| InputEntry { name: (*name).to_owned(), sha256: Digest::of(bytes) })
+                .collect(),
             statistics: ModuleStatistics::default(),
         };
         let map = match index::platform_of(&id) {
@@ -259,6 +265,22 @@ fn what_the_caller_says_stands_for_names_and_versions_that_differ() {
     let error = join_all(&[&a], Some(""), None).unwrap_err().to_string();
     assert!(error.contains("the joined bundle") && error.contains("name"), "{error}");
     assert!(matches!(join_all(&[], None, None), Err(JoinError::NoParts)));
+}
+
+#[test]
+fn of_one_library_under_two_names_the_smaller_is_taken_as_in_one_build() {
+    let named = |first, second| Given { names: [first, second], ..linux(2) };
+    let small = named("a.so", "app.debug");
+    let whole = build(&[linux(1), small.clone(), linux(3)], "app", "1.0");
+    // Of the one part a shard could be kept, were it not for the name.
+    let (small, large) = (build(&[small], "app", "1.0"), build(&[linux(1), linux(2), linux(3)], "app", "1.0"));
+    for parts in [[&small, &large], [&large, &small]] {
+        same_bytes(&join_all(&parts, None, None).unwrap().0, &whole);
+    }
+    // Where each part has one of the smaller names, no part has what one build makes of both.
+    let crossed = build(&[named("a.so", "b.debug")], "app", "1.0");
+    let error = join_all(&[&crossed, &large], None, None).unwrap_err().to_string();
+    assert!(error.contains("the file name") && error.contains("a.so"), "{error}");
 }
 
 #[test]

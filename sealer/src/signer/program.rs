@@ -140,7 +140,7 @@ fn is_flood(printed: &[u8]) -> bool {
 }
 
 fn flood() -> String {
-    format!("expected at most {OUTPUT_LIMIT} bytes of output, found more; it was stopped")
+    format!("expected at most {OUTPUT_LIMIT} bytes of output, found more")
 }
 
 /// Ends a program that is waited for no longer. One that has ended already needs no end.
