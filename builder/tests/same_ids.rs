@@ -92,6 +92,28 @@ fn copies_of_one_build_in_every_state_are_one_module() {
 }
 
 #[test]
+fn copies_of_one_debug_file_that_are_compressed_in_several_ways_are_one() {
+    let (Some(cc), Some(objcopy), Some(strip)) = (tool("cc"), tool("objcopy"), tool("strip")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let long: String =
+        (0..200).map(|at| source(&format!("helper_{at}")).replace("other", &format!("other_{at}"))).collect();
+    let app = compile(&cc, dir.path(), "app.so", &long, &["-g", ID]);
+    let mut paths = vec![app.clone()];
+    for way in ["none", "zlib", "zlib-gnu"] {
+        let debug = at(&format!("{way}.debug"));
+        run(&objcopy, &["--only-keep-debug", &format!("--compress-debug-sections={way}"), text(&app), text(&debug)]);
+        paths.push(debug);
+    }
+    let sizes: Vec<u64> = paths.iter().map(|path| path.metadata().unwrap().len()).collect();
+    assert!(sizes[2] < sizes[1] && sizes[3] < sizes[1], "{sizes:?}");
+    run(&strip, &[text(&app)]);
+    let found = report(&paths);
+    assert_eq!((found.modules.len(), found.superseded.len()), (1, 2), "{found:#?}");
+    assert!(found.is_complete(), "{found:#?}");
+}
+
+#[test]
 fn two_split_files_that_give_other_units_under_one_id_are_a_contradiction() {
     let Some(cc) = tool("cc") else { return };
     for version in ["-gdwarf-5", "-gdwarf-4"] {

@@ -10,37 +10,46 @@ use crate::error::BuildError;
 
 /// Where the code of most files is. (Kernel modules may have none but `.init.text`.)
 const CODE: &[&str] = &[".text", "__text", ".init.text"];
-/// What debug files of one build share, as it is stored.
-const DEBUG: &[&str] = &[".debug_info", ".zdebug_info", "__debug_info"];
-/// What these refer to: the same as well, or missing in both.
-const REFERRED: [&str; 4] = ["debug_line", "debug_str", "debug_line_str", "debug_abbrev"];
+/// What debug files of one build share, however it is stored, and what that refers to: the same as well, or missing in both.
+const DEBUG: &str = "info";
+const REFERRED: [&str; 4] = ["line", "str", "line_str", "abbrev"];
 
 /// Reads both files and compares them.
 pub(crate) fn is_same_build(one: Part<'_>, other: Part<'_>, layout: Option<&LayoutDir>) -> Result<bool, BuildError> {
-    let names = match (one.is_binary(), other.is_binary()) {
-        (true, true) => CODE,
-        (false, false) => DEBUG,
-        _ => return Ok(false),
-    };
+    if one.is_binary() != other.is_binary() {
+        return Ok(false);
+    }
     let (one_bytes, other_bytes) = (one.file.read(layout)?, other.file.read(layout)?);
     let (Some(first), Some(second)) = (slice(one, &one_bytes)?, slice(other, &other_bytes)?) else {
         return Ok(false);
     };
+    Ok(if one.is_binary() { is_same_code(&first, &second) } else { is_same_description(&first, &second) })
+}
+
+fn is_same_code(first: &ObjectFile<'_>, second: &ObjectFile<'_>) -> bool {
     let is_hash_of_code = first.id_kind() == IdKind::TextHash && second.id_kind() == IdKind::TextHash;
-    if one.is_binary() && is_hash_of_code && !has_same_data(&first, &second) {
-        return Ok(false);
+    if is_hash_of_code && !has_same_data(first, second) {
+        return false;
     }
-    Ok(match (section(&first, names), section(&second, names)) {
-        (Some(one_section), Some(other_section)) if one.is_binary() => {
-            one_section == other_section && first.code_sections() == second.code_sections()
-        }
-        (Some(one_section), Some(other_section)) => one_section == other_section && refer_alike(&first, &second),
-        (None, None) if first.is_data_alone() => one.is_binary() && has_same_data(&first, &second),
-        (None, None) => one.is_binary() && has_same_segments(&first, &second),
+    match (code(first), code(second)) {
+        (Some(code), Some(other)) => code == other && first.code_sections() == second.code_sections(),
+        (None, None) if first.is_data_alone() => has_same_data(first, second),
+        (None, None) => has_same_segments(first, second),
         // One was stripped of its section headers: what it loads at the section's place is compared with the section.
-        (Some(code), None) => one.is_binary() && is_loaded(&second, code),
-        (None, Some(code)) => one.is_binary() && is_loaded(&first, code),
-    })
+        (Some(code), None) => is_loaded(second, code),
+        (None, Some(code)) => is_loaded(first, code),
+    }
+}
+
+/// Whether both have debug information, and the same. One may have been compressed, or in another way.
+fn is_same_description(first: &ObjectFile<'_>, second: &ObjectFile<'_>) -> bool {
+    let is_same = |name: &str| match (stored(first, name), stored(second, name)) {
+        (None, None) => name != DEBUG,
+        (stored, other) if stored == other => true,
+        // What cannot be unpacked is not the same as anything.
+        _ => first.debug_section(name).is_some_and(|bytes| Some(bytes) == second.debug_section(name)),
+    };
+    [DEBUG].into_iter().chain(REFERRED).all(is_same)
 }
 
 fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, BuildError> {
@@ -53,16 +62,13 @@ fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, 
     })
 }
 
-fn section<'d>(object: &ObjectFile<'d>, names: &[&str]) -> Option<(Svma, &'d [u8])> {
-    names.iter().find_map(|name| object.section(name)).filter(|(_, bytes)| !bytes.is_empty())
+fn code<'d>(object: &ObjectFile<'d>) -> Option<(Svma, &'d [u8])> {
+    CODE.iter().find_map(|name| object.section(name)).filter(|(_, bytes)| !bytes.is_empty())
 }
 
-fn refer_alike(one: &ObjectFile<'_>, other: &ObjectFile<'_>) -> bool {
-    REFERRED.iter().all(|name| stored(one, name) == stored(other, name))
-}
-
+/// A section of debug information as it lies there: where that is the same, nothing has to be unpacked.
 fn stored<'d>(object: &ObjectFile<'d>, name: &str) -> Option<&'d [u8]> {
-    let names = [format!(".{name}"), format!(".z{name}"), format!("__{name}")];
+    let names = [format!(".debug_{name}"), format!(".zdebug_{name}"), format!("__debug_{name}")];
     names.iter().find_map(|name| object.section(name)).map(|(_, bytes)| bytes)
 }
 
