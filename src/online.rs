@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use symseal_resolver::online::{FromEnvironment, Lock, LockMode, OnlineConfig, OnlineServers};
+use symseal_resolver::online::{FromEnvironment, Lock, LockMode, OnlineConfig, OnlineError, OnlineServers};
 use symseal_resolver::{NO_SERVERS, Resolver};
 
 use crate::places;
@@ -29,6 +29,8 @@ pub(crate) struct Online {
     servers: Arc<OnlineServers>,
     /// Where what was pinned is written.
     lock: Option<PathBuf>,
+    /// What is kept for this run alone.
+    _kept: Option<tempfile::TempDir>,
 }
 
 impl OnlineArgs {
@@ -45,8 +47,7 @@ impl OnlineArgs {
         let FromEnvironment { config, passed_over } =
             OnlineConfig::from_environment(places::cache_dir()?.join("symbols"))?;
         passed_over.iter().for_each(|what| eprintln!("warning: {what}"));
-        let servers = OnlineServers::new(config)
-            .context("the cache of fetched files (XDG_CACHE_HOME names another place for it)")?;
+        let (servers, kept) = open_servers(config)?;
         // Who takes nothing but what is pinned may have all of it in the cache.
         if servers.is_empty() && !self.locked {
             bail!("--online: {NO_SERVERS}");
@@ -56,7 +57,22 @@ impl OnlineArgs {
             Some(path) => servers.with_lock(Lock::read(path, mode).context("--lock")?),
             None => servers,
         };
-        Ok(Some(Online { servers: Arc::new(servers), lock: self.lock.clone().filter(|_| !self.locked) }))
+        Ok(Some(Online { servers: Arc::new(servers), lock: self.lock.clone().filter(|_| !self.locked), _kept: kept }))
+    }
+}
+
+/// The servers. A cache that cannot be used keeps nobody from the names: what comes is kept for this run, then.
+fn open_servers(config: OnlineConfig) -> Result<(OnlineServers, Option<tempfile::TempDir>)> {
+    match OnlineServers::new(config.clone()) {
+        Err(error @ OnlineError::Cache { .. }) => {
+            let kept = tempfile::tempdir().with_context(|| error.to_string())?;
+            eprintln!(
+                "warning: {error}: what servers give is kept for this run alone (XDG_CACHE_HOME names another place)"
+            );
+            let config = OnlineConfig { cache: kept.path().to_owned(), ..config };
+            Ok((OnlineServers::new(config).context("--online")?, Some(kept)))
+        }
+        opened => Ok((opened.context("--online")?, None)),
     }
 }
 

@@ -163,3 +163,25 @@ fn who_may_ask_nobody_is_told_why() {
     let locked = scene.symbolize("cache", &scene.module("linux"), &["--lock", &scene.at("none.lock"), "--locked"]);
     locked.refused(2, &["none.lock", "No such file"]);
 }
+
+#[test]
+fn neither_a_cache_that_cannot_be_used_nor_a_wrong_url_keeps_anybody_from_a_name() {
+    let Some(scene) = Scene::new() else { return };
+    let module = scene.module("linux");
+    std::fs::write(scene.at("file"), "").unwrap();
+    let ran = scene.symbolize("file", &module, &[]).ok();
+    assert_named(&ran, "debuginfod");
+    assert!(ran.stderr.contains("the cache") && ran.stderr.contains("for this run alone"), "{}", ran.stderr);
+    let urls = format!("nonsense http:// http://{}", scene.address);
+    let ran = command("symseal")
+        .args(["symbolize", "--online", "--json"])
+        .args(&module.arguments)
+        .envs([("DEBUGINFOD_URLS", urls.as_str()), ("XDG_CACHE_HOME", &scene.at("cache"))])
+        .stdin(Stdio::null())
+        .output();
+    let ran = Ran::from(ran.unwrap()).ok();
+    assert_named(&ran, "debuginfod");
+    for word in ["DEBUGINFOD_URLS: nonsense: expected", "DEBUGINFOD_URLS: http://: expected", "passed over"] {
+        assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
+    }
+}

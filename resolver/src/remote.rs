@@ -9,8 +9,8 @@ use symseal_module::{DebugId, MissReason, Quality, ResolverStep, Rva, Svma};
 
 use crate::bundles::BundleSource;
 use crate::flights::Flights;
-use crate::local::companions::{Companions, describe, is_supplementary};
-use crate::local::debug_file::pdb_table;
+use crate::local::companions::{Companions, FilesOf, describe, is_supplementary};
+use crate::local::debug_file::pdb_in;
 use crate::local::read::check_id;
 use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
@@ -46,8 +46,8 @@ struct Fetched {
 #[derive(Default)]
 pub(crate) struct Asked {
     pub(crate) named: Option<NamedBy>,
-    /// Whether that is a symbol of a file without debug information, as opposed to what a source says.
-    pub(crate) is_symbol: bool,
+    /// Why the name of a later step, where there is one, comes before this one.
+    pub(crate) yields: Option<MissReason>,
     /// Whether another time they may say more.
     pub(crate) passing: bool,
 }
@@ -104,6 +104,12 @@ impl Remote {
         };
         // Go's programs have lines without debug information.
         let is_symbol = !has_debug_info && quality_of(&answer.named.frames) != Quality::Full;
+        let yields = match (is_symbol, answer.named.approximate) {
+            (true, _) => Some(MissReason::NoDebugInfo),
+            // Where its function ends nobody knows: a public symbol of a program database, say, which the DWARF of another file is behind.
+            (false, true) => Some(MissReason::NoSymbolAtAddress),
+            (false, false) => None,
+        };
         if let Some(bundle) = covering {
             // Every file that was read is one of those that the bundle names.
             answer.proof = bundle.proof;
@@ -111,7 +117,7 @@ impl Remote {
             let of_index = DigestRef { of: DigestOf::SymbolIndex, digest: bundle.index_digest };
             answer.digests.splice(0..0, of_bundle.into_iter().chain([of_index]));
         }
-        Asked { named: Some(answer), is_symbol, passing }
+        Asked { named: Some(answer), yields, passing }
     }
 
     /// The image base of a module that servers have.
@@ -192,15 +198,18 @@ impl<'s> Asking<'s> {
             fetched => fetched?,
         };
         let bytes = fetched.bytes.as_slice();
-        if let Some(table) = pdb_table(bytes, id, &fetched.from) {
-            return table;
+        if let Some(pdb) = pdb_in(bytes, id, &fetched.from)? {
+            let files = FilesOf { pdb: Some(&pdb), ..FilesOf::default() };
+            let described = describe(files, &fetched.from, self, &[])?;
+            return table_of(described, Svma(0), (id, bytes, fetched.from), true);
         }
         let object = object_of(bytes, id, &fetched.from)?;
         if has_table && !object.has_debug_info() {
             // The program itself in the place of its debug file: the bundle's table tells more.
             return Err((MissReason::NoDebugInfo, fetched.from));
         }
-        let described = describe(&object, &fetched.from, self, &[])?;
+        let files = FilesOf { debug: Some(&object), ..FilesOf::default() };
+        let described = describe(files, &fetched.from, self, &[])?;
         if has_table && !described.note.is_empty() {
             // The bundle knows more.
             let (reason, why) = self.lacking.take().unwrap_or((MissReason::ServerMiss, String::new()));

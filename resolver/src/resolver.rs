@@ -322,18 +322,17 @@ impl Resolver {
             return (self.named(ResolverStep::LocalBundle, route.proof, named, trail), false);
         }
         let mut tried = Vec::with_capacity(4);
-        let Asked { named, is_symbol, passing } = self.ask_servers(id, name, lookup, &mut tried);
-        // A symbol of a server's stripped program must not hide what a bundle or a debug file knows of the source.
-        let (named, symbol) = if is_symbol { (None, named) } else { (named, None) };
+        let Asked { named, yields, passing } = self.ask_servers(id, name, lookup, &mut tried);
+        // A symbol of a server's file must not hide what a bundle, a debug file or the binary knows of the source.
+        let (named, kept_back) = if yields.is_none() { (named, None) } else { (None, named) };
         let asked = tried.len();
         let named = named
             .or_else(|| self.ask_bundles(id, lookup, &mut tried))
             .or_else(|| self.ask_local(id, module, lookup, &mut tried));
-        if let (Some(_), Some(_), Some(kept_back)) = (&named, &symbol, tried.get_mut(..asked).and_then(<[_]>::last_mut))
-        {
-            kept_back.outcome = Outcome::Miss(MissReason::NoDebugInfo);
+        if let (Some(_), Some(why), Some(missed)) = (&named, yields, tried.get_mut(..asked).and_then(<[_]>::last_mut)) {
+            missed.outcome = Outcome::Miss(why);
         }
-        let answer = match named.or(symbol) {
+        let answer = match named.or(kept_back) {
             Some(named) => self.finish(named, tried),
             None => {
                 let reason = most_telling(&tried);
@@ -418,7 +417,7 @@ impl Resolver {
         let local = &self.sources.local;
         if let Some((id, image)) = id.and_then(|id| Some((id, self.sources.images.get(id)?))) {
             if self.options.local_files {
-                let found = local.ask_debug_file((id, None), lookup, tried);
+                let found = local.ask_debug_file(id, lookup, tried);
                 if found.is_some() {
                     return found;
                 }
@@ -435,15 +434,14 @@ impl Resolver {
             local::skipped(MissReason::NoDebugId, tried);
             return None;
         };
-        if let Some(found) = local.ask_debug_file((id, module), lookup, tried) {
-            return Some(found);
-        }
         let Some(module) = module else {
-            tried.push(skip(ResolverStep::BinaryDebugInfo, MissReason::FileNotFound));
-            tried.push(skip(ResolverStep::BinarySymbols, MissReason::FileNotFound));
-            return None;
+            return local.ask_debug_file(id, lookup, tried).or_else(|| {
+                tried.push(skip(ResolverStep::BinaryDebugInfo, MissReason::FileNotFound));
+                tried.push(skip(ResolverStep::BinarySymbols, MissReason::FileNotFound));
+                None
+            });
         };
-        local.ask_binary((id, module), lookup, tried)
+        local.ask_files((id, module), lookup, tried)
     }
 
     fn finish(&self, found: NamedBy, tried: Vec<Tried>) -> Answer {

@@ -165,7 +165,8 @@ fn a_debug_file_is_found_by_its_build_id_and_names_what_a_bundle_names() {
     let frame = scene.ask(&resolver, hidden);
     assert_eq!((frame.resolver, frame.quality, frame.proof), (DEBUG_FILE, Quality::Full, Proof::None));
     assert!(tried(&frame, DEBUG_FILE).detail.ends_with(".debug"), "{:?}", frame.tried);
-    assert_eq!(frame.digests.iter().map(|digest| digest.of).collect::<Vec<_>>(), [DigestOf::DebugFile]);
+    let of: Vec<DigestOf> = frame.digests.iter().map(|digest| digest.of).collect();
+    assert_eq!(of, [DigestOf::DebugFile, DigestOf::Binary]);
     scene.agrees(&resolver, &scene.bundled(&["app", "debug"]), DEBUG_FILE);
     // Without a path there is still the id.
     assert_eq!(resolver.symbolize(&scene.id, Rva(hidden)).resolver, DEBUG_FILE);
@@ -173,6 +174,24 @@ fn a_debug_file_is_found_by_its_build_id_and_names_what_a_bundle_names() {
     let frame = scene.ask(&Resolver::new(Options::default()).with_debug_directories(vec![scene.at("debug")]), hidden);
     assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Skipped(MissReason::NotAllowed));
     assert_eq!(frame.quality, Quality::ModuleOffset);
+}
+
+#[test]
+fn a_debug_file_with_symbols_alone_does_not_hide_the_debug_information_of_the_binary() {
+    let Some(scene) = Scene::new(&["-g"]) else { return };
+    let hidden = address(&scene.at("app"), "hidden");
+    let symbols = scene.by_build_id();
+    std::fs::create_dir_all(scene.at(&symbols).parent().unwrap()).unwrap();
+    if scene.run("objcopy", &["--only-keep-debug", "app", &symbols]).is_none() {
+        return;
+    }
+    scene.run("strip", &["-g", &symbols]).unwrap();
+    let frame = scene.ask(&scene.resolver(), hidden);
+    assert_eq!((frame.resolver, frame.quality), (ResolverStep::BinaryDebugInfo, Quality::Full), "{:#?}", frame.tried);
+    assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(MissReason::NoDebugInfo));
+    let of: Vec<DigestOf> = frame.digests.iter().map(|digest| digest.of).collect();
+    assert_eq!(of, [DigestOf::Binary, DigestOf::DebugFile]);
+    scene.agrees(&scene.resolver(), &scene.bundled(&["app", "debug"]), ResolverStep::BinaryDebugInfo);
 }
 
 #[test]
@@ -342,13 +361,14 @@ fn what_dwz_moved_out_is_followed_and_missed() {
     let expected: Vec<_> = expected.iter().map(|it| (it.function.clone(), it.line)).collect();
     assert_eq!((frame.resolver, names(&frame)), (DEBUG_FILE, expected));
     let of: Vec<DigestOf> = frame.digests.iter().map(|digest| digest.of).collect();
-    assert_eq!(of, [DigestOf::DebugFile, DigestOf::Companion]);
+    assert_eq!(of, [DigestOf::DebugFile, DigestOf::Binary, DigestOf::Companion]);
     // One of another build is as good as none.
     let other = Scene::new(&["-g", "-O1"]).unwrap();
     std::fs::copy(other.at("app"), &shared).unwrap();
     let frame = scene.ask(&scene.resolver(), hidden);
     assert!(tried(&frame, DEBUG_FILE).detail.contains("supplementary file"), "{:?}", frame.tried);
-    assert_eq!(frame.digests.len(), 1);
+    let of: Vec<DigestOf> = frame.digests.iter().map(|digest| digest.of).collect();
+    assert_eq!(of, [DigestOf::DebugFile, DigestOf::Binary]);
 }
 
 #[test]
@@ -421,6 +441,44 @@ fn a_program_database_beside_its_program_is_of_its_guid_and_age() {
     std::fs::write(&app, kept).unwrap();
     let stale = ask(&resolver(), &app, &id, rva);
     assert_eq!(tried(&stale, DEBUG_FILE).outcome, Outcome::Miss(MissReason::DebugIdMismatch), "{:#?}", stale.tried);
+}
+
+#[test]
+fn a_program_database_of_symbols_does_not_hide_the_dwarf_of_its_program() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    let sources = [("app.c", SOURCE), ("other.c", "void __main(void) {}\nint other(int x) { return x * 3; }\n")];
+    for (name, text) in sources {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let compile = |flag: &str, source: &str, object: &str| {
+        let arguments = ["--target=x86_64-w64-windows-gnu", "-O1", "-g", flag, "-c", source, "-o", object];
+        tool(&["clang", "clang-19"], &arguments, folder)
+    };
+    // One unit is described by DWARF, the other one in the program database.
+    let made = compile("-gdwarf", "app.c", "app.o").and_then(|()| compile("-gcodeview", "other.c", "other.o"));
+    let link = ["-m", "i386pep", "-e", "main", "--build-id", "--pdb=app.pdb", "-o", "app.exe", "app.o", "other.o"];
+    if made.and_then(|()| tool(&["ld.lld-19", "ld.lld"], &link, folder)).is_none() {
+        return;
+    }
+    let id = id_of(&folder.join("app.exe"));
+    let scene = Scene { root, id };
+    let bundled = scene.bundled(&["app.exe", "app.pdb"]);
+    std::fs::rename(scene.at("app.exe"), scene.at("app")).unwrap();
+    let bytes = std::fs::read(scene.at("app")).unwrap();
+    let object = ObjectFile::parse(&bytes).unwrap();
+    let text = object.unwind_inputs().text.into_iter().flatten();
+    let local = Resolver::new(Options { local_files: true, ..Options::default() });
+    let mut steps = std::collections::BTreeMap::<_, usize>::new();
+    for rva in text.map(|svma| svma - object.image_base().0) {
+        let (found, expected) = (scene.ask(&local, rva), bundled.symbolize(&scene.id, Rva(rva)));
+        let told = (&expected.frames, expected.approximate, expected.symbol_offset);
+        assert_eq!((&found.frames, found.approximate, found.symbol_offset), told, "{rva:#x}: {:#?}", found.tried);
+        *steps.entry((found.resolver, found.quality)).or_default() += 1;
+    }
+    for step in [DEBUG_FILE, ResolverStep::BinaryDebugInfo] {
+        assert!(steps.get(&(step, Quality::Full)).is_some_and(|addresses| *addresses > 2), "{steps:?}");
+    }
 }
 
 #[test]

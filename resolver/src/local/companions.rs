@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use symseal_artifact::{DebugAltLink, DebugFiles, FunctionStream, ObjectFile, SplitUnit, functions, functions_at};
+use symseal_artifact::{
+    ArtifactError, DebugAltLink, DebugFiles, FunctionStream, ObjectFile, PdbFile, SplitUnit, functions, functions_at,
+    pdb_functions,
+};
 use symseal_bundle::Digest;
 use symseal_module::{MissReason, Rva, Svma};
 
@@ -35,14 +38,47 @@ pub(crate) trait Companions {
     fn split(&self, object: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<Vec<u8>>;
 }
 
-/// Reads the functions of `object`, called `name`, with what it refers to. Where addresses are `wanted`, only the functions at these are read if they can
-/// be told alone; else all.
+/// The files that describe one module.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FilesOf<'f, 'd> {
+    /// The program itself, where it is at hand.
+    pub(crate) program: Option<&'f ObjectFile<'d>>,
+    pub(crate) debug: Option<&'f ObjectFile<'d>>,
+    pub(crate) pdb: Option<&'f PdbFile<'d>>,
+}
+
+impl<'f, 'd> FilesOf<'f, 'd> {
+    /// The one that counts as the binary: a debug file without its program stands for it.
+    pub(crate) fn binary(&self) -> Option<&'f ObjectFile<'d>> {
+        self.program.or(self.debug)
+    }
+
+    /// The one whose DWARF is read.
+    fn with_dwarf(&self) -> Option<&'f ObjectFile<'d>> {
+        self.debug.filter(|debug| debug.has_debug_info()).or(self.binary())
+    }
+}
+
+/// Reads the functions of a module, whose debug information is called `name`, with what it refers to: of a program and its debug file as one, as the builder
+/// reads them. Where addresses are `wanted`, only the functions at these are read if they can be told alone; else all.
 pub(crate) fn describe(
-    object: &ObjectFile<'_>,
+    files: FilesOf<'_, '_>,
     name: &str,
     companions: &dyn Companions,
     wanted: &[Rva],
 ) -> Result<Described, NoTable> {
+    let why_not = |error: ArtifactError| {
+        let reason = match error {
+            ArtifactError::Mismatch { .. } => MissReason::DebugIdMismatch,
+            _ => MissReason::Malformed,
+        };
+        (reason, format!("{name}: {error}"))
+    };
+    let (Some(binary), Some(object)) = (files.binary(), files.with_dwarf()) else {
+        let stream = files.pdb.map(pdb_functions).transpose().map_err(why_not)?;
+        let stream = stream.ok_or_else(|| (MissReason::NoDebugInfo, name.to_owned()))?;
+        return Ok(Described { stream, is_whole: true, companions: Vec::new(), note: String::new() });
+    };
     let mut notes = Vec::new();
     let link = object.debug_alt_link();
     let supplementary = link.and_then(|link| companions.supplementary(object, &link));
@@ -55,14 +91,17 @@ pub(crate) fn describe(
     let digests = supplementary.iter().chain(&split).map(|bytes| Digest::of(bytes)).collect();
     let parsed_supplementary = supplementary.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok());
     let parsed_split: Vec<ObjectFile<'_>> = split.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
-    let with =
-        DebugFiles { supplementary: parsed_supplementary.as_ref(), split: &parsed_split, ..DebugFiles::default() };
-    let malformed = |error: symseal_artifact::ArtifactError| (MissReason::Malformed, format!("{name}: {error}"));
-    let wanted: Vec<Svma> = wanted.iter().filter_map(|rva| rva.to_svma(object.image_base())).collect();
-    let part = if wanted.is_empty() { None } else { functions_at(object, &with, &wanted).map_err(malformed)? };
+    let with = DebugFiles {
+        debug: files.debug.filter(|_| files.program.is_some()),
+        pdb: files.pdb,
+        supplementary: parsed_supplementary.as_ref(),
+        split: &parsed_split,
+    };
+    let wanted: Vec<Svma> = wanted.iter().filter_map(|rva| rva.to_svma(binary.image_base())).collect();
+    let part = if wanted.is_empty() { None } else { functions_at(binary, &with, &wanted).map_err(why_not)? };
     let part = part.filter(|part| !part.functions.is_empty());
     let is_whole = part.is_none();
-    let stream = part.map_or_else(|| functions(object, &with).map_err(malformed), Ok)?;
+    let stream = part.map_or_else(|| functions(binary, &with).map_err(why_not), Ok)?;
     let missing = stream.statistics.missing_split.len();
     if missing > 0 {
         // The line tables are in the program itself, the functions are not.

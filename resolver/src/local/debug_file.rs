@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use symseal_artifact::{FileKind, FunctionStream, ObjectFile, pdb_functions, sniff};
+use symseal_artifact::{FileKind, ObjectFile, PdbFile, sniff};
+use symseal_bundle::Digest;
 use symseal_module::{DebugId, MappedModule, MissReason, Rva, Svma};
+use symseal_symx::SymbolSource;
 
-use super::companions::{Around, Described, describe};
+use super::companions::{Around, FilesOf, describe};
+use super::pair::Program;
 use super::places::{self, shown};
 use super::read::{object_of, pdb_of, read_whole};
 use super::{Local, LocalTable, NoTable, table_of};
@@ -33,17 +36,24 @@ impl Local {
         let places = self.places(module, program, id);
         let looked_at = places.len();
         let mut problem = None;
+        // It has a say in the names, where it is there and is the module's.
+        let mut own = None;
         for (place, sought) in places {
             for read in self.read_path(&place) {
-                match read.and_then(|bytes| self.debug_table(&bytes, &place, (id, sought), (program, wanted))) {
-                    Ok(table) => {
-                        self.last_binary.forget();
-                        return Ok(table);
-                    }
+                let opened = read.and_then(|bytes| {
+                    let own = own.get_or_insert_with(|| module.and_then(|module| self.binary_once(module).ok()));
+                    let beside = Beside { module, bytes: own.as_deref(), path: program };
+                    self.debug_table_at(&bytes, &place, (id, sought), (beside, wanted))
+                });
+                match opened {
+                    Ok(table) => return Ok(table),
                     // The first one says most: it is where the file should be.
                     Err(error) => problem = problem.or(Some(error)),
                 }
             }
+        }
+        if let (Some(module), Some(bytes)) = (module, own.flatten()) {
+            self.last_binary.keep(module, bytes);
         }
         Err(problem.unwrap_or_else(|| {
             let places = if looked_at == 1 { "place" } else { "places" };
@@ -104,12 +114,12 @@ impl Local {
         self.last_binary.take(module).map_or_else(|| self.read_binary(module), Ok)
     }
 
-    fn debug_table(
+    fn debug_table_at(
         &self,
         bytes: &[u8],
         place: &Path,
         (id, sought): (&DebugId, Sought),
-        (program, wanted): (Option<&Path>, &[Rva]),
+        (beside, wanted): (Beside<'_>, &[Rva]),
     ) -> Result<LocalTable, NoTable> {
         let name = shown(place);
         if let Sought::ByLink(crc32) = sought
@@ -121,16 +131,40 @@ impl Local {
             let detail = format!("{name}: expected the CRC-32 {crc32:#010x} of .gnu_debuglink, found {found:#010x}");
             return Err((MissReason::ChecksumMismatch, detail));
         }
-        if let Some(pdb) = pdb_table(bytes, id, &name) {
-            return pdb;
-        }
-        let object = match sought {
-            Sought::ById => object_of(bytes, id, &name)?,
-            Sought::ByLink(_) => linked_object(bytes, id, &name)?,
+        let pdb = pdb_in(bytes, id, &name)?;
+        let debug = match (&pdb, sought) {
+            (Some(_), _) => None,
+            (None, Sought::ById) => Some(object_of(bytes, id, &name)?),
+            (None, Sought::ByLink(_)) => Some(linked_object(bytes, id, &name)?),
         };
-        let described = describe(&object, &name, &Around { local: self, path: place, program }, wanted)?;
-        table_of(described, object.image_base(), (id, bytes, name), object.has_debug_info())
+        let own = beside.bytes.and_then(|bytes| object_of(bytes, id, &name).ok());
+        let files = FilesOf { program: own.as_ref(), debug: debug.as_ref(), pdb: pdb.as_ref() };
+        let has_dwarf = debug.as_ref().is_some_and(ObjectFile::has_debug_info);
+        // What debug information refers to is beside it.
+        let path = beside.path.filter(|_| own.is_some() && !has_dwarf).unwrap_or(place);
+        let described = describe(files, &name, &Around { local: self, path, program: beside.path }, wanted)?;
+        let image_base = files.binary().map_or(Svma(0), ObjectFile::image_base);
+        let table = table_of(described, image_base, (id, bytes, name), has_dwarf || pdb.is_some())?;
+        let has_symbols = debug.as_ref().is_some_and(ObjectFile::has_symtab);
+        let told =
+            [(SymbolSource::Pdb, pdb.is_some()), (SymbolSource::Dwarf, has_dwarf), (SymbolSource::Symtab, has_symbols)];
+        let program = own.zip(beside.module).map(|(own, module)| Program {
+            digest: Digest::of(beside.bytes.unwrap_or_default()),
+            path: module.path.clone(),
+            has_debug_info: own.has_debug_info(),
+            told_by_debug_file: told.into_iter().filter_map(|(source, tells)| tells.then_some(source)).collect(),
+        });
+        Ok(LocalTable { program, ..table })
     }
+}
+
+/// The program that a debug file is of.
+#[derive(Clone, Copy)]
+struct Beside<'b> {
+    module: Option<&'b MappedModule>,
+    /// Its bytes, where they can be read.
+    bytes: Option<&'b [u8]>,
+    path: Option<&'b Path>,
 }
 
 /// What a link led to, by its CRC-32: a file without an id of its own is the one that is meant.
@@ -141,15 +175,7 @@ fn linked_object<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<Object
     }
 }
 
-/// The table of a program database; `None` where the bytes are none.
-pub(crate) fn pdb_table(bytes: &[u8], id: &DebugId, name: &str) -> Option<Result<LocalTable, NoTable>> {
-    (sniff(bytes) == FileKind::Pdb).then(|| {
-        let stream = pdb_stream(bytes, id, name)?;
-        let described = Described { stream, is_whole: true, companions: Vec::new(), note: String::new() };
-        table_of(described, Svma(0), (id, bytes, name.to_owned()), true)
-    })
-}
-
-fn pdb_stream(bytes: &[u8], id: &DebugId, name: &str) -> Result<FunctionStream, NoTable> {
-    pdb_functions(&pdb_of(bytes, id, name)?).map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))
+/// The program database of the module `id`; `None` where the bytes are none at all.
+pub(crate) fn pdb_in<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<Option<PdbFile<'d>>, NoTable> {
+    (sniff(bytes) == FileKind::Pdb).then(|| pdb_of(bytes, id, name)).transpose()
 }

@@ -20,11 +20,6 @@ impl LastBinary {
         last.take_if(|(of, _)| of == module).map(|(_, bytes)| bytes)
     }
 
-    /// Nobody asks for them next.
-    pub(super) fn forget(&self) {
-        self.put(None);
-    }
-
     fn put(&self, kept: Option<(MappedModule, Vec<u8>)>) {
         let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), kept);
         drop(before);

@@ -7,6 +7,7 @@ pub(crate) mod companions;
 pub(crate) mod debug_file;
 mod last_binary;
 mod own;
+mod pair;
 mod places;
 pub(crate) mod read;
 
@@ -21,6 +22,7 @@ use symseal_symx::{SymbolSource, TableInput};
 
 use self::companions::Described;
 use self::last_binary::LastBinary;
+use self::pair::Program;
 use crate::flights::Flights;
 use crate::resolver::NamedBy;
 use crate::table::{LoadedTable, Named, TableBytes};
@@ -66,6 +68,8 @@ pub(crate) struct LocalTable {
     pub(crate) companions: Vec<Digest>,
     /// Where it is, and what is missing.
     pub(crate) detail: String,
+    /// The module's own file, where a debug file was read with it.
+    pub(crate) program: Option<Program>,
 }
 
 impl Default for Local {
@@ -137,22 +141,35 @@ impl Local {
         }
     }
 
-    /// Asks for a separate debug file.
-    pub(crate) fn ask_debug_file(
+    /// Asks for a separate debug file, of a module whose own file is not at hand.
+    pub(crate) fn ask_debug_file(&self, id: &DebugId, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
+        ask_table(self.debug_table(id, None, lookup), (ResolverStep::DebugFile, DigestOf::DebugFile), lookup, tried)
+    }
+
+    /// Asks a separate debug file together with the module's own file; without a debug file that one alone.
+    pub(crate) fn ask_files(
         &self,
-        (id, module): (&DebugId, Option<&MappedModule>),
+        (id, module): (&DebugId, &MappedModule),
         lookup: Rva,
         tried: &mut Vec<Tried>,
     ) -> Option<NamedBy> {
-        let step = ResolverStep::DebugFile;
+        let table = self.debug_table(id, Some(module), lookup);
+        if let Ok(table) = &table
+            && let Some(program) = &table.program
+        {
+            return table.ask_pair(program, lookup, tried);
+        }
+        ask_table(table, (ResolverStep::DebugFile, DigestOf::DebugFile), lookup, tried)
+            .or_else(|| self.ask_binary((id, module), lookup, tried))
+    }
+
+    fn debug_table(&self, id: &DebugId, module: Option<&MappedModule>, lookup: Rva) -> Opened {
         let path = module.map(|module| module.path.as_str());
-        let table =
-            self.table(&self.debug_files, (path, id), lookup, |wanted| self.open_debug_file(module, id, wanted));
-        ask_table(table, (step, DigestOf::DebugFile), lookup, tried)
+        self.table(&self.debug_files, (path, id), lookup, |wanted| self.open_debug_file(module, id, wanted))
     }
 
     /// Asks the module's own file: its debug information, then its symbols.
-    pub(crate) fn ask_binary(
+    fn ask_binary(
         &self,
         (id, module): (&DebugId, &MappedModule),
         lookup: Rva,
@@ -169,23 +186,34 @@ impl Local {
                 return None;
             }
         };
-        let digest = Some(table.digest);
         let named = table.table.lookup(lookup);
-        let found_by = named.as_ref().map(|named| match named.source {
-            SymbolSource::Dwarf | SymbolSource::Pdb | SymbolSource::Breakpad => debug_info,
-            _ => symbols,
-        });
-        if found_by != Some(debug_info) {
-            let reason = if table.has_debug_info { MissReason::NoSymbolAtAddress } else { MissReason::NoDebugInfo };
-            tried.push(miss(debug_info, reason, table.detail.clone(), digest));
-        }
-        let (Some(named), Some(step)) = (named, found_by) else {
-            tried.push(miss(symbols, MissReason::NoSymbolAtAddress, table.detail.clone(), digest));
-            return None;
-        };
-        tried.push(Tried { digest, detail: table.detail.clone(), ..hit(step) });
-        Some(table.answer(step, DigestOf::Binary, named))
+        let source = named.as_ref().map(|named| named.source);
+        let step = note_own(source, (table.has_debug_info, &table.detail, table.digest), tried)?;
+        Some(table.answer(step, &[(DigestOf::Binary, table.digest)], named?))
     }
+}
+
+/// Notes what the module's own file said, whose name comes from `source`, and gives the step that answered.
+fn note_own(
+    source: Option<SymbolSource>,
+    (has_debug_info, detail, digest): (bool, &str, Digest),
+    tried: &mut Vec<Tried>,
+) -> Option<ResolverStep> {
+    let (debug_info, symbols) = (ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols);
+    let (detail, digest) = (detail.to_owned(), Some(digest));
+    let found_by = source.map(|source| match source {
+        SymbolSource::Dwarf | SymbolSource::Pdb | SymbolSource::Breakpad => debug_info,
+        _ => symbols,
+    });
+    if found_by != Some(debug_info) {
+        let reason = if has_debug_info { MissReason::NoSymbolAtAddress } else { MissReason::NoDebugInfo };
+        tried.push(miss(debug_info, reason, detail.clone(), digest));
+    }
+    tried.push(match found_by {
+        Some(step) => Tried { digest, detail, ..hit(step) },
+        None => miss(symbols, MissReason::NoSymbolAtAddress, detail, digest),
+    });
+    found_by
 }
 
 /// Asks the table of a file, and notes how that went.
@@ -207,14 +235,14 @@ pub(crate) fn ask_table(
         return None;
     };
     tried.push(Tried { detail: table.detail.clone(), digest: Some(table.digest), ..hit(step) });
-    Some(table.answer(step, of, named))
+    Some(table.answer(step, &[(of, table.digest)], named))
 }
 
 impl LocalTable {
     /// The answer with the digests that it rests on. What lies on a machine proves nothing.
-    pub(crate) fn answer(&self, step: ResolverStep, of: DigestOf, named: Named) -> NamedBy {
-        let companions = self.companions.iter().map(|digest| DigestRef { of: DigestOf::Companion, digest: *digest });
-        let digests = std::iter::once(DigestRef { of, digest: self.digest }).chain(companions).collect();
+    fn answer(&self, step: ResolverStep, files: &[(DigestOf, Digest)], named: Named) -> NamedBy {
+        let companions = self.companions.iter().map(|digest| (DigestOf::Companion, *digest));
+        let digests = files.iter().copied().chain(companions).map(|(of, digest)| DigestRef { of, digest }).collect();
         NamedBy { step, proof: Proof::None, named, digests }
     }
 }
@@ -242,7 +270,7 @@ pub(crate) fn table_of(
     let table = table.map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
     let table = LoadedTable::open(TableBytes::Owned(table), Some(id), None, Vec::new())?;
     let detail = if note.is_empty() { name } else { format!("{name}: {note}") };
-    Ok(LocalTable { table, is_whole, has_debug_info, digest, companions, detail })
+    Ok(LocalTable { table, is_whole, has_debug_info, digest, companions, detail, program: None })
 }
 
 /// The `.symx` table of a function stream.

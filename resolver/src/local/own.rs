@@ -2,7 +2,7 @@
 
 use symseal_module::{DebugId, MappedModule, Rva};
 
-use super::companions::{Around, describe};
+use super::companions::{Around, FilesOf, describe};
 use super::read::object_of;
 use super::{Local, LocalTable, NoTable, table_of};
 use crate::files::path_of;
@@ -13,7 +13,11 @@ impl Local {
         let bytes = self.binary_once(module)?;
         let object = object_of(&bytes, id, &module.path)?;
         let path = path_of(&module.path);
-        let described = describe(&object, &module.path, &Around { local: self, path: &path, program: None }, wanted)?;
+        let (files, around) = (
+            FilesOf { program: Some(&object), ..FilesOf::default() },
+            Around { local: self, path: &path, program: None },
+        );
+        let described = describe(files, &module.path, &around, wanted)?;
         table_of(described, object.image_base(), (id, &bytes, module.path.clone()), object.has_debug_info())
     }
 }

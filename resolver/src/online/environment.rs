@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::server::without_secrets;
+use super::server::{Server, without_secrets};
 use super::{CACHE_BYTES, Floor, OnlineConfig, OnlineError};
 
 /// What a person has set, as far as servers are asked here.
@@ -69,8 +69,7 @@ fn debuginfod_urls(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
                     "DEBUGINFOD_URLS: {shown} is passed over: {scheme} is not asked, only http and https"
                 ));
             }
-            // What is no URL at all is told as an error.
-            _ => urls.push(word.to_owned()),
+            _ => add(&mut urls, word, "DEBUGINFOD_URLS", passed_over),
         }
     }
     urls
@@ -88,11 +87,19 @@ fn symbol_path(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
         }
         for url in servers {
             if !urls.iter().any(|known| known == url) {
-                urls.push(url.to_owned());
+                add(&mut urls, url, "_NT_SYMBOL_PATH", passed_over);
             }
         }
     }
     urls
+}
+
+/// Adds a server to those of a variable. What is the URL of none keeps nobody from the others.
+fn add(urls: &mut Vec<String>, url: &str, variable: &str, passed_over: &mut Vec<String>) {
+    match Server::parse(url, HeaderMap::new()) {
+        Ok(_) => urls.push(url.to_owned()),
+        Err(error) => passed_over.push(format!("{variable}: {error}: it is passed over")),
+    }
 }
 
 fn is_http(text: &str) -> bool {
@@ -147,8 +154,10 @@ mod tests {
             "ima:enforcing https://one.example ima:ignore file://me:secret@host/usr/lib/debug http://two.example/x";
         assert_eq!(debuginfod_urls(list, &mut over), ["https://one.example", "http://two.example/x"]);
         assert!(over.len() == 1 && over[0].contains("file") && !over[0].contains("secret"), "{over:?}");
-        // A word that was meant to be a server is not passed over.
-        assert_eq!(debuginfod_urls("one.example", &mut over), ["one.example"]);
+        // What was meant to be a server is told of.
+        assert_eq!(debuginfod_urls("one.example http:// http://three.example", &mut over), ["http://three.example"]);
+        assert!(over.len() == 3 && over[1].contains("DEBUGINFOD_URLS: one.example: expected http://HOST"), "{over:?}");
+        assert!(symbol_path("srv*http://", &mut over).is_empty() && over.len() == 4, "{over:?}");
     }
 
     #[test]

@@ -112,7 +112,15 @@ pub enum OnlineError {
         /// What is wrong.
         problem: String,
     },
-    /// The HTTP client, the runtime or the cache.
+    /// The folder of the cache.
+    #[error("the cache {}: {source}", place.display())]
+    Cache {
+        /// Where it is.
+        place: PathBuf,
+        /// Why it cannot be used.
+        source: std::io::Error,
+    },
+    /// The HTTP client or the runtime.
     #[error("{0}")]
     Setup(String),
 }
@@ -145,7 +153,7 @@ impl OnlineServers {
         let debuginfod = servers(&config.debuginfod, &headers)?;
         let symbol_servers = servers(&config.symbol_servers, &HeaderMap::new())?;
         let cache = Cache::open(&config.cache, config.cache_bytes, config.elfutils_cache.clone());
-        let cache = cache.map_err(|error| OnlineError::Setup(format!("{}: {error}", config.cache.display())))?;
+        let cache = cache.map_err(|source| OnlineError::Cache { place: config.cache.clone(), source })?;
         let wrong = Remembered::default();
         Ok(Self { debuginfod, symbol_servers, downloads, cache, lock: None, file_bytes: config.file_bytes, wrong })
     }
