@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, FoundModule, Pattern, Scope};
 use crate::repositories::RepositoryName;
-use crate::seals::Verdict;
+use crate::seals::{Verdict, has_seal};
 
 /// Modules and releases that one search gives, each: whoever gets more should say more.
 pub(crate) const MOST: usize = 100;
@@ -111,6 +111,14 @@ impl FoundRelease {
             digest,
             repositories,
         })
+    }
+
+    /// The repository to fetch it from: the first that has a seal of it, where there is one.
+    pub(crate) fn repository(&self, app: &App) -> Option<&RepositoryName> {
+        let is_sealed_in = |name: &&RepositoryName| {
+            app.repositories.get(name).is_some_and(|repository| has_seal(&repository, &self.digest))
+        };
+        self.repositories.iter().find(is_sealed_in).or(self.repositories.first())
     }
 
     /// `NAME@VERSION`; of a loose file its name.

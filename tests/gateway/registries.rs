@@ -1,8 +1,11 @@
 //! Registries and servers that lag, lack something, change their mind or lead elsewhere.
 
+use std::process::Command;
+
 use symseal_bundle::Digest;
 use symseal_bundle::index::SymbolIndex;
 
+use crate::program::symseal;
 use crate::scene::{Gateway, Scene};
 use crate::upstream::{Does, Upstream};
 
@@ -90,6 +93,26 @@ fn each_home_of_a_bundle_is_asked_for_seals() {
         let got = gateway.get(&scene.debuginfo_path(), &[]);
         assert_eq!(got.status, 200, "{at}: {}", got.head);
     }
+}
+
+#[test]
+fn copies_of_a_bundle_without_its_seal_hide_it_from_nobody() {
+    let Some(scene) = Scene::new() else { return };
+    let inputs = [&scene.stripped, &scene.debug].map(|path| path.display().to_string());
+    scene.build("bare", &inputs, &["--sources", &scene.at("inputs")]);
+    // More of them than a gateway remembers homes of one registry.
+    for n in 0..6 {
+        symseal(["bundle", "push", &scene.at("bare"), &scene.reference(&format!("copies/a{n}:1.0"))]).ok();
+    }
+    assert_eq!(Digest::of(&scene.manifest("copies/a5/manifests/1.0")), bundle(&scene), "it is a copy");
+    let gateway = Gateway::start(&scene, "state", &[&scene.url()], &[]);
+    let got = gateway.get(&scene.debuginfo_path(), &[]);
+    assert_eq!(got.status, 200, "{}", got.head);
+    // The page of the bundle says from where it is pulled with its seals.
+    let page = Command::new("curl").args(["-sf", &format!("{}/bundles/{}", scene.url(), bundle(&scene))]).output();
+    let page = String::from_utf8(page.unwrap().stdout).unwrap();
+    let command = format!("symseal bundle pull {}@", scene.reference("team/app"));
+    assert!(page.contains(&command), "{page}");
 }
 
 #[test]

@@ -121,6 +121,11 @@ impl Catalogue {
         Some(known)
     }
 
+    /// The bundle with this digest.
+    pub(super) fn known(&self, digest: &Digest) -> Option<Arc<KnownBundle>> {
+        lock(&self.state).bundles.get(digest).cloned()
+    }
+
     /// Takes the seals that a home has for a bundle; `None` where that cannot be told.
     pub(super) fn take_seals(&self, known: &KnownBundle, home: &Home, seals: Option<Vec<Vec<u8>>>) {
         lock(&self.state).weigh(known, || known.take_seals(home, seals));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, RANGE, USER_AGENT};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
-use symseal_bundle::Digest;
+use symseal_bundle::{Digest, ParseDigestError};
 use symseal_registry::{Reference, Tls, redirects};
 
 use super::clients::Place;
@@ -29,6 +29,8 @@ const REDIRECTIONS: usize = 4;
 const ANSWER_LIMIT: usize = 256 << 10;
 /// Bundles of one answer that are looked at.
 const BUNDLES_LIMIT: usize = 32;
+/// Repositories of one bundle that are asked for its seals, those that the server knows to have some first.
+const REPOSITORIES_LIMIT: usize = 32;
 /// How long a server that has no such API is taken for another kind.
 const PLAIN_FOR: Duration = Duration::from_secs(600);
 /// How long "no bundle has it" is believed.
@@ -168,7 +170,7 @@ impl HttpUpstream {
         self.learning.run((key.clone(), self.patience.head), || self.name(), work).await
     }
 
-    async fn learn_now(self: &Arc<Self>, gate: &Gate, (key, question): (&Key, &str)) -> Result<(), String> {
+    async fn learn_now(self: &Arc<Self>, gate: &Arc<Gate>, (key, question): (&Key, &str)) -> Result<(), String> {
         let told = match self.bundles(question).await {
             Ok(told) => told,
             Err(trouble) => {
@@ -223,21 +225,36 @@ impl HttpUpstream {
         }
     }
 
-    async fn take(&self, gate: &Gate, told: &Told) -> Result<Digest, Unheard> {
+    /// Hears of a bundle in one repository after the other until its seals hold: somebody may have copied it without them.
+    async fn take(&self, gate: &Arc<Gate>, told: &Told) -> Result<Digest, Unheard> {
+        let digest: Digest =
+            told.sha256.parse().map_err(|error: ParseDigestError| Trouble::Wrong(error.to_string()))?;
+        let mut unheard = Some(Unheard::Now(Trouble::Absent("it is in no repository".to_owned())));
+        for (at, repository) in told.repositories.iter().take(REPOSITORIES_LIMIT).enumerate() {
+            match self.take_from(gate, &digest, repository).await {
+                Ok(()) => unheard = None,
+                Err(why) if at == 0 => unheard = Some(why),
+                Err(why) => unheard = unheard.map(|_| why),
+            }
+            if gate.is_sealed(&digest).await {
+                return Ok(digest);
+            }
+        }
+        unheard.map_or(Ok(digest), Err)
+    }
+
+    async fn take_from(&self, gate: &Gate, digest: &Digest, repository: &str) -> Result<(), Unheard> {
         let wrong = |error: &dyn std::fmt::Display| Trouble::Wrong(error.to_string());
-        let digest: Digest = told.sha256.parse().map_err(|error| wrong(&error))?;
-        let repository =
-            told.repositories.first().ok_or_else(|| Trouble::Absent("it is in no repository".to_owned()))?;
         let registry = self.registry.as_ref().map_err(|why| Trouble::Down(why.clone()))?;
         let reference = Reference::parse(&format!("{}/{repository}@{digest}", registry.host));
         let reference = reference.map_err(|error| wrong(&error))?;
         let place = Place { reference, tls: registry.tls, token: registry.token.clone() };
         let client = gate.clients.of(&gate.pool, &place).await?;
-        let heard = gate.hear((place.name(), client), &digest).await;
+        let heard = gate.hear((place.name(), client), digest).await;
         if matches!(heard, Err(Unheard::Now(Trouble::Down(_)))) {
             gate.clients.forget(&place);
         }
-        heard.map(|()| digest)
+        heard
     }
 
     /// The bundles that have what is asked for; `None` where the server has no such API.

@@ -17,7 +17,7 @@ use super::lock;
 const SEALS: usize = 256;
 /// Bytes of them all.
 const SEALS_BYTES: usize = 16 << 20;
-/// Repositories of one registry that a bundle is known in; beyond that the one goes that was heard of first.
+/// Repositories of one registry that a bundle is known in; beyond that the one goes that was heard of first, those without seals before the others.
 const HOMES_OF_ONE: usize = 4;
 
 /// A bundle that somebody offers.
@@ -81,8 +81,9 @@ impl KnownBundle {
             return;
         }
         let alike = |known: &Lodging| known.home.host().is_some_and(|host| home.host() == Some(host));
+        let bare = |known: &Lodging| alike(known) && known.seals.is_empty();
         if lodgings.iter().filter(|known| alike(known)).count() >= HOMES_OF_ONE
-            && let Some(at) = lodgings.iter().position(alike)
+            && let Some(at) = lodgings.iter().position(bare).or_else(|| lodgings.iter().position(alike))
         {
             lodgings.remove(at);
             self.generation.fetch_add(1, Ordering::Relaxed);
@@ -239,6 +240,10 @@ pub(super) mod tests {
         let names: Vec<String> = bundle.homes().iter().map(Home::name).collect();
         assert_eq!(names.len(), 1 + HOMES_OF_ONE);
         assert!(names.contains(&"good.example/a".to_owned()) && names.contains(&"many.example/r99".to_owned()));
+        // The one that has its seals is not pushed out by those that have none.
+        bundle.take_seals(&home("many.example/sealed"), Some(vec![b"seal".to_vec()]));
+        (0..100).for_each(|n| bundle.settle(&home(&format!("many.example/s{n}"))));
+        assert!(bundle.homes().iter().any(|home| home.name() == "many.example/sealed"));
         assert!(!bundle.is_pinned());
         let layout = LayoutDir::create(tempfile::tempdir().unwrap().path().join("l")).unwrap();
         bundle.settle(&Home::Layout(layout));

@@ -123,6 +123,13 @@ impl Gate {
         if sealed.is_empty() { Covered::Refused(refused) } else { Covered::Sealed(sealed) }
     }
 
+    /// Whether a bundle is known, and its seals hold.
+    pub(super) async fn is_sealed(self: &Arc<Self>, digest: &Digest) -> bool {
+        let Some(bundle) = self.catalogue.known(digest) else { return false };
+        let gate = Arc::clone(self);
+        self.pool.run(move || gate.judge.judge(&bundle).is_sealed()).await.unwrap_or(false)
+    }
+
     /// Asks every upstream for bundles that have the keys; why one could not be asked.
     async fn learn(self: &Arc<Self>, keys: &[Key]) -> Option<String> {
         // Futures of named functions: closures over borrowed items would not be `Send` for every caller.

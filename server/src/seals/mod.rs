@@ -135,6 +135,11 @@ impl Seals {
     }
 }
 
+/// Whether a repository has what calls itself a seal of a bundle.
+pub(crate) fn has_seal(repository: &Repository, bundle: &BlobDigest) -> bool {
+    repository.referrers(bundle).iter().any(|(_, manifest)| is_seal(manifest))
+}
+
 /// The bytes of a bundle's seals in these repositories, each once. What is lost is none. Blocks.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, Key, Scope};
 use crate::http::form_values;
 use crate::repositories::RepositoryName;
+use crate::seals::has_seal;
 use crate::store::BundleRow;
 use crate::takedown::IsTakenDown;
 
@@ -60,7 +61,7 @@ pub(crate) fn gone(app: &App, caller: &Caller, digest: &str) -> Option<IsTakenDo
 /// Bundles that are told of at once.
 const TOLD: usize = 64;
 
-/// The bundles that have a module, the best first: of these the caller's repositories. Who asks verifies their seals.
+/// The bundles that have a module, the best first: of these the caller's repositories, those with seals first. Who asks verifies them.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -78,8 +79,12 @@ pub(crate) async fn list(
     let found = app.debug_files.bundles_of(&scope, &key);
     let told = found.iter().filter_map(|digest| {
         let bundle = app.debug_files.bundle(digest)?;
-        let repositories: Vec<&str> =
-            bundle.repositories.iter().filter(|name| caller.may_read(name)).map(RepositoryName::as_str).collect();
+        let mut readable: Vec<&RepositoryName> =
+            bundle.repositories.iter().filter(|name| caller.may_read(name)).collect();
+        let has_no_seal =
+            |name: &&RepositoryName| app.repositories.get(name).is_none_or(|repository| !has_seal(&repository, digest));
+        readable.sort_by_cached_key(has_no_seal);
+        let repositories: Vec<&str> = readable.into_iter().map(RepositoryName::as_str).collect();
         (!repositories.is_empty()).then(|| {
             json!({
                 "sha256": digest.to_string(),

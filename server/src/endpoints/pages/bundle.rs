@@ -15,6 +15,7 @@ use crate::blobs::BlobDigest;
 use crate::debug_files::{Key, Pattern};
 use crate::endpoints::api::bundles::gone;
 use crate::releases::read_symbol_index;
+use crate::repositories::RepositoryName;
 use crate::search::FoundRelease;
 
 /// Modules on one page.
@@ -70,7 +71,7 @@ fn bundle(app: &App, release: &FoundRelease, (filter, number): (&str, usize), ur
     } else {
         format!("?q={}&page=", crate::http::percent_encode(filter, b""))
     };
-    let repository = release.repositories.first().map(|name| name.as_str()).unwrap_or_default();
+    let repository = release.repository(app).map(RepositoryName::as_str).unwrap_or_default();
     Ok(html! {
         (head(release))
         section {
