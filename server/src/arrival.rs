@@ -54,7 +54,8 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             Ok(caller) => caller,
             Err(refusal) => return send_away(&app, request, refusal),
         };
-        let key = (!app.limits.are_none()).then(|| Key::of(caller.token_id(), address));
+        let is_limited = !app.limits.are_none() && !is_probe(request.uri().path());
+        let key = is_limited.then(|| Key::of(caller.token_id(), address));
         let direction = direction_of(face, request.method());
         if let Some(key) = &key
             && let Some(refusal) = wait_for_turn(&app, face, key, direction).await
@@ -197,6 +198,11 @@ fn refuse(face: Face, error: &CallerError) -> Response {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));
     }
     response
+}
+
+/// Whether somebody asks how the server is, who may share an address with many callers and would end a server that sends it away.
+fn is_probe(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
 
 /// Where most bytes of a request go; `None` where hardly any do.

@@ -90,7 +90,8 @@ pub use check::check;
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
-    LogSection, OriginsSection, QuotaConfig, RetentionConfig, SealsSection, TlsConfig, parse_bytes, parse_duration,
+    LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection, TlsConfig, parse_bytes,
+    parse_duration,
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};

@@ -56,9 +56,6 @@ use crate::upstream::Upstreams;
 use crate::wanted::WantedIds;
 use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, Origins, SealRules, ServerError, ingest, restore, store};
 
-/// How long requests under way may take after the server was asked to stop.
-pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
-
 /// The folder of what can be had again, in the data directory.
 const CACHE_FOLDER: &str = "cache";
 
@@ -86,6 +83,7 @@ pub struct Server {
     schedule: Option<Schedule>,
     index_file: PathBuf,
     tls: Option<Arc<Tls>>,
+    stop_within: Duration,
     /// Held while the server lives; the system releases it when the process ends, however it ends.
     lock: File,
 }
@@ -126,7 +124,8 @@ impl Server {
             Arc::clone(&app.metrics),
         ));
         let index_file = config.data.join(INDEX_FILE);
-        Ok(Self { listener, address, app, collector, schedule: None, index_file, tls, lock })
+        let stop_within = config.stop_within;
+        Ok(Self { listener, address, app, collector, schedule: None, index_file, tls, stop_within, lock })
     }
 
     /// Collects what nothing names by this schedule while the server runs; without one it is left where it is.
@@ -216,7 +215,7 @@ impl Server {
     }
 
     async fn running(self, mut shutdown: BoxFuture<'_, ()>) -> Result<(), ServerError> {
-        let Self { listener, app, collector, schedule, index_file, tls, lock, .. } = self;
+        let Self { listener, app, collector, schedule, index_file, tls, stop_within, lock, .. } = self;
         let collecting = schedule.map(|schedule| {
             let collector = Arc::clone(&collector);
             tokio::spawn(async move { collector.run_by(schedule).await })
@@ -260,7 +259,7 @@ impl Server {
         for task in [following, pruning].into_iter().flatten() {
             task.abort();
         }
-        if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(stop_within, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");
         }
         // The directory may be another server's from here on, so no round may go on in it.

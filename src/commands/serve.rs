@@ -260,8 +260,17 @@ fn is_below(file: &Path, directory: &Path) -> bool {
     real(folder).zip(real(directory)).is_some_and(|(folder, directory)| folder.starts_with(directory))
 }
 
-/// Ends when the process is asked to.
+/// Ends when the process is asked to. Who asks once more does not wait for what is under way: what was acknowledged is on the disk.
 pub(crate) async fn shutdown() {
+    asked_to_stop().await;
+    tokio::spawn(async {
+        asked_to_stop().await;
+        eprintln!("stopped at once: requests that were under way are cut off");
+        std::process::exit(1);
+    });
+}
+
+async fn asked_to_stop() {
     let interrupted = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {

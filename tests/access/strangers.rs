@@ -1,6 +1,7 @@
 //! What is private does not exist for those who may not read it, on every path.
 
 use crate::curl::curl;
+use crate::program::RunningServer;
 use crate::scene::{Scene, token};
 
 /// The paths that lead to a release's files.
@@ -45,6 +46,29 @@ fn what_is_private_is_there_for_readers_alone_on_every_path() {
         let path = format!("/buildid/{}/{path}", scene.private.build_id);
         assert_eq!(scene.get(&path, Some(&scene.reader)).unwrap().status, 200, "{path}");
     }
+}
+
+#[test]
+fn what_an_upstream_gives_to_this_server_it_gives_to_no_stranger() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let data = scene.path("front");
+    std::fs::create_dir(&data).unwrap();
+    let known = format!("Authorization: Bearer {}", token(&data, &["--read", "other"]));
+    let upstream = format!("{}/t/{}", scene.url(""), scene.reader);
+    let answers = |anonymous: &str| {
+        let arguments = ["--access", "tokens", "--anonymous-read", anonymous, "--upstream", &upstream];
+        let symbols = ["--symbol-upstream", &format!("{upstream}/symbols")];
+        let front = RunningServer::start_with(&data, &[&arguments[..], &symbols[..]].concat());
+        let id = &scene.private.build_id;
+        ["debuginfo", "section/.debug_line", "source/x.c"].map(|file| {
+            let url = format!("http://{}/buildid/{id}/{file}", front.address);
+            let stranger = curl([url.as_str()]).unwrap().status;
+            (stranger, curl(["--header", known.as_str(), url.as_str()]).unwrap().status)
+        })
+    };
+    assert_eq!(answers("public"), [(404, 200), (404, 200), (404, 404)]);
+    // Whoever lets strangers read everything lets them read that too.
+    assert_eq!(answers("*"), [(200, 200), (200, 200), (404, 404)]);
 }
 
 #[test]

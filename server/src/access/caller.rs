@@ -67,6 +67,11 @@ impl Caller {
         matches!(self.0, Who::Stranger { .. }) || self.is_in_session()
     }
 
+    /// Whether nobody knows who it is, where that is asked.
+    pub(crate) fn is_stranger(&self) -> bool {
+        matches!(self.0, Who::Stranger { .. })
+    }
+
     fn token(&self) -> Option<&KnownToken> {
         match &self.0 {
             Who::Anyone { token } => token.as_deref(),

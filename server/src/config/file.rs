@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 use super::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, QuotaConfig, RetentionConfig,
-    TlsConfig, parse_duration,
+    STOP_WITHIN, TlsConfig, parse_duration,
 };
 use crate::access::OidcIssuer;
 use crate::objects::ParseBlobsUrlError;
@@ -40,6 +40,8 @@ pub struct ConfigFile {
     s3: S3Section,
     access: AccessSection,
     tls: Option<TlsConfig>,
+    #[serde(deserialize_with = "duration")]
+    stop_within: Option<Duration>,
     limits: LimitsConfig,
     quotas: Vec<QuotaConfig>,
     retention: Vec<RetentionConfig>,
@@ -247,6 +249,7 @@ impl ConfigFile {
             oidc,
             public_url,
             tls,
+            stop_within: self.stop_within.unwrap_or(STOP_WITHIN),
             limits,
             quotas,
             retention,

@@ -42,6 +42,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// Encrypts connections; without it they are plain, for loopback or behind a proxy.
     pub tls: Option<TlsConfig>,
+    /// How long requests that are under way may go on after the server was asked to stop.
+    pub stop_within: Duration,
     /// How much one caller may ask for.
     pub limits: LimitsConfig,
     /// How much repositories may hold.
@@ -63,12 +65,16 @@ impl Config {
             oidc: Vec::new(),
             public_url: None,
             tls: None,
+            stop_within: STOP_WITHIN,
             limits: LimitsConfig::default(),
             quotas: Vec::new(),
             retention: Vec::new(),
         }
     }
 }
+
+/// The default of [`Config::stop_within`]: five minutes, in which a gigabyte goes to a client at 30 Mbit/s.
+pub const STOP_WITHIN: Duration = Duration::from_secs(5 * 60);
 
 /// An object store, of which the data directory is a cache.
 #[derive(Debug, Clone, PartialEq, Eq)]

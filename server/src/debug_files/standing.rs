@@ -23,17 +23,20 @@ pub(crate) struct Scope {
     asked: Prefix,
     /// `None`: every one.
     readable: Option<Arc<[Prefix]>>,
+    /// Whether its caller showed nothing, and may not read everything without that.
+    is_of_stranger: bool,
 }
 
 impl Scope {
     /// What is asked for, by one who may read everything.
     pub(crate) fn of(asked: Prefix) -> Self {
-        Self { asked, readable: None }
+        Self { asked, ..Self::default() }
     }
 
     /// What of it a caller may read.
     pub(crate) fn readable_by(self, caller: &Caller) -> Self {
-        Self { readable: caller.readable(), ..self }
+        let readable = caller.readable();
+        Self { is_of_stranger: caller.is_stranger() && readable.is_some(), readable, ..self }
     }
 
     /// Whether a repository is meant.
@@ -41,9 +44,14 @@ impl Scope {
         self.asked.holds(repository) && self.may_read(repository)
     }
 
-    /// Whether all that this server has is meant, as far as the caller may read it: then other servers are asked too.
-    pub(crate) fn is_everywhere(&self) -> bool {
+    /// Whether all that this server has is meant, as far as the caller may read it.
+    fn is_everywhere(&self) -> bool {
         self.asked.holds_all()
+    }
+
+    /// Whether other servers are asked too: not for strangers, as they may give this server what they do not give everybody.
+    pub(crate) fn reaches_upstreams(&self) -> bool {
+        self.is_everywhere() && !self.is_of_stranger
     }
 
     /// Whether every repository is meant, and the caller may read it.

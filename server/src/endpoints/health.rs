@@ -6,9 +6,13 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use bytes::Bytes;
 
 use super::plain;
 use crate::app::App;
+
+/// Bytes that must find room.
+const PAGE: usize = 4096;
 
 /// How long the database and the disk may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,7 +43,9 @@ async fn check(app: &App) -> Result<(), String> {
         let answers = app.pool.run(move || objects.ping()).await;
         answers.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     }
-    let writable = app.pool.run(move || crate::blobs::Spool::new(&blobs).map(drop)).await;
+    // A full file system still makes empty files.
+    let write = move || crate::blobs::Spool::new(&blobs)?.append(&[Bytes::from_static(&[0; PAGE])]);
+    let writable = app.pool.run(write).await;
     writable
         .map_err(|error| error.to_string())?
         .map_err(|error| format!("nothing can be written to the data directory: {error}"))

@@ -43,7 +43,7 @@ use tokio::sync::Semaphore;
 use crate::file_cache::FileCache;
 use crate::http::{Breakable, Peer};
 use crate::pool::Pool;
-use crate::{Patience, ServerError, serve};
+use crate::{Patience, STOP_WITHIN, ServerError, serve};
 use catalogue::{Catalogue, Listed};
 use clients::Clients;
 use fetch::FileFlight;
@@ -199,7 +199,7 @@ impl Gateway {
             }
         }
         drop(listener);
-        if tokio::time::timeout(serve::SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(STOP_WITHIN, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");
         }
         drop(lock);

@@ -86,7 +86,14 @@ impl Root {
         let entries = if folder.is_empty() { self.dir.entries() } else { self.dir.open_dir(folder)?.entries() };
         for entry in entries? {
             let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
+            let name = match entry.file_name().into_string() {
+                Ok(name) => name,
+                Err(name) => {
+                    let path = Path::new(&folder).join(name);
+                    tracing::warn!(path = %self.name_of(&path.to_string_lossy()), "passed over: its name is not UTF-8");
+                    continue;
+                }
+            };
             let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
             match file_or_folder(&entry, &path) {
                 Ok(Some(Entry::File(stamp))) => look.files.push((path, stamp)),

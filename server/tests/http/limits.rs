@@ -69,6 +69,10 @@ async fn tokens_that_do_not_hold_take_the_turns_of_their_address_and_of_nobody_e
     assert_eq!(http.get(server.url("/v2/")).send().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
     // The holder of a token has turns of its own.
     assert_eq!(show(&honest).await.0, StatusCode::OK);
+    // Who asks how the server is takes nobody's, and is never sent away.
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(http.get(server.url(path)).send().await.unwrap().status(), StatusCode::OK, "{path}");
+    }
 }
 
 /// A body whose length is not announced.

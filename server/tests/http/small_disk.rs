@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::programs::{has, run};
 use crate::support::{Running, http, noise};
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 use symseal_builder::{Options, SymbolBundleBuilder};
 use symseal_bundle::oci::{self, ImageIndex, Manifest};
@@ -167,8 +167,22 @@ async fn a_full_disk_is_told_stops_no_reader_and_is_forgotten_when_there_is_room
     is_told(scene.post_blob(noise(SIZE, 1)).await);
     assert!(used(&data) < before + (1 << 20), "{} bytes are left of an upload", used(&data) - before);
 
+    // Nor one in a session of its own, in pieces or at its end: half of it would keep the disk full for a day.
+    for (method, query) in [(Method::PATCH, String::new()), (Method::PUT, format!("?digest={digest}"))] {
+        let session = scene.http.post(scene.server.url("/v2/app/blobs/uploads/")).send().await.unwrap();
+        let location = session.headers()["location"].to_str().unwrap().to_owned();
+        let url = scene.server.url(&format!("{location}{query}"));
+        let answer = scene.http.request(method.clone(), url).body(noise(SIZE, 4)).send().await.unwrap();
+        is_told((answer.status(), answer.text().await.unwrap()));
+        assert!(used(&data) < before + (1 << 20), "{method}: {} bytes are left", used(&data) - before);
+        assert_eq!(scene.status(&location).await, StatusCode::NOT_FOUND, "{method}: the session has ended");
+        assert_eq!(scene.status("/readyz").await, StatusCode::OK, "{method}");
+    }
+
     // Nothing at all is left.
     let ballast = Ballast::fill(&disk);
+    assert_eq!(scene.status("/readyz").await, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(scene.status("/healthz").await, StatusCode::OK);
     is_told(scene.post_blob(noise(PAGE, 2)).await);
     is_told(scene.upload("app", std::fs::read(scene.compile("aaaa0003")).unwrap()).await);
     let known = format!("/api/v1/bundles/{}", Digest::of(&first));

@@ -42,9 +42,9 @@ struct Answering<'r> {
 }
 
 impl<'r> Answering<'r> {
-    /// Other servers, where there are some and every repository is meant.
+    /// Other servers, where there are some, every repository is meant and the caller is known.
     fn upstreams(&self) -> Option<&'r Arc<Upstreams>> {
-        self.app.upstreams.get().filter(|_| self.scope.is_everywhere())
+        self.app.upstreams.get().filter(|_| self.scope.reaches_upstreams())
     }
 }
 

@@ -102,6 +102,13 @@ impl OciError {
     }
 }
 
+impl OciError {
+    /// Whether there is no room for what came.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self.code, Code::InsufficientStorage)
+    }
+}
+
 impl IntoResponse for OciError {
     fn into_response(self) -> Response {
         let (status, code) = self.code.status_and_text();

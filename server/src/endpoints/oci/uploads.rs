@@ -84,11 +84,32 @@ pub(crate) async fn patch(
         return parts::patch(app, parts, name, id, request, body).await;
     }
     let (_, upload) = find(app, name, id).await?;
-    let mut room = Room::new(app, Some(name));
-    let (writer, tail) = receive(app, name, (&upload, 0), request, body, &mut room).await?;
-    let shared = Arc::clone(&upload);
-    app.pool.run(move || shared.append(&writer, &tail)).await??;
+    let appended = append(app, name, &upload, request, body).await;
+    unless_full(app, &upload, appended).await?;
     Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response())
+}
+
+async fn append(
+    app: &App,
+    name: &RepositoryName,
+    upload: &Arc<Upload>,
+    request: &HeaderMap,
+    body: Body,
+) -> Result<(), OciError> {
+    let mut room = Room::new(app, Some(name));
+    let (writer, tail) = receive(app, name, (upload, 0), request, body, &mut room).await?;
+    let shared = Arc::clone(upload);
+    app.pool.run(move || shared.append(&writer, &tail)).await??;
+    Ok(())
+}
+
+/// What came is given up where the disk is full: most clients begin anew, and half an upload would keep it full for a day.
+async fn unless_full<T>(app: &App, upload: &Arc<Upload>, taken: Result<T, OciError>) -> Result<T, OciError> {
+    if taken.as_ref().is_err_and(OciError::is_full) {
+        let (uploads, upload) = (app.uploads.clone(), Arc::clone(upload));
+        app.pool.run(move || uploads.cancel(&upload)).await??;
+    }
+    taken
 }
 
 /// PUT: ends the session, after a last chunk if the body has one.
@@ -112,7 +133,8 @@ pub(crate) async fn put(
         return parts::put(app, parts, name, id, &digest, request, body).await;
     }
     let (repository, upload) = find(app, name, id).await?;
-    finish(app, name, repository, upload, &digest, request, body).await
+    let finished = finish(app, name, repository, Arc::clone(&upload), &digest, request, body).await;
+    unless_full(app, &upload, finished).await
 }
 
 /// GET: how far the session has come.

@@ -73,7 +73,7 @@ async fn elsewhere(
             return answer;
         }
     }
-    if !scope.is_everywhere() {
+    if !scope.reaches_upstreams() {
         return not_found(NOT_HERE);
     }
     let answer = upstream::answer(app, method, path, request, target, hops).await;
