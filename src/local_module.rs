@@ -60,8 +60,12 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     let named = || format!("{}", file.display());
     let metadata = std::fs::metadata(file).with_context(named)?;
     // Opening a pipe would wait for whoever writes to it.
-    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
-        bail!("{}: expected a file of at most {MAX_FILE_BYTES} bytes", file.display());
+    if !metadata.is_file() {
+        let found = if metadata.is_dir() { "a directory" } else { "a device or pipe" };
+        bail!("{}: expected a program, library or debug file, found {found}", file.display());
+    }
+    if metadata.len() > MAX_FILE_BYTES {
+        bail!("{}: expected a file of at most {MAX_FILE_BYTES} bytes, found {}", file.display(), metadata.len());
     }
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(usize::try_from(metadata.len())?).with_context(named)?;

@@ -48,7 +48,7 @@ pub enum RegistryError {
         message: String,
     },
     /// The registry knows who asks, and says why it will not: other credentials are mostly not what is missing.
-    #[error("{url}: the registry refuses {who}: {message}")]
+    #[error("{url}: the registry refuses it: {message} (asked as {who})")]
     Forbidden {
         /// The URL asked.
         url: String,

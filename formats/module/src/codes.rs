@@ -156,10 +156,10 @@ codes! {
         NotInBundle = 4, "not-in-bundle", "The bundle has no module with this debug id.";
         NoSymbolTable = 5, "no-symbol-table", "The bundle has the module, but no symbol table of it.";
         NoSymbolAtAddress = 6, "no-symbol-at-address", "The table has no function at this address.";
-        FileNotFound = 7, "file-not-found", "The module's file is not where the process named it.";
+        FileNotFound = 7, "file-not-found", "A file is not where it should be: the module's, where the process named it; a table, in its bundle.";
         FileUnreadable = 8, "file-unreadable", "The module's file cannot be read.";
         DebugIdMismatch = 9, "debug-id-mismatch", "The file has another debug id than the module.";
-        DigestMismatch = 10, "digest-mismatch", "The bytes are not those that the bundle names.";
+        DigestMismatch = 10, "digest-mismatch", "The bytes are not those that the bundle, or the lock file, names.";
         Malformed = 11, "malformed", "The file or table breaks its format.";
         Unsupported = 12, "unsupported", "The format is not one that this build reads.";
         NoDebugInfo = 13, "no-debug-info", "The file has no debug information and no symbols.";

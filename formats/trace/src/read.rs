@@ -91,6 +91,11 @@ pub enum Problem {
     /// No `trace.end`.
     #[error("the stream has no trace.end: it is no trace, or it is truncated")]
     NoEnd,
+    /// Only what is known about a capture.
+    #[error(
+        "the stream tells about a capture, and is none: the trace itself is in a file of its own, which begins with trace.begin"
+    )]
+    NoCapture,
 }
 
 /// A problem, and where.

@@ -81,10 +81,13 @@ impl Trace {
     pub fn read_named(input: impl Read, name: &str, limits: Limits) -> Result<Self, ReadError> {
         let mut reader = EventReader::new(input, name, limits)?;
         let mut trace = Self::default();
-        let mut ended = false;
+        let (mut began, mut ended) = (false, false);
         while let Some(event) = reader.next_event()? {
             match event {
-                Event::Begin(begin) => trace.begin = begin,
+                Event::Begin(begin) => {
+                    trace.begin = begin;
+                    began = true;
+                }
                 Event::Module(module) => trace.modules.push(module),
                 Event::Jit(function) => trace.jit.push(function),
                 Event::Sample(sample) => trace.samples.push(sample),
@@ -95,6 +98,9 @@ impl Trace {
                 other if ended => trace.after.push(other),
                 other => trace.inside.push(other),
             }
+        }
+        if !began && !trace.inside.is_empty() {
+            return Err(reader.error(Problem::NoCapture));
         }
         if !ended {
             return Err(reader.error(Problem::NoEnd));

@@ -53,16 +53,29 @@ impl Cache {
         Ok(this)
     }
 
-    /// A file that lies here and passes the check; one that does not is fetched again.
+    /// A file that lies here and passes the check.
     pub(super) fn find(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Option<FetchedFile> {
+        self.find_or(wanted, check, &mut None)
+    }
+
+    /// The same. One that does not pass is fetched again: why it did not is told, as nobody may have it.
+    pub(super) fn find_or(
+        &self,
+        wanted: &WantedFile<'_>,
+        check: CheckFile<'_>,
+        refused: &mut Option<String>,
+    ) -> Option<FetchedFile> {
         let path = self.path(wanted);
-        if let Ok(bytes) = fs::read(&path)
-            && check(&bytes).is_ok()
-        {
-            // What is used stays.
-            let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-            let from = fs::read_to_string(from_of(&path)).unwrap_or_else(|_| path.display().to_string());
-            return Some(FetchedFile { bytes, from });
+        if let Ok(bytes) = fs::read(&path) {
+            match check(&bytes) {
+                Ok(()) => {
+                    // What is used stays.
+                    let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+                    let from = fs::read_to_string(from_of(&path)).unwrap_or_else(|_| path.display().to_string());
+                    return Some(FetchedFile { bytes, from });
+                }
+                Err((_, why)) => *refused = Some(format!("{}: {why}", path.display())),
+            }
         }
         // libdebuginfod's own: an empty file there is its memory of a miss, which says nothing here.
         let theirs = self.elfutils.as_ref().zip(wanted.id.build_id())?;

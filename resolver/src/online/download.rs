@@ -40,6 +40,7 @@ pub(super) struct Downloads {
     direct: Client,
     runtime: Runtime,
     file_bytes: u64,
+    file_time: Option<Duration>,
     connect: Duration,
     silence: Duration,
     floor: Floor,
@@ -80,6 +81,7 @@ impl Downloads {
             direct,
             runtime,
             file_bytes: config.file_bytes,
+            file_time: config.file_time,
             connect: config.connect,
             silence: config.silence,
             floor: config.floor,
@@ -138,9 +140,10 @@ impl Downloads {
             part.give_up();
             return Came::Failed(left_alone(&url));
         }
-        let mut last = String::new();
+        let (mut last, began) = (String::new(), Instant::now());
         for _ in 0..TRIES {
-            match self.runtime.block_on(self.attempt(server, &url, &mut part)) {
+            let left = self.file_time.map(|most| most.saturating_sub(began.elapsed()));
+            match self.runtime.block_on(self.attempt_within(left, server, &url, &mut part)) {
                 Ok(from) => {
                     return match part.bytes() {
                         Ok(bytes) => Came::File { bytes, from, part },
@@ -166,6 +169,22 @@ impl Downloads {
         }
         part.give_up();
         Came::Failed(format!("{last} ({TRIES} times)"))
+    }
+
+    /// A try that ends when this time is over, where it is bounded.
+    async fn attempt_within(
+        &self,
+        left: Option<Duration>,
+        server: &Server,
+        url: &Url,
+        part: &mut Part,
+    ) -> Result<String, Ended> {
+        let Some(left) = left else { return self.attempt(server, url, part).await };
+        let in_time = tokio::time::timeout(left, self.attempt(server, url, part)).await;
+        in_time.unwrap_or_else(|_| {
+            let most = self.file_time.unwrap_or_default().as_secs_f64();
+            Err(Ended::Failed(format!("{}: not all of it came within {most} s (DEBUGINFOD_MAXTIME)", shown(url))))
+        })
     }
 
     async fn attempt(&self, server: &Server, url: &Url, part: &mut Part) -> Result<String, Ended> {
@@ -287,7 +306,10 @@ fn waited_in_vain(url: &Url) -> String {
 }
 
 fn left_alone(url: &Url) -> String {
-    format!("{} is left alone, as it did not answer in time", url.origin().ascii_serialization())
+    format!(
+        "{} is left alone, as it could not be reached, or did not answer in time",
+        url.origin().ascii_serialization()
+    )
 }
 
 fn header_of(text: &str) -> HeaderValue {

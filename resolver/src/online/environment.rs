@@ -8,6 +8,9 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use super::server::{Server, without_secrets};
 use super::{CACHE_BYTES, Floor, OnlineConfig, OnlineError};
 
+/// The largest file that is taken, in bytes.
+const MOST_BYTES: u64 = 4 << 30;
+
 /// What a person has set, as far as servers are asked here.
 #[derive(Debug)]
 pub struct FromEnvironment {
@@ -18,7 +21,8 @@ pub struct FromEnvironment {
 }
 
 impl OnlineConfig {
-    /// Servers as gdb and WinDbg find them: `DEBUGINFOD_URLS`, `DEBUGINFOD_HEADERS_FILE`, `DEBUGINFOD_TIMEOUT`, `_NT_SYMBOL_PATH`; the cache below `cache`.
+    /// Servers as gdb and WinDbg find them: `DEBUGINFOD_URLS`, `DEBUGINFOD_HEADERS_FILE`, `DEBUGINFOD_TIMEOUT`, `DEBUGINFOD_MAXTIME`, `DEBUGINFOD_MAXSIZE`,
+    /// `_NT_SYMBOL_PATH`; the cache below `cache`. What bounds one file bounds those of symbol servers, too.
     /// `SYMSEAL_CACHE_BYTES` bounds the cache.
     ///
     /// # Errors
@@ -33,7 +37,9 @@ impl OnlineConfig {
                 text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
             }
         };
-        let silence = value("DEBUGINFOD_TIMEOUT").parse().ok().filter(|seconds| *seconds > 0).unwrap_or(30);
+        // libdebuginfod takes what is no number, and 0, for no bound; so it is here.
+        let number = |name: &str| value(name).parse().ok().filter(|number: &u64| *number > 0);
+        let silence = number("DEBUGINFOD_TIMEOUT").unwrap_or(30);
         let cache_bytes = match value("SYMSEAL_CACHE_BYTES") {
             text if text.is_empty() => CACHE_BYTES,
             text => text.parse().map_err(|_| {
@@ -48,7 +54,8 @@ impl OnlineConfig {
             cache,
             cache_bytes,
             elfutils_cache: elfutils_cache(),
-            file_bytes: 4 << 30,
+            file_bytes: number("DEBUGINFOD_MAXSIZE").map_or(MOST_BYTES, |bytes| bytes.min(MOST_BYTES)),
+            file_time: number("DEBUGINFOD_MAXTIME").map(Duration::from_secs),
             connect: Duration::from_secs(3),
             silence: Duration::from_secs(silence),
             floor: Floor::default(),

@@ -50,6 +50,8 @@ pub struct OnlineConfig {
     pub elfutils_cache: Option<PathBuf>,
     /// The most bytes of one file.
     pub file_bytes: u64,
+    /// The longest time that one file may take to come from one server; `None`: as long as it gets on.
+    pub file_time: Option<Duration>,
     /// How long a connection may take to come about.
     pub connect: Duration,
     /// How long a server may keep silent, within an answer and before it.
@@ -70,6 +72,7 @@ impl fmt::Debug for OnlineConfig {
             .field("cache_bytes", cache_bytes)
             .field("elfutils_cache", elfutils_cache)
             .field("file_bytes", &self.file_bytes)
+            .field("file_time", &self.file_time)
             .field("connect", &self.connect)
             .field("silence", &self.silence)
             .field("floor", &self.floor)
@@ -175,7 +178,8 @@ impl OnlineServers {
     }
 
     fn fetch_unpinned(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NotFetched> {
-        if let Some(found) = self.cache.find(wanted, check) {
+        let mut refused = None;
+        if let Some(found) = self.cache.find_or(wanted, check, &mut refused) {
             return Ok(found);
         }
         let (servers, asked) = match wanted.id {
@@ -186,7 +190,7 @@ impl OnlineServers {
             return Err(NotFetched::lasting(MissReason::Unsupported, format!("no server to ask: expected {asked}")));
         }
         let paths = paths::of(wanted);
-        let (mut told, mut gravest, mut passing) = (Vec::new(), MissReason::ServerMiss, false);
+        let (mut told, mut gravest, mut passing) = (Vec::from_iter(refused), MissReason::ServerMiss, false);
         for server in servers {
             for path in &paths {
                 let url = server.url(path).map(String::from).unwrap_or_default();

@@ -50,6 +50,20 @@ fn what_a_download_left_behind_counts_as_filling_the_cache() {
 }
 
 #[test]
+fn a_kept_file_that_was_changed_is_told_of_where_nobody_gives_another() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let stub = Stub::gives(&scene.path(), scene.debug.clone());
+    assert_eq!(scene.ask(&online(scene.config(&[&stub.url]))).quality, Quality::Full);
+    let kept = scene.root.path().join("cache/files/debug-file").join(scene.id.to_string());
+    std::fs::write(&kept, &scene.debug[..scene.debug.len() / 2]).unwrap();
+    let found = scene.ask(&online(scene.config(&["http://127.0.0.1:1"])));
+    assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerError));
+    assert!(step(&found).detail.contains(kept.to_str().unwrap()), "{:?}", step(&found));
+    // Another server has it.
+    assert_eq!(scene.ask(&online(scene.config(&["http://127.0.0.1:1", &stub.url]))).quality, Quality::Full);
+}
+
+#[test]
 fn only_a_true_404_is_remembered() {
     let Some(scene) = Scene::new(&[]) else { return };
     let (absent, busy) = (Stub::new(|_| status("404 Not Found")), Stub::new(|_| status("503 Service Unavailable")));

@@ -165,6 +165,33 @@ fn hostile_servers_end_in_a_reason_and_the_next_one_is_asked() {
 }
 
 #[test]
+fn one_file_may_be_given_a_time() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    // Fast enough for the floor, and of no end that anybody waits for.
+    let slow = Stub::slow(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n");
+        while stream.write_all(&[7; 2000]).is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let honest = Stub::gives(&scene.path(), scene.debug.clone());
+    let config =
+        OnlineConfig { file_time: Some(Duration::from_millis(700)), ..scene.config(&[&slow.url, &honest.url]) };
+    let began = Instant::now();
+    let found = scene.ask(&online(config));
+    assert_eq!(found.quality, Quality::Full, "{found:#?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let alone = OnlineConfig {
+        file_time: Some(Duration::from_millis(700)),
+        cache: scene.root.path().join("alone"),
+        ..scene.config(&[&slow.url])
+    };
+    let found = scene.ask(&online(alone));
+    assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerError));
+    assert!(step(&found).detail.contains("within 0.7 s (DEBUGINFOD_MAXTIME)"), "{:?}", step(&found));
+}
+
+#[test]
 fn a_dead_server_costs_one_time_out_and_not_one_a_module() {
     let Some(scene) = Scene::new(&[]) else { return };
     let silent = Stub::slow(|_, _| std::thread::sleep(Duration::from_secs(30)));

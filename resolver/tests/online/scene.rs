@@ -67,6 +67,7 @@ impl Scene {
             cache_bytes: 1 << 30,
             elfutils_cache: None,
             file_bytes: 64 << 20,
+            file_time: None,
             connect: Duration::from_secs(2),
             silence: Duration::from_millis(1500),
             floor: Floor { bytes: 10_000, time: Duration::from_secs(2) },

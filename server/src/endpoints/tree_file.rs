@@ -98,7 +98,9 @@ fn answer(
         (header::CACHE_CONTROL, HeaderValue::from_static(super::BY_ID)),
         (debuginfod::SIZE, HeaderValue::from(part.length)),
     ];
-    headers.extend(HeaderValue::try_from(&place.file).ok().map(|name| (debuginfod::FILE, name)));
+    headers.extend(HeaderValue::try_from(place.shown()).ok().map(|name| (debuginfod::FILE, name)));
+    let archive = place.archive().and_then(|path| HeaderValue::try_from(path).ok());
+    headers.extend(archive.map(|path| (debuginfod::ARCHIVE, path)));
     if part.length == place.size {
         headers.extend(HeaderValue::try_from(place.sha256()).ok().map(|value| (debuginfod::SHA256, value)));
     }

@@ -73,6 +73,25 @@ pub(crate) struct Place {
     pub(crate) file: String,
 }
 
+/// An ELF file that is known by its path.
+#[derive(Debug)]
+pub(crate) struct NamedFile {
+    /// Its build-id.
+    pub(crate) id: DebugId,
+    /// What it answers for.
+    pub(crate) kind: FileKind,
+    /// Where it lies, or where in its archive.
+    pub(crate) path: String,
+    /// The path of that.
+    pub(crate) archive: Option<String>,
+}
+
+/// The path that the way to a member ends with, as debuggers are told it.
+fn path_in_archive(member: &str) -> String {
+    let path = member.rsplit_once(WITHIN).map_or(member, |(_, path)| path);
+    format!("/{}", path.trim_start_matches('/'))
+}
+
 /// By what a file that has changed is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stamp {
@@ -167,7 +186,7 @@ impl Trees {
         wanted: &dyn Fn(&str) -> bool,
         limit: usize,
         deadline: Instant,
-    ) -> Option<Vec<(DebugId, FileKind, String)>> {
+    ) -> Option<Vec<NamedFile>> {
         let Some(ids) = self.ids.load_full() else { return Some(Vec::new()) };
         let mut files = Vec::new();
         for (at, row) in ids.keys().enumerate() {
@@ -175,12 +194,13 @@ impl Trees {
             for found in row.candidates().filter(|found| self.is_given(found)) {
                 let kinds = [FileKind::Executable, FileKind::Debuginfo];
                 let Some(kind) = kinds.into_iter().find(|kind| kind_code(*kind) == found.kind) else { continue };
-                let path = match read::split(found.name).0.rsplit_once(WITHIN) {
-                    Some((_, path)) => format!("/{path}"),
-                    None => ids.bundle(found.bundle)?.digest,
+                let (member, container) = (read::split(found.name).0, || ids.bundle(found.bundle));
+                let (path, archive) = match member {
+                    "" => (container()?.digest, None),
+                    member => (path_in_archive(member), Some(container()?.digest)),
                 };
                 if wanted(&path) || wanted(found.file) {
-                    files.push((id.clone(), kind, path));
+                    files.push(NamedFile { id: id.clone(), kind, path, archive });
                 }
             }
             if files.len() > limit || (at.is_multiple_of(1024) && Instant::now() > deadline) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek as _};
 
 use super::read::{copy, extract};
-use super::{Place, Trees};
+use super::{Place, Trees, path_in_archive};
 use crate::blobs::{BlobDigest, OpenBlob};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::pool::Pool;
@@ -34,6 +34,16 @@ impl Place {
     /// Whether it lies there by itself.
     pub(crate) fn is_plain(&self) -> bool {
         self.member.is_empty()
+    }
+
+    /// What debuggers are told that it is called: its path, or that in its archive.
+    pub(crate) fn shown(&self) -> String {
+        if self.is_plain() { self.name() } else { path_in_archive(&self.member) }
+    }
+
+    /// The path of the archive that it lies in.
+    pub(crate) fn archive(&self) -> Option<String> {
+        (!self.is_plain()).then(|| self.name())
     }
 
     fn name(&self) -> String {

@@ -234,18 +234,30 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     assert!(get(&http, &server, &key).await.1 == expected["/buildid/aaaa0003/debuginfo"]);
 
     // By their paths, in packages too; and addresses get names, of a file in a package and of one by itself.
-    for (query, found) in [
-        ("key=glob&value=/usr/bin/*", vec![("aaaa0003", "executable", "/usr/bin/packed".to_owned())]),
-        ("key=file&value=aaaa0004.debug", vec![("aaaa0004", "debuginfo", "/aaaa0004.debug".to_owned())]),
-        ("key=buildid&value=aaaa0002", vec![("aaaa0002", "debuginfo", "aa0002.debug".to_owned())]),
+    let at_2 = tree.join(".build-id/aa/aa0002.debug").to_str().unwrap().to_owned();
+    for (query, found, archive) in [
+        (
+            "key=glob&value=/usr/bin/*",
+            ("aaaa0003", "executable", "/usr/bin/packed".to_owned()),
+            Some("pool/packed.deb"),
+        ),
+        ("key=file&value=aaaa0004.debug", ("aaaa0004", "debuginfo", "/aaaa0004.debug".to_owned()), Some("a.tar.xz")),
+        ("key=buildid&value=aaaa0002", ("aaaa0002", "debuginfo", at_2.clone()), None),
     ] {
         let answer = http.get(server.url(&format!("/metadata?{query}"))).send().await.unwrap();
         let answer: serde_json::Value = answer.json().await.unwrap();
-        let expected: Vec<serde_json::Value> = found
-            .into_iter()
-            .map(|(id, kind, file)| serde_json::json!({ "buildid": id, "type": kind, "file": file }))
-            .collect();
-        assert_eq!((answer["results"].as_array().unwrap(), &answer["complete"]), (&expected, &true.into()), "{query}");
+        let (id, kind, file) = found;
+        let mut expected = serde_json::json!({ "buildid": id, "type": kind, "file": file });
+        if let Some(archive) = archive {
+            expected["archive"] = tree.join(archive).to_str().unwrap().into();
+        }
+        assert_eq!(answer, serde_json::json!({ "results": [expected], "complete": true }), "{query}");
+        // The same is said beside the file.
+        let url = server.url(&format!("/buildid/{id}/{kind}"));
+        let answer = http.get(url).send().await.unwrap();
+        let told = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(told("x-debuginfod-file").as_ref(), Some(&file), "{query}");
+        assert_eq!(told("x-debuginfod-archive"), archive.map(|path| tree.join(path).to_str().unwrap().to_owned()));
     }
     for id in ["aaaa0001", "aaaa0003"] {
         let name = format!("f_{id}");

@@ -136,7 +136,7 @@ fn a_stream_without_a_capture_is_read_as_events() {
     let events: Vec<Event> =
         EventReader::new(bytes.as_slice(), "events", Limits::default()).unwrap().map(Result::unwrap).collect();
     assert_eq!(events, trace().after);
-    assert!(matches!(problem(&bytes), (_, Problem::NoEnd)));
+    assert!(matches!(problem(&bytes), (_, Problem::NoCapture)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::{plain, refused_method};
 use crate::http::{break_connection, query_values};
 use crate::ingest::is_bundle;
-use crate::trees::Trees;
+use crate::trees::{NamedFile, Trees};
 
 /// How long bundles are searched, as in elfutils; what was found by then is the answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -31,8 +31,8 @@ enum Wanted {
     BuildId(Option<DebugId>),
 }
 
-/// A file that answers: build-id, kind, name.
-type Found = (String, &'static str, String);
+/// A file that answers: build-id, kind, name, and the archive that it is in.
+type Found = (String, &'static str, String, Option<String>);
 
 /// GET or HEAD.
 pub(crate) async fn answer(app: &std::sync::Arc<App>, method: &Method, query: Option<&str>, scope: Scope) -> Response {
@@ -53,7 +53,13 @@ pub(crate) async fn answer(app: &std::sync::Arc<App>, method: &Method, query: Op
         Ok((found, complete)) => {
             let results: Vec<_> = found
                 .into_iter()
-                .map(|(id, kind, name)| json!({ "type": kind, "buildid": id, "file": name }))
+                .map(|(id, kind, name, archive)| {
+                    let mut told = json!({ "type": kind, "buildid": id, "file": name });
+                    if let (Some(archive), Some(fields)) = (archive, told.as_object_mut()) {
+                        fields.insert("archive".to_owned(), archive.into());
+                    }
+                    told
+                })
                 .collect();
             Json(json!({ "results": results, "complete": complete })).into_response()
         }
@@ -68,11 +74,14 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
         let id = id.as_ref().filter(|id| id.build_id().is_some());
         let files = kinds.into_iter().filter_map(|(kind, word)| {
             let key = Key::Id(id?.clone());
-            let name = match app.debug_files.find_in(scope, &key, kind) {
-                Some(candidate) => candidate.name,
-                None => trees(app, scope)?.find(&key, kind).into_iter().next()?.file,
+            let (name, archive) = match app.debug_files.find_in(scope, &key, kind) {
+                Some(candidate) => (candidate.name, None),
+                None => {
+                    let place = trees(app, scope)?.find(&key, kind).into_iter().next()?;
+                    (place.shown(), place.archive())
+                }
             };
-            Some((id?.to_string(), word, name))
+            Some((id?.to_string(), word, name, archive))
         });
         return (files.collect(), true);
     }
@@ -106,7 +115,7 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
                     let has = if kind == FileKind::Executable { module.executable } else { module.debuginfo };
                     // What bundles record and the index does not offer is not to be seen.
                     if has && app.debug_files.find_in(scope, &Key::Id(module.id.clone()), kind).is_some() {
-                        found.insert((module.id.to_string(), word, module.name.to_string()));
+                        found.insert((module.id.to_string(), word, module.name.to_string(), None));
                     }
                 }
             }
@@ -119,9 +128,9 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
             Wanted::BuildId(_) => false,
         };
         match trees.named(&is_wanted, RESULT_LIMIT, deadline) {
-            Some(files) => found.extend(files.into_iter().map(|(id, kind, path)| {
+            Some(files) => found.extend(files.into_iter().map(|NamedFile { id, kind, path, archive }| {
                 let word = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
-                (id.to_string(), word, path)
+                (id.to_string(), word, path, archive)
             })),
             None => complete = false,
         }

@@ -25,8 +25,10 @@ use crate::upstream::{Hops, Upstreams};
 
 /// The size of the file or section, whatever is sent of it.
 pub(crate) const SIZE: HeaderName = HeaderName::from_static("x-debuginfod-size");
-/// The module's file name, or a source's path.
+/// The module's file name, a path that is served in place (in an archive: the path there), or a source's path.
 pub(crate) const FILE: HeaderName = HeaderName::from_static("x-debuginfod-file");
+/// The path of the archive that a file served in place lies in.
+pub(crate) const ARCHIVE: HeaderName = HeaderName::from_static("x-debuginfod-archive");
 /// The file's sha256, hex; clients since 0.193 keep it beside the file.
 pub(crate) const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
 /// The client's bound on the size.
