@@ -403,6 +403,7 @@ fn a_symbol_server_gives_a_program_database_also_in_a_cabinet() {
             cache_bytes: 1 << 30,
             elfutils_cache: None,
             file_bytes: 64 << 20,
+            file_time: None,
             connect: Duration::from_secs(2),
             silence: Duration::from_secs(2),
             floor: Floor::default(),
