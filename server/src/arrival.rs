@@ -78,7 +78,13 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         if app.access.asks_for_tokens() {
             keep_private(response.headers_mut(), token.is_some());
         }
-        tracing::info!(status = response.status().as_u16(), ms = millis(started), token, address = address.map(tracing::field::display), "answered");
+        tracing::info!(
+            status = response.status().as_u16(),
+            ms = millis(started),
+            token,
+            address = address.map(tracing::field::display),
+            "answered"
+        );
         match &key {
             // Whoever watches the server does not use up what others read.
             Some(key) if face != Face::Other => response.map(|body| app.limits.metered(Direction::Read, key, body)),
