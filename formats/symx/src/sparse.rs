@@ -286,22 +286,27 @@ impl<R: ReadAt> Lookup<'_, R> {
         column: u32,
     ) -> Result<(Vec<SparseFrame>, Option<SparseFunction>), R::Error> {
         let (mut index, mut line, mut column) = (context, line, column);
-        let mut frames = Vec::new();
+        let (mut frames, mut has_places) = (Vec::new(), true);
         for _ in 0..MAX_FRAMES {
             let Some(context) = self.context(index)? else { break };
-            let Some(place) = self.place(context.place)? else { break };
-            let function = self.text(SectionId::Names, place.name)?;
-            frames.push(SparseFrame {
-                symbol: match place.symbol == place.name {
-                    true => function.clone(),
-                    false => self.text(SectionId::Names, place.symbol)?,
-                },
-                function,
-                file: self.text(SectionId::Paths, place.file)?,
-                line: (line != 0).then_some(line),
-                column: (column != 0).then_some(column),
-                inlined: matches!(context.origin, Origin::Inlined { .. }),
-            });
+            let place = if has_places { self.place(context.place)? } else { None };
+            if let Some(place) = place {
+                let function = self.text(SectionId::Names, place.name)?;
+                frames.push(SparseFrame {
+                    symbol: match place.symbol == place.name {
+                        true => function.clone(),
+                        false => self.text(SectionId::Names, place.symbol)?,
+                    },
+                    function,
+                    file: self.text(SectionId::Paths, place.file)?,
+                    line: (line != 0).then_some(line),
+                    column: (column != 0).then_some(column),
+                    inlined: matches!(context.origin, Origin::Inlined { .. }),
+                });
+            } else {
+                // A damaged table names a place that it does not have: there are no frames from here on, and the function is known all the same.
+                has_places = false;
+            }
             match context.origin {
                 Origin::Function(function) => return Ok((frames, self.function(function)?)),
                 Origin::Inlined { caller, line: call } => {

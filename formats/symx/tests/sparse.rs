@@ -2,6 +2,7 @@
 
 use crate::model::module;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 use symseal_module::Rva;
 use symseal_symx::{Frame, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};
 
@@ -93,6 +94,28 @@ proptest! {
         let bytes = module.write();
         let cut = &bytes[..cut.index(bytes.len())];
         prop_assert!(SparseTable::open(cut.len() as u64, &mut &*cut).is_err());
+    }
+}
+
+#[test]
+fn damage_in_any_byte_is_refused_or_read_as_the_whole_table_is() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..4 {
+        let module = module().new_tree(&mut runner).unwrap().current();
+        let bytes = module.write();
+        let addresses: Vec<u64> = module.answers().iter().map(|answer| answer.start).collect();
+        for at in 136 + 32 * 14..bytes.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                let sparse = SparseTable::open(damaged.len() as u64, &mut &*damaged);
+                let (Ok(sparse), Ok(table)) = (sparse, Table::open(&damaged)) else { continue };
+                for address in &addresses {
+                    compare(&table, &sparse, &damaged, *address)
+                        .unwrap_or_else(|error| panic!("byte {at} ^ {flip}: {error}"));
+                }
+            }
+        }
     }
 }
 
