@@ -19,6 +19,7 @@ import random
 import re
 import resource
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -69,8 +70,12 @@ class Server:
 async def crowd(server, slow, idle, blob, build_id, expected, problems):
     """Opens everything, asks meanwhile, and lets some slow clients come to their end."""
     async def open_slow():
-        # A small window, so that the kernel does not take the blob for the client.
-        reader, writer = await asyncio.open_connection(server.host, server.port, limit=4096)
+        # A small window, so that the kernel does not take the blob for the client: both ends are on this machine, which has no memory for that.
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, (server.host, server.port))
+        reader, writer = await asyncio.open_connection(sock=connection, limit=4096)
         writer.write(f"GET /v2/crowd/blobs/{blob} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
         await writer.drain()
         start = await reader.readuntil(b"\r\n\r\n")
