@@ -29,7 +29,7 @@ use crate::collector::{Collector, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
-use crate::http::{BreakConnection, Breakable, MapSender, Peer};
+use crate::http::{BreakConnection, Breakable, MapSender, Peer, listen};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::made_tables::Tableless;
@@ -109,7 +109,7 @@ impl Server {
     async fn bound(config: Config, log: Option<LogConfig>) -> Result<Self, ServerError> {
         // The address first: where it is taken, nothing is left behind.
         let failed = |source| ServerError::Listen { address: config.listen, source };
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let listener = listen(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let lock = lock_data(&config.data)?;
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);

@@ -5,7 +5,8 @@
 
 SLOW clients take a 16 MiB blob a few bytes at a time and IDLE connections send nothing, while a debugger asks for a file again and again: each
 answer must be right and come within a second. The memory that the server allocates (RssAnon of proc(5); mapped blobs are the page cache's) must stay
-below 64 KiB for each slow client, 16 KiB for each idle connection and 64 MiB besides. Slow clients that read on in the end get the whole blob. REFERRERS
+below 64 KiB for each slow client, 16 KiB for each idle connection and 64 MiB besides, and what the kernel takes for TCP, of the server and of its clients,
+below 512 KiB for each slow client and 64 MiB besides. Slow clients that read on in the end get the whole blob. REFERRERS
 manifests are pushed for one subject: the list is complete, in pages, and others are answered meanwhile. Then clients push, pull, ask
 and delete for SOAK_SECONDS: what the server allocates in the last quarter is at most 16 MiB more than in the second.
 Prints one JSON object and exits with 1 if anything did not hold.
@@ -49,6 +50,12 @@ class Server:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"RssAnon:\s+(\d+) kB", status).group(1)) << 10
 
+    @staticmethod
+    def kernel():
+        """What the kernel holds for all TCP connections of this machine, in bytes."""
+        pages = re.search(r"^TCP:.* mem (\d+)", Path("/proc/net/sockstat").read_text(), re.M).group(1)
+        return int(pages) * resource.getpagesize()
+
     def request(self, method, path, body=None, headers=None):
         return registry.request(self.address, method, path, body, headers)
 
@@ -90,7 +97,7 @@ async def crowd(server, slow, idle, blob, build_id, expected, problems):
     for at in range(0, idle, 200):
         silent += await asyncio.gather(*(asyncio.open_connection(server.host, server.port) for _ in range(min(200, idle - at))))
 
-    times, most = [], 0
+    times, most, kernel = [], 0, 0
     for _ in range(100):
         for reader, _, received in random.sample(readers, min(20, len(readers))):
             received.update(await reader.read(16))
@@ -99,7 +106,7 @@ async def crowd(server, slow, idle, blob, build_id, expected, problems):
         times.append(time.monotonic() - started)
         if status != 200 or data != expected:
             problems.append(f"in a crowd a debugger is answered {status}, {len(data)} bytes")
-        most = max(most, server.allocated())
+        most, kernel = max(most, server.allocated()), max(kernel, server.kernel())
     ended = 0
     for reader, writer, received in readers:
         if ended < 10:
@@ -110,7 +117,7 @@ async def crowd(server, slow, idle, blob, build_id, expected, problems):
         writer.close()
     for _, writer in silent:
         writer.close()
-    return times, most
+    return times, most, kernel
 
 
 class Debugger:
@@ -238,11 +245,14 @@ def main():
         server.push("crowd", EMPTY)
         blob = server.push("crowd", random.Random(1).randbytes(BLOB))
         subject = server.manifest("crowd", "one", [(blob, BLOB)])
-        before = server.allocated()
-        times, most = asyncio.run(crowd(server, slow, idle, blob, build_id, binary.read_bytes(), problems))
+        before, kernel_before = server.allocated(), server.kernel()
+        times, most, kernel = asyncio.run(crowd(server, slow, idle, blob, build_id, binary.read_bytes(), problems))
         allowed = slow * (64 << 10) + idle * (16 << 10) + (64 << 20)
         if most - before > allowed:
             problems.append(f"a crowd costs {(most - before) / 2**20:.1f} MiB, more than {allowed / 2**20:.1f}")
+        allowed = slow * (512 << 10) + (64 << 20)
+        if kernel - kernel_before > allowed:
+            problems.append(f"a crowd costs the kernel {(kernel - kernel_before) / 2**20:.1f} MiB, more than {allowed / 2**20:.1f}")
         if max(times) > PATIENCE:
             problems.append(f"a debugger waited {max(times):.2f} s in a crowd")
         with Debugger(server, build_id, binary.read_bytes(), problems) as debugger:
@@ -254,6 +264,7 @@ def main():
         server.process.wait()
         print(json.dumps({
             "slow": slow, "idle": idle, "allocated_mib": round((most - before) / 2**20, 1),
+            "kernel_mib": round((kernel - kernel_before) / 2**20, 1),
             "answer_ms": {"median": round(statistics.median(times) * 1e3, 1), "most": round(max(times) * 1e3, 1)},
             "referrers": listed, "answers_in_flood": len(debugger.times),
             "most_in_flood_ms": round(max(debugger.times, default=0) * 1e3, 1), "soak": {"seconds": seconds, "requests": requests, "growth_mib": round(growth / 2**20, 1)},

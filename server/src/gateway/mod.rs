@@ -41,7 +41,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::file_cache::FileCache;
-use crate::http::{Breakable, Peer};
+use crate::http::{Breakable, Peer, listen};
 use crate::pool::Pool;
 use crate::{Patience, STOP_WITHIN, ServerError, serve};
 use catalogue::{Catalogue, Listed};
@@ -142,7 +142,7 @@ impl Gateway {
             });
         }
         let failed = |source| ServerError::Listen { address: config.listen, source };
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let listener = listen(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let lock = serve::lock_data(&config.state)?;
         let gate = Arc::new(Gate::open(&config)?);
