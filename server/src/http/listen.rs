@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 
-use socket2::SockRef;
 use tokio::net::TcpListener;
 
 /// How much of an answer the kernel holds for a client beyond what is on its way to it, in bytes.
@@ -20,7 +19,7 @@ pub(crate) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address).await?;
     // Accepted sockets take it over from the one that listens.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
-    SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT)?;
+    socket2::SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT)?;
     Ok(listener)
 }
 
