@@ -117,7 +117,7 @@ fn in_table(table: &Table<'_>, address: Rva) -> Vec<Place> {
     let frames = table.lookup(address).into_iter().flat_map(|hit| hit.frames());
     let place = |frame: symseal_symx::Frame<'_>| {
         let line = frame.line.map_or(0, u64::from);
-        (frame.function.to_owned(), frame.symbol.to_owned(), frame.file.to_owned(), line)
+        (frame.function.to_string(), frame.symbol.to_string(), frame.file.to_owned(), line)
     };
     frames.map(place).collect()
 }

@@ -6,7 +6,7 @@ use memmap2::Mmap;
 use self_cell::self_cell;
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, Rva, Svma};
-use symseal_symx::{FunctionRange, SparseFrame, SymbolSource, Table};
+use symseal_symx::{FunctionRange, Name, SparseFrame, SymbolSource, Table};
 
 use crate::SourceFrame;
 
@@ -109,7 +109,7 @@ impl LoadedTable {
                 line: frame.line,
                 column: frame.column,
                 inlined: frame.inlined,
-                ..SourceFrame::of_texts(frame.function, frame.symbol, frame.file)
+                ..SourceFrame::of_names(frame.function, frame.symbol, frame.file)
             })
             .collect();
         // A function without any name names nothing.
@@ -133,6 +133,15 @@ impl From<SparseFrame> for SourceFrame {
 }
 
 impl SourceFrame {
+    /// From what a table has. Each name is put together once, also where both are one.
+    fn of_names(function: Name<'_>, symbol: Name<'_>, file: &str) -> Self {
+        let text = |name: Name<'_>| Some(name.text().into_owned()).filter(|text| !text.is_empty());
+        let one = function.place() == symbol.place();
+        let function = text(function);
+        let symbol = if one { function.clone() } else { text(symbol) };
+        Self { function: function.or_else(|| symbol.clone()), symbol, file: some_text(file), ..Self::default() }
+    }
+
     /// From a table's texts, in which an empty one says that nothing is known.
     fn of_texts(function: &str, symbol: &str, file: &str) -> Self {
         Self {

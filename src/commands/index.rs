@@ -1,5 +1,6 @@
 //! `symseal index`: look into a bundle's symbol tables.
 
+use std::borrow::Cow;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -151,8 +152,8 @@ struct Row<'a> {
 
 #[derive(Serialize)]
 struct RowFrame<'a> {
-    function: &'a str,
-    symbol: &'a str,
+    function: Cow<'a, str>,
+    symbol: Cow<'a, str>,
     file: Option<&'a str>,
     line: Option<u32>,
     column: Option<u32>,
@@ -166,8 +167,8 @@ fn svma(base: Svma, rva: Rva) -> Svma {
 fn row<'a>(debug_id: &'a DebugId, base: Svma, hit: &Hit<'a>) -> Row<'a> {
     let range = hit.range();
     let frames = hit.frames().map(|frame| RowFrame {
-        function: frame.function,
-        symbol: frame.symbol,
+        function: frame.function.text(),
+        symbol: frame.symbol.text(),
         file: (!frame.file.is_empty()).then_some(frame.file),
         line: frame.line,
         column: frame.column,
@@ -187,7 +188,8 @@ fn print_row(out: &mut impl Write, base: Svma, hit: &Hit<'_>) -> std::io::Result
     write!(out, "{}..{}", svma(base, range.start), svma(base, range.end))?;
     for (depth, frame) in hit.frames().enumerate() {
         // Of some functions the start alone is known.
-        let name = if frame.function.is_empty() { "(no name)" } else { frame.function };
+        let text = frame.function.text();
+        let name = if text.is_empty() { "(no name)" } else { &text };
         write!(out, "{}{name}", if depth == 0 { "  " } else { " < " })?;
         if !frame.file.is_empty() {
             write!(out, " {}:{}", frame.file, frame.line.unwrap_or(0))?;

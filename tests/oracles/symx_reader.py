@@ -63,9 +63,9 @@ class Table:
         self.data = data
         magic, version, flags, size, self.base, self.sha256, kind, length, count, age = struct.unpack_from(
             "<4sHHQQ32sBBHI", data)
-        expect(magic == b"SYMX" and version == 1 and flags < 2, "magic, version or flags")
+        expect(magic == b"SYMX" and version == 1 and flags < 4, "magic, version or flags")
         expect(size == len(data) and size % 8 == 0, "size")
-        self.wide = flags == 1
+        self.wide = flags & 1 != 0
         head = data[:136 + 32 * count]
         expect(crc32c(head[:128] + bytes(4) + head[132:]) == struct.unpack_from("<I", data, 128)[0], "header checksum")
         raw = data[64:64 + length]
@@ -81,6 +81,8 @@ class Table:
             self.section[number] = (content, items)
         expect(len(data) - end < 8 and not any(data[end:]), "padding at the end")
         self.producer = self.section[1][0].decode()
+        self.phrases = [self.phrase(record) for record in self.records(15, "32s")] if flags & 2 else None
+        expect((flags & 2 != 0) == (15 in self.section) and self.phrases != [], "phrases")
         self.starts = self.records(2, "Q" if self.wide else "I")
         self.blocks = self.records(3, "IIIBBBB")
         self.places = self.records(6, "III")
@@ -97,12 +99,24 @@ class Table:
         content, items = self.section[number]
         rows = list(struct.iter_unpack("<" + form, content))
         expect(len(rows) == items, "count of section %d" % number)
-        return rows if len(form) > 1 else [row[0] for row in rows]
+        return [row[0] for row in rows] if form in ("B", "H", "I", "Q", "32s") else rows
+
+    @staticmethod
+    def phrase(record):
+        end = 1 + record[0]
+        expect(1 < end <= 32 and not any(record[end:]), "a phrase")
+        return record[1:end]
 
     def string(self, number, offset):
         reader = Reader(self.section[number][0], offset)
         length = reader.varint()
-        return reader.data[reader.at:reader.at + length].decode()
+        stored = reader.data[reader.at:reader.at + length]
+        if number != 11 or self.phrases is None:
+            return stored.decode()
+        codes, text = iter(stored), b""
+        for code in codes:
+            text += self.phrases[code if code < 192 else 192 + (code - 192) * 256 + next(codes)]
+        return text.decode()
 
     def context(self, index):
         """(place, distance, value)"""

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use symseal_symx::Table;
+use symseal_symx::{Name, Table};
 
 use crate::bundle::{Bundle, BundleError};
 use crate::digest::Digest;
@@ -194,21 +194,23 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
 
 /// Names and paths of a table: those of its functions, and of every frame of its rows.
 fn read_table(table: &Table<'_>, names: &mut BTreeSet<String>, paths: &mut BTreeSet<String>) {
-    let (mut own_names, mut own_paths) = (BTreeSet::new(), BTreeSet::new());
+    // Names by where they lie in the table: each is put together once.
+    let (mut own_names, mut own_paths) = (BTreeMap::new(), BTreeSet::new());
+    let mut see = |name: Name<'_>| {
+        own_names.entry(name.place()).or_insert_with(|| name.text().into_owned());
+    };
     for function in table.functions() {
-        own_names.extend([function.name, function.symbol].into_iter().chain(function.aliases()));
+        [function.name, function.symbol].into_iter().chain(function.aliases()).for_each(&mut see);
         own_paths.insert(function.file);
     }
     for row in table.rows() {
         for frame in row.frames() {
-            own_names.extend([frame.function, frame.symbol]);
+            [frame.function, frame.symbol].into_iter().for_each(&mut see);
             own_paths.insert(frame.file);
         }
     }
-    let texts = |texts: BTreeSet<&str>| texts.into_iter().filter(|text| !text.is_empty()).map(str::to_owned).collect();
-    let (mut own_names, mut own_paths): (BTreeSet<String>, BTreeSet<String>) = (texts(own_names), texts(own_paths));
-    names.append(&mut own_names);
-    paths.append(&mut own_paths);
+    names.extend(own_names.into_values().filter(|text| !text.is_empty()));
+    paths.extend(own_paths.into_iter().filter(|text: &&str| !text.is_empty()).map(str::to_owned));
 }
 
 /// The directory that a path begins with.

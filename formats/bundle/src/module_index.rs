@@ -177,16 +177,19 @@ fn functions(table: &Table<'_>) -> Vec<IndexedFunction> {
     let functions = table.functions().filter_map(|function| {
         Some(IndexedFunction {
             address: function.start.to_svma(base)?,
-            aliases: function.aliases().map(str::to_owned).collect(),
+            aliases: function.aliases().map(|alias| alias.text().into_owned()).collect(),
             approximate: function.flags.approximate,
             file: function.file.to_owned(),
             folded: function.flags.folded,
             line: function.line,
-            name: function.name.to_owned(),
+            name: function.name.text().into_owned(),
             part: function.flags.part,
             size: function.size,
             source: function.source.code().to_owned(),
-            symbol: if function.symbol == function.name { String::new() } else { function.symbol.to_owned() },
+            symbol: match function.symbol.place() == function.name.place() {
+                true => String::new(),
+                false => function.symbol.text().into_owned(),
+            },
         })
     });
     functions.collect()
@@ -229,8 +232,8 @@ struct Interned {
 
 impl Interned {
     fn frame(&mut self, frame: &symseal_symx::Frame<'_>) -> u32 {
-        let texts = [frame.function, frame.symbol, frame.file].map(|text| self.strings.intern(text.to_owned()));
-        let [name, symbol, file] = texts;
+        let [name, symbol] = [frame.function, frame.symbol].map(|name| self.strings.intern(name.text().into_owned()));
+        let file = self.strings.intern(frame.file.to_owned());
         self.frames.intern([name, symbol, file, frame.line.unwrap_or_default(), frame.column.unwrap_or_default()])
     }
 }

@@ -3,9 +3,10 @@
 
 use crate::contexts::Contexts;
 use crate::layout::{self, Header, SectionId, u32_at, u64_at};
+use crate::phrases::Phrases;
 use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
-use crate::{FunctionFlags, OpenError, SymbolSource};
+use crate::{FunctionFlags, Name, OpenError, SymbolSource};
 use symseal_module::Rva;
 
 /// Narrow (32-bit) or wide (64-bit) records, the whole table alike.
@@ -41,8 +42,16 @@ pub(crate) struct Data<'a> {
     pub(crate) aliased: &'a [[u8; 8]],
     pub(crate) aliases: &'a [[u8; 4]],
     pub(crate) paths: &'a [u8],
-    pub(crate) names: &'a [u8],
+    pub(crate) names: NameSection<'a>,
     pub(crate) call_columns: CallColumns<'a>,
+}
+
+/// Names, and what they are put together from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameSection<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// `None` where names are whole.
+    pub(crate) phrases: Option<Phrases<'a>>,
 }
 
 /// Columns of the calls, in the narrowest integers that hold them all.
@@ -74,6 +83,14 @@ pub(crate) struct RawFunction {
     pub(crate) source: u8,
     pub(crate) flags: u8,
     pub(crate) reserved: u16,
+}
+
+impl<'a> NameSection<'a> {
+    /// The name at `offset`.
+    #[inline(always)]
+    pub(crate) fn name(&self, offset: u32) -> Name<'a> {
+        Name::at(self.bytes, offset, self.phrases)
+    }
 }
 
 impl<'a> Blocks<'a> {
@@ -158,7 +175,10 @@ impl<'a> Data<'a> {
             aliased: bytes(SectionId::Aliased).as_chunks().0,
             aliases: bytes(SectionId::Aliases).as_chunks().0,
             paths: bytes(SectionId::Paths),
-            names: bytes(SectionId::Names),
+            names: NameSection {
+                bytes: bytes(SectionId::Names),
+                phrases: header.outline.phrased.then(|| bytes(SectionId::Phrases).as_chunks().0),
+            },
             call_columns,
         })
     }
@@ -249,9 +269,9 @@ impl RawFunction {
     }
 }
 
-/// The string at `offset` of a string section; empty where there is none.
+/// What a string section has at `offset`: the bytes of a string, or of its codes; none where there is no string.
 #[inline]
-pub(crate) fn string(section: &[u8], offset: u32) -> &str {
+pub(crate) fn stored(section: &[u8], offset: u32) -> &[u8] {
     section
         .get(offset as usize..)
         .and_then(|bytes| {
@@ -259,6 +279,17 @@ pub(crate) fn string(section: &[u8], offset: u32) -> &str {
             let len = cursor.varint()?;
             cursor.take(len)
         })
-        .and_then(|bytes| core::str::from_utf8(bytes).ok())
         .unwrap_or_default()
+}
+
+/// Bytes as a text; empty where they are none.
+#[inline]
+pub(crate) fn text_of(bytes: &[u8]) -> &str {
+    core::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// The string at `offset` of a section of whole strings; empty where there is none.
+#[inline]
+pub(crate) fn string(section: &[u8], offset: u32) -> &str {
+    text_of(stored(section, offset))
 }

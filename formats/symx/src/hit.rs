@@ -1,10 +1,10 @@
 //! What a lookup answers: the row, its function, its frames.
 
 use crate::contexts::Origin;
-use crate::data::{Data, string};
+use crate::data::{Data, NameSection, string};
 use crate::layout::MAX_FRAMES;
 use crate::rows::ColumnBlock;
-use crate::{FunctionFlags, SymbolSource};
+use crate::{FunctionFlags, Name, SymbolSource};
 use core::ops::Range;
 use symseal_module::Rva;
 
@@ -29,9 +29,9 @@ pub struct Function<'a> {
     /// Bytes.
     pub size: u64,
     /// The name as the source language says it.
-    pub name: &'a str,
+    pub name: Name<'a>,
     /// The linkage name, raw.
-    pub symbol: &'a str,
+    pub symbol: Name<'a>,
     /// Where the names were read.
     pub source: SymbolSource,
     /// What is special about the range.
@@ -41,7 +41,7 @@ pub struct Function<'a> {
     /// Line of the declaration.
     pub line: Option<u32>,
     pub(crate) aliases: &'a [[u8; 4]],
-    pub(crate) names: &'a [u8],
+    pub(crate) names: NameSection<'a>,
 }
 
 impl<'a> Function<'a> {
@@ -50,8 +50,8 @@ impl<'a> Function<'a> {
         Some(Self {
             start: raw.start,
             size: raw.size,
-            name: string(data.names, raw.name),
-            symbol: string(data.names, raw.symbol),
+            name: data.names.name(raw.name),
+            symbol: data.names.name(raw.symbol),
             source: raw.source()?,
             flags: raw.flags(),
             file: string(data.paths, raw.file),
@@ -62,9 +62,9 @@ impl<'a> Function<'a> {
     }
 
     /// Other linkage names of the same code.
-    pub fn aliases(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+    pub fn aliases(&self) -> impl Iterator<Item = Name<'a>> + use<'a> {
         let names = self.names;
-        self.aliases.iter().map(move |offset| string(names, u32::from_le_bytes(*offset)))
+        self.aliases.iter().map(move |offset| names.name(u32::from_le_bytes(*offset)))
     }
 }
 
@@ -72,9 +72,9 @@ impl<'a> Function<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The name as the source language says it.
-    pub function: &'a str,
+    pub function: Name<'a>,
     /// The linkage name, raw.
-    pub symbol: &'a str,
+    pub symbol: Name<'a>,
     /// Source path; empty = unknown.
     pub file: &'a str,
     /// Source line.
@@ -108,14 +108,14 @@ impl<'a> Hit<'a> {
             Function {
                 start,
                 size,
-                name: "",
-                symbol: "",
+                name: Name::default(),
+                symbol: Name::default(),
                 source,
                 flags,
                 file: "",
                 line: None,
                 aliases: &[],
-                names: &[],
+                names: self.data.names,
             }
         })
     }
@@ -185,11 +185,11 @@ impl<'a> Iterator for Frames<'a> {
         let data = &self.data;
         let context = data.contexts.get(index)?;
         let place = data.place(context.place)?;
-        let function = string(data.names, place.name);
+        let function = data.names.name(place.name);
         let mut frame = Frame {
             function,
             // Most linkage names of C are the names themselves, kept once.
-            symbol: if place.symbol == place.name { function } else { string(data.names, place.symbol) },
+            symbol: if place.symbol == place.name { function } else { data.names.name(place.symbol) },
             file: string(data.paths, place.file),
             line: some(self.line),
             column: some(self.column),

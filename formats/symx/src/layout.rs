@@ -2,6 +2,7 @@
 
 use crate::OpenError;
 use crate::checksum::crc32c;
+use crate::phrases::{MAX_PHRASES, PHRASE_BYTES};
 use symseal_module::{DebugId, Svma};
 
 /// The first bytes of every table.
@@ -10,6 +11,8 @@ pub(crate) const MAGIC: [u8; 4] = *b"SYMX";
 pub(crate) const VERSION: u16 = 1;
 /// Header flag: block starts and function ranges are 64 bits wide.
 pub(crate) const WIDE: u16 = 1;
+/// Header flag: names are in phrases.
+pub(crate) const PHRASED: u16 = 2;
 /// Bytes of the header before the section directory.
 pub(crate) const HEADER_BYTES: usize = 136;
 /// Bytes of one entry of the section directory.
@@ -31,7 +34,7 @@ pub(crate) const FLAG_FOLDED: u8 = 2;
 pub(crate) const FLAG_PART: u8 = 4;
 pub(crate) const FLAG_ALIASED: u8 = 8;
 
-/// The sections, by number. All of them are present in every table, in this order.
+/// The sections, by number. All of them are present in every table, in this order, but for the phrases: they are there where names are in them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SectionId {
     Producer = 1,
@@ -48,10 +51,11 @@ pub(crate) enum SectionId {
     ColumnBlocks,
     Columns,
     CallColumns,
+    Phrases,
 }
 
 /// How many sections this version knows.
-pub(crate) const SECTIONS: usize = 14;
+pub(crate) const SECTIONS: usize = 15;
 
 impl SectionId {
     pub(crate) const ALL: [Self; SECTIONS] = [
@@ -69,6 +73,7 @@ impl SectionId {
         Self::ColumnBlocks,
         Self::Columns,
         Self::CallColumns,
+        Self::Phrases,
     ];
 
     pub(crate) fn number(self) -> u32 {
@@ -94,6 +99,7 @@ impl SectionId {
             Self::Places => Some(12),
             Self::Aliased | Self::ColumnBlocks => Some(8),
             Self::Functions => Some(if wide { 36 } else { 28 }),
+            Self::Phrases => Some(PHRASE_BYTES as u64),
             Self::Producer | Self::Rows | Self::Contexts | Self::Paths | Self::Names => None,
             Self::Columns | Self::CallColumns => None,
         }
@@ -119,6 +125,8 @@ pub(crate) struct Extent {
 #[derive(Clone, Debug)]
 pub(crate) struct Outline {
     pub(crate) wide: bool,
+    /// Names are in phrases.
+    pub(crate) phrased: bool,
     pub(crate) image_base: Svma,
     pub(crate) source_sha256: [u8; 32],
     pub(crate) debug_id: DebugId,
@@ -185,17 +193,18 @@ impl Outline {
             return Err(OpenError::Checksum);
         }
         let flags = u16_at(fixed, 6);
-        if flags & !WIDE != 0 {
+        if flags & !(WIDE | PHRASED) != 0 {
             return Err(OpenError::Header { field: "flag" });
         }
         if u32_at(fixed, CHECKSUM_AT + 4) != 0 {
             return Err(OpenError::Header { field: "reserved field" });
         }
-        let wide = flags & WIDE != 0;
+        let (wide, phrased) = (flags & WIDE != 0, flags & PHRASED != 0);
         let mut source_sha256 = [0; 32];
         source_sha256.copy_from_slice(fixed.get(24..56).unwrap_or(&[0; 32]));
         let outline = Self {
             wide,
+            phrased,
             image_base: Svma(u64_at(fixed, 16)),
             source_sha256,
             debug_id: read_debug_id(fixed)?,
@@ -215,6 +224,13 @@ impl Outline {
         }
         if columns != 0 && columns != blocks {
             return Err(fault(SectionId::ColumnBlocks));
+        }
+        let phrases = self.section(SectionId::Phrases).count;
+        if self.phrased != (phrases != 0) || phrases > MAX_PHRASES as u64 {
+            return Err(OpenError::Section {
+                id: SectionId::Phrases.number(),
+                problem: "has not as many phrases as the header asks for",
+            });
         }
         self.call_column_bytes().map(drop)
     }
@@ -307,7 +323,8 @@ fn read_directory(file_size: u64, directory: &[u8], wide: bool) -> Result<[Exten
     }
     let mut complete = [Extent::default(); SECTIONS];
     for (id, (slot, section)) in SectionId::ALL.into_iter().zip(complete.iter_mut().zip(sections)) {
-        *slot = section.ok_or(OpenError::Section { id: id.number(), problem: "is missing" })?;
+        let absent = (id == SectionId::Phrases).then(Extent::default);
+        *slot = section.or(absent).ok_or(OpenError::Section { id: id.number(), problem: "is missing" })?;
     }
     Ok(complete)
 }

@@ -6,15 +6,16 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::contexts::{Context, Origin, PREFIX_BYTES, Shape};
-use crate::data::{Place, RawFunction, string};
+use crate::data::{Place, RawFunction, stored, text_of};
 use crate::layout::{Extent, HEADER_BYTES, MAX_FRAMES, MAX_PRODUCER_BYTES, Outline, SectionId, u32_at};
+use crate::phrases::{self, Codes};
 use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
 use crate::{FunctionFlags, OpenError, SymbolSource};
 use symseal_module::{DebugId, Rva, Svma};
 
 /// Longer strings are not read: they read as absent.
-const MAX_STRING_BYTES: u64 = 1 << 24;
+const MAX_STRING_BYTES: u64 = phrases::MAX_NAME_BYTES as u64;
 /// What is read first of a string: its length and, mostly, all of it.
 const STRING_BYTES: u64 = 128;
 
@@ -349,7 +350,18 @@ impl<R: ReadAt> Lookup<'_, R> {
         if needed > bytes.len() as u64 {
             bytes = self.window(id, offset.into(), needed)?;
         }
-        Ok(string(&bytes, 0).to_string())
+        let stored = stored(&bytes, 0);
+        if id != SectionId::Names || !self.table.outline.phrased {
+            return Ok(text_of(stored).to_string());
+        }
+        let mut text = Vec::new();
+        for number in Codes::new(stored) {
+            let record = self.record(SectionId::Phrases, number as u64)?;
+            if record.and_then(|record| phrases::append(&mut text, &record)).is_none() {
+                return Ok(String::new());
+            }
+        }
+        Ok(String::from_utf8(text).unwrap_or_default())
     }
 }
 

@@ -80,6 +80,11 @@ impl Strings {
         self.ends.len()
     }
 
+    /// Bytes of all strings.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Whether nothing but the empty string was interned.
     pub fn is_empty(&self) -> bool {
         self.ends.len() == 1

@@ -22,7 +22,7 @@ pub struct Counts {
     pub files: u64,
     /// Other names of functions.
     pub aliases: u64,
-    /// Bytes of names and paths.
+    /// Bytes of names and paths, phrases included.
     pub string_bytes: u64,
     /// Bytes of the table without its columns.
     pub core_bytes: u64,
@@ -94,7 +94,10 @@ impl<'a> Table<'a> {
             // The empty path is no file.
             files: section(SectionId::Paths).count.saturating_sub(1),
             aliases: section(SectionId::Aliases).count,
-            string_bytes: (section(SectionId::Paths).bytes.len() + section(SectionId::Names).bytes.len()) as u64,
+            string_bytes: [SectionId::Paths, SectionId::Names, SectionId::Phrases]
+                .into_iter()
+                .map(|id| section(id).bytes.len() as u64)
+                .sum(),
             core_bytes: self.bytes.len() as u64 - column_bytes,
             column_bytes,
         }

@@ -4,6 +4,7 @@ use crate::bits::TAIL;
 use crate::checksum::crc32c;
 use crate::contexts::Origin;
 use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, SectionId, u32_at, u64_at};
+use crate::phrases::{decode, phrase_text};
 use crate::varint::Cursor;
 use crate::{Table, VerifyError};
 use alloc::format;
@@ -24,6 +25,7 @@ pub(crate) fn verify(table: &Table<'_>) -> Checked {
     checksums(table)?;
     let paths = strings(table, SectionId::Paths)?;
     let names = strings(table, SectionId::Names)?;
+    phrases(table)?;
     let covered = functions(table, &paths, &names)?;
     aliases(table, &names)?;
     places(table, &paths, &names)?;
@@ -69,10 +71,18 @@ fn checksums(table: &Table<'_>) -> Checked {
 fn strings(table: &Table<'_>, id: SectionId) -> Result<Vec<u32>, VerifyError> {
     let section = table.header.section(id);
     let mut cursor = Cursor::new(section.bytes);
-    let mut starts = Vec::new();
+    let (mut starts, mut buffer) = (Vec::new(), Vec::new());
     while !cursor.is_empty() {
         let at = section.bytes.len() - cursor.remaining();
-        let text = cursor.varint().and_then(|len| cursor.take(len)).and_then(|text| core::str::from_utf8(text).ok());
+        let stored = cursor.varint().and_then(|len| cursor.take(len));
+        let text = match (id, table.data.names.phrases) {
+            (SectionId::Names, Some(phrases)) => {
+                buffer.clear();
+                stored.and_then(|coded| decode(&mut buffer, coded, phrases)).map(|()| buffer.as_slice())
+            }
+            _ => stored,
+        };
+        let text = text.and_then(|text| core::str::from_utf8(text).ok());
         let at32 = u32::try_from(at).ok();
         let (Some(text), Some(at32)) = (text, at32) else {
             return Err(fault(id, format!("no UTF-8 string at offset {at}")));
@@ -85,6 +95,16 @@ fn strings(table: &Table<'_>, id: SectionId) -> Result<Vec<u32>, VerifyError> {
         format!("{} strings expected, found {}", section.count, starts.len())
     })?;
     Ok(starts)
+}
+
+/// That each phrase is a text with zeroes behind it.
+fn phrases(table: &Table<'_>) -> Checked {
+    let id = SectionId::Phrases;
+    (0..).zip(table.data.names.phrases.unwrap_or_default()).try_for_each(|(number, record): (u32, _)| {
+        let text = phrase_text(record).ok_or_else(|| fault(id, format!("phrase {number} has an impossible length")))?;
+        let rest = record.get(1 + text.len()..).unwrap_or_default();
+        check(rest.iter().all(|byte| *byte == 0), id, || format!("phrase {number} has something behind its text"))
+    })
 }
 
 fn check_string(starts: &[u32], offset: u32, section: SectionId, index: u32) -> Checked {

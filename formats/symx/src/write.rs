@@ -1,6 +1,7 @@
 //! Records → bytes.
 
 mod chains;
+mod phrases;
 mod sections;
 mod stream;
 mod text;
@@ -9,6 +10,7 @@ use crate::layout::{self, MAX_PRODUCER_BYTES};
 use crate::{FunctionRecord, NO_INLINE, Row, StrId, TableInput, WriteError};
 use alloc::vec::Vec;
 use chains::Chains;
+use phrases::Coder;
 use sections::{Sections, assemble};
 use stream::Stream;
 use text::Text;
@@ -19,6 +21,26 @@ use text::Text;
 /// [`WriteError::Record`] where a record breaks a rule that [`FunctionRecord`] states, [`WriteError::TooMany`] where
 /// something exceeds what 32-bit references can number.
 pub fn write(input: &TableInput<'_>) -> Result<Vec<u8>, WriteError> {
+    write_as(input, NameForm::BySize)
+}
+
+/// How names are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameForm {
+    /// In phrases where all names together have a mebibyte and more, which makes them several times smaller; whole where
+    /// they have less. What the bytes of published tables are.
+    BySize,
+    /// Whole: a reader borrows them.
+    Whole,
+    /// In phrases, however few there are.
+    InPhrases,
+}
+
+/// [`write`], with names in another form.
+///
+/// # Errors
+/// Those of [`write`].
+pub fn write_as(input: &TableInput<'_>, form: NameForm) -> Result<Vec<u8>, WriteError> {
     if input.strings.overflowed() {
         return Err(WriteError::TooMany { what: "strings" });
     }
@@ -27,9 +49,14 @@ pub fn write(input: &TableInput<'_>) -> Result<Vec<u8>, WriteError> {
     }
     let end = check_ranges(input.functions)?;
     let wide = end > u64::from(u32::MAX);
+    let coder = match form {
+        NameForm::BySize => Coder::for_large(input.functions, input.strings),
+        NameForm::Whole => None,
+        NameForm::InPhrases => Some(Coder::for_any(input.functions, input.strings)),
+    };
     let mut writer = Writer {
-        names: Text::new(input.strings),
-        paths: Text::new(input.strings),
+        names: Text::new(input.strings, coder),
+        paths: Text::new(input.strings, None),
         chains: Chains::default(),
         stream: Stream::default(),
         functions: Vec::with_capacity(input.functions.len() * if wide { 36 } else { 28 }),

@@ -1,10 +1,10 @@
 //! A table of which only some bytes are read answers as the whole one does.
 
-use crate::model::module;
+use crate::model::{Module, module};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use symseal_module::Rva;
-use symseal_symx::{Frame, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};
+use symseal_symx::{Frame, NameForm, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};
 
 /// Counts what is read.
 struct Counted<'a> {
@@ -23,13 +23,18 @@ impl ReadAt for Counted<'_> {
 
 fn owned(frame: Frame<'_>) -> SparseFrame {
     SparseFrame {
-        function: frame.function.to_owned(),
-        symbol: frame.symbol.to_owned(),
+        function: frame.function.to_string(),
+        symbol: frame.symbol.to_string(),
         file: frame.file.to_owned(),
         line: frame.line,
         column: frame.column,
         inlined: frame.inlined,
     }
+}
+
+/// Bytes of header and directory.
+fn head_bytes(bytes: &[u8]) -> usize {
+    136 + 32 * usize::from(bytes[58])
 }
 
 /// The two readers say the same at `address`.
@@ -49,7 +54,7 @@ fn compare(table: &Table<'_>, sparse: &SparseTable, bytes: &[u8], address: u64) 
         function.map(|function| (function.start, function.size, function.source, function.flags)),
         range.map(|range| (range.start, range.size, range.source, range.flags))
     );
-    let function = function.map(|f| (f.start, f.size, f.name.to_owned(), f.symbol.to_owned(), f.source, f.flags));
+    let function = function.map(|f| (f.start, f.size, f.name.to_string(), f.symbol.to_string(), f.source, f.flags));
     prop_assert_eq!(found.map(shown), function, "at {:#x}", address);
     Ok(())
 }
@@ -74,7 +79,7 @@ proptest! {
     #[test]
     fn a_damaged_table_is_refused_or_read_as_the_whole_one_is(module in module(), flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..6)) {
         let mut bytes = module.write();
-        let head = 136 + 32 * 14;
+        let head = head_bytes(&bytes);
         for (at, flip) in flips {
             let at = head + at.index(bytes.len() - head);
             bytes[at] ^= flip;
@@ -100,11 +105,11 @@ proptest! {
 #[test]
 fn damage_in_any_byte_is_refused_or_read_as_the_whole_table_is() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for _ in 0..4 {
-        let module = module().new_tree(&mut runner).unwrap().current();
+    for names in [NameForm::Whole, NameForm::InPhrases, NameForm::Whole, NameForm::InPhrases] {
+        let module = Module { names, ..module().new_tree(&mut runner).unwrap().current() };
         let bytes = module.write();
         let addresses: Vec<u64> = module.answers().iter().map(|answer| answer.start).collect();
-        for at in 136 + 32 * 14..bytes.len() {
+        for at in head_bytes(&bytes)..bytes.len() {
             for flip in [0x01, 0x80, 0xff] {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= flip;
@@ -121,7 +126,7 @@ fn damage_in_any_byte_is_refused_or_read_as_the_whole_table_is() {
 
 #[test]
 fn a_lookup_reads_a_small_part_of_a_large_table() {
-    use symseal_symx::{FunctionFlags, FunctionRecord, Row, Strings, SymbolSource, TableInput, write};
+    use symseal_symx::{FunctionFlags, FunctionRecord, Row, Strings, SymbolSource, TableInput, write_as};
     let mut strings = Strings::new();
     let functions: Vec<FunctionRecord> = (0..20_000u32)
         .map(|n| {
@@ -158,23 +163,25 @@ fn a_lookup_reads_a_small_part_of_a_large_table() {
         strings: &strings,
         functions: &functions,
     };
-    let bytes = write(&input).expect("it can be written");
-    let mut source = Counted { bytes: &bytes, read: 0 };
-    let sparse = SparseTable::open(bytes.len() as u64, &mut source).expect("it opens");
-    let hit = sparse.lookup(&mut source, Rva(64 * 12_345 + 20)).expect("it is read").expect("a function");
-    assert_eq!(hit.function.name, "a_function_with_the_number_12345");
-    assert!(source.read < 2 * 1024, "{} of {} bytes were read", source.read, bytes.len());
+    for (names, most) in [(NameForm::Whole, 1), (NameForm::InPhrases, 2)] {
+        let bytes = write_as(&input, names).expect("it can be written");
+        let mut source = Counted { bytes: &bytes, read: 0 };
+        let sparse = SparseTable::open(bytes.len() as u64, &mut source).expect("it opens");
+        let hit = sparse.lookup(&mut source, Rva(64 * 12_345 + 20)).expect("it is read").expect("a function");
+        assert_eq!(hit.function.name, "a_function_with_the_number_12345");
+        assert!(source.read < most * 2 * 1024, "{} of {} bytes were read", source.read, bytes.len());
 
-    let address = Rva(64 * 12_345 + 20);
-    let block = sparse.block_of(&mut source, address).expect("it is read");
-    for guess in [block, Some(0), Some(u64::MAX), None] {
-        assert_eq!(
-            sparse.lookup_near(&mut source, address, guess).expect("it is read").as_ref(),
-            Some(&hit),
-            "{guess:?}"
-        );
+        let address = Rva(64 * 12_345 + 20);
+        let block = sparse.block_of(&mut source, address).expect("it is read");
+        for guess in [block, Some(0), Some(u64::MAX), None] {
+            assert_eq!(
+                sparse.lookup_near(&mut source, address, guess).expect("it is read").as_ref(),
+                Some(&hit),
+                "{guess:?}"
+            );
+        }
+        source.read = 0;
+        sparse.lookup_near(&mut source, address, block).expect("it is read");
+        assert!(source.read < most * 1024, "{} bytes were read", source.read);
     }
-    source.read = 0;
-    sparse.lookup_near(&mut source, address, block).expect("it is read");
-    assert!(source.read < 1024, "{} bytes were read", source.read);
 }

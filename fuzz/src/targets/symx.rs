@@ -31,7 +31,7 @@ fn exercise(bytes: &[u8]) {
     let verified = table.verify().is_ok();
     let _ = (table.counts(), table.debug_id(), table.producer());
     for function in table.functions() {
-        let _ = (function.name, function.aliases().count());
+        let _ = (function.name.text(), function.aliases().map(|alias| alias.text().len()).sum::<usize>());
         let _ = table.lookup(function.start).map(|hit| hit.frames().count());
     }
     let mut last = 0;

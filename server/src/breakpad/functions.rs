@@ -4,50 +4,62 @@
 //! these numbers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::io::{self, Write};
 
 use symseal_module::Rva;
-use symseal_symx::{Frame, Hit, Table};
+use symseal_symx::{Frame, Hit, Name, Table};
 
 use super::plain;
 
-/// Numbers of texts, in the order of their first use.
-#[derive(Default)]
-struct Numbers<'t> {
-    by_text: HashMap<&'t str, usize>,
-    texts: Vec<&'t str>,
+/// Numbers of things, in the order of their first use.
+struct Numbers<K> {
+    by_key: HashMap<K, usize>,
+    keys: Vec<K>,
 }
 
-impl<'t> Numbers<'t> {
-    fn number(&mut self, text: &'t str) -> usize {
-        let next = self.texts.len();
-        let number = *self.by_text.entry(text).or_insert(next);
+impl<K> Default for Numbers<K> {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), keys: Vec::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Numbers<K> {
+    fn number(&mut self, key: K) -> usize {
+        let next = self.keys.len();
+        let number = *self.by_key.entry(key).or_insert(next);
         if number == next {
-            self.texts.push(text);
+            self.keys.push(key);
         }
         number
     }
 }
 
+/// Files by path.
+type Files<'t> = Numbers<&'t str>;
+/// Names by where they lie in the table.
+type Origins = Numbers<u32>;
+
 pub(super) fn write(table: &Table<'_>, out: &mut impl Write) -> io::Result<()> {
-    let (mut files, mut origins) = (Numbers::default(), Numbers::default());
+    let (mut files, mut origins) = (Files::default(), Origins::default());
     // A caller whose file is not known has a number too.
-    let mut originals: HashMap<&str, &str> = HashMap::new();
+    let mut originals: HashMap<u32, Frame<'_>> = HashMap::new();
     for hit in table.rows() {
         for frame in hit.frames() {
             files.number(frame.file);
             if frame.inlined {
-                originals.entry(key(&frame)).or_insert(frame.function);
+                originals.entry(key(&frame)).or_insert(frame);
                 origins.number(key(&frame));
             }
         }
     }
-    for (number, file) in files.texts.iter().enumerate() {
+    for (number, file) in files.keys.iter().enumerate() {
         writeln!(out, "FILE {number} {}", plain(if file.is_empty() { "<unknown>" } else { file }))?;
     }
-    for (number, symbol) in origins.texts.iter().enumerate() {
-        let function = originals.get(symbol).copied().unwrap_or_default();
-        writeln!(out, "INLINE_ORIGIN {number} {}", readable(function, symbol))?;
+    for (number, key) in origins.keys.iter().enumerate() {
+        if let Some(frame) = originals.get(key) {
+            writeln!(out, "INLINE_ORIGIN {number} {}", readable(frame.function, frame.symbol))?;
+        }
     }
     let mut rows = table.rows().peekable();
     let mut publics = Vec::new();
@@ -78,14 +90,15 @@ pub(super) fn write(table: &Table<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn key<'t>(frame: &Frame<'t>) -> &'t str {
-    if frame.symbol.is_empty() { frame.function } else { frame.symbol }
+fn key(frame: &Frame<'_>) -> u32 {
+    if frame.symbol.is_empty() { frame.function.place() } else { frame.symbol.place() }
 }
 
 /// The name for people, as our other answers give it.
-fn readable(function: &str, symbol: &str) -> String {
+fn readable(function: Name<'_>, symbol: Name<'_>) -> String {
+    let demangled = symseal_resolver::demangle(&symbol.text());
     let known = if function.is_empty() { symbol } else { function };
-    let name = symseal_resolver::demangle(symbol).map_or_else(|| known.to_owned(), |(readable, _)| readable);
+    let name = demangled.map_or_else(|| known.text().into_owned(), |(readable, _)| readable);
     plain(&name)
 }
 
@@ -95,7 +108,7 @@ type Call = (usize, u32, usize, usize);
 /// `INLINE depth line file origin (address size)+`: where a call that was inlined stands, the outermost first.
 fn inlines<'t>(
     own: &[Hit<'t>],
-    (files, origins): (&mut Numbers<'t>, &mut Numbers<'t>),
+    (files, origins): (&mut Files<'t>, &mut Origins),
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut calls: BTreeMap<Call, Vec<(u64, u64)>> = BTreeMap::new();
@@ -124,7 +137,7 @@ fn inlines<'t>(
 }
 
 /// `address size line file` of the innermost function.
-fn lines<'t>(own: &[Hit<'t>], files: &mut Numbers<'t>, out: &mut impl Write) -> io::Result<()> {
+fn lines<'t>(own: &[Hit<'t>], files: &mut Files<'t>, out: &mut impl Write) -> io::Result<()> {
     let mut last: Option<(u64, u64, u32, usize)> = None;
     for hit in own {
         let range = hit.range();

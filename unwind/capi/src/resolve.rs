@@ -251,8 +251,8 @@ impl<'n> Out<'_, 'n> {
                     let approximate = if function.flags.approximate { DWUNW_SYMBOL_APPROXIMATE } else { 0 };
                     for frame in hit.frames() {
                         let mut one = *symbol;
-                        one.function = self.text.put(frame.function.as_bytes(), TextUse::Function);
-                        one.symbol = self.text.put(frame.symbol.as_bytes(), TextUse::Symbol);
+                        one.function = self.text.put_name(frame.function, TextUse::Function);
+                        one.symbol = self.text.put_name(frame.symbol, TextUse::Symbol);
                         one.file = self.text.put(frame.file.as_bytes(), TextUse::File);
                         one.line = frame.line.unwrap_or(0);
                         one.column = frame.column.unwrap_or(0);

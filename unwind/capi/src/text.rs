@@ -4,12 +4,14 @@
 use core::ffi::c_char;
 use core::ptr::null;
 
-/// Texts one after the other, each terminated. One that comes twice in a row is there once.
+use symseal_symx::Name;
+
+/// Texts one after the other, each terminated. One that comes twice in a row from one place is there once.
 pub(crate) struct TextBuffer<'n> {
     start: *mut u8,
     size: usize,
     used: usize,
-    /// Of each use, what was written last.
+    /// Of each use, where what was written last came from.
     last: [(&'n [u8], *const c_char); 3],
     /// Some text had no room.
     pub(crate) overflowed: bool,
@@ -34,32 +36,49 @@ impl<'n> TextBuffer<'n> {
 
     /// The text in the buffer; null for an empty one and for one that has no room.
     pub(crate) fn put(&mut self, text: &'n [u8], used_for: TextUse) -> *const c_char {
+        self.put_pieces(text, core::iter::once(text), used_for)
+    }
+
+    /// [`Self::put`], of a name of a table.
+    pub(crate) fn put_name(&mut self, name: Name<'n>, used_for: TextUse) -> *const c_char {
+        self.put_pieces(name.stored(), name.pieces(), used_for)
+    }
+
+    fn put_pieces(
+        &mut self,
+        place: &'n [u8],
+        pieces: impl Iterator<Item = &'n [u8]> + Clone,
+        used_for: TextUse,
+    ) -> *const c_char {
         // A zero in a name would end it early, so it does.
-        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        if text.is_empty() {
+        let text = || pieces.clone().flatten().take_while(|byte| **byte != 0);
+        let len = text().count();
+        if len == 0 {
             return null();
         }
         let Some(last) = self.last.get_mut(used_for as usize) else { return null() };
         // Also where it had no room: it is needed once.
-        if last.0 == text {
+        if core::ptr::eq(last.0, place) {
             return last.1;
         }
-        let bytes = text.len().saturating_add(1);
+        let bytes = len.saturating_add(1);
         self.needed = self.needed.saturating_add(bytes);
         let Some(end) = self.used.checked_add(bytes).filter(|end| *end <= self.size) else {
             self.overflowed = true;
-            *last = (text, null());
+            *last = (place, null());
             return null();
         };
         // SAFETY: from used to end lies within the buffer.
         let at = unsafe {
             let at = self.start.add(self.used);
-            core::ptr::copy_nonoverlapping(text.as_ptr(), at, text.len());
-            at.add(text.len()).write(0);
+            for (offset, byte) in text().enumerate() {
+                at.add(offset).write(*byte);
+            }
+            at.add(len).write(0);
             at.cast_const().cast()
         };
         self.used = end;
-        *last = (text, at);
+        *last = (place, at);
         at
     }
 }

@@ -33,13 +33,13 @@ impl Peer for Symx<'_> {
     }
 
     fn all(&self, addresses: &[u64]) -> Sum {
-        let mut sum = Sum::default();
+        let (mut sum, mut buffer) = (Sum::default(), Vec::new());
         for address in addresses {
             let rva = Rva(address.wrapping_sub(self.base.0));
             let Some(hit) = self.table.lookup(rva) else { continue };
             sum.hits += 1;
             for frame in hit.frames() {
-                sum.frame(frame.function, frame.file, frame.line.unwrap_or(0));
+                sum.frame(frame.function.text_in(&mut buffer), frame.file, frame.line.unwrap_or(0));
             }
         }
         sum

@@ -1,11 +1,13 @@
 //! Sections → file: header, directory, checksums, padding.
 
 use super::chains::Chains;
+use super::phrases::Coder;
 use super::stream::BlockSections;
 use super::text::Text;
 use crate::checksum::crc32c;
 use crate::layout::{
-    ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, SECTIONS, SectionId, VERSION, WIDE, debug_id_fields,
+    ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, PHRASED, SECTIONS, SectionId, VERSION, WIDE,
+    debug_id_fields,
 };
 use crate::rows::COLUMN_BLOCK_BYTES;
 use crate::{TableInput, WriteError};
@@ -27,6 +29,7 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
     let contexts = chains.context_sections();
     let (call_columns, call_column_count) = pack_columns(&contexts.columns);
     let starts = blocks.start_bytes(wide);
+    let (phrases, phrase_count) = names.coder.as_ref().map(Coder::section).unwrap_or_default();
     let records = |bytes: &[u8], size: usize| (bytes.len() / size) as u64;
     let counts = [
         input.producer.len() as u64,
@@ -43,6 +46,7 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         records(&blocks.column_blocks, COLUMN_BLOCK_BYTES),
         blocks.column_count,
         call_column_count,
+        phrase_count,
     ];
     let contents: [&[u8]; SECTIONS] = [
         input.producer.as_bytes(),
@@ -59,10 +63,13 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         &blocks.column_blocks,
         &blocks.columns.bytes,
         &call_columns,
+        &phrases,
     ];
-    let mut at = HEADER_BYTES + SECTIONS * ENTRY_BYTES;
-    let mut directory = Vec::with_capacity(SECTIONS * ENTRY_BYTES);
-    for (id, (bytes, count)) in SectionId::ALL.into_iter().zip(contents.into_iter().zip(counts)) {
+    // Only the last section, of phrases, may be missing.
+    let present = if phrase_count == 0 { SECTIONS - 1 } else { SECTIONS };
+    let mut at = HEADER_BYTES + present * ENTRY_BYTES;
+    let mut directory = Vec::with_capacity(present * ENTRY_BYTES);
+    for (id, (bytes, count)) in SectionId::ALL.into_iter().zip(contents.into_iter().zip(counts)).take(present) {
         directory.extend(id.number().to_le_bytes());
         directory.extend(crc32c(&[bytes]).to_le_bytes());
         for value in [at as u64, bytes.len() as u64, count] {
@@ -71,13 +78,14 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         at = (at + bytes.len()).next_multiple_of(ALIGNMENT);
     }
     let mut file = Vec::with_capacity(at);
-    put_header(&mut file, input, wide, at as u64);
+    let flags = if wide { WIDE } else { 0 } | if phrase_count == 0 { 0 } else { PHRASED };
+    put_header(&mut file, input, flags, present as u16, at as u64);
     let checksum = crc32c(&[&file, &directory]);
     if let Some(field) = file.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4) {
         field.copy_from_slice(&checksum.to_le_bytes());
     }
     file.extend(directory);
-    for bytes in contents {
+    for bytes in contents.into_iter().take(present) {
         file.extend(bytes);
         file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
     }
@@ -85,16 +93,16 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
 }
 
 /// The fixed part of the header, its checksum still zero.
-fn put_header(file: &mut Vec<u8>, input: &TableInput<'_>, wide: bool, size: u64) {
+fn put_header(file: &mut Vec<u8>, input: &TableInput<'_>, flags: u16, sections: u16, size: u64) {
     let (kind, len, age, id) = debug_id_fields(input.debug_id);
     file.extend(MAGIC);
     file.extend(VERSION.to_le_bytes());
-    file.extend(if wide { WIDE } else { 0 }.to_le_bytes());
+    file.extend(flags.to_le_bytes());
     file.extend(size.to_le_bytes());
     file.extend(input.image_base.0.to_le_bytes());
     file.extend(input.source_sha256);
     file.extend([kind, len]);
-    file.extend((SECTIONS as u16).to_le_bytes());
+    file.extend(sections.to_le_bytes());
     file.extend(age.to_le_bytes());
     file.extend(id);
     file.extend([0; HEADER_BYTES - CHECKSUM_AT]);

@@ -1,5 +1,6 @@
 //! A string section: every string once, in the order of first use.
 
+use super::phrases::Coder;
 use crate::varint::put;
 use crate::{StrId, Strings, WriteError};
 use alloc::vec;
@@ -12,11 +13,15 @@ pub(super) struct Text<'a> {
     offsets: Vec<u32>,
     pub(super) bytes: Vec<u8>,
     pub(super) count: u64,
+    /// Puts strings in phrases; `None` where they are whole.
+    pub(super) coder: Option<Coder>,
+    /// The codes of a string.
+    coded: Vec<u8>,
 }
 
 impl<'a> Text<'a> {
-    pub(super) fn new(strings: &'a Strings) -> Self {
-        Self { strings, offsets: vec![0; strings.len()], bytes: vec![0], count: 1 }
+    pub(super) fn new(strings: &'a Strings, coder: Option<Coder>) -> Self {
+        Self { strings, offsets: vec![0; strings.len()], bytes: vec![0], count: 1, coder, coded: Vec::new() }
     }
 
     /// Where the string lies in the section; it is put there on first use.
@@ -28,8 +33,16 @@ impl<'a> Text<'a> {
             && !text.is_empty()
         {
             *slot = u32::try_from(self.bytes.len()).map_err(|_| WriteError::TooMany { what: "bytes of strings" })?;
-            put(&mut self.bytes, text.len() as u64);
-            self.bytes.extend(text.as_bytes());
+            let stored = match &self.coder {
+                None => text.as_bytes(),
+                Some(coder) => {
+                    self.coded.clear();
+                    coder.code(text.as_bytes(), &mut self.coded);
+                    &self.coded
+                }
+            };
+            put(&mut self.bytes, stored.len() as u64);
+            self.bytes.extend(stored);
             self.count += 1;
         }
         Ok(*slot)

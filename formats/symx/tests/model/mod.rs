@@ -5,7 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{
-    Frame, FunctionFlags, FunctionRecord, Hit, InlineSite, NO_INLINE, Row, StrId, Strings, SymbolSource, TableInput,
+    Frame, FunctionFlags, FunctionRecord, Hit, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings, SymbolSource,
+    TableInput,
 };
 
 /// A frame whose strings are its own.
@@ -22,8 +23,8 @@ pub struct OwnedFrame {
 impl From<Frame<'_>> for OwnedFrame {
     fn from(frame: Frame<'_>) -> Self {
         Self {
-            function: frame.function.into(),
-            symbol: frame.symbol.into(),
+            function: frame.function.text().into(),
+            symbol: frame.symbol.text().into(),
             file: frame.file.into(),
             line: frame.line,
             column: frame.column,
@@ -53,6 +54,7 @@ pub struct Module {
     pub producer: String,
     pub strings: Strings,
     pub functions: Vec<FunctionRecord>,
+    pub names: NameForm,
 }
 
 impl Module {
@@ -68,7 +70,7 @@ impl Module {
     }
 
     pub fn write(&self) -> Vec<u8> {
-        symseal_symx::write(&self.input()).expect("a table that can be written")
+        symseal_symx::write_as(&self.input(), self.names).expect("a table that can be written")
     }
 
     /// What the records say, range by range: the definition that the format has to meet.
@@ -224,8 +226,9 @@ fn debug_id() -> impl Strategy<Value = DebugId> {
 /// Modules of up to a dozen functions, some of them wide, some without columns.
 pub fn module() -> impl Strategy<Value = Module> {
     let functions = any::<bool>().prop_flat_map(|columns| vec((function(), shape(columns)), 0..12));
-    (debug_id(), any::<u64>(), 0u64..0x2000, "[ -~]{0,40}", functions).prop_map(
-        |(debug_id, image_base, first, producer, functions)| {
+    let names = prop_oneof![Just(NameForm::Whole), Just(NameForm::InPhrases)];
+    (debug_id(), any::<u64>(), 0u64..0x2000, "[ -~]{0,40}", functions, names).prop_map(
+        |(debug_id, image_base, first, producer, functions, names)| {
             let mut at = first;
             let mut placed = Vec::new();
             for (function, shape) in functions {
@@ -234,7 +237,8 @@ pub fn module() -> impl Strategy<Value = Module> {
                 placed.push(place(function, at, shape));
                 at += size;
             }
-            Module { debug_id, image_base: Svma(image_base), producer, strings: strings(), functions: placed }
+            let image_base = Svma(image_base);
+            Module { debug_id, image_base, producer, strings: strings(), functions: placed, names }
         },
     )
 }

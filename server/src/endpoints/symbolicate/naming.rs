@@ -6,7 +6,7 @@ use std::ops::Deref;
 use memmap2::Mmap;
 use serde::Serialize;
 use symseal_module::Rva;
-use symseal_symx::Table;
+use symseal_symx::{Name, Table};
 
 use super::request::{Job, Request};
 use super::{MadeTables, Refused};
@@ -40,7 +40,7 @@ fn name_job((app, scope, made): (&App, &Scope, &MadeTables), job: &Job, answer: 
         }
     }
     let opened: Vec<Option<Table<'_>>> = modules.iter().map(Module::open).collect();
-    let mut names = Names::default();
+    let mut names: Vec<Names> = modules.iter().map(|_| Names::default()).collect();
     answer.extend_from_slice(br#"{"stacks":["#);
     for (at, stack) in job.stacks.iter().enumerate() {
         if at > 0 {
@@ -53,9 +53,9 @@ fn name_job((app, scope, made): (&App, &Scope, &MadeTables), job: &Job, answer: 
             }
             let index = usize::try_from(*index).ok();
             let name = index.and_then(|index| modules.get(index)).map_or("<unknown>", |module| module.name);
-            let table = index.and_then(|index| opened.get(index)).and_then(Option::as_ref);
+            let known = index.and_then(|index| Some((opened.get(index)?.as_ref()?, names.get_mut(index)?)));
             let mut frame = Frame::at(at, name, *offset);
-            if let Some(table) = table {
+            if let Some((table, names)) = known {
                 names.fill(&mut frame, table, *offset);
             }
             write(answer, &frame)?;
@@ -213,14 +213,15 @@ impl<'r> Frame<'r> {
     }
 }
 
-/// Demangled names: stacks repeat them.
+/// Demangled names of one table: stacks repeat them.
 #[derive(Default)]
-struct Names<'t> {
-    readable: HashMap<&'t str, String>,
+struct Names {
+    /// By where the symbols lie in the table.
+    readable: HashMap<u32, String>,
 }
 
-impl<'t> Names<'t> {
-    fn fill(&mut self, frame: &mut Frame<'t>, table: &Table<'t>, offset: u64) {
+impl Names {
+    fn fill<'t>(&mut self, frame: &mut Frame<'t>, table: &Table<'t>, offset: u64) {
         let Some(hit) = table.lookup(Rva(offset)) else { return };
         let function = hit.function();
         let mut frames: Vec<symseal_symx::Frame<'t>> = hit.frames().collect();
@@ -242,12 +243,15 @@ impl<'t> Names<'t> {
             .collect();
     }
 
-    fn name(&mut self, function: &'t str, symbol: &'t str) -> String {
-        let demangle = || symseal_resolver::demangle(symbol).map(|(readable, _)| readable);
+    fn name(&mut self, function: Name<'_>, symbol: Name<'_>) -> String {
         if symbol.is_empty() {
-            return function.to_owned();
+            return function.text().into_owned();
         }
-        let plain = if function.is_empty() { symbol } else { function };
-        self.readable.entry(symbol).or_insert_with(|| demangle().unwrap_or_else(|| plain.to_owned())).clone()
+        let readable = || {
+            let plain = if function.is_empty() { symbol } else { function };
+            let demangled = symseal_resolver::demangle(&symbol.text());
+            demangled.map_or_else(|| plain.text().into_owned(), |(readable, _)| readable)
+        };
+        self.readable.entry(symbol.place()).or_insert_with(readable).clone()
     }
 }

@@ -1,0 +1,294 @@
+//! Which phrases a table's names are put together from, and names as their numbers.
+//!
+//! A sample of the names is read again and again; each time the pairs of neighbours that occur most often become phrases
+//! of their own. What few names use is dropped again, and the numbers are given by use.
+
+use crate::phrases::{MAX_PHRASE, MAX_PHRASES, PHRASE_BYTES, put_code};
+use crate::{FunctionRecord, StrId, Strings};
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use hashbrown::HashMap;
+
+/// Names of fewer bytes stay whole: there is little to gain, and reading them whole is faster.
+const MIN_NAME_BYTES: usize = 1 << 20;
+/// Bytes of names that phrases are learned from: more make names little shorter.
+const SAMPLE_BYTES: usize = 1 << 20;
+/// How many pairs become phrases in the first round.
+const FIRST_PAIRS: usize = 64;
+/// A pair that occurs less often in the sample becomes no phrase.
+const MIN_PAIRS: u32 = 4;
+/// Ends a name among the numbers of phrases.
+const END: u16 = u16::MAX;
+/// No phrase.
+const NONE: u16 = u16::MAX;
+
+/// The phrases of a table, and how to find them in a name.
+pub(super) struct Coder {
+    phrases: Vec<Vec<u8>>,
+    trie: Trie,
+}
+
+impl Coder {
+    /// The phrases for the names of `functions`, whose bytes alone decide; `None` where they are few.
+    pub(super) fn for_large(functions: &[FunctionRecord], strings: &Strings) -> Option<Self> {
+        // All strings together are a bound, which spares small tables the rest.
+        if strings.bytes() < MIN_NAME_BYTES {
+            return None;
+        }
+        let names = names_of(functions, strings);
+        let bytes: usize = names.iter().map(|name| name.len()).sum();
+        (bytes >= MIN_NAME_BYTES).then(|| Self::learn(&names, bytes))
+    }
+
+    /// The phrases for the names of `functions`, however few.
+    pub(super) fn for_any(functions: &[FunctionRecord], strings: &Strings) -> Self {
+        let names = names_of(functions, strings);
+        let bytes = names.iter().map(|name| name.len()).sum();
+        Self::learn(&names, bytes)
+    }
+
+    fn learn(names: &[&[u8]], bytes: usize) -> Self {
+        let step = bytes.div_ceil(SAMPLE_BYTES).max(1);
+        let sample: Vec<&[u8]> = names.iter().step_by(step).copied().collect();
+        let mut singles = [false; 256];
+        for byte in names.iter().copied().flatten() {
+            if let Some(seen) = singles.get_mut(usize::from(*byte)) {
+                *seen = true;
+            }
+        }
+        let singles = (0..=u8::MAX).zip(singles).filter_map(|(byte, seen)| seen.then(|| vec![byte]));
+        let mut phrases = learn_pairs(&sample, singles.collect());
+        // A phrase takes a record, and spares about a code of two bytes each time: where it is used less, it is not worth it.
+        let worth = PHRASE_BYTES.div_ceil(2 * step) as u64;
+        let uses = Trie::new(&phrases).uses(&sample, phrases.len());
+        let mut kept = phrases.iter().zip(uses).map(|(phrase, uses)| phrase.len() == 1 || uses >= worth);
+        phrases = phrases.iter().filter(|_| kept.next().unwrap_or(false)).cloned().collect();
+        let uses = Trie::new(&phrases).uses(&sample, phrases.len());
+        let mut by_use: Vec<(Reverse<u64>, Vec<u8>)> = uses.into_iter().map(Reverse).zip(phrases).collect();
+        by_use.sort_unstable();
+        let phrases: Vec<Vec<u8>> = by_use.into_iter().map(|(_, phrase)| phrase).collect();
+        Self { trie: Trie::new(&phrases), phrases }
+    }
+
+    /// Appends the codes of `name`, a name of the functions that the phrases were made for.
+    pub(super) fn code(&self, name: &[u8], out: &mut Vec<u8>) {
+        self.trie.parse(name, |number| put_code(out, number));
+    }
+
+    /// The section of phrases, and how many there are.
+    pub(super) fn section(&self) -> (Vec<u8>, u64) {
+        let mut bytes = Vec::with_capacity(self.phrases.len() * PHRASE_BYTES);
+        for phrase in &self.phrases {
+            let end = bytes.len() + PHRASE_BYTES;
+            bytes.push(phrase.len() as u8);
+            bytes.extend(phrase);
+            bytes.resize(end, 0);
+        }
+        (bytes, self.phrases.len() as u64)
+    }
+}
+
+/// The names that a table has, each once, in an order that does not depend on their numbers.
+fn names_of<'s>(functions: &[FunctionRecord], strings: &'s Strings) -> Vec<&'s [u8]> {
+    let mut seen = vec![false; strings.len()];
+    let mut names = Vec::new();
+    let mut see = |id: StrId| {
+        if let Some(seen) = seen.get_mut(id.0 as usize)
+            && !core::mem::replace(seen, true)
+            && !id.is_empty()
+        {
+            names.push(strings.get(id).as_bytes());
+        }
+    };
+    for function in functions {
+        see(function.name);
+        see(function.symbol);
+        function.aliases.iter().copied().for_each(&mut see);
+        for inline in &function.inlines {
+            see(inline.name);
+            see(inline.symbol);
+        }
+    }
+    names
+}
+
+/// Bytes, and what comes of putting together frequent neighbours, round by round: more of them each time.
+fn learn_pairs(sample: &[&[u8]], singles: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut number_of = [NONE; 256];
+    for (number, byte) in (0u16..).zip(singles.iter().flatten()) {
+        if let Some(slot) = number_of.get_mut(usize::from(*byte)) {
+            *slot = number;
+        }
+    }
+    let number = |byte: &u8| number_of.get(usize::from(*byte)).copied().unwrap_or(NONE);
+    let mut text: Vec<u16> = sample.iter().flat_map(|name| name.iter().map(number).chain([END])).collect();
+    let mut phrases = singles;
+    let mut known: BTreeSet<Vec<u8>> = phrases.iter().cloned().collect();
+    let mut pairs = FIRST_PAIRS;
+    while phrases.len() < MAX_PHRASES {
+        let mut frequent = frequent_pairs(&text, &phrases);
+        frequent.truncate(pairs.min(MAX_PHRASES - phrases.len()));
+        if frequent.is_empty() {
+            break;
+        }
+        let mut joined = HashMap::with_capacity(frequent.len());
+        for (_, pair) in frequent {
+            let text: Vec<u8> =
+                parts_of(pair).into_iter().filter_map(|part| phrases.get(part)).flatten().copied().collect();
+            // Two pairs may give the same text: the first has it, and the other stays a pair.
+            if known.insert(text.clone()) {
+                joined.insert(pair, phrases.len() as u16);
+                phrases.push(text);
+            }
+        }
+        if joined.is_empty() {
+            break;
+        }
+        text = join(&text, &joined);
+        pairs += pairs / 2;
+    }
+    phrases
+}
+
+fn pair_of(first: u16, second: u16) -> u32 {
+    u32::from(first) << 16 | u32::from(second)
+}
+
+fn parts_of(pair: u32) -> [usize; 2] {
+    [(pair >> 16) as usize, (pair & 0xffff) as usize]
+}
+
+/// The pairs of neighbours that could be phrases, the most frequent first.
+fn frequent_pairs(text: &[u16], phrases: &[Vec<u8>]) -> Vec<(Reverse<u32>, u32)> {
+    let mut counts: HashMap<u32, u32> = HashMap::new();
+    for pair in text.windows(2) {
+        if let [first, second] = *pair
+            && first != END
+            && second != END
+        {
+            *counts.entry(pair_of(first, second)).or_default() += 1;
+        }
+    }
+    let length = |pair| parts_of(pair).into_iter().filter_map(|part| phrases.get(part)).map(Vec::len).sum::<usize>();
+    let fits = |(pair, count): &(u32, u32)| *count >= MIN_PAIRS && length(*pair) <= MAX_PHRASE;
+    let mut pairs: Vec<_> = counts.into_iter().filter(fits).map(|(pair, count)| (Reverse(count), pair)).collect();
+    pairs.sort_unstable();
+    pairs
+}
+
+/// The text with pairs put together; of two that overlap the more frequent one.
+fn join(text: &[u16], joined: &HashMap<u32, u16>) -> Vec<u16> {
+    let phrase = |at: usize| match text.get(at..at + 2) {
+        Some(&[first, second]) => joined.get(&pair_of(first, second)).copied(),
+        _ => None,
+    };
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(number) = text.get(at) {
+        match phrase(at) {
+            // Smaller numbers are of more frequent pairs.
+            Some(here) if phrase(at + 1).is_none_or(|next| here <= next) => {
+                out.push(here);
+                at += 2;
+            }
+            _ => {
+                out.push(*number);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+/// Finds the longest phrase that a text begins with: a tree of bytes in one table of edges.
+struct Trie {
+    /// Edges by hash: node and byte in a number above 0, and the node that they lead to.
+    edges: Vec<(u32, u32)>,
+    /// By node: the phrase that ends there.
+    ends: Vec<u16>,
+}
+
+impl Trie {
+    fn new(phrases: &[Vec<u8>]) -> Self {
+        let mut sorted: Vec<(&[u8], u16)> = phrases.iter().map(Vec::as_slice).zip(0..).collect();
+        sorted.sort_unstable();
+        let mut nodes = 1;
+        let mut before: &[u8] = &[];
+        for (phrase, _) in &sorted {
+            nodes += phrase.len() - phrase.iter().zip(before).take_while(|(here, there)| here == there).count();
+            before = phrase;
+        }
+        let mut trie = Self { edges: vec![(0, 0); (nodes * 3 / 2).next_power_of_two()], ends: vec![NONE] };
+        for (phrase, number) in sorted {
+            let mut node = 0;
+            for byte in phrase {
+                node = match trie.slot(node, *byte) {
+                    Ok(next) => next,
+                    Err((slot, key)) => {
+                        let next = trie.ends.len() as u32;
+                        trie.ends.push(NONE);
+                        if let Some(edge) = trie.edges.get_mut(slot) {
+                            *edge = (key, next);
+                        }
+                        next
+                    }
+                };
+            }
+            if let Some(end) = trie.ends.get_mut(node as usize) {
+                *end = number;
+            }
+        }
+        trie
+    }
+
+    /// The node behind `byte` at `node`, or the free slot for it and its key.
+    #[inline(always)]
+    fn slot(&self, node: u32, byte: u8) -> Result<u32, (usize, u32)> {
+        let key = (node << 8 | u32::from(byte)) + 1;
+        let mask = self.edges.len() - 1;
+        let mut slot = (key.wrapping_mul(0x9e37_79b1) >> 7) as usize & mask;
+        loop {
+            // At least a third of the slots is free.
+            match self.edges.get(slot) {
+                Some((found, next)) if *found == key => return Ok(*next),
+                Some((0, _)) | None => return Err((slot, key)),
+                Some(_) => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    /// The phrases of `text`, each time the longest; `text` has bytes that are phrases themselves and no others.
+    fn parse(&self, text: &[u8], mut found: impl FnMut(u16)) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (mut node, mut len, mut number) = (0, 1, NONE);
+            for (before, byte) in rest.iter().enumerate() {
+                let Ok(next) = self.slot(node, *byte) else { break };
+                node = next;
+                if let Some(end) = self.ends.get(node as usize)
+                    && *end != NONE
+                {
+                    (len, number) = (before + 1, *end);
+                }
+            }
+            if number != NONE {
+                found(number);
+            }
+            rest = rest.get(len..).unwrap_or_default();
+        }
+    }
+
+    fn uses(&self, sample: &[&[u8]], phrases: usize) -> Vec<u64> {
+        let mut uses = vec![0; phrases];
+        for name in sample {
+            self.parse(name, |number| {
+                if let Some(uses) = uses.get_mut(usize::from(number)) {
+                    *uses += 1;
+                }
+            });
+        }
+        uses
+    }
+}
