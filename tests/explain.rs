@@ -239,3 +239,45 @@ fn a_seal_that_is_asked_for_stands_behind_every_name_that_symbolize_gives() {
     refused.refused(1, &["refused"]);
     symseal(["symbolize", "--trust", &trust, "--pid", "1", "0x1"]).refused(2, &["--trust", "--bundle"]);
 }
+
+/// A CFA that only a program gives, one of a form that no table has, and code of which nothing speaks.
+const SHAPES: &str = "
+__asm__(\".text\\n.type shaped,@function\\nshaped: .cfi_startproc\\n.cfi_escape 0x0f,5,0x77,0,0x06,0x23,8\\nnop\\nret\\n.cfi_endproc\\n.size shaped,.-shaped\\n\"
+        \".type exclusive,@function\\nexclusive: .cfi_startproc\\n.cfi_escape 0x0f,5,0x77,0,0x77,0,0x27\\nnop\\nret\\n.cfi_endproc\\n.size exclusive,.-exclusive\\n\"
+        \".type silent,@function\\nsilent: inc %eax\\nret\\n.size silent,.-silent\\n\");
+extern int shaped(void), exclusive(void), silent(void);
+int main(void) { return shaped() + exclusive() + silent(); }
+";
+
+#[test]
+fn code_without_a_rule_says_why_and_a_program_tells_its_operations() {
+    let (Some(nm), root) = (tool("nm"), tempfile::tempdir().unwrap()) else { return };
+    let Some(app) = program::compile_c(root.path(), "shapes", SHAPES, &["-O1", "-Wl,--build-id"]) else { return };
+    let layout = root.path().join("bundle").display().to_string();
+    let named = ["--name", "shapes", "--version", "1", "--output", &layout];
+    symseal(["bundle", "build", app.to_str().unwrap()].into_iter().chain(named)).ok();
+    let index = symseal(["bundle", "inspect", &layout, "--json"]).ok().json();
+    let id = index["linux"].as_object().unwrap().keys().next().unwrap().clone();
+    let symbols = String::from_utf8(Command::new(nm).arg(&app).output().unwrap().stdout).unwrap();
+    let at = |name: &str| {
+        let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).expect("the function");
+        format!("0x{}", line.split(' ').next().unwrap().trim_start_matches('0'))
+    };
+    let ask = |name: &str, more: &[&str]| {
+        let address = at(name);
+        symseal(["explain", "unwind", &layout, &id, &address].iter().chain(more))
+    };
+    let found = ask("shaped", &["--json"]).ok().json();
+    let operations = ["push rsp", "read the word there", "push 8", "add"];
+    assert_eq!((&found["program"], &found["reason"]), (&operations.to_vec().into(), &Value::Null), "{found:#}");
+    let told = ask("shaped", &[]).ok().stdout;
+    assert!(told.contains("push rsp; read the word there; push 8; add; the CFA is on top"), "{told}");
+    for (name, kind, part) in [("exclusive", "unsupported", "DW_OP_xor"), ("silent", "gap", "this part of silent")] {
+        let (found, told) = (ask(name, &["--json"]), ask(name, &[]));
+        assert_eq!((found.status, told.status), (1, 1), "{found:?}");
+        let found = found.json();
+        assert_eq!(found["row"]["kind"], kind, "{found:#}");
+        assert!(found["reason"].as_str().is_some_and(|reason| reason.contains(part)), "{found:#}");
+        assert!(told.stdout.contains("because    ") && told.stdout.contains(part), "{told:?}");
+    }
+}

@@ -26,6 +26,7 @@ KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "pl
          10: "program", 12: "unsupported"}
 DEBUG_ID, PRODUCER, BUCKETS, ROW_ADDRESSES, ROW_RULES, RULES, SLOTS, PROGRAMS, SOURCE_INDEX, SOURCE_MAP = range(1, 11)
 GO_RUNTIME = 12
+REASONS = 13
 BUCKET_BYTES = 256
 BLOCK = 64
 
@@ -69,6 +70,7 @@ class Table:
         self.slot_words = self.numbers(SLOTS, "Q", self.rules * ((len(self.slot_registers) + 4) // 5))
         self.sources = list(self.source_map())
         self.go_runtime = self.read_go_runtime() if GO_RUNTIME in self.sections else None
+        self.reasons = self.read_reasons() if REASONS in self.sections else []
         self.verify()
 
     def numbers(self, kind, code, count):
@@ -208,6 +210,24 @@ class Table:
         names = ("stack_lo", "stack_hi", "m", "sched_sp", "sched_pc", "sched_bp", "curg")
         return {**dict(zip(names, fields)), "switches": ranges[:switches], "c_calls": ranges[switches:]}
 
+    def read_reasons(self):
+        data = self.sections[REASONS]
+        expect(len(data) >= 4, "length of the reasons")
+        count, = struct.unpack_from("<I", data)
+        texts = 4 + 12 * count
+        expect(count > 0 and texts <= len(data), "length of the reasons")
+        reasons = []
+        for at in range(count):
+            start, size, place = struct.unpack_from("<3I", data, 4 + 12 * at)
+            expect(size > 0 and start + size <= self.text_end - self.text_start, "a reason outside the code")
+            expect(not reasons or reasons[-1][0] <= self.text_start + start, "reasons do not rise")
+            expect(texts + place + 2 <= len(data), "a text outside the section")
+            length, = struct.unpack_from("<H", data, texts + place)
+            text = data[texts + place + 2:texts + place + 2 + length]
+            expect(len(text) == length, "a text that is cut")
+            reasons.append([self.text_start + start, self.text_start + start + size, text.decode()])
+        return reasons
+
     def lookup(self, rva):
         offset = rva - self.text_start
         if offset < 0 or rva >= self.text_end:
@@ -226,7 +246,7 @@ class Table:
         yield {
             "processor": self.name, "image_base": self.image_base, "text_start": self.text_start, "text_end": self.text_end, "rows": self.rows,
             "rules": self.rules, "source_sha256": self.data[64:96].hex(), "debug_id": self.sections[DEBUG_ID].decode(),
-            "producer": self.sections[PRODUCER].decode(), "go_runtime": self.go_runtime, "sha256": hashlib.sha256(self.data).hexdigest(),
+            "producer": self.sections[PRODUCER].decode(), "go_runtime": self.go_runtime, "reasons": self.reasons, "sha256": hashlib.sha256(self.data).hexdigest(),
         }
         for bucket, (first, end) in enumerate(zip(self.buckets, self.buckets[1:])):
             for row in range(first, end):

@@ -1,16 +1,18 @@
 //! Programs: CFA expressions that no plain rule covers, as a tiny stack machine. At most [`MAX_STEPS`] steps and
 //! [`MAX_DEPTH`] values, no jumps: it always ends.
 
-use crate::arch::Machine;
+use core::fmt;
+
+use crate::arch::{Arch, Machine};
 
 /// Most operations in a program.
 pub(crate) const MAX_STEPS: usize = 32;
 /// Most values on the stack.
 pub(crate) const MAX_DEPTH: usize = 8;
 
-/// One operation. The number is the byte in the file; operands follow it.
+/// One operation of a program. The number is the byte in the file; operands follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Operation {
     /// 0: the top value is the result.
     End,
     /// 1, u8: push a register by DWARF number, or the program counter.
@@ -31,38 +33,56 @@ pub(crate) enum Op {
     Deref,
 }
 
+impl Operation {
+    /// What it does, such as `push rsp`, with the processor's names of registers.
+    pub fn display(self, arch: Arch) -> impl fmt::Display {
+        core::fmt::from_fn(move |f| match self {
+            Self::End => f.write_str("the result is on top"),
+            Self::Register(number) if number == arch.machine().pc => f.write_str("push pc"),
+            Self::Register(number) => write!(f, "push {}", arch.machine().name(number)),
+            Self::Constant(value) => write!(f, "push {value}"),
+            Self::Add => f.write_str("add"),
+            Self::Subtract => f.write_str("subtract"),
+            Self::And => f.write_str("and"),
+            Self::ShiftLeft => f.write_str("shift left"),
+            Self::GreaterOrEqual => f.write_str("greater or equal"),
+            Self::Deref => f.write_str("read the word there"),
+        })
+    }
+}
+
 /// Reads the operation at the front of `bytes`, and how many bytes it has.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(Op, usize)> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Operation, usize)> {
     Some(match bytes.first()? {
-        0 => (Op::End, 1),
-        1 => (Op::Register(*bytes.get(1)?), 2),
-        2 => (Op::Constant(i64::from_le_bytes(*bytes.get(1..)?.first_chunk::<8>()?)), 9),
-        3 => (Op::Add, 1),
-        4 => (Op::Subtract, 1),
-        5 => (Op::And, 1),
-        6 => (Op::ShiftLeft, 1),
-        7 => (Op::GreaterOrEqual, 1),
-        8 => (Op::Deref, 1),
+        0 => (Operation::End, 1),
+        1 => (Operation::Register(*bytes.get(1)?), 2),
+        2 => (Operation::Constant(i64::from_le_bytes(*bytes.get(1..)?.first_chunk::<8>()?)), 9),
+        3 => (Operation::Add, 1),
+        4 => (Operation::Subtract, 1),
+        5 => (Operation::And, 1),
+        6 => (Operation::ShiftLeft, 1),
+        7 => (Operation::GreaterOrEqual, 1),
+        8 => (Operation::Deref, 1),
         _ => return None,
     })
 }
 
 /// Appends `op` in its file form.
 #[cfg(any(feature = "compile", test))]
-pub(crate) fn encode(op: Op, out: &mut alloc::vec::Vec<u8>) {
+pub(crate) fn encode(op: Operation, out: &mut alloc::vec::Vec<u8>) {
     match op {
-        Op::End => out.push(0),
-        Op::Register(number) => out.extend([1, number]),
-        Op::Constant(value) => {
+        Operation::End => out.push(0),
+        Operation::Register(number) => out.extend([1, number]),
+        Operation::Constant(value) => {
             out.push(2);
             out.extend(value.to_le_bytes());
         }
-        Op::Add => out.push(3),
-        Op::Subtract => out.push(4),
-        Op::And => out.push(5),
-        Op::ShiftLeft => out.push(6),
-        Op::GreaterOrEqual => out.push(7),
-        Op::Deref => out.push(8),
+        Operation::Add => out.push(3),
+        Operation::Subtract => out.push(4),
+        Operation::And => out.push(5),
+        Operation::ShiftLeft => out.push(6),
+        Operation::GreaterOrEqual => out.push(7),
+        Operation::Deref => out.push(8),
     }
 }
 
@@ -94,17 +114,21 @@ pub(crate) fn evaluate(
             stack.get(depth).copied()
         };
         let value = match op {
-            Op::End => return pop().ok_or(Failure::Malformed),
-            Op::Register(number) => register(number).ok_or(Failure::Register)?,
-            Op::Constant(value) => value as u64,
-            Op::Deref => memory(pop().ok_or(Failure::Malformed)?).ok_or(Failure::Memory)?,
-            Op::Add | Op::Subtract | Op::And | Op::ShiftLeft | Op::GreaterOrEqual => {
+            Operation::End => return pop().ok_or(Failure::Malformed),
+            Operation::Register(number) => register(number).ok_or(Failure::Register)?,
+            Operation::Constant(value) => value as u64,
+            Operation::Deref => memory(pop().ok_or(Failure::Malformed)?).ok_or(Failure::Memory)?,
+            Operation::Add
+            | Operation::Subtract
+            | Operation::And
+            | Operation::ShiftLeft
+            | Operation::GreaterOrEqual => {
                 let (Some(top), Some(second)) = (pop(), pop()) else { return Err(Failure::Malformed) };
                 match op {
-                    Op::Add => second.wrapping_add(top),
-                    Op::Subtract => second.wrapping_sub(top),
-                    Op::And => second & top,
-                    Op::ShiftLeft => u32::try_from(top).ok().and_then(|by| second.checked_shl(by)).unwrap_or(0),
+                    Operation::Add => second.wrapping_add(top),
+                    Operation::Subtract => second.wrapping_sub(top),
+                    Operation::And => second & top,
+                    Operation::ShiftLeft => u32::try_from(top).ok().and_then(|by| second.checked_shl(by)).unwrap_or(0),
                     _ => u64::from(second as i64 >= top as i64),
                 }
             }
@@ -127,7 +151,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn check(ops: &[Op], expected: Result<u64, Failure>) {
+    fn check(ops: &[Operation], expected: Result<u64, Failure>) {
         let mut bytes = Vec::new();
         ops.iter().for_each(|op| encode(*op, &mut bytes));
         let register = |number| (number != 9).then(|| u64::from(number) * 0x100);
@@ -137,7 +161,7 @@ mod tests {
 
     #[test]
     fn programs_compute_what_their_operations_say() {
-        use Op::{Add, And, Constant, Deref, End, GreaterOrEqual, Register, ShiftLeft, Subtract};
+        use Operation::{Add, And, Constant, Deref, End, GreaterOrEqual, Register, ShiftLeft, Subtract};
         check(&[Constant(7), End], Ok(7));
         check(&[Register(7), Constant(-8), Add, Deref, End], Ok(0x6f9));
         check(&[Constant(1), Constant(2), Subtract, End], Ok(u64::MAX));
@@ -150,7 +174,7 @@ mod tests {
 
     #[test]
     fn programs_that_would_not_end_well_are_refused() {
-        use Op::{Add, Constant, End};
+        use Operation::{Add, Constant, End};
         check(&[End], Err(Failure::Malformed));
         check(&[Constant(1), Add, End], Err(Failure::Malformed));
         check(&[Constant(1); 9], Err(Failure::Malformed));

@@ -68,6 +68,8 @@ pub enum SectionKind {
     ConventionSlots = 11,
     /// What leads from the stack of a thread to its goroutine, in Go programs.
     GoRuntime = 12,
+    /// Why code has no rule, where something speaks of it.
+    Reasons = 13,
 }
 
 impl SectionKind {
@@ -86,5 +88,5 @@ impl SectionKind {
     ];
 
     /// Kinds that some tables have.
-    pub const OPTIONAL: [Self; 2] = [Self::ConventionSlots, Self::GoRuntime];
+    pub const OPTIONAL: [Self; 3] = [Self::ConventionSlots, Self::GoRuntime, Self::Reasons];
 }

@@ -6,6 +6,7 @@ use core::ops::Range;
 use symseal_module::{DebugId, Rva, Svma, crc32};
 
 use crate::arch::Arch;
+use crate::cx::{self, Operation};
 use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, SectionKind, VERSION, at,
 };
@@ -31,6 +32,8 @@ pub struct Table<'a> {
     programs: &'a [u8],
     /// The section of Go's runtime, where there is one.
     go_runtime: Option<&'a [u8]>,
+    /// The section of reasons, where there is one.
+    pub(crate) reasons: Option<&'a [u8]>,
     pub(crate) source_index: &'a [[u8; 16]],
     pub(crate) source_map: &'a [u8],
     pub(crate) bytes: &'a [u8],
@@ -153,6 +156,7 @@ impl<'a> Table<'a> {
             convention_slots,
             programs: section(SectionKind::Programs)?,
             go_runtime: section(SectionKind::GoRuntime).ok(),
+            reasons: section(SectionKind::Reasons).ok(),
             source_index: array(section(SectionKind::SourceIndex)?, None, SectionKind::SourceIndex)?,
             source_map: section(SectionKind::SourceMap)?,
             bytes,
@@ -279,6 +283,23 @@ impl<'a> Table<'a> {
     /// First address of the code that the table spans, rounded down to a bucket.
     pub fn text_start(&self) -> Rva {
         Rva(self.text_start)
+    }
+
+    /// Bytes of code that the table spans.
+    pub(crate) fn text_bytes(&self) -> u64 {
+        self.text_size
+    }
+
+    /// The operations of the program of `rule`, without the one that ends it; none for a rule of another kind. Ends early where the program is
+    /// damaged, and after the most operations that a program may have.
+    pub fn operations(&self, rule: Rule) -> impl Iterator<Item = Operation> + use<'a> {
+        let mut rest = self.program(rule);
+        let steps = core::iter::from_fn(move || {
+            let (operation, length) = cx::decode(rest)?;
+            rest = rest.get(length..)?;
+            Some(operation)
+        });
+        steps.take_while(|operation| *operation != Operation::End).take(cx::MAX_STEPS)
     }
 
     /// The bytes from the program of `rule` on.

@@ -160,6 +160,8 @@ fn a_reader_made_from_the_documentation_gives_the_same_rule_at_every_row_and_add
         assert_eq!((&header["producer"], &header["rules"]), (&json!(table.producer()), &json!(table.counts().rules)));
         assert_eq!(header["image_base"], table.image_base().0);
         assert_eq!(header["go_runtime"], go_runtime(&table), "{path}");
+        let reasons: Vec<_> = table.reasons().map(|it| json!([it.range.start.0, it.range.end.0, it.text])).collect();
+        assert_eq!(header["reasons"], json!(reasons), "{path}");
         assert_eq!(header["go_runtime"].is_null(), !path.ends_with("/go"), "{path}");
         assert_eq!(dumped.len(), rows.len(), "{path}");
         for (found, (rva, rule, slots)) in dumped.iter().zip(&rows) {

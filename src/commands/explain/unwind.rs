@@ -54,6 +54,10 @@ struct Found {
     source: Option<Source>,
     /// The rows of the record.
     record: Vec<Row>,
+    /// The operations of the row's program, for a CFA that only a program gives.
+    program: Vec<String>,
+    /// What the compiler could not express or follow here.
+    reason: Option<String>,
     proof: Proof,
     digests: Vec<(&'static str, Digest)>,
 }
@@ -86,13 +90,18 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let options = Options { demangle: args.asked.demangle, ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let source = table.source(rva);
+    let row = rows(&table).find(|row| (row.start..row.end).contains(&rva));
+    let operations = row.as_ref().into_iter().flat_map(|row| table.operations(row.rule));
+    let program = operations.map(|operation| operation.display(table.arch()).to_string()).collect();
     let found = Found {
         module: module_name,
         arch: table.arch(),
         image_base,
         rva,
         named: resolver.symbolize(id, rva),
-        row: rows(&table).find(|row| (row.start..row.end).contains(&rva)),
+        row,
+        program,
+        reason: table.reason(rva).map(str::to_owned),
         source,
         record: source.filter(|_| args.record).map(|source| record(&table, source)).unwrap_or_default(),
         proof,
@@ -205,10 +214,16 @@ impl Found {
         if self.rule().is_some() {
             out!("{equations}");
         }
+        if !self.program.is_empty() {
+            outln!("\nprogram    {}; the CFA is on top", self.program.join("; "));
+        }
         outln!("\nin force   from {} to {}", self.svma(row.start), self.svma(row.end));
         match self.source.filter(|_| kind != Some(Kind::Gap)) {
             Some(source) => outln!("made of    {}", self.record_of(source)),
-            None => outln!("made of    nothing: no record of the binary covers the address"),
+            None => outln!("made of    nothing"),
+        }
+        if let Some(why) = self.why(kind) {
+            outln!("because    {}", visible(&why));
         }
         if !self.record.is_empty() {
             outln!();
@@ -224,6 +239,19 @@ impl Found {
             outln!("  {of:13}  {digest}");
         }
         Ok(())
+    }
+
+    /// Why the address has no rule, or its function not all of them.
+    fn why(&self, kind: Option<Kind>) -> Option<String> {
+        let is_gap = kind == Some(Kind::Gap);
+        let unknown = || {
+            let function = self.named.frames.last().and_then(|frame| frame.function.as_deref());
+            Some(match function {
+                Some(function) => format!("no record of the binary speaks of this part of {function}"),
+                None => "no record of the binary and no function covers the address: padding, or data".to_owned(),
+            })
+        };
+        self.reason.clone().or_else(|| if is_gap { unknown() } else { None })
     }
 
     /// The record in words.
@@ -262,6 +290,8 @@ impl Found {
             "arch": self.arch.code(),
             "function": self.named.frames.last().and_then(|frame| frame.function.as_deref()),
             "row": self.row.as_ref().map(row),
+            "program": self.program,
+            "reason": self.why(self.row.as_ref().and_then(|row| row.rule.kind())),
             "source": source.map(|source| json!({
                 "kind": source.kind.code(),
                 "offset": format!("{:#x}", source.offset),

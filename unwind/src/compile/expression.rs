@@ -9,7 +9,7 @@ use gimli::{Encoding, Expression, Operation};
 use super::fdes::Reader;
 use super::terms;
 use crate::arch::Machine;
-use crate::cx::{self, MAX_STEPS, Op};
+use crate::cx::{self, MAX_STEPS, Operation as Op};
 
 /// The operations of `expression`, without the final [`Op::End`]; or what stands in the way.
 pub(super) fn operations(

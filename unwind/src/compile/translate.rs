@@ -13,7 +13,7 @@ use super::fdes::Reader;
 use super::programs::Programs;
 use super::terms;
 use crate::arch::Machine;
-use crate::cx::Op;
+use crate::cx::Operation as Op;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
 /// A rule, its slots, and how many saved registers had to be marked as unknown.

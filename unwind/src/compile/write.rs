@@ -13,6 +13,7 @@ use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_TEXT_SPAN, SECTION_ALIGNMENT, SectionKind,
     VERSION, at,
 };
+use crate::reasons;
 use crate::rule::{Rule, Slots};
 use crate::source::{self, Source};
 use symseal_module::{Rva, crc32};
@@ -116,6 +117,12 @@ pub(super) fn write(
     if let Some(section) = go.and_then(|go| go.write(start, u64::from(size))) {
         sections.push((SectionKind::GoRuntime, section));
         report.has_go_runtime = true;
+    }
+    let unsupported = report.unsupported.iter().chain(&report.unfollowed_functions);
+    let reasons = unsupported.map(|it| (it.range.clone(), it.reason.as_str()));
+    let reasons = reasons::write(reasons, base.wrapping_add(start)..base.wrapping_add(end));
+    if !reasons.is_empty() {
+        sections.push((SectionKind::Reasons, reasons));
     }
     let mut directory = Vec::new();
     let mut body: Vec<u8> = Vec::new();

@@ -12,7 +12,7 @@ use super::{Plt, push};
 use crate::arch::Arch;
 use crate::compile::expression;
 use crate::compile::programs::Programs;
-use crate::cx::Op;
+use crate::cx::Operation as Op;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 
 /// A byte of an instruction, or `None` for one of a distance.
