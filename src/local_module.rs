@@ -1,12 +1,12 @@
 //! A module whose file lies on this machine, asked about without a process: every address is in it.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use symseal_artifact::ReleaseFile;
 use symseal_module::{Avma, DebugId, MappedModule, ModuleMap, Svma};
+use symseal_resolver::FileBytes;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 30;
@@ -56,7 +56,7 @@ fn one_of(file: &Path, wanted: Option<&DebugId>, found: Vec<(DebugId, Svma)>) ->
 }
 
 /// The bytes of a file.
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(file: &Path) -> Result<FileBytes> {
     let named = || format!("{}", file.display());
     let metadata = std::fs::metadata(file).with_context(named)?;
     // Opening a pipe would wait for whoever writes to it.
@@ -67,8 +67,5 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     if metadata.len() > MAX_FILE_BYTES {
         bail!("{}: expected a file of at most {MAX_FILE_BYTES} bytes, found {}", file.display(), metadata.len());
     }
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(usize::try_from(metadata.len())?).with_context(named)?;
-    File::open(file).with_context(named)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(named)?;
-    Ok(bytes)
+    FileBytes::read(File::open(file).with_context(named)?, MAX_FILE_BYTES).with_context(named)
 }

@@ -35,10 +35,10 @@ pub use module::{IdentifiedBy, JitFileState, JitSource, OpenedBy, OpenedFile, Pr
 pub use linux::{
     executable_of, identity::identity_of, jit::JitMaps, kernel::kernel_build_id, kernel::kernel_symbols,
     memory::read_memory, modules::modules_again, modules::modules_in, modules::modules_of, open::open_module,
-    proc_maps, root::open_in_root, tasks::tasks, tasks::thread_name, vdso::vdso_bytes,
+    proc_maps, process_of, root::open_in_root, tasks::tasks, tasks::thread_name, vdso::vdso_bytes,
 };
 #[cfg(not(target_os = "linux"))]
 pub use unsupported::{
     JitMaps, executable_of, identity_of, kernel_build_id, kernel_symbols, modules_again, modules_in, modules_of,
-    open_in_root, open_module, proc_maps, read_memory, tasks, thread_name, vdso_bytes,
+    open_in_root, open_module, proc_maps, process_of, read_memory, tasks, thread_name, vdso_bytes,
 };

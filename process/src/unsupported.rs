@@ -50,6 +50,11 @@ pub fn read_memory(_pid: u32, _address: Avma, _out: &mut [u8]) -> Result<usize, 
 }
 
 /// Linux only.
+pub fn process_of(_id: u32) -> Result<u32, ProcessError> {
+    Err(ProcessError::Unsupported)
+}
+
+/// Linux only.
 pub fn tasks(_pid: u32) -> Result<Vec<u32>, ProcessError> {
     Err(ProcessError::Unsupported)
 }

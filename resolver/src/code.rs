@@ -45,7 +45,7 @@ impl Resolver {
             Some(read) => read?,
             None => return Err(in_bundle.err().unwrap_or((MissReason::NotInBundle, String::new()))),
         };
-        code_of(&bytes, id, Digest::of(&bytes), false)
+        code_of(&bytes, id, bytes.digest(), false)
     }
 }
 

@@ -5,19 +5,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use symseal_artifact::{DebugAltLink, ObjectFile, SplitUnit};
+use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, Quality, ResolverStep, Rva, Svma};
 
 use crate::bundles::BundleSource;
 use crate::flights::Flights;
 use crate::local::companions::{Companions, FilesOf, describe, is_supplementary};
 use crate::local::debug_file::pdb_in;
+use crate::local::last_binary::OwnFile;
+use crate::local::pair::Program;
 use crate::local::read::check_id;
 use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
 use crate::resolver::{NamedBy, quality_of};
 use crate::servers::Covered;
 use crate::trail::miss;
-use crate::{CheckFile, DigestOf, DigestRef, FetchedFile, NotFetched, SymbolServers, Tried, WantedFile, WantedKind};
+use crate::{
+    CheckFile, DigestOf, DigestRef, FetchedFile, FileBytes, NotFetched, SymbolServers, Tried, WantedFile, WantedKind,
+};
 
 /// Tables of files that came.
 const OPEN_TABLES: usize = 256;
@@ -26,7 +31,8 @@ const OPEN_TABLES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Remote {
     servers: Arc<dyn SymbolServers>,
-    tables: Flights<(Option<String>, DebugId), Fetched>,
+    /// By the name that was asked for as well, and by whether the program could be read.
+    tables: Flights<(Option<String>, DebugId, bool), Fetched>,
     /// When a module is asked for again whose server failed; never, where nobody may wait for it.
     retry: Option<Duration>,
 }
@@ -40,6 +46,16 @@ struct Fetched {
     /// Whether another time may bring more: a server failed, be it for the file itself or for one that it refers to.
     passing: bool,
     until: Option<Instant>,
+}
+
+/// A module that servers are asked about.
+#[derive(Clone, Copy)]
+pub(crate) struct AskedModule<'m> {
+    pub(crate) id: &'m DebugId,
+    /// Its path, where that is known.
+    pub(crate) path: Option<&'m str>,
+    /// Its own file, where that may be read.
+    pub(crate) program: Option<OwnFile<'m>>,
 }
 
 /// What servers say of an address.
@@ -80,16 +96,16 @@ impl Remote {
             .sum()
     }
 
-    /// Asks the servers about a module, and its path where that is known.
+    /// Asks the servers about a module.
     pub(crate) fn ask(
         &self,
         step: ResolverStep,
-        (id, path): (&DebugId, Option<&str>),
+        module: AskedModule<'_>,
         bundles: &[Arc<BundleSource>],
         lookup: Rva,
         tried: &mut Vec<Tried>,
     ) -> Asked {
-        let covering = match covering(bundles, id) {
+        let covering = match covering(bundles, module.id) {
             Ok(covering) => covering,
             Err((reason, why)) => {
                 // Which bytes would count nobody can say.
@@ -97,9 +113,16 @@ impl Remote {
                 return Asked::default();
             }
         };
-        let Fetched { opened, of, passing, .. } = self.table((id, path), covering);
+        let Fetched { opened, of, passing, .. } = self.table(module, covering);
         let has_debug_info = opened.as_ref().is_ok_and(|table| table.has_debug_info);
-        let Some(mut answer) = ask_table(opened, (step, of), lookup, tried) else {
+        let told = match &opened {
+            // What the program alone tells, the steps that read it say.
+            Ok(table) => {
+                table.program.as_ref().map(|program| table.ask_debug_file_of(program, step, lookup, tried).ok())
+            }
+            Err(_) => None,
+        };
+        let Some(mut answer) = told.unwrap_or_else(|| ask_table(opened, (step, of), lookup, tried)) else {
             return Asked { passing, ..Asked::default() };
         };
         // Go's programs have lines without debug information.
@@ -127,21 +150,22 @@ impl Remote {
         bundles: &[Arc<BundleSource>],
     ) -> Option<Svma> {
         let covering = covering(bundles, id).ok()?;
-        self.table((id, path), covering).opened.ok().map(|table| table.table.image_base())
+        self.table(AskedModule { id, path, program: None }, covering).opened.ok().map(|table| table.table.image_base())
     }
 
     /// The table of a module. It is kept by the name as well: who asks without one may be told less.
-    fn table(&self, (id, path): (&DebugId, Option<&str>), covering: Option<&Arc<BundleSource>>) -> Fetched {
+    fn table(&self, module: AskedModule<'_>, covering: Option<&Arc<BundleSource>>) -> Fetched {
+        let AskedModule { id, path, program } = module;
         let in_bundle = covering.and_then(|bundle| bundle.facts(id));
         // A program database may be called otherwise than its program.
         let pdb = in_bundle.as_ref().and_then(|module| module.pdb.as_deref());
         let name = pdb.or(path).or(in_bundle.as_ref().map(|module| module.name.as_str()));
         let name = name.map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
-        let key = (name.map(str::to_owned), id.clone());
+        let key = (name.map(str::to_owned), id.clone(), program.is_some());
         let holds = |fetched: &Fetched| fetched.until.is_none_or(|until| Instant::now() < until);
         self.tables.get_while(key, holds, || {
             let covered = covering.map(|bundle| covered(bundle, id));
-            let asking = Asking::new(self.servers.as_ref(), covered.as_ref());
+            let asking = Asking::new(self.servers.as_ref(), covered.as_ref(), program);
             let opened = asking.open(id, name).map(Arc::new);
             let (of, passing) = (asking.of.get(), asking.failed.get());
             let until = self.retry.filter(|_| passing).and_then(|retry| Instant::now().checked_add(retry));
@@ -155,6 +179,8 @@ struct Asking<'s> {
     servers: &'s dyn SymbolServers,
     /// The files that count, where a bundle has the module.
     covered: Option<&'s Covered>,
+    /// The module's own file, where that may be read.
+    program: Option<OwnFile<'s>>,
     /// What came.
     of: Cell<DigestOf>,
     /// Whether a server failed.
@@ -164,9 +190,9 @@ struct Asking<'s> {
 }
 
 impl<'s> Asking<'s> {
-    fn new(servers: &'s dyn SymbolServers, covered: Option<&'s Covered>) -> Self {
+    fn new(servers: &'s dyn SymbolServers, covered: Option<&'s Covered>, program: Option<OwnFile<'s>>) -> Self {
         let (of, failed, lacking) = (Cell::new(DigestOf::DebugFile), Cell::new(false), RefCell::new(None));
-        Self { servers, covered, of, failed, lacking }
+        Self { servers, covered, program, of, failed, lacking }
     }
 
     fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NoTable> {
@@ -198,25 +224,34 @@ impl<'s> Asking<'s> {
             fetched => fetched?,
         };
         let bytes = fetched.bytes.as_slice();
-        if let Some(pdb) = pdb_in(bytes, id, &fetched.from)? {
-            let files = FilesOf { pdb: Some(&pdb), ..FilesOf::default() };
-            let described = describe(files, &fetched.from, self, &[])?;
-            return table_of(described, Svma(0), (id, bytes, fetched.from), true);
-        }
-        let object = object_of(bytes, id, &fetched.from)?;
-        if has_table && !object.has_debug_info() {
+        let pdb = pdb_in(bytes, id, &fetched.from)?;
+        let object = if pdb.is_some() { None } else { Some(object_of(bytes, id, &fetched.from)?) };
+        let has_debug_info = object.as_ref().is_none_or(ObjectFile::has_debug_info);
+        if has_table && !has_debug_info {
             // The program itself in the place of its debug file: the bundle's table tells more.
             return Err((MissReason::NoDebugInfo, fetched.from));
         }
-        let files = FilesOf { debug: Some(&object), ..FilesOf::default() };
+        // As the builder reads them, and with it the debug files of this machine: as one.
+        let own = self.program.filter(|_| self.of.get() == DigestOf::DebugFile).and_then(|own| own.read());
+        let own = own.filter(|own| self.covered.is_none_or(|covered| covered.check(own).is_ok()));
+        let program = own.as_deref().and_then(|own| object_of(own, id, &fetched.from).ok());
+        let files = FilesOf { program: program.as_ref(), debug: object.as_ref(), pdb: pdb.as_ref() };
         let described = describe(files, &fetched.from, self, &[])?;
+        let beside = self.program.zip(own.as_ref()).zip(program.as_ref());
+        let beside = beside.map(|((own, bytes), program)| Program::new((own.module, bytes.digest(), program), files));
         if has_table && !described.note.is_empty() {
             // The bundle knows more.
             let (reason, why) = self.lacking.take().unwrap_or((MissReason::ServerMiss, String::new()));
             let parts = [fetched.from.as_str(), &described.note, &why].map(str::to_owned);
             return Err((reason, parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")));
         }
-        table_of(described, object.image_base(), (id, bytes, fetched.from), object.has_debug_info())
+        let image_base = files.binary().map_or(Svma(0), ObjectFile::image_base);
+        let table = table_of(described, image_base, (id, Digest::of(bytes), fetched.from), has_debug_info)?;
+        drop(program);
+        if let (Some(own), Some(bytes)) = (self.program, own) {
+            own.keep(bytes);
+        }
+        Ok(LocalTable { program: beside, ..table })
     }
 }
 
@@ -234,7 +269,7 @@ fn is_debug_file(bytes: &[u8], id: &DebugId) -> Result<(), NoTable> {
 }
 
 impl Companions for Asking<'_> {
-    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>> {
+    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<FileBytes> {
         let id = DebugId::from_build_id(link.build_id).ok()?;
         let check = |bytes: &[u8]| {
             if !is_supplementary(object, link, bytes) {
@@ -245,11 +280,11 @@ impl Companions for Asking<'_> {
         };
         let wanted = WantedFile { id: &id, kind: WantedKind::DebugFile, name: None };
         let fetched = self.fetch(&wanted, &check).map_err(|why| self.lacking.replace(Some(why)));
-        fetched.ok().map(|fetched| fetched.bytes)
+        fetched.ok().map(|fetched| fetched.bytes.into())
     }
 
     /// Servers have none by what a skeleton names.
-    fn split(&self, _: &ObjectFile<'_>, _: &[SplitUnit]) -> Vec<Vec<u8>> {
+    fn split(&self, _: &ObjectFile<'_>, _: &[SplitUnit]) -> Vec<FileBytes> {
         Vec::new()
     }
 }

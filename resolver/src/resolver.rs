@@ -13,12 +13,13 @@ use symseal_symx::SparseHit;
 use crate::answers::{Answers, Question};
 use crate::bundles::{Access, BundleSource, NoTable, StoredBundle};
 use crate::flights::Flights;
+use crate::local::last_binary::OwnFile;
 use crate::local::{self, Local};
-use crate::remote::{Asked, Remote};
+use crate::remote::{Asked, AskedModule, Remote};
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::trail::{hit, miss, most_telling, raw_frame, skip};
 use crate::{
-    Answer, CallSite, DigestOf, DigestRef, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome,
+    Answer, CallSite, DigestOf, DigestRef, FileBytes, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome,
     ResolvedFrame, SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
 };
 
@@ -143,7 +144,7 @@ impl Resolver {
     }
 
     /// Hands over the bytes of a module's own file that the caller has just read: the first question about it does not read it again.
-    pub fn keep_read(&self, module: &MappedModule, bytes: Vec<u8>) {
+    pub fn keep_read(&self, module: &MappedModule, bytes: FileBytes) {
         self.sources.local.keep_read(module, bytes);
     }
 
@@ -195,7 +196,7 @@ impl Resolver {
     }
 
     /// The bytes of the file at a module's path; `None` where local files are not allowed.
-    pub(crate) fn local_binary(&self, module: &MappedModule) -> Option<Result<Vec<u8>, NoTable>> {
+    pub(crate) fn local_binary(&self, module: &MappedModule) -> Option<Result<FileBytes, NoTable>> {
         self.options.local_files.then(|| self.sources.local.read_binary(module))
     }
 
@@ -322,7 +323,7 @@ impl Resolver {
             return (self.named(ResolverStep::LocalBundle, route.proof, named, trail), false);
         }
         let mut tried = Vec::with_capacity(4);
-        let Asked { named, yields, passing } = self.ask_servers(id, name, lookup, &mut tried);
+        let Asked { named, yields, passing } = self.ask_servers(id, (name, module), lookup, &mut tried);
         // A symbol of a server's file must not hide what a bundle, a debug file or the binary knows of the source.
         let (named, kept_back) = if yields.is_none() { (named, None) } else { (None, named) };
         let asked = tried.len();
@@ -345,7 +346,13 @@ impl Resolver {
     }
 
     /// The step that asks the network: by which kind of server depends on the module's platform.
-    fn ask_servers(&self, id: Option<&DebugId>, name: Option<&str>, lookup: Rva, tried: &mut Vec<Tried>) -> Asked {
+    fn ask_servers(
+        &self,
+        id: Option<&DebugId>,
+        (path, module): (Option<&str>, Option<&MappedModule>),
+        lookup: Rva,
+        tried: &mut Vec<Tried>,
+    ) -> Asked {
         let step = match id {
             Some(DebugId::Pdb { .. } | DebugId::MachoUuid(_)) => ResolverStep::SymbolServer,
             Some(DebugId::BuildId(_)) | None => ResolverStep::Debuginfod,
@@ -355,7 +362,9 @@ impl Resolver {
             (true, None, _) => Tried { detail: NO_SERVERS.to_string(), ..skip(step, MissReason::Unsupported) },
             (true, Some(_), None) => skip(step, MissReason::NoDebugId),
             (true, Some(remote), Some(id)) => {
-                return remote.ask(step, (id, name), &self.sources.bundles, lookup, tried);
+                let module = module.filter(|_| self.options.local_files);
+                let program = module.map(|module| OwnFile { local: &self.sources.local, module });
+                return remote.ask(step, AskedModule { id, path, program }, &self.sources.bundles, lookup, tried);
             }
         };
         tried.push(skipped);
@@ -366,7 +375,7 @@ impl Resolver {
     fn route(&self, id: &DebugId) -> Option<Arc<Route>> {
         self.sources.routes.0.get(id.clone(), || {
             let mut tried = Vec::new();
-            self.ask_servers(Some(id), None, Rva(0), &mut tried);
+            self.ask_servers(Some(id), (None, None), Rva(0), &mut tried);
             let mut bundles = self.sources.bundles.iter();
             let (bundle, table) = bundles.find_map(|bundle| Some((bundle, self.table_in(bundle, id, &mut tried)?)))?;
             tried.push(Tried { digest: table.digest, ..hit(ResolverStep::LocalBundle) });

@@ -13,11 +13,14 @@ use symseal_resolver::{Options, ResolvedFrame, Resolver};
 
 /// A program that does what it is told, line by line, and says where its functions are.
 const SOURCE: &str = r#"
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+static void *idle(void *id) { *(volatile long *)id = gettid(); for (;;) pause(); }
 __attribute__((noinline)) int outer(int x) { volatile int y = x; return y + 1; }
 int main(int argc, char **argv) {
     char line[4096], path[2048];
@@ -37,6 +40,12 @@ int main(int argc, char **argv) {
             printf("%p\n", (void *)outer);
         } else if (sscanf(line, "exec %2000s", path) == 1) {
             execl(path, path, (char *)0);
+        } else if (!strcmp(line, "thread\n")) {
+            static volatile long id;
+            pthread_t thread;
+            pthread_create(&thread, 0, idle, (void *)&id);
+            while (!id) usleep(1000);
+            printf("%p\n", (void *)id);
         } else if (!strcmp(line, "map\n")) {
             printf("%p\n", mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         }
@@ -199,6 +208,18 @@ fn a_program_without_a_build_id_is_named_from_its_mapped_file() {
     let id = frame.module.as_ref().unwrap().debug_id.clone();
     assert!(id.is_some() && id.as_ref() == object.debug_id(), "{id:?}");
     assert_eq!(frame.proof, Proof::None);
+}
+
+#[test]
+fn the_id_of_a_thread_stands_for_its_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "app", SOURCE, &["-g"]) else { return };
+    let mut program = Program::start(&path);
+    let thread = u32::try_from(program.tell("thread").0).unwrap();
+    assert_ne!(thread, program.pid());
+    let process = symbolizer().process(thread).unwrap();
+    assert_eq!(process.pid(), program.pid());
+    assert_eq!(name(&one(&process, program.outer)), Some("outer"));
 }
 
 #[test]

@@ -14,7 +14,10 @@ use symseal_bundle::{Bundle, LayoutDir};
 use symseal_module::{
     Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, UnwindMethod,
 };
-use symseal_resolver::{DigestOf, ModuleFiles, Options, Outcome, ResolvedFrame, Resolver, ThisMachine, Tried};
+use symseal_resolver::{
+    CheckFile, DigestOf, FetchedFile, ModuleFiles, NotFetched, Options, Outcome, ResolvedFrame, Resolver,
+    SymbolServers, ThisMachine, Tried, WantedFile,
+};
 
 const SOURCE: &str = "
 static inline __attribute__((always_inline)) int doubled(int x) { return x * 2 + 1; }
@@ -443,6 +446,17 @@ fn a_program_database_beside_its_program_is_of_its_guid_and_age() {
     assert_eq!(tried(&stale, DEBUG_FILE).outcome, Outcome::Miss(MissReason::DebugIdMismatch), "{:#?}", stale.tried);
 }
 
+/// A server that has these bytes, whatever it is asked for.
+#[derive(Debug)]
+struct Gives(Vec<u8>);
+
+impl SymbolServers for Gives {
+    fn fetch(&self, _: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NotFetched> {
+        check(&self.0).map_err(|(reason, why)| NotFetched::lasting(reason, why))?;
+        Ok(FetchedFile { bytes: self.0.clone(), from: "the server".into() })
+    }
+}
+
 #[test]
 fn a_program_database_of_symbols_does_not_hide_the_dwarf_of_its_program() {
     let root = tempfile::tempdir().unwrap();
@@ -468,17 +482,34 @@ fn a_program_database_of_symbols_does_not_hide_the_dwarf_of_its_program() {
     let bytes = std::fs::read(scene.at("app")).unwrap();
     let object = ObjectFile::parse(&bytes).unwrap();
     let text = object.unwind_inputs().text.into_iter().flatten();
-    let local = Resolver::new(Options { local_files: true, ..Options::default() });
-    let mut steps = std::collections::BTreeMap::<_, usize>::new();
-    for rva in text.map(|svma| svma - object.image_base().0) {
-        let (found, expected) = (scene.ask(&local, rva), bundled.symbolize(&scene.id, Rva(rva)));
-        let told = (&expected.frames, expected.approximate, expected.symbol_offset);
-        assert_eq!((&found.frames, found.approximate, found.symbol_offset), told, "{rva:#x}: {:#?}", found.tried);
-        *steps.entry((found.resolver, found.quality)).or_default() += 1;
-    }
-    for step in [DEBUG_FILE, ResolverStep::BinaryDebugInfo] {
-        assert!(steps.get(&(step, Quality::Full)).is_some_and(|addresses| *addresses > 2), "{steps:?}");
-    }
+    let addresses: Vec<u64> = text.map(|svma| svma - object.image_base().0).collect();
+    let agrees = |resolver: &Resolver, of_pdb: ResolverStep| {
+        let mut steps = std::collections::BTreeMap::<_, usize>::new();
+        for rva in addresses.iter().copied() {
+            let (found, expected) = (scene.ask(resolver, rva), bundled.symbolize(&scene.id, Rva(rva)));
+            let told = (&expected.frames, expected.approximate, expected.symbol_offset);
+            assert_eq!((&found.frames, found.approximate, found.symbol_offset), told, "{rva:#x}: {:#?}", found.tried);
+            *steps.entry((found.resolver, found.quality)).or_default() += 1;
+        }
+        for step in [of_pdb, ResolverStep::BinaryDebugInfo] {
+            assert!(steps.get(&(step, Quality::Full)).is_some_and(|addresses| *addresses > 2), "{steps:?}");
+        }
+    };
+    agrees(&Resolver::new(Options { local_files: true, ..Options::default() }), DEBUG_FILE);
+    // A server has the program database, and this machine the program.
+    let servers = Arc::new(Gives(std::fs::read(scene.at("app.pdb")).unwrap()));
+    std::fs::remove_file(scene.at("app.pdb")).unwrap();
+    let options = Options { local_files: true, online: true, ..Options::default() };
+    let online = Resolver::new(options).with_servers(servers.clone());
+    agrees(&online, ResolverStep::SymbolServer);
+    let of_pdb =
+        addresses.iter().map(|rva| scene.ask(&online, *rva)).find(|it| it.resolver == ResolverStep::SymbolServer);
+    let of: Vec<DigestOf> = of_pdb.unwrap().digests.iter().map(|digest| digest.of).collect();
+    assert_eq!(of, [DigestOf::DebugFile, DigestOf::Binary]);
+    // Where files of this machine may not be read, none is.
+    let alone = Resolver::new(Options { online: true, ..Options::default() }).with_servers(servers);
+    let read = addresses.iter().any(|rva| scene.ask(&alone, *rva).digests.iter().any(|it| it.of == DigestOf::Binary));
+    assert!(!read);
 }
 
 #[test]

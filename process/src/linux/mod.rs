@@ -45,15 +45,23 @@ pub fn executable_of(pid: u32) -> Result<Vec<u8>, ProcessError> {
 
 /// A thread's id has a folder in `/proc` too, though no listing shows it.
 fn check_is_process(pid: u32) -> Result<(), ProcessError> {
-    let status = read_proc(pid, "status", "look at")?;
+    match process_of(pid)? {
+        process if process != pid => Err(ProcessError::NotAProcess { pid, process }),
+        _ => Ok(()),
+    }
+}
+
+/// The process that the thread `id` belongs to; of a process itself its own id.
+///
+/// # Errors
+/// Where there is no such thread.
+pub fn process_of(id: u32) -> Result<u32, ProcessError> {
+    let status = read_proc(id, "status", "look at")?;
     let process = status.split(|byte| *byte == b'\n').find_map(|line| {
         let value = line.strip_prefix(b"Tgid:")?;
         str::from_utf8(value).ok()?.trim().parse().ok()
     });
-    match process {
-        Some(process) if process != pid => Err(ProcessError::NotAProcess { pid, process }),
-        _ => Ok(()),
-    }
+    Ok(process.unwrap_or(id))
 }
 
 /// The whole of `/proc/PID/NAME`.

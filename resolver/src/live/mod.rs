@@ -49,7 +49,7 @@ mod view;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use symseal_module::{Avma, Rva, UnwindMethod};
-use symseal_process::{ProcessError, identity_of};
+use symseal_process::{ProcessError, identity_of, process_of};
 
 use crate::{CallSite, ResolvedFrame, Resolver};
 use entry::Entry;
@@ -157,11 +157,12 @@ impl LiveSymbolizer {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The process that has this id now.
+    /// The process that has this id now, or a thread of which has it.
     ///
     /// # Errors
     /// Where there is none, or it cannot be looked at.
-    pub fn process(&self, pid: u32) -> Result<LiveProcess, ProcessError> {
+    pub fn process(&self, id: u32) -> Result<LiveProcess, ProcessError> {
+        let pid = process_of(id)?;
         Ok(LiveProcess::new(Arc::clone(&self.shared), pid, identity_of(pid)?.started))
     }
 

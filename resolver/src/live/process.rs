@@ -54,7 +54,7 @@ impl Expected {
 }
 
 impl LiveProcess {
-    /// The process with this id, with a symbolizer of its own under the default limits.
+    /// The process with this id, or with a thread of this id, with a symbolizer of its own under the default limits.
     ///
     /// # Errors
     /// Where there is none, or it cannot be looked at.

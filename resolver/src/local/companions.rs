@@ -11,6 +11,7 @@ use symseal_module::{MissReason, Rva, Svma};
 
 use super::places;
 use super::{Local, NoTable};
+use crate::FileBytes;
 
 /// Units of split DWARF whose files are looked for, one by one. A program of more has a package, or none of them here.
 const SPLIT_UNITS: usize = 10_000;
@@ -32,10 +33,10 @@ pub(crate) struct Described {
 /// Where debug information finds what it refers to.
 pub(crate) trait Companions {
     /// What dwz moved out of `object`; else a note of what is missing.
-    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>>;
+    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<FileBytes>;
 
     /// The split DWARF that the units of `object` ask for, as far as it is there.
-    fn split(&self, object: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<Vec<u8>>;
+    fn split(&self, object: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<FileBytes>;
 }
 
 /// The files that describe one module.
@@ -88,7 +89,7 @@ pub(crate) fn describe(
     }
     let asked = object.split_units();
     let split = if asked.is_empty() { Vec::new() } else { companions.split(object, &asked) };
-    let digests = supplementary.iter().chain(&split).map(|bytes| Digest::of(bytes)).collect();
+    let digests = supplementary.iter().chain(&split).map(FileBytes::digest).collect();
     let parsed_supplementary = supplementary.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok());
     let parsed_split: Vec<ObjectFile<'_>> = split.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
     let with = DebugFiles {
@@ -127,17 +128,18 @@ pub(super) struct Around<'l> {
 }
 
 impl Companions for Around<'_> {
-    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<Vec<u8>> {
+    fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<FileBytes> {
         let places = places::supplementary(&self.local.directories, self.path, link.path, link.build_id);
-        let is_meant = |bytes: &Vec<u8>| is_supplementary(object, link, bytes);
+        let is_meant = |bytes: &FileBytes| is_supplementary(object, link, bytes);
         places.iter().find_map(|place| self.local.read_path(place).flatten().find(is_meant))
     }
 
     /// The package beside the file or the program, else the single files that its skeletons name.
-    fn split(&self, _: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<Vec<u8>> {
+    fn split(&self, _: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<FileBytes> {
         let packages = [Some(self.path), self.program].into_iter().flatten().map(places::package);
         for package in packages {
-            let is_package = |bytes: &Vec<u8>| ObjectFile::parse(bytes).is_ok_and(|found| found.split_kind().is_some());
+            let is_package =
+                |bytes: &FileBytes| ObjectFile::parse(bytes).is_ok_and(|found| found.split_kind().is_some());
             if let Some(bytes) = self.local.read_path(&package).flatten().find(is_package) {
                 return vec![bytes];
             }
@@ -147,7 +149,7 @@ impl Companions for Around<'_> {
             for place in places::split_unit(self.program.unwrap_or(self.path), &unit.name, &unit.comp_dir) {
                 // One that was compiled again has other ids.
                 let is_meant =
-                    |bytes: &Vec<u8>| ObjectFile::parse(bytes).is_ok_and(|file| file.split_ids().contains(&unit.id));
+                    |bytes: &FileBytes| ObjectFile::parse(bytes).is_ok_and(|file| file.split_ids().contains(&unit.id));
                 let Some(bytes) = self.local.read_path(&place).flatten().find(is_meant) else { continue };
                 let Some(left) = room.checked_sub(bytes.len() as u64) else { return found };
                 room = left;

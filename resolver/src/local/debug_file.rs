@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use symseal_artifact::{FileKind, ObjectFile, PdbFile, sniff};
-use symseal_bundle::Digest;
 use symseal_module::{DebugId, MappedModule, MissReason, Rva, Svma};
-use symseal_symx::SymbolSource;
 
 use super::companions::{Around, FilesOf, describe};
 use super::pair::Program;
 use super::places::{self, shown};
 use super::read::{object_of, pdb_of, read_whole};
 use super::{Local, LocalTable, NoTable, table_of};
+use crate::FileBytes;
 use crate::files::path_of;
 
 /// What makes a file at a place the one that is looked for, beside its debug id.
@@ -42,7 +41,7 @@ impl Local {
             for read in self.read_path(&place) {
                 let opened = read.and_then(|bytes| {
                     let own = own.get_or_insert_with(|| module.and_then(|module| self.binary_once(module).ok()));
-                    let beside = Beside { module, bytes: own.as_deref(), path: program };
+                    let beside = Beside { module, bytes: own.as_ref(), path: program };
                     self.debug_table_at(&bytes, &place, (id, sought), (beside, wanted))
                 });
                 match opened {
@@ -103,20 +102,20 @@ impl Local {
     }
 
     /// The bytes of the module's own file.
-    pub(crate) fn read_binary(&self, module: &MappedModule) -> Result<Vec<u8>, NoTable> {
+    pub(crate) fn read_binary(&self, module: &MappedModule) -> Result<FileBytes, NoTable> {
         let unreadable =
             |error: std::io::Error| (crate::bundles::io_reason(&error), format!("{}: {error}", module.path));
         read_whole(self.files.open(module).map_err(unreadable)?, &module.path)
     }
 
     /// The same, or what was read of it just now.
-    pub(super) fn binary_once(&self, module: &MappedModule) -> Result<Vec<u8>, NoTable> {
+    pub(super) fn binary_once(&self, module: &MappedModule) -> Result<FileBytes, NoTable> {
         self.last_binary.take(module).map_or_else(|| self.read_binary(module), Ok)
     }
 
     fn debug_table_at(
         &self,
-        bytes: &[u8],
+        bytes: &FileBytes,
         place: &Path,
         (id, sought): (&DebugId, Sought),
         (beside, wanted): (Beside<'_>, &[Rva]),
@@ -144,16 +143,9 @@ impl Local {
         let path = beside.path.filter(|_| own.is_some() && !has_dwarf).unwrap_or(place);
         let described = describe(files, &name, &Around { local: self, path, program: beside.path }, wanted)?;
         let image_base = files.binary().map_or(Svma(0), ObjectFile::image_base);
-        let table = table_of(described, image_base, (id, bytes, name), has_dwarf || pdb.is_some())?;
-        let has_symbols = debug.as_ref().is_some_and(ObjectFile::has_symtab);
-        let told =
-            [(SymbolSource::Pdb, pdb.is_some()), (SymbolSource::Dwarf, has_dwarf), (SymbolSource::Symtab, has_symbols)];
-        let program = own.zip(beside.module).map(|(own, module)| Program {
-            digest: Digest::of(beside.bytes.unwrap_or_default()),
-            path: module.path.clone(),
-            has_debug_info: own.has_debug_info(),
-            told_by_debug_file: told.into_iter().filter_map(|(source, tells)| tells.then_some(source)).collect(),
-        });
+        let table = table_of(described, image_base, (id, bytes.digest(), name), has_dwarf || pdb.is_some())?;
+        let own = own.as_ref().zip(beside.module).zip(beside.bytes);
+        let program = own.map(|((own, module), bytes)| Program::new((module, bytes.digest(), own), files));
         Ok(LocalTable { program, ..table })
     }
 }
@@ -163,7 +155,7 @@ impl Local {
 struct Beside<'b> {
     module: Option<&'b MappedModule>,
     /// Its bytes, where they can be read.
-    bytes: Option<&'b [u8]>,
+    bytes: Option<&'b FileBytes>,
     path: Option<&'b Path>,
 }
 

@@ -5,9 +5,9 @@
 
 pub(crate) mod companions;
 pub(crate) mod debug_file;
-mod last_binary;
+pub(crate) mod last_binary;
 mod own;
-mod pair;
+pub(crate) mod pair;
 mod places;
 pub(crate) mod read;
 
@@ -27,7 +27,7 @@ use crate::flights::Flights;
 use crate::resolver::NamedBy;
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::trail::{hit, miss, skip};
-use crate::{DigestOf, DigestRef, ModuleFiles, ThisMachine, Tried};
+use crate::{DigestOf, DigestRef, FileBytes, ModuleFiles, ThisMachine, Tried};
 
 /// Tables of files that are kept open.
 const OPEN_TABLES: usize = 256;
@@ -103,7 +103,7 @@ impl Local {
     }
 
     /// Takes over the bytes of a module's own file.
-    pub(crate) fn keep_read(&self, module: &MappedModule, bytes: Vec<u8>) {
+    pub(crate) fn keep_read(&self, module: &MappedModule, bytes: FileBytes) {
         self.last_binary.keep(module, bytes);
     }
 
@@ -116,7 +116,7 @@ impl Local {
     /// The image base of the module `id` in a file.
     pub(crate) fn image_base(&self, file: &Path, id: &DebugId) -> Option<Svma> {
         let image_base =
-            |bytes: Vec<u8>| read::object_of(&bytes, id, &places::shown(file)).ok().map(|object| object.image_base());
+            |bytes: FileBytes| read::object_of(&bytes, id, &places::shown(file)).ok().map(|object| object.image_base());
         self.read_path(file).flatten().find_map(image_base)
     }
 
@@ -258,14 +258,13 @@ pub(crate) fn skipped(reason: MissReason, tried: &mut Vec<Tried>) {
 pub(crate) fn table_of(
     described: Described,
     image_base: Svma,
-    (id, bytes, name): (&DebugId, &[u8], String),
+    (id, digest, name): (&DebugId, Digest, String),
     has_debug_info: bool,
 ) -> Result<LocalTable, NoTable> {
     let Described { stream, is_whole, companions, note } = described;
     if stream.functions.is_empty() {
         return Err((MissReason::NoDebugInfo, name));
     }
-    let digest = Digest::of(bytes);
     let table = write_table(&stream, image_base, id, &digest);
     let table = table.map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
     let table = LoadedTable::open(TableBytes::Owned(table), Some(id), None, Vec::new())?;

@@ -18,6 +18,6 @@ impl Local {
             Around { local: self, path: &path, program: None },
         );
         let described = describe(files, &module.path, &around, wanted)?;
-        table_of(described, object.image_base(), (id, &bytes, module.path.clone()), object.has_debug_info())
+        table_of(described, object.image_base(), (id, bytes.digest(), module.path.clone()), object.has_debug_info())
     }
 }

@@ -1,11 +1,14 @@
 //! A program and its debug file, read as one, as the builder reads them: which of the two a name comes from.
 
+use symseal_artifact::ObjectFile;
 use symseal_bundle::Digest;
-use symseal_module::{MissReason, ResolverStep, Rva};
+use symseal_module::{MappedModule, MissReason, ResolverStep, Rva};
 use symseal_symx::SymbolSource;
 
+use super::companions::FilesOf;
 use super::{LocalTable, note_own};
 use crate::resolver::NamedBy;
+use crate::table::Named;
 use crate::trail::{hit, miss};
 use crate::{DigestOf, Tried};
 
@@ -19,17 +22,51 @@ pub(crate) struct Program {
     pub(super) told_by_debug_file: Vec<SymbolSource>,
 }
 
+impl Program {
+    /// The program `own`, of this digest, that the other `files` were read with.
+    pub(crate) fn new((module, digest, own): (&MappedModule, Digest, &ObjectFile<'_>), files: FilesOf<'_, '_>) -> Self {
+        let told = [
+            (SymbolSource::Pdb, files.pdb.is_some()),
+            (SymbolSource::Dwarf, files.debug.is_some_and(ObjectFile::has_debug_info)),
+            (SymbolSource::Symtab, files.debug.is_some_and(ObjectFile::has_symtab)),
+        ];
+        Self {
+            digest,
+            path: module.path.clone(),
+            has_debug_info: own.has_debug_info(),
+            told_by_debug_file: told.into_iter().filter_map(|(source, tells)| tells.then_some(source)).collect(),
+        }
+    }
+}
+
 impl LocalTable {
     /// Asks the two of them, and notes what each said. What neither names, the program alone does not name either.
     pub(super) fn ask_pair(&self, program: &Program, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
-        let step = ResolverStep::DebugFile;
+        let named = match self.ask_debug_file_of(program, ResolverStep::DebugFile, lookup, tried) {
+            Ok(answer) => return Some(answer),
+            Err(named) => named,
+        };
+        let source = named.as_ref().map(|named| named.source);
+        let step = note_own(source, (program.has_debug_info, &program.path, program.digest), tried)?;
+        let digests = [(DigestOf::Binary, program.digest), (DigestOf::DebugFile, self.digest)];
+        Some(self.answer(step, &digests, named?))
+    }
+
+    /// Asks for a name that the debug file tells, and notes how that went; else what the program tells.
+    pub(crate) fn ask_debug_file_of(
+        &self,
+        program: &Program,
+        step: ResolverStep,
+        lookup: Rva,
+        tried: &mut Vec<Tried>,
+    ) -> Result<NamedBy, Option<Named>> {
         let named = self.table.lookup(lookup);
         let source = named.as_ref().map(|named| named.source);
         if let (Some(named), true) = (&named, source.is_some_and(|source| program.told_by_debug_file.contains(&source)))
         {
             tried.push(Tried { detail: self.detail.clone(), digest: Some(self.digest), ..hit(step) });
             let digests = [(DigestOf::DebugFile, self.digest), (DigestOf::Binary, program.digest)];
-            return Some(self.answer(step, &digests, named.clone()));
+            return Ok(self.answer(step, &digests, named.clone()));
         }
         let has_dwarf = program.told_by_debug_file.contains(&SymbolSource::Dwarf);
         let reason = match source {
@@ -37,8 +74,6 @@ impl LocalTable {
             _ => MissReason::NoSymbolAtAddress,
         };
         tried.push(miss(step, reason, self.detail.clone(), Some(self.digest)));
-        let step = note_own(source, (program.has_debug_info, &program.path, program.digest), tried)?;
-        let digests = [(DigestOf::Binary, program.digest), (DigestOf::DebugFile, self.digest)];
-        Some(self.answer(step, &digests, named?))
+        Err(named)
     }
 }

@@ -1,7 +1,7 @@
 //! Files in memory: found at a path, bounded, and of the module that was asked for.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use symseal_artifact::{FileKind, ObjectFile, PdbFile, ReleaseFile, sniff};
@@ -9,19 +9,16 @@ use symseal_module::{DebugId, MissReason};
 
 use super::places::shown;
 use super::{Local, NoTable};
-use crate::ModuleFiles;
 use crate::bundles::io_reason;
+use crate::{FileBytes, ModuleFiles};
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 
-/// What a file is shows in so many bytes; one that is nothing that has symbols is not read any further.
-const FIRST_BYTES: u64 = 4096;
-
 impl Local {
     /// The bytes of the files at a path, each read when it is asked for: the one that the module's process sees, then that of this machine where it is
     /// another one. Which of them is meant, their ids say.
-    pub(super) fn read_path<'p>(&'p self, path: &'p Path) -> impl Iterator<Item = Result<Vec<u8>, NoTable>> + 'p {
+    pub(super) fn read_path<'p>(&'p self, path: &'p Path) -> impl Iterator<Item = Result<FileBytes, NoTable>> + 'p {
         let ways = [<dyn ModuleFiles>::open_path, <dyn ModuleFiles>::open_elsewhere];
         ways.into_iter().filter_map(move |open| match open(&*self.files, path) {
             Ok(file) => Some(read_whole(file, &shown(path))),
@@ -31,29 +28,25 @@ impl Local {
     }
 }
 
-/// A whole file that was opened. `name` is for the message.
-pub(crate) fn read_whole(file: File, name: &str) -> Result<Vec<u8>, NoTable> {
-    let unreadable = |error: io::Error| (io_reason(&error), format!("{name}: {error}"));
-    let size = file.metadata().map_err(unreadable)?.len();
-    if size > MAX_FILE_BYTES {
-        let detail = format!("{name}: {size} bytes, at most {MAX_FILE_BYTES} are read");
-        return Err((MissReason::FileUnreadable, detail));
-    }
-    let mut bytes = Vec::new();
-    // At once, or memory would be asked for again and again.
-    if bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).is_err() {
-        let detail = format!("{name}: {size} bytes, more than there is memory for");
-        return Err((MissReason::FileUnreadable, detail));
-    }
-    // The file may have grown since; the bound holds all the same.
-    let mut file = file.take(MAX_FILE_BYTES);
-    file.by_ref().take(FIRST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
-    if matches!(sniff(&bytes), FileKind::Other | FileKind::Archive(_)) {
-        let detail = format!("{name}: expected an object file or a program database, found neither");
-        return Err((MissReason::Malformed, detail));
-    }
-    file.read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
+/// A whole file that was opened; one that is nothing that has symbols is not read any further. `name` is for the message.
+pub(crate) fn read_whole(file: File, name: &str) -> Result<FileBytes, NoTable> {
+    let size = file.metadata().map_or(0, |found| found.len());
+    let has_symbols = |first: &[u8]| match sniff(first) {
+        FileKind::Other | FileKind::Archive(_) => Err(io::ErrorKind::InvalidData.into()),
+        _ => Ok(()),
+    };
+    FileBytes::read_if(file, MAX_FILE_BYTES, has_symbols).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => {
+            (MissReason::Malformed, format!("{name}: expected an object file or a program database, found neither"))
+        }
+        io::ErrorKind::FileTooLarge => {
+            (MissReason::FileUnreadable, format!("{name}: {size} bytes, at most {MAX_FILE_BYTES} are read"))
+        }
+        io::ErrorKind::OutOfMemory => {
+            (MissReason::FileUnreadable, format!("{name}: {size} bytes, more than there is memory for"))
+        }
+        _ => (io_reason(&error), format!("{name}: {error}")),
+    })
 }
 
 /// The object of the module `id` in a file: of a universal Mach-O file the slice with its UUID.
