@@ -243,3 +243,39 @@ fn a_function_start_without_a_name_is_found_and_names_nothing() {
         matches!(&frames[..], [frame] if frame.function == "" && frame.symbol == "" && frame.file.is_empty() && frame.line.is_none())
     );
 }
+
+/// `count` functions whose names share much, as those of large programs do.
+fn large(count: u64) -> Module {
+    let mut module = one(function(0, 0x10));
+    module.functions.clear();
+    for n in 0..count {
+        let name = format!("größe::module_{}::Type<alloc::vec::Vec<u8>, {n}>::method_{}", n % 97, n * n % 1013);
+        let symbol = format!(
+            "_ZN6gr\u{f6}sse9module_{:02}4Type6method17h{:016x}E",
+            n % 97,
+            n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        );
+        let (name, symbol) = (module.strings.intern(&name), module.strings.intern(&symbol));
+        module.functions.push(FunctionRecord { name, symbol, aliases: vec![name], ..function(n * 0x10, 0x10) });
+    }
+    module
+}
+
+#[test]
+fn names_of_a_mebibyte_are_in_phrases_and_read_the_same() {
+    const PHRASED: u8 = 2;
+    let module = large(12_000);
+    let bytes = module.write();
+    assert_eq!(bytes[6], PHRASED, "flags");
+    let table = Table::open(&bytes).expect("it opens");
+    table.verify().expect("it holds together");
+    for (read, written) in table.functions().zip(&module.functions) {
+        assert_eq!(read.name, module.strings.get(written.name));
+        assert_eq!(read.symbol, module.strings.get(written.symbol));
+        assert!(read.aliases().eq([read.name]));
+    }
+    let whole = Module { names: NameForm::Whole, ..module }.write();
+    let strings = |bytes: &[u8]| Table::open(bytes).expect("it opens").counts().string_bytes;
+    assert!(strings(&bytes) * 2 < strings(&whole), "{} of {}", strings(&bytes), strings(&whole));
+    assert_eq!(large(100).write()[6], 0, "few names are whole");
+}
