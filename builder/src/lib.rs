@@ -34,6 +34,7 @@ mod unpaired;
 pub use build::{Built, Options, SymbolBundleBuilder};
 pub use error::BuildError;
 pub use inputs::{Exclude, ParseExcludeError};
+pub use module::loose_unwind_table;
 pub use progress::{Progress, ProgressFn};
 pub use rederive::{Rederived, RederivedTable, rederive};
 pub use report::{

@@ -90,14 +90,14 @@ pub use check::check;
 pub use collector::{Collected, Collector, Schedule, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
-    LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection, TlsConfig, parse_bytes,
-    parse_duration,
+    LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection, TlsConfig, parse_address,
+    parse_bytes, parse_duration,
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
 pub use notes::{Note, Pins};
 pub use objects::{BlobsUrl, ParseBlobsUrlError};
-pub use origins::{CACHE_BYTES, Origins, Patience, TREE_INTERVAL};
+pub use origins::{CACHE_BYTES, Origins, Patience, SILENCE, TREE_INTERVAL};
 pub use quotas::{QuotaUse, RepositoryUse, StoreUse, usage};
 pub use rebuild::{Rebuilt, rebuild};
 pub use retention::{Decision, Retained, Retention, plan_retention, retain_stopped};

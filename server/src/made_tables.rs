@@ -24,7 +24,10 @@ use crate::ingest::breakpad_ids;
 use crate::trees::{Place, TreeError};
 
 /// Counts the forms that were made so far: tables of an older one are made again.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
+
+/// What a note of the cache calls the processor of a table.
+const ARCH: &str = "arch";
 
 /// What made them.
 const PRODUCER: &str = concat!("symseal-server ", env!("CARGO_PKG_VERSION"));
@@ -68,16 +71,19 @@ impl Tableless {
 /// A table in the cache.
 #[derive(Debug)]
 pub(crate) struct MadeTable {
-    map: Mmap,
-    size: usize,
+    file: MappedFile,
     /// SHA-256 of the table, in hex.
     pub(crate) sha256: String,
     /// SHA-256 of the file that it was made of, in hex.
     pub(crate) source: String,
+    /// That file.
+    pub(crate) origin: Origin,
+    /// The processor, as the symbol index names it; empty where that is not known.
+    pub(crate) arch: String,
 }
 
 impl MadeTable {
-    fn has_functions(&self) -> bool {
+    pub(crate) fn has_functions(&self) -> bool {
         Table::open(self).is_ok_and(|table| table.counts().functions > 0)
     }
 }
@@ -86,13 +92,13 @@ impl Deref for MadeTable {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.map.get(..self.size).unwrap_or_default()
+        &self.file
     }
 }
 
 /// The file that a table is made of.
 #[derive(Debug, Clone)]
-enum Origin {
+pub(crate) enum Origin {
     /// Loose, with the PE file of the same module.
     Loose(Candidate, Option<Candidate>),
     Tree(Place),
@@ -150,18 +156,58 @@ async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Re
         _ => None,
     };
     let (blobs, largest) = (Arc::clone(&app.blobs), app.limits.symbol_file());
-    let job = move |file: &mut NamedTempFile| write(&blobs, largest, (guid, age), (&origin, copy), file);
+    let of = origin.clone();
+    let job = move |file: &mut NamedTempFile| write(&blobs, largest, (guid, age), (&of, copy), file);
     let made = app.cache.make(pools, key.clone(), job).await.inspect_err(|error| {
         tracing::warn!(sha256 = source, %error, "no symbol table is made of a file");
         app.tableless.add(key, error);
     })?;
-    let (size, sha256) = (usize::try_from(made.size).map_err(io::Error::other)?, made.note.sha256);
-    // Files of the cache are never written to after their rename.
-    let map = map_own(&made.blob.file)?;
-    Ok(MadeTable { map, size, sha256, source })
+    let Note { sha256, headers } = made.note;
+    let arch = headers.into_iter().find(|(name, _)| name == ARCH).map(|(_, arch)| arch).unwrap_or_default();
+    let file = FileBytes::Copy(CachedFile { note: Note::default(), ..made }).map(&app.blobs)?;
+    Ok(MadeTable { file, sha256, source, origin, arch })
 }
 
-async fn tree_copy(app: &App, place: &Place) -> io::Result<CachedFile> {
+/// A whole file: a blob, or a copy of what lies in a tree.
+#[derive(Debug)]
+pub(crate) enum FileBytes {
+    Blob(BlobDigest),
+    Copy(CachedFile),
+}
+
+/// Its bytes.
+#[derive(Debug)]
+pub(crate) struct MappedFile {
+    map: Mmap,
+    size: usize,
+}
+
+impl FileBytes {
+    /// Maps it. Blocks.
+    pub(crate) fn map(self, blobs: &BlobDirectory) -> io::Result<MappedFile> {
+        let map = match &self {
+            Self::Blob(digest) => blobs.map(digest)?,
+            // Files of the cache are never written to after their rename.
+            Self::Copy(copy) => map_own(&copy.blob.file)?,
+        };
+        let size = match self {
+            Self::Blob(_) => map.len(),
+            Self::Copy(copy) => usize::try_from(copy.size).map_err(io::Error::other)?,
+        };
+        Ok(MappedFile { map, size })
+    }
+}
+
+impl Deref for MappedFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.get(..self.size).unwrap_or_default()
+    }
+}
+
+/// A copy of a file of a tree that can be mapped.
+pub(crate) async fn tree_copy(app: &App, place: &Place) -> io::Result<CachedFile> {
     let trees = app.trees.get().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     trees.cached((&app.pool, &app.making), place).await.map_err(|error| match error {
         TreeError::Unreadable { error, .. } => error,
@@ -182,17 +228,13 @@ fn write(
             let image = image.as_ref().map(|image| blobs.map(&image.digest)).transpose()?;
             table(&bytes, image.as_deref(), largest, id)
         }
-        (Origin::Tree(_), Some(copy)) => {
-            let map = map_own(&copy.blob.file)?;
-            let bytes = usize::try_from(copy.size).ok().and_then(|size| map.get(..size)).unwrap_or_default();
-            table(bytes, None, largest, id)
-        }
+        (Origin::Tree(_), Some(copy)) => table(&FileBytes::Copy(copy).map(blobs)?, None, largest, id),
         (Origin::Tree(_), None) => Err(NoTable::Other("the cache let its file go".to_owned())),
     };
-    let table = table.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let (table, arch) = table.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Table::open(&table).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     out.write_all(&table)?;
-    Ok(Note { sha256: BlobDigest::of(&table).hex().to_owned(), headers: Vec::new() })
+    Ok(Note { sha256: BlobDigest::of(&table).hex().to_owned(), headers: vec![(ARCH.to_owned(), arch)] })
 }
 
 /// Why there is no table of a file.
@@ -208,15 +250,20 @@ enum NoTable {
     Other(String),
 }
 
-/// The table of a file's module with this id. A symbol file has `largest` bytes at most.
-fn table(bytes: &[u8], image: Option<&[u8]>, largest: u64, (guid, age): ([u8; 16], u32)) -> Result<Vec<u8>, NoTable> {
+/// The table of a file's module with this id, and its processor. A symbol file has `largest` bytes at most.
+fn table(
+    bytes: &[u8],
+    image: Option<&[u8]>,
+    largest: u64,
+    (guid, age): ([u8; 16], u32),
+) -> Result<(Vec<u8>, String), NoTable> {
     let is_wanted = |id: &DebugId, arch: &str| breakpad_ids(id, arch).any(|found| found == (guid, age));
-    let (id, base, stream) = if BreakpadFile::is_one(bytes) {
+    let (id, arch, base, stream) = if BreakpadFile::is_one(bytes) {
         if bytes.len() as u64 > largest {
             return Err(NoTable::TooLarge { largest, found: bytes.len() });
         }
         let file = BreakpadFile::parse(bytes)?;
-        (file.debug_id()?, Svma(0), file.functions())
+        (file.debug_id()?, file.arch().to_owned(), Svma(0), file.functions())
     } else {
         let mut parsed = ReleaseFile::parse(bytes)?;
         match &mut parsed {
@@ -232,10 +279,10 @@ fn table(bytes: &[u8], image: Option<&[u8]>, largest: u64, (guid, age): ([u8; 16
                 let with = DebugFiles { pdb: Some(pdb), ..DebugFiles::default() };
                 let paired = image.as_ref().and_then(|image| Some((image.image_base(), functions(image, &with).ok()?)));
                 let (base, stream) = paired.map_or_else(|| pdb_functions(pdb).map(|stream| (Svma(0), stream)), Ok)?;
-                (pdb.debug_id(), base, stream)
+                (pdb.debug_id(), pdb.arch().code().to_owned(), base, stream)
             }
             // Its functions get their addresses at run time.
-            ReleaseFile::PortablePdb(pdb) => (pdb.debug_id(), Svma(0), nothing()),
+            ReleaseFile::PortablePdb(pdb) => (pdb.debug_id(), String::new(), Svma(0), nothing()),
         }
     };
     let input = TableInput {
@@ -246,12 +293,14 @@ fn table(bytes: &[u8], image: Option<&[u8]>, largest: u64, (guid, age): ([u8; 16
         strings: &stream.strings,
         functions: &stream.functions,
     };
-    symseal_symx::write(&input).map_err(|error| NoTable::Other(error.to_string()))
+    let table = symseal_symx::write(&input).map_err(|error| NoTable::Other(error.to_string()))?;
+    Ok((table, arch))
 }
 
-fn of_object(object: &ObjectFile<'_>) -> Result<(DebugId, Svma, FunctionStream), NoTable> {
+fn of_object(object: &ObjectFile<'_>) -> Result<(DebugId, String, Svma, FunctionStream), NoTable> {
     let id = object.debug_id().cloned().ok_or_else(|| NoTable::Other("it has no debug id".to_owned()))?;
-    Ok((id, object.image_base(), functions(object, &DebugFiles::default())?))
+    let arch = object.arch().code().to_owned();
+    Ok((id, arch, object.image_base(), functions(object, &DebugFiles::default())?))
 }
 
 fn nothing() -> FunctionStream {

@@ -35,6 +35,8 @@ pub struct Patience {
     pub connect: Duration,
     /// Until the head of its answer. A debuginfod server may take an archive apart first.
     pub head: Duration,
+    /// Until one that is silent is asked beside the request whether it lives. One that does not say so within the same time is dead.
+    pub silence: Duration,
     /// Between two pieces of a body.
     pub stall: Duration,
     /// How long one that was found dead is left alone; doubled with each probe that fails, up to sixteen times.
@@ -45,6 +47,9 @@ pub struct Patience {
 
 /// The default of [`Origins::cache_bytes`]: 4 GiB.
 pub const CACHE_BYTES: u64 = 4 << 30;
+
+/// The default of [`Patience::silence`].
+pub const SILENCE: Duration = Duration::from_secs(3);
 
 /// The default of [`Origins::tree_interval`]: five minutes, as debuginfod's.
 pub const TREE_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -104,6 +109,7 @@ impl Default for Patience {
         Self {
             connect: Duration::from_secs(3),
             head: Duration::from_secs(45),
+            silence: SILENCE,
             stall: Duration::from_secs(30),
             pause: Duration::from_secs(15),
             absence: Duration::from_secs(60),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use symseal_server::{CACHE_BYTES, Gateway, GatewayConfig, Patience};
+use symseal_server::{CACHE_BYTES, Gateway, GatewayConfig, Patience, parse_address};
 
 use super::serve::{shutdown, start_logging};
 use crate::bundle_ref;
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     trust: Option<PathBuf>,
     /// Address and port on loopback; port 0 takes a free one.
-    #[arg(long, value_name = "ADDR", default_value_t = LISTEN)]
+    #[arg(long, value_name = "ADDR", default_value_t = LISTEN, value_parser = parse_address)]
     listen: SocketAddr,
     /// Where checked files and what was seen of logs and policies are kept; default: gateway in the user's data directory.
     #[arg(long, value_name = "DIR")]

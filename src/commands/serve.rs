@@ -13,7 +13,7 @@ use symseal_sealer::{LogKey, TileLog};
 use symseal_server::tokens::Prefix;
 use symseal_server::{
     AccessConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LogConfig, LogSection, Schedule, SealRules,
-    SealsSection, Server, parse_duration,
+    SealsSection, Server, parse_address, parse_duration,
 };
 
 use self::origins::OriginArgs;
@@ -57,8 +57,8 @@ pub struct Args {
     /// their kin, or from [s3] in the file. With a PostgreSQL too, any number of servers share both.
     #[arg(long, value_name = "URL")]
     blobs: Option<String>,
-    /// Address and port; port 0 takes a free one; default: 127.0.0.1:8790.
-    #[arg(long)]
+    /// Address (or a host's name) and port; port 0 takes a free one; default: 127.0.0.1:8790.
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     listen: Option<SocketAddr>,
     /// Ask callers for tokens (symseal token create), or let whoever reaches the server read, push and delete; default: open
     /// on loopback.

@@ -139,7 +139,11 @@ fn a_token_is_a_password_a_bearer_or_a_part_of_the_path_and_no_longer_when_revok
     assert_eq!(other.status, 200, "anybody may");
     let upload = scene.url("/v2/team/app/blobs/uploads/");
     let bearer = format!("Authorization: Bearer {session}");
-    assert_eq!(curl(["--header", &bearer, "--request", "POST", "--data", "", &upload]).unwrap().status, 401);
+    assert_eq!(
+        curl(["--header", &bearer, "--request", "POST", "--data", "", &upload]).unwrap().status,
+        403,
+        "its token may not either"
+    );
     let id = symseal(["token", "list", "--data", scene.path("data").to_str().unwrap(), "--json"]).ok().json();
     let id =
         id.as_array().unwrap().iter().find(|token| token["scope"] == "read:team traces:read").unwrap()["id"].clone();

@@ -27,6 +27,8 @@ use load::Files;
 use store::Stored;
 use unwind::{Unwind, unwind_table};
 
+pub use unwind::loose_unwind_table;
+
 /// Modules with more bytes than this are worked on by several threads, so that the last large one is finished sooner.
 const WORTH_A_THREAD: u64 = 16 << 20;
 

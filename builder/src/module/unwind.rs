@@ -128,6 +128,17 @@ pub(super) fn unwind_table(
     }
 }
 
+/// The unwind table of a program that is in no bundle; none where its rules cannot be compiled. `separate` is its debug file, where that is another one.
+///
+/// It is the one that a bundle of the two would have.
+pub fn loose_unwind_table(
+    id: &DebugId,
+    binary: (&ObjectFile<'_>, Digest),
+    separate: Option<&ObjectFile<'_>>,
+) -> Option<Vec<u8>> {
+    unwind_table(id, Some(binary), separate).bytes
+}
+
 /// The ranges that the report lists, by rising address: of each reason the first ones, so that none hides another.
 fn listed(ranges: impl Iterator<Item = compile::Unsupported>) -> Vec<UnsupportedRange> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();

@@ -62,9 +62,22 @@ impl Caller {
         }
     }
 
-    /// Whether it may have more grants than it showed: then it is told to open another session.
-    pub(crate) fn may_show_more(&self) -> bool {
-        matches!(self.0, Who::Stranger { .. }) || self.is_in_session()
+    /// Whether a token that it may have, or another session of its token, would let it read a repository: then it is told to show that.
+    pub(crate) fn may_show_reading(&self, repository: &RepositoryName) -> bool {
+        self.may_show(|grant| grant.reads(repository))
+    }
+
+    /// [`Self::may_show_reading`], for writing.
+    pub(crate) fn may_show_writing(&self, repository: &RepositoryName) -> bool {
+        self.may_show(|grant| grant.writes(repository))
+    }
+
+    fn may_show(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
+        match &self.0 {
+            Who::Anyone { .. } => false,
+            Who::Stranger { .. } => true,
+            Who::Holder { token, narrowed, .. } => narrowed.is_some() && token.info.grants.iter().any(wanted),
+        }
     }
 
     /// Whether nobody knows who it is, where that is asked.

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::{Algorithm, BlobDigest, BlobDirectory, Hasher};
+use crate::quotas::Place;
 
 /// A session that nobody touched for this long is removed, by the collector and at the next start.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -28,7 +29,7 @@ pub(crate) struct Uploads {
     sessions: Mutex<HashMap<Uuid, Arc<Upload>>>,
 }
 
-/// One session. Every method but [`Upload::offset`] blocks: call it in the pool.
+/// One session. Every method but [`Upload::offset`] and [`Upload::place`] blocks: call it in the pool.
 #[derive(Debug)]
 pub(crate) struct Upload {
     id: Uuid,
@@ -36,6 +37,8 @@ pub(crate) struct Upload {
     /// A copy of the state's offset that is read without waiting for a writer.
     offset: AtomicU64,
     state: Mutex<State>,
+    /// What counts for it in the quotas of its repository.
+    place: Place,
 }
 
 struct State {
@@ -110,7 +113,8 @@ impl Uploads {
             other => drop(other?),
         }
         let state = State { algorithm, hasher: Hasher::new(algorithm), offset: 0, writer: 0, ended: false };
-        let upload = Arc::new(Upload { id, path, offset: AtomicU64::new(0), state: Mutex::new(state) });
+        let upload =
+            Arc::new(Upload { id, path, offset: AtomicU64::new(0), state: Mutex::new(state), place: Place::default() });
         self.lock().insert(id, Arc::clone(&upload));
         Ok(upload)
     }
@@ -128,14 +132,15 @@ impl Uploads {
         };
         let (hasher, offset) = hash_file(&mut file, Algorithm::Sha256)?;
         let state = State { algorithm: Algorithm::Sha256, hasher, offset, writer: 0, ended: false };
-        let upload = Arc::new(Upload { id, path, offset: AtomicU64::new(offset), state: Mutex::new(state) });
+        let (offset, state, place) = (AtomicU64::new(offset), Mutex::new(state), Place::default());
+        let upload = Arc::new(Upload { id, path, offset, state, place });
         // Two requests may have come here at once: the first one's session holds.
         Ok(Some(Arc::clone(self.lock().entry(id).or_insert(upload))))
     }
 
     /// Ends a session and removes its bytes.
     pub(crate) fn cancel(&self, upload: &Upload) -> io::Result<()> {
-        upload.lock().ended = true;
+        upload.end(&mut upload.lock());
         self.lock().remove(&upload.id);
         match fs::remove_file(&upload.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -195,6 +200,16 @@ impl Upload {
     /// Where its bytes are.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What counts for it between two requests.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn end(&self, state: &mut State) {
+        state.ended = true;
+        self.place.leave();
     }
 
     /// Bytes taken so far.
@@ -259,7 +274,7 @@ impl Upload {
         }
         file.sync_all()?;
         blobs.adopt(&self.path, expected)?;
-        state.ended = true;
+        self.end(&mut state);
         Ok(Commit { size: state.offset })
     }
 

@@ -1,16 +1,24 @@
 //! Breakpad's symbol files (`.sym`), as Mozilla's and other crash tools read them: made from a module's `.symx` and `.uwt`.
 //!
 //! (Breakpad, `docs/symbol_files.md`.) `STACK WIN` is there where the bundle has the PDB of a module of 32-bit x86, `STACK CFI` where the module has a
-//! `.uwt`.
+//! `.uwt`. Of a module that came without a bundle ([`loose`]) both are made, the second where its program is here.
 
 mod cfi;
 mod functions;
+mod loose;
 mod win;
 
-use std::io::{self, Write};
+pub(crate) use loose::loose_symbol_file;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 
 use symseal_artifact::FrameTable;
 use symseal_symx::Table;
+use tempfile::NamedTempFile;
+
+use crate::blobs::{Algorithm, Hasher};
+use crate::file_cache::Note;
 
 /// What the head of the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +67,42 @@ pub(crate) fn write(
     }
 }
 
+/// [`write`] into a file of the cache, of at most `limit` bytes.
+pub(crate) fn write_file(
+    head: &Head,
+    symbols: &Table<'_>,
+    unwind: Option<&symseal_unwind::Table<'_>>,
+    frames: &FrameTable,
+    (file, limit): (&mut NamedTempFile, u64),
+) -> io::Result<Note> {
+    let counted = Counted { file: file.as_file_mut(), hasher: Hasher::new(Algorithm::Sha256), left: limit };
+    let mut out = BufWriter::with_capacity(1 << 20, counted);
+    write(head, symbols, unwind, frames, &mut out)?;
+    out.flush()?;
+    let counted = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(Note { sha256: counted.hasher.finish().hex().to_owned(), headers: Vec::new() })
+}
+
+struct Counted<'f> {
+    file: &'f mut File,
+    hasher: Hasher,
+    left: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(bytes.get(..written).unwrap_or_default());
+        let left = self.left.checked_sub(written as u64);
+        self.left = left.ok_or_else(|| io::Error::other("it fills more than half of the cache"))?;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 /// The name of a debug file's symbol file: `.sym` in the place of `.pdb`, else behind the name.
 pub(crate) fn file_name(debug_file: &str) -> String {
     let stem = debug_file.len().checked_sub(4).and_then(|at| debug_file.split_at_checked(at));
@@ -66,6 +110,11 @@ pub(crate) fn file_name(debug_file: &str) -> String {
         Some((stem, extension)) if extension.eq_ignore_ascii_case(".pdb") => format!("{stem}.sym"),
         _ => format!("{debug_file}.sym"),
     }
+}
+
+/// The last part of a path of any system.
+pub(crate) fn base_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// A name on one line: control characters would end it.

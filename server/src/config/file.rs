@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 use super::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, QuotaConfig, RetentionConfig,
-    STOP_WITHIN, TlsConfig, parse_duration,
+    STOP_WITHIN, TlsConfig, parse_address, parse_duration,
 };
 use crate::access::OidcIssuer;
 use crate::objects::ParseBlobsUrlError;
@@ -32,6 +32,7 @@ pub struct ConfigFile {
     /// The database's URL, which may hold a password: judged by [`Self::config`].
     database: Option<DatabaseSetting>,
     /// The address to listen on.
+    #[serde(deserialize_with = "address")]
     pub listen: Option<SocketAddr>,
     /// See [`Config::public_url`].
     pub public_url: Option<String>,
@@ -134,6 +135,9 @@ pub struct OriginsSection {
     /// How long after a look at them the next one begins.
     #[serde(deserialize_with = "duration")]
     pub index_interval: Option<Duration>,
+    /// How long another server may say nothing before it is asked whether it lives.
+    #[serde(deserialize_with = "duration")]
+    pub upstream_silence: Option<Duration>,
     /// MiB that the cache may fill.
     pub cache_mib: Option<u64>,
 }
@@ -408,6 +412,11 @@ fn prefixes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D
 
 pub(super) fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_address(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {

@@ -1,5 +1,6 @@
 //! What the operator decides.
 
+mod address;
 mod bytes;
 mod duration;
 mod file;
@@ -16,6 +17,7 @@ use crate::access::OidcIssuer;
 use crate::objects::BlobsUrl;
 use crate::repositories::Prefix;
 use crate::store::DatabaseUrl;
+pub use address::parse_address;
 pub use bytes::parse_bytes;
 pub use duration::parse_duration;
 pub use file::{ConfigFile, LogSection, OriginsSection, SealsSection};

@@ -21,7 +21,7 @@ use super::{Gate, lock};
 use crate::Patience;
 use crate::debug_files::Key;
 use crate::http::percent_decode;
-use crate::upstream::{Admission, Breaker};
+use crate::upstream::{Admission, Breaker, Unanswered, answered};
 
 /// Redirections that are followed.
 const REDIRECTIONS: usize = 4;
@@ -293,16 +293,17 @@ impl HttpUpstream {
         if let Some(range) = range {
             request = request.header(RANGE, range);
         }
-        let (connected, why) = match tokio::time::timeout(self.patience.head, request.send()).await {
-            Ok(Ok(response)) => {
+        let (connected, why) = match answered(request.send(), self.question(), self.patience).await {
+            Ok(response) => {
                 self.breaker.lives();
                 return Ok(response);
             }
-            Ok(Err(error)) if error.is_redirect() || error.is_builder() => {
+            Err(Unanswered::Failed(error)) if error.is_redirect() || error.is_builder() => {
                 return Err(Trouble::Wrong(told(&error.without_url())));
             }
-            Ok(Err(error)) => (!error.is_connect(), told(&error.without_url())),
-            Err(late) => (true, late.to_string()),
+            Err(Unanswered::Failed(error)) => (!error.is_connect(), told(&error.without_url())),
+            Err(Unanswered::Late(why)) => (true, why),
+            Err(Unanswered::Silent(why)) => (false, why),
         };
         if self.breaker.failed(connected, Instant::now()) {
             tracing::warn!(upstream = self.name(), why, "an upstream does not answer, and is left alone for a while");
@@ -323,9 +324,13 @@ impl HttpUpstream {
         self.patience
     }
 
+    /// What every server answers at once.
+    fn question(&self) -> reqwest::RequestBuilder {
+        self.http.get(self.base.clone()).header(USER_AGENT, AGENT)
+    }
+
     async fn probe(self: Arc<Self>) {
-        let request = self.http.get(self.base.clone()).header(USER_AGENT, AGENT);
-        match tokio::time::timeout(self.patience.head, request.send()).await {
+        match tokio::time::timeout(self.patience.head, self.question().send()).await {
             Ok(Ok(_)) => self.breaker.lives(),
             Ok(Err(_)) | Err(_) => drop(self.breaker.failed(false, Instant::now())),
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::QuotaConfig;
 use crate::repositories::{Held, Prefix, Repositories, RepositoryName};
 
-pub(crate) use room::{Full, Room};
+pub(crate) use room::{Full, Place, Room};
 pub use usage::{QuotaUse, RepositoryUse, StoreUse, usage};
 
 /// The quotas of a server.
@@ -144,6 +144,18 @@ impl Reservation {
         }
         self.held = sum(self.held, more);
         Ok(())
+    }
+
+    /// Gives back what is more than so many bytes.
+    fn shrink(&mut self, bytes: u64) {
+        let less = self.held.bytes.saturating_sub(bytes);
+        self.held.bytes -= less;
+        let mut reserved = self.quotas.lock();
+        for (rule, reserved) in self.quotas.rules.iter().zip(reserved.iter_mut()) {
+            if rule.prefix.holds(&self.name) {
+                reserved.bytes = reserved.bytes.saturating_sub(less);
+            }
+        }
     }
 
     /// What it keeps place for.

@@ -1,12 +1,37 @@
 //! What one upload may take: by the limit of uploads, and by the quotas of its repository.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use super::{OverQuota, Reservation};
 use crate::app::App;
+use crate::blobs::Upload;
 use crate::limits::UploadTooLarge;
 use crate::repositories::{Held, RepositoryName};
 
 /// A place is kept in steps of so many bytes while an upload comes whose length is not known.
 const STEP: u64 = 1 << 20;
+
+/// The place of an upload between its requests: what came of it counts until it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Place(Mutex<Option<Reservation>>);
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, Option<Reservation>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a place; one that was kept before is given back.
+    fn keep(&self, reservation: Reservation) {
+        let before = self.lock().replace(reservation);
+        drop(before);
+    }
+
+    /// Gives the place back.
+    pub(crate) fn leave(&self) {
+        let left = self.lock().take();
+        drop(left);
+    }
+}
 
 /// The place of one upload.
 pub(crate) struct Room<'a> {
@@ -14,6 +39,8 @@ pub(crate) struct Room<'a> {
     /// `None` for what belongs to no repository, or is in it already.
     name: Option<&'a RepositoryName>,
     reservation: Option<Reservation>,
+    /// Whose place it is after this request.
+    upload: Option<Arc<Upload>>,
 }
 
 /// There is no room.
@@ -30,7 +57,13 @@ pub(crate) enum Full {
 impl<'a> Room<'a> {
     /// For what comes to a repository.
     pub(crate) fn new(app: &'a App, name: Option<&'a RepositoryName>) -> Self {
-        Self { app, name, reservation: None }
+        Self { app, name, reservation: None, upload: None }
+    }
+
+    /// For what comes to an upload, which keeps its place for its next request.
+    pub(crate) fn of_upload(app: &'a App, name: Option<&'a RepositoryName>, upload: &Arc<Upload>) -> Self {
+        let reservation = upload.place().lock().take();
+        Self { app, name, reservation, upload: Some(Arc::clone(upload)) }
     }
 
     /// Makes room for an upload of so many bytes in all.
@@ -64,7 +97,19 @@ impl<'a> Room<'a> {
     }
 
     /// The place, to be kept until what came is counted.
-    pub(crate) fn into_reservation(self) -> Option<Reservation> {
-        self.reservation
+    pub(crate) fn into_reservation(mut self) -> Option<Reservation> {
+        self.upload = None;
+        self.reservation.take()
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let (Some(upload), Some(mut reservation)) = (&self.upload, self.reservation.take()) {
+            // More was announced, perhaps, than came.
+            reservation.shrink(upload.offset());
+            // Of one that has ended meanwhile it goes with the session.
+            upload.place().keep(reservation);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::changes::stored_manifest;
 use super::content::Content;
-use super::manifest::Manifest;
+use super::manifest::{Manifest, Reference};
 use super::name::{RepositoryName, Tag};
 use super::repository::Repository;
 use crate::blobs::{BlobDigest, BlobDirectory};
@@ -67,6 +67,16 @@ impl Repository {
     /// Whether something of this digest is out of sight here.
     pub(crate) fn hides(&self, digest: &BlobDigest) -> bool {
         self.read().hidden.contains_key(digest)
+    }
+
+    /// What was taken down, that a reference leads to nothing.
+    pub(crate) fn hidden_behind(&self, reference: &Reference) -> Option<BlobDigest> {
+        let content = self.read();
+        let goes_with = |hidden: &Hidden| match reference {
+            Reference::Tag(tag) => !content.tags.contains_key(tag) && hidden.tags.contains(tag),
+            Reference::Digest(digest) => hidden.manifests.contains_key(digest),
+        };
+        content.hidden.iter().find(|(_, hidden)| goes_with(hidden)).map(|(cause, _)| cause.clone())
     }
 
     /// Whether anything is out of sight here.
@@ -270,9 +280,9 @@ fn hide<G: DerefMut<Target = Content>>(content: impl Fn() -> G, cause: &BlobDige
 
 #[cfg(test)]
 mod tests {
+    use super::super::Repositories;
     use super::super::changes::PutManifest;
     use super::super::folder::Folder;
-    use super::super::{Reference, Repositories};
     use super::*;
 
     struct Scene {

@@ -11,6 +11,7 @@ mod flight;
 mod hops;
 mod pace;
 mod server;
+mod silence;
 
 pub(crate) use breaker::{Admission, Breaker};
 pub(crate) use check::Expected;
@@ -18,6 +19,7 @@ pub(crate) use check::Expected;
 pub(crate) use elf_start::build_ids_at_start;
 pub(crate) use flight::{Flight, Pilot, Progress};
 pub(crate) use hops::{Hops, TOO_MANY as TOO_MANY_HOPS};
+pub(crate) use silence::{Unanswered, answered};
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -11,6 +11,7 @@ use reqwest::{Client, StatusCode, header};
 use super::breaker::{Admission, Breaker};
 use super::hops::TOO_MANY;
 use super::pace::paced;
+use super::silence::{Unanswered, answered};
 use super::{Hops, Wanted};
 use crate::access::hide_tokens;
 use crate::origins::Patience;
@@ -111,10 +112,11 @@ impl UpstreamServer {
             .headers(hops.headers())
             // Bytes as they are: what is checked and kept is the file.
             .header(header::ACCEPT_ENCODING, "identity");
-        let response = match tokio::time::timeout(self.patience.head, request.send()).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return self.unanswered(!error.is_connect(), &reason(error)),
-            Err(late) => return self.unanswered(true, &late.to_string()),
+        let response = match answered(request.send(), self.question(&http), self.patience).await {
+            Ok(response) => response,
+            Err(Unanswered::Failed(error)) => return self.unanswered(!error.is_connect(), &reason(error)),
+            Err(Unanswered::Late(why)) => return self.unanswered(true, &why),
+            Err(Unanswered::Silent(why)) => return self.unanswered(false, &why),
         };
         match response.status() {
             StatusCode::OK => self.receive(response, &wanted).await,
@@ -170,13 +172,16 @@ impl UpstreamServer {
         Answer::Failed(why)
     }
 
+    /// What every server answers at once.
+    fn question(&self, http: &Client) -> reqwest::RequestBuilder {
+        let agent = concat!("symseal/", env!("CARGO_PKG_VERSION"));
+        http.get(format!("{}/", self.base)).header(header::USER_AGENT, agent)
+    }
+
     /// Finds out whether the server answers again.
     async fn probe(self: Arc<Self>, http: Client) {
         let time = self.patience.head.min(PROBE);
-        let request = http
-            .get(format!("{}/", self.base))
-            .header(header::USER_AGENT, concat!("symseal/", env!("CARGO_PKG_VERSION")));
-        match tokio::time::timeout(time, request.send()).await {
+        match tokio::time::timeout(time, self.question(&http).send()).await {
             Ok(Ok(_)) => {
                 tracing::info!(upstream = self.name, "an upstream answers again");
                 self.breaker.lives();

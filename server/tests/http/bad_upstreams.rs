@@ -162,3 +162,32 @@ async fn who_did_not_bring_a_file_is_asked_for_it_when_no_other_has_it() {
     let near = Running::start_with(&root.path().join("scripted-data"), &impatient(&[&told])).await;
     assert!(whole(&near).await.is_none());
 }
+
+#[tokio::test]
+async fn one_that_says_nothing_is_dead_after_a_moment_and_one_that_is_busy_is_waited_for() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let bytes = program(root.path());
+    let silence = Duration::from_millis(400);
+    let origins = |told: &Told| {
+        let origins = impatient(&[told]);
+        let patience = Patience { head: Duration::from_secs(30), silence, ..origins.patience };
+        Origins { patience: Patience { pause: Duration::from_secs(30), ..patience }, ..origins }
+    };
+    let silent = Told::does(Does::Sleeps).await;
+    let near = Running::start_with(&root.path().join("silent"), &origins(&silent)).await;
+    let started = Instant::now();
+    assert_eq!(whole(&near).await.unwrap().0, StatusCode::BAD_GATEWAY);
+    assert!(started.elapsed() < silence * 6, "{:?}", started.elapsed());
+    // From then on it costs nobody anything.
+    let started = Instant::now();
+    assert_eq!(whole(&near).await.unwrap().0, StatusCode::BAD_GATEWAY);
+    assert!(started.elapsed() < silence, "{:?}", started.elapsed());
+    assert_eq!(silent.asked(), 1);
+
+    let busy = Told::does(Does::IsBusy(silence * 4, ok(bytes.len(), &bytes))).await;
+    let near = Running::start_with(&root.path().join("busy"), &origins(&busy)).await;
+    assert!(whole(&near).await.unwrap().1 == bytes, "it takes an archive apart");
+}

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::support::programs::{Fixture, has, output, publish, run};
+use crate::support::{Running, http};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, RANGE};
 use serde_json::Value;
+use symseal_server::Origins;
 
 /// Six functions deep, two of them inlined, one with a frame pointer; then it writes its registers, its stack and where it is loaded.
 const PROGRAM: &str = r#"
@@ -435,4 +437,100 @@ fn rules_at(symbols: &str, address: u64) -> Option<HashMap<String, String>> {
         }
     }
     is_inside.then_some(rules)
+}
+
+async fn upload(fixture: &Fixture, path: &Path) {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let url = fixture.server.url(&format!("/api/v1/symbols?name={name}"));
+    let answer = fixture.http.put(url).body(std::fs::read(path).unwrap()).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::CREATED, "{}", answer.text().await.unwrap());
+}
+
+/// A server that serves a directory where it lies.
+async fn serving(tree: &Path) -> Fixture {
+    let root = tempfile::tempdir().unwrap();
+    let origins = Origins { trees: vec![tree.to_owned()], ..Origins::default() };
+    let server = Running::start_with(&root.path().join("data"), &origins).await;
+    Fixture { root, server, http: http() }
+}
+
+/// What a path has, once a tree was looked at.
+async fn found(fixture: &Fixture, path: &str) -> String {
+    for _ in 0..100 {
+        let answer = fixture.get(path).await;
+        if answer.status() == StatusCode::OK {
+            return answer.text().await.unwrap();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("{path}: {}", fixture.get(path).await.text().await.unwrap());
+}
+
+#[tokio::test]
+async fn files_without_a_bundle_have_the_symbol_file_that_their_bundle_would_have() {
+    if !has("cc") || !has("objcopy") || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let folder = fixture.root.path();
+    let binary = compile(folder);
+    let parts = folder.join("parts");
+    std::fs::create_dir(&parts).unwrap();
+    let (debug, stripped) = (parts.join("walked.debug"), parts.join("walked"));
+    let (from, debug_path, stripped_path) =
+        (binary.to_str().unwrap(), debug.to_str().unwrap(), stripped.to_str().unwrap());
+    run("objcopy", &["--only-keep-debug", from, debug_path]);
+    run("objcopy", &["--strip-all", from, stripped_path]);
+    publish(&fixture.server, folder, "1", &[&stripped, &debug]).await;
+    let path = format!("/symbols/walked/{BREAKPAD_ID}/walked.sym");
+    let expected = fixture.get(&path).await.text().await.unwrap();
+    assert!(expected.contains("STACK CFI INIT ") && expected.contains("\nINLINE 1 "), "{expected}");
+
+    let loose = Fixture::new().await;
+    upload(&loose, &debug).await;
+    let without_program = loose.get(&path).await;
+    assert_eq!(without_program.status(), StatusCode::OK);
+    let etag = without_program.headers()[ETAG].clone();
+    let without_program = without_program.text().await.unwrap();
+    let rest: Vec<&str> = expected.lines().filter(|line| !line.starts_with("STACK ")).collect();
+    assert_eq!(without_program.lines().collect::<Vec<_>>(), rest, "of a debug file alone");
+    upload(&loose, &stripped).await;
+    let whole = loose.http.get(loose.server.url(&path)).header(IF_NONE_MATCH, etag).send().await.unwrap();
+    assert_eq!(whole.text().await.unwrap(), expected, "with the program the rules of its stack come");
+    // One file that is both.
+    let unstripped = Fixture::new().await;
+    upload(&unstripped, &binary).await;
+    assert_eq!(unstripped.get(&path).await.text().await.unwrap(), expected);
+    assert_eq!(found(&serving(&parts).await, &path).await, expected, "below a directory that is served where it lies");
+
+    let by_code_id = format!("/symbols/walked/{ID}/walked.sym");
+    assert_eq!(loose.get(&by_code_id).await.text().await.unwrap(), expected);
+    let other = "0403020106050807090A0B0C0D0E0FFF0";
+    assert_eq!(loose.get(&format!("/symbols/walked/{other}/walked.sym")).await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn an_imported_pdb_has_the_symbol_file_that_its_bundle_would_have() {
+    let folder = std::env::var_os("SYMSEAL_FIXTURES").map(PathBuf::from);
+    let Some(folder) = folder.map(|folder| folder.join("symbolic/symbolic-testutils/fixtures/windows")) else {
+        println!("SKIP fixtures: SYMSEAL_FIXTURES is not set");
+        return;
+    };
+    let (program, pdb) = (folder.join("crash.exe"), folder.join("crash.pdb"));
+    let fixture = Fixture::new().await;
+    publish(&fixture.server, fixture.root.path(), "1", &[&program, &pdb]).await;
+    let id = std::fs::read_to_string(folder.join("crash.sym")).unwrap();
+    let id = id.lines().next().unwrap().split(' ').nth(3).unwrap().to_owned();
+    let path = format!("/symbols/crash.pdb/{id}/crash.sym");
+    let expected = fixture.get(&path).await.text().await.unwrap();
+    assert!(expected.contains("\nSTACK WIN ") && expected.contains("\nINFO CODE_ID "));
+    let loose = Fixture::new().await;
+    upload(&loose, &pdb).await;
+    let alone = loose.get(&path).await.text().await.unwrap();
+    assert!(alone.starts_with(&format!("MODULE windows x86 {id} crash.pdb\n")), "{}", &alone[..100]);
+    assert!(alone.contains("\nSTACK WIN ") && !alone.contains("INFO CODE_ID"));
+    upload(&loose, &program).await;
+    assert_eq!(loose.get(&path).await.text().await.unwrap(), expected);
+    let code_id = symseal_artifact::ObjectFile::parse(&std::fs::read(&program).unwrap()).unwrap().code_id().unwrap();
+    assert_eq!(loose.get(&format!("/symbols/crash.exe/{code_id}/crash.sym")).await.text().await.unwrap(), expected);
 }

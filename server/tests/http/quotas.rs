@@ -229,3 +229,33 @@ async fn what_a_deletion_left_cannot_be_taken_back_above_the_quota() {
     refused(scene.manifest(&server, "r", "2", oci::MANIFEST, &two).await, StatusCode::PAYLOAD_TOO_LARGE).await;
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_uploads_have_brought_counts_until_they_end() {
+    let scene = Scene::new(&[("team", Some(LIMIT), None)]);
+    let server = scene.start().await;
+    let begin = async || {
+        let answer = scene.http.post(server.url("/v2/team/a/blobs/uploads/")).send().await.unwrap();
+        server.url(answer.headers()["location"].to_str().unwrap())
+    };
+    let send = async |at: &str, bytes: Vec<u8>| scene.http.patch(at).body(bytes).send().await.unwrap();
+    let (one, two) = (begin().await, begin().await);
+    assert_eq!(send(&one, noise(400_000, 1)).await.status(), StatusCode::ACCEPTED);
+    assert_eq!(send(&two, noise(400_000, 2)).await.status(), StatusCode::ACCEPTED);
+    let three = begin().await;
+    refused(send(&three, noise(400_000, 3)).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    let direct = scene.push(&server, "team/b", &noise(400_000, 3)).await;
+    refused(direct, StatusCode::PAYLOAD_TOO_LARGE).await;
+    // One goes on with what it has, another is cancelled: then there is room again.
+    assert_eq!(send(&one, noise(100_000, 4)).await.status(), StatusCode::ACCEPTED);
+    assert_eq!(scene.http.delete(&two).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert_eq!(send(&three, noise(400_000, 3)).await.status(), StatusCode::ACCEPTED);
+    // What became a blob counts once.
+    let whole = [noise(400_000, 1), noise(100_000, 4)].concat();
+    let end = format!("{one}?digest={}", Digest::of(&whole));
+    assert_eq!(scene.http.put(end).send().await.unwrap().status(), StatusCode::CREATED);
+    let end = format!("{three}?digest={}", Digest::of(&noise(400_000, 3)));
+    assert_eq!(scene.http.put(end).send().await.unwrap().status(), StatusCode::CREATED);
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"team\"}").await, 900_000);
+    assert_eq!(scene.push(&server, "team/b", &noise(100_000, 5)).await.status(), StatusCode::CREATED);
+}

@@ -151,6 +151,9 @@ async fn a_bundle_that_is_taken_down_is_nowhere_and_comes_back_when_that_is_lift
     all_gone(&server).await;
     let refused = http().get(server.url(&format!("/v2/app/manifests/{first}"))).send().await.unwrap();
     assert!(refused.text().await.unwrap().contains("was taken down on"), "the answer names the tombstone");
+    let by_tag = http().get(server.url("/v2/app/manifests/1")).send().await.unwrap();
+    assert_eq!(by_tag.status(), StatusCode::NOT_FOUND);
+    assert!(by_tag.text().await.unwrap().contains("was taken down on"), "by its tag too");
     // It cannot be pushed again, to whatever repository.
     let problem = push(&server, root, "1").await.unwrap_err();
     assert!(problem.contains("DENIED") && problem.contains("a name that must not be known"), "{problem}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use symseal_server::{CACHE_BYTES, Origins, OriginsSection, TREE_INTERVAL, parse_duration};
+use symseal_server::{CACHE_BYTES, Origins, OriginsSection, Patience, SILENCE, TREE_INTERVAL, parse_duration};
 
 /// Other servers, directories of sources, and the cache.
 #[derive(ClapArgs)]
@@ -40,7 +40,7 @@ impl OriginArgs {
             trees: chosen(&self.index, &file.index),
             tree_interval: self.index_interval.or(file.index_interval).unwrap_or(TREE_INTERVAL),
             cache_bytes: cache_mib.map_or(CACHE_BYTES, |mib| mib.saturating_mul(1 << 20)),
-            ..Origins::default()
+            patience: Patience { silence: file.upstream_silence.unwrap_or(SILENCE), ..Patience::default() },
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::repositories::RepositoryName;
 /// Lets a request through, or says why not.
 ///
 /// Whoever may be able to show more is told (401) where to get a session that does; the answer is the same whether the
-/// repository exists or not. To the holder of a token what it may not read does not exist.
+/// repository exists or not. To the holder of a token, and of a session of one, what the token may not read does not exist, and what it may not
+/// write to is refused (403): another session would be refused too.
 pub(crate) fn check(
     app: &App,
     caller: &Caller,
@@ -35,7 +36,7 @@ pub(crate) fn check(
     if caller.may_read(name) {
         return check_hidden(app, target);
     }
-    if caller.may_show_more() {
+    if caller.may_show_reading(name) {
         return Err(challenge(app, headers, &format!("repository:{name}:pull"), !caller.showed_nothing()));
     }
     Err(OciError::new(Code::NameUnknown, format!("there is no repository {name} that this token may read")))
@@ -57,7 +58,7 @@ fn check_write(app: &App, caller: &Caller, name: &RepositoryName, headers: &Head
     if caller.may_write(name) {
         return Ok(());
     }
-    if caller.may_show_more() {
+    if caller.may_show_writing(name) {
         return Err(challenge(app, headers, &format!("repository:{name}:pull,push"), !caller.showed_nothing()));
     }
     let message = format!("this token may not write to {name}: expected one with the grant write:{name}");

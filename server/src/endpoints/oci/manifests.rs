@@ -30,12 +30,16 @@ pub(crate) async fn get(
     name: &RepositoryName,
     reference: &Reference,
 ) -> Result<Response, OciError> {
-    let found = app.repositories.get(name).and_then(|repository| repository.manifest(reference));
-    let (digest, manifest) = found.ok_or_else(|| match reference {
-        Reference::Digest(digest) => gone(app, digest).unwrap_or_else(|| unknown(name, reference)),
-        Reference::Tag(_) => unknown(name, reference),
-    })?;
     let repository = app.repositories.get(name);
+    let found = repository.as_ref().and_then(|repository| repository.manifest(reference));
+    let (digest, manifest) = found.ok_or_else(|| {
+        let cause = match reference {
+            Reference::Digest(digest) => app.taken_down.get(digest),
+            Reference::Tag(_) => None,
+        };
+        let cause = cause.or_else(|| app.taken_down.get(&repository.as_ref()?.hidden_behind(reference)?));
+        cause.map_or_else(|| unknown(name, reference), |cause| OciError::new(Code::ManifestUnknown, cause))
+    })?;
     let mut headers = Vec::new();
     headers.extend(HeaderValue::try_from(&manifest.media_type).ok().map(|value| (header::CONTENT_TYPE, value)));
     headers.extend(HeaderValue::try_from(digest.to_string()).ok().map(|value| (DOCKER_CONTENT_DIGEST, value)));
@@ -171,11 +175,6 @@ async fn read_body(body: Body) -> Result<Bytes, OciError> {
         }
     }
     Ok(bytes.freeze())
-}
-
-/// What was taken down is not here, and the message says why.
-fn gone(app: &App, digest: &BlobDigest) -> Option<OciError> {
-    app.taken_down.get(digest).map(|gone| OciError::new(Code::ManifestUnknown, gone))
 }
 
 fn unknown(name: &RepositoryName, reference: &Reference) -> OciError {

@@ -96,7 +96,7 @@ async fn append(
     request: &HeaderMap,
     body: Body,
 ) -> Result<(), OciError> {
-    let mut room = Room::new(app, Some(name));
+    let mut room = Room::of_upload(app, Some(name), upload);
     let (writer, tail) = receive(app, name, (upload, 0), request, body, &mut room).await?;
     let shared = Arc::clone(upload);
     app.pool.run(move || shared.append(&writer, &tail)).await??;
@@ -267,7 +267,7 @@ async fn finish(
     body: Body,
 ) -> Result<Response, OciError> {
     // What is here already comes to nothing more.
-    let mut room = Room::new(app, (!repository.has_blob(digest)).then_some(name));
+    let mut room = Room::of_upload(app, (!repository.has_blob(digest)).then_some(name), &upload);
     let (writer, tail) = receive(app, name, (&upload, 0), request, body, &mut room).await?;
     let reservation = room.into_reservation();
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());

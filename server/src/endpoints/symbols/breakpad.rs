@@ -1,26 +1,27 @@
 //! Breakpad's symbol files under Tecken's paths: `app.pdb/ID/app.sym`, `libapp.so/ID/libapp.so.sym`; by the code id as a redirection.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use symseal_artifact::{BreakpadFile, FrameTable, PdbFile};
+use symseal_artifact::{BreakpadFile, FrameTable, ObjectFile, PdbFile};
 use symseal_bundle::{FileRole, ModuleEntry};
 use symseal_module::DebugId;
 use tempfile::NamedTempFile;
 
 use crate::app::App;
-use crate::blobs::{Algorithm, BlobDirectory, Hasher, NotGiven};
-use crate::breakpad::{self, Head, file_name};
+use crate::blobs::{BlobDirectory, NotGiven};
+use crate::breakpad::{self, Head, base_name, file_name, loose_symbol_file};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::endpoints::{BY_ID, not_found, tree_file, unavailable, whole_file};
-use crate::file_cache::{CacheKey, Note};
+use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::http::{FileAnswer, file_response, form_values, percent_decode, percent_encode};
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
+use crate::made_tables::{FileBytes, tree_copy as copy_of_tree};
 use crate::releases::read_symbol_index;
+use crate::trees::Trees;
 
 /// Counts the forms that were written so far: files of an older one are made again.
 const FORM: u32 = 4;
@@ -76,6 +77,16 @@ pub(super) async fn answer(
     {
         return Some(answer);
     }
+    if let Some((guid, age)) = wanted.debug_id
+        && let Some(made) = loose_symbol_file(app, scope, (guid, age), id_text(guid, age)).await
+    {
+        return Some(match made {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                not_found(&format!("this server has no symbol file of this module, and can make none: {error}"))
+            }
+            made => answered(app, (method, request), made),
+        });
+    }
     let missing = || not_found("this server has no symbol table and no symbol file of this module");
     let Some((code_file, code_id)) = wanted.code else { return Some(missing()) };
     Some(redirection(app, scope, &code_file, &code_id).await.unwrap_or_else(missing))
@@ -105,6 +116,10 @@ async fn symbol_file(app: &App, method: &Method, request: &HeaderMap, table: Can
     let key = CacheKey::of(&format!("sym {FORM} {} {} {id}", table.bundle, table.digest));
     let (blobs, limit) = (Arc::clone(&app.blobs), app.cache.capacity() / 2);
     let made = app.cache.make((&app.pool, &app.making), key, move |file| make(&blobs, &table, id, file, limit)).await;
+    answered(app, (method, request), made)
+}
+
+fn answered(app: &App, (method, request): (&Method, &HeaderMap), made: io::Result<CachedFile>) -> Response {
     match made {
         Ok(found) => {
             let headers = vec![
@@ -149,12 +164,8 @@ fn make(
     let unwind = module.files.iter().find(|file| file.role == FileRole::UnwindTable && file.size > 0);
     let unwind = unwind.map(|file| blobs.map(&file.sha256.into())).transpose()?;
     let unwind = unwind.as_deref().map(symseal_unwind::Table::open).transpose().map_err(invalid)?;
-    let counted = Counted { file: file.as_file_mut(), hasher: Hasher::new(Algorithm::Sha256), left: limit };
-    let mut out = BufWriter::with_capacity(1 << 20, counted);
-    breakpad::write(&head, &symbols, unwind.as_ref(), &frame_data(blobs, platform, module)?, &mut out)?;
-    out.flush()?;
-    let counted = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    Ok(Note { sha256: counted.hasher.finish().hex().to_owned(), headers: Vec::new() })
+    let frames = frame_data(blobs, platform, module)?;
+    breakpad::write_file(&head, &symbols, unwind.as_ref(), &frames, (file, limit))
 }
 
 /// Of the PDB of a module of 32-bit x86: nothing else says how its frames are laid out.
@@ -166,26 +177,6 @@ fn frame_data(blobs: &BlobDirectory, platform: &str, module: &ModuleEntry) -> io
     let bytes = blobs.map(&database.sha256.into())?;
     // A PE file with DWARF is its own debug file.
     PdbFile::parse(&bytes).map_or_else(|_| Ok(FrameTable::default()), |pdb| pdb.frame_data().map_err(invalid))
-}
-
-struct Counted<'f> {
-    file: &'f mut File,
-    hasher: Hasher,
-    left: u64,
-}
-
-impl Write for Counted<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.hasher.update(bytes.get(..written).unwrap_or_default());
-        let left = self.left.checked_sub(written as u64);
-        self.left = left.ok_or_else(|| io::Error::other("it fills more than half of the cache"))?;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }
 
 /// The debug file's name: a PE module's is its PDB.
@@ -203,7 +194,12 @@ async fn redirection(app: &App, scope: &Scope, code_file: &str, code_id: &str) -
     let loose = [&key, &image].into_iter().find_map(|key| app.debug_files.find_in(scope, key, FileKind::SymbolFile));
     let mut bundles = app.debug_files.bundles_of(scope, &key);
     bundles.extend(app.debug_files.bundles_of(scope, &image));
-    let Some(bundle) = bundles.into_iter().next() else { return redirection_to_loose(app, loose?).await };
+    let Some(bundle) = bundles.into_iter().next() else {
+        return match loose {
+            Some(file) => redirection_to_loose(app, file).await,
+            None => redirection_to_made(app, scope, code_file, (&key, &image)).await,
+        };
+    };
     let (blobs, code_file, code_id) = (Arc::clone(&app.blobs), code_file.to_lowercase(), code_id.to_lowercase());
     let find = move || -> io::Result<Option<(String, String)>> {
         let index = read_symbol_index(&blobs, &bundle)?;
@@ -231,6 +227,50 @@ async fn redirection_to_loose(app: &App, file: Candidate) -> Option<Response> {
     };
     let (name, id) = app.making.run(head).await.ok()?.ok()??;
     redirected(&name, &id)
+}
+
+/// To the symbol file that can be made of a debug file which came without a bundle.
+async fn redirection_to_made(
+    app: &App,
+    scope: &Scope,
+    code_file: &str,
+    (key, image): (&Key, &Key),
+) -> Option<Response> {
+    let has_debug_file = |(guid, age)| {
+        let key = Key::Breakpad { guid, age };
+        app.debug_files.find_in(scope, &key, FileKind::Debuginfo).is_some()
+            || trees(app, scope).is_some_and(|trees| !trees.find(&key, FileKind::Debuginfo).is_empty())
+    };
+    // A build-id says all that is asked for.
+    if let Key::Id(id) = key
+        && let Some((guid, age)) = breakpad_ids(id, "").find(|id| has_debug_file(*id))
+    {
+        return redirected(code_file, &id_text(guid, age));
+    }
+    // What a PE file's PDB is called stands in the PE file.
+    let found = app.debug_files.find_in(scope, image, FileKind::Executable);
+    let bytes = match found {
+        Some(file) => FileBytes::Blob(file.digest),
+        None => {
+            let place = trees(app, scope)?.find(image, FileKind::Executable).into_iter().next()?;
+            FileBytes::Copy(copy_of_tree(app, &place).await.ok()?)
+        }
+    };
+    let (blobs, code_file) = (Arc::clone(&app.blobs), code_file.to_owned());
+    let read = move || -> io::Result<Option<(DebugId, String)>> {
+        let bytes = bytes.map(&blobs)?;
+        let Ok(object) = ObjectFile::parse(&bytes) else { return Ok(None) };
+        let pdb = object.pdb_reference().map(|pdb| base_name(&String::from_utf8_lossy(pdb.path)).to_owned());
+        Ok(object.debug_id().cloned().map(|id| (id, pdb.unwrap_or(code_file))))
+    };
+    let (id, name) = app.making.run(read).await.ok()?.ok()??;
+    let (guid, age) = breakpad_ids(&id, "").find(|id| has_debug_file(*id))?;
+    redirected(&name, &id_text(guid, age))
+}
+
+/// Trees belong to no repository: they are for those who may read all of them.
+fn trees<'a>(app: &'a App, scope: &Scope) -> Option<&'a Trees> {
+    app.trees.get().filter(|_| scope.is_everything()).map(|trees| &**trees)
 }
 
 fn redirected(name: &str, id: &str) -> Option<Response> {

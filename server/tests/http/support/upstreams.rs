@@ -32,6 +32,7 @@ pub(crate) fn asking(upstreams: &[String]) -> Origins {
     let patience = Patience {
         connect: Duration::from_secs(1),
         head: Duration::from_secs(2),
+        silence: Duration::from_secs(2),
         stall: Duration::from_secs(2),
         pause: Duration::from_millis(400),
         absence: Duration::from_secs(60),
@@ -53,6 +54,8 @@ pub(crate) enum Does {
     Sends(Vec<u8>),
     /// Waits first.
     SendsLater(Duration, Vec<u8>),
+    /// Waits before it sends a file, and answers everything else at once.
+    IsBusy(Duration, Vec<u8>),
     /// Sends the first bytes, waits until it is told, sends the rest.
     SendsInTwo(Vec<u8>, Arc<tokio::sync::Notify>, Vec<u8>),
     /// Sends these bytes, then others for as long as somebody takes them.
@@ -95,12 +98,20 @@ async fn answer(mut stream: TcpStream, does: Does, asked: Arc<AtomicUsize>, sent
             Err(_) => return,
         }
     }
-    if head.starts_with(b"GET /buildid") || head.starts_with(b"GET /app") {
+    let is_of_file = head.starts_with(b"GET /buildid") || head.starts_with(b"GET /app");
+    if is_of_file {
         asked.fetch_add(1, Ordering::SeqCst);
     }
     match does {
         Does::Sends(bytes) => drop(stream.write_all(&bytes).await),
         Does::SendsLater(pause, bytes) => {
+            tokio::time::sleep(pause).await;
+            let _ = stream.write_all(&bytes).await;
+        }
+        Does::IsBusy(..) if !is_of_file => {
+            drop(stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await)
+        }
+        Does::IsBusy(pause, bytes) => {
             tokio::time::sleep(pause).await;
             let _ = stream.write_all(&bytes).await;
         }
