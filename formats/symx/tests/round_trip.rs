@@ -240,7 +240,7 @@ fn a_function_start_without_a_name_is_found_and_names_nothing() {
     assert!(hit.function().flags.approximate);
     let frames: Vec<_> = hit.frames().collect();
     assert!(
-        matches!(&frames[..], [frame] if frame.function == "" && frame.symbol == "" && frame.file.is_empty() && frame.line.is_none())
+        matches!(&frames[..], [frame] if frame.function.is_empty() && frame.symbol.is_empty() && frame.file.is_empty() && frame.line.is_none())
     );
 }
 

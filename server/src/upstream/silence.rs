@@ -36,9 +36,9 @@ pub(crate) async fn answered(
         return done.map_err(Unanswered::Failed);
     }
     let dies = async {
-        match tokio::time::timeout(silence, question.send()).await {
-            Ok(Ok(_)) => std::future::pending().await,
-            Ok(Err(_)) | Err(_) => {}
+        // One that answers this is only slow.
+        if let Ok(Ok(_)) = tokio::time::timeout(silence, question.send()).await {
+            std::future::pending().await
         }
     };
     let late = tokio::time::sleep(patience.head.saturating_sub(silence));

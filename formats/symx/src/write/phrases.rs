@@ -58,7 +58,7 @@ impl Coder {
                 *seen = true;
             }
         }
-        let singles = (0..=u8::MAX).zip(singles).filter_map(|(byte, seen)| seen.then(|| vec![byte]));
+        let singles = (0..=u8::MAX).zip(singles).filter(|(_, seen)| *seen).map(|(byte, _)| vec![byte]);
         let mut phrases = learn_pairs(&sample, singles.collect());
         // A phrase takes a record, and spares about a code of two bytes each time: where it is used less, it is not worth it.
         let worth = PHRASE_BYTES.div_ceil(2 * step) as u64;

@@ -284,7 +284,7 @@ fn id_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<
 /// What came of making a table of a file without a bundle.
 enum Made {
     /// One that names.
-    Table(MadeTable),
+    Table(Box<MadeTable>),
     /// There are files, and what they have in them gives none.
     Malformed,
     /// There is no file.
@@ -296,7 +296,7 @@ async fn made(app: &App, scope: &Scope, id: &DebugId) -> io::Result<Made> {
     let mut none = Made::Nothing;
     for (guid, age) in breakpad_keys(id) {
         match made_table(app, scope, guid, age).await {
-            Some(Ok(table)) => return Ok(Made::Table(table)),
+            Some(Ok(table)) => return Ok(Made::Table(Box::new(table))),
             Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => none = Made::Malformed,
             Some(Err(error)) => return Err(error),
             None => {}
