@@ -180,5 +180,7 @@ async fn who_has_sent_its_bytes_may_read_and_is_told_when_to_send_again() {
     assert!(message.contains("limits.write_per_hour"), "{message}");
     let read = http.get(server.url(&format!("/v2/r/blobs/{}", Digest::of(&bytes)))).send().await.unwrap();
     assert_eq!(read.status(), StatusCode::OK);
+    // A server that stops waits for who is being sent something.
+    assert!(read.bytes().await.unwrap() == bytes);
     server.stop().await;
 }

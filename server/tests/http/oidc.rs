@@ -147,8 +147,8 @@ async fn a_pipeline_does_what_its_claims_give_and_nothing_else() {
     assert_eq!(push(&http, &server, "acme/app", session).await, StatusCode::ACCEPTED);
     assert_eq!(
         push(&http, &server, "acme/other", session).await,
-        StatusCode::UNAUTHORIZED,
-        "a larger session may be asked for"
+        StatusCode::FORBIDDEN,
+        "no larger session would let it"
     );
 
     // What does not hold is 401, and says nothing else.
