@@ -40,35 +40,37 @@ pub(crate) fn read(
 /// The bytes of the section; empty where there is nothing to tell. Ranges count from the start of the code; what lies outside of it is cut.
 #[cfg(feature = "compile")]
 pub(crate) fn write<'r>(reasons: impl Iterator<Item = (Range<u64>, &'r str)>, text: Range<u64>) -> alloc::vec::Vec<u8> {
-    use alloc::collections::BTreeMap;
     use alloc::vec::Vec;
 
-    let within = |range: Range<u64>| range.start.max(text.start)..range.end.min(text.end);
-    let mut reasons: Vec<_> = reasons
-        .map(|(range, reason)| (within(range), reason))
-        .filter(|(range, _)| range.start < range.end)
-        .map(|(range, reason)| (range.start - text.start, range.end - range.start, reason))
-        .collect();
-    reasons.sort_unstable();
-    reasons.dedup();
-    if reasons.is_empty() {
-        return Vec::new();
-    }
+    // Reasons are listed up to a bound and most have the same few texts: lists in order serve, and are little code in libdwunw.a.
     let mut texts: Vec<u8> = Vec::new();
-    let mut known: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut section = Vec::with_capacity(4 + 12 * reasons.len());
-    // Code spans less than 4 GiB, and reasons are listed up to a bound.
-    section.extend((reasons.len() as u32).to_le_bytes());
-    for (start, size, reason) in &reasons {
-        let at = *known.entry(reason).or_insert_with(|| {
+    let mut known: Vec<(&str, u32)> = Vec::new();
+    let mut ranges: Vec<[u32; 3]> = Vec::new();
+    for (range, reason) in reasons {
+        let (start, end) = (range.start.max(text.start), range.end.min(text.end));
+        if start >= end {
+            continue;
+        }
+        let at = known.iter().find(|(text, _)| *text == reason).map(|(_, at)| *at).unwrap_or_else(|| {
             let at = texts.len() as u32;
             let shown = reason.get(..reason.floor_char_boundary(usize::from(u16::MAX))).unwrap_or_default();
             texts.extend((shown.len() as u16).to_le_bytes());
             texts.extend(shown.as_bytes());
+            known.push((reason, at));
             at
         });
-        section.extend([*start as u32, *size as u32, at].into_iter().flat_map(u32::to_le_bytes));
+        // Code spans less than 4 GiB.
+        let record = [(start - text.start) as u32, (end - start) as u32, at];
+        if let Err(place) = ranges.binary_search(&record) {
+            ranges.insert(place, record);
+        }
     }
+    if ranges.is_empty() {
+        return Vec::new();
+    }
+    let mut section = Vec::with_capacity(4 + 12 * ranges.len() + texts.len());
+    section.extend((ranges.len() as u32).to_le_bytes());
+    section.extend(ranges.iter().flatten().flat_map(|word| word.to_le_bytes()));
     section.extend(texts);
     section
 }
