@@ -51,7 +51,10 @@ impl Coder {
 
     fn learn(names: &[&[u8]], bytes: usize) -> Self {
         let step = bytes.div_ceil(SAMPLE_BYTES).max(1);
-        let sample: Vec<&[u8]> = names.iter().step_by(step).copied().collect();
+        // Names and linkage names take turns, so that each second, say, would be of one kind: multiples of the golden ratio are in step with nothing.
+        let is_taken = |at: u32| u64::from(at.wrapping_mul(0x9e37_79b1)) * (step as u64) < 1 << 32;
+        let numbered = (0u32..).zip(names);
+        let sample: Vec<&[u8]> = numbered.filter(|(at, _)| is_taken(*at)).map(|(_, name)| *name).collect();
         let mut singles = [false; 256];
         for byte in names.iter().copied().flatten() {
             if let Some(seen) = singles.get_mut(usize::from(*byte)) {
