@@ -3,7 +3,7 @@
 //! A sample of the names is read again and again; each time the pairs of neighbours that occur most often become phrases
 //! of their own. What few names use is dropped again, and the numbers are given by use.
 
-use crate::phrases::{MAX_PHRASE, MAX_PHRASES, PHRASE_BYTES, put_code};
+use crate::phrases::{MAX_NAME_BYTES, MAX_PHRASE, MAX_PHRASES, PHRASE_BYTES, put_code};
 use crate::{FunctionRecord, StrId, Strings};
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -39,7 +39,9 @@ impl Coder {
         }
         let names = names_of(functions, strings);
         let bytes: usize = names.iter().map(|name| name.len()).sum();
-        (bytes >= MIN_NAME_BYTES).then(|| Self::learn(&names, bytes))
+        // A name that is too long for readers of phrases can be read where names are whole.
+        let fit = names.iter().all(|name| name.len() <= MAX_NAME_BYTES);
+        (fit && bytes >= MIN_NAME_BYTES).then(|| Self::learn(&names, bytes))
     }
 
     /// The phrases for the names of `functions`, however few.
