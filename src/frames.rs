@@ -1,5 +1,6 @@
 //! Source frames as people read them: the same words and marks in every command, and nothing in a name that a terminal would obey.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use symseal_module::MissReason;
@@ -53,15 +54,42 @@ pub(crate) fn lack(answer: &Answer) -> &str {
 
 /// Writes every step of the chain, a line each.
 pub(crate) fn write_steps(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
-    for Tried { step, outcome, detail, .. } in answer.tried.iter() {
+    for tried in answer.tried.iter() {
+        let Tried { step, outcome, .. } = tried;
         let word = match outcome {
             Outcome::Hit => "answered".to_owned(),
             Outcome::Miss(reason) => format!("missed: {reason}"),
             Outcome::Skipped(reason) => format!("skipped: {reason}"),
         };
-        writeln!(out, "         {step}: {word} {}", visible(detail).to_string().trim_end())?;
+        writeln!(out, "         {step}: {word} {}", visible(&said(tried)).trim_end())?;
     }
     Ok(())
+}
+
+/// What a step said besides how it ended: where it looked, and what that lacks.
+pub(crate) fn said(tried: &Tried) -> String {
+    [tried.detail.as_str(), tried.lacks.as_str()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+/// Warnings of files that lack something, each told once: whoever reads names alone does not see that some are missing.
+#[derive(Debug, Default)]
+pub(crate) struct Lacks(BTreeSet<String>);
+
+impl Lacks {
+    /// Warns of what the files behind an answer lack, on standard error.
+    pub(crate) fn warn(&mut self, answer: &Answer) {
+        for tried in answer.tried.iter().filter(|tried| !tried.lacks.is_empty()) {
+            let said = said(tried);
+            if !self.0.contains(&said) {
+                eprintln!("warning: {}", visible(&said));
+                self.0.insert(said);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde_json::Value;
 const SOURCE: &str = "
 static inline __attribute__((always_inline)) int doubled(int x) { return x * 2 + 1; }
 __attribute__((noinline)) int seen(int x, volatile int *y) { *y = doubled(x); return *y + 3; }
+int also_seen(int x, volatile int *y) __attribute__((alias(\"seen\")));
 int main(int argc, char **argv) { volatile int y = 0; (void)argv; return seen(argc, &y); }
 ";
 
@@ -54,6 +55,27 @@ impl Scene {
 fn steps(found: &Value) -> Vec<(String, String)> {
     let tried = found["tried"].as_array().unwrap().iter();
     tried.map(|one| (one["step"].as_str().unwrap().to_owned(), one["outcome"].to_string())).collect()
+}
+
+#[test]
+fn the_other_names_of_a_function_are_told() {
+    let Some(scene) = Scene::new() else { return };
+    let found = scene.explain(&scene.address, &["--json"]).ok().json();
+    let names = |found: &Value| {
+        let symbol = &found["frames"].as_array().unwrap().last().unwrap()["symbol"];
+        let mut names = vec![symbol.as_str().unwrap().to_owned()];
+        names.extend(found["aliases"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap().to_owned()));
+        names.sort();
+        names
+    };
+    assert_eq!(names(&found), ["also_seen", "seen"]);
+    let told = scene.explain(&scene.address, &[]).ok().stdout;
+    assert!(told.contains("also called "), "{told}");
+    // As the index lists them, and wherever the module is read.
+    let asked = ["symbolize", "--json", "--bundle", &scene.at("bundle"), "--debug-id", &scene.id, &scene.address];
+    assert_eq!(names(&symseal(asked).ok().json()), ["also_seen", "seen"]);
+    let file = symseal(["symbolize", "--json", "--file", &scene.at("app"), &scene.address]).ok().json();
+    assert_eq!(names(&file), ["also_seen", "seen"]);
 }
 
 #[test]

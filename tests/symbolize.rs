@@ -156,3 +156,38 @@ fn a_table_of_the_store_that_is_cut_under_a_running_lookup_ends_it_with_a_word()
     let ended = program::Ran::from(child.wait_with_output().unwrap());
     ended.refused(2, &["cut short", "bundle verify"]);
 }
+
+#[test]
+fn a_damaged_unit_costs_lines_and_is_told() {
+    let (Some(objcopy), Some(nm)) = (program::tool("objcopy"), program::tool("nm")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name).display().to_string();
+    let source = SOURCE.replace("FUNCTION", "first");
+    let Some(app) = program::compile_c(root.path(), "app", &source, &["-g", "-O1", "-Wl,--build-id"]) else { return };
+    let symbols = String::from_utf8(Command::new(nm).arg(&app).output().unwrap().stdout).unwrap();
+    let line = symbols.lines().find(|line| line.ends_with(" first")).unwrap();
+    let address = format!("0x{}", line.split(' ').next().unwrap());
+    let whole = symseal(["symbolize", "--json", "--file", &at("app"), &address]).ok();
+    assert!(!whole.stderr.contains("warning"), "{}", whole.stderr);
+    assert_eq!(whole.json()["quality"], "full");
+    // The unit says that it is longer than its section.
+    let dumped = format!("--dump-section=.debug_info={}", at("info"));
+    assert!(Command::new(&objcopy).args([&dumped, &at("app")]).status().unwrap().success());
+    let mut info = std::fs::read(at("info")).unwrap();
+    info[..4].copy_from_slice(&0x7fff_0000_u32.to_le_bytes());
+    std::fs::write(at("info"), info).unwrap();
+    let update = format!("--update-section=.debug_info={}", at("info"));
+    assert!(Command::new(&objcopy).args([&update, &at("app"), &at("hurt")]).status().unwrap().success());
+    let hurt = symseal(["symbolize", "--json", "--explain", "--file", &at("hurt"), &address, &address]).ok();
+    let answer: Value = serde_json::from_str(hurt.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!((&answer["quality"], &answer["frames"][0]["function"]), (&"function".into(), &"first".into()));
+    let lacks: Vec<&str> = answer["tried"].as_array().unwrap().iter().filter_map(|it| it["lacks"].as_str()).collect();
+    assert!(!lacks.is_empty() && lacks.iter().all(|told| told.contains("damaged")), "{answer:#}");
+    // Whoever does not ask for the trail is warned, and once.
+    let plain = symseal(["symbolize", "--file", &at("hurt"), &address, &address]).ok();
+    let warnings: Vec<&str> = plain.stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert!(
+        warnings.len() == 1 && warnings[0].contains(&at("hurt")) && warnings[0].contains("damaged"),
+        "{warnings:?}"
+    );
+}

@@ -74,6 +74,10 @@ pub struct Tried {
     /// What a person wants to know beyond the code: a path, a digest that differs. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// What the file that was looked into lacks: damaged units that were left out, files that it refers to and that are not there. Names may be missing or
+    /// those of symbols then. Empty where it lacks nothing.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub lacks: String,
     /// The digest of the file that was looked into, where one was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
@@ -123,6 +127,8 @@ pub struct Answer {
     pub folded: bool,
     /// Functions at the address, the innermost first; empty where no step had a name.
     pub frames: Vec<SourceFrame>,
+    /// Other linkage names of the function's code, raw; empty where there are none, and where the table was read in parts or proved.
+    pub aliases: Vec<String>,
     /// The first address of the function's range, relative to the image base.
     pub start: Option<Rva>,
     /// Every step of the chain up to the one that answered. The answers of one table share it.
@@ -198,6 +204,9 @@ pub struct SymbolizeLine<'a> {
     /// True where several functions share this code; left out otherwise.
     #[serde(skip_serializing_if = "is_false")]
     pub folded: bool,
+    /// Other linkage names of the function's code; left out where there are none.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub aliases: &'a [String],
     /// Innermost first.
     pub frames: &'a [SourceFrame],
     /// The steps of the chain, where they were asked for.
@@ -237,6 +246,9 @@ pub struct FrameLine<'a> {
     /// True where several functions share this code; left out otherwise.
     #[serde(skip_serializing_if = "is_false")]
     pub folded: bool,
+    /// Other linkage names of the function's code; left out where there are none.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub aliases: &'a [String],
     /// Innermost first.
     pub frames: &'a [SourceFrame],
     /// The steps of the chain, where they were asked for.
@@ -309,6 +321,7 @@ impl ResolvedFrame {
             symbol_offset: self.symbol_offset.map(Rva),
             approximate: self.approximate,
             folded: self.folded,
+            aliases: &self.aliases,
             frames: &self.frames,
             tried: explain.then_some(&self.tried),
             digests: explain.then_some(&self.digests),
@@ -357,6 +370,7 @@ impl Symbolized {
             reason: self.reason,
             approximate: self.approximate,
             folded: self.folded,
+            aliases: &self.aliases,
             frames: &self.frames,
             tried: explain.then_some(&self.tried),
             digests: explain.then_some(&self.digests),
@@ -397,12 +411,14 @@ mod tests {
                 proof: Proof::Sealed,
                 approximate: false,
                 folded: false,
+                aliases: Vec::new(),
                 frames: vec![frame("inner", true), frame("outer", false)],
                 start: Some(Rva(0x1000)),
                 tried: Arc::new([Tried {
                     step: ResolverStep::Debuginfod,
                     outcome: Outcome::Skipped(MissReason::Offline),
                     detail: String::new(),
+                    lacks: String::new(),
                     digest: None,
                 }]),
                 reason: None,

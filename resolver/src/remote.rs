@@ -239,10 +239,10 @@ impl<'s> Asking<'s> {
         let described = describe(files, &fetched.from, self, &[])?;
         let beside = self.program.zip(own.as_ref()).zip(program.as_ref());
         let beside = beside.map(|((own, bytes), program)| Program::new((own.module, bytes.digest(), program), files));
-        if has_table && !described.note.is_empty() {
+        if has_table && !described.lacks.is_empty() {
             // The bundle knows more.
             let (reason, why) = self.lacking.take().unwrap_or((MissReason::ServerMiss, String::new()));
-            let parts = [fetched.from.as_str(), &described.note, &why].map(str::to_owned);
+            let parts = [fetched.from.as_str(), &described.lacks, &why].map(str::to_owned);
             return Err((reason, parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")));
         }
         let image_base = files.binary().map_or(Svma(0), ObjectFile::image_base);

@@ -474,6 +474,7 @@ impl Resolver {
             proof,
             approximate: named.approximate,
             folded: named.folded,
+            aliases: named.aliases,
             frames: named.frames,
             start: Some(named.start),
             tried,

@@ -6,7 +6,7 @@ use memmap2::Mmap;
 use self_cell::self_cell;
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, Rva, Svma};
-use symseal_symx::{FunctionRange, Name, SparseFrame, SymbolSource, Table};
+use symseal_symx::{Function, Name, SparseFrame, SymbolSource, Table};
 
 use crate::SourceFrame;
 
@@ -66,6 +66,8 @@ pub(crate) struct Named {
     pub(crate) source: SymbolSource,
     pub(crate) approximate: bool,
     pub(crate) folded: bool,
+    /// Other linkage names of the function.
+    pub(crate) aliases: Vec<String>,
 }
 
 impl LoadedTable {
@@ -116,8 +118,10 @@ impl LoadedTable {
         if frames.iter().all(|frame| frame.function.is_none()) {
             return None;
         }
-        let FunctionRange { start, source, flags, .. } = hit.function_range();
-        Some(Named { frames, start, source, approximate: flags.approximate, folded: flags.folded })
+        let function = hit.function();
+        let Function { start, source, flags, .. } = function;
+        let aliases = function.aliases().map(|alias| alias.text().into_owned()).collect();
+        Some(Named { frames, start, source, approximate: flags.approximate, folded: flags.folded, aliases })
     }
 }
 

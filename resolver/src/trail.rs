@@ -17,6 +17,7 @@ impl Answer {
             approximate: false,
             folded: false,
             frames: Vec::new(),
+            aliases: Vec::new(),
             start: None,
             tried: Arc::default(),
             reason: None,
@@ -26,15 +27,15 @@ impl Answer {
 }
 
 pub(crate) fn hit(step: ResolverStep) -> Tried {
-    Tried { step, outcome: Outcome::Hit, detail: String::new(), digest: None }
+    Tried { step, outcome: Outcome::Hit, detail: String::new(), lacks: String::new(), digest: None }
 }
 
 pub(crate) fn miss(step: ResolverStep, reason: MissReason, detail: String, digest: Option<Digest>) -> Tried {
-    Tried { step, outcome: Outcome::Miss(reason), detail, digest }
+    Tried { step, outcome: Outcome::Miss(reason), detail, lacks: String::new(), digest }
 }
 
 pub(crate) fn skip(step: ResolverStep, reason: MissReason) -> Tried {
-    Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), digest: None }
+    Tried { step, outcome: Outcome::Skipped(reason), detail: String::new(), lacks: String::new(), digest: None }
 }
 
 /// Why there is no name: what was there and is the wrong one says more than a server that failed, that more than a file that cannot be read, and that more

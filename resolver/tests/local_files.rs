@@ -369,7 +369,7 @@ fn what_dwz_moved_out_is_followed_and_missed() {
     let other = Scene::new(&["-g", "-O1"]).unwrap();
     std::fs::copy(other.at("app"), &shared).unwrap();
     let frame = scene.ask(&scene.resolver(), hidden);
-    assert!(tried(&frame, DEBUG_FILE).detail.contains("supplementary file"), "{:?}", frame.tried);
+    assert!(tried(&frame, DEBUG_FILE).lacks.contains("supplementary file"), "{:?}", frame.tried);
     let of: Vec<DigestOf> = frame.digests.iter().map(|digest| digest.of).collect();
     assert_eq!(of, [DigestOf::DebugFile, DigestOf::Binary]);
 }
@@ -396,14 +396,14 @@ fn split_dwarf_is_found_and_a_skeleton_alone_says_so() {
         std::fs::remove_file(scene.at("app.dwp")).unwrap();
     }
     let skeleton = scene.ask(&scene.resolver(), hidden);
-    let told = skeleton.tried.iter().any(|tried| tried.detail.contains("skeleton-only"));
+    let told = skeleton.tried.iter().any(|tried| tried.lacks.contains("skeleton-only"));
     assert!(told && skeleton.digests.len() <= 1, "{:#?}", skeleton.tried);
     // One that was compiled again is not the one that is asked for.
     let other = Scene::new(&["-g", "-gsplit-dwarf", "-O1"]).unwrap();
     let theirs = other.at(dwo.file_name().unwrap().to_str().unwrap());
     std::fs::copy(theirs, &dwo).unwrap();
     let stale = scene.ask(&scene.resolver(), hidden);
-    assert!(stale.tried.iter().any(|tried| tried.detail.contains("skeleton-only")), "{:#?}", stale.tried);
+    assert!(stale.tried.iter().any(|tried| tried.lacks.contains("skeleton-only")), "{:#?}", stale.tried);
     std::fs::write(&dwo, kept).unwrap();
     assert_eq!(scene.ask(&scene.resolver(), hidden).frames, whole.frames);
 }

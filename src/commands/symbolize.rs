@@ -17,7 +17,7 @@ use symseal_resolver::{ModuleAddress, Options, Resolver, Symbolized};
 
 use crate::bundle_ref::{self, NamingBundle};
 use crate::exit::{Answer, NotFound};
-use crate::frames::{write_frame, write_lack, write_steps};
+use crate::frames::{Lacks, write_frame, write_lack, write_steps};
 use crate::online::{Online, OnlineArgs};
 use crate::seal_question::SealQuestion;
 
@@ -180,7 +180,7 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
         }
     }
     let resolver = Online::ask(online, resolver);
-    let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
+    let (mut out, mut named, mut lacks) = (BufWriter::new(std::io::stdout().lock()), false, Lacks::default());
     let mut image_bases = BTreeMap::new();
     let checked = |question: &Question| module_of(args, question).map(|_| ());
     // The name is that of the one module, and of no other.
@@ -217,6 +217,7 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
         }
         for (question, found) in questions.iter().zip(resolver.symbolize_all(&asked)) {
             named |= !found.frames.is_empty();
+            lacks.warn(&found);
             print(&mut out, question, &found, args)?;
         }
         Ok(out.flush()?)

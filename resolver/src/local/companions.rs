@@ -4,7 +4,7 @@ use std::path::Path;
 
 use symseal_artifact::{
     ArtifactError, DebugAltLink, DebugFiles, FunctionStream, ObjectFile, PdbFile, SplitUnit, functions, functions_at,
-    pdb_functions,
+    is_damaged_unit, pdb_functions,
 };
 use symseal_bundle::Digest;
 use symseal_module::{MissReason, Rva, Svma};
@@ -26,8 +26,8 @@ pub(crate) struct Described {
     pub(crate) is_whole: bool,
     /// The files beside the object, in the order in which they were found.
     pub(crate) companions: Vec<Digest>,
-    /// What is missing, for people; empty where nothing is.
-    pub(crate) note: String,
+    /// What is missing or damaged, for people; empty where nothing is.
+    pub(crate) lacks: String,
 }
 
 /// Where debug information finds what it refers to.
@@ -78,14 +78,15 @@ pub(crate) fn describe(
     let (Some(binary), Some(object)) = (files.binary(), files.with_dwarf()) else {
         let stream = files.pdb.map(pdb_functions).transpose().map_err(why_not)?;
         let stream = stream.ok_or_else(|| (MissReason::NoDebugInfo, name.to_owned()))?;
-        return Ok(Described { stream, is_whole: true, companions: Vec::new(), note: String::new() });
+        let lacks = damaged(&stream).collect::<Vec<_>>().join("; ");
+        return Ok(Described { stream, is_whole: true, companions: Vec::new(), lacks });
     };
-    let mut notes = Vec::new();
+    let mut lacks = Vec::new();
     let link = object.debug_alt_link();
     let supplementary = link.and_then(|link| companions.supplementary(object, &link));
     if let (Some(link), None) = (link, &supplementary) {
         let name = symseal_artifact::escaped(link.path);
-        notes.push(format!("the supplementary file {name} is not there: names that dwz moved to it are missing"));
+        lacks.push(format!("the supplementary file {name} is not there: names that dwz moved to it are missing"));
     }
     let asked = object.split_units();
     let split = if asked.is_empty() { Vec::new() } else { companions.split(object, &asked) };
@@ -106,9 +107,16 @@ pub(crate) fn describe(
     let missing = stream.statistics.missing_split.len();
     if missing > 0 {
         // The line tables are in the program itself, the functions are not.
-        notes.push(format!("skeleton-only: the split DWARF of {missing} units is not there"));
+        lacks.push(format!("skeleton-only: the split DWARF of {missing} units is not there"));
     }
-    Ok(Described { stream, is_whole, companions: digests, note: notes.join("; ") })
+    lacks.extend(damaged(&stream));
+    Ok(Described { stream, is_whole, companions: digests, lacks: lacks.join("; ") })
+}
+
+/// What of a stream is missing because debug information is damaged. Where functions at some addresses were read alone, other units may be damaged as well.
+fn damaged(stream: &FunctionStream) -> impl Iterator<Item = String> + '_ {
+    let damaged = stream.statistics.skipped.iter().filter(|(reason, _)| is_damaged_unit(reason));
+    damaged.map(|(reason, times)| format!("the debug information is damaged: {reason} ({times})"))
 }
 
 /// Whether bytes are the supplementary file that `link` in `object` means: by its own id, whatever it is called. `.debug_sup` (DWARF 5) names a checksum,

@@ -27,7 +27,7 @@ use crate::flights::Flights;
 use crate::resolver::NamedBy;
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::trail::{hit, miss, skip};
-use crate::{DigestOf, DigestRef, FileBytes, ModuleFiles, ThisMachine, Tried};
+use crate::{DigestOf, DigestRef, FileBytes, ModuleFiles, Outcome, ThisMachine, Tried};
 
 /// Tables of files that are kept open.
 const OPEN_TABLES: usize = 256;
@@ -66,8 +66,10 @@ pub(crate) struct LocalTable {
     /// The digest of the file, and those of the files that it refers to.
     pub(crate) digest: Digest,
     pub(crate) companions: Vec<Digest>,
-    /// Where it is, and what is missing.
+    /// Where it is.
     pub(crate) detail: String,
+    /// What it lacks, for people; empty where it lacks nothing.
+    pub(crate) lacks: String,
     /// The module's own file, where a debug file was read with it.
     pub(crate) program: Option<Program>,
 }
@@ -188,30 +190,42 @@ impl Local {
         };
         let named = table.table.lookup(lookup);
         let source = named.as_ref().map(|named| named.source);
-        let step = note_own(source, (table.has_debug_info, &table.detail, table.digest), tried)?;
+        let LocalTable { has_debug_info, digest, detail, lacks, .. } = &*table;
+        let own = OwnTold { has_debug_info: *has_debug_info, detail, lacks, digest: *digest };
+        let step = note_own(source, &own, tried)?;
         Some(table.answer(step, &[(DigestOf::Binary, table.digest)], named?))
     }
 }
 
+/// The module's own file, as its steps are noted.
+struct OwnTold<'t> {
+    has_debug_info: bool,
+    detail: &'t str,
+    lacks: &'t str,
+    digest: Digest,
+}
+
 /// Notes what the module's own file said, whose name comes from `source`, and gives the step that answered.
-fn note_own(
-    source: Option<SymbolSource>,
-    (has_debug_info, detail, digest): (bool, &str, Digest),
-    tried: &mut Vec<Tried>,
-) -> Option<ResolverStep> {
+fn note_own(source: Option<SymbolSource>, own: &OwnTold<'_>, tried: &mut Vec<Tried>) -> Option<ResolverStep> {
     let (debug_info, symbols) = (ResolverStep::BinaryDebugInfo, ResolverStep::BinarySymbols);
-    let (detail, digest) = (detail.to_owned(), Some(digest));
+    let noted = |noted: Tried| Tried {
+        detail: own.detail.to_owned(),
+        lacks: own.lacks.to_owned(),
+        digest: Some(own.digest),
+        ..noted
+    };
+    let missed = |step, reason| noted(miss(step, reason, String::new(), None));
     let found_by = source.map(|source| match source {
         SymbolSource::Dwarf | SymbolSource::Pdb | SymbolSource::Breakpad => debug_info,
         _ => symbols,
     });
     if found_by != Some(debug_info) {
-        let reason = if has_debug_info { MissReason::NoSymbolAtAddress } else { MissReason::NoDebugInfo };
-        tried.push(miss(debug_info, reason, detail.clone(), digest));
+        let reason = if own.has_debug_info { MissReason::NoSymbolAtAddress } else { MissReason::NoDebugInfo };
+        tried.push(missed(debug_info, reason));
     }
     tried.push(match found_by {
-        Some(step) => Tried { digest, detail, ..hit(step) },
-        None => miss(symbols, MissReason::NoSymbolAtAddress, detail, digest),
+        Some(step) => noted(hit(step)),
+        None => missed(symbols, MissReason::NoSymbolAtAddress),
     });
     found_by
 }
@@ -231,14 +245,20 @@ pub(crate) fn ask_table(
         }
     };
     let Some(named) = table.table.lookup(lookup) else {
-        tried.push(miss(step, MissReason::NoSymbolAtAddress, table.detail.clone(), Some(table.digest)));
+        tried.push(table.noted(Outcome::Miss(MissReason::NoSymbolAtAddress), step));
         return None;
     };
-    tried.push(Tried { detail: table.detail.clone(), digest: Some(table.digest), ..hit(step) });
+    tried.push(table.noted(Outcome::Hit, step));
     Some(table.answer(step, &[(of, table.digest)], named))
 }
 
 impl LocalTable {
+    /// How a step that asked it ended.
+    fn noted(&self, outcome: Outcome, step: ResolverStep) -> Tried {
+        let (detail, lacks) = (self.detail.clone(), self.lacks.clone());
+        Tried { step, outcome, detail, lacks, digest: Some(self.digest) }
+    }
+
     /// The answer with the digests that it rests on. What lies on a machine proves nothing.
     fn answer(&self, step: ResolverStep, files: &[(DigestOf, Digest)], named: Named) -> NamedBy {
         let companions = self.companions.iter().map(|digest| (DigestOf::Companion, *digest));
@@ -261,15 +281,14 @@ pub(crate) fn table_of(
     (id, digest, name): (&DebugId, Digest, String),
     has_debug_info: bool,
 ) -> Result<LocalTable, NoTable> {
-    let Described { stream, is_whole, companions, note } = described;
+    let Described { stream, is_whole, companions, lacks } = described;
     if stream.functions.is_empty() {
         return Err((MissReason::NoDebugInfo, name));
     }
     let table = write_table(&stream, image_base, id, &digest);
     let table = table.map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
     let table = LoadedTable::open(TableBytes::Owned(table), Some(id), None, Vec::new())?;
-    let detail = if note.is_empty() { name } else { format!("{name}: {note}") };
-    Ok(LocalTable { table, is_whole, has_debug_info, digest, companions, detail, program: None })
+    Ok(LocalTable { table, is_whole, has_debug_info, digest, companions, detail: name, lacks, program: None })
 }
 
 /// The `.symx` table of a function stream.

@@ -6,11 +6,10 @@ use symseal_module::{MappedModule, MissReason, ResolverStep, Rva};
 use symseal_symx::SymbolSource;
 
 use super::companions::FilesOf;
-use super::{LocalTable, note_own};
+use super::{LocalTable, OwnTold, note_own};
 use crate::resolver::NamedBy;
 use crate::table::Named;
-use crate::trail::{hit, miss};
-use crate::{DigestOf, Tried};
+use crate::{DigestOf, Outcome, Tried};
 
 /// The program that a debug file was read with.
 #[derive(Debug)]
@@ -47,7 +46,9 @@ impl LocalTable {
             Err(named) => named,
         };
         let source = named.as_ref().map(|named| named.source);
-        let step = note_own(source, (program.has_debug_info, &program.path, program.digest), tried)?;
+        let Program { digest, path, has_debug_info, .. } = program;
+        let own = OwnTold { has_debug_info: *has_debug_info, detail: path, lacks: "", digest: *digest };
+        let step = note_own(source, &own, tried)?;
         let digests = [(DigestOf::Binary, program.digest), (DigestOf::DebugFile, self.digest)];
         Some(self.answer(step, &digests, named?))
     }
@@ -64,7 +65,7 @@ impl LocalTable {
         let source = named.as_ref().map(|named| named.source);
         if let (Some(named), true) = (&named, source.is_some_and(|source| program.told_by_debug_file.contains(&source)))
         {
-            tried.push(Tried { detail: self.detail.clone(), digest: Some(self.digest), ..hit(step) });
+            tried.push(self.noted(Outcome::Hit, step));
             let digests = [(DigestOf::DebugFile, self.digest), (DigestOf::Binary, program.digest)];
             return Ok(self.answer(step, &digests, named.clone()));
         }
@@ -73,7 +74,7 @@ impl LocalTable {
             Some(SymbolSource::Dwarf) if !has_dwarf => MissReason::NoDebugInfo,
             _ => MissReason::NoSymbolAtAddress,
         };
-        tried.push(miss(step, reason, self.detail.clone(), Some(self.digest)));
+        tried.push(self.noted(Outcome::Miss(reason), step));
         Err(named)
     }
 }

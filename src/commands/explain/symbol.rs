@@ -12,7 +12,7 @@ use super::Question;
 use crate::bundle_ref;
 use crate::commands::trace::resolve::proof;
 use crate::exit::Answer;
-use crate::frames::write_frame;
+use crate::frames::{said, write_frame};
 use crate::local_module;
 use crate::online::{Online, OnlineArgs};
 use crate::output::{out, outln, visible};
@@ -111,6 +111,7 @@ fn in_json(found: &Symbolized, args: &Args, svma: Svma) -> serde_json::Value {
         "folded": found.folded,
         "reason": found.reason,
         "frames": found.frames,
+        "aliases": found.aliases,
         "tried": &*found.tried,
         "digests": &*found.digests,
     })
@@ -124,15 +125,20 @@ fn tell(found: &Symbolized, svma: Svma) -> Result<()> {
         let lead = if depth == 0 { svma.to_string() } else { " ".repeat(svma.to_string().len()) };
         outln!("{lead}  {}", line_of(found, frame)?);
     }
+    if !found.aliases.is_empty() {
+        let aliases: Vec<String> = found.aliases.iter().map(|alias| visible(alias).to_string()).collect();
+        outln!("{}  also called {}", " ".repeat(svma.to_string().len()), aliases.join(", "));
+    }
     outln!();
     let mut steps = Table::new(&["step", "outcome", "what that means"]);
-    for Tried { step, outcome, detail, .. } in found.tried.iter() {
+    for tried in found.tried.iter() {
+        let Tried { step, outcome, .. } = tried;
         let (word, meaning) = match outcome {
             Outcome::Hit => ("answered".to_owned(), step.meaning()),
             Outcome::Miss(reason) => (format!("missed: {reason}"), reason.meaning()),
             Outcome::Skipped(reason) => (format!("skipped: {reason}"), reason.meaning()),
         };
-        let detail = visible(detail);
+        let detail = visible(&said(tried));
         let meaning = if detail.is_empty() { meaning.to_owned() } else { format!("{meaning} {detail}") };
         steps.row([step.to_string(), word, meaning]);
     }

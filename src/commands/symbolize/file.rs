@@ -10,6 +10,7 @@ use symseal_resolver::{FrameAddress, Options, ResolvedFrame, Resolver, Symbolize
 use super::questions::{Question, in_portions};
 use super::{Args, NOWHERE, print, rva_of};
 use crate::exit::Answer;
+use crate::frames::Lacks;
 use crate::local_module;
 use crate::online::Online;
 
@@ -38,13 +39,14 @@ pub(super) fn run(args: &Args, file: &Path, online: Option<&Online>) -> Result<A
         true => bail!("--file: expected addresses of {id} alone, found one of another module"),
         false => Ok(()),
     };
-    let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
+    let (mut out, mut named, mut lacks) = (BufWriter::new(std::io::stdout().lock()), false, Lacks::default());
     in_portions(&args.addresses, checked, |questions| {
         let frames: Vec<FrameAddress> = questions.iter().map(|question| at(rva(question), image_base)).collect();
         for (question, frame) in questions.iter().zip(resolver.resolve_all(&map, &frames)) {
             let ResolvedFrame { symbol_offset, answer, .. } = frame;
             let found = Symbolized { rva: rva(question), symbol_offset, answer };
             named |= !found.frames.is_empty();
+            lacks.warn(&found);
             print(&mut out, question, &found, args)?;
         }
         Ok(out.flush()?)

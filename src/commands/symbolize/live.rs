@@ -11,7 +11,7 @@ use symseal_resolver::{DigestRef, Options, ResolvedFrame, Resolver, SourceFrame,
 use super::Args;
 use super::questions::{Question, in_portions};
 use crate::exit::Answer;
-use crate::frames::{lack, write_frame, write_lack, write_steps};
+use crate::frames::{Lacks, lack, write_frame, write_lack, write_steps};
 use crate::online::Online;
 use crate::output::visible;
 
@@ -34,6 +34,8 @@ struct Line<'a> {
     approximate: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     folded: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    aliases: &'a [String],
     frames: &'a [SourceFrame],
     #[serde(skip_serializing_if = "Option::is_none")]
     tried: Option<&'a [Tried]>,
@@ -55,7 +57,7 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
     }
     // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
     let process = LiveProcess::attach(pid, Online::ask(online, resolver))?;
-    let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
+    let (mut out, mut named, mut lacks) = (BufWriter::new(std::io::stdout().lock()), false, Lacks::default());
     let checked = |question: &Question| match &question.debug_id {
         Some(id) => bail!("--pid: expected addresses of the process, found one of the module {id}"),
         None => Ok(()),
@@ -68,6 +70,7 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
             if args.addresses.is_empty() { process.resolve(&addresses) } else { process.resolve_once(&addresses) };
         for frame in frames {
             named |= !frame.frames.is_empty();
+            lacks.warn(&frame);
             if args.json {
                 serde_json::to_writer(&mut out, &line(&frame, args.explain))?;
                 writeln!(out)?;
@@ -95,6 +98,7 @@ fn line(frame: &ResolvedFrame, explain: bool) -> Line<'_> {
         symbol_offset: shape.symbol_offset,
         approximate: shape.approximate,
         folded: shape.folded,
+        aliases: shape.aliases,
         frames: shape.frames,
         tried: shape.tried,
         digests: shape.digests,

@@ -103,7 +103,8 @@ impl Remote {
     pub(super) fn symbolize(&mut self, rva: Rva, demangle: bool) -> Result<Symbolized> {
         let hit = self.table.lookup(&mut self.pages, rva)?;
         let mut found = Symbolized::from_sparse(rva, hit, self.proof, demangle);
-        let asked = |step, outcome, digest| Tried { step, outcome, detail: String::new(), digest };
+        let asked =
+            |step, outcome, digest| Tried { step, outcome, detail: String::new(), lacks: String::new(), digest };
         let (outcome, table) = (found.reason.map_or(Outcome::Hit, Outcome::Miss), self.pages.file.sha256);
         let answer = Arc::make_mut(&mut found.answer);
         let nowhere = asked(ResolverStep::ModuleOffset, Outcome::Hit, None);

@@ -16,7 +16,7 @@ use symseal_trace::{Event, Limits, Trace};
 use crate::bundle_ref::{self, OpenedBundle};
 use crate::commands::bundle::verify::{Question, report_on};
 use crate::exit::Answer;
-use crate::frames::{write_frame, write_steps};
+use crate::frames::{Lacks, write_frame, write_steps};
 use crate::online::{Online, OnlineArgs};
 use crate::output::visible;
 use crate::seal_question::SealQuestion;
@@ -89,6 +89,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     let (event, threads) = resolve_trace(&trace, &resolver, &tables);
     online.as_ref().map_or(Ok(()), Online::finish)?;
+    let mut lacks = Lacks::default();
+    threads.iter().flat_map(|thread| &thread.frames).for_each(|frame| lacks.warn(frame));
 
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.event {
