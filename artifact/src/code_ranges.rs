@@ -22,6 +22,12 @@ pub(crate) fn disjoint(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
+/// Whether a range has a byte in one of the ranges, which are sorted and do not overlap.
+pub(crate) fn touches(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
+    let behind = ranges.partition_point(|other| other.end <= range.start);
+    ranges.get(behind).is_some_and(|other| other.start < range.end)
+}
+
 impl Text {
     pub(crate) fn new(ranges: Vec<Range<u64>>) -> Self {
         Self { ranges }

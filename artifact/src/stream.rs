@@ -15,6 +15,7 @@ use crate::work::Work;
 use crate::{ArtifactError, IdKind, ObjectFile, PdbFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use symseal_module::{DebugId, Svma};
 use symseal_symx::{FunctionRecord, StrId, Strings, SymbolSource};
 
@@ -203,7 +204,8 @@ pub fn functions_on(
 }
 
 /// Of the same functions those at these addresses, read from the units that describe them alone; sources and statistics are those of what
-/// was read. An address that no record holds has one in the whole stream perhaps, and none that a subprogram names.
+/// was read. An address that no record holds has one in the whole stream perhaps, and none that a subprogram names, nor a symbol with a size where a
+/// unit has lines alone.
 ///
 /// `None` where only the whole stream tells: more than a quarter of the entries would have to be read, the file is a Go program or comes with a PDB, split units are
 /// missing, or a name depends on functions elsewhere.
@@ -226,9 +228,16 @@ pub fn functions_at(
     let dwarf = load_dwarf(binary, with, NonZeroUsize::MIN, &mut work)?;
     let statistics = StreamStatistics { dwarf_bytes: dwarf.total_bytes(), ..StreamStatistics::default() };
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes(&files, &mini)));
-    let selected = dwarf::read_selected(&dwarf, &text, binary.image_base(), addresses, &mut work);
+    let symbols_at = |points: &[Range<u64>], work: &mut Work| {
+        let headers = files.iter().copied().chain(mini.iter().map(|mini| mini as &dyn ObjectHeaders<'_>));
+        let starts = symbols::starts_of_holders(headers, points, &text, work);
+        let mut symbols = Vec::new();
+        collect_symbols(&files, &mini, &Text::new(starts), &mut symbols, work);
+        symbols::holders(&symbols::groups(symbols, work), points, &text)
+    };
+    let selected = dwarf::read_selected(&dwarf, &text, binary.image_base(), addresses, symbols_at, &mut work);
     let Some(Selected { described, ranges }) = selected else { return Ok(None) };
-    // Only symbols at the start of a described function bear on its record.
+    // Only symbols at the start of a described function bear on its record, and on that of a symbol those within it.
     let text = Text::new(ranges);
     let mut symbols = Vec::new();
     collect_symbols(&files, &mini, &text, &mut symbols, &mut work);
@@ -239,7 +248,7 @@ pub fn functions_at(
         addresses.iter().filter_map(|address| Some(address.to_rva(binary.image_base())?.0)).collect();
     functions.retain(|function| {
         let end = function.start.0.saturating_add(function.size);
-        function.source == SymbolSource::Dwarf && asked.range(function.start.0..end).next().is_some()
+        !function.flags.approximate && asked.range(function.start.0..end).next().is_some()
     });
     Ok(Some(finish(functions, work, statistics)))
 }

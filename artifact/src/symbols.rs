@@ -1,9 +1,10 @@
 //! Symbol tables by address: for each address one symbol and its aliases.
 
-use crate::code_ranges::Text;
+use crate::code_ranges::{Text, disjoint, touches};
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
 use std::borrow::Cow;
+use std::ops::Range;
 use symseal_module::Svma;
 use symseal_symx::{StrId, SymbolSource};
 
@@ -164,6 +165,38 @@ pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGro
         });
     }
     groups
+}
+
+/// Where the symbols start, one byte of each, whose sizes reach over one of these addresses.
+pub(crate) fn starts_of_holders<'a, 'd: 'a>(
+    files: impl Iterator<Item = &'a dyn ObjectHeaders<'d>>,
+    points: &[Range<u64>],
+    text: &Text,
+    work: &mut Work,
+) -> Vec<Range<u64>> {
+    let mut starts = Vec::new();
+    for file in files {
+        for symbol in SymbolTable::ALL.into_iter().flat_map(|table| file.symbols(table)) {
+            if work.budget.charge(1).is_err() {
+                return Vec::new();
+            }
+            let code = text.clip(symbol.svma, symbol.svma.saturating_add(symbol.size));
+            if code.is_some_and(|(start, end)| touches(points, &(start..end))) {
+                starts.push(symbol.svma..symbol.svma.saturating_add(1));
+            }
+        }
+    }
+    disjoint(starts)
+}
+
+/// The code of the groups that name these addresses where nothing else does: of those that reach over one the last that starts.
+pub(crate) fn holders(groups: &[SymbolGroup], points: &[Range<u64>], text: &Text) -> Vec<Range<u64>> {
+    let code = |group: &SymbolGroup| text.clip(group.svma, group.svma.saturating_add(group.size));
+    let holder = |point: &Range<u64>| {
+        let mut reaching = groups.iter().rev().filter_map(code);
+        reaching.find(|(start, end)| (*start..*end).contains(&point.start)).map(|(start, end)| start..end)
+    };
+    points.iter().filter_map(holder).collect()
 }
 
 /// Adds addresses at which functions start: as ends of size-less symbols before them, and as groups without a name where

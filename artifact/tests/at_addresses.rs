@@ -74,12 +74,44 @@ fn check(name: &str, object: &ObjectFile<'_>, with: &DebugFiles<'_, '_>, most: u
     })
 }
 
+/// Asks for about so many addresses that symbols name and a unit has lines of; returns how many there were, and which share of them was told one by one.
+#[track_caller]
+fn check_lines(name: &str, object: &ObjectFile<'_>, with: &DebugFiles<'_, '_>, most: usize) -> (usize, f64) {
+    let whole = functions(object, with).expect("functions");
+    let by_start: BTreeMap<u64, &FunctionRecord> =
+        whole.functions.iter().map(|record| (record.start.0, record)).collect();
+    let lines: Vec<symseal_module::Rva> = whole
+        .functions
+        .iter()
+        .filter(|record| record.source == SymbolSource::Symtab && !record.flags.approximate)
+        .filter_map(|record| record.rows.iter().rfind(|row| row.line > 0).map(|row| row.start))
+        .collect();
+    let step = (lines.len() / most).max(1);
+    let (mut asked, mut told) = (0, 0);
+    for rva in lines.iter().step_by(step) {
+        asked += 1;
+        let address = rva.to_svma(object.image_base()).unwrap();
+        let Some(found) = functions_at(object, with, &[address]).expect("functions") else { continue };
+        for record in &found.functions {
+            let expected =
+                by_start.get(&record.start.0).unwrap_or_else(|| panic!("{name}: {}", printed(&found, record)));
+            assert_eq!(printed(&found, record), printed(&whole, expected), "{name}");
+            assert!((record.start.0..record.start.0 + record.size).contains(&rva.0), "{name}");
+            told += 1;
+        }
+    }
+    (asked, f64::from(told) / asked as f64)
+}
+
 #[test]
 fn a_rust_program_of_many_units_is_read_in_part() {
     let own = std::fs::read(std::env::current_exe().expect("a path")).expect("a file");
     let own = ObjectFile::parse(&own).expect("an object");
     let shares = check("this test", &own, &DebugFiles::default(), 60);
     assert!(shares[0] > 0.9, "few of the questions were answered: {shares:?}");
+    // The standard library comes with lines alone: functions into which nothing was inlined have no entry.
+    let (asked, told) = check_lines("this test", &own, &DebugFiles::default(), 60);
+    assert!(asked > 50 && told > 0.9, "few of {asked} questions were answered: {told}");
     // What nothing describes is for the whole stream to say.
     assert!(functions_at(&own, &DebugFiles::default(), &[Svma(1)]).expect("functions").is_none());
     assert!(functions_at(&own, &DebugFiles::default(), &[]).expect("functions").is_none());
@@ -161,6 +193,10 @@ fn code_that_units_share_is_told_as_all_of_them_tell_it() {
         let bytes = std::fs::read(folder.path().join("program")).unwrap();
         let object = ObjectFile::parse(&bytes).unwrap();
         let shares = check(&format!("{compiler} {options:?}"), &object, &DebugFiles::default(), 40);
-        println!("{compiler} {options:?}: {shares:?}");
+        let (asked, told) = check_lines(&format!("{compiler} {options:?}"), &object, &DebugFiles::default(), 40);
+        if options.contains(&"-gline-tables-only") {
+            assert!(asked > 5 && told > 0.7, "few of {asked} questions were answered: {told}");
+        }
+        println!("{compiler} {options:?}: {shares:?}, of symbols {asked}: {told}");
     }
 }

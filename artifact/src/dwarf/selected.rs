@@ -1,13 +1,14 @@
 //! The units that describe a few addresses, and no others.
 //!
 //! What a unit's first entry says of its code leads there (DWARF 5, 3.1.1). A unit that leaves code out that it describes is missed:
-//! then an address of that code is described by nothing here, and whoever asks has to read all units.
+//! then an address of that code is described by nothing here, and whoever asks has to read all units. A unit that says an address is of its code, and has
+//! lines of it but no function, as those have whose compiler was to write lines alone, leaves its name to the symbols.
 
 use super::dwarf_files::DwarfFiles;
 use super::read::read_units;
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
-use crate::code_ranges::{Text, disjoint};
+use crate::code_ranges::{Text, disjoint, touches};
 use crate::described::Described;
 use crate::work::Work;
 use std::collections::BTreeSet;
@@ -19,9 +20,9 @@ const MOST_ROUNDS: usize = 4;
 
 /// What describes some addresses.
 pub(crate) struct Selected<'s> {
-    /// The pieces of functions that hold the addresses, and all that share code with them.
+    /// The pieces of functions that hold the addresses, and all that share code with them; lines without a function there.
     pub(crate) described: Described<'s>,
-    /// The code of the pieces that hold the addresses: sorted, not overlapping.
+    /// The code of the pieces that hold the addresses, and of symbols that do where there are lines alone: sorted, not overlapping.
     pub(crate) ranges: Vec<Range<u64>>,
 }
 
@@ -31,13 +32,14 @@ struct UnitRange {
     unit: u32,
 }
 
-/// Reads the units that describe these addresses. `None` where that is more than a quarter of all, or where what was read is not all
-/// that bears on them.
+/// Reads the units that describe these addresses. `symbols_at` gives the code of the sized symbols that would name some. `None` where that is more than a
+/// quarter of all, or where what was read is not all that bears on them.
 pub(crate) fn read_selected<'s>(
     dwarf: &'s DwarfFiles<'s>,
     text: &Text,
     image_base: Svma,
     addresses: &[Svma],
+    mut symbols_at: impl FnMut(&[Range<u64>], &mut Work) -> Vec<Range<u64>>,
     work: &mut Work,
 ) -> Option<Selected<'s>> {
     let headers = dwarf.units(work);
@@ -54,14 +56,25 @@ pub(crate) fn read_selected<'s>(
         }
         let mut described = read_units(dwarf, headers.clone(), (text, image_base), units.iter().copied(), work);
         // What holds an address, and then what overlaps that: who has which part of it is for all of these to say.
-        let holding = described.pieces.iter().map(|piece| piece.start..piece.end);
-        let ranges = joined(holding.filter(|range| touches(&points, range)).collect());
+        let pieces = described.pieces.iter().map(|piece| piece.start..piece.end);
+        let mut holding: Vec<Range<u64>> = pieces.filter(|range| touches(&points, range)).collect();
+        let held = joined(holding.clone());
+        let unheld: Vec<Range<u64>> = points.iter().filter(|point| !touches(&held, point)).cloned().collect();
+        let lines = disjoint(described.orphans.iter().map(|row| row.start..row.end).collect());
+        let (of_lines, of_nothing): (Vec<_>, Vec<_>) = unheld.into_iter().partition(|point| touches(&lines, point));
+        if !of_lines.is_empty() {
+            holding.extend(symbols_at(&of_lines, work));
+        }
+        let ranges = joined(holding);
+        if of_nothing.iter().any(|point| touches(&ranges, point)) {
+            return None;
+        }
         let known = units.len();
         units.extend(units_at(&ranges));
         if units.len() == known {
             described.pieces.retain(|piece| touches(&ranges, &(piece.start..piece.end)));
             described.losers.retain(|loser| touches(&ranges, &(loser.start..loser.end)));
-            described.orphans.clear();
+            described.orphans.retain(|row| touches(&ranges, &(row.start..row.end)));
             return Some(Selected { described, ranges });
         }
     }
@@ -95,12 +108,6 @@ fn is_most(headers: &[UnitHeader], units: &BTreeSet<u32>) -> bool {
         Some(bytes(header).saturating_add(partner.map_or(0, bytes)))
     };
     units.iter().filter_map(of).fold(0, u64::saturating_add) > all / 4
-}
-
-/// Whether a range has a byte in one of the ranges, which are sorted and do not overlap.
-fn touches(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
-    let behind = ranges.partition_point(|other| other.end <= range.start);
-    ranges.get(behind).is_some_and(|other| other.start < range.end)
 }
 
 /// The ranges by start, those that meet as one.
