@@ -20,6 +20,7 @@ mod toolchains;
 mod traps;
 mod traps_arm;
 mod traps_cfi;
+mod traps_dwarf_forms;
 mod traps_fallback;
 mod traps_i686;
 mod traps_link_register;
