@@ -1,7 +1,7 @@
 //! The absolute oracle: real programs, one instruction at a time, with a shadow stack kept from the calls and returns that they
 //! make. At every instruction all return addresses, all CFAs and all frame pointers must come out of the unwinder.
 //!
-//! `SYMSEAL_STEPS` gives the number of instructions of all programs together; without it each runs its short form to the end.
+//! `SYMSEAL_STEPS` gives the number of instructions of each program, and the least of all together; without it each runs its short form to the end.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../elf/mod.rs"]
@@ -408,14 +408,14 @@ fn every_instruction_of_real_programs_gives_the_whole_stack() {
     let asked: Option<usize> = asked.map(|steps| steps.parse().expect("a number in SYMSEAL_STEPS"));
     let directory = tempfile::tempdir().expect("a directory");
     let (mut instructions, mut right, mut leaving) = (0, 0, 0);
-    for (program, left) in PROGRAMS.iter().zip((1..=PROGRAMS.len()).rev()) {
+    for program in PROGRAMS {
         let Some(path) = compile(program, asked.is_none(), directory.path()) else {
             continue;
         };
         let began = Instant::now();
         let [short, whole] = program.rounds;
         let (rounds, steps) = match asked {
-            Some(asked) => (whole, asked.saturating_sub(instructions) / left),
+            Some(asked) => (whole, asked),
             None => (short, STEPS + if program.with_loader { LOADER_STEPS } else { 0 }),
         };
         let score = match run(&path, rounds, program, steps) {
@@ -447,8 +447,11 @@ fn every_instruction_of_real_programs_gives_the_whole_stack() {
             program.name,
             score.leaving
         );
-        assert!(score.left >= program.leaves, "{}: {} functions left for elsewhere", program.name, score.left);
-        assert!(score.signals >= program.signals, "{}: {} signals", program.name, score.signals);
+        // Who asks for fewer instructions than the short form has may not come to these.
+        if asked.is_none_or(|asked| asked >= STEPS) {
+            assert!(score.left >= program.leaves, "{}: {} functions left for elsewhere", program.name, score.left);
+            assert!(score.signals >= program.signals, "{}: {} signals", program.name, score.signals);
+        }
         instructions += score.instructions;
         right += score.right;
         leaving += score.leaving;
@@ -457,7 +460,7 @@ fn every_instruction_of_real_programs_gives_the_whole_stack() {
     println!(
         "{right} of {instructions} instructions right, {leaving} in functions that left for elsewhere: {share:.4} % of the others"
     );
-    assert!(instructions >= asked.map_or(LEAST_STEPS, |asked| asked / 10 * 9), "{instructions} instructions");
+    assert!(instructions >= asked.unwrap_or(LEAST_STEPS), "{instructions} instructions");
     assert!(share >= LEAST_RIGHT, "{share:.4} % right");
 }
 
