@@ -1,11 +1,12 @@
 //! Unwinding side by side with framehop: the same snapshots of stacks, the same sections of the same modules, one run.
 //!
-//! `cargo run --release -p bench-unwind [-- --deep] [FILE...]` in `benches/`; for each FILE the size of its table and the time
+//! `cargo run --release -p bench-unwind [-- --deep] [--only=ENGINE] [FILE...]` in `benches/`; for each FILE the size of its table and the time
 //! that making it takes. Times are of a whole call, from a snapshot to the list of
 //! frames. framehop gives addresses; symseal gives addresses, CFA, frame pointer, method and module.
 
 #[path = "../../../unwind/tests/elf/mod.rs"]
 mod elf;
+mod first;
 mod libunwind;
 mod workload;
 
@@ -159,16 +160,42 @@ fn shared(snapshots: &[Snapshot], mut walk: impl FnMut(&Snapshot) -> usize) -> S
             order.swap(at, (random >> 33) as usize % (at + 1));
         }
         for at in &order {
-            let began = Instant::now();
-            let frames = walk(&snapshots[*at]);
-            let ns = began.elapsed().as_nanos() as u64;
             // The first rounds warm the caches.
-            if round >= 2 {
-                samples.push((ns, frames));
+            if round < 2 {
+                walk(&snapshots[*at]);
+                continue;
             }
+            let began = Instant::now();
+            let frames = counted(|| walk(&snapshots[*at]));
+            let ns = began.elapsed().as_nanos() as u64;
+            samples.push((ns, frames));
         }
     }
     samples
+}
+
+/// What `--toggle-collect` of callgrind names.
+#[inline(never)]
+fn counted(work: impl FnOnce() -> usize) -> usize {
+    std::hint::black_box(work())
+}
+
+/// The shared row of one engine alone, for a tool that counts instructions: how many frames are to share them.
+fn only(engine: &str, snapshots: &[Snapshot], theirs: &UnwinderX86_64<Vec<u8>>, modules: &Modules<'_>) {
+    let mut addresses = [0; MOST_FRAMES];
+    let mut frames = [Frame::EMPTY; MOST_FRAMES];
+    let samples = match engine {
+        "framehop" => {
+            let mut cache = CacheX86_64::new();
+            shared(snapshots, |snapshot| framehop_walk(theirs, snapshot, &mut cache, &mut addresses))
+        }
+        "symseal" => {
+            let mut cache = Cache::new();
+            shared(snapshots, |snapshot| symseal_walk(modules, snapshot, &mut cache, &mut frames).frames)
+        }
+        other => panic!("--only={other}: expected framehop or symseal"),
+    };
+    println!("{engine}, shared cache: {} frames", samples.iter().map(|(_, frames)| frames).sum::<usize>());
 }
 
 /// Walks each stack many times in a row: after the first time every look-up is a hit.
@@ -218,6 +245,9 @@ fn main() {
             .collect(),
     );
 
+    if let Some(engine) = options.iter().find_map(|option| option.strip_prefix("--only=")) {
+        return only(engine, &snapshots, &theirs, &modules);
+    }
     let mut addresses = [0; MOST_FRAMES];
     let mut frames = [Frame::EMPTY; MOST_FRAMES];
     let (mut total, mut least, mut most, mut differing, mut incomplete) = (0, usize::MAX, 0, 0, 0);
@@ -285,8 +315,10 @@ fn main() {
     }
     println!("load average after: {}", load_average());
 
-    let loaded = loaded.iter().map(|module| module.name.clone());
-    sizes(loaded.chain(files).filter_map(Binary::read));
+    let names = || loaded.iter().map(|module| module.name.clone()).chain(files.iter().cloned());
+    sizes(names().filter_map(Binary::read));
+    first::report(names().filter_map(Binary::read));
+    println!("load average at the end: {}", load_average());
 }
 
 /// Bytes of tables beside those of the sections that they replace, and how long the compiler takes.
