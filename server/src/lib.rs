@@ -75,6 +75,7 @@ mod search;
 mod sections;
 mod serve;
 mod shared;
+mod side_by_side;
 mod sources;
 mod store;
 mod takedown;

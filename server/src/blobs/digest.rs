@@ -115,6 +115,16 @@ impl FromStr for BlobDigest {
         let (name, hex) = text.split_once(':').ok_or(ParseDigestError)?;
         let algorithm =
             Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or(ParseDigestError)?;
+        Self::from_hex(algorithm, hex)
+    }
+}
+
+impl BlobDigest {
+    /// A digest by the digits behind its colon.
+    ///
+    /// # Errors
+    /// Where they are not as many lower-case digits as the algorithm has.
+    pub(crate) fn from_hex(algorithm: Algorithm, hex: &str) -> Result<Self, ParseDigestError> {
         let lower_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         if hex.len() != algorithm.hex_len() || !hex.bytes().all(lower_hex) {
             return Err(ParseDigestError);

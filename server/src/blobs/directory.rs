@@ -17,6 +17,7 @@ use super::pins::{Pin, Pins};
 use super::remote::Remote;
 use super::{Algorithm, BlobDigest};
 use crate::objects::Objects;
+use crate::side_by_side::side_by_side;
 
 /// The blobs of a data directory. Every method blocks: call it in the pool.
 #[derive(Debug)]
@@ -56,8 +57,8 @@ pub(crate) struct StoredBlob {
 /// The names of blobs, each by its first half of a sha256: nobody has two digests that begin alike.
 #[derive(Debug)]
 pub(crate) enum BlobNames {
-    /// These are here.
-    These(HashSet<u128>),
+    /// These are here: sorted, by the first byte of each.
+    These(Vec<Vec<u128>>),
     /// The object store has what its repositories name, as it is put there first.
     All,
 }
@@ -66,7 +67,10 @@ impl BlobNames {
     /// Whether a blob was here when the names were read.
     pub(crate) fn has(&self, digest: &BlobDigest) -> bool {
         match self {
-            Self::These(names) => beginning(digest.hex()).is_some_and(|beginning| names.contains(&beginning)),
+            Self::These(names) => beginning(digest.hex()).is_some_and(|beginning| {
+                let shard = names.get((beginning >> (u128::BITS - u8::BITS)) as usize);
+                shard.is_some_and(|names| names.binary_search(&beginning).is_ok())
+            }),
             Self::All => true,
         }
     }
@@ -242,19 +246,23 @@ impl BlobDirectory {
         if self.remote.is_some() {
             return Ok(BlobNames::All);
         }
-        let mut names = HashSet::new();
+        let shards: Vec<u8> = (0..=u8::MAX).collect();
+        side_by_side(&shards, |shard| self.names_in(*shard)).map(BlobNames::These)
+    }
+
+    fn names_in(&self, shard: u8) -> io::Result<Vec<u128>> {
+        let mut names = Vec::new();
         for algorithm in Algorithm::ALL {
-            for shard in 0..=u8::MAX {
-                let entries = match fs::read_dir(self.root.join(algorithm.name()).join(format!("{shard:02x}"))) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    other => other?,
-                };
-                for entry in entries {
-                    names.extend(entry?.file_name().to_str().and_then(beginning));
-                }
+            let entries = match fs::read_dir(self.root.join(algorithm.name()).join(format!("{shard:02x}"))) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            for entry in entries {
+                names.extend(entry?.file_name().to_str().and_then(beginning));
             }
         }
-        Ok(BlobNames::These(names))
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// The blobs whose hex begins with these two digits.

@@ -211,7 +211,7 @@ impl Folder {
         for algorithm in Algorithm::ALL {
             let names = file_names(&self.path.join(kind).join(algorithm.name()))?;
             // Other names are what a crash left before its rename.
-            digests.extend(names.iter().filter_map(|hex| format!("{}:{hex}", algorithm.name()).parse().ok()));
+            digests.extend(names.iter().filter_map(|hex| BlobDigest::from_hex(algorithm, hex).ok()));
         }
         Ok(digests)
     }

@@ -11,6 +11,7 @@ use super::prefix::Prefix;
 use super::repository::{Held, Repository};
 use crate::blobs::{BlobDigest, BlobDirectory, Uploads};
 use crate::shared::Facts;
+use crate::side_by_side::side_by_side;
 
 /// Every repository of the data directory.
 #[derive(Debug)]
@@ -36,30 +37,24 @@ impl Repositories {
     /// [`Self::load`] for those who only look: nothing is changed.
     pub(crate) fn read(data: &Path, blobs: &BlobDirectory, facts: Option<Arc<Facts>>) -> io::Result<Self> {
         let root = data.join(FOLDER);
-        let mut by_name = BTreeMap::new();
         let present = blobs.names()?;
-        let mut add = |name: RepositoryName, folder: Folder, said: Said| -> io::Result<()> {
-            let repository = Repository::load(folder, &name, said, blobs, &present)?;
-            by_name.insert(name, Arc::new(repository));
-            Ok(())
+        let load = |name: &RepositoryName, folder: Folder, said: Said| -> io::Result<_> {
+            Ok((name.clone(), Arc::new(Repository::load(folder, name, said, blobs, &present)?)))
         };
-        match &facts {
+        let loaded = match &facts {
             Some(facts) => {
-                for (name, said) in folder::said_by_objects(facts)? {
-                    let folder = Folder::new(&root, &name, Some(facts));
-                    add(name, folder, said)?;
-                }
+                let said = folder::said_by_objects(facts)?.into_iter();
+                let loaded = said.map(|(name, said)| load(&name, Folder::new(&root, &name, Some(facts)), said));
+                loaded.collect::<io::Result<Vec<_>>>()?
             }
-            None if !root.is_dir() => {}
-            None => {
-                for name in folder::names(&root)? {
-                    let folder = Folder::new(&root, &name, None);
-                    let said = folder.said()?;
-                    add(name, folder, said)?;
-                }
-            }
-        }
-        Ok(Self { root, facts, by_name: RwLock::new(by_name) })
+            None if !root.is_dir() => Vec::new(),
+            None => side_by_side(&folder::names(&root)?, |name| {
+                let folder = Folder::new(&root, name, None);
+                let said = folder.said()?;
+                load(name, folder, said)
+            })?,
+        };
+        Ok(Self { root, facts, by_name: RwLock::new(loaded.into_iter().collect()) })
     }
 
     /// Where facts are objects.
