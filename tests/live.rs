@@ -212,11 +212,15 @@ fn without_privilege_the_kernel_has_no_names_and_the_process_has() {
         );
         assert!(found[0]["detail"].as_str().unwrap().contains("CAP_SYSLOG"), "{}", found[0]);
     }
-    // Another user's process is refused by name, with what would help.
+    // Of another user's process every address is a frame without a name, and the warning says what would help.
     let foreign = Running::start(&mut Command::new(&path));
     let mut ours = nobody(&copy);
-    let ran: Ran = ours.args(["symbolize", "--pid", &foreign.pid(), &foreign.outer]).output().unwrap().into();
-    ran.refused(2, &[&foreign.pid(), "not permitted", "CAP_SYS_PTRACE"]);
+    let asked = ["symbolize", "--pid", &foreign.pid(), "--json", &foreign.outer, "0x10"];
+    let ran: Ran = ours.args(asked).output().unwrap().into();
+    let found = lines(&ran);
+    assert_eq!(found.len(), 2, "{}", ran.stdout);
+    assert!(found.iter().all(|line| line["quality"] == "raw" && line["reason"] == "not-permitted"), "{found:?}");
+    ran.refused(1, &["warning: ", &foreign.pid(), "not permitted", "CAP_SYS_PTRACE"]);
 }
 
 #[test]

@@ -402,7 +402,7 @@ impl Resolver {
             return None;
         };
         if self.sources.bundles.is_empty() {
-            tried.push(Tried { detail: "no bundle was given".to_string(), ..skip(step, MissReason::NotInBundle) });
+            tried.push(skip(step, MissReason::NoBundle));
         }
         for bundle in &self.sources.bundles {
             let Some(table) = self.table_in(bundle, id, tried) else { continue };

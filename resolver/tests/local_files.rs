@@ -302,6 +302,16 @@ fn a_link_counts_by_id_and_checksum() {
     let frame = scene.ask(&scene.resolver(), hidden);
     assert_eq!(tried(&frame, DEBUG_FILE).outcome, Outcome::Miss(MissReason::DebugIdMismatch));
     assert!(tried(&frame, DEBUG_FILE).detail.contains(&other.id.to_string()));
+    // Of the same build-id and with other bytes it counts at none of the places to which the link leads, also under a name that debuggers know without one.
+    std::fs::remove_file(&below).unwrap();
+    for place in [scene.at(".debug/app.debug"), below.clone(), scene.at("app.debug")] {
+        std::fs::write(&place, &changed).unwrap();
+        let frame = scene.ask(&scene.resolver(), hidden);
+        let outcome = tried(&frame, DEBUG_FILE).outcome;
+        assert_eq!(outcome, Outcome::Miss(MissReason::ChecksumMismatch), "{}", place.display());
+        std::fs::remove_file(&place).unwrap();
+    }
+    std::fs::write(&below, &changed).unwrap();
     // One that is right somewhere else still counts.
     std::fs::write(scene.at("app.debug"), &good).unwrap();
     assert_eq!(scene.ask(&scene.resolver(), hidden).resolver, DEBUG_FILE);

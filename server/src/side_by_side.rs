@@ -48,9 +48,16 @@ mod tests {
     #[test]
     fn results_are_in_order_and_an_error_is_that_of_the_first_item() {
         let items: Vec<usize> = (0..1000).collect();
-        assert_eq!(side_by_side(&items, |item| Ok(item * 2)).unwrap(), items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(
+            side_by_side(&items, |item| Ok(item * 2)).unwrap(),
+            items.iter().map(|item| item * 2).collect::<Vec<_>>()
+        );
         assert!(side_by_side(&[] as &[usize], |_| Ok(())).unwrap().is_empty());
-        let failed = side_by_side(&items, |item| if item % 100 == 99 { Err(io::Error::other(item.to_string())) } else { Ok(()) });
+        let failed =
+            side_by_side(
+                &items,
+                |item| if item % 100 == 99 { Err(io::Error::other(item.to_string())) } else { Ok(()) },
+            );
         assert!(failed.unwrap_err().to_string().ends_with("99"));
     }
 }

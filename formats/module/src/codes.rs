@@ -168,6 +168,7 @@ codes! {
         NoDebugFile = 16, "no-debug-file", "No separate debug file is where debuggers look for one.";
         ChecksumMismatch = 17, "checksum-mismatch", "The debug file has another checksum than the binary's link names.";
         NotPermitted = 18, "not-permitted", "The system does not let this user read it.";
+        NoBundle = 19, "no-bundle", "Skipped: no bundle was given.";
     }
 }
 

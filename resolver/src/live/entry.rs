@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use symseal_module::{Avma, MissReason, ResolverStep};
 use symseal_process::{JitFileState, JitMaps, JitSource, ProcessError, ProcessIdentity, identity_of};
 
-use super::frame::{missed, with_jit};
+use super::frame::{missed, noted, with_jit};
 use super::view::View;
 use crate::ResolvedFrame;
 
 /// For so long what was read is new enough for those who do not wait.
 const FRESH: Duration = Duration::from_millis(100);
+
+/// What is said where the process has written nothing of its code.
+const NEITHER: &str = "the process has neither a perf map nor a jitdump";
 
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -144,16 +147,23 @@ impl Jit {
         if let Some(found) = self.maps.find(lookup) {
             return with_jit(frame, lookup, found);
         }
-        // A module has its own reasons.
-        if frame.module.as_ref().is_some_and(|module| module.debug_id.is_some()) {
-            return frame;
-        }
-        // A file that could not be used has to be told of; that there is none has not.
         let problems = [JitSource::PerfMap, JitSource::JitDump].map(|source| problem_of(self.maps.state(source)));
+        let is_module = frame.module.as_ref().is_some_and(|module| module.debug_id.is_some());
         match problems.into_iter().flatten().next() {
-            Some((reason, detail)) => missed(frame, ResolverStep::JitMap, reason, detail),
-            None => frame,
+            // A module has its own reasons.
+            Some((reason, detail)) if !is_module => missed(frame, ResolverStep::JitMap, reason, detail),
+            Some((reason, detail)) => noted(frame, ResolverStep::JitMap, reason, detail),
+            None if self.is_absent() => {
+                noted(frame, ResolverStep::JitMap, MissReason::FileNotFound, NEITHER.to_owned())
+            }
+            None => noted(frame, ResolverStep::JitMap, MissReason::NoSymbolAtAddress, String::new()),
         }
+    }
+
+    /// Whether the process has written nothing of its code.
+    fn is_absent(&self) -> bool {
+        let is_absent = |source| matches!(self.maps.state(source), JitFileState::Absent);
+        is_absent(JitSource::PerfMap) && is_absent(JitSource::JitDump)
     }
 }
 

@@ -33,12 +33,14 @@ pub(super) fn in_mapping(address: LiveAddress, mapping: &Mapping) -> ResolvedFra
 }
 
 /// The frame with a step that had nothing: in the place of what that step said before, else before the steps that have no name to give.
-pub(super) fn missed(
-    mut frame: ResolvedFrame,
-    step: ResolverStep,
-    reason: MissReason,
-    detail: String,
-) -> ResolvedFrame {
+pub(super) fn missed(frame: ResolvedFrame, step: ResolverStep, reason: MissReason, detail: String) -> ResolvedFrame {
+    let mut frame = noted(frame, step, reason, detail);
+    Arc::make_mut(&mut frame.answer).reason = Some(reason);
+    frame
+}
+
+/// The same where others have said why there is no name.
+pub(super) fn noted(mut frame: ResolvedFrame, step: ResolverStep, reason: MissReason, detail: String) -> ResolvedFrame {
     let answer = Arc::make_mut(&mut frame.answer);
     let mut tried = answer.tried.to_vec();
     let told = miss(step, reason, detail, None);
@@ -47,7 +49,6 @@ pub(super) fn missed(
         None => tried.insert(tried.iter().position(is_place).unwrap_or(tried.len()), told),
     }
     answer.tried = tried.into();
-    answer.reason = Some(reason);
     frame
 }
 

@@ -49,7 +49,7 @@ mod view;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use symseal_module::{Avma, Rva, UnwindMethod};
-use symseal_process::{ProcessError, identity_of, process_of};
+use symseal_process::{identity_of, process_of};
 
 use crate::{CallSite, ResolvedFrame, Resolver};
 use entry::Entry;
@@ -60,6 +60,7 @@ use pool::Pool;
 
 pub use lru::CacheStatistics;
 pub use process::{LiveProcess, Resolving};
+pub use symseal_process::ProcessError;
 
 /// An address of a process that is to be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +165,11 @@ impl LiveSymbolizer {
     pub fn process(&self, id: u32) -> Result<LiveProcess, ProcessError> {
         let pid = process_of(id)?;
         Ok(LiveProcess::new(Arc::clone(&self.shared), pid, identity_of(pid)?.started))
+    }
+
+    /// Frames of a process that [`Self::process`] gave this error for: bare addresses with the reason, and the kernel's functions, which are the same for all.
+    pub fn without_process(&self, addresses: &[LiveAddress], error: &ProcessError) -> Vec<ResolvedFrame> {
+        addresses.iter().map(|address| self.shared.without_view(*address, error)).collect()
     }
 
     /// What is held, and how often it helped.

@@ -106,7 +106,7 @@ impl LiveProcess {
             // What was unmapped may have given its place to another module. Who waits anyway is given what is mapped now.
             Ok(view) if !entry.is_fresh() => self.view_for(addresses, &entry, entry.read().unwrap_or(view)),
             Ok(view) => self.view_for(addresses, &entry, view),
-            Err(error) => return addresses.iter().map(|address| self.without_view(*address, &error)).collect(),
+            Err(error) => return addresses.iter().map(|address| self.shared.without_view(*address, &error)).collect(),
         };
         self.remember(&entry, &view);
         let expected = if once { Expected::new(addresses, &view) } else { Expected::default() };
@@ -271,11 +271,13 @@ impl LiveProcess {
         }
         frame
     }
+}
 
+impl Shared {
     /// A frame of a process that cannot be looked at. The kernel's functions are named all the same.
-    fn without_view(&self, address: LiveAddress, error: &ProcessError) -> ResolvedFrame {
+    pub(super) fn without_view(&self, address: LiveAddress, error: &ProcessError) -> ResolvedFrame {
         if is_kernel_address(address.lookup()) {
-            return self.shared.kernel.frame(&self.shared.base, address, true);
+            return self.kernel.frame(&self.base, address, true);
         }
         let reason = match error {
             ProcessError::NotPermitted { .. } => MissReason::NotPermitted,

@@ -71,7 +71,11 @@ impl Local {
                     let linked = places::by_debug_link(&self.directories, program, &name);
                     places.extend(linked.into_iter().map(|place| (place, Sought::ByLink(crc32))));
                 }
-                places.extend(by_id(places::beside(program)));
+                // Where the link leads its checksum counts, whatever the name.
+                let beside = places::beside(program).into_iter();
+                let beside: Vec<PathBuf> =
+                    beside.filter(|place| places.iter().all(|(sought, _)| sought != place)).collect();
+                places.extend(by_id(beside));
                 places
             }
             DebugId::Pdb { .. } => {

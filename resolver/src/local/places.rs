@@ -51,7 +51,11 @@ pub(super) fn program_database(binary: &Path, written: Option<&[u8]>) -> Vec<Pat
     }
     places.push(binary.with_extension("pdb"));
     places.extend(
-        written.and_then(|path| std::str::from_utf8(path).ok()).map(PathBuf::from).filter(|path| path.is_absolute()),
+        written
+            .filter(|path| !is_elsewhere(path))
+            .and_then(|path| std::str::from_utf8(path).ok())
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute()),
     );
     without_repetition(places)
 }
@@ -97,12 +101,20 @@ pub(super) fn package(file: &Path) -> PathBuf {
 /// A `.dwo` file: as its skeleton names it, relative to where the compiler ran; else beside the file that has the skeleton.
 pub(super) fn split_unit(file: &Path, name: &[u8], compile_directory: &[u8]) -> Vec<PathBuf> {
     let name = path_of_bytes(name);
-    let mut places = vec![path_of_bytes(compile_directory).join(&name)];
+    let mut places = Vec::new();
+    if !is_elsewhere(compile_directory) && !is_elsewhere(name.as_os_str().as_encoded_bytes()) {
+        places.push(path_of_bytes(compile_directory).join(&name));
+    }
     if let Some(own) = name.file_name() {
         places.push(file.with_file_name(own));
     }
     places.retain(|place| place.is_absolute());
     without_repetition(places)
+}
+
+/// Whether a path that a file names leads to another machine, or to a device, where one of Windows reads it: a file must not have us log in somewhere.
+fn is_elsewhere(path: &[u8]) -> bool {
+    matches!(path, [b'\\' | b'/', b'\\' | b'/', ..])
 }
 
 /// The path that bytes mean.

@@ -62,7 +62,7 @@ pub(crate) fn object_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result
     let found: Vec<String> = objects.iter().filter_map(ObjectFile::debug_id).map(ToString::to_string).collect();
     objects.into_iter().find(|object| object.debug_id() == Some(id)).ok_or_else(|| match found.is_empty() {
         true => (MissReason::DebugIdMismatch, format!("{name}: the file has no debug id")),
-        false => of_another(&found.join(", "), name),
+        false => of_another(&found.join(", "), id, name),
     })
 }
 
@@ -78,13 +78,13 @@ pub(crate) fn check_id(bytes: &[u8], id: &DebugId, name: &str) -> Result<(), NoT
 pub(crate) fn pdb_of<'d>(bytes: &'d [u8], id: &DebugId, name: &str) -> Result<PdbFile<'d>, NoTable> {
     let pdb = PdbFile::parse(bytes).map_err(|error| (MissReason::Malformed, format!("{name}: {error}")))?;
     if pdb.debug_id() != *id {
-        return Err(of_another(&pdb.debug_id().to_string(), name));
+        return Err(of_another(&pdb.debug_id().to_string(), id, name));
     }
     Ok(pdb)
 }
 
-fn of_another(found: &str, name: &str) -> NoTable {
-    (MissReason::DebugIdMismatch, format!("{name}: the file is of {found}"))
+fn of_another(found: &str, expected: &DebugId, name: &str) -> NoTable {
+    (MissReason::DebugIdMismatch, format!("{name}: expected a file of {expected}, found one of {found}"))
 }
 
 /// Whether an error says no more than that nothing is at the path.

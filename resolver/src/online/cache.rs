@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! <cache>/files/<kind>/<id>        the file
-//! <cache>/files/<kind>/<id>.from   where it came from
+//! <cache>/files/<kind>/<id>.from   its SHA-256, and where it came from: a line each
 //! <cache>/absent/<hex>             empty: the URL of this SHA-256 was answered 404, at the file's time
 //! <cache>/parts/<hex>              what came of a URL so far; whoever fetches it holds its lock
 //! <cache>/parts/<hex>.etag         the ETag of these bytes
@@ -67,14 +67,13 @@ impl Cache {
     ) -> Option<FetchedFile> {
         let path = self.path(wanted);
         if let Ok(bytes) = fs::read(&path) {
-            match check(&bytes) {
-                Ok(()) => {
+            match as_it_came(&path, &bytes).and_then(|from| check(&bytes).map(|()| from).map_err(|(_, why)| why)) {
+                Ok(from) => {
                     // What is used stays.
                     let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
-                    let from = fs::read_to_string(from_of(&path)).unwrap_or_else(|_| path.display().to_string());
                     return Some(FetchedFile { bytes, from });
                 }
-                Err((_, why)) => *refused = Some(format!("{}: {why}", path.display())),
+                Err(why) => *refused = Some(format!("{}: {why}", path.display())),
             }
         }
         // libdebuginfod's own: an empty file there is its memory of a miss, which says nothing here.
@@ -94,7 +93,8 @@ impl Cache {
             return Ok(());
         }
         let path = self.path(wanted);
-        write_whole(&self.root.join("parts"), &from_of(&path), from.as_bytes())?;
+        let noted = format!("{}\n{from}\n", Digest::of(bytes));
+        write_whole(&self.root.join("parts"), &from_of(&path), noted.as_bytes())?;
         write_whole(&self.root.join("parts"), &path, bytes)
     }
 
@@ -281,6 +281,22 @@ fn from_of(path: &Path) -> PathBuf {
     let mut path = path.to_owned().into_os_string();
     path.push(".from");
     path.into()
+}
+
+/// Where a file came from, if it has the bytes that came.
+///
+/// # Errors
+/// What is wrong, for people; the file is fetched again.
+fn as_it_came(path: &Path, bytes: &[u8]) -> Result<String, String> {
+    let noted = fs::read_to_string(from_of(path)).unwrap_or_default();
+    let Some((digest, from)) = noted.split_once('\n') else {
+        return Err("nothing is noted of where it came from".to_owned());
+    };
+    let found = Digest::of(bytes).to_string();
+    if found != digest {
+        return Err(format!("expected the {digest} that came, found {found}"));
+    }
+    Ok(from.trim_end().to_owned())
 }
 
 fn name_of(url: &Url) -> String {

@@ -61,6 +61,16 @@ fn a_kept_file_that_was_changed_is_told_of_where_nobody_gives_another() {
     assert!(step(&found).detail.contains(kept.to_str().unwrap()), "{:?}", step(&found));
     // Another server has it.
     assert_eq!(scene.ask(&online(scene.config(&["http://127.0.0.1:1", &stub.url]))).quality, Quality::Full);
+    // One of the right id, and with another name in it, is none that came.
+    let mut renamed = std::fs::read(&kept).unwrap();
+    let at = renamed.windows(7).position(|bytes| bytes == b"hidden\0").expect("the name stands there");
+    renamed[at] = b'H';
+    std::fs::write(&kept, &renamed).unwrap();
+    let found = scene.ask(&online(scene.config(&["http://127.0.0.1:1"])));
+    assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerError));
+    assert!(step(&found).detail.contains("expected the sha256:"), "{:?}", step(&found));
+    let again = scene.ask(&online(scene.config(&[&stub.url])));
+    assert_eq!((again.quality, again.frames.last().unwrap().function.as_deref()), (Quality::Full, Some("hidden")));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva, UnwindMethod};
-use symseal_resolver::live::{LiveAddress, LiveProcess};
+use symseal_resolver::live::{LiveAddress, LiveLimits, LiveSymbolizer, ProcessError};
 use symseal_resolver::{DigestRef, Options, ResolvedFrame, Resolver, SourceFrame, Tried};
 
 use super::Args;
@@ -55,8 +55,16 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
         let Some(bundle) = args.naming_bundle(reference)? else { return Ok(Answer::No) };
         resolver = bundle.join(resolver);
     }
-    // A process that is not there is a wrong call; one that ends from now on costs names, and is no error.
-    let process = LiveProcess::attach(pid, Online::ask(online, resolver))?;
+    let symbolizer = LiveSymbolizer::new(Online::ask(online, resolver), LiveLimits::default());
+    let process = match symbolizer.process(pid) {
+        Ok(process) => Ok(process),
+        // A process that is not there is a wrong call; one that ends from now on, or cannot be looked at, costs names, and is no error.
+        Err(error @ ProcessError::NoSuchProcess { .. }) => return Err(error.into()),
+        Err(error) => {
+            eprintln!("warning: {error}");
+            Err(error)
+        }
+    };
     let (mut out, mut named, mut lacks) = (BufWriter::new(std::io::stdout().lock()), false, Lacks::default());
     let checked = |question: &Question| match &question.debug_id {
         Some(id) => bail!("--pid: expected addresses of the process, found one of the module {id}"),
@@ -66,8 +74,11 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
         let addresses: Vec<LiveAddress> =
             questions.iter().map(|question| address_of(args, Avma(question.address))).collect();
         // Standard input may have more of the same modules.
-        let frames =
-            if args.addresses.is_empty() { process.resolve(&addresses) } else { process.resolve_once(&addresses) };
+        let frames = match &process {
+            Ok(process) if args.addresses.is_empty() => process.resolve(&addresses),
+            Ok(process) => process.resolve_once(&addresses),
+            Err(error) => symbolizer.without_process(&addresses, error),
+        };
         for frame in frames {
             named |= !frame.frames.is_empty();
             lacks.warn(&frame);
