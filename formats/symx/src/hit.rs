@@ -184,7 +184,7 @@ impl<'a> Iterator for Frames<'a> {
         let index = self.context.take()?;
         let data = &self.data;
         let context = data.contexts.get(index)?;
-        let place = data.place(context.place)?;
+        let place = data.place_of(context)?;
         let function = data.names.name(place.name);
         let mut frame = Frame {
             function,

@@ -90,7 +90,8 @@ impl<'a> Table<'a> {
             functions: section(SectionId::Functions).count,
             rows: section(SectionId::Rows).count,
             inlines: self.data.contexts.inlined().into(),
-            places: section(SectionId::Places).count,
+            // A function's own code has no place of its own where contexts are in sites.
+            places: section(SectionId::Places).count + section(SectionId::Owners).count,
             // The empty path is no file.
             files: section(SectionId::Paths).count.saturating_sub(1),
             aliases: section(SectionId::Aliases).count,

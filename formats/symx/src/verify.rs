@@ -2,7 +2,7 @@
 
 use crate::bits::TAIL;
 use crate::checksum::crc32c;
-use crate::contexts::Origin;
+use crate::contexts::{Form, Named, Origin};
 use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, SectionId, u32_at, u64_at};
 use crate::phrases::{decode, phrase_text};
 use crate::varint::Cursor;
@@ -29,6 +29,7 @@ pub(crate) fn verify(table: &Table<'_>) -> Checked {
     let covered = functions(table, &paths, &names)?;
     aliases(table, &names)?;
     places(table, &paths, &names)?;
+    sites(table, &paths)?;
     let owners = contexts(table)?;
     let in_rows = rows(table, &owners)?;
     check(in_rows == covered, SectionId::Rows, || {
@@ -162,11 +163,42 @@ fn aliases(table: &Table<'_>, names: &[u32]) -> Checked {
 
 fn places(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
     let id = SectionId::Places;
-    (0u32..).zip(table.data.places).try_for_each(|(index, record)| {
-        check_string(names, u32_at(record, 0), id, index)?;
-        check_string(names, u32_at(record, 4), id, index)?;
-        check_string(paths, u32_at(record, 8), id, index)
+    // It fits: that was checked when the table was opened.
+    (0..table.header.section(id).count as u32).try_for_each(|index| {
+        let place = table.data.place(index).ok_or_else(|| fault(id, format!("place {index} is not there")))?;
+        check_string(names, place.name, id, index)?;
+        check_string(names, place.symbol, id, index)?;
+        check_string(paths, place.file, id, index)
     })
+}
+
+/// What contexts are put together from, and that all packed sections end as they have to.
+fn sites(table: &Table<'_>, paths: &[u32]) -> Checked {
+    let data = &table.data;
+    let end = |id, ends_well: bool| check(ends_well, id, || "something behind the last record".into());
+    let (codes, owners, sites, places) = match data.contexts.form() {
+        Form::Whole { contexts } => return end(SectionId::Contexts, contexts.ends_well()),
+        Form::Sited { codes, owners, sites, places } => (codes, owners, sites, places),
+    };
+    end(SectionId::Contexts, codes.ends_well())?;
+    end(SectionId::Owners, owners.ends_well())?;
+    end(SectionId::Sites, sites.ends_well())?;
+    end(SectionId::Places, places.ends_well())?;
+    for index in 0..owners.count() {
+        let id = SectionId::Owners;
+        let [function, file] = owners.get(index).unwrap_or_default();
+        check(function < data.function_count(), id, || {
+            format!("owner {index} is function {function}, which is not there")
+        })?;
+        check_string(paths, file, id, index)?;
+    }
+    for index in 0..sites.count() {
+        let [place, distance, _] = sites.get(index).unwrap_or_default();
+        check(place < places.count() && distance > 0, SectionId::Sites, || {
+            format!("site {index} has place {place} of {} and distance {distance}", places.count())
+        })?;
+    }
+    Ok(())
 }
 
 /// The function that each context belongs to in the end.
@@ -177,11 +209,16 @@ fn contexts(table: &Table<'_>) -> Result<Vec<u32>, VerifyError> {
     let mut inlined = 0;
     for index in 0..data.contexts.count() {
         let at = |problem: &str| fault(id, format!("context {index} {problem}"));
-        let context = data.contexts.get(index).ok_or_else(|| at("has a caller that is not before it"))?;
-        let place = data.place(context.place).ok_or_else(|| at("has names that are not there"))?;
+        let context =
+            data.contexts.get(index).ok_or_else(|| at("has a caller that is not before it, or an unknown code"))?;
+        let place = data.place_of(context).ok_or_else(|| at("has names that are not there"))?;
         let (owner, depth) = match context.origin {
             Origin::Function(function) => {
-                let names = data.function(function).map(|function| (function.name, function.symbol));
+                // Names of a function's own code that are the function's need no look.
+                let names = match context.named {
+                    Named::Function { .. } => Some((place.name, place.symbol)),
+                    Named::Place(_) => data.function(function).map(|function| (function.name, function.symbol)),
+                };
                 check(names == Some((place.name, place.symbol)), id, || {
                     format!("context {index} has other names than its function {function}")
                 })?;

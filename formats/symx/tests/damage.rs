@@ -4,7 +4,7 @@ use crate::model::{Module, module};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use symseal_module::Rva;
-use symseal_symx::{NameForm, OpenError, Table};
+use symseal_symx::{ContextForm, Form, NameForm, OpenError, Table};
 
 /// Asks a table everything, and lets nothing but a panic fail.
 fn exercise(bytes: &[u8]) {
@@ -116,7 +116,8 @@ fn what_is_no_table_is_named_as_such() {
 fn a_later_version_and_an_unknown_flag_are_refused_and_an_unknown_section_is_not() {
     let mut strategy = proptest::test_runner::TestRunner::deterministic();
     let module: Module = module().new_tree(&mut strategy).expect("a module").current();
-    let bytes = Module { names: NameForm::Whole, ..module }.write();
+    let form = Form { names: NameForm::Whole, contexts: ContextForm::Whole };
+    let bytes = Module { form, ..module }.write();
     let with = |at: usize, value: u8| {
         let mut changed = bytes.clone();
         changed[at] = value;
@@ -124,7 +125,7 @@ fn a_later_version_and_an_unknown_flag_are_refused_and_an_unknown_section_is_not
         Table::open(&changed).map(|_| ()).err()
     };
     assert_eq!(with(4, 2), Some(OpenError::Version { found: 2 }));
-    assert_eq!(with(6, 0x80), Some(OpenError::Header { field: "flag" }));
+    assert_eq!(with(6, 0x08), Some(OpenError::Header { field: "flag" }));
     assert_eq!(with(132, 1), Some(OpenError::Header { field: "reserved field" }));
     // The last section becomes one that nobody knows; then a known one is missing.
     let last = 136 + 13 * 32;

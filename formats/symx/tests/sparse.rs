@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use std::collections::BTreeSet;
 use symseal_module::Rva;
-use symseal_symx::{Frame, NameForm, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};
+use symseal_symx::{ContextForm, Form, Frame, NameForm, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};
 
 /// Counts what is read.
 struct Counted<'a> {
@@ -118,6 +118,14 @@ proptest! {
     }
 }
 
+/// Every form of a table.
+fn forms() -> impl Iterator<Item = Form> {
+    let names = [NameForm::Whole, NameForm::InPhrases];
+    names
+        .into_iter()
+        .flat_map(|names| [ContextForm::Whole, ContextForm::InSites].map(|contexts| Form { names, contexts }))
+}
+
 /// Some of `all`, at most `most`, evenly spread and not the same for each `seed`.
 fn some_of(all: &[u64], most: usize, seed: usize) -> impl Iterator<Item = u64> {
     let step = all.len().div_ceil(most).max(1);
@@ -131,8 +139,8 @@ fn damage_in_any_byte_is_refused_or_read_as_the_whole_table_is() {
     const READING: usize = 12;
     const OTHERS: usize = 4;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for names in [NameForm::Whole, NameForm::InPhrases, NameForm::Whole, NameForm::InPhrases] {
-        let module = Module { names, ..module().new_tree(&mut runner).unwrap().current() };
+    for form in forms() {
+        let module = Module { form, ..module().new_tree(&mut runner).unwrap().current() };
         let bytes = module.write();
         let addresses: Vec<u64> = module.answers().iter().map(|answer| answer.start).collect();
         let sparse = SparseTable::open(bytes.len() as u64, &mut &*bytes).expect("it opens");
@@ -200,8 +208,9 @@ fn a_lookup_reads_a_small_part_of_a_large_table() {
         strings: &strings,
         functions: &functions,
     };
-    for (names, most) in [(NameForm::Whole, 1), (NameForm::InPhrases, 2)] {
-        let bytes = write_as(&input, names).expect("it can be written");
+    for form in forms() {
+        let most = if form.names == NameForm::Whole { 1 } else { 2 };
+        let bytes = write_as(&input, form).expect("it can be written");
         let mut source = Counted { bytes: &bytes, read: 0 };
         let sparse = SparseTable::open(bytes.len() as u64, &mut source).expect("it opens");
         let hit = sparse.lookup(&mut source, Rva(64 * 12_345 + 20)).expect("it is read").expect("a function");
