@@ -91,8 +91,8 @@ class Table:
         if self.sited:
             expect(not any(content[9:12]), "widths of contexts")
             self.codes = self.packed_records(5, 16, content[:1])
-            self.owners, self.sites = self.packed_records(16, 0, content[1:3]), self.packed_records(17, 0, content[3:6])
-            self.places = self.packed_records(6, 0, content[6:9])
+            self.owners, self.sites = self.packed_records(16, 0, content[1:3]), self.packed_records(17, 0, content[3:7])
+            self.pairs = self.packed_records(6, 0, content[7:9])
         else:
             expect(content[3] == 0, "widths of contexts")
             self.contexts = self.packed_records(5, 8, content[:3])
@@ -144,9 +144,10 @@ class Table:
         if code < len(self.owners):
             function, file = self.owners[code]
             return (*self.function_records[function][2:4], file), 0, function
-        place, distance, line = self.sites[code - len(self.owners)]
+        names, file, distance, line = self.sites[code - len(self.owners)]
         expect(distance > 0, "site %d" % (code - len(self.owners)))
-        return self.places[place], distance, line
+        pairs = len(self.pairs)
+        return (*(self.pairs[names] if names < pairs else (names - pairs, names - pairs)), file), distance, line
 
     def rows_of(self, block):
         """(address, context or None in a gap, line) of each row of a block."""

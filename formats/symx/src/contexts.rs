@@ -17,30 +17,31 @@ pub(crate) struct Shapes {
     /// Bytes of the prefix.
     pub(crate) prefix: usize,
     inlined: u32,
-    pub(crate) form: Form<Shape<3>, Shape<1>, Shape<2>>,
+    pub(crate) form: Form<Shape<3>, Shape<1>, Shape<2>, Shape<4>>,
 }
 
-/// What the sections of contexts hold, by the table's form: places, distances and values in one record each; or codes of them.
+/// What the sections of contexts hold, by the table's form: all that a context says in one record each; or codes of that.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form<Triples, Codes, Pairs> {
+pub(crate) enum Form<Triples, Codes, Pairs, Quadruples> {
     Whole {
+        /// Place, distance and value.
         contexts: Triples,
     },
     Sited {
         codes: Codes,
         /// Function and file.
         owners: Pairs,
-        /// Place, distance and line.
-        sites: Triples,
-        /// Name, symbol and file.
-        places: Triples,
+        /// Code of the name, file, distance and line.
+        sites: Quadruples,
+        /// Names and symbols that differ.
+        places: Pairs,
     },
 }
 
 /// Packed contexts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contexts<'a> {
-    form: Form<Packed<'a, 3>, Packed<'a, 1>, Packed<'a, 2>>,
+    form: Form<Packed<'a, 3>, Packed<'a, 1>, Packed<'a, 2>, Packed<'a, 4>>,
     inlined: u32,
 }
 
@@ -58,6 +59,8 @@ pub(crate) enum Named {
     Place(u32),
     /// The names of a function, and a file in the paths.
     Function { function: u32, file: u32 },
+    /// The names of this code, and a file in the paths.
+    Code { names: u32, file: u32 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,18 +76,20 @@ pub(crate) enum Origin {
     },
 }
 
-/// Where in the sections of sites a code leads.
+/// Where a code leads, which numbers records of one kind first and then something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
-    Owner(u32),
-    Site(u32),
+    /// A record: an owner, or a name with a symbol that differs.
+    First(u32),
+    /// A site, or the offset of a name that is the symbol as well.
+    Second(u32),
 }
 
 impl Code {
-    /// Codes number the owners first, then the sites.
+    /// Of a code where the first kind has `firsts` records.
     #[inline(always)]
-    pub(crate) fn new(code: u32, owners: u32) -> Self {
-        code.checked_sub(owners).map_or(Self::Owner(code), Self::Site)
+    pub(crate) fn new(code: u32, firsts: u32) -> Self {
+        code.checked_sub(firsts).map_or(Self::First(code), Self::Second)
     }
 }
 
@@ -107,8 +112,8 @@ impl Context {
 
     /// The context of this index, of a site.
     #[inline(always)]
-    pub(crate) fn site(index: u32, [place, distance, line]: [u32; 3]) -> Option<Self> {
-        if distance == 0 { None } else { Self::inlined(index, Named::Place(place), distance, line) }
+    pub(crate) fn site(index: u32, [names, file, distance, line]: [u32; 4]) -> Option<Self> {
+        if distance == 0 { None } else { Self::inlined(index, Named::Code { names, file }, distance, line) }
     }
 
     #[inline(always)]
@@ -132,15 +137,15 @@ impl Shapes {
         let (id, size, count) = of(SectionId::Contexts);
         let (form, prefix, zeroes) = if outline.sited {
             let first: &[u8; SITED_PREFIX_BYTES] = first.first_chunk().ok_or(fault("has no widths"))?;
-            let [code, function, owner_file, place, distance, line, name, symbol, file, zeroes @ ..] = *first;
+            let [code, function, owner_file, names, file, distance, line, name, symbol, zeroes @ ..] = *first;
             let size = size.saturating_sub(SITED_PREFIX_BYTES as u64);
             let codes = Shape::new([code], id, size, count)?;
             let (id, size, count) = of(SectionId::Owners);
             let owners = Shape::new([function, owner_file], id, size, count)?;
             let (id, size, count) = of(SectionId::Sites);
-            let sites = Shape::new([place, distance, line], id, size, count)?;
+            let sites = Shape::new([names, file, distance, line], id, size, count)?;
             let (id, size, count) = of(SectionId::Places);
-            let places = Shape::new([name, symbol, file], id, size, count)?;
+            let places = Shape::new([name, symbol], id, size, count)?;
             (Form::Sited { codes, owners, sites, places }, SITED_PREFIX_BYTES, u32_at(&zeroes, 0) & 0xff_ffff)
         } else {
             let first: &[u8; PREFIX_BYTES] = first.first_chunk().ok_or(fault("has no widths"))?;
@@ -174,7 +179,8 @@ impl<'a> Contexts<'a> {
         Ok(Self { form, inlined: shapes.inlined })
     }
 
-    pub(crate) fn form(&self) -> &Form<Packed<'a, 3>, Packed<'a, 1>, Packed<'a, 2>> {
+    #[inline(always)]
+    pub(crate) fn form(&self) -> &Form<Packed<'a, 3>, Packed<'a, 1>, Packed<'a, 2>, Packed<'a, 4>> {
         &self.form
     }
 
@@ -197,8 +203,8 @@ impl<'a> Contexts<'a> {
             Form::Sited { codes, owners, sites, .. } => {
                 let [code] = codes.get(index)?;
                 match Code::new(code, owners.count()) {
-                    Code::Owner(owner) => owners.get(owner).map(Context::owner),
-                    Code::Site(site) => Context::site(index, sites.get(site)?),
+                    Code::First(owner) => owners.get(owner).map(Context::owner),
+                    Code::Second(site) => Context::site(index, sites.get(site)?),
                 }
             }
         }

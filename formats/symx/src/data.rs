@@ -1,7 +1,7 @@
 //! The sections of an opened table as records, and access to one record each. Nothing here trusts the bytes: what
 //! lies outside of its section reads as absent.
 
-use crate::contexts::{Context, Contexts, Form, Named};
+use crate::contexts::{Code, Context, Contexts, Form, Named};
 use crate::layout::{self, Header, SectionId, u32_at, u64_at};
 use crate::phrases::Phrases;
 use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
@@ -167,7 +167,7 @@ impl<'a> Data<'a> {
         let functions = bytes(SectionId::Functions);
         Ok(Self {
             contexts,
-            places: bytes(SectionId::Places).as_chunks().0,
+            places: if header.outline.sited { &[] } else { bytes(SectionId::Places).as_chunks().0 },
             functions: match header.outline.wide {
                 false => Functions::Narrow(functions.as_chunks().0),
                 true => Functions::Wide(functions.as_chunks().0),
@@ -185,10 +185,7 @@ impl<'a> Data<'a> {
 
     #[inline(always)]
     pub(crate) fn place(&self, index: u32) -> Option<Place> {
-        match self.contexts.form() {
-            Form::Whole { .. } => self.places.get(index as usize).map(Place::read),
-            Form::Sited { places, .. } => places.get(index).map(Place::of),
-        }
+        self.places.get(index as usize).map(Place::read)
     }
 
     /// What a frame of `context` shows.
@@ -198,6 +195,14 @@ impl<'a> Data<'a> {
             Named::Place(place) => self.place(place),
             Named::Function { function, file } => {
                 let RawFunction { name, symbol, .. } = self.function(function)?;
+                Some(Place { name, symbol, file })
+            }
+            Named::Code { names, file } => {
+                let Form::Sited { places, .. } = self.contexts.form() else { return None };
+                let [name, symbol] = match Code::new(names, places.count()) {
+                    Code::First(pair) => places.get(pair)?,
+                    Code::Second(name) => [name; 2],
+                };
                 Some(Place { name, symbol, file })
             }
         }
@@ -244,12 +249,7 @@ impl<'a> Data<'a> {
 impl Place {
     #[inline(always)]
     pub(crate) fn read(record: &[u8; 12]) -> Self {
-        Self::of([u32_at(record, 0), u32_at(record, 4), u32_at(record, 8)])
-    }
-
-    #[inline(always)]
-    pub(crate) fn of([name, symbol, file]: [u32; 3]) -> Self {
-        Self { name, symbol, file }
+        Self { name: u32_at(record, 0), symbol: u32_at(record, 4), file: u32_at(record, 8) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Records of packed fields: a section of them, each read in place.
 
 use crate::OpenError;
-use crate::bits::{MAX_BITS, TAIL, bits};
+use crate::bits::{LOADED_BITS, MAX_BITS, TAIL, bits, load};
 use crate::layout::SectionId;
 
 /// How many records of a section there are, and how many bits each of their `N` fields has.
@@ -54,9 +54,17 @@ impl<const N: usize> Shape<N> {
     #[inline(always)]
     pub(crate) fn decode(&self, bytes: &[u8], mut at: usize) -> Option<[u32; N]> {
         let mut fields = [0; N];
-        for (field, width) in fields.iter_mut().zip(self.widths) {
-            *field = bits(bytes, at, width)?;
-            at += usize::from(width);
+        if self.stride() <= LOADED_BITS {
+            let mut word = load(bytes, at)?;
+            for (field, width) in fields.iter_mut().zip(self.widths) {
+                *field = (word & ((1 << width) - 1)) as u32;
+                word >>= width;
+            }
+        } else {
+            for (field, width) in fields.iter_mut().zip(self.widths) {
+                *field = bits(bytes, at, width)?;
+                at += usize::from(width);
+            }
         }
         Some(fields)
     }

@@ -287,8 +287,8 @@ impl<R: ReadAt> Lookup<'_, R> {
         };
         let Some([code]) = self.packed(id, shapes.prefix, codes, index)? else { return Ok(None) };
         Ok(match Code::new(code, owners.count) {
-            Code::Owner(owner) => self.packed(SectionId::Owners, 0, owners, owner)?.map(Context::owner),
-            Code::Site(site) => {
+            Code::First(owner) => self.packed(SectionId::Owners, 0, owners, owner)?.map(Context::owner),
+            Code::Second(site) => {
                 self.packed(SectionId::Sites, 0, sites, site)?.and_then(|site| Context::site(index, site))
             }
         })
@@ -299,12 +299,16 @@ impl<R: ReadAt> Lookup<'_, R> {
             (Named::Function { function, file }, _) => {
                 self.raw_function(function)?.map(|RawFunction { name, symbol, .. }| Place { name, symbol, file })
             }
-            (Named::Place(index), Form::Whole { .. }) => {
-                self.record(SectionId::Places, index.into())?.as_ref().map(Place::read)
+            (Named::Place(index), _) => self.record(SectionId::Places, index.into())?.as_ref().map(Place::read),
+            (Named::Code { names, file }, Form::Sited { places, .. }) => {
+                let names = match Code::new(names, places.count) {
+                    Code::First(pair) => self.packed(SectionId::Places, 0, places, pair)?,
+                    Code::Second(name) => Some([name; 2]),
+                };
+                names.map(|[name, symbol]| Place { name, symbol, file })
             }
-            (Named::Place(index), Form::Sited { places, .. }) => {
-                self.packed(SectionId::Places, 0, places, index)?.map(Place::of)
-            }
+            // Contexts that are whole have places.
+            (Named::Code { .. }, Form::Whole { .. }) => None,
         })
     }
 

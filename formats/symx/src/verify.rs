@@ -2,7 +2,7 @@
 
 use crate::bits::TAIL;
 use crate::checksum::crc32c;
-use crate::contexts::{Form, Named, Origin};
+use crate::contexts::{Code, Form, Named, Origin};
 use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, SectionId, u32_at, u64_at};
 use crate::phrases::{decode, phrase_text};
 use crate::varint::Cursor;
@@ -29,7 +29,7 @@ pub(crate) fn verify(table: &Table<'_>) -> Checked {
     let covered = functions(table, &paths, &names)?;
     aliases(table, &names)?;
     places(table, &paths, &names)?;
-    sites(table, &paths)?;
+    sites(table, &paths, &names)?;
     let owners = contexts(table)?;
     let in_rows = rows(table, &owners)?;
     check(in_rows == covered, SectionId::Rows, || {
@@ -163,17 +163,15 @@ fn aliases(table: &Table<'_>, names: &[u32]) -> Checked {
 
 fn places(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
     let id = SectionId::Places;
-    // It fits: that was checked when the table was opened.
-    (0..table.header.section(id).count as u32).try_for_each(|index| {
-        let place = table.data.place(index).ok_or_else(|| fault(id, format!("place {index} is not there")))?;
-        check_string(names, place.name, id, index)?;
-        check_string(names, place.symbol, id, index)?;
-        check_string(paths, place.file, id, index)
+    (0u32..).zip(table.data.places).try_for_each(|(index, record)| {
+        check_string(names, u32_at(record, 0), id, index)?;
+        check_string(names, u32_at(record, 4), id, index)?;
+        check_string(paths, u32_at(record, 8), id, index)
     })
 }
 
 /// What contexts are put together from, and that all packed sections end as they have to.
-fn sites(table: &Table<'_>, paths: &[u32]) -> Checked {
+fn sites(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
     let data = &table.data;
     let end = |id, ends_well: bool| check(ends_well, id, || "something behind the last record".into());
     let (codes, owners, sites, places) = match data.contexts.form() {
@@ -192,11 +190,19 @@ fn sites(table: &Table<'_>, paths: &[u32]) -> Checked {
         })?;
         check_string(paths, file, id, index)?;
     }
+    for index in 0..places.count() {
+        let [name, symbol] = places.get(index).unwrap_or_default();
+        check_string(names, name, SectionId::Places, index)?;
+        check_string(names, symbol, SectionId::Places, index)?;
+    }
     for index in 0..sites.count() {
-        let [place, distance, _] = sites.get(index).unwrap_or_default();
-        check(place < places.count() && distance > 0, SectionId::Sites, || {
-            format!("site {index} has place {place} of {} and distance {distance}", places.count())
-        })?;
+        let id = SectionId::Sites;
+        let [code, file, distance, _] = sites.get(index).unwrap_or_default();
+        if let Code::Second(name) = Code::new(code, places.count()) {
+            check_string(names, name, id, index)?;
+        }
+        check_string(paths, file, id, index)?;
+        check(distance > 0, id, || format!("site {index} calls itself"))?;
     }
     Ok(())
 }
@@ -217,7 +223,9 @@ fn contexts(table: &Table<'_>) -> Result<Vec<u32>, VerifyError> {
                 // Names of a function's own code that are the function's need no look.
                 let names = match context.named {
                     Named::Function { .. } => Some((place.name, place.symbol)),
-                    Named::Place(_) => data.function(function).map(|function| (function.name, function.symbol)),
+                    Named::Place(_) | Named::Code { .. } => {
+                        data.function(function).map(|function| (function.name, function.symbol))
+                    }
                 };
                 check(names == Some((place.name, place.symbol)), id, || {
                     format!("context {index} has other names than its function {function}")

@@ -8,7 +8,6 @@ use super::text::Text;
 use crate::bits::{BitWriter, TAIL, width_of};
 use crate::layout::MAX_FRAMES;
 use crate::{FunctionRecord, InlineSite, NO_INLINE, WriteError};
-use alloc::vec;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
@@ -218,11 +217,11 @@ impl Chains {
     /// The contexts in the form that was asked for, or that many or few have.
     pub(super) fn context_sections(&self, form: ContextForm) -> ContextSections {
         match form {
-            ContextForm::InSites => self.in_sites(),
+            ContextForm::InSites => self.in_sites().unwrap_or_else(|| self.whole()),
             ContextForm::BySize if self.contexts.len() >= MIN_CONTEXTS => {
-                let (sited, whole) = (self.in_sites(), self.whole());
+                let whole = self.whole();
                 // What others do not say as well takes more in sites.
-                if sited.bytes() < whole.bytes() { sited } else { whole }
+                self.in_sites().filter(|sited| sited.bytes() < whole.bytes()).unwrap_or(whole)
             }
             ContextForm::BySize | ContextForm::Whole => self.whole(),
         }
@@ -254,51 +253,57 @@ impl Chains {
         }
     }
 
-    /// What each context says, once; and places of inlined code alone, for a function's names are known from its record.
-    fn in_sites(&self) -> ContextSections {
+    /// What each context says, once. `None` where names lie beyond what codes number.
+    fn in_sites(&self) -> Option<ContextSections> {
         let inlined = self.inlined();
         let own = self.contexts.len() as u32 - inlined;
-        let (mut owners, mut sites, mut places) = (Vec::with_capacity(own as usize), Vec::new(), Vec::new());
-        let mut site_numbers: HashMap<[u32; 3], u32> = HashMap::new();
-        // The number of a place among those of inlined code, plus one.
-        let mut place_numbers = vec![0; self.places.len()];
+        let of = |context: &PendingContext| self.places.get(context.place as usize).copied().unwrap_or_default();
+        // Most names of inlined code are the symbols as well: their offset says it all.
+        let mut pairs = Vec::new();
+        let mut pair_numbers: HashMap<[u32; 2], u32> = HashMap::new();
+        for context in self.contexts.iter().filter(|context| context.distance != 0) {
+            let [name, symbol, _] = of(context);
+            if name != symbol {
+                pair_numbers.entry([name, symbol]).or_insert_with(|| {
+                    pairs.push([name, symbol]);
+                    pairs.len() as u32 - 1
+                });
+            }
+        }
+        let (mut owners, mut sites) = (Vec::with_capacity(own as usize), Vec::new());
+        let mut site_numbers: HashMap<[u32; 4], u32> = HashMap::new();
         let mut codes = Vec::with_capacity(self.contexts.len());
         for context in &self.contexts {
-            let (Some(place), Some(kept)) =
-                (self.places.get(context.place as usize), place_numbers.get_mut(context.place as usize))
-            else {
-                continue;
-            };
+            let [name, symbol, file] = of(context);
             if context.distance == 0 {
-                let [_, _, file] = *place;
                 codes.push([owners.len() as u32]);
                 owners.push([context.value, file]);
                 continue;
             }
-            if *kept == 0 {
-                places.push(*place);
-                *kept = places.len() as u32;
-            }
-            let site = [*kept - 1, context.distance, context.value];
+            let names = match pair_numbers.get(&[name, symbol]) {
+                Some(pair) => *pair,
+                None => name.checked_add(pairs.len() as u32)?,
+            };
+            let site = [names, file, context.distance, context.value];
             let code = *site_numbers.entry(site).or_insert_with(|| {
                 sites.push(site);
                 own + sites.len() as u32 - 1
             });
             codes.push([code]);
         }
-        let (code, owner, site, place) = (widths(&codes), widths(&owners), widths(&sites), widths(&places));
+        let (code, owner, site, pair) = (widths(&codes), widths(&owners), widths(&sites), widths(&pairs));
         let mut contexts = BitWriter::default();
-        contexts.bytes.extend(code.into_iter().chain(owner).chain(site).chain(place));
+        contexts.bytes.extend(code.into_iter().chain(owner).chain(site).chain(pair));
         contexts.bytes.extend([0; 3]);
         contexts.bytes.extend(inlined.to_le_bytes());
-        ContextSections {
+        Some(ContextSections {
             contexts: pack(contexts, &codes, code),
-            places: pack(BitWriter::default(), &places, place),
+            places: pack(BitWriter::default(), &pairs, pair),
             sites: Some(Sites {
                 owners: pack(BitWriter::default(), &owners, owner),
                 sites: pack(BitWriter::default(), &sites, site),
             }),
-        }
+        })
     }
 }
 
