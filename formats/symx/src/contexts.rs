@@ -196,6 +196,12 @@ impl<'a> Contexts<'a> {
         self.inlined
     }
 
+    /// [`get`](Self::get), where little code counts for more than time.
+    #[inline(never)]
+    pub(crate) fn find(&self, index: u32) -> Option<Context> {
+        self.get(index)
+    }
+
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> Option<Context> {
         match &self.form {

@@ -18,30 +18,40 @@ pub(crate) struct Packed<'a, const N: usize> {
     shape: Shape<N>,
 }
 
+#[inline(always)]
+fn stride_of(widths: &[u8]) -> u64 {
+    widths.iter().map(|width| u64::from(*width)).sum()
+}
+
+/// Bytes of `count` records. 2^32 of them, of 128 bits: no overflow.
+fn size_of(widths: &[u8], count: u32) -> u64 {
+    (u64::from(count) * stride_of(widths)).div_ceil(8)
+}
+
+/// `count`, where as many records of these widths, and the zeroes behind them, have `size` bytes.
+fn checked_count(widths: &[u8], id: SectionId, size: u64, count: u64) -> Result<u32, OpenError> {
+    let fault = |problem| OpenError::Section { id: id.number(), problem };
+    if widths.iter().any(|width| *width > MAX_BITS) {
+        return Err(fault("has impossible widths"));
+    }
+    let count = u32::try_from(count).ok();
+    count
+        // Records of no bits are all the same one: more than one would be a way to ask for much with few bytes.
+        .filter(|count| *count <= 1 || stride_of(widths) > 0)
+        .filter(|count| size_of(widths, *count).checked_add(TAIL as u64) == Some(size))
+        .ok_or(fault("has another size than its records"))
+}
+
 impl<const N: usize> Shape<N> {
     /// Of `count` records in `size` bytes of section `id`.
     pub(crate) fn new(widths: [u8; N], id: SectionId, size: u64, count: u64) -> Result<Self, OpenError> {
-        let fault = |problem| OpenError::Section { id: id.number(), problem };
-        if widths.iter().any(|width| *width > MAX_BITS) {
-            return Err(fault("has impossible widths"));
-        }
-        let shape = u32::try_from(count).ok().map(|count| Self { count, widths });
-        shape
-            // Records of no bits are all the same one: more than one would be a way to ask for much with few bytes.
-            .filter(|shape| shape.count <= 1 || shape.stride() > 0)
-            .filter(|shape| shape.size().checked_add(TAIL as u64) == Some(size))
-            .ok_or(fault("has another size than its records"))
+        Ok(Self { count: checked_count(&widths, id, size, count)?, widths })
     }
 
     /// Bits of one record.
     #[inline(always)]
     pub(crate) fn stride(&self) -> u64 {
-        self.widths.iter().map(|width| u64::from(*width)).sum()
-    }
-
-    /// Bytes of all records. 2^32 of them, of 96 bits: no overflow.
-    pub(crate) fn size(&self) -> u64 {
-        (u64::from(self.count) * self.stride()).div_ceil(8)
+        stride_of(&self.widths)
     }
 
     /// Where record `index` begins, in bits; `None` where there is none.
@@ -88,11 +98,16 @@ impl<'a, const N: usize> Packed<'a, N> {
 
     /// Whether what is behind the last record is what has to be there: zeroes, so that eight bytes can be loaded at any field.
     pub(crate) fn ends_well(&self) -> bool {
-        let (size, bits) = (self.shape.size() as usize, u64::from(self.shape.count) * self.shape.stride());
-        let filled = match (bits % 8, size.checked_sub(1).and_then(|last| self.bytes.get(last))) {
-            (0, _) | (_, None) => true,
-            (used, Some(last)) => last >> used == 0,
-        };
-        filled && self.bytes.get(size..) == Some(&[0; TAIL])
+        ends_well(self.bytes, u64::from(self.shape.count) * self.shape.stride())
+    }
+}
+
+fn ends_well(bytes: &[u8], bits: u64) -> bool {
+    let (whole, used) = ((bits / 8) as usize, bits % 8);
+    match bytes.get(whole..) {
+        // The last record ends within a byte.
+        Some([last, tail @ ..]) if used > 0 => last >> used == 0 && *tail == [0; TAIL],
+        Some(tail) => *tail == [0; TAIL],
+        None => false,
     }
 }
