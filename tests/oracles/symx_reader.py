@@ -63,7 +63,7 @@ class Table:
         self.data = data
         magic, version, flags, size, self.base, self.sha256, kind, length, count, age = struct.unpack_from(
             "<4sHHQQ32sBBHI", data)
-        expect(magic == b"SYMX" and version == 1 and flags < 4, "magic, version or flags")
+        expect(magic == b"SYMX" and version == 1 and flags < 8, "magic, version or flags")
         expect(size == len(data) and size % 8 == 0, "size")
         self.wide = flags & 1 != 0
         head = data[:136 + 32 * count]
@@ -85,14 +85,25 @@ class Table:
         expect((flags & 2 != 0) == (15 in self.section) and self.phrases != [], "phrases")
         self.starts = self.records(2, "Q" if self.wide else "I")
         self.blocks = self.records(3, "IIIBBBB")
-        self.places = self.records(6, "III")
+        self.sited = flags & 4 != 0
+        expect(self.sited == (16 in self.section) == (17 in self.section), "sites")
+        content, items = self.section[5]
+        if self.sited:
+            expect(not any(content[9:12]), "widths of contexts")
+            self.codes = self.packed_records(5, 16, content[:1])
+            self.owners, self.sites = self.packed_records(16, 0, content[1:3]), self.packed_records(17, 0, content[3:7])
+            self.pairs = self.packed_records(6, 0, content[7:9])
+        else:
+            expect(content[3] == 0, "widths of contexts")
+            self.contexts = self.packed_records(5, 8, content[:3])
+            self.places = self.records(6, "III")
         self.function_records = self.records(7, "QQIIIIBBH" if self.wide else "IIIIIIBBH")
         self.aliased, self.aliases = self.records(8, "II"), self.records(9, "I")
         self.column_blocks = self.records(12, "IBBBB")
         content, items = self.section[14]
         self.call_columns = self.records(14, {1: "B", 2: "H", 4: "I"}[len(content) // items if items else 1])
         content, items = self.section[5]
-        inlined = struct.unpack_from("<I", content, 4)[0]
+        inlined = struct.unpack_from("<I", content, 12 if self.sited else 4)[0]
         expect(sum(self.context(index)[1] > 0 for index in range(items)) == inlined, "number of inlined contexts")
 
     def records(self, number, form):
@@ -100,6 +111,12 @@ class Table:
         rows = list(struct.iter_unpack("<" + form, content))
         expect(len(rows) == items, "count of section %d" % number)
         return [row[0] for row in rows] if form in ("B", "H", "I", "Q", "32s") else rows
+
+    def packed_records(self, number, offset, widths):
+        content, items = self.section[number]
+        size = offset + (items * sum(widths) + 7) // 8
+        expect(len(content) == size + 8 and not any(content[size:]), "size of section %d" % number)
+        return [packed(content, offset, index, widths) for index in range(items)]
 
     @staticmethod
     def phrase(record):
@@ -119,10 +136,18 @@ class Table:
         return text.decode()
 
     def context(self, index):
-        """(place, distance, value)"""
-        content, items = self.section[5]
-        expect(index < items, "context %d" % index)
-        return packed(content, 8, index, content[:3])
+        """((name, symbol, file), distance, value)"""
+        if not self.sited:
+            place, distance, value = self.contexts[index]
+            return self.places[place], distance, value
+        code = self.codes[index][0]
+        if code < len(self.owners):
+            function, file = self.owners[code]
+            return (*self.function_records[function][2:4], file), 0, function
+        names, file, distance, line = self.sites[code - len(self.owners)]
+        expect(distance > 0, "site %d" % (code - len(self.owners)))
+        pairs = len(self.pairs)
+        return (*(self.pairs[names] if names < pairs else (names - pairs, names - pairs)), file), distance, line
 
     def rows_of(self, block):
         """(address, context or None in a gap, line) of each row of a block."""
@@ -143,8 +168,7 @@ class Table:
     def frames(self, index, line, column):
         frames = []
         while True:
-            place, distance, value = self.context(index)
-            name, symbol, file = self.places[place]
+            (name, symbol, file), distance, value = self.context(index)
             frames.append({"function": self.string(11, name), "symbol": self.string(11, symbol),
                            "file": self.string(10, file), "line": line or None, "column": column or None,
                            "inlined": distance > 0})

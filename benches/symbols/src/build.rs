@@ -5,6 +5,7 @@ use crate::{peers, subject};
 use anyhow::{Context, Result, bail};
 use std::num::NonZeroUsize;
 use std::time::Instant;
+use symseal_symx::Form;
 
 /// What asks for a build.
 pub const COMMAND: &str = "--build";
@@ -21,7 +22,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let before = peak_bytes()?;
     let start = Instant::now();
     let built = match kind.as_str() {
-        SYMX => peers::build_symx(subject, threads)?,
+        SYMX => peers::build_symx(subject, threads, Form::default())?,
         SYMCACHE => peers::build_symcache(subject)?,
         other => bail!("{other} builds no table"),
     };

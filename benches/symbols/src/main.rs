@@ -22,9 +22,14 @@ use report::{Figures, PeerFigures};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use subject::Subject;
+use symseal_symx::{ContextForm, Form, NameForm};
 
+/// Ours in its variants, and the others.
+const PEERS: usize = 7;
 /// Passes over all addresses, the fastest of which counts.
 const PASSES: usize = 9;
+/// Builds of each table, in turn, the fastest of which counts.
+const BUILDS: usize = 5;
 /// Fresh processes for each figure of a first symbol.
 const FRESH_PROCESSES: usize = 21;
 
@@ -69,29 +74,40 @@ fn take_flag(arguments: &mut Vec<String>, flag: &str) -> bool {
 fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
     eprintln!("{}: building tables", subject.name);
     let directory = tempfile::tempdir()?;
-    let built = peers::build_symx(subject, NonZeroUsize::MIN)?;
-    let built_symcache = peers::build_symcache(subject)?;
+    let mut built = peers::build_symx(subject, NonZeroUsize::MIN, Form::default())?;
+    let mut built_symcache = peers::build_symcache(subject)?;
+    for _ in 1..BUILDS {
+        built.times = built.times.least(peers::build_symx(subject, NonZeroUsize::MIN, Form::default())?.times);
+        built_symcache.times = built_symcache.times.least(peers::build_symcache(subject)?.times);
+    }
+    let whole = Form { names: NameForm::Whole, contexts: ContextForm::Whole };
+    let built_whole = peers::build_symx(subject, NonZeroUsize::MIN, whole)?;
     let symx_path = directory.path().join("module.symx");
     let symcache_path = directory.path().join("module.symcache");
+    let whole_path = directory.path().join("whole.symx");
     std::fs::write(&symx_path, &built.bytes)?;
+    std::fs::write(&whole_path, &built_whole.bytes)?;
     std::fs::write(&symcache_path, &built_symcache.bytes)?;
 
     let addresses = subject.addresses()?;
     let symx_bytes = map(&symx_path)?;
+    let whole_bytes = map(&whole_path)?;
     let symcache_bytes = map(&symcache_path)?;
     let (decompression_ns, sections) = clock::measure(|| subject.dwarf_sections());
     let sections = sections?;
     let raw_dwarf = sections.raw_bytes();
     let symx = Symx::open(&symx_bytes)?;
     let lines = SymxLines::open(&symx_bytes)?;
+    let symbols = Symx::with_symbols(&symx_bytes)?;
+    let whole = Symx::whole(&whole_bytes)?;
     let symcache = Symcache::open(&symcache_bytes)?;
     let symcache_paths = SymcachePaths::open(&symcache_bytes)?;
     let addr2line = Addr2line::open(&sections)?;
-    let peers: [&dyn Peer; 5] = [&symx, &lines, &symcache_paths, &symcache, &addr2line];
+    let peers: [&dyn Peer; PEERS] = [&symx, &lines, &symbols, &whole, &symcache_paths, &symcache, &addr2line];
 
     eprintln!("{}: {} addresses, {passes} passes", subject.name, addresses.len());
-    let mut best = [u64::MAX; 5];
-    let mut sums = [peers::Sum::default(); 5];
+    let mut best = [u64::MAX; PEERS];
+    let mut sums = [peers::Sum::default(); PEERS];
     // Passes take turns, so that a busy moment of the machine meets every peer.
     for _ in 0..=passes {
         for (at, peer) in peers.iter().enumerate() {
@@ -106,6 +122,8 @@ fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
     let firsts = [
         Some(first(cold::SYMX, &symx_path)?),
         None,
+        None,
+        Some(first(cold::SYMX, &whole_path)?),
         Some(first(cold::SYMCACHE, &symcache_path)?),
         None,
         Some(first(cold::ADDR2LINE, debug)?),
@@ -122,6 +140,7 @@ fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
         raw_dwarf,
         debug_file: std::fs::metadata(debug)?.len(),
         counts: symx.counts(),
+        whole: whole.counts(),
         symcache_bytes: built_symcache.bytes.len() as u64,
         symx_build: built.times,
         symcache_build: built_symcache.times,

@@ -51,3 +51,10 @@ pub struct BuildTimes {
     /// Writing the table.
     pub write: u64,
 }
+
+impl BuildTimes {
+    /// Those of the build that took less time in all.
+    pub fn least(self, other: Self) -> Self {
+        if other.read + other.write < self.read + self.write { other } else { self }
+    }
+}

@@ -12,6 +12,8 @@ pub struct Figures {
     pub raw_dwarf: u64,
     pub debug_file: u64,
     pub counts: Counts,
+    /// Of the table in which names and contexts are whole.
+    pub whole: Counts,
     pub symcache_bytes: u64,
     pub symx_build: BuildTimes,
     pub symcache_build: BuildTimes,
@@ -91,6 +93,8 @@ pub fn print_tables(all: &[Figures]) {
             (".symx core", counts.core_bytes),
             (".symx columns", counts.column_bytes),
             ("  of the core, names and paths", counts.string_bytes),
+            (".symx core, names and contexts whole", figures.whole.core_bytes),
+            ("  of it, names and paths", figures.whole.string_bytes),
             ("SymCache (has no columns)", figures.symcache_bytes),
         ] {
             println!("| {name} | {bytes} | {:.3} |", figures.size_ratio(bytes));
@@ -122,7 +126,7 @@ pub fn print_json(all: &[Figures]) {
         json!({
             "subject": figures.subject, "addresses": figures.addresses, "raw_dwarf_bytes": figures.raw_dwarf,
             "debug_file_bytes": figures.debug_file, "symx_core_bytes": figures.counts.core_bytes,
-            "symx_column_bytes": figures.counts.column_bytes, "symcache_bytes": figures.symcache_bytes,
+            "symx_whole_core_bytes": figures.whole.core_bytes, "symx_column_bytes": figures.counts.column_bytes, "symcache_bytes": figures.symcache_bytes,
             "core_ratio": figures.size_ratio(figures.counts.core_bytes),
             "lookup_ratio": figures.ours() / figures.fastest_peer(), "build_ratio": figures.build_ratio(), "decompression_ns": figures.decompression_ns,
             "build": {"symx": times(figures.symx_build), "symcache": times(figures.symcache_build)},

@@ -7,12 +7,21 @@ pub(crate) const MAX_BITS: u8 = 32;
 /// A section of packed bits ends with this many zero bytes, so that eight bytes can be loaded at any bit.
 pub(crate) const TAIL: usize = 8;
 
+/// As many bits are loaded from any bit on.
+pub(crate) const LOADED_BITS: u64 = 57;
+
+/// The [`LOADED_BITS`] from bit `at` of `bytes` on, least significant first, and maybe some more.
+#[inline(always)]
+pub(crate) fn load(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = bytes.get(at / 8..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word) >> (at % 8))
+}
+
 /// The `width` bits from bit `at` of `bytes` on, least significant first.
 #[inline(always)]
 pub(crate) fn bits(bytes: &[u8], at: usize, width: u8) -> Option<u32> {
-    let word = bytes.get(at / 8..)?.first_chunk()?;
     let mask = (1u64 << (width & 63)) - 1;
-    Some((u64::from_le_bytes(*word) >> (at % 8) & mask) as u32)
+    Some((load(bytes, at)? & mask) as u32)
 }
 
 /// Packs numbers into bits, least significant first.

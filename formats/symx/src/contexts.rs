@@ -1,34 +1,66 @@
 //! Who a row's code belongs to, and who called it.
 
 use crate::OpenError;
-use crate::bits::{MAX_BITS, TAIL, bits};
-use crate::layout::{SectionId, u32_at};
+use crate::layout::{Outline, SectionId, u32_at};
+use crate::packed::{Packed, Shape};
 
-/// Bytes before the packed contexts: their fields' widths, a zero, and how many of them are inlined.
-pub(crate) const PREFIX_BYTES: usize = 8;
+/// The most bytes before the packed contexts: their fields' widths, zeroes, and how many of them are inlined.
+pub(crate) const MAX_PREFIX_BYTES: usize = SITED_PREFIX_BYTES;
+/// Those of a table whose contexts are whole.
+const PREFIX_BYTES: usize = 8;
+/// Those of a table whose contexts are in sites.
+const SITED_PREFIX_BYTES: usize = 16;
+
+/// What the prefix says of contexts and of what they are put together from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shapes {
+    /// Bytes of the prefix.
+    pub(crate) prefix: usize,
+    inlined: u32,
+    pub(crate) form: Form<Shape<3>, Shape<1>, Shape<2>, Shape<4>>,
+}
+
+/// What the sections of contexts hold, by the table's form: all that a context says in one record each; or codes of that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form<Triples, Codes, Pairs, Quadruples> {
+    Whole {
+        /// Place, distance and value.
+        contexts: Triples,
+    },
+    Sited {
+        codes: Codes,
+        /// Function and file.
+        owners: Pairs,
+        /// Code of the name, file, distance and line.
+        sites: Quadruples,
+        /// Names and symbols that differ.
+        places: Pairs,
+    },
+}
 
 /// Packed contexts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contexts<'a> {
-    bytes: &'a [u8],
-    shape: Shape,
-}
-
-/// How many contexts there are, and of how many bits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub(crate) count: u32,
+    form: Form<Packed<'a, 3>, Packed<'a, 1>, Packed<'a, 2>, Packed<'a, 4>>,
     inlined: u32,
-    widths: [u8; 3],
 }
 
 /// A context: what names and file its code has, and where it is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context {
-    /// Index of its names and file.
-    pub(crate) place: u32,
-    /// Whose code it is.
+    pub(crate) named: Named,
     pub(crate) origin: Origin,
+}
+
+/// Which names and which file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// Those of the place of this index.
+    Place(u32),
+    /// The names of a function, and a file in the paths.
+    Function { function: u32, file: u32 },
+    /// The names of this code, and a file in the paths.
+    Code { names: u32, file: u32 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,44 +76,50 @@ pub(crate) enum Origin {
     },
 }
 
-impl Shape {
-    /// From the section's prefix, its size in bytes and its count.
-    pub(crate) fn new(prefix: &[u8; PREFIX_BYTES], size: u64, count: u64) -> Result<Self, OpenError> {
-        let [place, distance, value, zero, ..] = *prefix;
-        let widths = [place, distance, value];
-        if widths.iter().any(|width| *width > MAX_BITS) || zero != 0 {
-            return Err(fault("has impossible widths"));
+/// Where a code leads, which numbers records of one kind first and then something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// A record: an owner, or a name with a symbol that differs.
+    First(u32),
+    /// A site, or the offset of a name that is the symbol as well.
+    Second(u32),
+}
+
+impl Code {
+    /// Of a code where the first kind has `firsts` records.
+    #[inline(always)]
+    pub(crate) fn new(code: u32, firsts: u32) -> Self {
+        code.checked_sub(firsts).map_or(Self::First(code), Self::Second)
+    }
+}
+
+impl Context {
+    /// The context of this index where contexts are whole.
+    #[inline(always)]
+    pub(crate) fn whole(index: u32, [place, distance, value]: [u32; 3]) -> Option<Self> {
+        let named = Named::Place(place);
+        match distance {
+            0 => Some(Self { named, origin: Origin::Function(value) }),
+            distance => Self::inlined(index, named, distance, value),
         }
-        let shape = u32::try_from(count).ok().map(|count| Self { count, inlined: u32_at(prefix, 4), widths });
-        // 2^32 contexts of 96 bits: no overflow.
-        let expected = |shape: &Self| (u64::from(shape.count) * shape.stride() as u64).div_ceil(8) + TAIL as u64;
-        shape
-            // Contexts of no bits are all the same one: more than one would be a way to ask for much with few bytes.
-            .filter(|shape| shape.count <= 1 || shape.stride() > 0)
-            .filter(|shape| size.checked_sub(PREFIX_BYTES as u64) == Some(expected(shape)))
-            .ok_or(fault("has another size than its records"))
     }
 
-    /// Bits of one context.
+    /// A context of an owner.
     #[inline(always)]
-    pub(crate) fn stride(&self) -> usize {
-        self.widths.iter().map(|width| usize::from(*width)).sum()
+    pub(crate) fn owner([function, file]: [u32; 2]) -> Self {
+        Self { named: Named::Function { function, file }, origin: Origin::Function(function) }
     }
 
-    /// The context of this index, which begins at bit `at` of `bytes`.
+    /// The context of this index, of a site.
     #[inline(always)]
-    pub(crate) fn decode(&self, bytes: &[u8], at: usize, index: u32) -> Option<Context> {
-        let [place_bits, distance_bits, value_bits] = self.widths;
-        let place = bits(bytes, at, place_bits)?;
-        let at = at + usize::from(place_bits);
-        let distance = bits(bytes, at, distance_bits)?;
-        let value = bits(bytes, at + usize::from(distance_bits), value_bits)?;
-        let origin = match distance {
-            0 => Origin::Function(value),
-            // Callers come before what they call, so that no chain returns to itself.
-            distance => Origin::Inlined { caller: index.checked_sub(distance)?, line: value },
-        };
-        Some(Context { place, origin })
+    pub(crate) fn site(index: u32, [names, file, distance, line]: [u32; 4]) -> Option<Self> {
+        if distance == 0 { None } else { Self::inlined(index, Named::Code { names, file }, distance, line) }
+    }
+
+    #[inline(always)]
+    fn inlined(index: u32, named: Named, distance: u32, line: u32) -> Option<Self> {
+        // Callers come before what they call, so that no chain returns to itself.
+        Some(Self { named, origin: Origin::Inlined { caller: index.checked_sub(distance)?, line } })
     }
 }
 
@@ -89,26 +127,92 @@ fn fault(problem: &'static str) -> OpenError {
     OpenError::Section { id: SectionId::Contexts.number(), problem }
 }
 
+impl Shapes {
+    /// From the first bytes of the section, [`MAX_PREFIX_BYTES`] where it has as many.
+    pub(crate) fn new(outline: &Outline, first: &[u8]) -> Result<Self, OpenError> {
+        let of = |id| {
+            let section = outline.section(id);
+            (id, section.size, section.count)
+        };
+        let (id, size, count) = of(SectionId::Contexts);
+        let (form, prefix, zeroes) = if outline.sited {
+            let first: &[u8; SITED_PREFIX_BYTES] = first.first_chunk().ok_or(fault("has no widths"))?;
+            let [code, function, owner_file, names, file, distance, line, name, symbol, zeroes @ ..] = *first;
+            let size = size.saturating_sub(SITED_PREFIX_BYTES as u64);
+            let codes = Shape::new([code], id, size, count)?;
+            let (id, size, count) = of(SectionId::Owners);
+            let owners = Shape::new([function, owner_file], id, size, count)?;
+            let (id, size, count) = of(SectionId::Sites);
+            let sites = Shape::new([names, file, distance, line], id, size, count)?;
+            let (id, size, count) = of(SectionId::Places);
+            let places = Shape::new([name, symbol], id, size, count)?;
+            (Form::Sited { codes, owners, sites, places }, SITED_PREFIX_BYTES, u32_at(&zeroes, 0) & 0xff_ffff)
+        } else {
+            let first: &[u8; PREFIX_BYTES] = first.first_chunk().ok_or(fault("has no widths"))?;
+            let [place, distance, value, zero, ..] = *first;
+            let size = size.saturating_sub(PREFIX_BYTES as u64);
+            let contexts = Shape::new([place, distance, value], id, size, count)?;
+            (Form::Whole { contexts }, PREFIX_BYTES, zero.into())
+        };
+        if zeroes != 0 {
+            return Err(fault("has impossible widths"));
+        }
+        Ok(Self { prefix, inlined: u32_at(first, prefix - 4), form })
+    }
+}
+
 impl<'a> Contexts<'a> {
-    pub(crate) fn new(section: &'a [u8], count: u64) -> Result<Self, OpenError> {
-        let (prefix, bytes) = section.split_first_chunk::<PREFIX_BYTES>().ok_or(fault("has no widths"))?;
-        Ok(Self { bytes, shape: Shape::new(prefix, section.len() as u64, count)? })
+    /// Over the sections of the table, which `section` gives.
+    pub(crate) fn new(outline: &Outline, section: impl Fn(SectionId) -> &'a [u8]) -> Result<Self, OpenError> {
+        let contexts = section(SectionId::Contexts);
+        let shapes = Shapes::new(outline, contexts)?;
+        let records = contexts.get(shapes.prefix..).unwrap_or_default();
+        let form = match shapes.form {
+            Form::Whole { contexts } => Form::Whole { contexts: Packed::new(contexts, records) },
+            Form::Sited { codes, owners, sites, places } => Form::Sited {
+                codes: Packed::new(codes, records),
+                owners: Packed::new(owners, section(SectionId::Owners)),
+                sites: Packed::new(sites, section(SectionId::Sites)),
+                places: Packed::new(places, section(SectionId::Places)),
+            },
+        };
+        Ok(Self { form, inlined: shapes.inlined })
+    }
+
+    #[inline(always)]
+    pub(crate) fn form(&self) -> &Form<Packed<'a, 3>, Packed<'a, 1>, Packed<'a, 2>, Packed<'a, 4>> {
+        &self.form
     }
 
     pub(crate) fn count(&self) -> u32 {
-        self.shape.count
+        match &self.form {
+            Form::Whole { contexts } => contexts.count(),
+            Form::Sited { codes, .. } => codes.count(),
+        }
     }
 
     /// How many contexts are inlined, as the section says.
     pub(crate) fn inlined(&self) -> u32 {
-        self.shape.inlined
+        self.inlined
+    }
+
+    /// [`get`](Self::get), where little code counts for more than time.
+    #[inline(never)]
+    pub(crate) fn find(&self, index: u32) -> Option<Context> {
+        self.get(index)
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> Option<Context> {
-        if index >= self.shape.count {
-            return None;
+        match &self.form {
+            Form::Whole { contexts } => Context::whole(index, contexts.get(index)?),
+            Form::Sited { codes, owners, sites, .. } => {
+                let [code] = codes.get(index)?;
+                match Code::new(code, owners.count()) {
+                    Code::First(owner) => owners.get(owner).map(Context::owner),
+                    Code::Second(site) => Context::site(index, sites.get(site)?),
+                }
+            }
         }
-        self.shape.decode(self.bytes, index as usize * self.shape.stride(), index)
     }
 }

@@ -1,7 +1,7 @@
 //! The sections of an opened table as records, and access to one record each. Nothing here trusts the bytes: what
 //! lies outside of its section reads as absent.
 
-use crate::contexts::Contexts;
+use crate::contexts::{Code, Context, Contexts, Form, Named};
 use crate::layout::{self, Header, SectionId, u32_at, u64_at};
 use crate::phrases::Phrases;
 use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
@@ -37,6 +37,7 @@ pub(crate) struct Blocks<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Data<'a> {
     pub(crate) contexts: Contexts<'a>,
+    /// Of a table whose contexts are whole.
     pub(crate) places: &'a [[u8; 12]],
     pub(crate) functions: Functions<'a>,
     pub(crate) aliased: &'a [[u8; 8]],
@@ -155,8 +156,7 @@ impl<'a> Blocks<'a> {
 impl<'a> Data<'a> {
     pub(crate) fn new(header: &Header<'a>) -> Result<Self, OpenError> {
         let bytes = |id| header.section(id).bytes;
-        let contexts = header.section(SectionId::Contexts);
-        let contexts = Contexts::new(contexts.bytes, contexts.count)?;
+        let contexts = Contexts::new(&header.outline, bytes)?;
         let columns = bytes(SectionId::CallColumns);
         let call_columns = match header.outline.call_column_bytes()? {
             0 => CallColumns::None,
@@ -167,7 +167,7 @@ impl<'a> Data<'a> {
         let functions = bytes(SectionId::Functions);
         Ok(Self {
             contexts,
-            places: bytes(SectionId::Places).as_chunks().0,
+            places: if header.outline.sited { &[] } else { bytes(SectionId::Places).as_chunks().0 },
             functions: match header.outline.wide {
                 false => Functions::Narrow(functions.as_chunks().0),
                 true => Functions::Wide(functions.as_chunks().0),
@@ -186,6 +186,26 @@ impl<'a> Data<'a> {
     #[inline(always)]
     pub(crate) fn place(&self, index: u32) -> Option<Place> {
         self.places.get(index as usize).map(Place::read)
+    }
+
+    /// What a frame of `context` shows.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, context: Context) -> Option<Place> {
+        match context.named {
+            Named::Place(place) => self.place(place),
+            Named::Function { function, file } => {
+                let RawFunction { name, symbol, .. } = self.function(function)?;
+                Some(Place { name, symbol, file })
+            }
+            Named::Code { names, file } => {
+                let Form::Sited { places, .. } = self.contexts.form() else { return None };
+                let [name, symbol] = match Code::new(names, places.count()) {
+                    Code::First(pair) => places.get(pair)?,
+                    Code::Second(name) => [name; 2],
+                };
+                Some(Place { name, symbol, file })
+            }
+        }
     }
 
     /// Column of the call that inlined context `index`; 0 = none.
@@ -208,6 +228,7 @@ impl<'a> Data<'a> {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
+    #[inline]
     pub(crate) fn function(&self, index: u32) -> Option<RawFunction> {
         match self.functions {
             Functions::Narrow(records) => records.get(index as usize).map(RawFunction::narrow),

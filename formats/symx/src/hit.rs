@@ -142,7 +142,7 @@ impl<'a> Hit<'a> {
     fn outermost(&self) -> Option<u32> {
         let mut index = self.context;
         for _ in 0..MAX_FRAMES {
-            match self.data.contexts.get(index)?.origin {
+            match self.data.contexts.find(index)?.origin {
                 Origin::Function(function) => return Some(function),
                 Origin::Inlined { caller, .. } => index = caller,
             }
@@ -184,7 +184,7 @@ impl<'a> Iterator for Frames<'a> {
         let index = self.context.take()?;
         let data = &self.data;
         let context = data.contexts.get(index)?;
-        let place = data.place(context.place)?;
+        let place = data.place_of(context)?;
         let function = data.names.name(place.name);
         let mut frame = Frame {
             function,

@@ -13,6 +13,8 @@ pub(crate) const VERSION: u16 = 1;
 pub(crate) const WIDE: u16 = 1;
 /// Header flag: names are in phrases.
 pub(crate) const PHRASED: u16 = 2;
+/// Header flag: contexts are in sites.
+pub(crate) const SITED: u16 = 4;
 /// Bytes of the header before the section directory.
 pub(crate) const HEADER_BYTES: usize = 136;
 /// Bytes of one entry of the section directory.
@@ -34,7 +36,7 @@ pub(crate) const FLAG_FOLDED: u8 = 2;
 pub(crate) const FLAG_PART: u8 = 4;
 pub(crate) const FLAG_ALIASED: u8 = 8;
 
-/// The sections, by number. All of them are present in every table, in this order, but for the phrases: they are there where names are in them.
+/// The sections, by number. All of them are present in every table, in this order, but for the last ones: each is there where the header's flags ask for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SectionId {
     Producer = 1,
@@ -52,10 +54,12 @@ pub(crate) enum SectionId {
     Columns,
     CallColumns,
     Phrases,
+    Owners,
+    Sites,
 }
 
 /// How many sections this version knows.
-pub(crate) const SECTIONS: usize = 15;
+pub(crate) const SECTIONS: usize = 17;
 
 impl SectionId {
     pub(crate) const ALL: [Self; SECTIONS] = [
@@ -74,15 +78,30 @@ impl SectionId {
         Self::Columns,
         Self::CallColumns,
         Self::Phrases,
+        Self::Owners,
+        Self::Sites,
     ];
 
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
-    /// Whether records take some bits each.
-    fn is_packed(self) -> bool {
-        matches!(self, Self::Rows | Self::Contexts | Self::Columns)
+    /// Whether records take some bits each, in a table with these flags.
+    fn is_packed(self, flags: u16) -> bool {
+        match self {
+            Self::Rows | Self::Contexts | Self::Columns | Self::Owners | Self::Sites => true,
+            Self::Places => flags & SITED != 0,
+            _ => false,
+        }
+    }
+
+    /// Whether the section is there, in a table with these flags.
+    pub(crate) fn is_present(self, flags: u16) -> bool {
+        match self {
+            Self::Phrases => flags & PHRASED != 0,
+            Self::Owners | Self::Sites => flags & SITED != 0,
+            _ => true,
+        }
     }
 
     /// Whether the section holds columns, which are reported apart from the core.
@@ -90,9 +109,11 @@ impl SectionId {
         matches!(self, Self::ColumnBlocks | Self::Columns | Self::CallColumns)
     }
 
-    /// Bytes of a record of fixed size; `None` where records differ in size.
-    fn record_bytes(self, wide: bool) -> Option<u64> {
+    /// Bytes of a record of fixed size, in a table with these flags; `None` where records differ in size.
+    fn record_bytes(self, flags: u16) -> Option<u64> {
+        let wide = flags & WIDE != 0;
         match self {
+            packed if packed.is_packed(flags) => None,
             Self::BlockStarts => Some(if wide { 8 } else { 4 }),
             Self::Blocks => Some(16),
             Self::Aliases => Some(4),
@@ -100,8 +121,7 @@ impl SectionId {
             Self::Aliased | Self::ColumnBlocks => Some(8),
             Self::Functions => Some(if wide { 36 } else { 28 }),
             Self::Phrases => Some(PHRASE_BYTES as u64),
-            Self::Producer | Self::Rows | Self::Contexts | Self::Paths | Self::Names => None,
-            Self::Columns | Self::CallColumns => None,
+            _ => None,
         }
     }
 }
@@ -127,6 +147,8 @@ pub(crate) struct Outline {
     pub(crate) wide: bool,
     /// Names are in phrases.
     pub(crate) phrased: bool,
+    /// Contexts are in sites.
+    pub(crate) sited: bool,
     pub(crate) image_base: Svma,
     pub(crate) source_sha256: [u8; 32],
     pub(crate) debug_id: DebugId,
@@ -193,22 +215,22 @@ impl Outline {
             return Err(OpenError::Checksum);
         }
         let flags = u16_at(fixed, 6);
-        if flags & !(WIDE | PHRASED) != 0 {
+        if flags & !(WIDE | PHRASED | SITED) != 0 {
             return Err(OpenError::Header { field: "flag" });
         }
         if u32_at(fixed, CHECKSUM_AT + 4) != 0 {
             return Err(OpenError::Header { field: "reserved field" });
         }
-        let (wide, phrased) = (flags & WIDE != 0, flags & PHRASED != 0);
         let mut source_sha256 = [0; 32];
         source_sha256.copy_from_slice(fixed.get(24..56).unwrap_or(&[0; 32]));
         let outline = Self {
-            wide,
-            phrased,
+            wide: flags & WIDE != 0,
+            phrased: flags & PHRASED != 0,
+            sited: flags & SITED != 0,
             image_base: Svma(u64_at(fixed, 16)),
             source_sha256,
             debug_id: read_debug_id(fixed)?,
-            sections: read_directory(found, directory, wide)?,
+            sections: read_directory(found, directory, flags)?,
         };
         outline.check_counts()?;
         Ok(outline)
@@ -226,10 +248,10 @@ impl Outline {
             return Err(fault(SectionId::ColumnBlocks));
         }
         let phrases = self.section(SectionId::Phrases).count;
-        if self.phrased != (phrases != 0) || phrases > MAX_PHRASES as u64 {
+        if self.phrased && !(1..=MAX_PHRASES as u64).contains(&phrases) {
             return Err(OpenError::Section {
                 id: SectionId::Phrases.number(),
-                problem: "has not as many phrases as the header asks for",
+                problem: "has an impossible number of phrases",
             });
         }
         self.call_column_bytes().map(drop)
@@ -289,7 +311,7 @@ pub(crate) fn debug_id_fields(id: &DebugId) -> (u8, u8, u32, [u8; 64]) {
 }
 
 /// Sections this version does not know are left alone: a later version may add some.
-fn read_directory(file_size: u64, directory: &[u8], wide: bool) -> Result<[Extent; SECTIONS], OpenError> {
+fn read_directory(file_size: u64, directory: &[u8], flags: u16) -> Result<[Extent; SECTIONS], OpenError> {
     let mut sections = [None; SECTIONS];
     let mut free_from = (HEADER_BYTES + directory.len()) as u64;
     let mut before = 0;
@@ -309,10 +331,13 @@ fn read_directory(file_size: u64, directory: &[u8], wide: bool) -> Result<[Exten
             return Err(fault("does not end in the file"));
         }
         let Some(known) = SectionId::ALL.into_iter().find(|known| known.number() == id) else { continue };
-        let fits = match known.record_bytes(wide) {
+        if !known.is_present(flags) {
+            return Err(fault("is not what the header asks for"));
+        }
+        let fits = match known.record_bytes(flags) {
             Some(record) => count.checked_mul(record) == Some(size),
             // Packed records may take less than a byte each.
-            None => count <= size || known.is_packed(),
+            None => count <= size || known.is_packed(flags),
         };
         if !fits {
             return Err(fault("has another size than its records"));
@@ -323,7 +348,7 @@ fn read_directory(file_size: u64, directory: &[u8], wide: bool) -> Result<[Exten
     }
     let mut complete = [Extent::default(); SECTIONS];
     for (id, (slot, section)) in SectionId::ALL.into_iter().zip(complete.iter_mut().zip(sections)) {
-        let absent = (id == SectionId::Phrases).then(Extent::default);
+        let absent = (!id.is_present(flags)).then(Extent::default);
         *slot = section.or(absent).ok_or(OpenError::Section { id: id.number(), problem: "is missing" })?;
     }
     Ok(complete)

@@ -5,9 +5,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::contexts::{Context, Origin, PREFIX_BYTES, Shape};
+use crate::contexts::{Code, Context, Form, MAX_PREFIX_BYTES, Named, Origin, Shapes};
 use crate::data::{Place, RawFunction, stored, text_of};
 use crate::layout::{Extent, HEADER_BYTES, MAX_FRAMES, MAX_PRODUCER_BYTES, Outline, SectionId, u32_at};
+use crate::packed::Shape;
 use crate::phrases::{self, Codes};
 use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
@@ -56,7 +57,7 @@ pub enum SparseError<E> {
 #[derive(Clone, Debug)]
 pub struct SparseTable {
     outline: Outline,
-    contexts: Shape,
+    contexts: Shapes,
 }
 
 /// What a table knows about an address: [`Hit`](crate::Hit) with texts of its own.
@@ -117,11 +118,8 @@ impl SparseTable {
         let outline = Outline::read(&head, size).map_err(SparseError::Table)?;
         let section = outline.section(SectionId::Producer);
         Outline::producer(&read(section, 0, MAX_PRODUCER_BYTES as u64 + 1)?).map_err(SparseError::Table)?;
-        let section = outline.section(SectionId::Contexts);
-        let prefix = read(section, 0, PREFIX_BYTES as u64)?;
-        let no_widths = OpenError::Section { id: SectionId::Contexts.number(), problem: "has no widths" };
-        let prefix = prefix.first_chunk().ok_or(SparseError::Table(no_widths))?;
-        let contexts = Shape::new(prefix, section.size, section.count).map_err(SparseError::Table)?;
+        let prefix = read(outline.section(SectionId::Contexts), 0, MAX_PREFIX_BYTES as u64)?;
+        let contexts = Shapes::new(&outline, &prefix).map_err(SparseError::Table)?;
         Ok(Self { outline, contexts })
     }
 
@@ -263,21 +261,55 @@ impl<R: ReadAt> Lookup<'_, R> {
         }))
     }
 
-    fn context(&mut self, index: u32) -> Result<Option<Context>, R::Error> {
-        let shape = self.table.contexts;
-        if index >= shape.count {
-            return Ok(None);
-        }
-        let stride = shape.stride() as u64;
-        let bit = u64::from(index) * stride;
-        let at = PREFIX_BYTES as u64 + bit / 8;
-        // The bits of one context, those before it in its first byte, and the bytes that a reader of bits loads behind them.
-        let bytes = self.window(SectionId::Contexts, at, (stride + 7).div_ceil(8) + 8)?;
-        Ok(shape.decode(&bytes, (bit % 8) as usize, index))
+    /// Record `index` of packed ones, which begin behind `prefix` bytes of their section.
+    fn packed<const N: usize>(
+        &mut self,
+        id: SectionId,
+        prefix: usize,
+        shape: Shape<N>,
+        index: u32,
+    ) -> Result<Option<[u32; N]>, R::Error> {
+        let Some(bit) = shape.bit(index) else { return Ok(None) };
+        // The bits of one record, those before it in its first byte, and the bytes that a reader of bits loads behind them.
+        let bytes = self.window(id, prefix as u64 + bit / 8, (shape.stride() + 7).div_ceil(8) + 8)?;
+        Ok(shape.decode(&bytes, (bit % 8) as usize))
     }
 
-    fn place(&mut self, index: u32) -> Result<Option<Place>, R::Error> {
-        Ok(self.record(SectionId::Places, index.into())?.as_ref().map(Place::read))
+    fn context(&mut self, index: u32) -> Result<Option<Context>, R::Error> {
+        let shapes = self.table.contexts;
+        let id = SectionId::Contexts;
+        let (codes, owners, sites) = match shapes.form {
+            Form::Whole { contexts } => {
+                let record = self.packed(id, shapes.prefix, contexts, index)?;
+                return Ok(record.and_then(|record| Context::whole(index, record)));
+            }
+            Form::Sited { codes, owners, sites, .. } => (codes, owners, sites),
+        };
+        let Some([code]) = self.packed(id, shapes.prefix, codes, index)? else { return Ok(None) };
+        Ok(match Code::new(code, owners.count) {
+            Code::First(owner) => self.packed(SectionId::Owners, 0, owners, owner)?.map(Context::owner),
+            Code::Second(site) => {
+                self.packed(SectionId::Sites, 0, sites, site)?.and_then(|site| Context::site(index, site))
+            }
+        })
+    }
+
+    fn place(&mut self, context: Context) -> Result<Option<Place>, R::Error> {
+        Ok(match (context.named, self.table.contexts.form) {
+            (Named::Function { function, file }, _) => {
+                self.raw_function(function)?.map(|RawFunction { name, symbol, .. }| Place { name, symbol, file })
+            }
+            (Named::Place(index), _) => self.record(SectionId::Places, index.into())?.as_ref().map(Place::read),
+            (Named::Code { names, file }, Form::Sited { places, .. }) => {
+                let names = match Code::new(names, places.count) {
+                    Code::First(pair) => self.packed(SectionId::Places, 0, places, pair)?,
+                    Code::Second(name) => Some([name; 2]),
+                };
+                names.map(|[name, symbol]| Place { name, symbol, file })
+            }
+            // Contexts that are whole have places.
+            (Named::Code { .. }, Form::Whole { .. }) => None,
+        })
     }
 
     fn frames(
@@ -290,7 +322,7 @@ impl<R: ReadAt> Lookup<'_, R> {
         let (mut frames, mut has_places) = (Vec::new(), true);
         for _ in 0..MAX_FRAMES {
             let Some(context) = self.context(index)? else { break };
-            let place = if has_places { self.place(context.place)? } else { None };
+            let place = if has_places { self.place(context)? } else { None };
             if let Some(place) = place {
                 let function = self.text(SectionId::Names, place.name)?;
                 frames.push(SparseFrame {
@@ -326,11 +358,15 @@ impl<R: ReadAt> Lookup<'_, R> {
         Ok(bytes.iter().rev().fold(0, |column, byte| column << 8 | u32::from(*byte)))
     }
 
-    fn function(&mut self, index: u32) -> Result<Option<SparseFunction>, R::Error> {
-        let raw = match self.table.outline.wide {
+    fn raw_function(&mut self, index: u32) -> Result<Option<RawFunction>, R::Error> {
+        Ok(match self.table.outline.wide {
             false => self.record(SectionId::Functions, index.into())?.as_ref().map(RawFunction::narrow),
             true => self.record(SectionId::Functions, index.into())?.as_ref().map(RawFunction::wide),
-        };
+        })
+    }
+
+    fn function(&mut self, index: u32) -> Result<Option<SparseFunction>, R::Error> {
+        let raw = self.raw_function(index)?;
         let Some((raw, source)) = raw.and_then(|raw| Some((raw, raw.source()?))) else { return Ok(None) };
         Ok(Some(SparseFunction {
             start: raw.start,

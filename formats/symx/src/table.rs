@@ -16,7 +16,7 @@ pub struct Counts {
     pub rows: u64,
     /// Different ways in which code came to be inlined where it is.
     pub inlines: u64,
-    /// Different combinations of function and file, inlined or not.
+    /// Different combinations of function and file, inlined or not; in a table with sites of function, file and call.
     pub places: u64,
     /// Different source files.
     pub files: u64,
@@ -90,7 +90,10 @@ impl<'a> Table<'a> {
             functions: section(SectionId::Functions).count,
             rows: section(SectionId::Rows).count,
             inlines: self.data.contexts.inlined().into(),
-            places: section(SectionId::Places).count,
+            places: match self.header.outline.sited {
+                false => section(SectionId::Places).count,
+                true => section(SectionId::Owners).count + section(SectionId::Sites).count,
+            },
             // The empty path is no file.
             files: section(SectionId::Paths).count.saturating_sub(1),
             aliases: section(SectionId::Aliases).count,

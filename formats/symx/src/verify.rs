@@ -2,7 +2,7 @@
 
 use crate::bits::TAIL;
 use crate::checksum::crc32c;
-use crate::contexts::Origin;
+use crate::contexts::{Code, Form, Named, Origin};
 use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, SectionId, u32_at, u64_at};
 use crate::phrases::{decode, phrase_text};
 use crate::varint::Cursor;
@@ -21,6 +21,19 @@ fn check(holds: bool, section: SectionId, problem: impl FnOnce() -> String) -> C
     if holds { Ok(()) } else { Err(fault(section, problem())) }
 }
 
+/// A fault of something that has a number. Apart, for the words of a fault take more code than what finds it.
+#[cold]
+#[inline(never)]
+fn wrong(section: SectionId, what: &str, number: u64, problem: &str) -> VerifyError {
+    fault(section, format!("{what} {number} {problem}"))
+}
+
+/// That something that has a number is as it has to be.
+#[inline(always)]
+fn ensure(holds: bool, section: SectionId, what: &str, number: u64, problem: &str) -> Checked {
+    if holds { Ok(()) } else { Err(wrong(section, what, number, problem)) }
+}
+
 pub(crate) fn verify(table: &Table<'_>) -> Checked {
     checksums(table)?;
     let paths = strings(table, SectionId::Paths)?;
@@ -29,6 +42,7 @@ pub(crate) fn verify(table: &Table<'_>) -> Checked {
     let covered = functions(table, &paths, &names)?;
     aliases(table, &names)?;
     places(table, &paths, &names)?;
+    sites(table, &paths, &names)?;
     let owners = contexts(table)?;
     let in_rows = rows(table, &owners)?;
     check(in_rows == covered, SectionId::Rows, || {
@@ -101,12 +115,13 @@ fn strings(table: &Table<'_>, id: SectionId) -> Result<Vec<u32>, VerifyError> {
 fn phrases(table: &Table<'_>) -> Checked {
     let id = SectionId::Phrases;
     (0..).zip(table.data.names.phrases.unwrap_or_default()).try_for_each(|(number, record): (u32, _)| {
-        let text = phrase_text(record).ok_or_else(|| fault(id, format!("phrase {number} has an impossible length")))?;
+        let text = phrase_text(record).ok_or_else(|| wrong(id, "phrase", number as u64, "has an impossible length"))?;
         let rest = record.get(1 + text.len()..).unwrap_or_default();
         check(rest.iter().all(|byte| *byte == 0), id, || format!("phrase {number} has something behind its text"))
     })
 }
 
+#[inline(never)]
 fn check_string(starts: &[u32], offset: u32, section: SectionId, index: u32) -> Checked {
     check(starts.binary_search(&offset).is_ok(), section, || {
         format!("record {index} refers to offset {offset}, where no string starts")
@@ -125,17 +140,25 @@ fn functions(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Result<u64, Ver
         check_string(paths, function.file, id, index)?;
         let start = function.start.0;
         let end = start.checked_add(function.size);
-        let end = end.ok_or_else(|| fault(id, format!("function {index} ends beyond 2^64")))?;
+        let end = end.ok_or_else(|| wrong(id, "function", index as u64, "ends beyond 2^64"))?;
         check(start >= last_start && (function.size == 0 || start >= free_from), id, || {
             format!("function {index} starts at {start:#x}, before the end of its predecessor")
         })?;
-        check(function.source().is_some() && function.flags <= 0xf && function.reserved == 0, id, || {
-            format!("function {index} has unknown attributes")
-        })?;
+        ensure(
+            function.source().is_some() && function.flags <= 0xf && function.reserved == 0,
+            id,
+            "function",
+            index as u64,
+            "has unknown attributes",
+        )?;
         let aliased = !data.aliases_of(index).is_empty();
-        check(aliased == (function.flags & FLAG_ALIASED != 0), id, || {
-            format!("function {index} is flagged as having aliases and has none, or the reverse")
-        })?;
+        ensure(
+            aliased == (function.flags & FLAG_ALIASED != 0),
+            id,
+            "function",
+            index as u64,
+            "is flagged as having aliases and has none, or the reverse",
+        )?;
         last_start = start;
         free_from = free_from.max(end);
         // Ranges do not overlap, so the sum stays below 2^64.
@@ -151,7 +174,7 @@ fn aliases(table: &Table<'_>, names: &[u32]) -> Checked {
         let (function, first) = (u32_at(record, 0), u32_at(record, 4));
         let ascending = before.map_or(first == 0, |(owner, start)| function > owner && first > start);
         let inside = function < data.function_count() && (first as usize) < data.aliases.len();
-        check(ascending && inside, SectionId::Aliased, || format!("record {index} is out of order or of bounds"))?;
+        ensure(ascending && inside, SectionId::Aliased, "record", index as u64, "is out of order or of bounds")?;
         before = Some((function, first));
     }
     check(before.is_some() || data.aliases.is_empty(), SectionId::Aliases, || "aliases of no function".into())?;
@@ -169,6 +192,43 @@ fn places(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
     })
 }
 
+/// What contexts are put together from, and that all packed sections end as they have to.
+fn sites(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
+    let data = &table.data;
+    let (codes, owners, sites, places) = match data.contexts.form() {
+        Form::Whole { contexts } => return end(SectionId::Contexts, contexts.ends_well()),
+        Form::Sited { codes, owners, sites, places } => (codes, owners, sites, places),
+    };
+    end(SectionId::Contexts, codes.ends_well())?;
+    end(SectionId::Owners, owners.ends_well())?;
+    end(SectionId::Sites, sites.ends_well())?;
+    end(SectionId::Places, places.ends_well())?;
+    for index in 0..owners.count() {
+        let [function, file] = owners.get(index).unwrap_or_default();
+        let id = SectionId::Owners;
+        ensure(function < data.function_count(), id, "owner", index as u64, "is a function that is not there")?;
+        check_string(paths, file, SectionId::Owners, index)?;
+    }
+    for index in 0..places.count() {
+        for name in places.get(index).unwrap_or_default() {
+            check_string(names, name, SectionId::Places, index)?;
+        }
+    }
+    for index in 0..sites.count() {
+        let [code, file, distance, _] = sites.get(index).unwrap_or_default();
+        ensure(distance > 0, SectionId::Sites, "site", index as u64, "is inlined into itself")?;
+        if let Code::Second(name) = Code::new(code, places.count()) {
+            check_string(names, name, SectionId::Sites, index)?;
+        }
+        check_string(paths, file, SectionId::Sites, index)?;
+    }
+    Ok(())
+}
+
+fn end(id: SectionId, ends_well: bool) -> Checked {
+    if ends_well { Ok(()) } else { Err(fault(id, "something behind the last record")) }
+}
+
 /// The function that each context belongs to in the end.
 fn contexts(table: &Table<'_>) -> Result<Vec<u32>, VerifyError> {
     let id = SectionId::Contexts;
@@ -176,12 +236,19 @@ fn contexts(table: &Table<'_>) -> Result<Vec<u32>, VerifyError> {
     let mut owners: Vec<(u32, u32)> = Vec::with_capacity(data.contexts.count() as usize);
     let mut inlined = 0;
     for index in 0..data.contexts.count() {
-        let at = |problem: &str| fault(id, format!("context {index} {problem}"));
-        let context = data.contexts.get(index).ok_or_else(|| at("has a caller that is not before it"))?;
-        let place = data.place(context.place).ok_or_else(|| at("has names that are not there"))?;
+        let at = |problem: &str| wrong(id, "context", index as u64, problem);
+        let context =
+            data.contexts.find(index).ok_or_else(|| at("has a caller that is not before it, or an unknown code"))?;
+        let place = data.place_of(context).ok_or_else(|| at("has names that are not there"))?;
         let (owner, depth) = match context.origin {
             Origin::Function(function) => {
-                let names = data.function(function).map(|function| (function.name, function.symbol));
+                // Names of a function's own code that are the function's need no look.
+                let names = match context.named {
+                    Named::Function { .. } => Some((place.name, place.symbol)),
+                    Named::Place(_) | Named::Code { .. } => {
+                        data.function(function).map(|function| (function.name, function.symbol))
+                    }
+                };
                 check(names == Some((place.name, place.symbol)), id, || {
                     format!("context {index} has other names than its function {function}")
                 })?;
@@ -207,18 +274,22 @@ fn rows(table: &Table<'_>, owners: &[u32]) -> Result<u64, VerifyError> {
     let blocks = &table.blocks;
     let (mut count, mut covered, mut size, mut gap) = (0u64, 0u64, 0, true);
     for index in 0..blocks.len() {
-        let at = |problem: &str| fault(id, format!("block {index} {problem}"));
+        let at = |problem: &str| wrong(id, "block", index as u64, problem);
         let block = blocks.block(index).ok_or_else(|| at("has an impossible record"))?;
-        check(start_of(blocks.records.get(index)) == size, id, || {
-            format!("block {index} does not follow its predecessor")
-        })?;
+        ensure(
+            start_of(blocks.records.get(index)) == size,
+            id,
+            "block",
+            index as u64,
+            "does not follow its predecessor",
+        )?;
         size += block.size();
         for row in 0..block.count {
             let value = block.value(row).ok_or_else(|| at("breaks off"))?;
             let start = block.address(row).ok_or_else(|| at("breaks off"))?;
-            check(row > 0 || start == block.start, id, || format!("block {index} does not begin at its start"))?;
+            ensure(row > 0 || start == block.start, id, "block", index as u64, "does not begin at its start")?;
             let next = if row + 1 < block.count { block.address(row + 1) } else { blocks.start(index + 1) };
-            check(!gap || value.context.is_some(), id, || format!("block {index} has a gap after a gap"))?;
+            ensure(!gap || value.context.is_some(), id, "block", index as u64, "has a gap after a gap")?;
             gap = value.context.is_none();
             match next {
                 Some(end) if end > start => covered += owned(table, owners, value.context, start, end)?,
@@ -258,7 +329,7 @@ fn columns(table: &Table<'_>) -> Checked {
     let blocks = &table.blocks;
     let (mut count, mut size) = (0, 0);
     for index in 0..blocks.column_records.len() {
-        let at = |problem: &str| fault(id, format!("the columns of block {index} {problem}"));
+        let at = |problem: &str| wrong(id, "the columns of block", index as u64, problem);
         let columns = blocks.columns_of(index).ok_or_else(|| at("have an impossible record"))?;
         let record = blocks.column_records.get(index);
         check(start_of(record) == size && record.is_some_and(|record| record[7] == 0), id, || {
@@ -269,7 +340,7 @@ fn columns(table: &Table<'_>) -> Checked {
         for entry in 0..columns.count {
             let address = columns.address(entry).ok_or_else(|| at("break off"))?;
             let sorted = before.map_or(blocks.start(index) == Some(address), |before| address > before);
-            check(sorted, id, || format!("the columns of block {index} are not sorted"))?;
+            ensure(sorted, id, "the columns of block", index as u64, "are not sorted")?;
             before = Some(address);
         }
         check(blocks.start(index + 1).is_none_or(|next| before < Some(next)), id, || {

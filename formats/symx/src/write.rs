@@ -21,14 +21,24 @@ use text::Text;
 /// [`WriteError::Record`] where a record breaks a rule that [`FunctionRecord`] states, [`WriteError::TooMany`] where
 /// something exceeds what 32-bit references can number.
 pub fn write(input: &TableInput<'_>) -> Result<Vec<u8>, WriteError> {
-    write_as(input, NameForm::BySize)
+    write_as(input, Form::default())
+}
+
+/// How a table keeps what large ones can say in fewer bytes. The default is what published tables have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Form {
+    /// How names are kept.
+    pub names: NameForm,
+    /// How contexts are kept: whose code a row is, and through which calls.
+    pub contexts: ContextForm,
 }
 
 /// How names are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum NameForm {
     /// In phrases where all names together have a mebibyte and more, which makes them several times smaller; whole where
-    /// they have less. What the bytes of published tables are.
+    /// they have less.
+    #[default]
     BySize,
     /// Whole: a reader borrows them.
     Whole,
@@ -36,11 +46,23 @@ pub enum NameForm {
     InPhrases,
 }
 
-/// [`write`], with names in another form.
+/// How contexts are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ContextForm {
+    /// In sites where there are 65,536 and more, and smaller in sites; else whole. What the bytes of published tables are.
+    #[default]
+    BySize,
+    /// Whole: each says all of it.
+    Whole,
+    /// In sites, however few there are: what several say is kept once.
+    InSites,
+}
+
+/// [`write`], in another form.
 ///
 /// # Errors
 /// Those of [`write`].
-pub fn write_as(input: &TableInput<'_>, form: NameForm) -> Result<Vec<u8>, WriteError> {
+pub fn write_as(input: &TableInput<'_>, form: Form) -> Result<Vec<u8>, WriteError> {
     if input.strings.overflowed() {
         return Err(WriteError::TooMany { what: "strings" });
     }
@@ -49,7 +71,7 @@ pub fn write_as(input: &TableInput<'_>, form: NameForm) -> Result<Vec<u8>, Write
     }
     let end = check_ranges(input.functions)?;
     let wide = end > u64::from(u32::MAX);
-    let coder = match form {
+    let coder = match form.names {
         NameForm::BySize => Coder::for_large(input.functions, input.strings),
         NameForm::Whole => None,
         NameForm::InPhrases => Some(Coder::for_any(input.functions, input.strings)),
@@ -76,7 +98,7 @@ pub fn write_as(input: &TableInput<'_>, form: NameForm) -> Result<Vec<u8>, Write
         paths: writer.paths,
         names: writer.names,
     };
-    assemble(input, wide, sections)
+    assemble(input, wide, form.contexts, sections)
 }
 
 /// That the ranges are sorted and apart from each other; the end of the last one.

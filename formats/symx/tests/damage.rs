@@ -3,8 +3,11 @@
 use crate::model::{Module, module};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use symseal_module::Rva;
-use symseal_symx::{NameForm, OpenError, Table};
+use symseal_module::{Rva, Svma};
+use symseal_symx::{
+    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, OpenError, Row, Strings,
+    SymbolSource, Table,
+};
 
 /// Asks a table everything, and lets nothing but a panic fail.
 fn exercise(bytes: &[u8]) {
@@ -116,7 +119,8 @@ fn what_is_no_table_is_named_as_such() {
 fn a_later_version_and_an_unknown_flag_are_refused_and_an_unknown_section_is_not() {
     let mut strategy = proptest::test_runner::TestRunner::deterministic();
     let module: Module = module().new_tree(&mut strategy).expect("a module").current();
-    let bytes = Module { names: NameForm::Whole, ..module }.write();
+    let form = Form { names: NameForm::Whole, contexts: ContextForm::Whole };
+    let bytes = Module { form, ..module }.write();
     let with = |at: usize, value: u8| {
         let mut changed = bytes.clone();
         changed[at] = value;
@@ -124,9 +128,109 @@ fn a_later_version_and_an_unknown_flag_are_refused_and_an_unknown_section_is_not
         Table::open(&changed).map(|_| ()).err()
     };
     assert_eq!(with(4, 2), Some(OpenError::Version { found: 2 }));
-    assert_eq!(with(6, 0x80), Some(OpenError::Header { field: "flag" }));
+    assert_eq!(with(6, 0x08), Some(OpenError::Header { field: "flag" }));
     assert_eq!(with(132, 1), Some(OpenError::Header { field: "reserved field" }));
     // The last section becomes one that nobody knows; then a known one is missing.
     let last = 136 + 13 * 32;
     assert_eq!(with(last, 99), Some(OpenError::Section { id: 14, problem: "is missing" }));
+}
+
+/// Where section `id` lies.
+fn section(bytes: &[u8], id: u32) -> std::ops::Range<usize> {
+    let entries = bytes[136..].chunks(32).take(bytes[58].into());
+    let entry = entries.into_iter().find(|entry| entry[..4] == id.to_le_bytes()).expect("a section");
+    let number = |from: usize| u64::from_le_bytes(entry[from..from + 8].try_into().expect("8 bytes")) as usize;
+    number(8)..number(8) + number(16)
+}
+
+#[test]
+fn impossible_sites_are_found_and_lead_nowhere() {
+    const CONTEXTS: u32 = 5;
+    const OWNERS: u32 = 16;
+    const SITES: u32 = 17;
+    let bytes = module_with_a_call().write();
+    let frames = |bytes: &[u8], address| {
+        let table = Table::open(bytes).expect("it opens");
+        let hit = table.lookup(Rva(address)).expect("a row");
+        (table.verify().err().map(|fault| fault.section), hit.frames().count(), hit.function().size)
+    };
+    let [own, inlined] = [0x1000, 0x1008];
+    assert_eq!((frames(&bytes, own), frames(&bytes, inlined)), ((None, 1, 0x20), (None, 2, 0x20)));
+    let with = |id: u32, change: &dyn Fn(&mut [u8])| {
+        let mut changed = bytes.clone();
+        let range = section(&changed, id);
+        change(&mut changed[range]);
+        reseal(&mut changed);
+        changed
+    };
+    // A distance of 0 would be a context inlined into itself. The row has no frames then, and a function of which nothing is known.
+    let to_itself = with(SITES, &|records| records.fill(0));
+    assert_eq!(frames(&to_itself, inlined), (Some(SITES), 0, 0x18));
+    // An owner that is a function which is not there.
+    let of_nobody = with(OWNERS, &|records| records[0] = 0xff);
+    assert_eq!(frames(&of_nobody, own).0, Some(OWNERS));
+    // Of codes 0 and 1 both become 1: the function's own code would be inlined into what comes before everything.
+    let before_all = with(CONTEXTS, &|codes| codes[16] = 0b11);
+    assert_eq!(frames(&before_all, own), (Some(CONTEXTS), 0, 8));
+    // Something behind the last record.
+    let behind = with(SITES, &|records| *records.last_mut().expect("a byte") = 1);
+    assert_eq!(frames(&behind, inlined), (Some(SITES), 2, 0x20));
+    // Codes of no bits: many contexts in no bytes.
+    let mut empty = bytes.clone();
+    let codes = section(&empty, CONTEXTS);
+    empty[codes.start] = 0;
+    reseal(&mut empty);
+    assert!(matches!(Table::open(&empty), Err(OpenError::Section { id: CONTEXTS, .. })));
+    // Sites without the flag that asks for them.
+    let mut unasked = bytes.clone();
+    unasked[6] = 0;
+    reseal(&mut unasked);
+    assert!(Table::open(&unasked).is_err());
+}
+
+/// One function with one call, in sites.
+fn module_with_a_call() -> Module {
+    let mut strings = Strings::new();
+    let [f, g, file] = ["f", "g", "a.c"].map(|text| strings.intern(text));
+    let row = |start, line, inline| Row { start: Rva(start), file, line, column: 0, inline };
+    let call = InlineSite { parent: NO_INLINE, name: g, symbol: g, call_file: file, call_line: 77, call_column: 0 };
+    let function = FunctionRecord {
+        start: Rva(0x1000),
+        size: 0x20,
+        name: f,
+        symbol: f,
+        aliases: Vec::new(),
+        source: SymbolSource::Dwarf,
+        flags: FunctionFlags::default(),
+        file,
+        line: 10,
+        rows: vec![row(0x1000, 11, NO_INLINE), row(0x1008, 3, 0)],
+        inlines: vec![call],
+    };
+    Module {
+        debug_id: "abcdef".parse().expect("an id"),
+        image_base: Svma(0),
+        producer: "test".into(),
+        strings,
+        functions: vec![function],
+        form: Form { names: NameForm::Whole, contexts: ContextForm::InSites },
+    }
+}
+
+#[test]
+fn any_change_of_sites_with_intent_does_no_harm() {
+    let mut strategy = proptest::test_runner::TestRunner::deterministic();
+    let module: Module = module().new_tree(&mut strategy).expect("a module").current();
+    let form = Form { names: NameForm::Whole, contexts: ContextForm::InSites };
+    let bytes = Module { form, ..module }.write();
+    for id in [5, 6, 16, 17] {
+        for at in section(&bytes, id) {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] ^= flip;
+                reseal(&mut changed);
+                exercise(&changed);
+            }
+        }
+    }
 }

@@ -4,8 +4,8 @@ use crate::model::{Answer, Module, frames_of, module};
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{
-    FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings, SymbolSource, Table,
-    WriteError,
+    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings,
+    SymbolSource, Table, WriteError,
 };
 
 fn stream(table: &Table<'_>, module: &Module) -> Vec<Answer> {
@@ -107,7 +107,7 @@ fn one(function: FunctionRecord) -> Module {
         producer: "test".into(),
         strings,
         functions: vec![function],
-        names: NameForm::BySize,
+        form: Form::default(),
     }
 }
 
@@ -274,8 +274,56 @@ fn names_of_a_mebibyte_are_in_phrases_and_read_the_same() {
         assert_eq!(read.symbol, module.strings.get(written.symbol));
         assert!(read.aliases().eq([read.name]));
     }
-    let whole = Module { names: NameForm::Whole, ..module }.write();
+    let form = Form { names: NameForm::Whole, ..Form::default() };
+    let whole = Module { form, ..module }.write();
     let strings = |bytes: &[u8]| Table::open(bytes).expect("it opens").counts().string_bytes;
     assert!(strings(&bytes) * 2 < strings(&whole), "{} of {}", strings(&bytes), strings(&whole));
     assert_eq!(large(100).write()[6], 0, "few names are whole");
+}
+
+#[test]
+fn many_contexts_are_in_sites_and_read_the_same() {
+    const SITED: u8 = 4;
+    let site = |parent, name, line| InlineSite {
+        parent,
+        name,
+        symbol: name,
+        call_file: StrId(4),
+        call_line: line,
+        call_column: 0,
+    };
+    // Each function has its own context and those of two calls, of which there are `kinds`.
+    let with_calls = |count: u32, kinds: u32| {
+        let mut module = one(function(0, 0x10));
+        module.functions.clear();
+        let callees: Vec<_> = (0..kinds).map(|kind| module.strings.intern(&format!("callee_{kind}"))).collect();
+        for n in 0..count {
+            let start = u64::from(n) * 0x10;
+            let callee = callees[(n % kinds) as usize];
+            let inlines = vec![site(NO_INLINE, callee, 100 + n % kinds), site(0, StrId(1), 7)];
+            let rows = vec![row(start, n, NO_INLINE), row(start + 4, 30, 0), row(start + 8, 40, 1)];
+            module.functions.push(FunctionRecord { inlines, rows, ..function(start, 0x10) });
+        }
+        module
+    };
+    let module = with_calls(30_000, 300);
+    let bytes = module.write();
+    assert_eq!(bytes[6], SITED, "flags");
+    let table = Table::open(&bytes).expect("it opens");
+    table.verify().expect("it holds together");
+    let form = Form { contexts: ContextForm::Whole, ..Form::default() };
+    let whole = Module { form, ..module }.write();
+    let table_of_whole = Table::open(&whole).expect("it opens");
+    assert!(table.rows().map(frames_of).eq(table_of_whole.rows().map(frames_of)));
+    let (sited, whole) = (table.counts(), table_of_whole.counts());
+    assert_eq!((sited.inlines, sited.rows, sited.functions), (whole.inlines, whole.rows, whole.functions));
+    assert!(sited.core_bytes < whole.core_bytes, "{} of {}", sited.core_bytes, whole.core_bytes);
+    assert_eq!(with_calls(1_000, 300).write()[6], 0, "few contexts are whole");
+    // As many calls of one function, each at a line of its own.
+    let calls = 70_000;
+    let inlines: Vec<_> = (0..calls).map(|n| site(NO_INLINE, StrId(2), n)).collect();
+    let rows = (0..calls).map(|n| row(u64::from(n) * 4, 1, n)).collect();
+    let bytes = one(FunctionRecord { inlines, rows, ..function(0, u64::from(calls) * 4) }).write();
+    Table::open(&bytes).expect("it opens").verify().expect("it holds together");
+    assert_eq!(bytes[6], 0, "contexts that share nothing are whole");
 }

@@ -8,18 +8,31 @@ use sha2::{Digest, Sha256};
 use std::num::NonZeroUsize;
 use symseal_artifact::{DebugFiles, ObjectFile};
 use symseal_module::{Rva, Svma};
-use symseal_symx::{Counts, Table, TableInput};
+use symseal_symx::{Counts, Form, Table, TableInput};
 
-/// Names, symbols, paths, lines and columns.
+/// Names, paths, lines and columns.
 pub struct Symx<'a> {
     table: Table<'a>,
     base: Svma,
+    name: &'static str,
+    /// Linkage names are asked for as well.
+    symbols: bool,
 }
 
 impl<'a> Symx<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<Self> {
         let table = Table::open(bytes)?;
-        Ok(Self { base: table.image_base(), table })
+        Ok(Self { base: table.image_base(), table, name: "symx", symbols: false })
+    }
+
+    /// The same table, asked for linkage names as well.
+    pub fn with_symbols(bytes: &'a [u8]) -> Result<Self> {
+        Ok(Self { name: "symx, with linkage names", symbols: true, ..Self::open(bytes)? })
+    }
+
+    /// A table in which names and contexts are whole.
+    pub fn whole(bytes: &'a [u8]) -> Result<Self> {
+        Ok(Self { name: "symx, names and contexts whole", ..Self::open(bytes)? })
     }
 
     pub fn counts(&self) -> Counts {
@@ -29,7 +42,7 @@ impl<'a> Symx<'a> {
 
 impl Peer for Symx<'_> {
     fn name(&self) -> &'static str {
-        "symx"
+        self.name
     }
 
     fn all(&self, addresses: &[u64]) -> Sum {
@@ -40,6 +53,9 @@ impl Peer for Symx<'_> {
             sum.hits += 1;
             for frame in hit.frames() {
                 sum.frame(frame.function.text_in(&mut buffer), frame.file, frame.line.unwrap_or(0));
+                if self.symbols {
+                    std::hint::black_box(frame.symbol.text_in(&mut buffer));
+                }
             }
         }
         sum
@@ -70,7 +86,7 @@ impl Peer for SymxLines<'_> {
     }
 }
 
-pub fn build_symx(subject: &Subject, threads: NonZeroUsize) -> Result<Built> {
+pub fn build_symx(subject: &Subject, threads: NonZeroUsize, form: Form) -> Result<Built> {
     let (read, stream) = clock::measure(|| -> Result<_> {
         let binary = ObjectFile::parse(&subject.binary)?;
         let debug = subject.debug.as_deref().map(ObjectFile::parse).transpose()?;
@@ -80,14 +96,15 @@ pub fn build_symx(subject: &Subject, threads: NonZeroUsize) -> Result<Built> {
     let (stream, debug_id, image_base) = stream?;
     let source_sha256 = Sha256::digest(subject.debug_bytes()).into();
     let (write, bytes) = clock::measure(|| {
-        symseal_symx::write(&TableInput {
+        let input = TableInput {
             debug_id: &debug_id,
             image_base,
             source_sha256,
             producer: "symseal-bench",
             strings: &stream.strings,
             functions: &stream.functions,
-        })
+        };
+        symseal_symx::write_as(&input, form)
     });
     Ok(Built { bytes: bytes?, times: BuildTimes { read, write } })
 }

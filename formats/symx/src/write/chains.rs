@@ -1,5 +1,9 @@
 //! Contexts and places: who a row belongs to, each different chain once.
+//!
+//! Chains of different functions are different contexts. Where they are many, what a context says is mostly what another says too: the same
+//! function inlined by the same line of the same caller. In sites that is kept once.
 
+use super::ContextForm;
 use super::text::Text;
 use crate::bits::{BitWriter, TAIL, width_of};
 use crate::layout::MAX_FRAMES;
@@ -7,6 +11,8 @@ use crate::{FunctionRecord, InlineSite, NO_INLINE, WriteError};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
+/// Fewer contexts stay whole: there is little to gain.
+const MIN_CONTEXTS: usize = 1 << 16;
 /// Contexts of a function for which a map is worth keeping.
 const SMALL_FUNCTION: usize = 256;
 
@@ -14,7 +20,7 @@ const SMALL_FUNCTION: usize = 256;
 #[derive(Default)]
 pub(super) struct Chains {
     contexts: Vec<PendingContext>,
-    pub(super) places: Vec<u8>,
+    places: Vec<[u32; 3]>,
     place_numbers: HashMap<(u32, u32, u32), u32>,
     // What follows is of the function being written.
     function: u32,
@@ -27,6 +33,7 @@ pub(super) struct Chains {
 
 #[derive(Clone, Copy)]
 struct PendingContext {
+    /// Index in `places`.
     place: u32,
     /// How far before this context its caller's lies; 0 = the function itself.
     distance: u32,
@@ -68,11 +75,33 @@ impl From<WriteError> for Fault {
     }
 }
 
-/// Contexts as a section, and their columns.
-pub(super) struct ContextSections {
-    pub(super) contexts: Vec<u8>,
+/// A section, and how much it holds.
+#[derive(Default)]
+pub(super) struct Counted {
+    pub(super) bytes: Vec<u8>,
     pub(super) count: u64,
-    pub(super) columns: Vec<u32>,
+}
+
+/// Contexts as sections.
+pub(super) struct ContextSections {
+    pub(super) contexts: Counted,
+    pub(super) places: Counted,
+    /// `None` where contexts are whole.
+    pub(super) sites: Option<Sites>,
+}
+
+/// What contexts in sites are put together from.
+pub(super) struct Sites {
+    pub(super) owners: Counted,
+    pub(super) sites: Counted,
+}
+
+impl ContextSections {
+    /// Bytes of everything that the form decides about.
+    fn bytes(&self) -> usize {
+        let sites = self.sites.as_ref().map_or(0, |sites| sites.owners.bytes.len() + sites.sites.bytes.len());
+        self.contexts.bytes.len() + self.places.bytes.len() + sites
+    }
 }
 
 impl Chains {
@@ -177,39 +206,125 @@ impl Chains {
     }
 
     fn place(&mut self, name: u32, symbol: u32, file: u32) -> Result<u32, Fault> {
-        let next = number(self.places.len() / 12, "names and files of functions")?;
+        let next = number(self.places.len(), "names and files of functions")?;
         let place = *self.place_numbers.entry((name, symbol, file)).or_insert(next);
         if place == next {
-            for value in [name, symbol, file] {
-                self.places.extend(value.to_le_bytes());
-            }
+            self.places.push([name, symbol, file]);
         }
         Ok(place)
     }
 
-    /// The contexts, each field as wide as its largest value needs.
-    pub(super) fn context_sections(&self) -> ContextSections {
-        let width = |field: fn(&PendingContext) -> u32| width_of(self.contexts.iter().map(field).max().unwrap_or(0));
-        let widths =
-            [width(|context| context.place), width(|context| context.distance), width(|context| context.value)];
-        let mut packed = BitWriter::default();
-        packed.bytes.extend(widths);
-        packed.bytes.push(0);
-        let inlined = self.contexts.iter().filter(|context| context.distance != 0).count();
-        // There are fewer than 2^32 contexts.
-        packed.bytes.extend((inlined as u32).to_le_bytes());
-        for context in &self.contexts {
-            let fields = [context.place, context.distance, context.value];
-            fields.into_iter().zip(widths).for_each(|(field, width)| packed.put(field, width));
-        }
-        packed.align();
-        packed.bytes.extend([0; TAIL]);
-        ContextSections {
-            contexts: packed.bytes,
-            count: self.contexts.len() as u64,
-            columns: self.contexts.iter().map(|context| context.column).collect(),
+    /// The contexts in the form that was asked for, or that many or few have.
+    pub(super) fn context_sections(&self, form: ContextForm) -> ContextSections {
+        match form {
+            ContextForm::InSites => self.in_sites().unwrap_or_else(|| self.whole()),
+            ContextForm::BySize if self.contexts.len() >= MIN_CONTEXTS => {
+                let whole = self.whole();
+                // What others do not say as well takes more in sites.
+                self.in_sites().filter(|sited| sited.bytes() < whole.bytes()).unwrap_or(whole)
+            }
+            ContextForm::BySize | ContextForm::Whole => self.whole(),
         }
     }
+
+    /// How many contexts are inlined. There are fewer than 2^32 contexts.
+    fn inlined(&self) -> u32 {
+        self.contexts.iter().filter(|context| context.distance != 0).count() as u32
+    }
+
+    /// The columns of the calls by which contexts are inlined.
+    pub(super) fn columns(&self) -> Vec<u32> {
+        self.contexts.iter().map(|context| context.column).collect()
+    }
+
+    fn whole(&self) -> ContextSections {
+        let records: Vec<_> =
+            self.contexts.iter().map(|context| [context.place, context.distance, context.value]).collect();
+        let widths = widths(&records);
+        let mut contexts = BitWriter::default();
+        contexts.bytes.extend(widths);
+        contexts.bytes.push(0);
+        contexts.bytes.extend(self.inlined().to_le_bytes());
+        let places = self.places.iter().flatten().flat_map(|field| field.to_le_bytes()).collect();
+        ContextSections {
+            contexts: pack(contexts, &records, widths),
+            places: Counted { bytes: places, count: self.places.len() as u64 },
+            sites: None,
+        }
+    }
+
+    /// What each context says, once. `None` where names lie beyond what codes number.
+    fn in_sites(&self) -> Option<ContextSections> {
+        let inlined = self.inlined();
+        let own = self.contexts.len() as u32 - inlined;
+        let of = |context: &PendingContext| self.places.get(context.place as usize).copied().unwrap_or_default();
+        // Most names of inlined code are the symbols as well: their offset says it all.
+        let mut pairs = Vec::new();
+        let mut pair_numbers: HashMap<[u32; 2], u32> = HashMap::new();
+        for context in self.contexts.iter().filter(|context| context.distance != 0) {
+            let [name, symbol, _] = of(context);
+            if name != symbol {
+                pair_numbers.entry([name, symbol]).or_insert_with(|| {
+                    pairs.push([name, symbol]);
+                    pairs.len() as u32 - 1
+                });
+            }
+        }
+        let (mut owners, mut sites) = (Vec::with_capacity(own as usize), Vec::new());
+        let mut site_numbers: HashMap<[u32; 4], u32> = HashMap::new();
+        let mut codes = Vec::with_capacity(self.contexts.len());
+        for context in &self.contexts {
+            let [name, symbol, file] = of(context);
+            if context.distance == 0 {
+                codes.push([owners.len() as u32]);
+                owners.push([context.value, file]);
+                continue;
+            }
+            let names = match pair_numbers.get(&[name, symbol]) {
+                Some(pair) => *pair,
+                None => name.checked_add(pairs.len() as u32)?,
+            };
+            let site = [names, file, context.distance, context.value];
+            let code = *site_numbers.entry(site).or_insert_with(|| {
+                sites.push(site);
+                own + sites.len() as u32 - 1
+            });
+            codes.push([code]);
+        }
+        let (code, owner, site, pair) = (widths(&codes), widths(&owners), widths(&sites), widths(&pairs));
+        let mut contexts = BitWriter::default();
+        contexts.bytes.extend(code.into_iter().chain(owner).chain(site).chain(pair));
+        contexts.bytes.extend([0; 3]);
+        contexts.bytes.extend(inlined.to_le_bytes());
+        Some(ContextSections {
+            contexts: pack(contexts, &codes, code),
+            places: pack(BitWriter::default(), &pairs, pair),
+            sites: Some(Sites {
+                owners: pack(BitWriter::default(), &owners, owner),
+                sites: pack(BitWriter::default(), &sites, site),
+            }),
+        })
+    }
+}
+
+/// How many bits the largest value of each field takes.
+fn widths<const N: usize>(records: &[[u32; N]]) -> [u8; N] {
+    let mut all = [0; N];
+    for record in records {
+        // The bits of all values together are as many as those of the largest.
+        all.iter_mut().zip(record).for_each(|(all, field)| *all |= field);
+    }
+    all.map(width_of)
+}
+
+/// Packs records behind what `out` has.
+fn pack<const N: usize>(mut out: BitWriter, records: &[[u32; N]], widths: [u8; N]) -> Counted {
+    for record in records {
+        record.iter().zip(widths).for_each(|(field, width)| out.put(*field, width));
+    }
+    out.align();
+    out.bytes.extend([0; TAIL]);
+    Counted { bytes: out.bytes, count: records.len() as u64 }
 }
 
 fn number(count: usize, what: &'static str) -> Result<u32, WriteError> {

@@ -1,12 +1,13 @@
 //! Sections → file: header, directory, checksums, padding.
 
-use super::chains::Chains;
+use super::ContextForm;
+use super::chains::{Chains, Sites};
 use super::phrases::Coder;
 use super::stream::BlockSections;
 use super::text::Text;
 use crate::checksum::crc32c;
 use crate::layout::{
-    ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, PHRASED, SECTIONS, SectionId, VERSION, WIDE,
+    ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, PHRASED, SECTIONS, SITED, SectionId, VERSION, WIDE,
     debug_id_fields,
 };
 use crate::rows::COLUMN_BLOCK_BYTES;
@@ -24,20 +25,28 @@ pub(super) struct Sections<'a> {
     pub(super) names: Text<'a>,
 }
 
-pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_>) -> Result<Vec<u8>, WriteError> {
+pub(super) fn assemble(
+    input: &TableInput<'_>,
+    wide: bool,
+    form: ContextForm,
+    sections: Sections<'_>,
+) -> Result<Vec<u8>, WriteError> {
     let Sections { blocks, chains, functions, aliased, aliases, paths, names } = sections;
-    let contexts = chains.context_sections();
-    let (call_columns, call_column_count) = pack_columns(&contexts.columns);
+    let contexts = chains.context_sections(form);
+    let (call_columns, call_column_count) = pack_columns(&chains.columns());
     let starts = blocks.start_bytes(wide);
     let (phrases, phrase_count) = names.coder.as_ref().map(Coder::section).unwrap_or_default();
+    let flags = [(wide, WIDE), (phrase_count > 0, PHRASED), (contexts.sites.is_some(), SITED)];
+    let flags = flags.into_iter().filter_map(|(set, flag)| set.then_some(flag)).sum();
+    let (owners, sites) = contexts.sites.map(|Sites { owners, sites }| (owners, sites)).unwrap_or_default();
     let records = |bytes: &[u8], size: usize| (bytes.len() / size) as u64;
     let counts = [
         input.producer.len() as u64,
         blocks.starts.len() as u64,
         blocks.starts.len() as u64,
         blocks.row_count,
-        contexts.count,
-        records(&chains.places, 12),
+        contexts.contexts.count,
+        contexts.places.count,
         input.functions.len() as u64,
         records(&aliased, 8),
         records(&aliases, 4),
@@ -47,14 +56,16 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         blocks.column_count,
         call_column_count,
         phrase_count,
+        owners.count,
+        sites.count,
     ];
     let contents: [&[u8]; SECTIONS] = [
         input.producer.as_bytes(),
         &starts,
         &blocks.blocks,
         &blocks.rows.bytes,
-        &contexts.contexts,
-        &chains.places,
+        &contexts.contexts.bytes,
+        &contexts.places.bytes,
         &functions,
         &aliased,
         &aliases,
@@ -64,12 +75,17 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         &blocks.columns.bytes,
         &call_columns,
         &phrases,
+        &owners.bytes,
+        &sites.bytes,
     ];
-    // Only the last section, of phrases, may be missing.
-    let present = if phrase_count == 0 { SECTIONS - 1 } else { SECTIONS };
-    let mut at = HEADER_BYTES + present * ENTRY_BYTES;
-    let mut directory = Vec::with_capacity(present * ENTRY_BYTES);
-    for (id, (bytes, count)) in SectionId::ALL.into_iter().zip(contents.into_iter().zip(counts)).take(present) {
+    let present = || {
+        let all = SectionId::ALL.into_iter().zip(contents.into_iter().zip(counts));
+        all.filter(|(id, _)| id.is_present(flags))
+    };
+    let section_count = present().count();
+    let mut at = HEADER_BYTES + section_count * ENTRY_BYTES;
+    let mut directory = Vec::with_capacity(section_count * ENTRY_BYTES);
+    for (id, (bytes, count)) in present() {
         directory.extend(id.number().to_le_bytes());
         directory.extend(crc32c(&[bytes]).to_le_bytes());
         for value in [at as u64, bytes.len() as u64, count] {
@@ -78,14 +94,13 @@ pub(super) fn assemble(input: &TableInput<'_>, wide: bool, sections: Sections<'_
         at = (at + bytes.len()).next_multiple_of(ALIGNMENT);
     }
     let mut file = Vec::with_capacity(at);
-    let flags = if wide { WIDE } else { 0 } | if phrase_count == 0 { 0 } else { PHRASED };
-    put_header(&mut file, input, flags, present as u16, at as u64);
+    put_header(&mut file, input, flags, section_count as u16, at as u64);
     let checksum = crc32c(&[&file, &directory]);
     if let Some(field) = file.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4) {
         field.copy_from_slice(&checksum.to_le_bytes());
     }
     file.extend(directory);
-    for bytes in contents.into_iter().take(present) {
+    for (_, (bytes, _)) in present() {
         file.extend(bytes);
         file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
     }

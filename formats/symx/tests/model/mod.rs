@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{
-    Frame, FunctionFlags, FunctionRecord, Hit, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings, SymbolSource,
-    TableInput,
+    ContextForm, Form, Frame, FunctionFlags, FunctionRecord, Hit, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings,
+    SymbolSource, TableInput,
 };
 
 /// A frame whose strings are its own.
@@ -54,7 +54,7 @@ pub struct Module {
     pub producer: String,
     pub strings: Strings,
     pub functions: Vec<FunctionRecord>,
-    pub names: NameForm,
+    pub form: Form,
 }
 
 impl Module {
@@ -70,7 +70,7 @@ impl Module {
     }
 
     pub fn write(&self) -> Vec<u8> {
-        symseal_symx::write_as(&self.input(), self.names).expect("a table that can be written")
+        symseal_symx::write_as(&self.input(), self.form).expect("a table that can be written")
     }
 
     /// What the records say, range by range: the definition that the format has to meet.
@@ -227,8 +227,10 @@ fn debug_id() -> impl Strategy<Value = DebugId> {
 pub fn module() -> impl Strategy<Value = Module> {
     let functions = any::<bool>().prop_flat_map(|columns| vec((function(), shape(columns)), 0..12));
     let names = prop_oneof![Just(NameForm::Whole), Just(NameForm::InPhrases)];
-    (debug_id(), any::<u64>(), 0u64..0x2000, "[ -~]{0,40}", functions, names).prop_map(
-        |(debug_id, image_base, first, producer, functions, names)| {
+    let contexts = prop_oneof![Just(ContextForm::Whole), Just(ContextForm::InSites)];
+    let form = (names, contexts).prop_map(|(names, contexts)| Form { names, contexts });
+    (debug_id(), any::<u64>(), 0u64..0x2000, "[ -~]{0,40}", functions, form).prop_map(
+        |(debug_id, image_base, first, producer, functions, form)| {
             let mut at = first;
             let mut placed = Vec::new();
             for (function, shape) in functions {
@@ -238,7 +240,7 @@ pub fn module() -> impl Strategy<Value = Module> {
                 at += size;
             }
             let image_base = Svma(image_base);
-            Module { debug_id, image_base, producer, strings: strings(), functions: placed, names }
+            Module { debug_id, image_base, producer, strings: strings(), functions: placed, form }
         },
     )
 }
