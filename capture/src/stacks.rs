@@ -5,7 +5,8 @@
 //! the signal frame. There are no unwind tables at hand when a process stands still, so signal frames
 //! are found by their form: a return address that leads to the two instructions of `rt_sigreturn`, followed by a
 //! `ucontext` of user code. Of a thread of Go that runs on its own stack, the goroutine that it works for is copied too
-//! ([`goroutines`](crate::goroutines)).
+//! ([`goroutines`](crate::goroutines)), and of asynchronous functions of Swift what leads to those that wait for them
+//! ([`contexts`](crate::contexts)).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,6 +14,7 @@ use symseal_module::Avma;
 use symseal_process::{Mapping, maps};
 use symseal_trace::StackSegment;
 
+use crate::contexts::contexts;
 use crate::goroutines::{Goroutine, goroutine};
 
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI, AMD64, 3.2.2).
@@ -62,6 +64,7 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
     pub(crate) fn copy(&mut self, pointers: Pointers) -> Vec<StackSegment> {
         let mut segments = Vec::new();
         let followed = self.copy_stacks(pointers.sp, &mut segments);
+        self.copy_contexts(&mut segments);
         let read = &mut self.read;
         let is_data = |address| {
             maps::find(self.mappings, Avma(address)).is_some_and(|it| it.readable && it.writable && !it.shared)
@@ -80,6 +83,18 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         let stack = self.part(Avma(goroutine.sp.0.saturating_sub(RED_ZONE_BYTES)), end, &segments);
         segments.extend(stack);
         segments
+    }
+
+    /// The asynchronous contexts that functions on the copied stacks lead to.
+    fn copy_contexts(&mut self, segments: &mut Vec<StackSegment>) {
+        let (mappings, read) = (self.mappings, &mut self.read);
+        let is_readable = |address| maps::find(mappings, Avma(address)).is_some_and(|mapping| mapping.readable);
+        let found = contexts(segments, is_readable, |address, out| read(address, out));
+        for (start, size) in found {
+            if let Some(segment) = self.part(start, start.0.saturating_add(size), segments) {
+                join(segments, segment);
+            }
+        }
     }
 
     /// The stretches around `sp` and around the stack pointers that signal frames saved, which are given.

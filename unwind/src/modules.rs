@@ -214,6 +214,12 @@ impl<'t> Modules<'t> {
         (rule, entry.index)
     }
 
+    /// The same, where it is asked for too seldom to be worth its code at each place.
+    #[inline(never)]
+    pub(crate) fn locate_once(&self, address: u64) -> (Rule, u32) {
+        self.locate(address, &mut 0)
+    }
+
     /// The table that holds `address`.
     pub(crate) fn table_at(&self, address: u64) -> Option<&Table<'t>> {
         self.entry(address)?.table.as_ref()

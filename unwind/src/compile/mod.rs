@@ -364,8 +364,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
-    if input.arch == Arch::I686 {
-        x86::tell_pushes(input.code, &mut pieces);
+    match input.arch {
+        Arch::I686 => x86::tell_pushes(input.code, &mut pieces),
+        Arch::X86_64 => x86::tell_extended(input.code, &mut pieces),
+        _ => {}
     }
     report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
     report.programs = programs.count();
