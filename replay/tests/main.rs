@@ -8,3 +8,4 @@ mod real_process;
 mod scanned_process;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod stage;
+mod tokio_process;

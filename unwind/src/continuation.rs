@@ -50,28 +50,30 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Writes the frames that wait for the context in `slot` to the front of `out`, as many as there is room for, and gives how many.
     pub(crate) fn parents(&self, slot: u64, out: &mut [Frame]) -> usize {
-        let address_of = |pointer| if Self::MACHINE.signs_return_addresses { self.unsigned(pointer) } else { pointer };
-        follow(self.modules, &|address| self.read(address), &address_of, slot, out)
+        let word = |address: u64| if address.is_multiple_of(WORD) { self.read(address) } else { None };
+        let mut parent = |context: u64| {
+            let resume = word(context.checked_add(WORD)?)?;
+            let resume = if Self::MACHINE.signs_return_addresses { self.unsigned(resume) } else { resume };
+            Some((word(context)?, resume))
+        };
+        word(slot).map_or(0, |context| follow(self.modules, &mut parent, context, out))
     }
 }
 
-/// The same for every processor: both have words of eight bytes. `address_of` takes signatures off.
+/// Writes the frames that wait for `context` to the front of `out`, as many as there is room for, and gives how many. `parent` gives the context that waits for
+/// one, and where it goes on.
 #[inline(never)]
-fn follow(
+pub(crate) fn follow(
     modules: &Modules<'_>,
-    read: &dyn Fn(u64) -> Option<u64>,
-    address_of: &dyn Fn(u64) -> u64,
-    slot: u64,
+    parent: &mut dyn FnMut(u64) -> Option<(u64, u64)>,
+    mut context: u64,
     out: &mut [Frame],
 ) -> usize {
-    let word = |address: u64| if address.is_multiple_of(WORD) { read(address) } else { None };
-    let Some(mut context) = word(slot) else { return 0 };
     let mut written = 0;
     // Of a chain that leads back into itself nothing is true, and it shows when it comes by a context that was marked, each time later. (Brent)
     let (mut marked, mut steps, mut until) = (context, 0_u32, 1_u32);
     for _ in 0..MOST_PARENTS {
-        let resume = context.checked_add(WORD).and_then(word).map(address_of);
-        let (Some(parent), Some(resume)) = (word(context), resume) else { break };
+        let Some((parent, resume)) = parent(context) else { break };
         let (rule, module) = modules.locate_once(resume);
         if rule == Rule::GAP || module == NO_MODULE {
             break;

@@ -45,6 +45,7 @@ mod scan;
 mod source;
 mod step;
 mod table;
+mod tasks;
 mod verify;
 mod walk;
 mod without_rule;

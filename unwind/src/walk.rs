@@ -148,10 +148,14 @@ fn walk<T: Target>(
     if marks_frame_pointers(T::MACHINE)
         && settings.continuations
         && walk.is_complete()
-        && let Some((awaited, slot)) = asynchronous
-        && let Some((_, rest)) = out.split_at_mut_checked(frames)
+        && let Some((found, rest)) = out.split_at_mut_checked(frames)
     {
-        let parents = Stepper::<T, _>::new(modules, registers, memory, &[], &state, settings).parents(slot, rest);
+        let stepper = Stepper::<T, _>::new(modules, registers, memory, &[], &state, settings);
+        let (awaited, parents) = match asynchronous {
+            Some((awaited, slot)) => (awaited, stepper.parents(slot, rest)),
+            None if modules.has_tasks() => stepper.waiting_tasks(registers.sp, found, rest).unwrap_or_default(),
+            None => (0, 0),
+        };
         walk.frames += parents;
         walk.continuation = (parents > 0).then_some(Continuation { awaited, frames: parents });
     }

@@ -2,9 +2,11 @@
 
 use crate::cfi;
 use crate::cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset, saved};
-use symseal_module::{Avma, FrameEdge, StopReason, UnwindMethod};
+use symseal_module::{Avma, FrameEdge, StopReason, Svma, UnwindMethod};
+use symseal_unwind::compile::{Input, compile};
 use symseal_unwind::{
-    Arch, Cache, Continuation, Frame, Options, Registers, StackBytes, StackRegions, Walk, unwind_with,
+    Arch, Cache, Continuation, Frame, Module, Modules, Options, Registers, StackBytes, StackRegions, Table, Walk,
+    unwind_with,
 };
 
 const SP: u64 = 0x7fff_0000;
@@ -229,4 +231,137 @@ fn t12_contexts_lie_where_the_caller_reads_them() {
         let walk = unwind_with(&process.modules, &registers, &memory, &mut Cache::new(), &mut frames, options);
         assert_eq!((walk.frames, walk.stop), (expected, StopReason::EndOfStack));
     }
+}
+
+/// Where the table of all wakers of tasks is, and the headers, vtables and trailers of three tasks.
+const WAKERS: u64 = 0x2f00;
+const HEADERS: [u64; 3] = [HEAP, HEAP + 0x1000, HEAP + 0x2000];
+const VTABLE: u64 = 0x7f10_0000;
+const TRAILER: u64 = 0x300;
+const RUNNING: u64 = 1;
+const JOIN_WAKER: u64 = 16;
+
+/// What a table says of tasks: the function at 0x1000 polls those of type 0, and each that waits has a type of its own.
+pub(crate) fn tasks() -> Vec<u8> {
+    let head = [WAKERS as u32, 0, 0, 16, 0, 56, 24, 16];
+    let functions = [[0x1000, 0x40, 0], [0x1100, 0x10, 1], [RESUME[1] as u32, 0x10, 3], [RESUME[2] as u32, 0x10, 5]];
+    head.into_iter().chain(functions.into_iter().flatten()).flat_map(u32::to_le_bytes).collect()
+}
+
+/// The first task runs in the function at 0x1000, the second one waits for it and the third for that.
+fn running() -> (Registers, Words) {
+    let (registers, _) = marked(0);
+    let record = SP + 32;
+    let wakers = at(WAKERS);
+    let mut words = vec![(record, 0x7777), (record + 8, at(0x1048)), (record + 32, at(0x1088))];
+    // The waker of the task that runs, as `Context` has it.
+    words.extend([(SP, 7), (SP + 8, wakers), (SP + 16, HEADERS[0]), (SP + 24, 9)]);
+    for (number, (header, poll)) in (0..).zip(HEADERS.into_iter().zip(RESUME)) {
+        let vtable = VTABLE + 0x100 * number;
+        words.extend([(header, if number == 0 { RUNNING | JOIN_WAKER } else { JOIN_WAKER }), (header + 16, vtable)]);
+        words.extend([(vtable, at(poll)), (vtable + 56, TRAILER)]);
+    }
+    for pair in HEADERS.windows(2) {
+        words.extend([(pair[0] + TRAILER + 16, wakers), (pair[0] + TRAILER + 24, pair[1])]);
+    }
+    // The last one's waker is not that of a task.
+    words.extend([(HEADERS[2] + TRAILER + 16, at(0x2f40)), (HEADERS[2] + TRAILER + 24, HEAP)]);
+    (registers, Words::default().with(&words))
+}
+
+/// Stated addresses of the functions that poll what waits.
+fn waiting(section: &[u8], memory: &Words) -> Vec<u64> {
+    let id = cfi::debug_id();
+    let frames = self::section();
+    let eh_frame = Some((0x9000, frames.bytes()));
+    let table = compile(&Input { eh_frame, tasks: Some(section), ..cfi::empty_input(&id) }).expect("a table").bytes;
+    let process = Process::new(&table);
+    let mut frames = vec![Frame::EMPTY; 16];
+    let options = Options { continuations: true, ..Options::default() };
+    let (registers, _) = running();
+    let walk = unwind_with(&process.modules, &registers, memory, &mut Cache::new(), &mut frames, options);
+    assert_eq!((walk.physical(), walk.stop), (3, StopReason::EndOfStack));
+    let waits = &frames[3..walk.frames];
+    assert_eq!(walk.continuation, (!waits.is_empty()).then_some(Continuation { awaited: 0, frames: waits.len() }));
+    assert!(waits.iter().all(|frame| frame.exact && frame.method == UnwindMethod::AsyncParent));
+    waits.iter().map(|frame| frame.pc.0 - cfi::BIAS).collect()
+}
+
+#[test]
+fn t12_who_waits_for_a_task_is_found_through_its_waker() {
+    let (_, memory) = running();
+    assert_eq!(waiting(&tasks(), &memory), [RESUME[1], RESUME[2]]);
+    let with = |words: &[(u64, u64)]| waiting(&tasks(), &memory.clone().with(words));
+    // Nobody awaits the second one, or its waker is just being put there; its waker is that of no task.
+    assert_eq!(with(&[(HEADERS[1], 0)]), [RESUME[1]]);
+    assert_eq!(with(&[(HEADERS[1] + TRAILER + 16, 0)]), [RESUME[1]]);
+    // What is said to wait is no task.
+    assert_eq!(with(&[(HEADERS[0] + TRAILER + 24, HEAP + 0x5000)]), NOBODY);
+    assert_eq!(with(&[(VTABLE + 0x100, at(0x1114))]), NOBODY, "within a function that polls");
+    assert_eq!(with(&[(VTABLE + 0x100, at(0x1000))]), NOBODY, "a function that no vtable points to");
+    assert_eq!(with(&[(VTABLE + 56, u64::MAX)]), NOBODY);
+    // In a circle.
+    assert_eq!(with(&[(HEADERS[2] + TRAILER + 16, at(WAKERS))]), NOBODY);
+}
+
+#[test]
+fn t12_the_task_that_a_frame_polls_is_the_only_one_that_may_be_it() {
+    let (_, memory) = running();
+    let with = |words: &[(u64, u64)]| waiting(&tasks(), &memory.clone().with(words));
+    // It does not run; it has another type; the waker is not there; it is above the frame.
+    assert_eq!(with(&[(HEADERS[0], JOIN_WAKER)]), NOBODY);
+    assert_eq!(with(&[(VTABLE, at(RESUME[1]))]), NOBODY);
+    assert_eq!(with(&[(SP + 8, at(WAKERS) + 8)]), NOBODY);
+    assert_eq!(with(&[(SP + 8, 0), (SP + 56, at(WAKERS)), (SP + 64, at(0x1088))]), NOBODY);
+    // A waker of another task is no hindrance, one that may be meant as well is.
+    let other = HEAP + 0x4000;
+    let beside = [(SP, at(WAKERS)), (SP + 8, HEADERS[1]), (SP + 16, at(WAKERS)), (SP + 24, HEADERS[0])];
+    assert_eq!(with(&beside), [RESUME[1], RESUME[2]]);
+    let same = [(SP + 8, at(WAKERS)), (SP + 16, HEADERS[0]), (SP, at(WAKERS)), (SP + 24, 0)];
+    assert_eq!(with(&same), [RESUME[1], RESUME[2]], "what is beside the first one is no header");
+    let both = [(other, RUNNING), (other + 16, VTABLE), (SP, at(WAKERS)), (SP + 8, other)];
+    assert_eq!(with(&[&both[..], &[(SP + 16, at(WAKERS)), (SP + 24, HEADERS[0])]].concat()), NOBODY);
+    assert_eq!(with(&[&both[..2], &[(other, 0)], &beside[2..], &both[2..]].concat()), [RESUME[1], RESUME[2]]);
+}
+
+#[test]
+fn t12_what_a_table_says_of_tasks_is_checked() {
+    let (_, memory) = running();
+    let section = tasks();
+    // Without functions, cut, and not there.
+    for section in [&section[..32], &section[..31], &section[..40], &[]] {
+        assert_eq!(waiting_unverified(section, &memory), 0);
+    }
+    let verified = |section: &[u8]| {
+        let id = cfi::debug_id();
+        let bytes = compile(&Input { tasks: Some(section), ..cfi::empty_input(&id) }).expect("a table").bytes;
+        Table::open(&bytes).expect("a table").verify().is_ok()
+    };
+    assert!(verified(&section) && verified(&section[..32]));
+    let mut damaged = section.clone();
+    damaged[36..40].copy_from_slice(&0x200_u32.to_le_bytes());
+    assert!(!verified(&damaged), "functions that overlap");
+    damaged[36..40].copy_from_slice(&0_u32.to_le_bytes());
+    assert!(!verified(&damaged) && !verified(&section[..40]));
+}
+
+fn waiting_unverified(section: &[u8], memory: &Words) -> usize {
+    let id = cfi::debug_id();
+    let frames = self::section();
+    let eh_frame = Some((0x9000, frames.bytes()));
+    let table = compile(&Input { eh_frame, tasks: Some(section), ..cfi::empty_input(&id) }).expect("a table").bytes;
+    let module = Module {
+        start: Avma(cfi::BIAS),
+        end: Avma(at(0x3000)),
+        bias: cfi::BIAS,
+        image_base: Svma(0),
+        table: Some(Table::open(&table).expect("a table")),
+        code: None,
+    };
+    let modules = Modules::new(Arch::X86_64, vec![module]);
+    let mut frames = vec![Frame::EMPTY; 16];
+    let options = Options { continuations: true, ..Options::default() };
+    let walk = unwind_with(&modules, &running().0, memory, &mut Cache::new(), &mut frames, options);
+    assert_eq!(walk.physical(), 3);
+    walk.frames - 3
 }

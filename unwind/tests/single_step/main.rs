@@ -10,6 +10,7 @@ mod elf;
 mod process;
 mod scan;
 mod shadow;
+mod tasks;
 mod tracee;
 
 use std::collections::BTreeMap;
