@@ -375,7 +375,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     pieces.sort_by_key(|piece| piece.range.start);
     match input.arch {
         Arch::I686 => x86::tell_pushes(input.code, &mut pieces),
-        Arch::X86_64 => x86::tell_extended(input.code, &mut pieces),
+        Arch::X86_64 => {
+            x86::tell_extended(input.code, &mut pieces);
+            trampoline::mark_beginnings(input.code, &text, &mut pieces);
+        }
         _ => {}
     }
     report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);

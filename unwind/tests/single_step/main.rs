@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod asynchronous;
+mod contexts;
 #[path = "../elf/mod.rs"]
 mod elf;
 mod process;
