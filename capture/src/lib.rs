@@ -12,12 +12,14 @@
 //! While a capture of one of your own children runs, do not wait for that child in another thread: the
 //! kernel would tell the stops to whoever asks first.
 //!
-//! Of a thread of Go that runs on its own stack, the stack of the goroutine that it works for goes with it, and what leads there.
+//! Of a thread of Go that runs on its own stack, the stack of the goroutine that it works for goes with it, and what leads there; of asynchronous functions
+//! of Swift and tasks of tokio, what leads to those that wait for them.
 //! What no release artifact holds goes with it: the image of the vDSO, and the names of code that the process made, as far as its runtime tells them.
 //!
 //! What it does not do: unwind or name anything. That needs no live process.
 #![deny(unsafe_code)]
 
+mod contexts;
 mod error;
 mod goroutines;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -31,6 +33,7 @@ mod session;
 mod stacks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod stopped;
+mod tasks;
 
 use std::time::Duration;
 

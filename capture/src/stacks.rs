@@ -5,7 +5,8 @@
 //! the signal frame. There are no unwind tables at hand when a process stands still, so signal frames
 //! are found by their form: a return address that leads to the two instructions of `rt_sigreturn`, followed by a
 //! `ucontext` of user code. Of a thread of Go that runs on its own stack, the goroutine that it works for is copied too
-//! ([`goroutines`](crate::goroutines)).
+//! ([`goroutines`](crate::goroutines)), and of asynchronous functions of Swift what leads to those that wait for them
+//! ([`contexts`](crate::contexts)), as well as of tasks of Rust ([`tasks`](crate::tasks)).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +14,9 @@ use symseal_module::Avma;
 use symseal_process::{Mapping, maps};
 use symseal_trace::StackSegment;
 
+use crate::contexts::contexts;
 use crate::goroutines::{Goroutine, goroutine};
+use crate::tasks::{Kind, tasks};
 
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI, AMD64, 3.2.2).
 /// In an epilogue the slots of registers that were just popped lie here, too.
@@ -62,6 +65,8 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
     pub(crate) fn copy(&mut self, pointers: Pointers) -> Vec<StackSegment> {
         let mut segments = Vec::new();
         let followed = self.copy_stacks(pointers.sp, &mut segments);
+        self.copy_contexts(&mut segments);
+        self.copy_tasks(&mut segments);
         let read = &mut self.read;
         let is_data = |address| {
             maps::find(self.mappings, Avma(address)).is_some_and(|it| it.readable && it.writable && !it.shared)
@@ -80,6 +85,36 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         let stack = self.part(Avma(goroutine.sp.0.saturating_sub(RED_ZONE_BYTES)), end, &segments);
         segments.extend(stack);
         segments
+    }
+
+    /// The asynchronous contexts that functions on the copied stacks lead to.
+    fn copy_contexts(&mut self, segments: &mut Vec<StackSegment>) {
+        let (mappings, read) = (self.mappings, &mut self.read);
+        let is_readable = |address| maps::find(mappings, Avma(address)).is_some_and(|mapping| mapping.readable);
+        let found = contexts(segments, is_readable, |address, out| read(address, out));
+        for (start, size) in found {
+            if let Some(segment) = self.part(start, start.0.saturating_add(size), segments) {
+                join(segments, segment);
+            }
+        }
+    }
+
+    /// What leads from tasks of tokio on the copied stacks to those that wait for them.
+    fn copy_tasks(&mut self, segments: &mut Vec<StackSegment>) {
+        let (mappings, read) = (self.mappings, &mut self.read);
+        let kind = |address| match maps::find(mappings, Avma(address)) {
+            Some(mapping) if !mapping.readable || mapping.shared => Kind::Other,
+            Some(mapping) if mapping.executable => Kind::Code,
+            Some(mapping) if mapping.inode != 0 => Kind::Constant,
+            Some(mapping) if mapping.writable => Kind::Data,
+            _ => Kind::Other,
+        };
+        let found = tasks(segments, kind, |address, out| read(address, out));
+        for (start, size) in found {
+            if let Some(segment) = self.part(start, start.0.saturating_add(size), segments) {
+                join(segments, segment);
+            }
+        }
     }
 
     /// The stretches around `sp` and around the stack pointers that signal frames saved, which are given.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use symseal_module::{DebugId, Svma, UnwindMethod};
+use symseal_module::{DebugId, Svma};
 use symseal_unwind::format::{DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAX_SECTIONS, SectionKind};
 use symseal_unwind::{Cache, Kind, ReturnAddress, Rule, RuleSource, Saved};
 
@@ -135,7 +135,7 @@ fn used_rules(bench: &Bench<'_>, walks: &[ThreadStack]) -> Vec<UsedRule> {
         // The last frame's rule led nowhere.
         for (frame, caller) in walked.frames.iter().zip(walked.frames.iter().skip(1)) {
             // No rule of the frame's code led there.
-            if caller.method == UnwindMethod::GoroutineSwitch {
+            if caller.method.logical_edge().is_some() {
                 continue;
             }
             let module = frame.module.and_then(|index| bench.scene.modules.get(index as usize));

@@ -31,10 +31,12 @@ impl ReportedChain {
     /// The index of the first reported frame, from the root inwards, that the stack does not have; `None` where it
     /// has all, and at least one frame below them.
     pub fn first_difference(&self, stack: &ThreadStack) -> Option<usize> {
-        let Some(below) = stack.frames.len().checked_sub(self.pcs.len()).filter(|below| *below > 0) else {
+        // What waits for the stack is not on it, and no chain that a thread reports of itself.
+        let frames = stack.frames.split(|frame| frame.method.is_logical()).next().unwrap_or_default();
+        let Some(below) = frames.len().checked_sub(self.pcs.len()).filter(|below| *below > 0) else {
             return Some(0);
         };
-        let inner = stack.frames.get(below - 1..).unwrap_or_default();
+        let inner = frames.get(below - 1..).unwrap_or_default();
         let same = |at: usize, pc: &Avma| {
             let (Some(frame), Some(callee)) = (inner.get(at + 1), inner.get(at)) else { return false };
             let sp = self.sps.get(at);
@@ -58,6 +60,7 @@ mod tests {
             sample: 0,
             frames: frames.iter().map(frame).collect(),
             stop: StopReason::EndOfStack,
+            awaited: None,
         }
     }
 

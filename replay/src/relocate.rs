@@ -5,6 +5,8 @@
 //! moved along. That is conservative: an integer that merely looks like such a pointer is moved as well,
 //! and the engine must not mind.
 
+use symseal_unwind::frame_pointer_of;
+
 use crate::rng::SplitMix64;
 use crate::scene::{Ranges, Scene, SceneModule, Segment, Snapshot};
 
@@ -123,6 +125,8 @@ impl Layout {
 
     /// Where a value of snapshot `at` is moved by; `None` for what points into nothing that is known.
     fn delta(&self, at: usize, value: u64) -> Option<u64> {
+        // A mark stays where it is.
+        let value = frame_pointer_of(value);
         let in_stack = || self.stacks.get(at)?.delta_of_pointer(value);
         self.modules.delta_of_pointer(value).or_else(in_stack)
     }
@@ -133,7 +137,8 @@ impl Layout {
         let targets = Ranges::new(self.modules.stretches.iter().chain(stacks).map(Moved::target));
         scene.snapshots.iter().enumerate().any(|(at, snapshot)| {
             let mut values = snapshot.registers.values().copied().chain(snapshot.stack_words());
-            values.any(|value| targets.pointed_into(value).is_some() && self.delta(at, value).is_none())
+            values
+                .any(|value| targets.pointed_into(frame_pointer_of(value)).is_some() && self.delta(at, value).is_none())
         })
     }
 

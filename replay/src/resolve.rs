@@ -21,8 +21,25 @@ pub struct ResolvedThread {
     pub sample: u32,
     /// The innermost first.
     pub frames: Vec<ResolvedFrame>,
-    /// Why the walk ended.
+    /// Why the walk over the stack ended.
     pub stop: StopReason,
+    /// The index of the frame that those at the end wait for, which are on no stack; none where there are none. Each of the others waits for the
+    /// one before it.
+    pub awaited: Option<usize>,
+}
+
+impl ResolvedThread {
+    /// How many frames are on the stack.
+    pub fn physical(&self) -> usize {
+        self.frames.iter().position(|frame| frame.unwind.is_logical()).unwrap_or(self.frames.len())
+    }
+
+    /// The index of the frame that the one at `depth` waits for, if it is on no stack.
+    pub fn awaited_by(&self, depth: usize) -> Option<usize> {
+        let is_first = depth == self.physical();
+        self.frames.get(depth).filter(|frame| frame.unwind.is_logical())?;
+        if is_first { self.awaited } else { depth.checked_sub(1) }
+    }
 }
 
 /// Unwinds and names every sample. Gives the event for the trace, and the threads with all that is known of
@@ -99,6 +116,7 @@ fn of_thread(stack: &ThreadStack, frames: Vec<ResolvedFrame>) -> ResolvedThread 
         sample: stack.sample,
         frames,
         stop: stack.stop,
+        awaited: stack.awaited,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What must come out is fixed beforehand: the frames for which the complete walk read no word beyond the
 //! cut, and then the stop `truncated-stack`. Four liberties: the engine may give further frames of the complete
-//! result, for it reads some words before it knows whether it needs them; the frame address of the last frame may be
+//! result, for it reads some words before it knows whether it needs them, and where the stack itself is complete, all or some of those that wait for it; the frame address of the last frame may be
 //! unknown, where it was to be read from the lost part; and where no rule covers the last frame, the engine may say
 //! that instead, for then it does not know what it would have read; and where the complete walk went on to a goroutine, the engine
 //! may go on along the thread's own stack, for what leads to the goroutine may be lost.
@@ -62,7 +62,8 @@ fn take_liberties(expected: &mut Canonical, found: &Canonical, golden: &Canonica
         return;
     }
     expected.frames.extend(golden.frames.iter().take(found.frames.len()).skip(expected.frames.len()).cloned());
-    if expected.frames.len() == golden.frames.len() && found.stop == golden.stop {
+    // The stack is there; of what waits for it nobody knows how much there is.
+    if expected.frames.len() >= physical(golden) && found.stop == golden.stop {
         expected.stop = golden.stop;
         return;
     }
@@ -81,6 +82,11 @@ fn take_liberties(expected: &mut Canonical, found: &Canonical, golden: &Canonica
     if without_rule && !next_by_rule {
         expected.stop = found.stop;
     }
+}
+
+/// How many frames are on the stack.
+fn physical(result: &Canonical) -> usize {
+    result.frames.iter().position(|frame| frame.method.is_logical()).unwrap_or(result.frames.len())
 }
 
 /// Where a copied stack is made to end.

@@ -21,8 +21,10 @@ pub struct ThreadStack {
     pub sample: u32,
     /// The innermost first.
     pub frames: Vec<Frame>,
-    /// Why there are no more.
+    /// Why there are no more on the stack.
     pub stop: StopReason,
+    /// The frame that those at the end wait for, which are on no stack, if there are any.
+    pub awaited: Option<usize>,
 }
 
 impl ThreadStack {
@@ -85,7 +87,7 @@ impl<'t> EngineModules<'t> {
     /// One stack. Where it ends for want of a rule, and code was read, the scan may lead on from there: it adds frames, and changes
     /// none of those that were found without it.
     pub(crate) fn walk(&self, snapshot: &Snapshot, cache: &mut Cache) -> ThreadStack {
-        let stack = self.walk_with(&self.plain, snapshot, cache, Options::default());
+        let stack = self.walk_with(&self.plain, snapshot, cache, PLAIN);
         if !ends_for_want_of_a_rule(stack.stop) {
             return stack;
         }
@@ -103,7 +105,7 @@ impl<'t> EngineModules<'t> {
     pub(crate) fn walk_of(&self, is_scanned: bool) -> (&Modules<'t>, Options) {
         match &self.with_code {
             Some(modules) if is_scanned => (modules, SCANNING),
-            _ => (&self.plain, Options::default()),
+            _ => (&self.plain, PLAIN),
         }
     }
 
@@ -128,11 +130,14 @@ impl<'t> EngineModules<'t> {
             sample: snapshot.sample,
             frames,
             stop: walk.stop,
+            awaited: walk.continuation.map(|continuation| continuation.awaited),
         }
     }
 }
 
-const SCANNING: Options = Options { signature_mask: None, scan: true };
+/// With what waits for the stack behind it.
+const PLAIN: Options = Options { signature_mask: None, scan: false, continuations: true };
+const SCANNING: Options = Options { scan: true, ..PLAIN };
 
 /// Whether code without rules is why there are no more frames.
 pub(crate) fn ends_for_want_of_a_rule(stop: StopReason) -> bool {

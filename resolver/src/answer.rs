@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use symseal_bundle::Digest;
-use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod};
+use symseal_module::{Avma, DebugId, FrameEdge, MissReason, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod};
 
 use crate::Demangling;
 
@@ -230,6 +230,9 @@ pub struct FrameLine<'a> {
     pub module_offset: Option<Rva>,
     /// How the frame was found.
     pub unwind: UnwindMethod,
+    /// What leads to the frame, where that is no call and no interrupt; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<FrameEdge>,
     /// The step that answered.
     pub resolver: ResolverStep,
     /// How much the answer tells.
@@ -300,10 +303,11 @@ impl ResolvedFrame {
         self.quality == Quality::Full
     }
 
-    /// Whether the frame may count as coverage: a function whose range holds the address, and no guess of
-    /// the unwinder.
+    /// Whether the frame may count as coverage: a function whose range holds the address, no guess of
+    /// the unwinder, and on a stack.
     pub fn counts(&self) -> bool {
-        !self.frames.is_empty() && !self.approximate && self.unwind != UnwindMethod::Scan
+        let is_there = self.unwind != UnwindMethod::Scan && !self.unwind.is_logical();
+        !self.frames.is_empty() && !self.approximate && is_there
     }
 
     /// The frame as `trace-resolve --json` prints it; with `explain` also the steps and digests.
@@ -314,6 +318,7 @@ impl ResolvedFrame {
             debug_id: self.module.as_ref().and_then(|module| module.debug_id.as_ref()),
             module_offset: self.module.as_ref().map(|module| module.rva),
             unwind: self.unwind,
+            edge: self.unwind.logical_edge(),
             resolver: self.resolver,
             quality: self.quality,
             proof: self.proof,
@@ -442,6 +447,9 @@ mod tests {
                 ]
             })
         );
+        let waiting = ResolvedFrame { unwind: UnwindMethod::AsyncParent, ..resolved() };
+        assert_eq!(serde_json::to_value(waiting.line(false)).unwrap()["edge"], "async-parent");
+        assert!(!waiting.counts() && resolved().counts());
         let tried = serde_json::to_value(resolved()).unwrap();
         assert_eq!(tried["tried"][0], serde_json::json!({"step": "debuginfod", "outcome": {"skipped": "offline"}}));
     }

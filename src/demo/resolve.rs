@@ -83,9 +83,9 @@ const SHOWN_OUTER: usize = 3;
 
 /// One thread's stack, a line a frame.
 fn show(story: &Narrator, thread: &ResolvedThread) {
-    let count = thread.frames.len();
+    let count = thread.physical();
     story.say(format!("thread {} {}: {count} frames, {}", thread.thread, thread.thread_name, thread.stop));
-    for (depth, frame) in thread.frames.iter().enumerate() {
+    for (depth, frame) in thread.frames.iter().enumerate().take(count) {
         let left_out = count.saturating_sub(SHOWN_INNER + SHOWN_OUTER);
         if left_out > 1 && (SHOWN_INNER..SHOWN_INNER + left_out).contains(&depth) {
             if depth == SHOWN_INNER {

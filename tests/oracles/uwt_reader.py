@@ -27,6 +27,7 @@ KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "pl
 DEBUG_ID, PRODUCER, BUCKETS, ROW_ADDRESSES, ROW_RULES, RULES, SLOTS, PROGRAMS, SOURCE_INDEX, SOURCE_MAP = range(1, 11)
 GO_RUNTIME = 12
 REASONS = 13
+TASKS = 14
 BUCKET_BYTES = 256
 BLOCK = 64
 
@@ -71,6 +72,7 @@ class Table:
         self.sources = list(self.source_map())
         self.go_runtime = self.read_go_runtime() if GO_RUNTIME in self.sections else None
         self.reasons = self.read_reasons() if REASONS in self.sections else []
+        self.tasks = self.read_tasks() if TASKS in self.sections else None
         self.verify()
 
     def numbers(self, kind, code, count):
@@ -228,6 +230,19 @@ class Table:
             reasons.append([self.text_start + start, self.text_start + start + size, text.decode()])
         return reasons
 
+    def read_tasks(self):
+        data = self.sections[TASKS]
+        expect(len(data) >= 32 and (len(data) - 32) % 12 == 0, "length of what is said of tasks")
+        wakers, *fields = struct.unpack_from("<Q6I", data)
+        functions = []
+        for at in range(32, len(data), 12):
+            start, size, kind = struct.unpack_from("<3I", data, at)
+            expect(size > 0 and start + size < 1 << 32, "a function of tasks without code")
+            expect(not functions or functions[-1][1] <= start, "functions of tasks do not rise")
+            functions.append([start, start + size, kind >> 1, bool(kind & 1)])
+        names = ("state", "vtable", "poll", "trailer_offset", "waker_data", "waker_table")
+        return {"wakers": wakers, **dict(zip(names, fields)), "functions": functions}
+
     def lookup(self, rva):
         offset = rva - self.text_start
         if offset < 0 or rva >= self.text_end:
@@ -246,7 +261,8 @@ class Table:
         yield {
             "processor": self.name, "image_base": self.image_base, "text_start": self.text_start, "text_end": self.text_end, "rows": self.rows,
             "rules": self.rules, "source_sha256": self.data[64:96].hex(), "debug_id": self.sections[DEBUG_ID].decode(),
-            "producer": self.sections[PRODUCER].decode(), "go_runtime": self.go_runtime, "reasons": self.reasons, "sha256": hashlib.sha256(self.data).hexdigest(),
+            "producer": self.sections[PRODUCER].decode(), "go_runtime": self.go_runtime, "reasons": self.reasons, "tasks": self.tasks,
+            "sha256": hashlib.sha256(self.data).hexdigest(),
         }
         for bucket, (first, end) in enumerate(zip(self.buckets, self.buckets[1:])):
             for row in range(first, end):

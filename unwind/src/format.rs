@@ -70,6 +70,8 @@ pub enum SectionKind {
     GoRuntime = 12,
     /// Why code has no rule, where something speaks of it.
     Reasons = 13,
+    /// What leads from a task to the one that waits for it, in Rust programs with tokio.
+    Tasks = 14,
 }
 
 impl SectionKind {
@@ -88,5 +90,5 @@ impl SectionKind {
     ];
 
     /// Kinds that some tables have.
-    pub const OPTIONAL: [Self; 3] = [Self::ConventionSlots, Self::GoRuntime, Self::Reasons];
+    pub const OPTIONAL: [Self; 4] = [Self::ConventionSlots, Self::GoRuntime, Self::Reasons, Self::Tasks];
 }

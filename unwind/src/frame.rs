@@ -39,7 +39,8 @@ pub struct Frame {
     /// at `pc - 1` and everything is to be looked up there.
     pub exact: bool,
     /// The canonical frame address: the stack pointer of the caller. Of a signal frame: the interrupted stack pointer. 0 if
-    /// unknown: in the last frame, and where a frame pointer led on that does not tell it (aarch64).
+    /// unknown: in the last frame, and where a frame pointer led on that does not tell it (aarch64). Of a frame that is on no stack
+    /// ([`UnwindMethod::AsyncParent`]): the address of what the task keeps of it, its asynchronous context.
     pub cfa: Avma,
     /// The value of the frame pointer register in this frame; 0 if a rule lost it.
     pub fp: u64,
@@ -59,12 +60,14 @@ impl Frame {
         Avma(self.pc.0.wrapping_sub(u64::from(!self.exact)))
     }
 
-    /// What leads to this frame from its callee.
+    /// What leads to this frame from its callee, or from the frame that it waits for.
     pub fn edge(&self, callee: &Self) -> FrameEdge {
         // Where addresses have 64 bits, those of kernels are the upper half.
         let is_kernel = |frame: &Self| frame.pc.0 >> 63 != 0;
+        if let Some(edge) = self.method.logical_edge() {
+            return edge;
+        }
         match self.method {
-            UnwindMethod::GoroutineSwitch => FrameEdge::GoroutineSwitch,
             UnwindMethod::SignalContext if is_kernel(callee) && !is_kernel(self) => FrameEdge::KernelEntry,
             UnwindMethod::SignalContext => FrameEdge::Interrupt,
             _ => FrameEdge::Call,
@@ -83,11 +86,27 @@ impl Default for Frame {
 pub struct Walk {
     /// How many frames were written to the front of the buffer.
     pub frames: usize,
-    /// Why there are no more.
+    /// Why there are no more on the stack.
     pub stop: StopReason,
+    /// The frames at the end that are on no stack, if there are any.
+    pub continuation: Option<Continuation>,
+}
+
+/// The frames behind a complete stack that wait for one of its asynchronous functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Continuation {
+    /// The index of the frame that the first of them waits for. Each other one waits for the one before it.
+    pub awaited: usize,
+    /// How many there are.
+    pub frames: usize,
 }
 
 impl Walk {
+    /// How many frames are those of the stack itself.
+    pub fn physical(&self) -> usize {
+        self.frames - self.continuation.map_or(0, |continuation| continuation.frames)
+    }
+
     /// True where the stack was followed to its very end.
     pub fn is_complete(&self) -> bool {
         matches!(self.stop, StopReason::EndOfStack | StopReason::RootFramePointer)

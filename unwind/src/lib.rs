@@ -32,6 +32,7 @@ pub mod arch;
 mod cache;
 #[cfg(feature = "compile")]
 pub mod compile;
+mod continuation;
 mod cx;
 pub mod format;
 mod frame;
@@ -44,14 +45,16 @@ mod scan;
 mod source;
 mod step;
 mod table;
+mod tasks;
 mod verify;
 mod walk;
 mod without_rule;
 
 pub use arch::{Arch, MipsFlags};
 pub use cache::{Cache, Entry as CacheEntry};
+pub use continuation::frame_pointer_of;
 pub use cx::Operation;
-pub use frame::{Frame, Registers, Walk};
+pub use frame::{Continuation, Frame, Registers, Walk};
 pub use goroutine::{GoRuntime, GoroutineFields};
 pub use memory::{Memory, StackBytes, StackRegions};
 pub use modules::{CodeBytes, Module, Modules};

@@ -12,6 +12,7 @@ use crate::goroutine::GoRuntime;
 use crate::rule::Rule;
 use crate::source::Source;
 use crate::table::Table;
+use crate::tasks::TaskTable;
 
 /// One mapped module, as the engine needs it.
 #[derive(Debug, Clone)]
@@ -71,6 +72,8 @@ pub struct Modules<'t> {
     /// The bits of an address, if the caller knows them.
     address_bits: Option<u64>,
     go: Vec<GoRuntime>,
+    /// Whether the table of any module tells of tasks.
+    has_tasks: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -130,7 +133,8 @@ impl<'t> Modules<'t> {
         });
         let go = go.collect();
         let highest = entries.iter().map(|entry| entry.start.saturating_add(entry.size)).max().unwrap_or(0);
-        Self { entries, generation, arch, highest, address_bits: None, go }
+        let has_tasks = entries.iter().any(|entry| entry.table.as_ref().is_some_and(Table::has_tasks));
+        Self { entries, generation, arch, highest, address_bits: None, go, has_tasks }
     }
 
     /// The same with the signature of signed return addresses in the bits that are set in `mask` (aarch64: the instruction mask
@@ -156,6 +160,16 @@ impl<'t> Modules<'t> {
 
     pub(crate) fn go_runtimes(&self) -> &[GoRuntime] {
         &self.go
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.has_tasks
+    }
+
+    /// What the module that holds `address` tells of tasks, its relative address 0, and the relative address that this one is.
+    pub(crate) fn tasks_at(&self, address: Avma) -> Option<(TaskTable<'t>, u64, Rva)> {
+        let (entry, rva) = self.rva(address.0)?;
+        Some((entry.table.as_ref()?.tasks()?, entry.base, rva))
     }
 
     /// The processor of the process.
@@ -214,6 +228,12 @@ impl<'t> Modules<'t> {
         (rule, entry.index)
     }
 
+    /// The same, where it is asked for too seldom to be worth its code at each place.
+    #[inline(never)]
+    pub(crate) fn locate_once(&self, address: u64) -> (Rule, u32) {
+        self.locate(address, &mut 0)
+    }
+
     /// The table that holds `address`.
     pub(crate) fn table_at(&self, address: u64) -> Option<&Table<'t>> {
         self.entry(address)?.table.as_ref()
@@ -240,6 +260,7 @@ impl<'t> Modules<'t> {
         Some((entry, Rva(address.wrapping_sub(entry.base))))
     }
 
+    #[inline(never)]
     fn entry(&self, address: u64) -> Option<&Entry<'t>> {
         self.entries.get(self.find(address)?)
     }

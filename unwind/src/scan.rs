@@ -223,7 +223,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Whether what is at `target` passes the call on to what cannot be told.
     fn is_thunk(&self, target: u64) -> bool {
-        let (rule, _) = self.modules.locate(target, &mut 0);
+        let (rule, _) = self.modules.locate_once(target);
         rule.source() == Some(RuleSource::Plt)
     }
 
@@ -278,7 +278,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 return lead.with(Evidence::Possible);
             }
             let lookup = pc.wrapping_sub(1);
-            let (rule, _) = self.modules.locate(lookup, &mut 0);
+            let (rule, _) = self.modules.locate_once(lookup);
             let shown = if lead.frames >= FRAMES_TO_LEAD_ON { Evidence::Shown } else { Evidence::Possible };
             let base = match rule.kind() {
                 // The end alone, without a frame that led there, shows nothing.

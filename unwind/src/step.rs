@@ -159,6 +159,8 @@ pub(crate) struct Settings {
     pub(crate) address_bits: u64,
     /// Whether the stack may be scanned.
     pub(crate) scan: bool,
+    /// Whether frames that wait for the stack follow it.
+    pub(crate) continuations: bool,
 }
 
 impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
@@ -338,7 +340,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
 
     /// Whether a rule covers `address`.
     pub(crate) fn is_covered(&self, address: u64) -> bool {
-        let (rule, _) = self.modules.locate(address, &mut 0);
+        let (rule, _) = self.modules.locate_once(address);
         // What a leaf leaves open it leaves open for whoever it turns out to have called.
         rule != Rule::GAP && rule != Rule::NO_TABLE && rule.kind() != Some(Kind::Leaf)
     }
@@ -459,6 +461,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 UnwindMethod::FramePointer
                 | UnwindMethod::Scan
                 | UnwindMethod::GoroutineSwitch
+                | UnwindMethod::AsyncParent
                 | UnwindMethod::Context => return None,
             }
             caller = callee;

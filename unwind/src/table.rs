@@ -12,6 +12,7 @@ use crate::format::{
 };
 use crate::goroutine::GoRuntime;
 use crate::rule::{Kind, Rule, Slots};
+use crate::tasks::TaskTable;
 
 /// An unwind table over the bytes of its file. Opening looks at the header alone; [`verify`](Self::verify) looks at everything.
 ///
@@ -32,6 +33,7 @@ pub struct Table<'a> {
     programs: &'a [u8],
     /// The section of Go's runtime, where there is one.
     go_runtime: Option<&'a [u8]>,
+    tasks: Option<&'a [u8]>,
     /// The section of reasons, where there is one.
     pub(crate) reasons: Option<&'a [u8]>,
     pub(crate) source_index: &'a [[u8; 16]],
@@ -156,6 +158,7 @@ impl<'a> Table<'a> {
             convention_slots,
             programs: section(SectionKind::Programs)?,
             go_runtime: section(SectionKind::GoRuntime).ok(),
+            tasks: section(SectionKind::Tasks).ok(),
             reasons: section(SectionKind::Reasons).ok(),
             source_index: array(section(SectionKind::SourceIndex)?, None, SectionKind::SourceIndex)?,
             source_map: section(SectionKind::SourceMap)?,
@@ -226,6 +229,20 @@ impl<'a> Table<'a> {
     /// What leads from the stack of a thread to its goroutine, if the module is a Go program and that is known.
     pub fn go_runtime(&self) -> Option<GoRuntime<Rva>> {
         GoRuntime::read(self.go_runtime?, self.text_start, self.text_size)
+    }
+
+    /// What leads from a task of Rust to the one that waits for it, if that is known.
+    pub(crate) fn tasks(&self) -> Option<TaskTable<'a>> {
+        TaskTable::read(self.tasks?)
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.tasks.is_some()
+    }
+
+    /// Whether that is there and well-formed, or not there.
+    pub(crate) fn has_sound_tasks(&self) -> bool {
+        self.tasks.is_none() || self.tasks().is_some_and(|tasks| tasks.is_sound())
     }
 
     pub(crate) fn has_go_runtime(&self) -> bool {

@@ -37,6 +37,9 @@ impl Table<'_> {
         if self.has_go_runtime() && self.go_runtime().is_none() {
             return Err(VerifyError::GoRuntime);
         }
+        if !self.has_sound_tasks() {
+            return Err(VerifyError::Tasks);
+        }
         if !self.reasons_are_sound() {
             return Err(VerifyError::Reasons);
         }
@@ -93,6 +96,8 @@ pub enum VerifyError {
     SourceMap,
     /// The section of the Go runtime cannot be read.
     GoRuntime,
+    /// The section of tasks cannot be read.
+    Tasks,
     /// The section of reasons cannot be read.
     Reasons,
 }
@@ -113,6 +118,7 @@ impl fmt::Display for VerifyError {
             Self::Rule { number } => write!(f, "rule {number} is not one that can be carried out"),
             Self::SourceMap => f.write_str("the source map cannot be read to its end"),
             Self::GoRuntime => f.write_str("what it says of Go's runtime is not well-formed"),
+            Self::Tasks => f.write_str("what it says of tasks is not well-formed"),
             Self::Reasons => f.write_str("the reasons of what has no rule cannot be read"),
         }
     }

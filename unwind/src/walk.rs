@@ -4,11 +4,12 @@
 //! one short loop whose state stays in processor registers; everything else goes through [`step`](crate::step). Both are
 //! compiled once for each architecture.
 
-use symseal_module::{Avma, StopReason};
+use symseal_module::{Avma, StopReason, UnwindMethod};
 
 use crate::arch::{Aarch64, Arch, Arm, I686, Mips32Big, Mips32Little, Riscv64, Target, X86_64};
 use crate::cache::{Cache, FP_LOST, NO_MODULE};
-use crate::frame::{Frame, Registers, Walk};
+use crate::continuation::{frame_pointer_of, is_marked, marks_frame_pointers};
+use crate::frame::{Continuation, Frame, Registers, Walk};
 use crate::goroutine;
 use crate::memory::Memory;
 use crate::modules::{Hint, Modules};
@@ -52,6 +53,9 @@ pub struct Options {
     /// ([`UnwindMethod::Scan`](symseal_module::UnwindMethod::Scan)). Needs the code of the modules ([`Module::code`](crate::Module::code)). The
     /// frame pointer is then followed only where no word below it might be meant.
     pub scan: bool,
+    /// Whether behind a stack that ends complete come the frames that wait for its innermost asynchronous function
+    /// ([`UnwindMethod::AsyncParent`], [`Walk::continuation`]). Their contexts are read through the walk's memory and are on no stack.
+    pub continuations: bool,
 }
 
 /// The same with options.
@@ -64,7 +68,7 @@ pub fn unwind_with(
     options: Options,
 ) -> Walk {
     let address_bits = options.signature_mask.map_or_else(|| modules.address_bits(registers.sp), |mask| !mask);
-    let settings = Settings { address_bits, scan: options.scan };
+    let settings = Settings { address_bits, scan: options.scan, continuations: options.continuations };
     match modules.arch() {
         Arch::X86_64 => walk::<X86_64>(modules, registers, memory, cache, out, settings),
         Arch::Aarch64 => walk::<Aarch64>(modules, registers, memory, cache, out, settings),
@@ -90,12 +94,14 @@ fn walk<T: Target>(
     let mut depth = 0;
     // A frame with a plain rule may be where a goroutine's stack was left.
     let has_switches = goroutine::g_register(T::MACHINE.arch).is_some() && !modules.go_runtimes().is_empty();
-    let walk = loop {
+    // The innermost frame that keeps an asynchronous context, and where.
+    let mut asynchronous = None;
+    let (frames, stop) = loop {
         let rule = if state.exact || !state.fp_known || !state.sp_known || has_switches {
             let lookup = state.pc.wrapping_sub(u64::from(!state.exact));
             let entry = cache.find::<T>(lookup, lookup, modules, &mut hint);
             let Some(frame) = out.get_mut(depth) else {
-                break Walk { frames: depth, stop: StopReason::MaxFrames };
+                break (depth, StopReason::MaxFrames);
             };
             *frame = state.frame(entry.module);
             depth += 1;
@@ -112,12 +118,21 @@ fn walk<T: Target>(
                 &mut depth,
             ) {
                 Some(rule) => rule,
-                None => break Walk { frames: depth, stop: StopReason::MaxFrames },
+                None => break (depth, StopReason::MaxFrames),
             }
         };
         let frames = out.get(..depth).unwrap_or_default();
         let stepper = Stepper::<T, _>::new(modules, registers, memory, frames, &state, settings);
-        let (cfa, next) = stepper.step(rule, &mut budget);
+        let (cfa, mut next) = stepper.step(rule, &mut budget);
+        // What was interrupted may have marked the register itself.
+        if marks_frame_pointers(T::MACHINE)
+            && let Ok(Caller { fp: Some(fp), method, .. }) = &mut next
+            && is_marked(*fp)
+            && *method != UnwindMethod::SignalContext
+        {
+            asynchronous = asynchronous.or_else(|| Some((depth - 1, stepper.context_slot(*fp, cfa)?)));
+            *fp = frame_pointer_of(*fp);
+        }
         if let (Some(cfa), Some(frame)) = (cfa, out.get_mut(depth - 1)) {
             frame.cfa = Avma(cfa);
         }
@@ -125,10 +140,25 @@ fn walk<T: Target>(
             Ok(Caller { pc, sp, sp_known, fp, exact, method }) => {
                 state = State { pc, sp, sp_known, fp: fp.unwrap_or(0), fp_known: fp.is_some(), exact, method };
             }
-            Err(stop) => break Walk { frames: depth, stop },
+            Err(stop) => break (depth, stop),
         }
     };
-    cache.note_lookups(walk.frames);
+    cache.note_lookups(frames);
+    let mut walk = Walk { frames, stop, continuation: None };
+    if marks_frame_pointers(T::MACHINE)
+        && settings.continuations
+        && walk.is_complete()
+        && let Some((found, rest)) = out.split_at_mut_checked(frames)
+    {
+        let stepper = Stepper::<T, _>::new(modules, registers, memory, &[], &state, settings);
+        let (awaited, parents) = match asynchronous {
+            Some((awaited, slot)) => (awaited, stepper.parents(slot, rest)),
+            None if modules.has_tasks() => stepper.waiting_tasks(registers.sp, found, rest).unwrap_or_default(),
+            None => (0, 0),
+        };
+        walk.frames += parents;
+        walk.continuation = (parents > 0).then_some(Continuation { awaited, frames: parents });
+    }
     walk
 }
 
@@ -171,7 +201,8 @@ fn plain_frames<T: Target>(
         });
         let words = (caller, read_word::<T>(memory, slot));
         let module = (entry.module != NO_MODULE).then_some(entry.module);
-        if let (true, (Some(caller), Some(saved_fp))) = (holds && words.0 != Some(0), words) {
+        let is_plain_fp = !marks_frame_pointers(machine) || !words.1.is_some_and(is_marked);
+        if let (true, (Some(caller), Some(saved_fp))) = (holds && words.0 != Some(0) && is_plain_fp, words) {
             *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(cfa), fp, method, module };
             pc = caller;
             sp = cfa;

@@ -128,7 +128,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a signal trampoline begins at `pc`, by its rule or by its instructions.
     #[inline(never)]
     fn is_trampoline(&self, pc: u64) -> bool {
-        let (rule, _) = self.modules.locate(pc, &mut 0);
+        let (rule, _) = self.modules.locate_once(pc);
         rule.kind() == Some(Kind::Signal) || self.context_at(pc, false).is_some()
     }
 

@@ -14,9 +14,9 @@ const SP: u64 = 0x7fff_0000;
 /// An address without rules.
 const DARK: u64 = 0x1804;
 
-/// What takes more than a few lines to make: `traps_arm` walks by the one, and `go_tables` holds each rule of the other against Go's own call frame
-/// information.
-const ELSEWHERE: [UnwindMethod; 2] = [UnwindMethod::Exidx, UnwindMethod::GoPclntab];
+/// What takes more than a few lines to make: `traps_arm` walks by the first, `go_tables` holds each rule of the second against Go's own call frame
+/// information, and `traps_async` has stacks that somebody waits for.
+const ELSEWHERE: [UnwindMethod; 3] = [UnwindMethod::Exidx, UnwindMethod::GoPclntab, UnwindMethod::AsyncParent];
 
 /// What walks came to.
 #[derive(Default)]

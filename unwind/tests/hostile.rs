@@ -54,8 +54,10 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
     let stack_start = if random.below(4) == 0 { u64::MAX - 4096 + 1 } else { own_stack };
     let mut stack = Vec::with_capacity(4096);
     for _ in 0..512 {
-        let word = match random.below(4) {
+        let word = match random.below(5) {
             0 => random.next(),
+            // As asynchronous functions of Swift mark it.
+            4 => stack_start.wrapping_add(random.below(4096) & !7) | 1 << 60,
             1 => stack_start.wrapping_add(random.below(4096)),
             _ => base.wrapping_add(text_start).wrapping_add(random.below((text_end - text_start).max(1))),
         };
@@ -74,7 +76,8 @@ fn walk_anything(table: Table<'_>, random: &mut Random) {
         for general in &mut registers.general {
             *general = (random.below(2) == 0).then(|| stack_start.wrapping_add(random.below(4096) & !7));
         }
-        let options = Options { scan: random.below(2) == 0, ..Options::default() };
+        let (scan, continuations) = (random.below(2) == 0, random.below(2) == 0);
+        let options = Options { scan, continuations, ..Options::default() };
         let walk = unwind_with(&modules, &registers, &memory, &mut cache, &mut frames, options);
         assert!(walk.frames > 0);
         for frame in frames.iter().take(walk.frames) {

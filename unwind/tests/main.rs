@@ -19,6 +19,7 @@ mod readelf_rows;
 mod toolchains;
 mod traps;
 mod traps_arm;
+mod traps_async;
 mod traps_cfi;
 mod traps_dwarf_forms;
 mod traps_fallback;

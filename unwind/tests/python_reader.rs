@@ -1,7 +1,6 @@
 //! A reader in another language, written from `docs/formats/uwt.md` alone, agrees with this crate on tables of every processor.
 
-use crate::elf;
-use crate::toolchains;
+use crate::{cfi, elf, toolchains, traps_async};
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use crate::elf::{Binary, Random};
 use serde_json::{Map, Value, json};
 use symseal_module::Rva;
+use symseal_unwind::compile::{Input, compile};
 use symseal_unwind::{Kind, ReturnAddress, Rule, Saved, Slots, Table};
 
 /// Random addresses in each file, beside those around rows.
@@ -143,6 +143,20 @@ fn tables(directory: &Path) -> impl Iterator<Item = (String, PathBuf, Vec<u8>)> 
         std::fs::write(&file, &bytes).expect("a file");
         Some((path.display().to_string(), file.clone(), bytes))
     })
+}
+
+#[test]
+fn a_reader_made_from_the_documentation_gives_what_is_said_of_tasks() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (id, section) = (cfi::debug_id(), traps_async::tasks());
+    let table = compile(&Input { tasks: Some(&section), ..cfi::empty_input(&id) }).expect("a table").bytes;
+    let file = directory.path().join("table.uwt");
+    std::fs::write(&file, table).expect("a file");
+    let Some(dumped) = python("dump", &file, "") else { return };
+    let expected = json!({"wakers": 0x2f00, "state": 0, "vtable": 16, "poll": 0, "trailer_offset": 56, "waker_data": 24,
+        "waker_table": 16, "functions": [[0x1000, 0x1040, 0, false], [0x1100, 0x1110, 0, true], [0x1110, 0x1120, 1, true],
+        [0x1120, 0x1130, 2, true]]});
+    assert_eq!(lines(&dumped)[0]["tasks"], expected);
 }
 
 #[test]

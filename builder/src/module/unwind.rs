@@ -77,6 +77,7 @@ pub(super) fn unwind_table(
         exidx: section(inputs.exidx.as_ref()).zip(inputs.exidx.as_ref().map(|slice| &*slice.bytes)),
         pclntab: section(inputs.pclntab.as_ref()).zip(inputs.pclntab.as_ref().map(|slice| &*slice.bytes)),
         go_runtime: None,
+        tasks: None,
         has_sframe: inputs.has_sframe,
         loaded: &inputs.loaded,
         functions: &functions,
@@ -88,8 +89,12 @@ pub(super) fn unwind_table(
         bases: compile::Bases { text: inputs.text_base, got: inputs.got_base },
     };
     let (go_runtime, is_of_debug_file) = go_runtime(&input, object, separate_file);
-    let used_debug = used_debug || is_of_debug_file;
-    match compile::compile(&compile::Input { go_runtime: go_runtime.as_ref(), ..input }) {
+    let own_tasks = tasks(&input, object);
+    let tasks_of_debug_file =
+        if own_tasks.is_none() { separate_file.and_then(|file| tasks(&input, file)) } else { None };
+    let used_debug = used_debug || is_of_debug_file || tasks_of_debug_file.is_some();
+    let tasks = own_tasks.or(tasks_of_debug_file);
+    match compile::compile(&compile::Input { go_runtime: go_runtime.as_ref(), tasks: tasks.as_deref(), ..input }) {
         Err(error) => none(error.to_string()),
         Ok(compiled) => {
             let made = compiled.report;
@@ -181,6 +186,18 @@ fn go_runtime(
     let from_debug_file = if own.is_none() { separate.and_then(of) } else { None };
     let is_of_debug_file = from_debug_file.is_some();
     (own.or(from_debug_file), is_of_debug_file)
+}
+
+/// What leads from a task of tokio to the one that waits for it, by the debug information in `file`.
+fn tasks(input: &compile::Input<'_>, file: &ObjectFile<'_>) -> Option<Vec<u8>> {
+    let section = |name: &str| name.strip_prefix(".debug_").and_then(|suffix| file.debug_section(suffix));
+    let strings = section(compile::TASK_NAMES);
+    // Nearly all files are done with here, and what is compressed stays so.
+    if !compile::names_tasks(strings.as_deref().unwrap_or_default()) {
+        return None;
+    }
+    let sections = compile::TASK_SECTIONS.map(|name| (name, section(name).unwrap_or_default()));
+    compile::tasks(input, |name| sections.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, bytes)| bytes))
 }
 
 /// The processor as the compiler knows it; none for one that it does not.

@@ -90,6 +90,7 @@ codes! {
         GoroutineSwitch = 13, "goroutine-switch", "Where the goroutine stopped for which a thread runs on its own stack: no call leads there.";
         Exidx = 14, "exidx", "The index table of an ARM module (.ARM.exidx).";
         GoPclntab = 15, "go-pclntab", "The table of functions of a Go program (.gopclntab).";
+        AsyncParent = 16, "async-parent", "Where a task goes on that waits for the asynchronous function which the stack runs: it is on no stack.";
     }
 }
 
@@ -100,7 +101,7 @@ codes! {
         Interrupt = 1, "interrupt", "An interrupt or signal: the outer frame did not call, and goes on where it was.";
         KernelEntry = 2, "kernel-entry", "The boundary of the kernel: the outer frame is that of the process which entered it.";
         GoroutineSwitch = 3, "goroutine-switch", "A change of stacks: the outer frame is that of the goroutine for which the inner one runs.";
-        AsyncParent = 4, "async-parent", "A continuation: the outer frame waits for the inner one, as the capture says, and is on no stack.";
+        AsyncParent = 4, "async-parent", "A continuation: the outer frame waits for the asynchronous function that the stack runs, or for the parent before it, and is on no stack.";
     }
 }
 
@@ -108,6 +109,22 @@ impl FrameEdge {
     /// Whether both frames are on one stack, or on two that the processor changed: what counts as physical depth.
     pub const fn is_physical(self) -> bool {
         matches!(self, Self::Call | Self::Interrupt | Self::KernelEntry)
+    }
+}
+
+impl UnwindMethod {
+    /// Whether a frame that was found so is on no stack: it waits for one that is, and counts as none.
+    pub const fn is_logical(self) -> bool {
+        matches!(self, Self::AsyncParent)
+    }
+
+    /// What leads to a frame that was found so, if that is nothing physical.
+    pub const fn logical_edge(self) -> Option<FrameEdge> {
+        match self {
+            Self::GoroutineSwitch => Some(FrameEdge::GoroutineSwitch),
+            Self::AsyncParent => Some(FrameEdge::AsyncParent),
+            _ => None,
+        }
     }
 }
 
@@ -195,6 +212,7 @@ codes! {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use alloc::vec::Vec;
 
     macro_rules! check_set {
         ($name:ident) => {
@@ -205,6 +223,15 @@ mod tests {
             }
             assert!("no such code".parse::<$name>().is_err());
         };
+    }
+
+    #[test]
+    fn edges_that_methods_stand_for_are_not_physical() {
+        let logical: Vec<_> = UnwindMethod::ALL.iter().filter_map(|method| method.logical_edge()).collect();
+        assert_eq!(logical, [FrameEdge::GoroutineSwitch, FrameEdge::AsyncParent]);
+        assert!(logical.iter().all(|edge| !edge.is_physical()));
+        // What a goroutine runs is on a stack, if on another one.
+        assert!(UnwindMethod::AsyncParent.is_logical() && !UnwindMethod::GoroutineSwitch.is_logical());
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn run(bytes: &[u8]) {
     let mut cache = Cache::with_capacity(usize::from(capacity));
     let mut frames = [Frame::EMPTY; 128];
     for scan in [false, true] {
-        let options = Options { scan, ..Options::default() };
+        let options = Options { scan, continuations: scan, ..Options::default() };
         let walk = unwind_with(&modules, &registers, &memory, &mut cache, &mut frames, options);
         for frame in frames.iter().take(walk.frames) {
             let rule = modules.rule(frame).map(|(rule, _)| rule.display(arch).to_string());

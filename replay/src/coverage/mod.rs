@@ -18,7 +18,7 @@ use crate::ResolvedThread;
 pub const MAX_NAMELESS_LISTED: usize = 1000;
 
 /// Coverage of a trace. Frames are physical frames: an address counts once, however many calls were inlined
-/// at it. `docs/formats/evidence.md` gives the definitions.
+/// at it, and what only waits for a stack does not count. `docs/formats/evidence.md` gives the definitions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Frames in release modules: those of which the bundle has line tables. Named means function, file and line.
@@ -91,7 +91,7 @@ pub fn coverage(threads: &[ResolvedThread], resolver: &Resolver) -> Coverage {
     let mut uniques = Uniques::default();
     for thread in threads {
         let mut stack = CoverageCount::default();
-        for (frame, depth) in thread.frames.iter().zip(0..) {
+        for (frame, depth) in thread.frames.iter().zip(0..).filter(|(frame, _)| !frame.unwind.is_logical()) {
             let (found, release) = (Found::of(frame), is_release(frame, resolver));
             stack.add(found);
             uniques.add(frame, found);
@@ -107,7 +107,7 @@ pub fn coverage(threads: &[ResolvedThread], resolver: &Resolver) -> Coverage {
             coverage.incomplete.push(IncompleteStack {
                 thread: thread.thread,
                 sample: thread.sample,
-                frames: thread.frames.len() as u64,
+                frames: thread.physical() as u64,
                 stop: thread.stop,
             });
         }

@@ -138,13 +138,22 @@ struct Line<'a> {
     thread: u32,
     thread_name: &'a str,
     depth: usize,
+    /// Of a frame that is on no stack: the depth of the frame that it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<usize>,
     #[serde(flatten)]
     frame: FrameLine<'a>,
 }
 
 fn print_json(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> Result<()> {
     for (depth, frame) in thread.frames.iter().enumerate() {
-        let line = Line { thread: thread.thread, thread_name: &thread.thread_name, depth, frame: frame.line(explain) };
+        let line = Line {
+            thread: thread.thread,
+            thread_name: &thread.thread_name,
+            depth,
+            waits_for: thread.awaited_by(depth),
+            frame: frame.line(explain),
+        };
         serde_json::to_writer(&mut *out, &line)?;
         writeln!(out)?;
     }
@@ -154,8 +163,11 @@ fn print_json(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> R
 /// Prints one thread's stack for people.
 fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> std::io::Result<()> {
     let name = visible(&thread.thread_name);
-    writeln!(out, "thread {} {name}: {} frames, {}", thread.thread, thread.frames.len(), thread.stop)?;
+    writeln!(out, "thread {} {name}: {} frames, {}", thread.thread, thread.physical(), thread.stop)?;
     for (depth, frame) in thread.frames.iter().enumerate() {
+        if let Some(awaited) = thread.awaited.filter(|_| depth == thread.physical()) {
+            writeln!(out, "  on no stack, waiting for #{awaited}:")?;
+        }
         let origin = format!("[{} · {} · {}]", frame.unwind, frame.resolver, frame.proof);
         let module = visible(frame.module.as_ref().map_or("?", |module| file_name(&module.path)));
         if frame.frames.is_empty() {

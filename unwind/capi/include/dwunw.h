@@ -27,6 +27,12 @@
 #define DWUNW_CAPTURE_SCAN 4
 
 /*
+ dwunw_capture_request.flags: behind a complete stack come the frames that wait for its innermost asynchronous function and are on no stack
+ (DWUNW_FRAME_LOGICAL), as far as windows or the reader have the contexts that lead there.
+ */
+#define DWUNW_CAPTURE_CONTINUATIONS 8
+
+/*
  dwunw_frame.module: the frame lies in none.
  */
 #define DWUNW_NO_MODULE UINT32_MAX
@@ -35,6 +41,12 @@
  dwunw_frame.flags: pc is the next instruction to run. Without it, pc is a return address, and the call lies at pc - 1.
  */
 #define DWUNW_FRAME_EXACT 1
+
+/*
+ dwunw_frame.flags: the frame is on no stack, and no depth of one. It waits for the one before it, the first such frame for an asynchronous
+ function of the stack; cfa is the address of its context.
+ */
+#define DWUNW_FRAME_LOGICAL 2
 
 /*
  Modules that a context takes unless told otherwise.
@@ -381,6 +393,10 @@ enum dwunw_method
    The table of functions of a Go program.
    */
   DWUNW_METHOD_GO_PCLNTAB = 15,
+  /*
+   Where a task goes on that waits for an asynchronous function of the stack; on no stack.
+   */
+  DWUNW_METHOD_ASYNC_PARENT = 16,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -570,7 +586,7 @@ typedef struct dwunw_frame {
    */
   uint16_t method;
   /*
-   DWUNW_FRAME_EXACT.
+   DWUNW_FRAME_EXACT, DWUNW_FRAME_LOGICAL.
    */
   uint16_t flags;
   /*
@@ -594,7 +610,7 @@ typedef struct dwunw_capture_request {
    */
   uint32_t struct_size;
   /*
-   DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET, DWUNW_CAPTURE_SCAN.
+   DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET, DWUNW_CAPTURE_SCAN, DWUNW_CAPTURE_CONTINUATIONS.
    */
   uint32_t flags;
   /*

@@ -23,11 +23,17 @@ pub const DWUNW_CAPTURE_STOP_TARGET: u32 = 2;
 /// dwunw_capture_request.flags: where no rule and no frame pointer leads on, the stack is searched for the one word that calls account for.
 /// Frames found so have the method DWUNW_METHOD_SCAN: they are guesses.
 pub const DWUNW_CAPTURE_SCAN: u32 = 4;
+/// dwunw_capture_request.flags: behind a complete stack come the frames that wait for its innermost asynchronous function and are on no stack
+/// (DWUNW_FRAME_LOGICAL), as far as windows or the reader have the contexts that lead there.
+pub const DWUNW_CAPTURE_CONTINUATIONS: u32 = 8;
 
 /// dwunw_frame.module: the frame lies in none.
 pub const DWUNW_NO_MODULE: u32 = u32::MAX;
 /// dwunw_frame.flags: pc is the next instruction to run. Without it, pc is a return address, and the call lies at pc - 1.
 pub const DWUNW_FRAME_EXACT: u16 = 1;
+/// dwunw_frame.flags: the frame is on no stack, and no depth of one. It waits for the one before it, the first such frame for an asynchronous
+/// function of the stack; cfa is the address of its context.
+pub const DWUNW_FRAME_LOGICAL: u16 = 2;
 
 /// One frame.
 #[repr(C)]
@@ -45,7 +51,7 @@ pub struct dwunw_frame {
     pub fp: u64,
     /// A dwunw_method: how the frame was found.
     pub method: u16,
-    /// DWUNW_FRAME_EXACT.
+    /// DWUNW_FRAME_EXACT, DWUNW_FRAME_LOGICAL.
     pub flags: u16,
     /// 0.
     pub reserved: u32,
@@ -60,7 +66,7 @@ unsafe impl Sized32 for dwunw_frame {}
 pub struct dwunw_capture_request {
     /// sizeof(dwunw_capture_request).
     pub struct_size: u32,
-    /// DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET, DWUNW_CAPTURE_SCAN.
+    /// DWUNW_CAPTURE_READ_TARGET, DWUNW_CAPTURE_STOP_TARGET, DWUNW_CAPTURE_SCAN, DWUNW_CAPTURE_CONTINUATIONS.
     pub flags: u32,
     /// The registers, unless the target is stopped for them.
     pub registers: *const dwunw_registers,
@@ -155,7 +161,9 @@ unsafe fn capture(
     let stops = request.flags & DWUNW_CAPTURE_STOP_TARGET != 0;
     let reads_target = request.flags & DWUNW_CAPTURE_READ_TARGET != 0;
     let scan = request.flags & DWUNW_CAPTURE_SCAN != 0;
-    let is_known = request.flags & !(DWUNW_CAPTURE_STOP_TARGET | DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_SCAN) == 0;
+    let continuations = request.flags & DWUNW_CAPTURE_CONTINUATIONS != 0;
+    let options = DWUNW_CAPTURE_SCAN | DWUNW_CAPTURE_CONTINUATIONS;
+    let is_known = request.flags & !(DWUNW_CAPTURE_STOP_TARGET | DWUNW_CAPTURE_READ_TARGET | options) == 0;
     let fits = sized::is_stride_of::<dwunw_frame>(request.frame_size);
     if !is_known || !fits || request.frames.is_null() || !request.frames.is_aligned() || request.max_frames == 0 {
         return Err(S::BadArgument);
@@ -190,7 +198,7 @@ unsafe fn capture(
     if modules.engine.arch() != arch {
         return Err(S::UnsupportedArch);
     }
-    let options = Options { signature_mask, scan };
+    let options = Options { signature_mask, scan, continuations };
     let walk = unwind_with(&modules.engine, &registers, &memory, scratch.cache, frames, options);
     // Nothing more is read of the target: it goes on.
     drop(stopped);
@@ -211,6 +219,8 @@ unsafe fn capture(
 
 #[inline(always)]
 fn outer_frame(frame: &Frame, module: Option<u32>) -> dwunw_frame {
+    let exact = if frame.exact { DWUNW_FRAME_EXACT } else { 0 };
+    let logical = if frame.method.is_logical() { DWUNW_FRAME_LOGICAL } else { 0 };
     dwunw_frame {
         struct_size: size_of::<dwunw_frame>() as u32,
         module: module.unwrap_or(DWUNW_NO_MODULE),
@@ -218,7 +228,7 @@ fn outer_frame(frame: &Frame, module: Option<u32>) -> dwunw_frame {
         cfa: frame.cfa.0,
         fp: frame.fp,
         method: u16::from(frame.method.number()),
-        flags: if frame.exact { DWUNW_FRAME_EXACT } else { 0 },
+        flags: exact | logical,
         reserved: 0,
     }
 }

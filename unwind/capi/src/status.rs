@@ -212,11 +212,13 @@ pub enum dwunw_method {
     Exidx = 14,
     /// The table of functions of a Go program.
     GoPclntab = 15,
+    /// Where a task goes on that waits for an asynchronous function of the stack; on no stack.
+    AsyncParent = 16,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::GoPclntab as usize + 1
-        && UnwindMethod::GoPclntab as usize == dwunw_method::GoPclntab as usize,
+    UnwindMethod::ALL.len() == dwunw_method::AsyncParent as usize + 1
+        && UnwindMethod::AsyncParent as usize == dwunw_method::AsyncParent as usize,
     "every method of the engine has its name in C"
 );
 

@@ -18,6 +18,7 @@ mod plt;
 mod programs;
 mod signs;
 mod startup;
+mod tasks;
 mod terms;
 mod trampoline;
 mod translate;
@@ -44,7 +45,10 @@ use fdes::{CfiSection, FdePlace, FdeReader};
 use pieces::{Claims, Piece};
 use programs::Programs;
 
+/// The sections that [`tasks`] reads.
+pub use go::GO_RUNTIME_SECTIONS as TASK_SECTIONS;
 pub use go::{GO_RUNTIME_SECTIONS, go_runtime};
+pub use tasks::{TASK_NAMES, names_tasks, tasks};
 
 /// What a table is made of. Addresses are stated ones (svma).
 #[derive(Debug, Clone)]
@@ -76,6 +80,8 @@ pub struct Input<'a> {
     pub pclntab: Option<(u64, &'a [u8])>,
     /// What [`go_runtime`] found in a Go program: the table keeps it.
     pub go_runtime: Option<&'a GoRuntime<Svma>>,
+    /// What [`tasks`] found in a Rust program: the table keeps it.
+    pub tasks: Option<&'a [u8]>,
     /// Whether there is a `.sframe` section. This version does not read it, and says so where nothing else speaks of the module.
     pub has_sframe: bool,
     /// Addresses and bytes of everything that a process has of the file, code included; the exception directory and the index table lead there. May be
@@ -116,6 +122,7 @@ impl<'a> Input<'a> {
             exidx: None,
             pclntab: None,
             go_runtime: None,
+            tasks: None,
             has_sframe: false,
             loaded: &[],
             functions: &[],
@@ -204,6 +211,8 @@ pub struct Report {
     pub entries_outside_text: usize,
     /// Whether the table says what leads from the stack of a thread to its goroutine.
     pub has_go_runtime: bool,
+    /// Whether the table says what leads from a task to the one that waits for it.
+    pub has_tasks: bool,
     /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
     pub unfollowed: BTreeMap<String, usize>,
     /// Where they are. At most [`MAX_UNSUPPORTED_LISTED`] are listed.
@@ -364,8 +373,13 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, programs, mut report, .. } = compiler;
     pieces.sort_by_key(|piece| piece.range.start);
-    if input.arch == Arch::I686 {
-        x86::tell_pushes(input.code, &mut pieces);
+    match input.arch {
+        Arch::I686 => x86::tell_pushes(input.code, &mut pieces),
+        Arch::X86_64 => {
+            x86::tell_extended(input.code, &mut pieces);
+            trampoline::mark_beginnings(input.code, &text, &mut pieces);
+        }
+        _ => {}
     }
     report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
     report.programs = programs.count();

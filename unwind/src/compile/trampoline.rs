@@ -1,4 +1,4 @@
-//! Signal trampolines that call frame information does not describe, as in musl and in static programs.
+//! Signal trampolines that call frame information does not describe, as in musl and in static programs; and what stacks begin with that programs make.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -48,6 +48,38 @@ pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], piece
         }
     }
     marked
+}
+
+/// What a stack begins with that a program made: glibc's `__start_context` on x86_64 (`mov rsp, rbx; mov rdi, [rsp]; test rdi, rdi; jz .+8; call`), to which
+/// the function of a context returns. No call leads there and it has no caller, whatever its entry says, which is that of any function.
+const BEGINNING: [u8; 13] = [0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff, 0x74, 0x08, 0xe8];
+/// Bytes of all of it, up to `hlt`.
+const BEGINNING_BYTES: usize = 26;
+/// Its last instruction.
+const HLT: u8 = 0xf4;
+
+/// Gives what stacks begin with its rule: there is no caller. The padding before goes with it, because return addresses are looked up one byte lower.
+pub(super) fn mark_beginnings(code: &[(u64, &[u8])], text: &[Range<u64>], pieces: &mut Vec<Piece>) {
+    let machine = Arch::X86_64.machine();
+    for (start, bytes) in code {
+        for at in memmem::find_iter(bytes, &BEGINNING) {
+            let last = at + BEGINNING_BYTES - 1;
+            let (Some(address), Some(&HLT)) = (start.checked_add(at as u64), bytes.get(last)) else { continue };
+            let end = address.saturating_add(BEGINNING_BYTES as u64);
+            if !text.iter().any(|text| text.contains(&address) && end <= text.end) {
+                continue;
+            }
+            let ends_piece = piece_at(pieces, address.wrapping_sub(1)).is_none();
+            let before = (1..=machine.function_alignment as usize).find_map(|length| {
+                let padding = bytes.get(at.checked_sub(length)?..at)?;
+                (machine.is_padding)(padding).then_some(1)
+            });
+            let before = before.or(ends_piece.then_some(1)).unwrap_or(0);
+            let rule = Rule::bare(Kind::End, RuleSource::Trampoline);
+            let source = (SourceKind::Trampoline, address);
+            replace(pieces, Piece { range: address.saturating_sub(before)..end, rule, slots: Slots::SAME, source });
+        }
+    }
 }
 
 /// Where the instructions of a trampoline stand. None of them overlaps itself, so that one that is not aligned hides none that is.

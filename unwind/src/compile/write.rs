@@ -118,6 +118,10 @@ pub(super) fn write(
         sections.push((SectionKind::GoRuntime, section));
         report.has_go_runtime = true;
     }
+    if let Some(section) = input.tasks {
+        sections.push((SectionKind::Tasks, section.to_vec()));
+        report.has_tasks = true;
+    }
     let unsupported = report.unsupported.iter().chain(&report.unfollowed_functions);
     let reasons = unsupported.map(|it| (it.range.clone(), it.reason.as_str()));
     let reasons = reasons::write(reasons, base.wrapping_add(start)..base.wrapping_add(end));

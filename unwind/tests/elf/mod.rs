@@ -36,6 +36,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) exidx: Section<'a>,
     pub(crate) pclntab: Section<'a>,
     pub(crate) go_runtime: Option<GoRuntime<Svma>>,
+    pub(crate) tasks: Option<Vec<u8>>,
     pub(crate) loaded: Vec<(u64, &'a [u8])>,
     pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<Plt<'a>>,
@@ -83,6 +84,7 @@ impl Binary {
             exidx: section(".ARM.exidx"),
             pclntab: section(".gopclntab").or_else(|| section(".data.rel.ro.gopclntab")),
             go_runtime: None,
+            tasks: None,
             loaded: section(".ARM.extab").into_iter().collect(),
             functions: file
                 .symbols()
@@ -112,6 +114,7 @@ impl Binary {
             let section = |name: &str| sections.get(name).map_or(&[][..], Vec::as_slice);
             parts.go_runtime = compile::go_runtime(&parts.input(), section);
         }
+        parts.tasks = compile::tasks(&parts.input(), |name| section(name).map_or(&[][..], |(_, bytes)| bytes));
         parts
     }
 
@@ -143,6 +146,7 @@ impl<'a> Parts<'a> {
             exidx: self.exidx,
             pclntab: self.pclntab,
             go_runtime: self.go_runtime.as_ref(),
+            tasks: self.tasks.as_deref(),
             loaded: &self.loaded,
             functions: &self.functions,
             plt: &self.plt,

@@ -4,11 +4,14 @@
 //! `SYMSEAL_STEPS` gives the number of instructions of each program, and the least of all together; without it each runs its short form to the end.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod asynchronous;
+mod contexts;
 #[path = "../elf/mod.rs"]
 mod elf;
 mod process;
 mod scan;
 mod shadow;
+mod tasks;
 mod tracee;
 
 use std::collections::BTreeMap;
@@ -125,6 +128,18 @@ const PROGRAMS: &[Program] = &[
         compiler: "gcc",
         source: "libraries.c",
         options: &["-O2", "-g0", "-Wl,-z,lazy"],
+        short: &[],
+        rounds: [1, 20],
+        with_loader: false,
+        with_data: false,
+        leaves: 0,
+        signals: 0,
+    },
+    Program {
+        name: "C, clang -O1, asynchronous functions of Swift's convention",
+        compiler: asynchronous::COMPILER,
+        source: asynchronous::SOURCE,
+        options: &["-O1", "-fno-omit-frame-pointer", "-g0"],
         short: &[],
         rounds: [1, 20],
         with_loader: false,

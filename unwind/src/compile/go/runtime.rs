@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfo, DebuggingInformationEntry, EndianSlice,
-    LittleEndian, UnitHeader,
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfo, DebugInfoUnitHeadersIter,
+    DebuggingInformationEntry, EndianSlice, LittleEndian, UnitHeader,
 };
 use symseal_module::Svma;
 
@@ -25,6 +25,10 @@ const CALLS_C: &[u8] = b"runtime.asmcgocall";
 
 /// The sections of debug information that are read.
 pub const GO_RUNTIME_SECTIONS: [&str; 4] = [".debug_info", ".debug_abbrev", ".debug_str", ".debug_line_str"];
+
+/// Gives the name of an entry, if it has fewer bytes than that: each costs as much as is looked at.
+pub(in super::super) type NameOf<'n, 'a> =
+    dyn Fn(&DebuggingInformationEntry<Reader<'a>>, usize) -> Option<&'a [u8]> + 'n;
 
 /// How many entries and attributes are looked at for each byte of debug information: most take more than one.
 const MOST_ATTRIBUTES_PER_BYTE: usize = 4;
@@ -86,7 +90,7 @@ fn fields<'a>(section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime<Svma>> {
     let mut stack = Fields::new("runtime.stack", ["lo", "hi"]);
     let mut sched = Fields::new("runtime.gobuf", ["sp", "pc", "bp"]);
     let mut m = Fields::new("runtime.m", ["curg"]);
-    let mut units = information.units.units();
+    let mut units = information.units();
     while let Ok(Some(unit)) = units.next() {
         information.members(&unit, |structure, field, at| {
             g.note(structure, field, at);
@@ -112,18 +116,20 @@ fn fields<'a>(section: impl Fn(&str) -> &'a [u8]) -> Option<GoRuntime<Svma>> {
 }
 
 /// Debug information, with what may be read of it: the time grows with its size, whatever it holds.
-struct Information<'a> {
+pub(in super::super) struct Information<'a> {
     units: DebugInfo<Reader<'a>>,
     /// By where they begin in their section.
     abbreviations: BTreeMap<usize, Abbreviations>,
     strings: &'a [u8],
     line_strings: &'a [u8],
+    /// Bytes of `.debug_info`.
+    pub(in super::super) bytes: usize,
     /// Entries and their attributes that may still be looked at, in all units.
     budget: usize,
 }
 
 impl<'a> Information<'a> {
-    fn of(section: impl Fn(&str) -> &'a [u8]) -> Self {
+    pub(in super::super) fn of(section: impl Fn(&str) -> &'a [u8]) -> Self {
         let of = |id: gimli::SectionId| section(id.name());
         let (information, abbreviations) = (of(gimli::SectionId::DebugInfo), of(gimli::SectionId::DebugAbbrev));
         let units = DebugInfo::new(information, LittleEndian);
@@ -132,17 +138,48 @@ impl<'a> Information<'a> {
             units,
             strings: of(gimli::SectionId::DebugStr),
             line_strings: of(gimli::SectionId::DebugLineStr),
+            bytes: information.len(),
             budget: information.len().saturating_mul(MOST_ATTRIBUTES_PER_BYTE),
         }
     }
 
+    pub(in super::super) fn units(&self) -> DebugInfoUnitHeadersIter<Reader<'a>> {
+        self.units.units()
+    }
+
     /// Calls `note` with each structure of a unit that is not within another one, each of its fields, and where that is.
     fn members(&mut self, unit: &UnitHeader<Reader<'a>>, mut note: impl FnMut(&'a [u8], &'a [u8], u32)) {
+        let mut structure = None;
+        self.entries(unit, |entry, name| {
+            let short = |entry| name(entry, LONGEST_NAME);
+            match (entry.depth(), entry.tag()) {
+                (1, gimli::DW_TAG_structure_type) => structure = short(entry),
+                (1, _) => structure = None,
+                (2, gimli::DW_TAG_member) => {
+                    let at = match entry.attr_value(gimli::DW_AT_data_member_location) {
+                        Some(AttributeValue::Udata(at)) => u32::try_from(at).ok(),
+                        _ => None,
+                    };
+                    if let (Some(structure), Some(field), Some(at)) = (structure, short(entry), at) {
+                        note(structure, field, at);
+                    }
+                }
+                _ => {}
+            }
+        });
+    }
+
+    /// Calls `note` with each entry of a unit, and with what gives the name of one.
+    pub(in super::super) fn entries(
+        &mut self,
+        unit: &UnitHeader<Reader<'a>>,
+        mut note: impl FnMut(&DebuggingInformationEntry<Reader<'a>>, &NameOf<'_, 'a>),
+    ) {
         let Self { abbreviations, strings, line_strings, budget, .. } = self;
-        let name = |entry: &DebuggingInformationEntry<Reader<'a>>| match entry.attr_value(gimli::DW_AT_name)? {
+        let name = |entry: &DebuggingInformationEntry<Reader<'a>>, longest| match entry.attr_value(gimli::DW_AT_name)? {
             AttributeValue::String(name) => Some(name.slice()),
-            AttributeValue::DebugStrRef(at) => string(strings, at.0),
-            AttributeValue::DebugLineStrRef(at) => string(line_strings, at.0),
+            AttributeValue::DebugStrRef(at) => string(strings, at.0, longest),
+            AttributeValue::DebugLineStrRef(at) => string(line_strings, at.0, longest),
             _ => None,
         };
         if *budget == 0 {
@@ -150,7 +187,6 @@ impl<'a> Information<'a> {
         }
         let Some(abbreviations) = abbreviations.get(&unit.debug_abbrev_offset().0) else { return };
         let mut entries = unit.entries(abbreviations);
-        let mut structure = None;
         while let Ok(Some(entry)) = entries.next_dfs() {
             // Attributes may take no bytes at all.
             let Some(left) = budget.checked_sub(1 + entry.attrs().len()) else {
@@ -158,20 +194,7 @@ impl<'a> Information<'a> {
                 return;
             };
             *budget = left;
-            match (entry.depth(), entry.tag()) {
-                (1, gimli::DW_TAG_structure_type) => structure = name(entry),
-                (1, _) => structure = None,
-                (2, gimli::DW_TAG_member) => {
-                    let at = match entry.attr_value(gimli::DW_AT_data_member_location) {
-                        Some(AttributeValue::Udata(at)) => u32::try_from(at).ok(),
-                        _ => None,
-                    };
-                    if let (Some(structure), Some(field), Some(at)) = (structure, name(entry), at) {
-                        note(structure, field, at);
-                    }
-                }
-                _ => {}
-            }
+            note(entry, &name);
         }
     }
 }
@@ -193,9 +216,9 @@ fn read_abbreviations(units: &DebugInfo<Reader<'_>>, section: &[u8]) -> BTreeMap
     tables.collect()
 }
 
-/// A string of a section of strings, if it is no longer than the names that are looked for.
-fn string(section: &[u8], at: usize) -> Option<&[u8]> {
+/// A string of a section of strings, if it has fewer bytes than `longest`.
+fn string(section: &[u8], at: usize, longest: usize) -> Option<&[u8]> {
     let rest = section.get(at..)?;
-    let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
+    let rest = rest.get(..longest).unwrap_or(rest);
     rest.get(..rest.iter().position(|byte| *byte == 0)?)
 }

@@ -2,10 +2,12 @@
 //! what hand-written code pushes without saying so.
 
 mod epilog;
+mod extended;
 mod untold;
 
 pub(super) use crate::arch::x86::{Mode, length};
 pub(super) use epilog::{Epilog, Jump, epilog};
+pub(super) use extended::tell_extended;
 pub(super) use untold::tell_pushes;
 
 /// DWARF numbers of the general registers, by the numbers that instructions and `.xdata` give them. (System V ABI for AMD64, figure 3.36)
