@@ -191,6 +191,80 @@ fn symbols_alone_tell_that_functions_of_cpp_were_folded() {
     assert_eq!(folded, BTreeSet::from(["_Z5firsti", "_ZL5is_oki", "_ZN5Other5countEi"]));
 }
 
+/// Equal functions of three lines each, some in every file: what is folded has the name of one, and lines of the same one.
+#[test]
+fn name_and_lines_of_folded_code_tell_of_one_function() {
+    let ways: [(&str, &str, &str, &[&str]); 8] = [
+        ("clang", "c", "ld.lld", &["-fuse-ld=lld"]),
+        ("clang++", "cc", "ld.lld", &["-fuse-ld=lld"]),
+        ("clang", "c", "ld.lld", &["-fuse-ld=lld", "-gdwarf-4"]),
+        ("clang", "c", "ld.lld", &["-fuse-ld=lld", "-flto"]),
+        ("gcc", "c", "ld.gold", &["-fuse-ld=gold", "-fno-ipa-icf"]),
+        ("g++", "cc", "ld.gold", &["-fuse-ld=gold", "-fno-ipa-icf"]),
+        ("gcc", "c", "ld.gold", &["-fuse-ld=gold", "-fno-ipa-icf", "-flto"]),
+        ("clang++", "cc", "ld.gold", &["-fuse-ld=gold"]),
+    ];
+    let parts: [&[&[&str]]; 4] = [
+        &[&["first", "second"]],
+        &[&["alpha", "beta", "iota"]],
+        &[&["alpha", "beta"], &["iota", "delta"]],
+        &[&["omega"], &["zeta", "eta", "theta"]],
+    ];
+    for (compiler, ending, linker, options) in ways {
+        if !have(compiler) || !have(linker) {
+            continue;
+        }
+        for files in parts {
+            lines_of_one_function(compiler, ending, options, files);
+        }
+    }
+}
+
+/// Builds a program of these functions, and holds the lines of those that are left to the source text.
+#[track_caller]
+fn lines_of_one_function(compiler: &str, ending: &str, options: &[&str], files: &[&[&str]]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(compiler);
+    command.current_dir(folder.path()).args(["-g", "-O2", "-ffunction-sections", "-Wl,--icf=all", "-o", "program"]);
+    command.args(options);
+    let mut places: BTreeMap<&str, (String, std::ops::RangeInclusive<u32>)> = BTreeMap::new();
+    let (mut declared, mut called) = (String::new(), String::new());
+    for (number, functions) in files.iter().enumerate() {
+        let name = format!("part{number}.{ending}");
+        let mut text = String::new();
+        for (first, function) in (1_u32..).step_by(3).zip(*functions) {
+            text.push_str(&format!(
+                "__attribute__((noinline)) int {function}(int x) {{\n    return x * 3 + 1 + (x >> 2);\n}}\n"
+            ));
+            declared.push_str(&format!("int {function}(int);\n"));
+            called.push_str(&format!(" + {function}(count)"));
+            places.insert(function, (name.clone(), first..=first + 2));
+        }
+        std::fs::write(folder.path().join(&name), text).unwrap();
+        command.arg(name);
+    }
+    let main = format!("main.{ending}");
+    let text = format!("{declared}int main(int count, char **v) {{ (void)v; return 0{called}; }}\n");
+    std::fs::write(folder.path().join(&main), text).unwrap();
+    let ran = command.arg(main).output().unwrap();
+    assert!(ran.status.success(), "{compiler} {options:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    let stream = stream_of(&folder.path().join("program"));
+    let text = |id| stream.strings.get(id);
+    let mut found = 0;
+    for record in &stream.functions {
+        let Some((file, lines)) = places.get(text(record.name)) else { continue };
+        found += 1;
+        let what = format!("{compiler} {options:?}: {} of {places:?}: {:?}", text(record.name), record.rows);
+        assert!(lines.contains(&record.line) && text(record.file).ends_with(file.as_str()), "{what}");
+        assert!(record.rows.iter().any(|row| lines.contains(&row.line)), "{what}");
+        for row in record.rows.iter().filter(|row| row.line > 0) {
+            assert!(lines.contains(&row.line) && text(row.file).ends_with(file.as_str()), "{what}");
+        }
+    }
+    // GCC writes some of them otherwise.
+    assert!(found > 0 && found < places.len(), "{compiler} {options:?}: of {places:?} some were folded");
+}
+
 fn stream_of(path: &Path) -> FunctionStream {
     let bytes = std::fs::read(path).unwrap();
     functions(&ObjectFile::parse(&bytes).unwrap(), &DebugFiles::default()).unwrap()

@@ -4,6 +4,7 @@ use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
 use super::lines::Lines;
 use super::names::Names;
+use super::own_lines::own_lines;
 use super::rows::UnitRows;
 use super::scopes::Scopes;
 use super::unit::{AbbreviationTables, Unit};
@@ -16,6 +17,7 @@ use crate::escaped;
 use crate::in_order::in_order;
 use crate::work::Work;
 use hashbrown::HashMap;
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use symseal_module::Svma;
@@ -108,7 +110,7 @@ fn read_passes<'s>(
         work.skip("work limit reached");
     }
     let Read { scopes, tables, files, pieces, losers, orphans, without_code } = read;
-    let names = Box::new(Names::new(dwarf, headers, scopes, tables, files));
+    let names = Box::new(Names::new(dwarf, Cow::Owned(headers), scopes, tables, files));
     Described { source: SymbolSource::Dwarf, pieces, losers, orphans, without_code, names }
 }
 
@@ -206,10 +208,27 @@ impl Reader<'_, '_> {
         // A partial unit names the line table of a unit that imports it, for the files in it.
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
         lines.fill(of_lines, program.filter(|_| has_lines), self.text, &mut files, work);
+        self.order(lines, entries, read, work);
         rows.finish(number, entries, lines, self.image_base, &mut work.budget, read);
         read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);
         Ok(())
+    }
+
+    /// Puts the sequences of a unit in order. Where some overlap, it takes the declarations of the functions there.
+    fn order(&self, lines: &mut Lines, entries: &UnitEntries, read: &mut Read, work: &mut Work) {
+        if lines.are_apart() {
+            return;
+        }
+        let tables = std::mem::take(&mut read.tables);
+        // Names are asked for again, and count then what they miss.
+        let skipped = work.skipped.clone();
+        let headers = Cow::Borrowed(self.headers);
+        let mut names = Names::new(self.dwarf, headers, Scopes::default(), tables, HashMap::new());
+        let own = own_lines(entries, lines, &mut names, work);
+        read.tables = names.into_tables();
+        work.skipped = skipped;
+        lines.order(&own);
     }
 }
 

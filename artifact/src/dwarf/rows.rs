@@ -162,7 +162,7 @@ fn says_the_same(a: &Row, b: &Row) -> bool {
 }
 
 /// Ranges of all functions; a later entry has the higher rank. With each the number of its function.
-fn function_intervals(entries: &UnitEntries) -> (Vec<Interval<u32>>, Vec<u32>) {
+pub(crate) fn function_intervals(entries: &UnitEntries) -> (Vec<Interval<u32>>, Vec<u32>) {
     let mut intervals = Vec::with_capacity(entries.functions.len());
     let mut owners = Vec::with_capacity(entries.functions.len());
     for (number, function) in (0_u32..).zip(&entries.functions) {
