@@ -5,12 +5,12 @@ use super::line_program::{self, End, Row};
 use super::own_lines::Nearness;
 use super::sections::Slice;
 use super::unit::Unit;
-use crate::code_ranges::Text;
+use crate::code_ranges::{Text, disjoint, touches};
 use crate::cursor::Damaged;
 use crate::paint;
 use crate::work::Work;
 use gimli::{ColumnType, IncompleteLineProgram, LineProgramHeader};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use symseal_symx::StrId;
 
 /// A row holds from its address to the next row's, or to its sequence's end.
@@ -49,6 +49,8 @@ pub(crate) struct Lines {
     rows: Vec<LineRow>,
     /// As the table has them, until they are put in order: then sorted by start, not overlapping.
     pub(crate) sequences: Vec<Sequence>,
+    /// What several sequences claim, once they are in order: sorted, not overlapping.
+    shared: Vec<Range<u64>>,
 }
 
 /// Takes a program's rows into a table.
@@ -122,6 +124,7 @@ impl Lines {
     ) {
         self.rows.clear();
         self.sequences.clear();
+        self.shared.clear();
         let Some(program) = program else { return };
         let header_bytes = program.header().header_length() as u64;
         if work.budget.charge(header_bytes).is_err() {
@@ -195,6 +198,13 @@ impl Lines {
     /// Sorts the sequences; where several claim an address, that wins which is nearest to what the function there declares, else a
     /// later one in the table.
     pub(crate) fn order(&mut self, own: &[Own]) {
+        let mut reached = 0;
+        let shared = self.contested().into_iter().map(|(_, sequence)| {
+            let shared = sequence.start..sequence.end.min(reached);
+            reached = sequence.end.max(reached);
+            shared
+        });
+        self.shared = disjoint(shared.filter(|range| !range.is_empty()).collect());
         let all = self.sequences.iter().enumerate().map(|(at, sequence)| paint::Interval {
             start: sequence.start,
             end: sequence.end,
@@ -212,6 +222,11 @@ impl Lines {
             Some(Sequence { start: segment.start, end: segment.end, ..*sequence })
         });
         self.sequences = painted.collect();
+    }
+
+    /// Whether several sequences claim some of the range.
+    pub(crate) fn is_shared(&self, start: u64, end: u64) -> bool {
+        touches(&self.shared, &(start..end))
     }
 
     /// The rows of a sequence between two addresses within it; the first starts at or before `start`.

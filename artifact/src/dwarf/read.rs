@@ -27,6 +27,9 @@ use symseal_symx::{StrId, SymbolSource};
 /// order in which texts get their numbers is; a thread takes one after the other.
 const PASS_BYTES: u64 = 256 << 10;
 
+/// Assembly, as the standard's list of languages has it. (<https://dwarfstd.org/languages.html>)
+const DW_LANG_ASSEMBLY: gimli::DwLang = gimli::DwLang(0x3d);
+
 /// What was read so far, but for names.
 #[derive(Default)]
 pub(crate) struct Read {
@@ -205,6 +208,8 @@ impl Reader<'_, '_> {
         if walked == Err(Damaged) {
             work.skip("damaged entry");
         }
+        // What GNU and LLVM write, and the standard has since.
+        entries.are_assembled = matches!(unit.root.language, Some(gimli::DW_LANG_Mips_Assembler | DW_LANG_ASSEMBLY));
         // A partial unit names the line table of a unit that imports it, for the files in it.
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
         lines.fill(of_lines, program.filter(|_| has_lines), self.text, &mut files, work);
