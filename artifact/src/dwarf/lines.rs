@@ -195,11 +195,11 @@ impl Lines {
         contested
     }
 
-    /// Sorts the sequences; where several claim an address, that wins which is nearest to what the function there declares, else a
+    /// Sorts the sequences, of which some are contested; where several claim an address, that wins which is nearest to what the function there declares, else a
     /// later one in the table.
-    pub(crate) fn order(&mut self, own: &[Own]) {
+    pub(crate) fn order(&mut self, contested: &[(usize, Sequence)], own: &[Own]) {
         let mut reached = 0;
-        let shared = self.contested().into_iter().map(|(_, sequence)| {
+        let shared = contested.iter().map(|(_, sequence)| {
             let shared = sequence.start..sequence.end.min(reached);
             reached = sequence.end.max(reached);
             shared

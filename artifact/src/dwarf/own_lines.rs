@@ -17,9 +17,14 @@ use symseal_symx::StrId;
 /// the bytes of code that have such lines, then by the last line. A function that the other one inlines is as near in both, but for the rest of the other.
 pub(crate) type Nearness = (Reverse<u32>, u64, Reverse<u32>);
 
-/// The sequences of functions that hold code which several sequences claim.
-pub(crate) fn own_lines(entries: &UnitEntries, lines: &Lines, names: &mut Names<'_>, work: &mut Work) -> Vec<Own> {
-    let claims = lines.contested();
+/// The sequences of functions that hold code which several sequences claim, which are `claims`.
+pub(crate) fn own_lines(
+    claims: &[(usize, Sequence)],
+    entries: &UnitEntries,
+    lines: &Lines,
+    names: &mut Names<'_>,
+    work: &mut Work,
+) -> Vec<Own> {
     let mut reached = 0;
     // Behind each claim, where it and all before it end.
     let reach: Vec<u64> = claims

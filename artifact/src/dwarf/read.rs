@@ -225,15 +225,19 @@ impl Reader<'_, '_> {
         if lines.are_apart() {
             return;
         }
+        let contested = lines.contested();
+        if contested.is_empty() {
+            return lines.order(&[], &[]);
+        }
         let tables = std::mem::take(&mut read.tables);
         // Names are asked for again, and count then what they miss.
         let skipped = work.skipped.clone();
         let headers = Cow::Borrowed(self.headers);
         let mut names = Names::new(self.dwarf, headers, Scopes::default(), tables, HashMap::new());
-        let own = own_lines(entries, lines, &mut names, work);
+        let own = own_lines(&contested, entries, lines, &mut names, work);
         read.tables = names.into_tables();
         work.skipped = skipped;
-        lines.order(&own);
+        lines.order(&contested, &own);
     }
 }
 
