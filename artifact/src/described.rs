@@ -70,6 +70,8 @@ pub(crate) struct Loser {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) function: u64,
+    /// The function that holds the range, where this is another name of it.
+    pub(crate) alias_of: Option<u64>,
 }
 
 /// A stretch of a line table that no function of its unit covers: assembly, mostly.

@@ -8,7 +8,7 @@ use crate::go;
 use crate::paint::{Interval, Segment, paint};
 use crate::symbols::{MOST_ALIASES, SymbolGroup};
 use crate::work::Work;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use std::cmp::Reverse;
 use symseal_module::{Rva, Svma};
 use symseal_symx::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, SymbolSource};
@@ -31,6 +31,8 @@ pub(crate) struct Merge<'m, 's> {
     source: SymbolSource,
     pieces: Vec<Piece>,
     losers: Vec<Loser>,
+    /// Of functions with several names, by the one that holds the code: the others.
+    also_named: HashMap<u64, Vec<u64>>,
     orphans: Vec<OrphanRow>,
     groups: Vec<SymbolGroup>,
     without_code: Vec<u64>,
@@ -66,12 +68,19 @@ impl<'m, 's> Merge<'m, 's> {
         work: &'m mut Work,
     ) -> Self {
         let Described { source, pieces, losers, orphans, without_code, names } = described;
+        let mut also_named: HashMap<u64, Vec<u64>> = HashMap::new();
+        for loser in &losers {
+            if let Some(function) = loser.alias_of {
+                also_named.entry(function).or_default().push(loser.function);
+            }
+        }
         Self {
             image_base,
             text,
             source,
             pieces,
             losers,
+            also_named,
             orphans,
             groups,
             without_code,
@@ -134,7 +143,12 @@ impl<'m, 's> Merge<'m, 's> {
         }
         for (piece, painted) in self.pieces.iter().zip(painted) {
             if painted < piece.end - piece.start {
-                self.losers.push(Loser { start: piece.start, end: piece.end, function: piece.function });
+                self.losers.push(Loser {
+                    start: piece.start,
+                    end: piece.end,
+                    function: piece.function,
+                    alias_of: None,
+                });
             }
         }
         segments
@@ -155,8 +169,13 @@ impl<'m, 's> Merge<'m, 's> {
             }
             (cut(&piece.rows, start, size), piece.sites.clone())
         };
-        let names = self.names.function(function, self.work);
-        let Symbols { symbol, aliases, folded } = self.symbols_of(segment.start, &names);
+        let mut names = self.names.function(function, self.work);
+        let others = self.other_names(function);
+        let Symbols { symbol, aliases, folded } = self.symbols_of(segment.start, &names, &others);
+        // Of names of one function that one which the symbols choose.
+        if let Some(other) = others.into_iter().find(|other| other.symbol == symbol && symbol != names.symbol) {
+            names = other;
+        }
         let inlines = sites.iter().map(|site| self.inline_site(site)).collect();
         let record = FunctionRecord {
             start,
@@ -191,8 +210,14 @@ impl<'m, 's> Merge<'m, 's> {
         }
     }
 
-    /// The symbols at the start of a described function.
-    fn symbols_of(&mut self, start: u64, names: &FunctionNames) -> Symbols {
+    /// What a function is called besides.
+    fn other_names(&mut self, function: u64) -> Vec<FunctionNames> {
+        let Some(others) = self.also_named.get(&function) else { return Vec::new() };
+        others.iter().take(MOST_ALIASES).map(|other| self.names.function(*other, self.work)).collect()
+    }
+
+    /// The symbols at the start of a described function, which has these `others` as well.
+    fn symbols_of(&mut self, start: u64, names: &FunctionNames, others: &[FunctionNames]) -> Symbols {
         let Some(group) = self.group_at(start).filter(|group| !group.names.is_empty()) else {
             return Symbols { symbol: names.symbol, ..Symbols::default() };
         };
@@ -202,8 +227,9 @@ impl<'m, 's> Merge<'m, 's> {
             return Symbols { symbol, aliases, folded: false };
         }
         let all = group.names.clone();
-        let claims = group.claims;
-        if !self.is_folded(all.get(..claims).unwrap_or_default(), names.symbol) {
+        let mut claims = all.get(..group.claims).unwrap_or_default().to_vec();
+        claims.retain(|name| others.iter().all(|other| other.symbol != *name));
+        if !self.is_folded(&claims, names.symbol) {
             return Symbols { symbol, aliases, folded: false };
         }
         // Name, symbol and lines have to tell of one function.
@@ -236,7 +262,7 @@ impl<'m, 's> Merge<'m, 's> {
             return false;
         }
         if self.without_code_names.is_none() {
-            let losers = self.losers.iter().map(|loser| loser.function);
+            let losers = self.losers.iter().filter(|loser| loser.alias_of.is_none()).map(|loser| loser.function);
             let functions: Vec<u64> = std::mem::take(&mut self.without_code).into_iter().chain(losers).collect();
             let names = functions.into_iter().filter_map(|function| self.names.bare(function, self.work)).collect();
             self.without_code_names = Some(names);
@@ -345,7 +371,7 @@ impl<'m, 's> Merge<'m, 's> {
                 if is_same {
                     continue;
                 }
-                record.flags.folded = true;
+                record.flags.folded |= loser.alias_of.is_none();
                 let alias = names.symbol;
                 if record.start == start
                     && alias != record.symbol

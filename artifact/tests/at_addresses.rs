@@ -157,8 +157,9 @@ fn code_that_units_share_is_told_as_all_of_them_tell_it() {
         let text = format!(
             "#include \"shared.h\"
              __attribute__((noinline)) int equal_{unit}(int x) {{ volatile int y = x; return y * 7 + 2; }}
+             __attribute__((noinline)) int as_equal_{unit}(int x) {{ volatile int y = x; return y * 7 + 2; }}
              __attribute__((noinline)) int own_{unit}(int x) {{ volatile int y = x + {unit}; return often<{}>(y) + often<3>(y) + doubled(y); }}
-             int unit_{unit}(int x) {{ deep::One one; return one.method(x) + own_{unit}(x) + equal_{unit}(x); }}",
+             int unit_{unit}(int x) {{ deep::One one; return one.method(x) + own_{unit}(x) + equal_{unit}(x) + as_equal_{unit}(x); }}",
             unit % 3 + 10
         );
         std::fs::write(folder.path().join(format!("u{unit}.cc")), text).unwrap();

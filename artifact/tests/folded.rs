@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::have;
+use crate::support::{LIBC, have, libc_debug};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
+use symseal_symx::{FunctionRecord, SymbolSource};
 
 /// Pairs of equal functions: global and static ones, methods, and functions with names of C; and a constructor, whose two
 /// symbols are of one function.
@@ -189,6 +190,192 @@ fn symbols_alone_tell_that_functions_of_cpp_were_folded() {
         .collect();
     // Rule 3 of the names chooses, as nothing says more.
     assert_eq!(folded, BTreeSet::from(["_Z5firsti", "_ZL5is_oki", "_ZN5Other5countEi"]));
+}
+
+/// Equal functions of three lines each, some in every file: what is folded has the name of one, and lines of the same one.
+#[test]
+fn name_and_lines_of_folded_code_tell_of_one_function() {
+    let ways: [(&str, &str, &str, &[&str]); 8] = [
+        ("clang", "c", "ld.lld", &["-fuse-ld=lld"]),
+        ("clang++", "cc", "ld.lld", &["-fuse-ld=lld"]),
+        ("clang", "c", "ld.lld", &["-fuse-ld=lld", "-gdwarf-4"]),
+        ("clang", "c", "ld.lld", &["-fuse-ld=lld", "-flto"]),
+        ("gcc", "c", "ld.gold", &["-fuse-ld=gold", "-fno-ipa-icf"]),
+        ("g++", "cc", "ld.gold", &["-fuse-ld=gold", "-fno-ipa-icf"]),
+        ("gcc", "c", "ld.gold", &["-fuse-ld=gold", "-fno-ipa-icf", "-flto"]),
+        ("clang++", "cc", "ld.gold", &["-fuse-ld=gold"]),
+    ];
+    let parts: [&[&[&str]]; 4] = [
+        &[&["first", "second"]],
+        &[&["alpha", "beta", "iota"]],
+        &[&["alpha", "beta"], &["iota", "delta"]],
+        &[&["omega"], &["zeta", "eta", "theta"]],
+    ];
+    for (compiler, ending, linker, options) in ways {
+        if !have(compiler) || !have(linker) {
+            continue;
+        }
+        for files in parts {
+            lines_of_one_function(compiler, ending, options, files);
+        }
+    }
+}
+
+/// Builds a program of these functions, and holds the lines of those that are left to the source text.
+#[track_caller]
+fn lines_of_one_function(compiler: &str, ending: &str, options: &[&str], files: &[&[&str]]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(compiler);
+    command.current_dir(folder.path()).args(["-g", "-O2", "-ffunction-sections", "-Wl,--icf=all", "-o", "program"]);
+    command.args(options);
+    let mut places: BTreeMap<&str, (String, std::ops::RangeInclusive<u32>)> = BTreeMap::new();
+    let (mut declared, mut called) = (String::new(), String::new());
+    for (number, functions) in files.iter().enumerate() {
+        let name = format!("part{number}.{ending}");
+        let mut text = String::new();
+        for (first, function) in (1_u32..).step_by(3).zip(*functions) {
+            text.push_str(&format!(
+                "__attribute__((noinline)) int {function}(int x) {{\n    return x * 3 + 1 + (x >> 2);\n}}\n"
+            ));
+            declared.push_str(&format!("int {function}(int);\n"));
+            called.push_str(&format!(" + {function}(count)"));
+            places.insert(function, (name.clone(), first..=first + 2));
+        }
+        std::fs::write(folder.path().join(&name), text).unwrap();
+        command.arg(name);
+    }
+    let main = format!("main.{ending}");
+    let text = format!("{declared}int main(int count, char **v) {{ (void)v; return 0{called}; }}\n");
+    std::fs::write(folder.path().join(&main), text).unwrap();
+    let ran = command.arg(main).output().unwrap();
+    assert!(ran.status.success(), "{compiler} {options:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    let stream = stream_of(&folder.path().join("program"));
+    let text = |id| stream.strings.get(id);
+    let mut found = 0;
+    for record in &stream.functions {
+        let Some((file, lines)) = places.get(text(record.name)) else { continue };
+        found += 1;
+        let what = format!("{compiler} {options:?}: {} of {places:?}: {:?}", text(record.name), record.rows);
+        assert!(lines.contains(&record.line) && text(record.file).ends_with(file.as_str()), "{what}");
+        assert!(record.rows.iter().any(|row| lines.contains(&row.line)), "{what}");
+        for row in record.rows.iter().filter(|row| row.line > 0) {
+            assert!(lines.contains(&row.line) && text(row.file).ends_with(file.as_str()), "{what}");
+        }
+    }
+    // GCC writes some of them otherwise.
+    assert!(found > 0 && found < places.len(), "{compiler} {options:?}: of {places:?} some were folded");
+}
+
+/// A function with names of every kind, and two functions that gold folds.
+const ASSEMBLED: &str = r#"
+    .text
+    .globl  plain, _plain
+    .weak   soft
+    .type   plain, @function
+    .type   soft, @function
+    .type   _plain, @function
+    .type   __inner_plain, @function
+plain:
+soft:
+_plain:
+__inner_plain:
+    leal 1(%rdi), %eax
+    ret
+    .size   plain, .-plain
+    .size   soft, .-soft
+    .size   _plain, .-_plain
+    .size   __inner_plain, .-__inner_plain
+    .section .text.one, "ax", @progbits
+    .globl  one
+    .type   one, @function
+one:
+    leal 7(%rdi,%rdi,4), %eax
+    ret
+    .size   one, .-one
+    .section .text.other, "ax", @progbits
+    .globl  other
+    .type   other, @function
+other:
+    leal 7(%rdi,%rdi,4), %eax
+    ret
+    .size   other, .-other
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn names_of_one_function_of_assembly_are_aliases_and_what_a_linker_folds_is_folded() {
+    if !cfg!(target_arch = "x86_64") || !have("gcc") || !have("ld.gold") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("code.s"), ASSEMBLED).unwrap();
+    let main = "int plain(int), one(int), other(int);\nint main(int c, char **v) { (void)v; return plain(c) + one(c) + other(c); }\n";
+    std::fs::write(folder.path().join("main.c"), main).unwrap();
+    let mut command = Command::new("gcc");
+    command.current_dir(folder.path()).args([
+        "-g",
+        "-fuse-ld=gold",
+        "-Wl,--icf=all",
+        "-o",
+        "program",
+        "code.s",
+        "main.c",
+    ]);
+    let ran = command.output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let bytes = std::fs::read(folder.path().join("program")).unwrap();
+    let object = ObjectFile::parse(&bytes).unwrap();
+    let stream = functions(&object, &DebugFiles::default()).unwrap();
+    let said = |name: &str| {
+        let record = stream.functions.iter().find(|record| stream.strings.get(record.name) == name).expect(name);
+        let text = |id| stream.strings.get(id).to_owned();
+        let aliases: BTreeSet<String> = record.aliases.iter().map(|alias| text(*alias)).collect();
+        (text(record.symbol), aliases, record.flags.folded)
+    };
+    // The last of its names in the debug information is `__inner_plain`.
+    let aliases = ["_plain", "soft", "__inner_plain"].map(str::to_owned);
+    assert_eq!(said("plain"), ("plain".to_owned(), BTreeSet::from(aliases), false));
+    assert_eq!(said("other"), ("other".to_owned(), BTreeSet::from(["one".to_owned()]), true));
+}
+
+/// The start of every thread of glibc, and what the C library's assembly gives several names to: beside addr2line, which has one of them.
+#[test]
+fn functions_of_libcs_assembly_have_aliases() {
+    let Some(debug) = libc_debug() else { return };
+    if !have("nm") || !have("addr2line") {
+        return;
+    }
+    let files = [Path::new(LIBC), &debug].map(|path| std::fs::read(path).unwrap());
+    let [binary, with] = [&files[0], &files[1]].map(|bytes| ObjectFile::parse(bytes).unwrap());
+    let stream = functions(&binary, &DebugFiles::debug(Some(&with))).unwrap();
+    let text = |id| stream.strings.get(id).to_owned();
+    let is_assembled = |record: &&FunctionRecord| {
+        record.source == SymbolSource::Dwarf && record.rows.iter().any(|row| text(row.file).ends_with(".S"))
+    };
+    let assembled: Vec<&FunctionRecord> = stream.functions.iter().filter(is_assembled).collect();
+    let with_aliases = assembled.iter().filter(|record| !record.aliases.is_empty()).count();
+    let folded: Vec<String> =
+        assembled.iter().filter(|record| record.flags.folded).map(|record| text(record.name)).collect();
+    println!("{} functions of assembly, {with_aliases} with aliases", assembled.len());
+    assert!(with_aliases > 20, "{with_aliases}");
+    assert_eq!(folded, Vec::<String>::new());
+    for record in &assembled {
+        // Versions of symbols (`pthread_spin_lock`) have no entry in the debug information.
+        let name = text(record.name);
+        let is_symbol = name == text(record.symbol) || record.aliases.iter().any(|alias| text(*alias) == name);
+        assert!(is_symbol, "{name}");
+    }
+    for name in ["clone3", "execve", "unlink"] {
+        let record = assembled.iter().find(|record| text(record.name) == name).expect(name);
+        let address = record.start.to_svma(binary.image_base()).unwrap();
+        let answer =
+            Command::new("addr2line").args(["-f", "-e"]).arg(&debug).arg(format!("{:#x}", address.0)).output().unwrap();
+        let answer = String::from_utf8(answer.stdout).unwrap();
+        let (other, line) = answer.trim().split_once('\n').unwrap();
+        assert!(other == name || record.aliases.iter().any(|alias| text(*alias) == other), "{name} {answer}");
+        let row = record.rows[0];
+        assert_eq!(line, format!("{}:{}", text(row.file), row.line), "{name}");
+    }
 }
 
 fn stream_of(path: &Path) -> FunctionStream {

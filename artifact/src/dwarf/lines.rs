@@ -2,14 +2,15 @@
 
 use super::files::Files;
 use super::line_program::{self, End, Row};
+use super::own_lines::Nearness;
 use super::sections::Slice;
 use super::unit::Unit;
-use crate::code_ranges::Text;
+use crate::code_ranges::{Text, disjoint, touches};
 use crate::cursor::Damaged;
 use crate::paint;
 use crate::work::Work;
 use gimli::{ColumnType, IncompleteLineProgram, LineProgramHeader};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use symseal_symx::StrId;
 
 /// A row holds from its address to the next row's, or to its sequence's end.
@@ -32,12 +33,24 @@ pub(crate) struct Sequence {
     behind: usize,
 }
 
+/// A part of a sequence that is of the function whose code it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Which one in the table.
+    pub(crate) sequence: usize,
+    pub(crate) nearness: Nearness,
+}
+
 /// The line table of one unit; buffers are kept from unit to unit.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     rows: Vec<LineRow>,
-    /// Sorted by start, not overlapping.
+    /// As the table has them, until they are put in order: then sorted by start, not overlapping.
     pub(crate) sequences: Vec<Sequence>,
+    /// What several sequences claim, once they are in order: sorted, not overlapping.
+    shared: Vec<Range<u64>>,
 }
 
 /// Takes a program's rows into a table.
@@ -100,7 +113,7 @@ impl<'s> Taker<'_, 's> {
 }
 
 impl Lines {
-    /// Fills the table from a unit's line program, or with nothing.
+    /// Fills the table from a unit's line program, or with nothing. The sequences are still to be put in order.
     pub(crate) fn fill<'s>(
         &mut self,
         unit: &Unit<'s>,
@@ -111,6 +124,7 @@ impl Lines {
     ) {
         self.rows.clear();
         self.sequences.clear();
+        self.shared.clear();
         let Some(program) = program else { return };
         let header_bytes = program.header().header_length() as u64;
         if work.budget.charge(header_bytes).is_err() {
@@ -128,7 +142,6 @@ impl Lines {
         let first = taker.first;
         // Rows without an end are nobody's.
         self.rows.truncate(first);
-        self.order();
     }
 
     fn push(&mut self, first: usize, row: LineRow) {
@@ -160,22 +173,60 @@ impl Lines {
         }
     }
 
-    /// Sorts the sequences; where several claim an address, a later one in the table wins.
-    fn order(&mut self) {
-        if self.sequences.is_sorted_by(|a, b| a.end <= b.start) {
-            return;
+    /// Whether the sequences stand in order, and none overlaps another one.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.sequences.is_sorted_by(|a, b| a.end <= b.start)
+    }
+
+    /// Before they are put in order: the sequences that share an address with another one, by start, each with its number.
+    pub(crate) fn contested(&self) -> Vec<(usize, Sequence)> {
+        let mut all: Vec<(usize, Sequence)> = self.sequences.iter().copied().enumerate().collect();
+        all.sort_by_key(|(_, sequence)| sequence.start);
+        let mut reached = 0;
+        let mut contested = Vec::new();
+        let mut next = all.iter().skip(1);
+        for claim @ (_, sequence) in &all {
+            let meets_next = next.next().is_some_and(|(_, next)| next.start < sequence.end);
+            if meets_next || sequence.start < reached {
+                contested.push(*claim);
+            }
+            reached = sequence.end.max(reached);
         }
-        let intervals: Vec<paint::Interval<usize>> = self
-            .sequences
-            .iter()
-            .enumerate()
-            .map(|(at, sequence)| paint::Interval { start: sequence.start, end: sequence.end, priority: at })
-            .collect();
+        contested
+    }
+
+    /// Sorts the sequences, of which some are contested; where several claim an address, that wins which is nearest to what the function there declares, else a
+    /// later one in the table.
+    pub(crate) fn order(&mut self, contested: &[(usize, Sequence)], own: &[Own]) {
+        let mut reached = 0;
+        let shared = contested.iter().map(|(_, sequence)| {
+            let shared = sequence.start..sequence.end.min(reached);
+            reached = sequence.end.max(reached);
+            shared
+        });
+        self.shared = disjoint(shared.filter(|range| !range.is_empty()).collect());
+        let all = self.sequences.iter().enumerate().map(|(at, sequence)| paint::Interval {
+            start: sequence.start,
+            end: sequence.end,
+            priority: (None, at),
+        });
+        let own_intervals = own.iter().map(|own| paint::Interval {
+            start: own.start,
+            end: own.end,
+            priority: (Some(own.nearness), own.sequence),
+        });
+        let intervals: Vec<paint::Interval<(Option<Nearness>, usize)>> = all.chain(own_intervals).collect();
         let painted = paint::paint(&intervals).into_iter().filter_map(|segment| {
-            let sequence = self.sequences.get(segment.index)?;
+            let (_, number) = intervals.get(segment.index)?.priority;
+            let sequence = self.sequences.get(number)?;
             Some(Sequence { start: segment.start, end: segment.end, ..*sequence })
         });
         self.sequences = painted.collect();
+    }
+
+    /// Whether several sequences claim some of the range.
+    pub(crate) fn is_shared(&self, start: u64, end: u64) -> bool {
+        touches(&self.shared, &(start..end))
     }
 
     /// The rows of a sequence between two addresses within it; the first starts at or before `start`.

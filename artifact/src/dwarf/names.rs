@@ -17,6 +17,7 @@ use crate::escaped;
 use crate::work::Work;
 use gimli::{DwLang, IncompleteLineProgram};
 use hashbrown::HashMap;
+use std::borrow::Cow;
 use symseal_symx::StrId;
 
 /// From an entry to its origin or specification, to that one's, and so on; some files have circles.
@@ -28,7 +29,7 @@ const MOST_OPEN_UNITS: usize = 1024;
 /// Reads names from entries in any file.
 pub(crate) struct Names<'s> {
     dwarf: &'s DwarfFiles<'s>,
-    headers: Vec<UnitHeader>,
+    headers: Cow<'s, [UnitHeader]>,
     scopes: Scopes,
     tables: AbbreviationTables,
     /// Files that lines and calls named, by the number of the unit whose line table has them.
@@ -59,7 +60,7 @@ struct Chain<'s> {
 impl<'s> Names<'s> {
     pub(crate) fn new(
         dwarf: &'s DwarfFiles<'s>,
-        headers: Vec<UnitHeader>,
+        headers: Cow<'s, [UnitHeader]>,
         scopes: Scopes,
         tables: AbbreviationTables,
         files: HashMap<u32, Files>,
@@ -75,6 +76,19 @@ impl<'s> Names<'s> {
             scope_names: HashMap::new(),
             type_places: None,
         }
+    }
+
+    /// The abbreviation tables, those that were read since among them.
+    pub(crate) fn into_tables(self) -> AbbreviationTables {
+        self.tables
+    }
+
+    /// File and line of a function's declaration.
+    pub(crate) fn declaration(&mut self, entry: u64, work: &mut Work) -> Option<(StrId, u32)> {
+        let mut chain = Chain::default();
+        // What was found before a damaged reference holds.
+        let _ = self.follow(entry, true, &mut chain, work);
+        Some((chain.file?, chain.line?))
     }
 
     fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {

@@ -4,6 +4,7 @@ use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
 use super::lines::Lines;
 use super::names::Names;
+use super::own_lines::own_lines;
 use super::rows::UnitRows;
 use super::scopes::Scopes;
 use super::unit::{AbbreviationTables, Unit};
@@ -16,6 +17,7 @@ use crate::escaped;
 use crate::in_order::in_order;
 use crate::work::Work;
 use hashbrown::HashMap;
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use symseal_module::Svma;
@@ -24,6 +26,9 @@ use symseal_symx::{StrId, SymbolSource};
 /// Bytes of entries that are read in one pass at least. Passes are the same whatever the number of threads, so that the
 /// order in which texts get their numbers is; a thread takes one after the other.
 const PASS_BYTES: u64 = 256 << 10;
+
+/// Assembly, as the standard's list of languages has it. (<https://dwarfstd.org/languages.html>)
+const DW_LANG_ASSEMBLY: gimli::DwLang = gimli::DwLang(0x3d);
 
 /// What was read so far, but for names.
 #[derive(Default)]
@@ -108,7 +113,7 @@ fn read_passes<'s>(
         work.skip("work limit reached");
     }
     let Read { scopes, tables, files, pieces, losers, orphans, without_code } = read;
-    let names = Box::new(Names::new(dwarf, headers, scopes, tables, files));
+    let names = Box::new(Names::new(dwarf, Cow::Owned(headers), scopes, tables, files));
     Described { source: SymbolSource::Dwarf, pieces, losers, orphans, without_code, names }
 }
 
@@ -203,13 +208,36 @@ impl Reader<'_, '_> {
         if walked == Err(Damaged) {
             work.skip("damaged entry");
         }
+        // What GNU and LLVM write, and the standard has since.
+        entries.are_assembled = matches!(unit.root.language, Some(gimli::DW_LANG_Mips_Assembler | DW_LANG_ASSEMBLY));
         // A partial unit names the line table of a unit that imports it, for the files in it.
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
         lines.fill(of_lines, program.filter(|_| has_lines), self.text, &mut files, work);
+        self.order(lines, entries, read, work);
         rows.finish(number, entries, lines, self.image_base, &mut work.budget, read);
         read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);
         Ok(())
+    }
+
+    /// Puts the sequences of a unit in order. Where some overlap, it takes the declarations of the functions there.
+    fn order(&self, lines: &mut Lines, entries: &UnitEntries, read: &mut Read, work: &mut Work) {
+        if lines.are_apart() {
+            return;
+        }
+        let contested = lines.contested();
+        if contested.is_empty() {
+            return lines.order(&[], &[]);
+        }
+        let tables = std::mem::take(&mut read.tables);
+        // Names are asked for again, and count then what they miss.
+        let skipped = work.skipped.clone();
+        let headers = Cow::Borrowed(self.headers);
+        let mut names = Names::new(self.dwarf, headers, Scopes::default(), tables, HashMap::new());
+        let own = own_lines(&contested, entries, lines, &mut names, work);
+        read.tables = names.into_tables();
+        work.skipped = skipped;
+        lines.order(&contested, &own);
     }
 }
 

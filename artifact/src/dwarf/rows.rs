@@ -70,7 +70,7 @@ impl UnitRows {
                 sites,
             });
         }
-        losers(&intervals, &segments, &owners, entries, &mut read.losers);
+        losers(&intervals, &segments, &owners, entries, lines, &mut read.losers);
         let pieces = read.pieces.get(first_piece..).unwrap_or_default();
         orphans(pieces, lines, &mut read.orphans);
     }
@@ -162,7 +162,7 @@ fn says_the_same(a: &Row, b: &Row) -> bool {
 }
 
 /// Ranges of all functions; a later entry has the higher rank. With each the number of its function.
-fn function_intervals(entries: &UnitEntries) -> (Vec<Interval<u32>>, Vec<u32>) {
+pub(crate) fn function_intervals(entries: &UnitEntries) -> (Vec<Interval<u32>>, Vec<u32>) {
     let mut intervals = Vec::with_capacity(entries.functions.len());
     let mut owners = Vec::with_capacity(entries.functions.len());
     for (number, function) in (0_u32..).zip(&entries.functions) {
@@ -244,6 +244,7 @@ fn losers(
     segments: &[Segment],
     owners: &[u32],
     entries: &UnitEntries,
+    lines: &Lines,
     out: &mut Vec<Loser>,
 ) {
     let mut painted = vec![0_u64; intervals.len()];
@@ -256,7 +257,17 @@ fn losers(
         if painted < interval.end - interval.start
             && let Some(function) = entries.functions.get(*owner as usize)
         {
-            out.push(Loser { start: interval.start, end: interval.end, function: function.entry });
+            let (start, end) = (interval.start, interval.end);
+            // An assembler folds nothing, and a linker whole sections: then the code has lines of each.
+            let alias_of = if entries.are_assembled && !lines.is_shared(start, end) {
+                let holder = segments.binary_search_by_key(&start, |segment| segment.start).ok();
+                let holder = holder.and_then(|at| segments.get(at)).filter(|holder| holder.end == end);
+                let holder = holder.and_then(|holder| owners.get(holder.index));
+                holder.and_then(|owner| entries.functions.get(*owner as usize)).map(|function| function.entry)
+            } else {
+                None
+            };
+            out.push(Loser { start, end, function: function.entry, alias_of });
         }
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct UnitEntries {
     pub(crate) inline_ranges: Vec<InlineRange>,
     /// Entries of functions that are defined and have no code of their own.
     pub(crate) without_code: Vec<u64>,
+    /// An assembler wrote them.
+    pub(crate) are_assembled: bool,
 }
 
 impl UnitEntries {
@@ -54,6 +56,7 @@ impl UnitEntries {
         self.sites.clear();
         self.inline_ranges.clear();
         self.without_code.clear();
+        self.are_assembled = false;
     }
 }
 

@@ -124,7 +124,7 @@ impl ModuleRows<'_> {
                 for part in self.addresses.mapped(start..end) {
                     let start = self.image_base.0.saturating_add(u64::from(part.image));
                     let end = start.saturating_add(u64::from(part.end - part.start));
-                    laid.losers.push(Loser { start, end, function: number.function });
+                    laid.losers.push(Loser { start, end, function: number.function, alias_of: None });
                 }
             }
         }
