@@ -43,6 +43,10 @@ pub(crate) fn own_lines(
         if here.is_empty() {
             continue;
         }
+        // One that reaches over all others has these looked at for each function.
+        if work.budget.charge(here.len() as u64).is_err() {
+            return all;
+        }
         let Some(function) = owners.get(segment.index).and_then(|owner| entries.functions.get(*owner as usize)) else {
             continue;
         };
