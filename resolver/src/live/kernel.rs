@@ -20,7 +20,10 @@ const STALE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
+    /// Held for as long as nothing is read: whoever does not wait for the list gets the one before.
     list: Mutex<Option<(Instant, Symbols)>>,
+    /// Held while the list is read.
+    reading: Mutex<()>,
     build_ids: Mutex<HashMap<Option<String>, Option<DebugId>>>,
 }
 
@@ -29,7 +32,7 @@ type Symbols = Result<Arc<KernelSymbols>, (MissReason, String)>;
 impl Kernel {
     /// Whether the list was read, so that [`Self::frame`] has nothing to wait for.
     pub(super) fn is_read(&self) -> bool {
-        self.list.try_lock().is_ok_and(|list| list.is_some())
+        self.known(None).is_some()
     }
 
     /// The frame at an address of the kernel. With `wait` the list is read where it was not, and again where it is old
@@ -47,11 +50,13 @@ impl Kernel {
 
     /// The list; read now where it was not, or is older than `stale`.
     fn symbols(&self, stale: Option<Duration>) -> Symbols {
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((read, symbols)) = &*list
-            && stale.is_none_or(|stale| read.elapsed() < stale)
-        {
-            return symbols.clone();
+        if let Some(known) = self.known(stale) {
+            return known;
+        }
+        let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // The one before may have read it.
+        if let Some(known) = self.known(stale) {
+            return known;
         }
         let symbols = kernel_symbols().map(Arc::new).map_err(|error| {
             let reason = match &error {
@@ -60,8 +65,15 @@ impl Kernel {
             };
             (reason, error.to_string())
         });
-        *list = Some((Instant::now(), symbols.clone()));
+        *self.list.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), symbols.clone()));
         symbols
+    }
+
+    /// The list as it was read last, unless that is longer ago than `stale`.
+    fn known(&self, stale: Option<Duration>) -> Option<Symbols> {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = list.as_ref().filter(|(read, _)| stale.is_none_or(|stale| read.elapsed() < stale));
+        known.map(|(_, symbols)| symbols.clone())
     }
 
     fn named(&self, resolver: &Resolver, symbols: &KernelSymbols, address: LiveAddress) -> ResolvedFrame {
