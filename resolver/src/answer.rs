@@ -128,7 +128,7 @@ pub struct Answer {
     /// Functions at the address, the innermost first; empty where no step had a name.
     pub frames: Vec<SourceFrame>,
     /// Other linkage names of the function's code, raw; empty where there are none, and where the table was read in parts or proved.
-    pub aliases: Vec<String>,
+    pub aliases: Arc<[String]>,
     /// The first address of the function's range, relative to the image base.
     pub start: Option<Rva>,
     /// Every step of the chain up to the one that answered. The answers of one table share it.
@@ -416,7 +416,7 @@ mod tests {
                 proof: Proof::Sealed,
                 approximate: false,
                 folded: false,
-                aliases: Vec::new(),
+                aliases: Arc::default(),
                 frames: vec![frame("inner", true), frame("outer", false)],
                 start: Some(Rva(0x1000)),
                 tried: Arc::new([Tried {

@@ -1,6 +1,7 @@
 //! One opened symbol table, mapped or in memory, and lookups in it. It is opened once; what it borrows is held beside it.
 
 use std::fs::File;
+use std::sync::Arc;
 
 use memmap2::Mmap;
 use self_cell::self_cell;
@@ -9,6 +10,10 @@ use symseal_module::{DebugId, MissReason, Rva, Svma};
 use symseal_symx::{Function, Name, SparseFrame, SymbolSource, Table};
 
 use crate::SourceFrame;
+use crate::slots::{Slots, mixed};
+
+/// Functions of a table whose aliases are kept.
+const ALIASED: usize = 1024;
 
 /// The bytes of a table.
 #[derive(Debug)]
@@ -41,6 +46,8 @@ impl TableBytes {
 #[derive(Debug)]
 pub(crate) struct LoadedTable {
     opened: OpenedTable,
+    /// The aliases of functions that were asked for, by where they start: the answers at their addresses share them.
+    aliases: Slots<Rva, Arc<[String]>>,
     /// The digest of the table, where it is a file of a bundle.
     pub(crate) digest: Option<Digest>,
     /// What it was derived from.
@@ -67,7 +74,7 @@ pub(crate) struct Named {
     pub(crate) approximate: bool,
     pub(crate) folded: bool,
     /// Other linkage names of the function.
-    pub(crate) aliases: Vec<String>,
+    pub(crate) aliases: Arc<[String]>,
 }
 
 impl LoadedTable {
@@ -86,7 +93,7 @@ impl LoadedTable {
                 return Err((MissReason::DebugIdMismatch, format!("the table is of {found}")));
             }
         }
-        Ok(Self { opened, digest, sources })
+        Ok(Self { opened, aliases: Slots::with_capacity(ALIASED), digest, sources })
     }
 
     /// What is added to the addresses of the table to get stated ones.
@@ -120,8 +127,24 @@ impl LoadedTable {
         }
         let function = hit.function();
         let Function { start, source, flags, .. } = function;
-        let aliases = function.aliases().map(|alias| alias.text().into_owned()).collect();
+        let aliases = self.aliases_of(&function);
         Some(Named { frames, start, source, approximate: flags.approximate, folded: flags.folded, aliases })
+    }
+}
+
+impl LoadedTable {
+    fn aliases_of(&self, function: &Function<'_>) -> Arc<[String]> {
+        let mut aliases = function.aliases().peekable();
+        if aliases.peek().is_none() {
+            return Arc::default();
+        }
+        let hash = mixed(function.start.0);
+        if let Some(known) = self.aliases.find(hash, |start| *start == function.start) {
+            return known;
+        }
+        let made: Arc<[String]> = aliases.map(|alias| alias.text().into_owned()).collect();
+        self.aliases.put(hash, function.start, Arc::clone(&made));
+        made
     }
 }
 

@@ -17,7 +17,7 @@ impl Answer {
             approximate: false,
             folded: false,
             frames: Vec::new(),
-            aliases: Vec::new(),
+            aliases: Arc::default(),
             start: None,
             tried: Arc::default(),
             reason: None,

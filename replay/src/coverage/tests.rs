@@ -31,7 +31,7 @@ fn frame(module: Option<&str>, rva: u64, lines: &[Option<u32>], proof: Proof) ->
             proof,
             approximate: false,
             folded: false,
-            aliases: Vec::new(),
+            aliases: Default::default(),
             reason: frames.is_empty().then_some(MissReason::NotInBundle),
             frames,
             start: None,
