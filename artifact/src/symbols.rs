@@ -175,6 +175,10 @@ pub(crate) fn starts_of_holders<'a, 'd: 'a>(
     work: &mut Work,
 ) -> Vec<Range<u64>> {
     let mut starts = Vec::new();
+    // Symbols are many, and most addresses have a function.
+    if points.is_empty() {
+        return starts;
+    }
     for file in files {
         for symbol in SymbolTable::ALL.into_iter().flat_map(|table| file.symbols(table)) {
             if work.budget.charge(1).is_err() {

@@ -92,11 +92,7 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         let (mappings, read) = (self.mappings, &mut self.read);
         let is_readable = |address| maps::find(mappings, Avma(address)).is_some_and(|mapping| mapping.readable);
         let found = contexts(segments, is_readable, |address, out| read(address, out));
-        for (start, size) in found {
-            if let Some(segment) = self.part(start, start.0.saturating_add(size), segments) {
-                join(segments, segment);
-            }
-        }
+        self.take_along(found, segments);
     }
 
     /// What leads from tasks of tokio on the copied stacks to those that wait for them.
@@ -110,6 +106,11 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
             _ => Kind::Other,
         };
         let found = tasks(segments, kind, |address, out| read(address, out));
+        self.take_along(found, segments);
+    }
+
+    /// Copies what a chain of structures leads over, as far as it is not copied yet.
+    fn take_along(&mut self, found: Vec<(Avma, u64)>, segments: &mut Vec<StackSegment>) {
         for (start, size) in found {
             if let Some(segment) = self.part(start, start.0.saturating_add(size), segments) {
                 join(segments, segment);

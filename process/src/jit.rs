@@ -23,26 +23,7 @@ pub const MAX_FUNCTIONS: usize = 1 << 20;
 /// The longest name that is kept, in bytes; longer ones are cut.
 pub const MAX_NAME_BYTES: usize = 4096;
 
-/// The text of a name: cut to its bound, and escaped where it is not UTF-8 or would tell a terminal something.
+/// The text of a name: cut to its bound, and escaped where it is not UTF-8.
 fn name_text(name: &[u8]) -> String {
-    let text = symseal_module::escape::escape(name.get(..MAX_NAME_BYTES).unwrap_or(name));
-    if !text.bytes().any(|byte| byte.is_ascii_control()) {
-        return text;
-    }
-    let escaped = |char: char| match char.is_ascii_control() {
-        true => format!("\\x{:02x}", u32::from(char)),
-        false => char.to_string(),
-    };
-    text.chars().map(escaped).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_text_that_a_terminal_obeys_in_nothing() {
-        assert_eq!(name_text("Größe<T>".as_bytes()), "Größe<T>");
-        assert_eq!(name_text(b"a\x1b[31m\\b\xff\x7f"), r"a\x1b[31m\\b\xff\x7f");
-    }
+    symseal_module::escape::escape(name.get(..MAX_NAME_BYTES).unwrap_or(name))
 }

@@ -8,27 +8,15 @@ use crate::stage::{Stage, functions, skip};
 use symseal_module::StopReason;
 use symseal_replay::{Class, coverage, replay, resolve_trace};
 
-const MANIFEST: &str = r#"
-[package]
-name = "workload"
-version = "0.0.0"
-edition = "2021"
-[[bin]]
-name = "workload"
-path = "tasks.rs"
-[dependencies]
-tokio = { version = "1", default-features = false, features = ["rt"] }
-[profile.release]
-debug = 2
-[workspace]
-"#;
+/// As the unwinder's own tests build such programs.
+const MANIFEST: &str = include_str!("../../unwind/tests/single_step/tokio_tasks.toml");
 
 fn stage() -> Option<Stage> {
     let dir = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     std::fs::write(dir.path().join("Cargo.toml"), MANIFEST).unwrap();
     std::fs::copy(root.join("../Cargo.lock"), dir.path().join("Cargo.lock")).unwrap();
-    std::fs::copy(root.join("tests/tokio/tasks.rs"), dir.path().join("tasks.rs")).unwrap();
+    std::fs::copy(root.join("tests/tokio/tasks.rs"), dir.path().join("program.rs")).unwrap();
     let built = Command::new(env!("CARGO"))
         .args(["build", "--offline", "--quiet", "--release"])
         .current_dir(dir.path())
@@ -37,7 +25,7 @@ fn stage() -> Option<Stage> {
         .output();
     let why = match built {
         Ok(built) if built.status.success() => {
-            let executable = dir.path().join("target/release/workload");
+            let executable = dir.path().join("target/release/program");
             return Stage::of(dir, executable);
         }
         Ok(built) => String::from_utf8_lossy(&built.stderr).into_owned(),
@@ -60,12 +48,12 @@ fn the_tasks_that_wait_for_a_task_of_rust_are_named_and_count_as_no_frames_of_th
     let futures: Vec<&str> = parents.iter().filter_map(|frame| frame.function()?.function.as_deref()).collect();
     let [middle, outer] = &futures[..] else { panic!("two tasks wait: {shown:#?}") };
     let polls =
-        |name: &str, future: &str| name.starts_with(&format!("tokio::runtime::task::raw::poll<workload::{future}::"));
+        |name: &str, future: &str| name.starts_with(&format!("tokio::runtime::task::raw::poll<program::{future}::"));
     assert!(polls(middle, "middle") && polls(outer, "outer"), "{futures:?}");
     let names = functions(main);
-    assert!(names.contains(&"workload::stands") && names.contains(&"workload::main"), "{names:?}");
+    assert!(names.contains(&"program::stands") && names.contains(&"program::main"), "{names:?}");
     let awaited = &stack[main.awaited.unwrap()];
-    let is_harness = |name: &str| name.contains("::task::harness::Harness<workload::innermost::");
+    let is_harness = |name: &str| name.contains("::task::harness::Harness<program::innermost::");
     assert!(awaited.frames.iter().filter_map(|source| source.function.as_deref()).any(is_harness), "{awaited:?}");
     assert_eq!(coverage(&threads, &resolver).all.frames, stack.len() as u64);
 

@@ -46,14 +46,27 @@ impl JitNames {
 /// The frame with the name that a runtime wrote of its code; `detail` says where.
 pub(crate) fn with_jit(frame: ResolvedFrame, lookup: Avma, (detail, hit): (&str, JitHit<'_>)) -> ResolvedFrame {
     let line = hit.line(lookup);
+    let shown = shown(&hit.function.name);
     let name = SourceFrame {
-        function: Some(hit.function.name.clone()),
-        symbol: Some(hit.function.name.clone()),
-        file: line.map(|line| line.file.to_string()),
+        function: Some(shown.clone()),
+        symbol: Some(shown),
+        file: line.map(|line| self::shown(&line.file)),
         line: line.map(|line| line.line),
         ..SourceFrame::default()
     };
     with_name(frame, (ResolverStep::JitMap, detail.to_string()), (name, hit.function.start), hit.overlapped)
+}
+
+/// A name or path as the runtime wrote it, escaped, with control characters escaped as well, as names from files have them: a terminal obeys them.
+fn shown(escaped: &str) -> String {
+    let mut shown = String::with_capacity(escaped.len());
+    for char in escaped.chars() {
+        match char.is_ascii_control() {
+            true => shown.push_str(&format!("\\x{:02x}", u32::from(char))),
+            false => shown.push(char),
+        }
+    }
+    shown
 }
 
 /// The frame with the name that a step had for it, of a function that begins at `start`.
@@ -99,6 +112,7 @@ mod tests {
             // A smaller one where an older one began.
             (function(0x4000, 0x20, "again"), false),
             (function(0x4000, 0x80, "before"), true),
+            (function(0x5000, 0x10, "a\x1b[31mb"), false),
         ]);
         let at = |ip: u64| names.name(raw_frame(Avma(ip), UnwindMethod::FramePointer), Avma(ip));
         let seen = |ip: u64| {
@@ -112,6 +126,7 @@ mod tests {
         assert_eq!(seen(0x3001), ("cut by what no sample led to".into(), true, Some(1)));
         assert_eq!(seen(0x4010), ("again".into(), false, Some(0x10)));
         assert_eq!(seen(0x4020), ("before".into(), true, Some(0x20)));
+        assert_eq!(seen(0x5000), (r"a\x1b[31mb".into(), false, Some(0)));
         assert_eq!(seen(0x2000), (String::new(), false, None));
         assert_eq!((at(0x1043).quality, at(0x1044).quality), (Quality::Function, Quality::Full));
         let steps: Vec<_> = at(0x1050).tried.iter().map(|tried| tried.step).collect();

@@ -130,9 +130,8 @@ impl LoadedTable {
         let aliases = self.aliases_of(&function);
         Some(Named { frames, start, source, approximate: flags.approximate, folded: flags.folded, aliases })
     }
-}
 
-impl LoadedTable {
+    /// Other linkage names of a function of the table.
     fn aliases_of(&self, function: &Function<'_>) -> Arc<[String]> {
         let mut aliases = function.aliases().peekable();
         if aliases.peek().is_none() {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::blobs::{BlobDigest, is_lasting};
-use crate::debug_files::{Bundle, NewBundle, Standing};
+use crate::debug_files::{NewBundle, Standing};
 use crate::ingest::{CheckedBundle, RefusedBundle, RefusedLoose, check_loose, is_bundle, is_loose, open_published};
 use crate::publish::{PublishError, judge, judge_now, seal_of};
 use crate::repositories::{MANIFEST_LIMIT, Prefix, RepositoryName};
 use crate::seals::Verdict;
+use crate::side_by_side::side_by_side;
 
 /// Makes every published bundle visible to debuggers, and the record what the folders say.
 pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), PublishError> {
@@ -123,24 +124,15 @@ pub(crate) async fn judge_all(app: &Arc<App>, required: Option<Vec<Prefix>>) -> 
     let shared = Arc::clone(app);
     let judge_them = move || -> Result<(), PublishError> {
         let bundles = shared.debug_files.bundles();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let each = bundles.len().div_ceil(threads).max(1);
         let is_start = required.is_some();
-        let judged: Vec<(BlobDigest, Standing)> = std::thread::scope(|scope| {
-            let of_part = |part: &[(BlobDigest, Bundle)]| -> Vec<std::io::Result<_>> {
-                let of = |known: &Bundle, digest: &BlobDigest| -> std::io::Result<_> {
-                    let repositories = known.repositories.clone();
-                    let standing = if is_start {
-                        judge_now(&shared, digest, known, repositories)?
-                    } else {
-                        judge(&shared, digest, known, repositories)
-                    };
-                    Ok((digest.clone(), standing))
-                };
-                part.iter().map(|(digest, known)| of(known, digest)).collect()
+        let judged = side_by_side(&bundles, |(digest, known)| {
+            let repositories = known.repositories.clone();
+            let standing = if is_start {
+                judge_now(&shared, digest, known, repositories)?
+            } else {
+                judge(&shared, digest, known, repositories)
             };
-            let parts: Vec<_> = bundles.chunks(each).map(|part| scope.spawn(move || of_part(part))).collect();
-            parts.into_iter().filter_map(|part| part.join().ok()).flatten().collect::<std::io::Result<_>>()
+            Ok((digest.clone(), standing))
         })?;
         shared.debug_files.set(judged);
         if let Some(required) = required {

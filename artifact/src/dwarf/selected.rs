@@ -60,10 +60,12 @@ pub(crate) fn read_selected<'s>(
         let mut holding: Vec<Range<u64>> = pieces.filter(|range| touches(&points, range)).collect();
         let held = joined(holding.clone());
         let unheld: Vec<Range<u64>> = points.iter().filter(|point| !touches(&held, point)).cloned().collect();
-        let lines = disjoint(described.orphans.iter().map(|row| row.start..row.end).collect());
-        let (of_lines, of_nothing): (Vec<_>, Vec<_>) = unheld.into_iter().partition(|point| touches(&lines, point));
-        if !of_lines.is_empty() {
+        let mut of_nothing = Vec::new();
+        if !unheld.is_empty() {
+            let lines = disjoint(described.orphans.iter().map(|row| row.start..row.end).collect());
+            let (of_lines, others) = unheld.into_iter().partition::<Vec<_>, _>(|point| touches(&lines, point));
             holding.extend(symbols_at(&of_lines, work));
+            of_nothing = others;
         }
         let ranges = joined(holding);
         if of_nothing.iter().any(|point| touches(&ranges, point)) {

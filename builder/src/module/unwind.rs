@@ -172,7 +172,7 @@ fn go_runtime(
     separate: Option<&ObjectFile<'_>>,
 ) -> (Option<GoRuntime<Svma>>, bool) {
     let of = |file: &ObjectFile<'_>| {
-        let sections = compile::GO_RUNTIME_SECTIONS.map(|name| {
+        let sections = compile::DEBUG_INFO_SECTIONS.map(|name| {
             let bytes = name.strip_prefix(".debug_").and_then(|suffix| file.debug_section(suffix));
             (name, bytes.unwrap_or_default())
         });
@@ -196,7 +196,7 @@ fn tasks(input: &compile::Input<'_>, file: &ObjectFile<'_>) -> Option<Vec<u8>> {
     if !compile::names_tasks(strings.as_deref().unwrap_or_default()) {
         return None;
     }
-    let sections = compile::TASK_SECTIONS.map(|name| (name, section(name).unwrap_or_default()));
+    let sections = compile::DEBUG_INFO_SECTIONS.map(|name| (name, section(name).unwrap_or_default()));
     compile::tasks(input, |name| sections.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, bytes)| bytes))
 }
 

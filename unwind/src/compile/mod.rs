@@ -1,6 +1,7 @@
 //! The compiler: unwind sections of a binary to one `.uwt` table.
 
 mod compact;
+mod debug_info;
 mod eval;
 mod exidx;
 mod expression;
@@ -45,9 +46,8 @@ use fdes::{CfiSection, FdePlace, FdeReader};
 use pieces::{Claims, Piece};
 use programs::Programs;
 
-/// The sections that [`tasks`] reads.
-pub use go::GO_RUNTIME_SECTIONS as TASK_SECTIONS;
-pub use go::{GO_RUNTIME_SECTIONS, go_runtime};
+pub use debug_info::DEBUG_INFO_SECTIONS;
+pub use go::go_runtime;
 pub use tasks::{TASK_NAMES, names_tasks, tasks};
 
 /// What a table is made of. Addresses are stated ones (svma).

@@ -5,16 +5,14 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use gimli::{AttributeValue, DebuggingInformationEntry, EndianSlice, LittleEndian, UnitHeader};
+use gimli::{AttributeValue, UnitHeader};
+use memchr::memmem;
 use symseal_module::Svma;
 
 use super::Input;
-use super::go::Information;
+use super::debug_info::{Entry, Information, Reader};
 use crate::continuation::marks_frame_pointers;
 use crate::tasks::{HEAD_WORDS, TaskFields};
-
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
-type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
 
 /// A module of Rust, by the names of those around it.
 const TASK: [&[u8]; 3] = [b"tokio", b"runtime", b"task"];
@@ -103,11 +101,14 @@ pub const TASK_NAMES: &str = ".debug_str";
 
 /// Whether these bytes of [`TASK_NAMES`] have such a name: the debug information of other programs need not be read.
 pub fn names_tasks(strings: &[u8]) -> bool {
-    strings.split(|byte| *byte == 0).any(|name| name == WAKERS)
+    memmem::find_iter(strings, WAKERS).any(|at| {
+        let begins = at.checked_sub(1).is_none_or(|before| strings.get(before) == Some(&0));
+        begins && strings.get(at + WAKERS.len()) == Some(&0)
+    })
 }
 
 /// The section of a table for the program that `input` describes: its base and its code count. `section` gives the decompressed bytes of each of
-/// [`TASK_SECTIONS`](super::TASK_SECTIONS), empty where there is none. `None` if there is no tokio, the processor is not one of 64 bits that the engine follows
+/// [`DEBUG_INFO_SECTIONS`](super::DEBUG_INFO_SECTIONS), empty where there is none. `None` if there is no tokio, the processor is not one of 64 bits that the engine follows
 /// tasks on, or the debug information is of a form that this version does not read: it reads what rustc makes, DWARF 4.
 pub fn tasks<'a>(input: &Input<'_>, section: impl Fn(&str) -> &'a [u8]) -> Option<Vec<u8>> {
     if !marks_frame_pointers(input.arch.machine()) {

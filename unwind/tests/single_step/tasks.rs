@@ -12,20 +12,7 @@ use crate::process::Process;
 use crate::tracee::{Stop, Tracee};
 use crate::{elf, registers_of};
 
-const MANIFEST: &str = r#"
-[package]
-name = "program"
-version = "0.0.0"
-edition = "2021"
-[[bin]]
-name = "program"
-path = "program.rs"
-[dependencies]
-tokio = { version = "1", default-features = false, features = ["rt"] }
-[profile.release]
-debug = 2
-[workspace]
-"#;
+const MANIFEST: &str = include_str!("tokio_tasks.toml");
 
 /// At each stop the functions whose tasks wait, the innermost first.
 const WAITING: [&[&str]; 7] = [

@@ -26,8 +26,7 @@ use crate::arch::Arch;
 use crate::goroutine::g_register;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 use crate::source::SourceKind;
-pub(super) use runtime::Information;
-pub use runtime::{GO_RUNTIME_SECTIONS, go_runtime};
+pub use runtime::go_runtime;
 use table::{Function, Table};
 
 /// `push %rbp`
