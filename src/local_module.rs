@@ -57,12 +57,12 @@ fn one_of(file: &Path, wanted: Option<&DebugId>, found: Vec<(DebugId, Svma)>) ->
 
 /// The bytes of a file.
 pub(crate) fn read(file: &Path) -> Result<FileBytes> {
-    let named = || format!("{}", file.display());
+    let named = || format!("{}: expected a program, library or debug file", file.display());
     let metadata = std::fs::metadata(file).with_context(named)?;
     // Opening a pipe would wait for whoever writes to it.
     if !metadata.is_file() {
         let found = if metadata.is_dir() { "a directory" } else { "a device or pipe" };
-        bail!("{}: expected a program, library or debug file, found {found}", file.display());
+        bail!("{}, found {found}", named());
     }
     if metadata.len() > MAX_FILE_BYTES {
         bail!("{}: expected a file of at most {MAX_FILE_BYTES} bytes, found {}", file.display(), metadata.len());

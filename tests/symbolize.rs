@@ -154,7 +154,47 @@ fn a_table_of_the_store_that_is_cut_under_a_running_lookup_ends_it_with_a_word()
     writeln!(input, "{id} {next:#x}").unwrap();
     drop(input);
     let ended = program::Ran::from(child.wait_with_output().unwrap());
-    ended.refused(2, &["cut short", "bundle verify"]);
+    ended.refused(2, &["cut short", "bundle verify", &format!("/blobs/sha256/{blob} was")]);
+}
+
+/// One bad line of many costs one name: the others are answered, each in its place.
+#[test]
+fn a_line_that_is_no_address_is_told_in_its_place_and_those_behind_it_are_named() {
+    let Some(scene) = Scene::new() else { return };
+    let [(first, address), (second, other)] = &scene.modules[..] else { unreachable!() };
+    let long = "f".repeat(10_000);
+    let input = format!("{first} {address}\nno address\n\n{address}\n{long}\n{second} {other}\n\u{7}\u{1b}[31m\n");
+    let input = [input.as_bytes(), b"\xff\xfe\n", format!("{second} {other}").as_bytes()].concat();
+    let ask = |json: &[&str]| {
+        let mut child = Command::new(program::symseal_path())
+            .args(["symbolize", "--bundle", &scene.bundle()])
+            .args(json)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(&input).unwrap();
+        program::Ran::from(child.wait_with_output().unwrap())
+    };
+    let told = ask(&["--json"]);
+    let stdout = told.stdout.clone();
+    told.refused(2, &["standard input, line 2: ", "(the first of 5 such lines)"]);
+    let lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let seen: Vec<&str> = lines
+        .iter()
+        .map(|line| line["input"].as_str().or_else(|| line["frames"][0]["function"].as_str()).unwrap())
+        .collect();
+    assert_eq!(
+        seen,
+        ["first", "no address", address, &long[..256], "second", "\u{7}\u{1b}[31m", "\\xff\\xfe", "second"]
+    );
+    assert!(lines[1]["error"].as_str().unwrap().starts_with("no: expected a debug id"), "{}", lines[1]);
+    assert!(lines[2]["error"].as_str().unwrap().contains("expected DEBUG-ID@ADDRESS"), "{}", lines[2]);
+    // For people as well; a terminal is given no control characters.
+    let told = ask(&[]);
+    assert_eq!(told.stdout.lines().filter(|line| line.contains("  ??  ")).count(), 5, "{}", told.stdout);
+    assert!(!told.stdout.contains(|c: char| c.is_control() && c != '\n'), "{:?}", told.stdout);
 }
 
 #[test]

@@ -12,10 +12,12 @@
 mod dump;
 mod functions;
 mod perf_map;
+mod snapshot;
 
 pub use dump::{JitDump, JitDumpError};
 pub use functions::{JitFunction, JitFunctions, JitHit, JitLine};
 pub use perf_map::PerfMap;
+pub use snapshot::JitSnapshot;
 
 /// Functions of one file that are kept at a time; what comes beyond them is counted and left out.
 pub const MAX_FUNCTIONS: usize = 1 << 20;

@@ -26,7 +26,7 @@ mod unsupported;
 
 pub use elf::{ElfError, ElfImage, Segment};
 pub use error::ProcessError;
-pub use jit::{JitDump, JitDumpError, JitFunction, JitFunctions, JitHit, JitLine, PerfMap};
+pub use jit::{JitDump, JitDumpError, JitFunction, JitFunctions, JitHit, JitLine, JitSnapshot, PerfMap};
 pub use kallsyms::{KallsymsError, KernelHit, KernelSymbols, is_kernel_address};
 pub use maps::{Device, Mapping, MapsError};
 pub use module::{IdentifiedBy, JitFileState, JitSource, OpenedBy, OpenedFile, ProcessIdentity, ProcessModule};

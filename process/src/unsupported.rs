@@ -3,11 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use symseal_module::{Avma, DebugId};
 
 use crate::{
-    JitFileState, JitHit, JitSource, KernelSymbols, Mapping, OpenedFile, ProcessError, ProcessIdentity, ProcessModule,
+    JitFileState, JitHit, JitSnapshot, JitSource, KernelSymbols, Mapping, OpenedFile, ProcessError, ProcessIdentity,
+    ProcessModule,
 };
 
 /// Linux only.
@@ -101,6 +103,16 @@ impl JitMaps {
 
     /// Reads nothing.
     pub fn refresh(&mut self, _mappings: &[Mapping]) {}
+
+    /// Of no function.
+    pub fn snapshot(&self) -> JitSnapshot {
+        JitSnapshot {
+            perf_map: Arc::default(),
+            dump: Arc::default(),
+            perf_map_state: JitFileState::Absent,
+            dump_state: JitFileState::Absent,
+        }
+    }
 
     /// Finds nothing.
     pub fn find(&self, _address: Avma) -> Option<(JitSource, JitHit<'_>)> {

@@ -194,7 +194,7 @@ impl BundleSource {
     fn open(&self, id: &DebugId) -> Result<LoadedTable, NoTable> {
         let absent = || (MissReason::NotInBundle, String::new());
         let without = || (MissReason::NoSymbolTable, String::new());
-        let (bytes, digest, derived_from) = match &self.form {
+        let (bytes, digest, derived_from, path) = match &self.form {
             Form::Opened(bundle, access) => {
                 let module = bundle.module(id).ok_or_else(absent)?;
                 let file = module.file(FileRole::SymbolTable).ok_or_else(without)?;
@@ -204,7 +204,7 @@ impl BundleSource {
                         TableBytes::Owned(bundle.read(file).map_err(|error| (miss_reason(&error), error.to_string()))?)
                     }
                 };
-                (bytes, file.sha256, file.derived_from.clone())
+                (bytes, file.sha256, file.derived_from.clone(), bundle.file_path(file))
             }
             Form::Stored(stored) => {
                 let table = stored.facts(id)?.ok_or_else(absent)?.table.ok_or_else(without)?;
@@ -215,10 +215,11 @@ impl BundleSource {
                     let detail = format!("{}: expected {} bytes, found {found}", path.display(), table.size);
                     return Err((MissReason::DigestMismatch, detail));
                 }
-                (bytes, table.sha256, table.derived_from)
+                (bytes, table.sha256, table.derived_from, path)
             }
         };
         LoadedTable::open(bytes, Some(id), Some(digest), derived_from)
+            .map_err(|(reason, detail)| (reason, format!("{}: {detail}", path.display())))
     }
 }
 

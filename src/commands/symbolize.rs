@@ -7,7 +7,7 @@ mod questions;
 mod remote;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -45,10 +45,11 @@ const IMAGE_BASES: usize = 65_536;
 
 Addresses are stated addresses (svma), as llvm-symbolizer takes them; with --pid they are those of the process (avma), of any
 of its modules, of code that it made itself, or of the kernel. Standard input may have any number of lines; each portion that has come is answered
-at once, so that another program can write a line and wait for its answer. Exit status 1: no address has a name.")]
+at once, so that another program can write a line and wait for its answer; a line that is no address is told in its place. Exit status 1: no address has a
+name; 2: the call or a line is wrong.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
-    #[arg(long, required_unless_present_any = ["remote", "pid", "online", "file"])]
+    #[arg(long)]
     bundle: Option<String>,
     /// A bundle in a registry, of which only the pages that are needed are read; each is verified.
     #[arg(long, value_name = "REF", conflicts_with_all = ["bundle", "prove", "online"])]
@@ -149,6 +150,9 @@ impl Args {
         let wrong = |what: &str| Err(anyhow::anyhow!("{what}"));
         self.seal.asked()?;
         match self {
+            Self { bundle: None, remote: None, file: None, pid: None, online, .. } if !online.online => wrong(
+                "expected what to take names from: --bundle BUNDLE, --remote REF, --file FILE, --pid PID, or --online with DEBUGINFOD_URLS or _NT_SYMBOL_PATH",
+            ),
             Self { seal: SealQuestion { trust: Some(_), .. }, remote: None, bundle: None, .. } => {
                 wrong("--trust: expected --bundle or --remote, whose seal is verified")
             }
@@ -180,12 +184,12 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
         }
     }
     let resolver = Online::ask(online, resolver);
-    let (mut out, mut named, mut lacks) = (BufWriter::new(std::io::stdout().lock()), false, Lacks::default());
+    let (mut named, mut lacks) = (false, Lacks::default());
     let mut image_bases = BTreeMap::new();
     let checked = |question: &Question| module_of(args, question).map(|_| ());
     // The name is that of the one module, and of no other.
     let name_of = |id: &DebugId| args.module.as_deref().filter(|_| args.debug_id.as_ref() == Some(id));
-    in_portions(&args.addresses, checked, |questions| {
+    in_portions(args, checked, |out, questions| {
         if online.is_some() {
             let ids = questions.iter().map(|question| module_of(args, question)).collect::<Result<BTreeSet<_>>>()?;
             let unknown = ids.into_iter().filter(|id| !image_bases.contains_key(*id));
@@ -218,9 +222,9 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
         for (question, found) in questions.iter().zip(resolver.symbolize_all(&asked)) {
             named |= !found.frames.is_empty();
             lacks.warn(&found);
-            print(&mut out, question, &found, args)?;
+            print(out, question, &found, args)?;
         }
-        Ok(out.flush()?)
+        Ok(())
     })?;
     Ok(named.into())
 }
@@ -229,19 +233,19 @@ fn from_bundle(args: &Args, online: Option<&Online>) -> Result<Answer> {
 fn from_remote(args: &Args, reference: &str) -> Result<Answer> {
     let debug_id = args.debug_id.as_ref().context("--debug-id: expected the module whose addresses these are")?;
     let mut remote = Remote::open(reference, debug_id, &args.seal)?;
-    let (mut out, mut named) = (BufWriter::new(std::io::stdout().lock()), false);
+    let mut named = false;
     let checked = |question: &Question| match question.debug_id.as_ref().is_some_and(|id| id != debug_id) {
         true => bail!("--remote: expected addresses of {debug_id} alone, found one of another module"),
         false => Ok(()),
     };
-    in_portions(&args.addresses, checked, |questions| {
+    in_portions(args, checked, |out, questions| {
         for question in questions {
             let rva = rva_of(args, args.lookup(question.address), remote.image_base());
             let found = remote.symbolize(rva, args.demangle)?;
             named |= !found.frames.is_empty();
-            print(&mut out, question, &found, args)?;
+            print(out, question, &found, args)?;
         }
-        Ok(out.flush()?)
+        Ok(())
     })?;
     eprintln!("{}", remote.account());
     Ok(named.into())

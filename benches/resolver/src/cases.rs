@@ -10,17 +10,17 @@ use symseal_resolver::{DEFAULT_ADDRESS_CACHE, ModuleAddress};
 use crate::peers::{Addr2line, Blazesym};
 use crate::report::Measured;
 use crate::scene::Scene;
-use crate::{fresh, report};
+use crate::{fresh, live, report};
 
 /// Rounds of the trace that each thread does where threads are compared.
 const ROUNDS: usize = 20;
 
 /// Cases that can be run alone.
-const CASES: &str = "trace, trace-uncached, trace-blazesym, libc, libc-uncached, libc-blazesym or libc-addr2line";
+const CASES: &str = "trace, trace-uncached, trace-blazesym, libc, libc-uncached, libc-blazesym, libc-addr2line or live";
 
 /// The fastest of the passes.
 #[inline(never)]
-fn measured(passes: usize, mut work: impl FnMut()) -> Duration {
+pub fn measured(passes: usize, mut work: impl FnMut()) -> Duration {
     let times = (0..passes).map(|_| {
         let start = Instant::now();
         work();
@@ -73,6 +73,7 @@ pub fn all(scene: &Scene, passes: usize) -> Result<Vec<Measured>> {
         let time = measured(3, || many_threads(&resolver, scene, threads));
         all.push(Measured::new(&format!("{threads} threads, {ROUNDS} traces each, warm"), "symseal", time));
     }
+    live::cases(passes, &mut all)?;
     all.push(Measured::new("first symbol of a fresh process", "symseal", fresh::first_symbol(scene)?));
 
     eprintln!(
@@ -90,6 +91,12 @@ pub fn all(scene: &Scene, passes: usize) -> Result<Vec<Measured>> {
 
 /// One case alone, for instruction counts.
 pub fn one(scene: &Scene, case: &str, passes: usize) -> Result<()> {
+    if case == "live" {
+        let mut measured = Vec::new();
+        live::cases(passes, &mut measured)?;
+        report::table(&measured);
+        return Ok(());
+    }
     let capacity = |is_cached| if is_cached { DEFAULT_ADDRESS_CACHE } else { 0 };
     let time = match case {
         "trace" | "trace-uncached" => {

@@ -11,6 +11,7 @@
 
 mod cases;
 mod fresh;
+mod live;
 mod peers;
 mod report;
 mod scene;

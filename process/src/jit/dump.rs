@@ -71,7 +71,7 @@ pub enum JitDumpError {
 #[derive(Debug, Default)]
 pub struct JitDump {
     header: Option<Header>,
-    functions: JitFunctions,
+    functions: Arc<JitFunctions>,
     waiting: HashMap<Avma, Vec<JitLine>>,
     files: HashMap<Vec<u8>, Arc<str>>,
     /// The function of the record before, if that was a load record.
@@ -129,13 +129,17 @@ impl JitDump {
 
     /// The function that holds `address`.
     pub fn find(&self, address: Avma) -> Option<JitHit<'_>> {
-        let line_shift = if self.lines_begin == LinesBegin::Shifted { V8_LINE_SHIFT } else { 0 };
-        self.functions.find(address).map(|hit| JitHit { line_shift, ..hit })
+        self.functions.find(address)
     }
 
     /// Functions held.
     pub fn functions(&self) -> usize {
         self.functions.len()
+    }
+
+    /// The functions as they are now; what is read later does not change these.
+    pub fn snapshot(&self) -> Arc<JitFunctions> {
+        Arc::clone(&self.functions)
     }
 
     /// The process that writes it, as it knows itself in its own namespace; `None` before the header was read.
@@ -214,20 +218,20 @@ impl JitDump {
         let lines = self.believed(lines, start, size);
         let function = JitFunction { start, size, name: name_text(name), lines, written_at: Some(time) };
         self.just_loaded = Some(start);
-        self.functions.add(function).then_some(())
+        self.edit().add(function).then_some(())
     }
 
     fn move_function(&mut self, mut body: Fields<'_>) -> Option<()> {
         let (_pid, _tid, _vma) = (body.u32()?, body.u32()?, body.u64()?);
         let (from, to, size) = (Avma(body.u64()?), Avma(body.u64()?), body.u64()?);
-        let mut function = self.functions.take(from)?;
+        let mut function = self.edit().take(from)?;
         for line in &mut function.lines {
             line.address = Avma(line.address.0.wrapping_sub(from.0).wrapping_add(to.0));
         }
         // Lines that wrapped around would not be in order.
         function.lines.sort_by_key(|line| line.address);
         (function.start, function.size) = (to, size);
-        self.functions.add(function).then_some(())
+        self.edit().add(function).then_some(())
     }
 
     fn lines(&mut self, mut body: Fields<'_>, loaded: Option<Avma>) -> Option<()> {
@@ -244,11 +248,10 @@ impl JitDump {
             }
         }
         lines.sort_by_key(|line| line.address);
-        let size =
-            self.functions.starting_at(start).filter(|function| loaded == Some(start) && function.lines.is_empty());
+        let size = self.edit().starting_at(start).filter(|function| loaded == Some(start) && function.lines.is_empty());
         if let Some(size) = size.map(|function| function.size) {
             let lines = self.believed(lines, start, size);
-            self.functions.starting_at(start)?.lines = lines;
+            self.edit().starting_at(start)?.lines = lines;
             return Some(());
         }
         if self.waiting.len() >= MAX_WAITING {
@@ -271,9 +274,16 @@ impl JitDump {
         match from {
             ..V8_LINE_SHIFT => self.lines_begin = LinesBegin::AtStart,
             V8_LINE_SHIFT if self.lines_begin == LinesBegin::Unknown => self.lines_begin = LinesBegin::Shifted,
-            _ => {}
+            _ => return lines,
         }
+        let shift = if self.lines_begin == LinesBegin::Shifted { V8_LINE_SHIFT } else { 0 };
+        self.edit().set_line_shift(shift);
         lines
+    }
+
+    /// The functions, for changing them: copied first where a snapshot shows them.
+    fn edit(&mut self) -> &mut JitFunctions {
+        Arc::make_mut(&mut self.functions)
     }
 
     /// The one text of a file's name; `None` for what is none.

@@ -68,13 +68,15 @@ struct Piece {
     cut: bool,
 }
 
-/// Functions, of which the last one that was added holds what others lie over.
-#[derive(Debug, Default)]
+/// Functions, of which the last one that was added holds what others lie over. A clone shares them.
+#[derive(Debug, Default, Clone)]
 pub struct JitFunctions {
-    functions: Vec<JitFunction>,
+    functions: Vec<Arc<JitFunction>>,
     /// By first address; no two overlap.
     pieces: BTreeMap<u64, Piece>,
     left_out: u64,
+    /// How much too high the runtime states the addresses of lines.
+    line_shift: u64,
 }
 
 impl JitFunctions {
@@ -93,20 +95,22 @@ impl JitFunctions {
             return true;
         }
         self.pieces.insert(start, Piece { end, function: self.functions.len(), cut: false });
-        self.functions.push(function);
+        self.functions.push(Arc::new(function));
         true
     }
 
     /// The function that holds `address`.
     pub fn find(&self, address: Avma) -> Option<JitHit<'_>> {
         let (_, piece) = self.pieces.range(..=address.0).next_back().filter(|(_, piece)| address.0 < piece.end)?;
-        Some(JitHit { function: self.functions.get(piece.function)?, overlapped: piece.cut, line_shift: 0 })
+        let function = self.functions.get(piece.function)?;
+        Some(JitHit { function, overlapped: piece.cut, line_shift: self.line_shift })
     }
 
     /// The function that begins at `start` and was written last.
     pub(super) fn starting_at(&mut self, start: Avma) -> Option<&mut JitFunction> {
         let piece = self.pieces.get(&start.0)?;
-        self.functions.get_mut(piece.function).filter(|function| function.start == start)
+        let function = self.functions.get_mut(piece.function).filter(|function| function.start == start)?;
+        Some(Arc::make_mut(function))
     }
 
     /// Takes the function that begins at `start` out.
@@ -131,6 +135,11 @@ impl JitFunctions {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
+    }
+
+    /// Sets how much too high, in bytes, the runtime states the addresses of lines.
+    pub(super) fn set_line_shift(&mut self, bytes: u64) {
+        self.line_shift = bytes;
     }
 
     /// Functions that were left out because there were too many.

@@ -6,6 +6,8 @@
 //!
 //! First address and size in hexadecimal, the name until the end of the line.
 
+use std::sync::Arc;
+
 use symseal_module::Avma;
 
 use super::functions::{JitFunction, JitFunctions, JitHit};
@@ -14,7 +16,7 @@ use super::name_text;
 /// The functions of a perf map, as far as it was read.
 #[derive(Debug, Default)]
 pub struct PerfMap {
-    functions: JitFunctions,
+    functions: Arc<JitFunctions>,
     bad_lines: u64,
 }
 
@@ -28,6 +30,8 @@ impl PerfMap {
     /// ended, so that what was not used has to come again with the rest of it.
     pub fn read(&mut self, text: &[u8]) -> usize {
         let mut used = 0usize;
+        // Copied first where a snapshot shows them.
+        let functions = Arc::make_mut(&mut self.functions);
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some(line) = line.strip_suffix(b"\n") else { break };
             used = used.saturating_add(line.len()).saturating_add(1);
@@ -35,7 +39,7 @@ impl PerfMap {
             if line.is_empty() {
                 continue;
             }
-            if !function_of(line).is_some_and(|function| self.functions.add(function)) {
+            if !function_of(line).is_some_and(|function| functions.add(function)) {
                 self.bad_lines = self.bad_lines.saturating_add(1);
             }
         }
@@ -50,6 +54,11 @@ impl PerfMap {
     /// Functions held.
     pub fn functions(&self) -> usize {
         self.functions.len()
+    }
+
+    /// The functions as they are now; what is read later does not change these.
+    pub fn snapshot(&self) -> Arc<JitFunctions> {
+        Arc::clone(&self.functions)
     }
 
     /// Lines that were passed over: not of this form, or of a function without bytes.
@@ -107,6 +116,16 @@ not a line\n\
         assert_eq!(name(&map, 0x1000), Some("Lfoo;::bar(int, int)"));
         assert_eq!(name(&map, 0x1010), Some("reused \\xff"), "the last one holds");
         assert_eq!((name(&map, 0x2000), map.bad_lines(), map.functions()), (None, 3, 3));
+    }
+
+    #[test]
+    fn a_snapshot_stays_as_it_was() {
+        let mut map = PerfMap::new();
+        map.read(b"1000 20 before\n");
+        let snapshot = map.snapshot();
+        map.read(b"1000 20 after\n");
+        let found = snapshot.find(Avma(0x1000)).map(|hit| hit.function.name.as_str());
+        assert_eq!((found, name(&map, 0x1000)), (Some("before"), Some("after")));
     }
 
     #[test]

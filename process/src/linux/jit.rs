@@ -9,7 +9,7 @@ use super::followed::{Followed, state_of};
 use super::open::open_mapped;
 use super::read_proc;
 use super::root::open_in_root;
-use crate::{JitDump, JitFileState, JitHit, JitSource, Mapping, PerfMap};
+use crate::{JitDump, JitFileState, JitHit, JitSnapshot, JitSource, Mapping, PerfMap};
 
 const ROOT: u32 = 0;
 
@@ -36,6 +36,16 @@ impl JitMaps {
         let Some(status) = Status::of(self.pid) else { return };
         self.refresh_perf_map(&status);
         self.refresh_dump(&status, mappings);
+    }
+
+    /// What is known now.
+    pub fn snapshot(&self) -> JitSnapshot {
+        JitSnapshot {
+            perf_map: self.perf_map.parser.snapshot(),
+            dump: self.dump.parser.snapshot(),
+            perf_map_state: self.perf_map.state.clone(),
+            dump_state: self.dump.state.clone(),
+        }
     }
 
     /// The function that holds `address`: of the jitdump, which has lines, else of the perf map.

@@ -1,10 +1,11 @@
-//! What is known of one process, read by one thread at a time and shown to all.
+//! What is known of one process, read by one thread at a time and shown to all without a lock.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use symseal_module::{Avma, MissReason, ResolverStep};
-use symseal_process::{JitFileState, JitMaps, JitSource, ProcessError, ProcessIdentity, identity_of};
+use symseal_process::{JitFileState, JitMaps, JitSnapshot, JitSource, ProcessError, ProcessIdentity, identity_of};
 
 use super::frame::{missed, noted, with_jit};
 use super::view::View;
@@ -21,15 +22,16 @@ pub(super) struct Entry {
     pid: u32,
     /// When the process was started: which of those that have had the id.
     started: u64,
-    /// Held for as long as nothing is read.
-    known: Mutex<Option<Known>>,
+    known: ArcSwapOption<Known>,
     /// Held while the mappings are read.
     reading: Mutex<()>,
     /// Held while JIT files are read.
     jit: Mutex<Jit>,
+    /// What they told last.
+    told: ArcSwap<Told>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Known {
     view: Arc<View>,
     read: Instant,
@@ -39,6 +41,12 @@ struct Known {
 struct Jit {
     maps: JitMaps,
     of: Option<ProcessIdentity>,
+}
+
+/// What runtimes tell, and when it was read.
+#[derive(Debug)]
+struct Told {
+    names: JitSnapshot,
     read: Option<Instant>,
 }
 
@@ -53,14 +61,15 @@ enum Now {
 
 impl Entry {
     pub(super) fn new(pid: u32, started: u64) -> Self {
-        let jit = Jit { maps: JitMaps::new(pid), of: None, read: None };
-        Self { pid, started, known: Mutex::default(), reading: Mutex::default(), jit: Mutex::new(jit) }
+        let jit = Jit { maps: JitMaps::new(pid), of: None };
+        let told = ArcSwap::from_pointee(Told { names: jit.maps.snapshot(), read: None });
+        Self { pid, started, known: ArcSwapOption::empty(), reading: Mutex::default(), jit: Mutex::new(jit), told }
     }
 
     /// The view of the program that runs now, which is read where it is not known; of a process that ended the last one.
     pub(super) fn view(&self) -> Result<Arc<View>, ProcessError> {
         match self.known_view() {
-            Ok(Some(known)) => Ok(known.view),
+            Ok(Some(known)) => Ok(Arc::clone(&known.view)),
             Ok(None) => self.read(),
             Err(error) => Err(error),
         }
@@ -68,54 +77,46 @@ impl Entry {
 
     /// The same without reading mappings; `None` where they have to be read.
     pub(super) fn view_without_reading(&self) -> Option<Arc<View>> {
-        self.known_view().ok().flatten().map(|known| known.view)
+        self.known_view().ok().flatten().map(|known| Arc::clone(&known.view))
     }
 
     /// Whether the mappings were read a moment ago.
     pub(super) fn is_fresh(&self) -> bool {
-        self.known().as_ref().is_some_and(|known| known.read.elapsed() < FRESH)
+        self.known.load().as_ref().is_some_and(|known| known.read.elapsed() < FRESH)
     }
 
     /// Reads the mappings again. Of a process that ended, and where they cannot be read, gives what was known.
     pub(super) fn read(&self) -> Result<Arc<View>, ProcessError> {
         let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.known().clone();
+        let before = self.known.load_full();
         let view = match View::read(self.pid, before.as_ref().map(|known| &known.view)) {
             Ok(view) if view.identity.started == self.started => view,
             Ok(_) => return last(before, ProcessError::NoSuchProcess { pid: self.pid }),
             Err(error) => return last(before, error),
         };
-        *self.known() = Some(Known { view: Arc::clone(&view), read: Instant::now() });
+        self.known.store(Some(Arc::new(Known { view: Arc::clone(&view), read: Instant::now() })));
         Ok(view)
     }
 
     /// Reads what the process wrote of its code since the last time.
     pub(super) fn read_jit(&self, view: &View) {
-        self.jit.lock().unwrap_or_else(PoisonError::into_inner).read(self.pid, view);
+        let mut jit = self.jit.lock().unwrap_or_else(PoisonError::into_inner);
+        jit.read(self.pid, view);
+        self.told.store(Arc::new(Told { names: jit.maps.snapshot(), read: Some(Instant::now()) }));
     }
 
     /// The frame with the name that the process wrote for its address, if it did.
     pub(super) fn with_jit(&self, frame: ResolvedFrame, lookup: Avma) -> ResolvedFrame {
-        self.jit.lock().unwrap_or_else(PoisonError::into_inner).name(frame, lookup)
+        self.told.load().name(frame, lookup)
     }
 
-    /// The same without waiting; false where reading could bring another name.
-    pub(super) fn try_with_jit(&self, frame: ResolvedFrame, lookup: Avma) -> (ResolvedFrame, bool) {
-        match self.jit.try_lock() {
-            Ok(jit) => {
-                let fresh = jit.read.is_some_and(|read| read.elapsed() < FRESH);
-                (jit.name(frame, lookup), fresh)
-            }
-            Err(_) => (frame, false),
-        }
+    /// Whether what runtimes tell was read a moment ago.
+    pub(super) fn has_fresh_jit(&self) -> bool {
+        self.told.load().read.is_some_and(|read| read.elapsed() < FRESH)
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known_view(&self) -> Result<Option<Known>, ProcessError> {
-        let known = self.known().clone();
+    fn known_view(&self) -> Result<Option<Arc<Known>>, ProcessError> {
+        let known = self.known.load_full();
         match (self.now(), known) {
             (Now::Runs(identity), known) => Ok(known.filter(|known| known.view.identity == identity)),
             (Now::Ended, known) => known.map(Some).ok_or(ProcessError::NoSuchProcess { pid: self.pid }),
@@ -140,14 +141,15 @@ impl Jit {
             self.of = Some(view.identity);
         }
         self.maps.refresh(&view.mappings);
-        self.read = Some(Instant::now());
     }
+}
 
+impl Told {
     fn name(&self, frame: ResolvedFrame, lookup: Avma) -> ResolvedFrame {
-        if let Some(found) = self.maps.find(lookup) {
+        if let Some(found) = self.names.find(lookup) {
             return with_jit(frame, lookup, found);
         }
-        let problems = [JitSource::PerfMap, JitSource::JitDump].map(|source| problem_of(self.maps.state(source)));
+        let problems = [JitSource::PerfMap, JitSource::JitDump].map(|source| problem_of(self.names.state(source)));
         let is_module = frame.module.as_ref().is_some_and(|module| module.debug_id.is_some());
         match problems.into_iter().flatten().next() {
             // A module has its own reasons.
@@ -162,7 +164,7 @@ impl Jit {
 
     /// Whether the process has written nothing of its code.
     fn is_absent(&self) -> bool {
-        let is_absent = |source| matches!(self.maps.state(source), JitFileState::Absent);
+        let is_absent = |source| matches!(self.names.state(source), JitFileState::Absent);
         is_absent(JitSource::PerfMap) && is_absent(JitSource::JitDump)
     }
 }
@@ -184,6 +186,6 @@ fn problem_of(state: &JitFileState) -> Option<(MissReason, String)> {
     }
 }
 
-fn last(before: Option<Known>, error: ProcessError) -> Result<Arc<View>, ProcessError> {
-    before.map(|known| known.view).ok_or(error)
+fn last(before: Option<Arc<Known>>, error: ProcessError) -> Result<Arc<View>, ProcessError> {
+    before.map(|known| Arc::clone(&known.view)).ok_or(error)
 }

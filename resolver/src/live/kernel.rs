@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma};
 use symseal_process::{KernelSymbols, ProcessError, is_kernel_address, kernel_build_id, kernel_symbols};
 
@@ -20,11 +21,12 @@ const STALE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
-    /// Held for as long as nothing is read: whoever does not wait for the list gets the one before.
-    list: Mutex<Option<(Instant, Symbols)>>,
+    /// Read without a lock: whoever does not wait for the list gets the one before.
+    list: ArcSwapOption<(Instant, Symbols)>,
     /// Held while the list is read.
     reading: Mutex<()>,
-    build_ids: Mutex<HashMap<Option<String>, Option<DebugId>>>,
+    /// Of the modules that were asked for.
+    build_ids: ArcSwap<HashMap<Option<String>, Option<DebugId>>>,
 }
 
 type Symbols = Result<Arc<KernelSymbols>, (MissReason, String)>;
@@ -65,14 +67,14 @@ impl Kernel {
             };
             (reason, error.to_string())
         });
-        *self.list.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), symbols.clone()));
+        self.list.store(Some(Arc::new((Instant::now(), symbols.clone()))));
         symbols
     }
 
     /// The list as it was read last, unless that is longer ago than `stale`.
     fn known(&self, stale: Option<Duration>) -> Option<Symbols> {
-        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = list.as_ref().filter(|(read, _)| stale.is_none_or(|stale| read.elapsed() < stale));
+        let list = self.list.load();
+        let known = list.as_deref().filter(|(read, _)| stale.is_none_or(|stale| read.elapsed() < stale));
         known.map(|(_, symbols)| symbols.clone())
     }
 
@@ -106,8 +108,17 @@ impl Kernel {
     }
 
     fn build_id(&self, module: Option<&str>) -> Option<DebugId> {
-        let mut ids = self.build_ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.entry(module.map(str::to_owned)).or_insert_with(|| kernel_build_id(module)).clone()
+        let module = module.map(str::to_owned);
+        if let Some(known) = self.build_ids.load().get(&module) {
+            return known.clone();
+        }
+        let id = kernel_build_id(module.as_deref());
+        self.build_ids.rcu(|known| {
+            let mut known = HashMap::clone(known);
+            known.insert(module.clone(), id.clone());
+            known
+        });
+        id
     }
 }
 

@@ -19,6 +19,9 @@
 //! a process ends, what was known last still names what was sampled before; a later process of the same id never
 //! gets any of it.
 //!
+//! What was found is found again without a lock, by any number of threads: mappings, tables, the kernel's symbols and those of a runtime are each
+//! replaced as a whole, and the caches count and forget without holding anybody up.
+//!
 //! A profiler calls [`LiveProcess::try_resolve`], which reads no file of the process but two small ones of `/proc` and waits
 //! for nobody: what is not known yet is found by the threads of the symbolizer. Each module is read by one thread, once for
 //! all processes.
@@ -40,26 +43,29 @@ mod entry;
 mod files;
 mod frame;
 mod kernel;
-mod lru;
 mod modules;
+mod named;
 mod pool;
 mod process;
+mod shelf;
+mod tally;
 mod view;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use symseal_module::{Avma, Rva, UnwindMethod};
+use symseal_module::{Avma, UnwindMethod};
 use symseal_process::{identity_of, process_of};
 
 use crate::{CallSite, ResolvedFrame, Resolver};
 use entry::Entry;
 use kernel::Kernel;
-use lru::Lru;
 use modules::Modules;
+use named::NamedAddresses;
 use pool::Pool;
+use shelf::Shelf;
 
-pub use lru::CacheStatistics;
 pub use process::{LiveProcess, Resolving};
+pub use shelf::CacheStatistics;
 pub use symseal_process::ProcessError;
 
 /// An address of a process that is to be named.
@@ -129,17 +135,14 @@ pub struct LiveSymbolizer {
 /// A process by its id and when it was started.
 type ProcessKey = (u32, u64);
 
-/// The names of a module as they were read at one time, the address in it, and whether that was the instruction itself.
-type AddressKey = (u64, Rva, bool);
-
 #[derive(Debug)]
 struct Shared {
     base: Resolver,
     pool: Pool,
     kernel: Kernel,
     modules: Modules,
-    processes: Mutex<Lru<ProcessKey, Arc<Entry>>>,
-    addresses: Mutex<Lru<AddressKey, Arc<ResolvedFrame>>>,
+    processes: Shelf<ProcessKey, Entry>,
+    addresses: NamedAddresses,
 }
 
 impl LiveSymbolizer {
@@ -152,8 +155,8 @@ impl LiveSymbolizer {
             base,
             pool: Pool::new(limits.threads),
             kernel: Kernel::default(),
-            processes: Mutex::new(Lru::new(limits.processes.max(1), u64::MAX)),
-            addresses: Mutex::new(Lru::new(limits.addresses, u64::MAX)),
+            processes: Shelf::new(limits.processes.max(1), u64::MAX),
+            addresses: NamedAddresses::new(limits.addresses),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -175,9 +178,9 @@ impl LiveSymbolizer {
     /// What is held, and how often it helped.
     pub fn statistics(&self) -> LiveStatistics {
         LiveStatistics {
-            processes: self.shared.processes.lock().unwrap_or_else(PoisonError::into_inner).statistics(),
+            processes: self.shared.processes.statistics(),
             modules: self.shared.modules.statistics(),
-            addresses: self.shared.addresses.lock().unwrap_or_else(PoisonError::into_inner).statistics(),
+            addresses: self.shared.addresses.statistics(),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! The tables of modules, each made once for all who need it.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use symseal_artifact::ObjectFile;
 use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, ResolverStep, Rva, UnwindMethod};
 
 use super::files::ProcessFiles;
-use super::lru::{CacheStatistics, Lru};
+use super::shelf::{CacheStatistics, Place, Shelf};
 use super::view::{ModuleKey, ViewedModule};
 use crate::bundles::io_reason;
 use crate::local::NoTable;
@@ -25,37 +25,23 @@ const EMPTY_BYTES: u64 = 1024;
 #[derive(Debug)]
 pub(super) struct Modules {
     base: Resolver,
-    places: Mutex<Lru<ModuleKey, Arc<Place>>>,
+    shelf: Shelf<ModuleKey, Names>,
     serials: AtomicU64,
 }
 
-/// Where a module's names are, or will be.
-#[derive(Debug, Default)]
-pub(super) struct Place {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Unread,
-    /// A thread is reading it.
-    Reading,
-    Read(Names, Option<Instant>),
-}
-
 /// The names of one module.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Names {
     /// Another one each time that the module is read.
     pub(super) serial: u64,
     /// Its steps of the chain; `None` where reading it panicked.
-    pub(super) resolver: Option<Arc<Resolver>>,
+    pub(super) resolver: Option<Resolver>,
     /// The id that its file has, where its memory has none.
     pub(super) debug_id: Option<DebugId>,
     /// Why that file could not be read.
     pub(super) problem: Option<(MissReason, String)>,
+    /// From when on another reading may bring more.
+    retry: Option<Instant>,
 }
 
 /// What was read of a module.
@@ -69,51 +55,42 @@ struct Read {
 
 impl Modules {
     pub(super) fn new(base: Resolver, most_bytes: u64) -> Self {
-        let places = Mutex::new(Lru::new(usize::MAX, most_bytes));
-        Self { base, places, serials: AtomicU64::new(0) }
+        Self { base, shelf: Shelf::new(usize::MAX, most_bytes), serials: AtomicU64::new(0) }
     }
 
-    /// The place of a module's names.
-    pub(super) fn place(&self, module: &ViewedModule) -> Arc<Place> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = places.get(&module.key) {
-            return place;
-        }
-        let place = Arc::new(Place::default());
-        places.insert(module.key.clone(), Arc::clone(&place), EMPTY_BYTES);
-        place
+    /// The names of a module, where they are there already. Waits for nothing.
+    pub(super) fn ready(&self, module: &ViewedModule) -> Option<Arc<Names>> {
+        self.shelf.ready(self.place(module), Names::hold)
     }
 
-    /// The names at this place. Where they are not there yet, they are read here, or waited for where another thread
+    /// Whether the names of a module have to be read.
+    pub(super) fn is_unread(&self, module: &ViewedModule) -> bool {
+        !self.place(module).holds(Names::hold)
+    }
+
+    /// The names of a module. Where they are not there yet, they are read here, or waited for where another thread
     /// is just reading them. `expected` are the only addresses that will be asked for, where that is known.
-    pub(super) fn names(&self, place: &Arc<Place>, pid: u32, module: &ViewedModule, expected: &[Avma]) -> Names {
-        let mut state = place.state.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match &*state {
-                State::Read(names, retry) if retry.is_none_or(|retry| Instant::now() < retry) => return names.clone(),
-                State::Reading => state = place.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                State::Unread | State::Read(..) => break,
-            }
-        }
-        *state = State::Reading;
-        drop(state);
-        let read = std::panic::catch_unwind(AssertUnwindSafe(|| self.read(pid, module, expected)));
-        let (resolver, debug_id, problem, passing) = match read {
-            Ok(Read { resolver, debug_id, problem, passing }) => (Some(Arc::new(resolver)), debug_id, problem, passing),
-            Err(_) => (None, None, None, false),
-        };
-        let bytes = resolver.as_ref().map_or(0, |resolver| resolver.held_bytes());
-        let names = Names { serial: self.serials.fetch_add(1, Ordering::Relaxed), resolver, debug_id, problem };
-        let retry = if passing { Instant::now().checked_add(RETRY) } else { None };
-        *place.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Read(names.clone(), retry);
-        place.changed.notify_all();
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.insert(module.key.clone(), Arc::clone(place), bytes.saturating_add(EMPTY_BYTES));
-        names
+    pub(super) fn names(&self, pid: u32, module: &ViewedModule, expected: &[Avma]) -> Arc<Names> {
+        self.shelf.get(self.place(module), Names::hold, || {
+            let read = std::panic::catch_unwind(AssertUnwindSafe(|| self.read(pid, module, expected)));
+            let (resolver, debug_id, problem, passing) = match read {
+                Ok(Read { resolver, debug_id, problem, passing }) => (Some(resolver), debug_id, problem, passing),
+                Err(_) => (None, None, None, false),
+            };
+            let bytes = resolver.as_ref().map_or(0, Resolver::held_bytes);
+            let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+            let retry = if passing { Instant::now().checked_add(RETRY) } else { None };
+            (Names { serial, resolver, debug_id, problem, retry }, bytes.saturating_add(EMPTY_BYTES))
+        })
+    }
+
+    /// Looked for once for each time that a module is seen.
+    fn place<'m>(&self, module: &'m ViewedModule) -> &'m Arc<Place<Names>> {
+        module.place.get_or_init(|| self.shelf.place(&module.key))
     }
 
     pub(super) fn statistics(&self) -> CacheStatistics {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).statistics()
+        self.shelf.statistics()
     }
 
     /// Reads what names the module.
@@ -155,6 +132,10 @@ impl Modules {
 }
 
 impl Names {
+    fn hold(&self) -> bool {
+        self.retry.is_none_or(|retry| Instant::now() < retry)
+    }
+
     /// The module with the id that is known of it.
     pub(super) fn module(&self, viewed: &ViewedModule) -> MappedModule {
         let module = viewed.module.module.clone();
@@ -167,14 +148,4 @@ fn own_id(files: &ProcessFiles, module: &MappedModule) -> Result<Option<DebugId>
     let file = files.open(module).map_err(|error| (io_reason(&error), format!("{}: {error}", module.path)))?;
     let bytes = read_whole(file, &module.path)?;
     Ok(ObjectFile::parse(&bytes).ok().and_then(|object| object.debug_id().cloned()))
-}
-
-impl Place {
-    /// The names, where they are there already. Waits for nothing.
-    pub(super) fn ready(&self) -> Option<Names> {
-        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Read(names, retry) if retry.is_none_or(|retry| Instant::now() < retry) => Some(names.clone()),
-            _ => None,
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::sync::{Arc, LazyLock, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use symseal_module::{Avma, MissReason, ModuleMap, ResolverStep};
 use symseal_process::{ProcessError, is_kernel_address};
@@ -10,6 +10,8 @@ use symseal_process::{ProcessError, is_kernel_address};
 use super::entry::Entry;
 use super::frame::{in_mapping, missed, raw};
 use super::modules::Names;
+use super::named::NamedAddress;
+use super::shelf::Place;
 use super::view::{View, ViewedModule};
 use super::{LiveAddress, LiveLimits, LiveStatistics, LiveSymbolizer, Shared};
 use crate::{ModuleRef, Options, ResolvedFrame, Resolver};
@@ -20,6 +22,8 @@ pub struct LiveProcess {
     shared: Arc<Shared>,
     pid: u32,
     started: u64,
+    /// Where what is known of it is.
+    place: Arc<Place<Entry>>,
 }
 
 /// Frames as far as they are known, and the rest when it is ready.
@@ -63,7 +67,8 @@ impl LiveProcess {
     }
 
     pub(super) fn new(shared: Arc<Shared>, pid: u32, started: u64) -> Self {
-        Self { shared, pid, started }
+        let place = shared.processes.place(&(pid, started));
+        Self { shared, pid, started, place }
     }
 
     /// The process's id.
@@ -143,20 +148,14 @@ impl LiveProcess {
     }
 
     fn entry(&self) -> Arc<Entry> {
-        let mut processes = self.shared.processes.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (self.pid, self.started);
-        if let Some(entry) = processes.get(&key) {
-            return entry;
-        }
-        let entry = Arc::new(Entry::new(self.pid, self.started));
-        processes.insert(key, Arc::clone(&entry), 0);
-        entry
+        self.shared.processes.get(&self.place, |_| true, || (Entry::new(self.pid, self.started), 0))
     }
 
     /// Notes what the view of a process weighs.
     fn remember(&self, entry: &Arc<Entry>, view: &View) {
-        let mut processes = self.shared.processes.lock().unwrap_or_else(PoisonError::into_inner);
-        processes.insert((self.pid, self.started), Arc::clone(entry), view.bytes());
+        if self.place.bytes() != view.bytes() || !self.place.is_filled() {
+            self.shared.processes.put(&self.place, Arc::clone(entry), view.bytes());
+        }
     }
 
     /// A view in which the addresses are known, as far as any is: mappings and JIT files are read again where one is not.
@@ -188,17 +187,14 @@ impl LiveProcess {
     fn read_beside(&self, addresses: &[LiveAddress], view: &View, expected: &Expected) {
         let located = addresses.iter().filter_map(|address| view.locate(address.lookup()));
         let needed: BTreeMap<usize, &Arc<ViewedModule>> = located.map(|(module, at)| (at.module, module)).collect();
-        let unread = needed.values().filter_map(|module| {
-            let place = self.shared.modules.place(module);
-            place.ready().is_none().then_some((place, Arc::clone(module)))
-        });
-        for (place, module) in unread.skip(1) {
+        let unread = needed.into_values().filter(|module| self.shared.modules.is_unread(module)).cloned();
+        for module in unread.skip(1) {
             let expected = expected.of(&module);
             let (shared, pid) = (Arc::downgrade(&self.shared), self.pid);
             // Where the pool is full, the caller reads it.
             self.shared.pool.submit(move || {
                 if let Some(shared) = shared.upgrade() {
-                    shared.modules.names(&place, pid, &module, &expected);
+                    shared.modules.names(pid, &module, &expected);
                 }
             });
         }
@@ -207,8 +203,7 @@ impl LiveProcess {
     fn frame(&self, entry: &Entry, view: &View, address: LiveAddress, expected: &Expected) -> ResolvedFrame {
         let lookup = address.lookup();
         if let Some((module, _)) = view.locate(lookup) {
-            let place = self.shared.modules.place(module);
-            let names = self.shared.modules.names(&place, self.pid, module, &expected.of(module));
+            let names = self.shared.modules.names(self.pid, module, &expected.of(module));
             let frame = self.in_module(&names, module, address);
             return if frame.frames.is_empty() { entry.with_jit(frame, lookup) } else { frame };
         }
@@ -223,14 +218,14 @@ impl LiveProcess {
         let lookup = address.lookup();
         let Some(view) = view else { return (raw(address), false) };
         if let Some((module, _)) = view.locate(lookup) {
-            let Some(names) = self.shared.modules.place(module).ready() else {
+            let Some(names) = self.shared.modules.ready(module) else {
                 return (module_offset(module, address), false);
             };
             let frame = self.in_module(&names, module, address);
             if !frame.frames.is_empty() {
                 return (frame, true);
             }
-            return (entry.try_with_jit(frame, lookup).0, true);
+            return (entry.with_jit(frame, lookup), true);
         }
         if is_kernel(view, address) {
             return match self.shared.kernel.is_read() {
@@ -238,8 +233,8 @@ impl LiveProcess {
                 false => (raw(address), false),
             };
         }
-        let (frame, fresh) = entry.try_with_jit(in_no_module(view, address), lookup);
-        let is_final = fresh && (!frame.frames.is_empty() || entry.is_fresh());
+        let frame = entry.with_jit(in_no_module(view, address), lookup);
+        let is_final = entry.has_fresh_jit() && (!frame.frames.is_empty() || entry.is_fresh());
         (frame, is_final)
     }
 
@@ -251,9 +246,8 @@ impl LiveProcess {
             return missed(frame, ResolverStep::BinaryDebugInfo, MissReason::Malformed, detail);
         };
         let (svma, base) = (module.module.module.svma(address.ip), module.module.module.image_base);
-        let key = svma.to_rva(base).map(|rva| (names.serial, rva, address.exact));
-        let addresses = || self.shared.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = key.and_then(|key| addresses().get(&key)) {
+        let key = svma.to_rva(base).map(|rva| NamedAddress { serial: names.serial, rva, exact: address.exact });
+        if let Some(known) = key.and_then(|key| self.shared.addresses.find(key)) {
             // The same place of the module, which may lie elsewhere in this process.
             let module = known.module.clone().map(|known| ModuleRef { svma, ..known });
             return ResolvedFrame { ip: address.ip, unwind: address.unwind, module, ..(*known).clone() };
@@ -267,7 +261,7 @@ impl LiveProcess {
             _ => frame,
         };
         if let Some(key) = key {
-            addresses().insert(key, Arc::new(frame.clone()), bytes_of(&frame));
+            self.shared.addresses.keep(key, &frame);
         }
         frame
     }
@@ -335,17 +329,4 @@ fn module_offset(module: &ViewedModule, address: LiveAddress) -> ResolvedFrame {
     static NOTHING: LazyLock<Resolver> =
         LazyLock::new(|| Resolver::new(Options { address_cache: 0, ..Options::default() }));
     NOTHING.resolve(&map, address.ip, address.exact, address.unwind)
-}
-
-/// Estimated.
-fn bytes_of(frame: &ResolvedFrame) -> u64 {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let frames = frame.frames.iter().map(|frame| {
-        size_of_val(frame)
-            .saturating_add(text(&frame.function))
-            .saturating_add(text(&frame.symbol))
-            .saturating_add(text(&frame.file))
-    });
-    let tried = frame.tried.iter().map(|tried| size_of_val(tried).saturating_add(tried.detail.len()));
-    frames.chain(tried).fold(size_of_val(frame), usize::saturating_add) as u64
 }

@@ -1,7 +1,7 @@
 //! What is mapped in a process at one moment.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use symseal_module::{Avma, DebugId, LocatedAddress, MappedModule, ModuleMap};
@@ -10,6 +10,8 @@ use symseal_process::{
     read_memory,
 };
 
+use super::modules::Names;
+use super::shelf::Place;
 use crate::{MAX_IMAGE_BYTES, VdsoModule, vdso_module};
 
 /// What makes two modules the same one, also in different processes: what it is called, and the file itself.
@@ -29,6 +31,8 @@ pub(super) struct ViewedModule {
     pub(super) module: ProcessModule,
     /// The image of a module that is no file.
     pub(super) image: Option<VdsoModule>,
+    /// Where its names are, once somebody asked for it.
+    pub(super) place: OnceLock<Arc<Place<Names>>>,
 }
 
 /// The mappings and modules of a process, with who it was then.
@@ -41,6 +45,7 @@ pub(super) struct View {
     map: ModuleMap,
     /// One for each of the map, in its order.
     modules: Vec<Arc<ViewedModule>>,
+    bytes: u64,
 }
 
 impl View {
@@ -90,7 +95,8 @@ impl View {
             there.find(|viewed| viewed.module.module == *module).map(|viewed| Arc::clone(viewed))
         };
         let modules: Vec<Arc<ViewedModule>> = map.modules().iter().filter_map(of).collect();
-        Self { identity, mappings, read, map, modules }
+        let bytes = bytes_of(&mappings, &modules);
+        Self { identity, mappings, read, map, modules, bytes }
     }
 
     /// The module that holds `address`.
@@ -108,13 +114,17 @@ impl View {
         maps::find(&self.mappings, address)
     }
 
-    /// Estimated.
+    /// What it weighs, estimated.
     pub(super) fn bytes(&self) -> u64 {
-        let paths: usize = self.mappings.iter().map(|mapping| mapping.path.len()).sum();
-        let mappings = self.mappings.len().saturating_mul(size_of::<Mapping>());
-        let modules = self.modules.len().saturating_mul(size_of::<ViewedModule>().saturating_mul(2));
-        paths.saturating_add(mappings).saturating_add(modules) as u64
+        self.bytes
     }
+}
+
+fn bytes_of(mappings: &[Mapping], modules: &[Arc<ViewedModule>]) -> u64 {
+    let paths: usize = mappings.iter().map(|mapping| mapping.path.len()).sum();
+    let mappings = mappings.len().saturating_mul(size_of::<Mapping>());
+    let modules = modules.len().saturating_mul(size_of::<ViewedModule>().saturating_mul(2));
+    paths.saturating_add(mappings).saturating_add(modules) as u64
 }
 
 impl ViewedModule {
@@ -138,7 +148,7 @@ impl ViewedModule {
             file: (module.device, module.inode),
             stamp: if module.module.debug_id.is_none() && image.is_none() { stamp(pid, &module) } else { None },
         };
-        Self { key, module, image }
+        Self { key, module, image, place: OnceLock::new() }
     }
 }
 

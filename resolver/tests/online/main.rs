@@ -97,7 +97,8 @@ fn hostile_servers_end_in_a_reason_and_the_next_one_is_asked() {
     let (Some(scene), Some(other)) = (Scene::new(&[]), Scene::new(&["-O1"])) else { return };
     let honest = Stub::gives(&scene.path(), scene.debug.clone());
     let debug = scene.debug.clone();
-    let longer = scene.debug.len() + 1000;
+    let short = scene.debug.clone();
+    let (longer, shorter) = (scene.debug.len() + 1000, scene.debug.len() - 1000);
     let hostile: Vec<(&str, Stub, MissReason)> = vec![
         ("another module's file", Stub::gives(&scene.path(), other.debug.clone()), MissReason::DebugIdMismatch),
         ("junk", Stub::gives(&scene.path(), b"<html>".to_vec()), MissReason::Malformed),
@@ -113,6 +114,14 @@ fn hostile_servers_end_in_a_reason_and_the_next_one_is_asked() {
                 [head.into_bytes(), debug.clone()].concat()
             }),
             MissReason::ServerError,
+        ),
+        (
+            "a length that is too short",
+            Stub::new(move |_| {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {shorter}\r\nConnection: close\r\n\r\n");
+                [head.into_bytes(), short.clone()].concat()
+            }),
+            MissReason::Malformed,
         ),
         (
             "redirections without end",

@@ -1,6 +1,5 @@
 //! `symseal symbolize --file`: addresses of a file of this machine, as addr2line takes them.
 
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -39,17 +38,17 @@ pub(super) fn run(args: &Args, file: &Path, online: Option<&Online>) -> Result<A
         true => bail!("--file: expected addresses of {id} alone, found one of another module"),
         false => Ok(()),
     };
-    let (mut out, mut named, mut lacks) = (BufWriter::new(std::io::stdout().lock()), false, Lacks::default());
-    in_portions(&args.addresses, checked, |questions| {
+    let (mut named, mut lacks) = (false, Lacks::default());
+    in_portions(args, checked, |out, questions| {
         let frames: Vec<FrameAddress> = questions.iter().map(|question| at(rva(question), image_base)).collect();
         for (question, frame) in questions.iter().zip(resolver.resolve_all(&map, &frames)) {
             let ResolvedFrame { symbol_offset, answer, .. } = frame;
             let found = Symbolized { rva: rva(question), symbol_offset, answer };
             named |= !found.frames.is_empty();
             lacks.warn(&found);
-            print(&mut out, question, &found, args)?;
+            print(out, question, &found, args)?;
         }
-        Ok(out.flush()?)
+        Ok(())
     })?;
     Ok(named.into())
 }

@@ -1,6 +1,6 @@
 //! Addresses of a running process.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -65,12 +65,12 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
             Err(error)
         }
     };
-    let (mut out, mut named, mut lacks) = (BufWriter::new(std::io::stdout().lock()), false, Lacks::default());
+    let (mut named, mut lacks) = (false, Lacks::default());
     let checked = |question: &Question| match &question.debug_id {
         Some(id) => bail!("--pid: expected addresses of the process, found one of the module {id}"),
         None => Ok(()),
     };
-    in_portions(&args.addresses, checked, |questions| {
+    in_portions(args, checked, |out, questions| {
         let addresses: Vec<LiveAddress> =
             questions.iter().map(|question| address_of(args, Avma(question.address))).collect();
         // Standard input may have more of the same modules.
@@ -83,13 +83,13 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
             named |= !frame.frames.is_empty();
             lacks.warn(&frame);
             if args.json {
-                serde_json::to_writer(&mut out, &line(&frame, args.explain))?;
+                serde_json::to_writer(&mut *out, &line(&frame, args.explain))?;
                 writeln!(out)?;
             } else {
-                print(&mut out, &frame, args.explain)?;
+                print(out, &frame, args.explain)?;
             }
         }
-        Ok(out.flush()?)
+        Ok(())
     })?;
     Ok(named.into())
 }
