@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use symseal_module::{Avma, ModuleMap, StopReason};
-use symseal_resolver::{FrameAddress, ResolvedFrame, Resolver, SourceFrame};
+use symseal_resolver::{FrameAddress, ResolvedFrame, Resolver, SourceFrame, Text};
 use symseal_trace::{ResolvedRow, Trace, TraceResolved};
 
 use crate::scene::Scene;
@@ -124,6 +124,7 @@ fn of_thread(stack: &ThreadStack, frames: Vec<ResolvedFrame>) -> ResolvedThread 
 fn add_rows(rows: &mut Vec<ResolvedRow>, thread: &ResolvedThread, frame: &ResolvedFrame, depth: u32) {
     let none = SourceFrame::default();
     let sources = if frame.frames.is_empty() { std::slice::from_ref(&none) } else { frame.frames.as_slice() };
+    let text = |text: &Option<Text>| text.as_deref().map(str::to_owned);
     for (source, inline_depth) in sources.iter().zip(0..) {
         rows.push(ResolvedRow {
             frame_index: rows.len() as u64,
@@ -134,10 +135,10 @@ fn add_rows(rows: &mut Vec<ResolvedRow>, thread: &ResolvedThread, frame: &Resolv
             ip: frame.ip,
             module: frame.module.as_ref().map(|module| module.path.clone()),
             debug_id: frame.module.as_ref().and_then(|module| module.debug_id.clone()),
-            function: source.function.clone(),
-            symbol: source.symbol.clone(),
+            function: text(&source.function),
+            symbol: text(&source.symbol),
             symbol_offset: frame.symbol_offset.filter(|_| !source.inlined),
-            file: source.file.clone(),
+            file: text(&source.file),
             line: source.line,
             column: source.column,
             inlined: source.inlined,

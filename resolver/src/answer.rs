@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use symseal_bundle::Digest;
 use symseal_module::{Avma, DebugId, FrameEdge, MissReason, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod};
 
-use crate::Demangling;
+use crate::{Demangling, Text};
 
 /// The module that an address lies in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub struct ModuleRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFrame {
     /// The function as its source language names it; after demangling on request, the demangled symbol.
-    pub function: Option<String>,
+    pub function: Option<Text>,
     /// The linkage name, always raw (mangled). Inlined functions may have none.
-    pub symbol: Option<String>,
+    pub symbol: Option<Text>,
     /// The source file of this frame's place: of the call, for a frame that inlined another.
-    pub file: Option<String>,
+    pub file: Option<Text>,
     /// The line there, from 1; none where the compiler made code without a line.
     pub line: Option<u32>,
     /// The column there, from 1.
@@ -343,11 +343,11 @@ impl ResolvedFrame {
         }
         let flat = |frame: &SourceFrame| StackFrame {
             address: self.ip,
-            symbol: frame.function.clone().or_else(|| frame.symbol.clone()),
+            symbol: frame.function.as_deref().or(frame.symbol.as_deref()).map(str::to_owned),
             module: module.clone(),
             offset: self.symbol_offset.filter(|_| !frame.inlined),
             source_location: frame.file.as_ref().map(|file| SourceLocation {
-                file: file.clone(),
+                file: file.to_string(),
                 line: frame.line,
                 column: frame.column,
             }),

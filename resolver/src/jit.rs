@@ -7,7 +7,7 @@ use symseal_module::{Avma, Quality, ResolverStep};
 use symseal_process::{JitFunction, JitFunctions, JitHit};
 
 use crate::trail::hit;
-use crate::{Answer, ResolvedFrame, SourceFrame, Tried};
+use crate::{Answer, ResolvedFrame, SourceFrame, Text, Tried};
 
 /// Functions that a process made, at one instant.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ pub(crate) fn with_jit(frame: ResolvedFrame, lookup: Avma, (detail, hit): (&str,
 }
 
 /// A name or path as the runtime wrote it, escaped, with control characters escaped as well, as names from files have them: a terminal obeys them.
-fn shown(escaped: &str) -> String {
+fn shown(escaped: &str) -> Text {
     let mut shown = String::with_capacity(escaped.len());
     for char in escaped.chars() {
         match char.is_ascii_control() {
@@ -66,7 +66,7 @@ fn shown(escaped: &str) -> String {
             false => shown.push(char),
         }
     }
-    shown
+    shown.into()
 }
 
 /// The frame with the name that a step had for it, of a function that begins at `start`.
@@ -118,7 +118,7 @@ mod tests {
         let seen = |ip: u64| {
             let frame = at(ip);
             let name = frame.frames.first().and_then(|source| source.function.clone());
-            (name.unwrap_or_default(), frame.approximate, frame.symbol_offset)
+            (name.map_or_else(String::new, |name| name.to_string()), frame.approximate, frame.symbol_offset)
         };
         assert_eq!(seen(0x1050), ("new".into(), false, Some(0x10)));
         assert_eq!(seen(0x1002), ("old".into(), true, Some(2)));

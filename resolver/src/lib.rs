@@ -51,6 +51,7 @@ mod resolver;
 mod servers;
 mod slots;
 mod table;
+mod text;
 mod trail;
 mod vdso;
 
@@ -70,4 +71,5 @@ pub use options::{DEFAULT_ADDRESS_CACHE, Options};
 pub use resolver::Resolver;
 pub use servers::{CheckFile, FetchedFile, NO_SERVERS, NotFetched, SymbolServers, WantedFile, WantedKind};
 pub use symseal_process::{JitFunction, JitLine};
+pub use text::Text;
 pub use vdso::{MAX_IMAGE_BYTES, VdsoError, VdsoModule, VdsoUnwind, vdso_module};

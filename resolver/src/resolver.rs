@@ -587,9 +587,9 @@ fn demangle_frame(frame: &mut SourceFrame) {
         return;
     };
     match outcome {
-        crate::Demangling::Done => frame.function = Some(name),
+        crate::Demangling::Done => frame.function = Some(name.into()),
         crate::Demangling::Truncated => {
-            frame.function = Some(name);
+            frame.function = Some(name.into());
             frame.demangling = Some(outcome);
         }
         // The source language's name, where there is one, is better than a raw symbol.

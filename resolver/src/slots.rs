@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 
 /// Sets that are made at once, so that a large map of which little is used takes little memory.
-const CHUNK: usize = 32;
+const CHUNK: usize = 16;
 
 /// Slots that a key may be in.
 const WAYS: usize = 8;

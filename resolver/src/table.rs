@@ -1,5 +1,6 @@
 //! One opened symbol table, mapped or in memory, and lookups in it. It is opened once; what it borrows is held beside it.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -7,13 +8,17 @@ use memmap2::Mmap;
 use self_cell::self_cell;
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, Rva, Svma};
-use symseal_symx::{Function, Name, SparseFrame, SymbolSource, Table};
+use symseal_symx::{Frame, Function, Name, SparseFrame, SymbolSource, Table};
 
-use crate::SourceFrame;
 use crate::slots::{Slots, mixed};
+use crate::{SourceFrame, Text};
 
 /// Functions of a table whose aliases are kept.
 const ALIASED: usize = 1024;
+
+/// Names and paths of a table that answers share, and the longest that is kept for it, in bytes: half a MiB at most.
+const SHARED_TEXTS: usize = 512;
+const LONGEST_SHARED: usize = 1024;
 
 /// The bytes of a table.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(crate) struct LoadedTable {
     opened: OpenedTable,
     /// The aliases of functions that were asked for, by where they start: the answers at their addresses share them.
     aliases: Slots<Rva, Arc<[String]>>,
+    /// Names and paths that were asked for: answers share them too.
+    texts: Slots<u64, Text>,
     /// The digest of the table, where it is a file of a bundle.
     pub(crate) digest: Option<Digest>,
     /// What it was derived from.
@@ -93,7 +100,8 @@ impl LoadedTable {
                 return Err((MissReason::DebugIdMismatch, format!("the table is of {found}")));
             }
         }
-        Ok(Self { opened, aliases: Slots::with_capacity(ALIASED), digest, sources })
+        let (aliases, texts) = (Slots::with_capacity(ALIASED), Slots::with_capacity(SHARED_TEXTS));
+        Ok(Self { opened, aliases, texts, digest, sources })
     }
 
     /// What is added to the addresses of the table to get stated ones.
@@ -112,15 +120,7 @@ impl LoadedTable {
     /// The functions at `address`, the innermost first; `None` where no function's range holds it.
     pub(crate) fn lookup(&self, address: Rva) -> Option<Named> {
         let hit = self.opened.borrow_dependent().lookup(address)?;
-        let frames: Vec<SourceFrame> = hit
-            .frames()
-            .map(|frame| SourceFrame {
-                line: frame.line,
-                column: frame.column,
-                inlined: frame.inlined,
-                ..SourceFrame::of_names(frame.function, frame.symbol, frame.file)
-            })
-            .collect();
+        let frames: Vec<SourceFrame> = hit.frames().map(|frame| self.source_frame(&frame)).collect();
         // A function without any name names nothing.
         if frames.iter().all(|frame| frame.function.is_none()) {
             return None;
@@ -129,6 +129,40 @@ impl LoadedTable {
         let Function { start, source, flags, .. } = function;
         let aliases = self.aliases_of(&function);
         Some(Named { frames, start, source, approximate: flags.approximate, folded: flags.folded, aliases })
+    }
+
+    /// What the table says of one function at an address.
+    fn source_frame(&self, frame: &Frame<'_>) -> SourceFrame {
+        let name = |name: Name<'_>| self.text(u64::from(name.place()), || name.text());
+        let function = name(frame.function);
+        let symbol = match frame.function.place() == frame.symbol.place() {
+            true => function.clone(),
+            false => name(frame.symbol),
+        };
+        SourceFrame {
+            function: function.or_else(|| symbol.clone()),
+            symbol,
+            // Where it lies tells a path from another, and from names.
+            file: self.text(frame.file.as_ptr() as u64 | 1 << 63, || frame.file.into()),
+            line: frame.line,
+            column: frame.column,
+            inlined: frame.inlined,
+            demangling: None,
+        }
+    }
+
+    /// A text of the table, which `key` tells from its others; `None` where it is empty.
+    fn text<'t>(&self, key: u64, text: impl FnOnce() -> Cow<'t, str>) -> Option<Text> {
+        if let Some(known) = self.texts.find(mixed(key), |known| *known == key) {
+            return Some(known);
+        }
+        let text = Some(text()).filter(|text| !text.is_empty())?;
+        let is_kept = text.len() <= LONGEST_SHARED;
+        let text = Text::from(text);
+        if is_kept {
+            self.texts.put(mixed(key), key, text.clone());
+        }
+        Some(text)
     }
 
     /// Other linkage names of a function of the table.
@@ -159,15 +193,6 @@ impl From<SparseFrame> for SourceFrame {
 }
 
 impl SourceFrame {
-    /// From what a table has. Each name is put together once, also where both are one.
-    fn of_names(function: Name<'_>, symbol: Name<'_>, file: &str) -> Self {
-        let text = |name: Name<'_>| Some(name.text().into_owned()).filter(|text| !text.is_empty());
-        let one = function.place() == symbol.place();
-        let function = text(function);
-        let symbol = if one { function.clone() } else { text(symbol) };
-        Self { function: function.or_else(|| symbol.clone()), symbol, file: some_text(file), ..Self::default() }
-    }
-
     /// From a table's texts, in which an empty one says that nothing is known.
     fn of_texts(function: &str, symbol: &str, file: &str) -> Self {
         Self {
@@ -179,8 +204,8 @@ impl SourceFrame {
     }
 }
 
-fn some_text(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_string())
+fn some_text(text: &str) -> Option<Text> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub fn cases(passes: usize, all: &mut Vec<Measured>) -> Result<()> {
     let addresses = addresses()?;
     let stacks: Vec<Vec<LiveAddress>> = addresses
         .chunks(FRAMES)
-        .map(|stack| stack.iter().map(|ip| LiveAddress::return_address(Avma(*ip), UnwindMethod::Cfi)).collect())
+        .map(|stack| stack.iter().map(|ip| LiveAddress::return_address(Avma(*ip), UnwindMethod::FramePointer)).collect())
         .collect();
     let resolver = Resolver::new(Options { local_files: true, ..Options::default() });
     let symbolizer = LiveSymbolizer::new(resolver, LiveLimits::default());
@@ -52,7 +52,10 @@ pub fn cases(passes: usize, all: &mut Vec<Measured>) -> Result<()> {
         let case = format!("a live process, {threads} threads, {ROUNDS} times these stacks each");
         all.push(Measured::new(&case, "symseal", time));
     }
-    eprintln!("of {} addresses of this process {named} are named by symseal, {peer_named} by blazesym", addresses.len());
+    eprintln!(
+        "of {} addresses of this process {named} are named by symseal, {peer_named} by blazesym",
+        addresses.len()
+    );
     Ok(())
 }
 

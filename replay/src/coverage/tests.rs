@@ -8,8 +8,8 @@ use super::*;
 /// A frame of `module` whose functions have these lines, the innermost first; without any, it has no name.
 fn frame(module: Option<&str>, rva: u64, lines: &[Option<u32>], proof: Proof) -> ResolvedFrame {
     let source = |(at, line): (usize, &Option<u32>)| SourceFrame {
-        function: Some(format!("f{at}")),
-        file: line.map(|_| "a.c".to_owned()),
+        function: Some(format!("f{at}").into()),
+        file: line.map(|_| "a.c".into()),
         line: *line,
         inlined: at + 1 < lines.len(),
         ..SourceFrame::default()

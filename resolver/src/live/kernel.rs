@@ -11,7 +11,7 @@ use symseal_process::{KernelSymbols, ProcessError, is_kernel_address, kernel_bui
 use super::LiveAddress;
 use super::frame::{missed, raw};
 use crate::jit::with_name;
-use crate::{ModuleRef, ResolvedFrame, Resolver, SourceFrame};
+use crate::{ModuleRef, ResolvedFrame, Resolver, SourceFrame, Text};
 
 /// How the kernel is called where a module has a path.
 const KERNEL: &str = "[kernel]";
@@ -97,11 +97,8 @@ impl Kernel {
             }
         };
         let rva = Rva(address.ip.0.saturating_sub(hit.base.0));
-        let frame = SourceFrame {
-            function: Some(hit.name.to_string()),
-            symbol: Some(hit.name.to_string()),
-            ..SourceFrame::default()
-        };
+        let name = Text::from(hit.name);
+        let frame = SourceFrame { function: Some(name.clone()), symbol: Some(name), ..SourceFrame::default() };
         let module = Some(ModuleRef { path, debug_id, rva, svma: Svma(rva.0) });
         let base = missed(ResolvedFrame { module, ..raw(address) }, ResolverStep::LocalBundle, lack, why);
         with_name(base, (ResolverStep::Kallsyms, "/proc/kallsyms".to_string()), (frame, hit.start), true)

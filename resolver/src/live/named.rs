@@ -6,8 +6,8 @@ use symseal_module::Rva;
 
 use super::shelf::CacheStatistics;
 use super::tally::Tally;
-use crate::ResolvedFrame;
 use crate::slots::{Slots, mixed};
+use crate::{ResolvedFrame, Text};
 
 /// An address whose name was looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl NamedAddress {
 
 /// Estimated.
 fn bytes_of(frame: &ResolvedFrame) -> u64 {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let text = |text: &Option<Text>| text.as_ref().map_or(0, |text| text.len());
     let frames = frame.frames.iter().map(|frame| {
         size_of_val(frame)
             .saturating_add(text(&frame.function))
