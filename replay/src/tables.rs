@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use symseal_bundle::{Bundle, Digest, FileRole};
-use symseal_module::{Avma, DebugId, MissReason};
+use symseal_module::{Avma, DebugId, MappedModule, MissReason};
 use symseal_resolver::{JitFunction, JitLine, JitNames, ModuleCode, Resolver, VdsoModule, miss_reason, vdso_module};
 use symseal_trace::{Trace, TraceJit, TraceJitLine};
 use symseal_unwind::compile::{Bases, Input, compile};
 use symseal_unwind::{Cache, Table};
 
-use crate::scene::Scene;
+use crate::scene::{Scene, SceneModule};
 use crate::walk::{EngineModules, ends_for_want_of_a_rule};
 
 /// The most bytes of code that are kept for scans: those of a large program with all of its libraries.
@@ -91,6 +91,25 @@ impl BundleTables {
         rest.tables.remove(id);
         rest.code.remove(id);
         rest
+    }
+
+    /// The modules of `trace` without a table that its stacks may lead into: those that instruction pointers and words of the copied stacks point into.
+    pub fn wanted(&self, trace: &Trace) -> Vec<MappedModule> {
+        let scene = Scene::of(trace);
+        let ranges = scene.module_ranges();
+        let mut pointed_into = BTreeSet::new();
+        for snapshot in &scene.snapshots {
+            // Of a process of 32 bits two addresses are in each.
+            let words = snapshot.stack_words().flat_map(|word| [word, word & u64::from(u32::MAX), word >> 32]);
+            pointed_into.extend(words.filter_map(|word| ranges.pointed_into(word)));
+            pointed_into.extend(ranges.holding(snapshot.engine_registers().pc));
+        }
+        let modules = pointed_into.into_iter().filter_map(|at| scene.modules.get(at));
+        let lacking = modules.filter(|module| match &module.debug_id {
+            Some(id) => module.image.is_none() && !self.tables.contains_key(id),
+            None => false,
+        });
+        lacking.map(SceneModule::mapped).collect()
     }
 
     /// Adds the code of modules for the stacks of `trace` that end for want of a rule, so that they may be scanned: of those modules that

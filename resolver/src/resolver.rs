@@ -195,8 +195,11 @@ impl Resolver {
         Err(reason)
     }
 
-    /// The bytes of the file at a module's path; `None` where local files are not allowed.
-    pub(crate) fn local_binary(&self, module: &MappedModule) -> Option<Result<FileBytes, NoTable>> {
+    /// The bytes of the file at a module's path, whatever its id is; `None` where local files are not allowed ([`Options::local_files`]).
+    ///
+    /// # Errors
+    /// The reason why it cannot be read, and a word about it for people.
+    pub fn local_binary(&self, module: &MappedModule) -> Option<Result<FileBytes, (MissReason, String)>> {
         self.options.local_files.then(|| self.sources.local.read_binary(module))
     }
 

@@ -1,6 +1,7 @@
 //! `symseal trace …` and the `trace-*` programs.
 
 pub mod capture;
+mod local_tables;
 pub mod replay;
 pub mod resolve;
 pub mod verify;

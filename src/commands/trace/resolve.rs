@@ -21,6 +21,8 @@ use crate::online::{Online, OnlineArgs};
 use crate::output::visible;
 use crate::seal_question::SealQuestion;
 
+use super::local_tables;
+
 /// Unwind the stacks of a trace and name every frame, from a bundle alone.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
@@ -42,7 +44,7 @@ pub struct Args {
     trace: PathBuf,
     #[command(flatten)]
     seal: SealQuestion,
-    /// Also read the binaries where the process had them; the output says so.
+    /// Also read the binaries where the process had them, for names and for unwind rules that the bundle lacks; the output says so.
     #[arg(long)]
     local_files: bool,
     /// Do not scan stacks that end for want of a rule.
@@ -82,6 +84,10 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let resolver = Online::ask(online.as_ref(), resolver);
+    let tables = match args.local_files {
+        true => local_tables::add(tables, &trace, &resolver, args.explain),
+        false => tables,
+    };
     let tables = if args.no_scan { tables } else { tables.with_code_for_scans(&trace, &resolver) };
     for missing in tables.missing_code().iter().filter(|_| args.explain) {
         let (module, detail) = (visible(&missing.module), visible(&missing.detail));
