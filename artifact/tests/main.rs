@@ -46,4 +46,5 @@ mod windows_bad_input;
 mod windows_frames;
 mod windows_hybrid;
 mod windows_identity;
+mod windows_managed;
 mod windows_pairs;

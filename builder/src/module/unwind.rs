@@ -46,6 +46,9 @@ pub(super) fn unwind_table(
     if object.is_data_alone() {
         return none("it holds data, and no code".to_owned());
     }
+    if object.is_il_alone() {
+        return none("it holds methods for the runtime of .NET, and no native code".to_owned());
+    }
     let inputs = object.unwind_inputs();
     let separate_file = separate;
     let separate = separate.map(ObjectFile::unwind_inputs);
