@@ -9,9 +9,12 @@ const TABLE: &str = "const int table[64] = { 1, 2, 3 };\n";
 
 /// A kernel's `struct module` in the section that makes a module of an object file, and what its build puts beside it.
 const MODULE: &str = r#"
+#ifndef FACTOR
+#define FACTOR 3
+#endif
 struct module { char before[24]; char name[56]; int (*init)(void); };
 static int value;
-__attribute__((noinline)) int first(int x) { value += x; return value * 3; }
+__attribute__((noinline)) int first(int x) { value += x; return value * FACTOR; }
 __attribute__((noinline)) int second(int x) { return first(x) + 1; }
 int init_module(void) { return second(4); }
 __attribute__((section(".gnu.linkonce.this_module"))) struct module __this_module = { .name = NAME, .init = init_module };
@@ -181,6 +184,29 @@ fn a_kernel_module_whose_code_is_in_sections_of_its_functions_is_a_binary() {
     assert_eq!(module.binary.as_deref(), Some(text(&at("shipped.ko"))));
     assert_eq!(module.debug_file.as_deref(), Some(text(&at("widget.ko.debug"))));
     assert!(found.is_complete(), "{found:#?}");
+}
+
+#[test]
+fn two_kernel_modules_with_one_id_are_of_one_build_if_every_section_of_code_is_the_same() {
+    let (Some(cc), Some(ld), Some(strip)) = (tool("cc"), tool("ld"), tool("strip")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let linked = |name: &str, flags: &[&str]| {
+        let object = module_object(&cc, dir.path(), name, &[&["-ffunction-sections"], flags].concat());
+        let module = at(&format!("{name}.ko"));
+        run(&ld, &["-r", "--unique", "--build-id=0xdd0103", text(&object), "-o", text(&module)]);
+        module
+    };
+    let full = linked("widget", &[]);
+    let shipped = at("shipped.ko");
+    run(&strip, &["--strip-debug", "-o", text(&shipped), text(&full)]);
+    let found = report(&[shipped.clone(), full]);
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((module.binary.as_deref(), module.functions["dwarf"]), (Some(text(&shipped)), 3));
+    // As long, but one function computes something else.
+    let other = linked("gadget", &["-DFACTOR=5"]);
+    let told = builder(&[shipped.clone(), other.clone()]).report().unwrap_err().to_string();
+    assert!(told.contains(text(&shipped)) && told.contains(text(&other)), "{told}");
 }
 
 #[test]
