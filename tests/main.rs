@@ -4,6 +4,7 @@
 mod arrows;
 mod bad_input;
 mod build_ids;
+mod certify_words;
 mod documents;
 mod explain;
 mod export;
