@@ -24,6 +24,7 @@ mod identity;
 mod kernel;
 mod lent_files;
 mod llvm_symbolizer;
+mod long_names;
 mod lzx;
 mod macho_bad_input;
 mod macho_functions;
