@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object as _, ObjectSection as _};
 
-use crate::support::{have, run};
+use crate::support::{have, is_there, run};
 use crate::windows_pairs::download;
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
@@ -28,14 +28,16 @@ fn flags(path: &Path, bytes: &[u8]) -> Option<(u32, u32)> {
 /// Assemblies of a compiler for any processor, and those of a wheel.
 fn assemblies(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    if have("mcs") {
+    if is_there("mcs") {
         std::fs::write(folder.join("app.cs"), "public class App { public static int Main() { return 3; } }\n")
             .expect("a file");
         run("mcs", &["-debug", "app.cs"], folder).expect("an assembly");
         found.push(folder.join("app.exe"));
     }
-    let pip = "pip download --no-deps --only-binary=:all: clr-loader==0.3.1 && unzip -q *.whl";
-    if have("pip") && have("unzip") && download("clr-loader download", pip, folder) {
+    // One of methods alone, and two that export functions to native programs.
+    let pip = "pip download --no-deps --only-binary=:all: clr-loader==0.3.1 pythonnet==3.0.5 && unzip -qo clr_loader*.whl && unzip -qo pythonnet*.whl";
+    if have("pip") && have("unzip") && download("pythonnet download", pip, folder) {
+        found.push(folder.join("pythonnet/runtime/Python.Runtime.dll"));
         found.extend(["x86", "amd64"].map(|arch| folder.join(format!("clr_loader/ffi/dlls/{arch}/ClrLoader.dll"))));
     }
     found

@@ -118,6 +118,40 @@ fn an_assembly_with_its_portable_pdb_in_itself_lacks_none() {
 }
 
 #[test]
+fn an_assembly_of_methods_alone_has_no_native_code_and_lacks_its_program_database() {
+    /// The directory of the CLI header in the optional header of 64 bits, behind the signature and the file header; the address in a section's header.
+    const CLI_DIRECTORY: usize = 24 + 112 + 14 * 8;
+    const ADDRESS: usize = 12;
+    let (Some(clang), Some(link)) = (tool("clang"), tool("lld-link")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // Its size, the runtime's version and the flag "IL only". (ECMA-335, II.25.3.3)
+    let source = "__declspec(dllexport) int twice(int x) { return 2 * x; }\n\
+                  __declspec(allocate(\".cli\")) const unsigned header[18] = { 72, 2 | 5 << 16, 0, 0, 1 };\n";
+    std::fs::write(at("app.c"), format!("#pragma section(\".cli\", read)\n{source}")).unwrap();
+    run(&clang, &["--target=x86_64-pc-windows-msvc", "-c", text(&at("app.c")), "-o", text(&at("app.obj"))]);
+    let out = format!("/out:{}", text(&at("app.dll")));
+    run(&link, &["/dll", "/noentry", "/nodefaultlib", "/debug", "/include:header", &out, text(&at("app.obj"))]);
+    let found = report(&[at("app.dll")]);
+    assert!(found.modules[0].statistics.text_bytes > 0 && found.modules[0].unwind.none_because.is_none(), "{found:#?}");
+
+    let mut bytes = std::fs::read(at("app.dll")).unwrap();
+    let section = bytes.windows(8).position(|name| name == b".cli\0\0\0\0").unwrap();
+    let headers = u32::from_le_bytes(bytes[0x3c..0x40].try_into().unwrap()) as usize;
+    let directory = headers + CLI_DIRECTORY;
+    bytes.copy_within(section + ADDRESS..section + ADDRESS + 4, directory);
+    bytes[directory + 4..directory + 8].copy_from_slice(&72_u32.to_le_bytes());
+    std::fs::write(at("app.dll"), bytes).unwrap();
+    let found = report(&[at("app.dll")]);
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((module.statistics.text_bytes, module.statistics.functions), (0, 0), "{module:#?}");
+    let why = module.unwind.none_because.as_deref();
+    assert_eq!(why, Some("it holds methods for the runtime of .NET, and no native code"));
+    assert_eq!(found.binaries_without_debug_files.len(), 1, "{found:#?}");
+    assert!(report(&[at("app.dll"), at("app.pdb")]).is_complete());
+}
+
+#[test]
 fn a_mac_library_of_data_alone_is_a_binary() {
     let Some(clang) = tool("clang") else { return };
     let Some(lld) = ["ld64.lld-19", "ld64.lld"].iter().find_map(|name| tool(name)) else { return };
