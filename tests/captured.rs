@@ -176,15 +176,21 @@ fn compiled_methods_of_a_jvm_are_walked_and_named() {
     let _ = std::fs::remove_file(Path::new(&map));
 }
 
-/// Whether a thread has the methods from its innermost frame on, each found by frame pointers and named by the runtime.
+/// Whether a thread has the methods, one calling the next, each found by frame pointers and named by the runtime, and goes on from them through the interpreter and the
+/// virtual machine's own code, whose rules are those of its files, to where the thread began.
 fn is_walked(bundle: &str, trace: &str, methods: &[&str]) -> bool {
-    let ran = run("trace-resolve", ["--bundle", bundle, trace, "--json"]).ok();
+    let ran = run("trace-resolve", ["--bundle", bundle, trace, "--json", "--local-files"]).ok();
     let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let is_next = |frame: &Value, method: &str| {
         frame["resolver"] == "jit-map" && frame["proof"] == "none" && frame["frames"][0]["function"] == method
     };
     let at = lines
         .windows(methods.len())
-        .find(|frames| frames.iter().zip(methods).all(|(frame, method)| is_next(frame, method)));
-    at.is_some_and(|frames| frames.iter().skip(1).all(|frame| frame["unwind"] == "frame-pointer"))
+        .position(|frames| frames.iter().zip(methods).all(|(frame, method)| is_next(frame, method)));
+    let Some(stack) = at.and_then(|at| lines.get(at..)) else { return false };
+    let by_frame_pointers = stack.iter().take(methods.len()).skip(1).all(|frame| frame["unwind"] == "frame-pointer");
+    let thread = &stack[0]["thread"];
+    let on: Vec<Value> = stack.iter().take_while(|frame| frame["thread"] == *thread).cloned().collect();
+    let on = functions(&on);
+    by_frame_pointers && on.contains(&"Interpreter") && on.contains(&"JavaMain") && on.contains(&"start_thread")
 }

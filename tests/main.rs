@@ -5,6 +5,7 @@ mod arrows;
 mod bad_input;
 mod build_ids;
 mod captured;
+mod certify_words;
 mod documents;
 mod explain;
 mod export;

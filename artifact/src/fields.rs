@@ -7,6 +7,12 @@ use crate::error::truncated;
 /// ends is looked for each time. The longest names of real programs have some ten thousand.
 pub(crate) const LONGEST_NAME: usize = 128 << 10;
 
+/// The bytes at which a name starts that may be of it, up to two beyond [`LONGEST_NAME`]: so one that is too long is longer than that without the
+/// underscore before it, too.
+pub(crate) fn within_longest_name(bytes: &[u8]) -> &[u8] {
+    bytes.get(..LONGEST_NAME + 2).unwrap_or(bytes)
+}
+
 /// Reads numbers of the file's class and byte order.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'d> {

@@ -55,6 +55,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn has_code(&self) -> bool;
     /// Holds data that a process could load, and says of no code that it were elsewhere, as debug files do.
     fn is_data_alone(&self) -> bool;
+    /// Its code is methods in the instructions of .NET's runtime, and none of a processor.
+    fn is_il_alone(&self) -> bool {
+        false
+    }
     /// Is what a kernel loads, or its debug file, in the form of a linker's input.
     fn is_kernel_module(&self) -> bool {
         false

@@ -187,6 +187,12 @@ impl<'d> ObjectFile<'d> {
         self.headers().is_data_alone()
     }
 
+    /// Whether the code of a PE file is methods in the instructions of .NET's runtime (IL) alone, as its CLI header says. Such a file has no
+    /// code of a processor, whatever its sections are marked as.
+    pub fn is_il_alone(&self) -> bool {
+        self.headers().is_il_alone()
+    }
+
     /// Whether a relocatable ELF file is a module of Linux, or the debug file of one, and no input of a linker.
     pub fn is_kernel_module(&self) -> bool {
         self.headers().is_kernel_module()

@@ -143,7 +143,7 @@ pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGro
         let mut names = Vec::with_capacity(symbols.len());
         let (mut peers, mut claims) = (0, 0);
         for symbol in symbols {
-            let name = work.text(symbol.name);
+            let name = work.symbol(symbol.name);
             if !names.contains(&name) {
                 names.push(name);
                 peers += usize::from(standing(symbol) == standing(best));

@@ -2,10 +2,14 @@
 
 use crate::budget::Budget;
 use crate::cursor::Result;
+use crate::fields::LONGEST_NAME;
 use crate::{Checksum, escaped};
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use symseal_symx::{StrId, Strings};
+
+/// What stands behind a name that was cut (`docs/names.md`).
+const CUT: &str = "…[cut at 131072 bytes]";
 
 /// What was left out, and how often.
 pub(crate) type Skipped = BTreeMap<&'static str, u64>;
@@ -40,6 +44,19 @@ impl Work {
             Ok(()) => self.strings.intern(&escaped(bytes)),
             Err(_) => StrId::EMPTY,
         }
+    }
+
+    /// The number of a symbol's name. One of more than [`LONGEST_NAME`] bytes is cut, which its end says, and counted.
+    pub(crate) fn symbol(&mut self, name: &[u8]) -> StrId {
+        let Some((start, rest)) = name.split_at_checked(LONGEST_NAME).filter(|(_, rest)| !rest.is_empty()) else {
+            return self.text(name);
+        };
+        self.skip("end of a symbol's name, behind its first 131072 bytes");
+        // Not within a character, which would not be text then.
+        let is_inner = |byte: &u8| byte & 0xc0 == 0x80;
+        let split = start.iter().rev().take(3).take_while(|byte| is_inner(byte)).count();
+        let end = if rest.first().is_some_and(is_inner) { LONGEST_NAME - split - 1 } else { LONGEST_NAME };
+        self.text(&[start.get(..end).unwrap_or(start), CUT.as_bytes()].concat())
     }
 
     /// Notes a source file. Of several checksums the first stays.

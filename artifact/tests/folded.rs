@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{LIBC, have, libc_debug};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
-use symseal_symx::{FunctionRecord, SymbolSource};
+use symseal_symx::{FunctionRecord, StrId, SymbolSource};
 
 /// Pairs of equal functions: global and static ones, methods, and functions with names of C; and a constructor, whose two
 /// symbols are of one function.
@@ -381,4 +381,64 @@ fn functions_of_libcs_assembly_have_aliases() {
 fn stream_of(path: &Path) -> FunctionStream {
     let bytes = std::fs::read(path).unwrap();
     functions(&ObjectFile::parse(&bytes).unwrap(), &DebugFiles::default()).unwrap()
+}
+
+/// The code that is left of two equal functions is of the one without debug information; the lines of the other are not its own.
+#[test]
+fn a_function_without_debug_information_gets_no_lines_of_one_that_was_folded_into_it() {
+    if !cfg!(target_arch = "x86_64") || !have("ld.lld") || !have("llvm-symbolizer-19") {
+        return;
+    }
+    let ways: [(&str, &[&str]); 5] = [
+        ("clang", &["-gdwarf-5"]),
+        ("clang", &["-gdwarf-4"]),
+        ("clang", &["-gdwarf-5", "-gline-tables-only"]),
+        ("gcc", &["-gdwarf-5"]),
+        ("gcc", &["-gdwarf-4", "-gsplit-dwarf"]),
+    ];
+    for (compiler, options) in ways.into_iter().filter(|(compiler, _)| have(compiler)) {
+        let folder = tempfile::tempdir().unwrap();
+        let function =
+            |name: &str| format!("__attribute__((noinline)) int {name}(int x) {{ return x * 3 + 1 + (x >> 2); }}\n");
+        let sources = [
+            ("kept.c", function("kept"), &[][..]),
+            ("folded.c", format!("int other(int x) {{ return x * 17; }}\n{}", function("folded")), options),
+            // Assembly that LLVM assembles has lines, and no function in its unit.
+            ("code.s", "    .globl assembled\n    .type assembled, @function\nassembled:\n    leal 7(%rdi), %eax\n    ret\n    .size assembled, .-assembled\n".to_owned(), &["-g"]),
+            ("main.c", "int kept(int), folded(int), other(int), assembled(int);\nint main(int c, char **v) { (void)v; return kept(c) + folded(c) + other(c) + assembled(c); }\n".to_owned(), &[]),
+        ];
+        for (name, text, options) in &sources {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            let compiler = if name.ends_with(".s") && have("clang") { "clang" } else { compiler };
+            ran(folder.path(), compiler, &[&["-O2", "-ffunction-sections", "-c", name], *options].concat());
+        }
+        let linked = ["-fuse-ld=lld", "-Wl,--icf=all", "kept.o", "folded.o", "code.o", "main.o", "-o", "program"];
+        ran(folder.path(), compiler, &linked);
+        let path = folder.path().join("program");
+        let stream = stream_of(&path);
+        let record = |name: &str| {
+            let text = |id: &StrId| stream.strings.get(*id);
+            let named = |record: &&FunctionRecord| {
+                text(&record.symbol) == name || record.aliases.iter().any(|alias| text(alias) == name)
+            };
+            stream.functions.iter().find(named).expect(name)
+        };
+        let (kept, folded, assembled) = (record("kept"), record("folded"), record("assembled"));
+        assert_eq!(kept.start, folded.start, "{compiler} {options:?}: the linker folded them");
+        assert_eq!(kept.rows, [], "{compiler} {options:?}");
+        let first = assembled.rows.first().filter(|_| have("clang"));
+        assert_eq!(first.map(|row| row.line), have("clang").then_some(4), "{compiler} {options:?}");
+        for (function, line) in [(kept, "??:0:0"), (assembled, "code.s:4:0")] {
+            let address = format!("{:#x}", function.start.0);
+            let answer = Command::new("llvm-symbolizer-19").arg("--obj").arg(&path).arg(address).output().unwrap();
+            let answer = String::from_utf8(answer.stdout).unwrap();
+            assert!(answer.lines().nth(1).is_some_and(|place| place.ends_with(line)), "{answer}");
+        }
+    }
+}
+
+#[track_caller]
+fn ran(folder: &Path, program: &str, arguments: &[&str]) {
+    let ran = Command::new(program).current_dir(folder).args(arguments).output().unwrap();
+    assert!(ran.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }

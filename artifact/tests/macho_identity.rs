@@ -1,7 +1,7 @@
 //! What a Mach-O file is, beside what LLVM says of it.
 
 use crate::support::slices::slices_of;
-use crate::support::{fixtures, have, run};
+use crate::support::{any_of, fixtures, have, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use symseal_artifact::{Arch, DebugInfoKind, FileKind, Format, IdKind, ObjectKind, SNIFF_BYTES, sniff};
@@ -161,5 +161,48 @@ fn the_image_base_and_the_code_are_those_of_llvm_readobj() {
             u64::from_str_radix(field(segment, "vmaddr").trim_start_matches("0x"), 16).expect("hex")
         });
         assert_eq!(slice.image_base().0, base, "{}", path.display());
+    }
+}
+
+/// The linker of LLVM makes no arm64e, so that a copy is made one by its header: the subtype, with the capability bits that Apple's linker sets, and
+/// another UUID.
+#[test]
+fn a_slice_of_arm64e_is_told_from_that_of_arm64() {
+    /// `CPU_SUBTYPE_ARM64E` with `CPU_SUBTYPE_PTRAUTH_ABI`; `LC_UUID` and its size. (XNU, mach/machine.h and mach-o/loader.h)
+    const ARM64E: u32 = 0x8000_0002;
+    const LC_UUID: [u8; 8] = [0x1b, 0, 0, 0, 24, 0, 0, 0];
+    let (Some(linker), Some(lipo)) = (any_of(&["ld64.lld-19", "ld64.lld"]), any_of(&["llvm-lipo-19", "llvm-lipo"]))
+    else {
+        return;
+    };
+    if !have("clang") || !have("llvm-dwarfdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("a.c"), "int twice(int x) { return 2 * x; }\n").expect("a source");
+    run("clang", &["--target=arm64-apple-macos12", "-c", "a.c", "-o", "a.o"], folder).expect("clang compiles");
+    let options = ["-dylib", "-arch", "arm64", "-platform_version", "macos", "12", "12", "a.o", "-o", "plain.dylib"];
+    run(linker, &options, folder).expect("it links");
+    let mut bytes = std::fs::read(folder.join("plain.dylib")).expect("a library");
+    bytes[8..12].copy_from_slice(&ARM64E.to_le_bytes());
+    let uuid = bytes.windows(LC_UUID.len()).position(|window| window == LC_UUID).expect("a UUID") + LC_UUID.len();
+    bytes[uuid] ^= 0xff;
+    std::fs::write(folder.join("signed.dylib"), bytes).expect("a library");
+    run(lipo, &["-create", "plain.dylib", "signed.dylib", "-output", "both.dylib"], folder).expect("lipo");
+    for (name, archs) in
+        [("plain.dylib", &["arm64"][..]), ("signed.dylib", &["arm64e"]), ("both.dylib", &["arm64", "arm64e"])]
+    {
+        let path = folder.join(name);
+        let bytes = std::fs::read(&path).expect("a library");
+        let ours: Vec<(String, String)> = slices_of(&bytes)
+            .iter()
+            .map(|slice| {
+                let id = slice.debug_id().expect("an id").to_string();
+                (id.strip_prefix("uuid:").expect("a UUID").to_owned(), apple_name(slice.arch()).to_owned())
+            })
+            .collect();
+        assert_eq!(ours, dwarfdump_uuids(&path), "{name}");
+        assert!(ours.iter().map(|(_, arch)| arch.as_str()).eq(archs.iter().copied()), "{ours:?}");
     }
 }

@@ -173,6 +173,11 @@ fn types_in_units_of_their_own_name_what_is_in_them() {
         let compile = |more: &[&str]| run(compiler, &[&flags[..], more].concat(), folder).expect("it compiles");
         compile(&["types.cpp", "-o", "whole"]);
         check_names(&format!("{compiler} {version}"), &folder.join("whole"), &[]);
+        // In an object file each type unit is a section of its own, which nobody has relocated.
+        for more in [&[][..], &["-gz=zlib"], &["-ffunction-sections"]] {
+            compile(&[&["-c", "types.cpp", "-o", "alone.o"], more].concat());
+            check_names(&format!("{compiler} {version} {more:?}, object"), &folder.join("alone.o"), &[]);
+        }
         compile(&["-gsplit-dwarf", "-c", "types.cpp", "-o", "types.o"]);
         compile(&["types.o", "-o", "split"]);
         let (binary, dwo) = (folder.join("split"), folder.join("types.dwo"));

@@ -4,6 +4,7 @@ use crate::support::addr2line::{addr2line_in_section, without_symbols};
 use crate::support::compare::Comparison;
 use crate::support::placed::{Placed, placed};
 use crate::support::{addresses_in, have, llvm_symbolizer_in, lookup, run};
+use std::collections::BTreeSet;
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
 
 /// Without headers, so that any target compiles it.
@@ -124,6 +125,50 @@ fn each_executable_section_has_a_range_of_its_own() {
         println!("{name}: {comparison}");
         comparison.check(40);
     }
+}
+
+/// A kernel module as a linker leaves it that joins no sections: nothing is in `.text` itself. Its debug file has no bytes of code.
+#[test]
+fn a_kernel_module_with_a_section_for_each_function_agrees_with_addr2line() {
+    if !["gcc", "ld", "objcopy", "addr2line", "readelf"].iter().all(|tool| have(tool)) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let this_module = "__attribute__((section(\".gnu.linkonce.this_module\"))) char this_module[64];\n";
+    std::fs::write(folder.join("module.c"), format!("{SECTIONS}{this_module}")).expect("a source");
+    run("gcc", &["-g", "-O2", "-ffunction-sections", "-c", "module.c", "-o", "module.o"], folder)
+        .expect("gcc compiles");
+    run("ld", &["-r", "--unique", "--build-id=0xdd0104", "module.o", "-o", "module.ko"], folder).expect("ld links");
+    run("objcopy", &["--only-keep-debug", "module.ko", "module.ko.debug"], folder).expect("a debug file");
+    run("objcopy", &["--strip-debug", "module.ko", "stripped.ko"], folder).expect("a module");
+    let [whole, debug, stripped] =
+        ["module.ko", "module.ko.debug", "stripped.ko"].map(|name| std::fs::read(folder.join(name)).expect("a file"));
+    let [module, debug, stripped] =
+        [&whole, &debug, &stripped].map(|bytes| ObjectFile::parse(bytes).expect("a module"));
+    assert!(module.is_kernel_module() && debug.is_kernel_module() && module.has_code() && !debug.has_code());
+    let alone = functions(&module, &DebugFiles::default()).expect("functions");
+    let paired = functions(&stripped, &DebugFiles::debug(Some(&debug))).expect("functions");
+    let of_debug_file = functions(&debug, &DebugFiles::default()).expect("functions");
+    let sections: Vec<Placed> =
+        placed(&folder.join("module.ko")).into_iter().filter(|section| section.size > 0).collect();
+    // Their order is the compiler's.
+    let names: BTreeSet<&str> = sections.iter().map(|section| section.name.as_str()).collect();
+    assert_eq!(names, BTreeSet::from([".exit.text", ".init.text", ".text.more", ".text.unlikely", ".text.work"]));
+    let mut comparison = Comparison::default();
+    for Placed { name: section, start, size } in &sections {
+        let offsets: Vec<u64> = (0..*size).collect();
+        for (offset, expected) in offsets.iter().zip(addr2line_in_section(section, &folder.join("module.ko"), &offsets))
+        {
+            let found = lookup::frames(&alone, start + offset);
+            comparison.add(start + offset, &without_symbols(expected, &found), &found);
+            for stream in [&paired, &of_debug_file] {
+                assert_eq!(lookup::frames(stream, start + offset), found, "{section}+{offset:#x}");
+            }
+        }
+    }
+    println!("{comparison}");
+    comparison.check(30);
 }
 
 #[test]

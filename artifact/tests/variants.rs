@@ -110,6 +110,7 @@ const GCC_VARIANTS: &[(&str, &[&str])] = &[
     ("gcc-zlib-gnu", &["-O2", "-gdwarf-4", "-gz=zlib-gnu"]),
     ("gcc-lto", &["-O2", "-g", "-flto"]),
     ("gcc-types", &["-O2", "-gdwarf-4", "-fdebug-types-section"]),
+    ("gcc-types-5", &["-O2", "-gdwarf-5", "-fdebug-types-section"]),
     ("gcc-dwarf64", &["-O2", "-g", "-gdwarf64"]),
     ("gcc-dwarf64-4", &["-O2", "-gdwarf-4", "-gdwarf64"]),
     ("gcc-above-4-gib", &["-O2", "-g", "-shared", "-fPIC", "-Wl,-Ttext-segment=0x200000000"]),
@@ -119,6 +120,8 @@ const CLANG_VARIANTS: &[(&str, &[&str])] = &[
     ("clang-lto", &["-O2", "-g", "-flto", "-fuse-ld=lld"]),
     ("clang-icf", &["-O2", "-g", "-ffunction-sections", "-fuse-ld=lld", "-Wl,--icf=all", "-Wl,--gc-sections"]),
     ("clang-line-tables", &["-O2", "-gline-tables-only"]),
+    ("clang-types", &["-O2", "-gdwarf-4", "-fdebug-types-section"]),
+    ("clang-types-5", &["-O2", "-gdwarf-5", "-fdebug-types-section"]),
     ("clang-dwarf64", &["-O2", "-gdwarf-5", "-gdwarf64"]),
     ("clang-above-4-gib", &["-O2", "-g", "-shared", "-fPIC", "-Wl,-Ttext-segment=0x200000000"]),
 ];

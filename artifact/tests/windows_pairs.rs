@@ -120,7 +120,7 @@ fn check_package(package: &str, folder: &Path, pairs: &[PathBuf]) {
 const MADE: &str = "Windows: made by clang and lld-link, or MinGW";
 
 /// Runs a shell command that needs the network; says so where it does not succeed.
-fn download(what: &str, command: &str, folder: &Path) -> bool {
+pub(crate) fn download(what: &str, command: &str, folder: &Path) -> bool {
     let full = format!("cd {} && timeout 120 bash -c '{command}' >log 2>&1", folder.display());
     let done = std::process::Command::new("bash").args(["-c", &full]).status().is_ok_and(|status| status.success());
     done || skip(what)

@@ -26,7 +26,7 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
     let is_go = module.functions.contains_key("pclntab");
     // Data has no lines, and without an id or a name nothing could be tied to it.
     let is_data = module.statistics.text_bytes == 0 && module.statistics.functions == 0;
-    let is_data = is_data && object.id_kind.code() == "text-hash" && object.debug_link.is_none();
+    let is_data = is_data && !object.is_il_alone && object.id_kind.code() == "text-hash" && object.debug_link.is_none();
     let is_paired = of.debug.is_some() || has_lines || is_go || is_data || object.has_embedded_pdb;
     if is_paired && of.missing.is_empty() {
         return None;

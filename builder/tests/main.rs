@@ -10,6 +10,7 @@ mod excluding;
 mod go_runtime;
 mod inputs;
 mod pairing;
+mod public_databases;
 mod refusals;
 mod reported_ids;
 mod same_ids;

@@ -9,9 +9,12 @@ const TABLE: &str = "const int table[64] = { 1, 2, 3 };\n";
 
 /// A kernel's `struct module` in the section that makes a module of an object file, and what its build puts beside it.
 const MODULE: &str = r#"
+#ifndef FACTOR
+#define FACTOR 3
+#endif
 struct module { char before[24]; char name[56]; int (*init)(void); };
 static int value;
-__attribute__((noinline)) int first(int x) { value += x; return value * 3; }
+__attribute__((noinline)) int first(int x) { value += x; return value * FACTOR; }
 __attribute__((noinline)) int second(int x) { return first(x) + 1; }
 int init_module(void) { return second(4); }
 __attribute__((section(".gnu.linkonce.this_module"))) struct module __this_module = { .name = NAME, .init = init_module };
@@ -115,6 +118,40 @@ fn an_assembly_with_its_portable_pdb_in_itself_lacks_none() {
 }
 
 #[test]
+fn an_assembly_of_methods_alone_has_no_native_code_and_lacks_its_program_database() {
+    /// The directory of the CLI header in the optional header of 64 bits, behind the signature and the file header; the address in a section's header.
+    const CLI_DIRECTORY: usize = 24 + 112 + 14 * 8;
+    const ADDRESS: usize = 12;
+    let (Some(clang), Some(link)) = (tool("clang"), tool("lld-link")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // Its size, the runtime's version and the flag "IL only". (ECMA-335, II.25.3.3)
+    let source = "__declspec(dllexport) int twice(int x) { return 2 * x; }\n\
+                  __declspec(allocate(\".cli\")) const unsigned header[18] = { 72, 2 | 5 << 16, 0, 0, 1 };\n";
+    std::fs::write(at("app.c"), format!("#pragma section(\".cli\", read)\n{source}")).unwrap();
+    run(&clang, &["--target=x86_64-pc-windows-msvc", "-c", text(&at("app.c")), "-o", text(&at("app.obj"))]);
+    let out = format!("/out:{}", text(&at("app.dll")));
+    run(&link, &["/dll", "/noentry", "/nodefaultlib", "/debug", "/include:header", &out, text(&at("app.obj"))]);
+    let found = report(&[at("app.dll")]);
+    assert!(found.modules[0].statistics.text_bytes > 0 && found.modules[0].unwind.none_because.is_none(), "{found:#?}");
+
+    let mut bytes = std::fs::read(at("app.dll")).unwrap();
+    let section = bytes.windows(8).position(|name| name == b".cli\0\0\0\0").unwrap();
+    let headers = u32::from_le_bytes(bytes[0x3c..0x40].try_into().unwrap()) as usize;
+    let directory = headers + CLI_DIRECTORY;
+    bytes.copy_within(section + ADDRESS..section + ADDRESS + 4, directory);
+    bytes[directory + 4..directory + 8].copy_from_slice(&72_u32.to_le_bytes());
+    std::fs::write(at("app.dll"), bytes).unwrap();
+    let found = report(&[at("app.dll")]);
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((module.statistics.text_bytes, module.statistics.functions), (0, 0), "{module:#?}");
+    let why = module.unwind.none_because.as_deref();
+    assert_eq!(why, Some("it holds methods for the runtime of .NET, and no native code"));
+    assert_eq!(found.binaries_without_debug_files.len(), 1, "{found:#?}");
+    assert!(report(&[at("app.dll"), at("app.pdb")]).is_complete());
+}
+
+#[test]
 fn a_mac_library_of_data_alone_is_a_binary() {
     let Some(clang) = tool("clang") else { return };
     let Some(lld) = ["ld64.lld-19", "ld64.lld"].iter().find_map(|name| tool(name)) else { return };
@@ -181,6 +218,29 @@ fn a_kernel_module_whose_code_is_in_sections_of_its_functions_is_a_binary() {
     assert_eq!(module.binary.as_deref(), Some(text(&at("shipped.ko"))));
     assert_eq!(module.debug_file.as_deref(), Some(text(&at("widget.ko.debug"))));
     assert!(found.is_complete(), "{found:#?}");
+}
+
+#[test]
+fn two_kernel_modules_with_one_id_are_of_one_build_if_every_section_of_code_is_the_same() {
+    let (Some(cc), Some(ld), Some(strip)) = (tool("cc"), tool("ld"), tool("strip")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let linked = |name: &str, flags: &[&str]| {
+        let object = module_object(&cc, dir.path(), name, &[&["-ffunction-sections"], flags].concat());
+        let module = at(&format!("{name}.ko"));
+        run(&ld, &["-r", "--unique", "--build-id=0xdd0103", text(&object), "-o", text(&module)]);
+        module
+    };
+    let full = linked("widget", &[]);
+    let shipped = at("shipped.ko");
+    run(&strip, &["--strip-debug", "-o", text(&shipped), text(&full)]);
+    let found = report(&[shipped.clone(), full]);
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((module.binary.as_deref(), module.functions["dwarf"]), (Some(text(&shipped)), 3));
+    // As long, but one function computes something else.
+    let other = linked("gadget", &["-DFACTOR=5"]);
+    let told = builder(&[shipped.clone(), other.clone()]).report().unwrap_err().to_string();
+    assert!(told.contains(text(&shipped)) && told.contains(text(&other)), "{told}");
 }
 
 #[test]

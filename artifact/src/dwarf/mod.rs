@@ -16,6 +16,7 @@ mod files;
 mod line_program;
 mod lines;
 mod names;
+mod orphans;
 mod own_lines;
 mod ranges;
 mod read;

@@ -4,6 +4,7 @@ use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
 use super::lines::Lines;
 use super::names::Names;
+use super::orphans::orphans;
 use super::own_lines::own_lines;
 use super::rows::UnitRows;
 use super::scopes::Scopes;
@@ -214,7 +215,10 @@ impl Reader<'_, '_> {
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
         lines.fill(of_lines, program.filter(|_| has_lines), self.text, &mut files, work);
         self.order(lines, entries, read, work);
+        let first_piece = read.pieces.len();
         rows.finish(number, entries, lines, self.image_base, &mut work.budget, read);
+        let pieces = read.pieces.get(first_piece..).unwrap_or_default();
+        read.orphans.append(&mut orphans(of_lines, pieces, lines, self.text, work));
         read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);
         Ok(())

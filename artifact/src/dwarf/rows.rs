@@ -4,7 +4,7 @@ use super::lines::{LineRow, Lines, Sequence};
 use super::read::Read;
 use super::walk::{InlineRange, UnitEntries};
 use crate::budget::Budget;
-use crate::described::{Loser, OrphanRow, Piece, Site};
+use crate::described::{Loser, Piece, Site};
 use crate::paint::{Interval, Segment, paint};
 use std::ops::Range;
 use symseal_module::Svma;
@@ -40,7 +40,6 @@ impl UnitRows {
         self.renumbered.resize(entries.sites.len(), UNUSED);
         let (intervals, owners) = function_intervals(entries);
         let segments = paint(&intervals);
-        let first_piece = read.pieces.len();
         let mut inlines: (u32, Vec<Inline>) = (u32::MAX, Vec::new());
         for segment in &segments {
             let (Some(owner), Some(interval)) = (owners.get(segment.index), intervals.get(segment.index)) else {
@@ -71,8 +70,6 @@ impl UnitRows {
             });
         }
         losers(&intervals, &segments, &owners, entries, lines, &mut read.losers);
-        let pieces = read.pieces.get(first_piece..).unwrap_or_default();
-        orphans(pieces, lines, &mut read.orphans);
     }
 
     fn rows(
@@ -221,7 +218,7 @@ fn stretches(lines: &Lines, start: u64, end: u64, mut each: impl FnMut(u64, u64,
     }
 }
 
-fn sequence_stretches(
+pub(crate) fn sequence_stretches(
     lines: &Lines,
     sequence: &Sequence,
     from: u64,
@@ -268,33 +265,6 @@ fn losers(
                 None
             };
             out.push(Loser { start, end, function: function.entry, alias_of });
-        }
-    }
-}
-
-fn orphans(pieces: &[Piece], lines: &Lines, out: &mut Vec<OrphanRow>) {
-    let mut pieces = pieces.iter().peekable();
-    let mut push = |sequence: &Sequence, from: u64, to: u64| {
-        sequence_stretches(lines, sequence, from, to, &mut |start, end, row: &LineRow| {
-            out.push(OrphanRow { start, end, file: row.file, line: row.line, column: row.column });
-        });
-    };
-    for sequence in &lines.sequences {
-        let mut position = sequence.start;
-        while let Some(piece) = pieces.peek()
-            && piece.start < sequence.end
-        {
-            if position < piece.start {
-                push(sequence, position, piece.start);
-            }
-            position = position.max(piece.end);
-            if piece.end > sequence.end {
-                break;
-            }
-            pieces.next();
-        }
-        if position < sequence.end {
-            push(sequence, position, sequence.end);
         }
     }
 }

@@ -183,8 +183,8 @@ impl<'s> Unit<'s> {
         Ok(())
     }
 
-    /// Appends the ranges of code that the unit says it has. (DWARF 5, 3.1.1)
-    pub(crate) fn push_code(&self, text: &Text, budget: &mut Budget, out: &mut Vec<(u64, u64)>) -> Result<()> {
+    /// Appends the ranges of code that the unit says it has; returns whether it says any. (DWARF 5, 3.1.1)
+    pub(crate) fn push_code(&self, text: &Text, budget: &mut Budget, out: &mut Vec<(u64, u64)>) -> Result<bool> {
         let mut cursor = self.cursor_at(self.header.entries)?;
         let abbreviation = self.abbreviations.get(cursor.uleb()?)?;
         let mut said = RangeAttributes::default();
@@ -197,7 +197,8 @@ impl<'s> Unit<'s> {
                 _ => {}
             }
         }
-        push_ranges(self, said, text, budget, out).map(drop)
+        push_ranges(self, said, text, budget, out)?;
+        Ok(!said.is_empty())
     }
 
     /// Says only where the code is described: in a split unit.

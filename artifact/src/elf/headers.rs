@@ -3,7 +3,7 @@
 
 use super::gabi;
 use crate::error::{malformed, truncated};
-use crate::fields::{Fields, LONGEST_NAME, range_of};
+use crate::fields::{Fields, range_of, within_longest_name};
 use crate::sniff::describe_start;
 use crate::{Arch, ArtifactError, ObjectKind};
 use std::ops::Range;
@@ -265,7 +265,6 @@ impl<'d> Elf<'d> {
 
 /// The text at `offset` of a string table, up to its NUL, or as far as a name may reach.
 pub(crate) fn name_at(table: &[u8], offset: u32) -> &[u8] {
-    let rest = table.get(offset as usize..).unwrap_or_default();
-    let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
+    let rest = within_longest_name(table.get(offset as usize..).unwrap_or_default());
     rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len())).unwrap_or_default()
 }

@@ -105,7 +105,7 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>> {
         let (number, section) = debug_section(self, suffix)?;
         if self.kind == ObjectKind::Relocatable
-            && matches!(suffix, "info" | "info.dwo" | "types.dwo")
+            && matches!(suffix, "info" | "types" | "info.dwo" | "types.dwo")
             && debug_sections(self, suffix).nth(1).is_some()
         {
             return Some(joined_units(self, suffix));
@@ -214,17 +214,22 @@ fn debug_sections<'e, 'd>(elf: &'e Elf<'d>, suffix: &str) -> impl Iterator<Item 
 /// The units of an object file with several sections of entries, type units last.
 ///
 /// Compilers put each type unit into a section of its own, of which linkers keep one by each name
-/// (`-fdebug-types-section`). Offsets are counted in the section of the compilation unit, so that comes first. Type units
-/// that would have to be relocated are left out: nobody ships those.
+/// (`-fdebug-types-section`). Offsets are counted in the section of the compilation unit, so that comes first; type units are found by their
+/// signatures.
 fn joined_units<'d>(elf: &Elf<'d>, suffix: &str) -> Result<Cow<'d, [u8]>, ArtifactError> {
     /// Compilers write one.
     const MOST_SECTIONS: usize = 64;
-    let is_split = suffix.ends_with(".dwo");
+    let is_of_types = suffix.starts_with("types");
+    let tables = relocate::Tables::of(elf);
     let mut joined: Cow<'d, [u8]> = Cow::default();
     let mut types = Vec::new();
     let (mut taken, mut left) = (0, elf.file_bytes());
     for (number, section) in debug_sections(elf, suffix) {
-        left = match left.checked_sub(section.bytes.len() as u64) {
+        let relocations = tables.for_section(number);
+        // Nothing stops headers from naming the same bytes again and again.
+        let read =
+            relocations.iter().map(|(_, table)| table.bytes.len()).fold(section.bytes.len(), usize::saturating_add);
+        left = match left.checked_sub(read as u64) {
             Some(left) => left,
             None => break,
         };
@@ -232,18 +237,17 @@ fn joined_units<'d>(elf: &Elf<'d>, suffix: &str) -> Result<Cow<'d, [u8]>, Artifa
             break;
         }
         let mut bytes = section::contents(elf, section)?;
-        if suffix == "types.dwo" || starts_with_type_unit(elf, &bytes) {
-            if is_split {
-                types.extend_from_slice(&bytes);
-            }
-            continue;
-        }
-        taken += 1;
+        let is_type_unit = is_of_types || starts_with_type_unit(elf, &bytes);
+        taken += usize::from(!is_type_unit);
         if taken > MOST_SECTIONS {
             break;
         }
-        if relocate::concerns(elf, number) {
-            relocate::apply(elf, number, bytes.to_mut());
+        if !relocations.is_empty() {
+            relocate::apply_tables(elf, number, relocations.iter().map(|(_, table)| *table), bytes.to_mut());
+        }
+        if is_type_unit {
+            types.extend_from_slice(&bytes);
+            continue;
         }
         if joined.is_empty() {
             joined = bytes;

@@ -105,6 +105,26 @@ pub(super) fn concerns(elf: &Elf<'_>, number: usize) -> bool {
     elf.kind == crate::ObjectKind::Relocatable && tables(elf, number).next().is_some()
 }
 
+/// The tables of a file by the section that each is for, where many sections are asked about.
+pub(super) struct Tables<'e, 'd>(Vec<(usize, &'e Section<'d>)>);
+
+impl<'e, 'd> Tables<'e, 'd> {
+    pub(super) fn of(elf: &'e Elf<'d>) -> Self {
+        let is_table = |section: &&Section<'d>| matches!(section.kind, gabi::SHT_REL | gabi::SHT_RELA);
+        let stored = elf.sections.iter().filter(is_table).filter(|section| section.is_stored());
+        let mut tables: Vec<_> = stored.map(|section| (section.info as usize, section)).collect();
+        tables.sort_by_key(|(target, _)| *target);
+        Self(tables)
+    }
+
+    /// Those of the section with that number, in the order of their headers.
+    pub(super) fn for_section(&self, number: usize) -> &[(usize, &'e Section<'d>)] {
+        let first = self.0.partition_point(|(target, _)| *target < number);
+        let rest = self.0.get(first..).unwrap_or_default();
+        rest.get(..rest.partition_point(|(target, _)| *target == number)).unwrap_or_default()
+    }
+}
+
 fn tables<'e, 'd>(elf: &'e Elf<'d>, number: usize) -> impl Iterator<Item = &'e Section<'d>> {
     let is_table = |section: &&Section<'d>| matches!(section.kind, gabi::SHT_REL | gabi::SHT_RELA);
     let tables = elf.sections.iter().filter(is_table);
@@ -115,10 +135,20 @@ fn tables<'e, 'd>(elf: &'e Elf<'d>, number: usize) -> impl Iterator<Item = &'e S
 /// Applies the relocations of the section with that number to its bytes. Those that lie outside, or whose kind is not
 /// known, leave the bytes as they are.
 pub(super) fn apply(elf: &Elf<'_>, number: usize, bytes: &mut [u8]) {
+    apply_tables(elf, number, tables(elf, number), bytes);
+}
+
+/// The same by these tables.
+pub(super) fn apply_tables<'e, 'd: 'e>(
+    elf: &Elf<'d>,
+    number: usize,
+    tables: impl Iterator<Item = &'e Section<'d>>,
+    bytes: &mut [u8],
+) {
     let own = elf.sections.get(number).map_or(0, |section| section.addr);
     let is_range_list = elf.sections.get(number).is_some_and(|section| section.name == b".debug_ranges");
     let mut zeros = Vec::new();
-    for table in tables(elf, number) {
+    for table in tables {
         let Some(symbols) = elf.sections.get(table.link as usize) else { continue };
         let extended = super::symbols::extended_indexes(elf, table.link);
         let has_addends = table.kind == gabi::SHT_RELA;

@@ -8,7 +8,7 @@ use super::exports;
 use super::headers::Macho;
 use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_SO, N_STAB, N_TYPE, N_WEAK_DEF};
 use crate::cursor::Cursor;
-use crate::fields::LONGEST_NAME;
+use crate::fields::within_longest_name;
 use crate::symbols::{Symbol, SymbolTable};
 use std::borrow::Cow;
 
@@ -159,7 +159,7 @@ impl<'d> Macho<'d> {
 
 impl<'d> Entry<'d> {
     fn name(&self) -> &'d [u8] {
-        let names = self.names.get(..LONGEST_NAME).unwrap_or(self.names);
+        let names = within_longest_name(self.names);
         names.get(..memchr::memchr(0, names).unwrap_or(names.len())).unwrap_or_default()
     }
 }

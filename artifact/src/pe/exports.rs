@@ -1,7 +1,7 @@
 //! The export table: names of what the file offers to others.
 
 use super::Pe;
-use crate::fields::LONGEST_NAME;
+use crate::fields::{LONGEST_NAME, within_longest_name};
 use crate::symbols::{Symbol, SymbolTable};
 use object::read::pe::ExportTable;
 
@@ -37,8 +37,9 @@ pub(crate) fn bytes(pe: &Pe<'_>) -> u64 {
     pe.exports.and_then(|directory| pe.directory_bytes(directory)).map_or(0, |bytes| bytes.len() as u64)
 }
 
-/// A name up to its NUL; none for an empty one, and for one longer than any.
+/// A name up to its NUL, or as far as a name may reach; none for an empty one, and for one that the file ends in.
 fn name_at(bytes: &[u8]) -> Option<&[u8]> {
-    let bytes = bytes.get(..LONGEST_NAME).unwrap_or(bytes);
-    bytes.get(..memchr::memchr(0, bytes)?).filter(|name| !name.is_empty())
+    let bytes = within_longest_name(bytes);
+    let end = memchr::memchr(0, bytes).or((bytes.len() > LONGEST_NAME).then_some(bytes.len()))?;
+    bytes.get(..end).filter(|name| !name.is_empty())
 }

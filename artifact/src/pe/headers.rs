@@ -33,6 +33,7 @@ pub(crate) struct Pe<'d> {
     pub(crate) exports: Option<Directory>,
     pub(crate) exceptions: Option<Directory>,
     pub(crate) load_config: Option<Directory>,
+    pub(crate) cli_header: Option<Directory>,
 }
 
 /// Where a data directory lies.
@@ -83,6 +84,7 @@ impl<'d> Pe<'d> {
             exports: directory(pe::IMAGE_DIRECTORY_ENTRY_EXPORT),
             exceptions: directory(pe::IMAGE_DIRECTORY_ENTRY_EXCEPTION),
             load_config: directory(pe::IMAGE_DIRECTORY_ENTRY_LOAD_CONFIG),
+            cli_header: directory(pe::IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR),
         };
         if let Some(directory) = directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) {
             parsed.debug = DebugDirectory::parse(&parsed, data, directory)?;

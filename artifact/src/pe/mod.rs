@@ -6,6 +6,7 @@ mod debug;
 mod exports;
 mod headers;
 mod hybrid;
+mod managed;
 mod object;
 mod pdata;
 mod section;

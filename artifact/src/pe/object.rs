@@ -1,6 +1,6 @@
 //! What [`ObjectHeaders`] asks, answered for PE.
 
-use super::{Pe, exports, hybrid, pdata, section::Section, symbols};
+use super::{Pe, exports, hybrid, managed, pdata, section::Section, symbols};
 use crate::go;
 use crate::headers::ObjectHeaders;
 use crate::proportion::is_in_proportion;
@@ -66,6 +66,10 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         !has_code && self.sections.iter().any(is_data)
     }
 
+    fn is_il_alone(&self) -> bool {
+        managed::is_il_alone(self)
+    }
+
     fn is_debuginfo(&self) -> bool {
         self.sections.iter().any(|section| {
             !section.bytes.is_empty() && (section.name.starts_with(b".debug_") || section.name.starts_with(b".zdebug_"))
@@ -99,7 +103,11 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         sections.map(|section| (section.range(self.image_base).start, section.bytes)).collect()
     }
 
+    /// Methods in the runtime's own instructions have no addresses until the runtime compiles them.
     fn text_sections(&self) -> Vec<Range<u64>> {
+        if managed::is_il_alone(self) {
+            return Vec::new();
+        }
         let code = self.sections.iter().filter(|section| section.is_executable);
         code.map(|section| section.range(self.image_base)).filter(|range| !range.is_empty()).collect()
     }

@@ -1,7 +1,7 @@
 //! The COFF symbol table and its string table: MinGW's linkers write them, Microsoft's do not.
 
 use super::Pe;
-use crate::fields::LONGEST_NAME;
+use crate::fields::within_longest_name;
 use crate::symbols::{Symbol, SymbolTable};
 use object::LittleEndian as LE;
 use object::pe;
@@ -40,7 +40,7 @@ impl<'d> CoffTable<'d> {
     /// The text at an offset of the string table.
     pub(crate) fn text(&self, offset: u32) -> Option<&'d [u8]> {
         let rest = self.strings.get(usize::try_from(offset).ok()?..).filter(|_| offset >= 4)?;
-        let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
+        let rest = within_longest_name(rest);
         // The last one's NUL may be missing; BFD adds one.
         rest.get(..memchr::memchr(0, rest).unwrap_or(rest.len()))
     }

@@ -83,6 +83,8 @@ pub(crate) struct ObjectFacts {
     pub(crate) debug_link: Option<NamedCrc>,
     pub(crate) alt_link: Option<NamedId>,
     pub(crate) pdb: Option<PdbName>,
+    /// Its code is methods for the runtime of .NET.
+    pub(crate) is_il_alone: bool,
     /// The portable PDB of a .NET assembly stands in the file itself.
     pub(crate) has_embedded_pdb: bool,
     pub(crate) code_id: Option<String>,

@@ -194,6 +194,7 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
             guid: pdb.guid,
             age: pdb.age,
         }),
+        is_il_alone: object.is_il_alone(),
         has_embedded_pdb: object.has_embedded_portable_pdb(),
         code_id: object.code_id(),
         go_build_id: object.go_build_id().map(|id| escaped(id).into_owned()),

@@ -35,6 +35,9 @@ pub(super) fn unwind_table(
     let Some((object, source)) = binary else {
         return none("there is only a debug file, and the rules are in the binary".to_owned());
     };
+    if object.is_il_alone() {
+        return none("it holds methods for the runtime of .NET, and no native code".to_owned());
+    }
     let Some(arch) = arch_of(object) else {
         // x32 has the processor of 64-bit programs and addresses of 32 bits.
         let narrow = if object.arch() == Arch::X86_64 { " with addresses of 32 bits (x32)" } else { "" };

@@ -1,14 +1,16 @@
 //! Whether two files with one debug id come out of one build: the same code in binaries, the same debug information in debug
 //! files. Where the id is a hash of the code, that binaries share it says nothing: then their data is compared as well.
 
-use symseal_artifact::{IdKind, ObjectFile, ReleaseFile};
+use std::collections::BTreeSet;
+
+use symseal_artifact::{IdKind, ObjectFile, ObjectKind, ReleaseFile};
 use symseal_bundle::LayoutDir;
 use symseal_module::Svma;
 
 use super::Part;
 use crate::error::BuildError;
 
-/// Where the code of most files is. (Kernel modules may have none but `.init.text`.)
+/// Where the code of a linked file is.
 const CODE: &[&str] = &[".text", "__text", ".init.text"];
 /// What debug files of one build share, however it is stored, and what that refers to: the same as well, or missing in both.
 const DEBUG: &str = "info";
@@ -30,6 +32,10 @@ fn is_same_code(first: &ObjectFile<'_>, second: &ObjectFile<'_>) -> bool {
     let is_hash_of_code = first.id_kind() == IdKind::TextHash && second.id_kind() == IdKind::TextHash;
     if is_hash_of_code && !has_same_data(first, second) {
         return false;
+    }
+    // Of kernel modules any section may hold the code, each function one of its own.
+    if first.kind() == ObjectKind::Relocatable {
+        return second.kind() == ObjectKind::Relocatable && has_same_sections(first, second);
     }
     match (code(first), code(second)) {
         (Some(code), Some(other)) => code == other && first.code_sections() == second.code_sections(),
@@ -60,6 +66,23 @@ fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, 
         ReleaseFile::Fat(slices) => slices.into_iter().nth(part.slice),
         ReleaseFile::Pdb(_) | ReleaseFile::PortablePdb(_) => None,
     })
+}
+
+/// Whether both have the same sections of code, and the same bytes in each; of those without any the data.
+fn has_same_sections(first: &ObjectFile<'_>, second: &ObjectFile<'_>) -> bool {
+    if first.is_data_alone() {
+        return has_same_data(first, second);
+    }
+    first.code_sections() == second.code_sections() && stored_code(first) == stored_code(second)
+}
+
+/// The sections of code that have bytes, by address.
+fn stored_code<'d>(object: &ObjectFile<'d>) -> Vec<(u64, &'d [u8])> {
+    let starts: BTreeSet<u64> = object.code_sections().into_iter().map(|(_, range)| range.start).collect();
+    let mut code = object.unwind_inputs().loaded;
+    code.retain(|(start, bytes)| !bytes.is_empty() && starts.contains(start));
+    code.sort_unstable();
+    code
 }
 
 fn code<'d>(object: &ObjectFile<'d>) -> Option<(Svma, &'d [u8])> {

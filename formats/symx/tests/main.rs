@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 mod damage;
+mod long_names;
 mod model;
 mod python_reader;
 mod round_trip;

@@ -207,76 +207,102 @@ fn join(text: &[u16], joined: &HashMap<u32, u16>) -> Vec<u16> {
     out
 }
 
-/// Finds the longest phrase that a text begins with: a tree of bytes in one table of edges.
+/// Finds the longest phrase that a text begins with: a tree of bytes, in which the nodes behind one node lie side by side. Most names part
+/// in their first bytes, so that the first two are looked up in one table.
 struct Trie {
-    /// Edges by hash: node and byte in a number above 0, and the node that they lead to.
-    edges: Vec<(u32, u32)>,
-    /// By node: the phrase that ends there.
-    ends: Vec<u16>,
+    /// The first one is the root.
+    nodes: Vec<Node>,
+    /// By node: the byte that leads there from the node before.
+    labels: Vec<u8>,
+    /// By the first two bytes of a text: the node behind them; 0 where no phrase begins so.
+    pairs: Vec<u32>,
+    /// By a byte: the phrase that it is.
+    singles: [u16; 256],
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    /// The first of the nodes behind this one, and how many there are.
+    first: u32,
+    count: u16,
+    /// The phrase that ends here.
+    end: u16,
+}
+
+impl Node {
+    const EMPTY: Self = Self { first: 0, count: 0, end: NONE };
 }
 
 impl Trie {
     fn new(phrases: &[Vec<u8>]) -> Self {
         let mut sorted: Vec<(&[u8], u16)> = phrases.iter().map(Vec::as_slice).zip(0..).collect();
         sorted.sort_unstable();
-        let mut nodes = 1;
-        let mut before: &[u8] = &[];
-        for (phrase, _) in &sorted {
-            nodes += phrase.len() - phrase.iter().zip(before).take_while(|(here, there)| here == there).count();
-            before = phrase;
-        }
-        let mut trie = Self { edges: vec![(0, 0); (nodes * 3 / 2).next_power_of_two()], ends: vec![NONE] };
-        for (phrase, number) in sorted {
-            let mut node = 0;
-            for byte in phrase {
-                node = match trie.slot(node, *byte) {
-                    Ok(next) => next,
-                    Err((slot, key)) => {
-                        let next = trie.ends.len() as u32;
-                        trie.ends.push(NONE);
-                        if let Some(edge) = trie.edges.get_mut(slot) {
-                            *edge = (key, next);
-                        }
-                        next
-                    }
-                };
+        let mut trie =
+            Self { nodes: vec![Node::EMPTY], labels: vec![0], pairs: vec![0; 1 << 16], singles: [NONE; 256] };
+        trie.grow(&sorted, 0, 0);
+        for first in 0..=u8::MAX {
+            let Some(node) = trie.next(0, first) else { continue };
+            let end = trie.nodes.get(node as usize).map_or(NONE, |node| node.end);
+            if let Some(single) = trie.singles.get_mut(usize::from(first)) {
+                *single = end;
             }
-            if let Some(end) = trie.ends.get_mut(node as usize) {
-                *end = number;
+            for second in 0..=u8::MAX {
+                if let (Some(next), Some(slot)) = (trie.next(node, second), trie.pairs.get_mut(pair_at(first, second)))
+                {
+                    *slot = next;
+                }
             }
         }
         trie
     }
 
-    /// The node behind `byte` at `node`, or the free slot for it and its key.
-    #[inline(always)]
-    fn slot(&self, node: u32, byte: u8) -> Result<u32, (usize, u32)> {
-        let key = (node << 8 | u32::from(byte)) + 1;
-        let mask = self.edges.len() - 1;
-        let mut slot = (key.wrapping_mul(0x9e37_79b1) >> 7) as usize & mask;
-        loop {
-            // At least a third of the slots is free.
-            match self.edges.get(slot) {
-                Some((found, next)) if *found == key => return Ok(*next),
-                Some((0, _)) | None => return Err((slot, key)),
-                Some(_) => slot = (slot + 1) & mask,
-            }
+    /// Puts phrases behind a node, which stands for their first `depth` bytes. They are at most [`MAX_PHRASE`] bytes long, and so are the calls nested.
+    fn grow(&mut self, sorted: &[(&[u8], u16)], depth: usize, node: usize) {
+        let longer = sorted.partition_point(|(phrase, _)| phrase.len() <= depth);
+        let (here, longer) = sorted.split_at(longer);
+        let first = self.nodes.len();
+        let groups = || longer.chunk_by(|(one, _), (other, _)| one.get(depth) == other.get(depth));
+        for label in groups().filter_map(|group| group.first()?.0.get(depth)) {
+            self.nodes.push(Node::EMPTY);
+            self.labels.push(*label);
         }
+        let count = (self.nodes.len() - first) as u16;
+        if let Some(node) = self.nodes.get_mut(node) {
+            *node = Node { first: first as u32, count, end: here.last().map_or(NONE, |(_, number)| *number) };
+        }
+        for (next, group) in (first..).zip(groups()) {
+            self.grow(group, depth + 1, next);
+        }
+    }
+
+    /// The node behind `byte` at `node`.
+    #[inline(always)]
+    fn next(&self, node: u32, byte: u8) -> Option<u32> {
+        let Node { first, count, .. } = *self.nodes.get(node as usize)?;
+        let labels = self.labels.get(first as usize..first as usize + usize::from(count))?;
+        labels.iter().position(|label| *label == byte).map(|at| first + at as u32)
     }
 
     /// The phrases of `text`, each time the longest; `text` has bytes that are phrases themselves and no others.
     fn parse(&self, text: &[u8], mut found: impl FnMut(u16)) {
         let mut rest = text;
-        while !rest.is_empty() {
-            let (mut node, mut len, mut number) = (0, 1, NONE);
-            for (before, byte) in rest.iter().enumerate() {
-                let Ok(next) = self.slot(node, *byte) else { break };
-                node = next;
-                if let Some(end) = self.ends.get(node as usize)
+        while let Some((byte, behind)) = rest.split_first() {
+            let pair = behind.first().and_then(|second| self.pairs.get(pair_at(*byte, *second)).copied());
+            let (mut len, mut number) = (0, NONE);
+            let mut bytes = behind.iter().skip(1);
+            let mut node = pair.filter(|node| *node > 0);
+            let mut depth = 2;
+            while let Some(at) = node {
+                if let Some(Node { end, .. }) = self.nodes.get(at as usize)
                     && *end != NONE
                 {
-                    (len, number) = (before + 1, *end);
+                    (len, number) = (depth, *end);
                 }
+                node = bytes.next().and_then(|byte| self.next(at, *byte));
+                depth += 1;
+            }
+            if len == 0 {
+                (len, number) = (1, self.singles.get(usize::from(*byte)).copied().unwrap_or(NONE));
             }
             if number != NONE {
                 found(number);
@@ -296,4 +322,8 @@ impl Trie {
         }
         uses
     }
+}
+
+fn pair_at(first: u8, second: u8) -> usize {
+    usize::from(first) << 8 | usize::from(second)
 }

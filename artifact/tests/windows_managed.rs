@@ -1,0 +1,110 @@
+//! .NET assemblies: methods for the runtime are no code of a processor.
+
+use std::path::{Path, PathBuf};
+
+use object::{Object as _, ObjectSection as _};
+
+use crate::support::{have, is_there, run};
+use crate::windows_pairs::download;
+use symseal_artifact::{DebugFiles, ObjectFile, functions};
+
+/// Bytes of native code that a file has, as it is counted.
+fn code_bytes(bytes: &[u8]) -> u64 {
+    functions(&ObjectFile::parse(bytes).expect("a PE"), &DebugFiles::default()).expect("a stream").statistics.text_bytes
+}
+
+/// Flags and size of native code of the CLI header, as llvm-readobj and the bytes have it.
+fn flags(path: &Path, bytes: &[u8]) -> Option<(u32, u32)> {
+    let text = run("llvm-readobj-19", &["--file-headers", &path.display().to_string()], Path::new("."))?;
+    let (_, rva) = text.lines().find_map(|line| line.trim().split_once("CLRRuntimeHeaderRVA: 0x"))?;
+    let rva = u64::from_str_radix(rva, 16).ok().filter(|rva| *rva > 0)?;
+    let file = object::File::parse(bytes).expect("a PE");
+    let address = file.relative_address_base() + rva;
+    let data = file.sections().find_map(|section| section.data_range(address, 72).ok().flatten()).expect("the header");
+    let word = |at: usize| u32::from_le_bytes(data[at..at + 4].try_into().expect("four bytes"));
+    Some((word(16), word(68)))
+}
+
+/// Assemblies of a compiler for any processor, and those of a wheel.
+fn assemblies(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    if is_there("mcs") {
+        std::fs::write(folder.join("app.cs"), "public class App { public static int Main() { return 3; } }\n")
+            .expect("a file");
+        run("mcs", &["-debug", "app.cs"], folder).expect("an assembly");
+        found.push(folder.join("app.exe"));
+    }
+    // One of methods alone, and two that export functions to native programs.
+    let pip = "pip download --no-deps --only-binary=:all: clr-loader==0.3.1 pythonnet==3.0.5 && unzip -qo clr_loader*.whl && unzip -qo pythonnet*.whl";
+    if have("pip") && have("unzip") && download("pythonnet download", pip, folder) {
+        found.push(folder.join("pythonnet/runtime/Python.Runtime.dll"));
+        found.extend(["x86", "amd64"].map(|arch| folder.join(format!("clr_loader/ffi/dlls/{arch}/ClrLoader.dll"))));
+    }
+    found
+}
+
+#[test]
+fn methods_for_a_runtime_are_not_counted_as_native_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !have("llvm-readobj-19") {
+        return;
+    }
+    for path in assemblies(folder.path()) {
+        let bytes = std::fs::read(&path).expect("an assembly");
+        let (flags, native) = flags(&path, &bytes).expect("a CLI header");
+        let is_alone = flags & 1 == 1 && native == 0;
+        let object = ObjectFile::parse(&bytes).expect("a PE");
+        println!("{}: flags {flags:#x}, {} bytes of code", path.display(), code_bytes(&bytes));
+        assert_eq!(object.is_il_alone(), is_alone, "{}", path.display());
+        assert_eq!(code_bytes(&bytes) == 0, is_alone, "{}", path.display());
+        assert_eq!(object.unwind_inputs().text.is_empty(), is_alone, "{}", path.display());
+        // It is a binary as before, and told from others by the bytes of its methods.
+        assert!(object.is_executable() && object.has_code() && object.debug_id().is_some(), "{}", path.display());
+    }
+}
+
+/// A native library, with a CLI header of these flags and this size of code that was compiled ahead of time.
+#[test]
+fn an_assembly_with_native_code_has_it_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !have("clang") || !have("lld-link") {
+        return;
+    }
+    let source = "__declspec(dllexport) int twice(int x) { return 2 * x; }\n\
+                  #pragma section(\".cli\", read)\n\
+                  __declspec(allocate(\".cli\")) const unsigned header[18] = { 72, 2 | 5 << 16 };\n";
+    std::fs::write(folder.path().join("app.c"), source).expect("a file");
+    run("clang", &["--target=x86_64-pc-windows-msvc", "-O1", "-c", "app.c", "-o", "app.obj"], folder.path())
+        .expect("clang");
+    let options = ["/dll", "/noentry", "/nodefaultlib", "/include:header", "/out:app.dll", "app.obj"];
+    run("lld-link", &options, folder.path()).expect("lld-link");
+    let native = std::fs::read(folder.path().join("app.dll")).expect("a library");
+    let (header_rva, header_at) = {
+        let file = object::File::parse(&*native).expect("a PE");
+        let section = file.section_by_name(".cli").expect("the section");
+        let (at, _) = section.file_range().expect("bytes");
+        (section.address() - file.relative_address_base(), usize::try_from(at).expect("an offset"))
+    };
+    let code = code_bytes(&native);
+    assert!(code > 0);
+    // The optional header of 64 bits has its directories from byte 112 on, of which the CLI header's is number 14.
+    let headers_at =
+        usize::try_from(u32::from_le_bytes(native[0x3c..0x40].try_into().expect("four bytes"))).expect("an offset");
+    let directory_at = headers_at + 24 + 112 + 14 * 8;
+    let check = |flags: u32, ahead_of_time: u32, expected: u64| {
+        let mut bytes = native.clone();
+        let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        put(directory_at, u32::try_from(header_rva).expect("an address"));
+        put(directory_at + 4, 72);
+        put(header_at + 16, flags);
+        put(header_at + 68, ahead_of_time);
+        assert_eq!(code_bytes(&bytes), expected, "{flags:#x} {ahead_of_time}");
+        assert_eq!(ObjectFile::parse(&bytes).expect("a PE").is_il_alone(), expected == 0);
+    };
+    // Methods alone, the same for 32 bits where possible; with native code beside them; compiled ahead of time.
+    check(1, 0, 0);
+    check(1 | 0x2_0002, 0, 0);
+    check(0, 0, code);
+    check(4, 0x100, code);
+    check(1, 0x100, code);
+}
