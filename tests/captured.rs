@@ -102,7 +102,12 @@ fn rules_that_the_bundle_lacks_are_those_of_the_local_files() {
         let found: Vec<&str> = with_files.iter().map(|frame| frame["ip"].as_str().unwrap()).collect();
         assert_eq!(found, expected);
     }
-    // It is said whose rules these are.
+    // It is said whose rules these are, of each frame as well: those of the C library lead to its own frames and to `compares`, and those of the bundle back into it.
+    let rules = |name: &str| {
+        let frame = with_files.iter().find(|frame| functions(std::slice::from_ref(frame)).contains(&name));
+        frame.unwrap()["rules"].as_str()
+    };
+    assert_eq!((rules("compares"), rules("sorts"), rules("main")), (Some("local-file"), Some("local-file"), None));
     let ran = run("trace-resolve", ["--bundle", &at("bundle"), &at("trace"), "--local-files"]).ok();
     let told = ran.stderr.lines().find(|line| line.contains("made of the files on this machine")).unwrap();
     assert!(told.contains("libc.so.6") && !told.contains("sorts"), "{told}");

@@ -21,7 +21,7 @@ use crate::online::{Online, OnlineArgs};
 use crate::output::visible;
 use crate::seal_question::SealQuestion;
 
-use super::local_tables;
+use super::local_tables::{self, LocalRules};
 
 /// Unwind the stacks of a trace and name every frame, from a bundle alone.
 #[derive(ClapArgs)]
@@ -84,9 +84,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
     let resolver = Online::ask(online.as_ref(), resolver);
-    let tables = match args.local_files {
+    let (tables, local) = match args.local_files {
         true => local_tables::add(tables, &trace, &resolver, args.explain),
-        false => tables,
+        false => (tables, LocalRules::default()),
     };
     let tables = if args.no_scan { tables } else { tables.with_code_for_scans(&trace, &resolver) };
     for missing in tables.missing_code().iter().filter(|_| args.explain) {
@@ -104,9 +104,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     } else {
         for thread in &threads {
             if args.json {
-                print_json(&mut out, thread, args.explain)?
+                print_json(&mut out, thread, &local, args.explain)?
             } else {
-                print_thread(&mut out, thread, args.explain)?
+                print_thread(&mut out, thread, &local, args.explain)?
             }
         }
     }
@@ -147,17 +147,21 @@ struct Line<'a> {
     /// Of a frame that is on no stack: the depth of the frame that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<usize>,
+    /// `local-file`, where the rules that it was found by are those of a file on this machine and of no bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<&'static str>,
     #[serde(flatten)]
     frame: FrameLine<'a>,
 }
 
-fn print_json(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> Result<()> {
+fn print_json(out: &mut impl Write, thread: &ResolvedThread, local: &LocalRules, explain: bool) -> Result<()> {
     for (depth, frame) in thread.frames.iter().enumerate() {
         let line = Line {
             thread: thread.thread,
             thread_name: &thread.thread_name,
             depth,
             waits_for: thread.awaited_by(depth),
+            rules: local.found(thread, depth).then_some("local-file"),
             frame: frame.line(explain),
         };
         serde_json::to_writer(&mut *out, &line)?;
@@ -167,14 +171,20 @@ fn print_json(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> R
 }
 
 /// Prints one thread's stack for people.
-fn print_thread(out: &mut impl Write, thread: &ResolvedThread, explain: bool) -> std::io::Result<()> {
+fn print_thread(
+    out: &mut impl Write,
+    thread: &ResolvedThread,
+    local: &LocalRules,
+    explain: bool,
+) -> std::io::Result<()> {
     let name = visible(&thread.thread_name);
     writeln!(out, "thread {} {name}: {} frames, {}", thread.thread, thread.physical(), thread.stop)?;
     for (depth, frame) in thread.frames.iter().enumerate() {
         if let Some(awaited) = thread.awaited.filter(|_| depth == thread.physical()) {
             writeln!(out, "  on no stack, waiting for #{awaited}:")?;
         }
-        let origin = format!("[{} · {} · {}]", frame.unwind, frame.resolver, frame.proof);
+        let rules = if local.found(thread, depth) { " of a local file" } else { "" };
+        let origin = format!("[{}{rules} · {} · {}]", frame.unwind, frame.resolver, frame.proof);
         let module = visible(frame.module.as_ref().map_or("?", |module| file_name(&module.path)));
         if frame.frames.is_empty() {
             let offset = frame.module.as_ref().map(|module| format!("+{}", module.rva)).unwrap_or_default();
