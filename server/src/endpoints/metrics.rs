@@ -20,10 +20,15 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Extension(caller): Extensio
         text.push_str(&app.quotas.metrics(&app.repositories));
     }
     if let Some(trees) = app.trees.get() {
-        let TreeCounts { files, keys } = trees.counts();
-        text.push_str(&format!(
-            "# TYPE symseal_tree_files gauge\nsymseal_tree_files {files}\n# TYPE symseal_tree_keys gauge\nsymseal_tree_keys {keys}\n"
-        ));
+        let TreeCounts { files, keys, bombs, broken_off } = trees.counts();
+        for (name, kind, value) in [
+            ("files", "gauge", files.into()),
+            ("keys", "gauge", keys.into()),
+            ("bombs_total", "counter", bombs),
+            ("archives_broken_off_total", "counter", broken_off),
+        ] {
+            text.push_str(&format!("# TYPE symseal_tree_{name} {kind}\nsymseal_tree_{name} {value}\n"));
+        }
     }
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }
