@@ -497,7 +497,7 @@ pub(crate) fn look(config: &Config) -> Result<Look, ServerError> {
 }
 
 pub(crate) fn objects_of(config: &BlobsConfig) -> Result<Arc<Objects>, ServerError> {
-    let reach = Reach { endpoint: config.endpoint.clone(), region: config.region.clone() };
+    let reach = Reach { endpoint: config.endpoint.clone(), region: config.region.clone(), ca: config.ca.clone() };
     let failed = |problem| ServerError::Objects { place: config.url.to_string(), problem };
     Objects::new(&config.url, &reach).map(Arc::new).map_err(failed)
 }
