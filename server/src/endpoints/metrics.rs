@@ -19,16 +19,19 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Extension(caller): Extensio
     if app.access.may_watch(&caller) {
         text.push_str(&app.quotas.metrics(&app.repositories));
     }
+    let mut write = |name: &str, kind: &str, value: u64| {
+        text.push_str(&format!("# TYPE symseal_{name} {kind}\nsymseal_{name} {value}\n"));
+    };
+    let (files, bytes) = app.cache.filled();
+    write("cache_files", "gauge", files);
+    write("cache_bytes", "gauge", bytes);
+    write("cache_capacity_bytes", "gauge", app.cache.capacity());
     if let Some(trees) = app.trees.get() {
         let TreeCounts { files, keys, bombs, broken_off } = trees.counts();
-        for (name, kind, value) in [
-            ("files", "gauge", files.into()),
-            ("keys", "gauge", keys.into()),
-            ("bombs_total", "counter", bombs),
-            ("archives_broken_off_total", "counter", broken_off),
-        ] {
-            text.push_str(&format!("# TYPE symseal_tree_{name} {kind}\nsymseal_tree_{name} {value}\n"));
-        }
+        write("tree_files", "gauge", files.into());
+        write("tree_keys", "gauge", keys.into());
+        write("tree_bombs_total", "counter", bombs);
+        write("tree_archives_broken_off_total", "counter", broken_off);
     }
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

@@ -60,6 +60,17 @@ async fn what_another_server_has_is_streamed_through_checked_and_kept() {
     assert_eq!(kept.headers()[ACCEPT_RANGES], "bytes");
     assert_eq!(kept.headers()["x-debuginfod-sha256"], Digest::of(&bytes).hex().as_str());
     assert_eq!(kept.headers()[ETAG], format!("\"{}\"", Digest::of(&bytes)).as_str());
+    // What the other server would find by a name is not known here.
+    let named = get(&near, "/metadata?key=file&value=/usr/bin/app").await.unwrap();
+    let named: serde_json::Value = named.json().await.unwrap();
+    assert_eq!(named, serde_json::json!({ "results": [], "complete": false }));
+    let metrics = get(&near, "/metrics").await.unwrap().text().await.unwrap();
+    let filled = metrics.lines().find_map(|line| line.strip_prefix("symseal_cache_bytes "));
+    assert!(filled.unwrap().parse::<usize>().unwrap() >= bytes.len(), "{metrics}");
+    assert!(
+        metrics.contains("symseal_cache_files 1\n") && metrics.contains("symseal_cache_capacity_bytes "),
+        "{metrics}"
+    );
     assert!(kept.bytes().await.unwrap() == bytes);
     let part = http().get(near.url(&debuginfo(ID))).header(RANGE, "bytes=1-3").send().await.unwrap();
     assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
