@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::program::{Ran, RunningServer, symseal};
 use serde_json::Value;
+use sha2::{Digest as _, Sha512};
 use symseal_bundle::Digest;
 use upstream::{Does, Upstream};
 
@@ -225,6 +226,38 @@ fn a_seal_that_goes_after_it_was_judged_is_missed_at_the_destination() {
         goes.does(&path, Does::Passes);
         assert_eq!(scene.mirror(&from, &to, &arguments).ok().json()["mirrored"], 1, "{at}");
     }
+}
+
+#[test]
+fn what_a_registry_knows_by_its_sha512_alone_is_mirrored() {
+    let Some(scene) = Scene::new() else { return };
+    let (Some(bundle), Some(curl)) = (manifest(&scene, "1.0"), program::tool("curl")) else { return };
+    let hex: String = Sha512::digest(bundle.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let (name, digest) = (format!("sha512:{hex}"), Digest::of(bundle.as_bytes()).to_string());
+    let at = |what: &str| format!("http://{}/v2/team/app/manifests/{what}", scene.from.address);
+    let file = scene.at("bundle.json");
+    std::fs::write(&file, &bundle).unwrap();
+    let run = |arguments: &[&str]| {
+        let ran = Command::new(&curl).args(["-sS", "-o", "/dev/null", "-w", "%{http_code}"]).args(arguments).output();
+        String::from_utf8(ran.unwrap().stdout).unwrap()
+    };
+    let kind = "Content-Type: application/vnd.oci.image.index.v1+json";
+    let by_sha512 = format!("{}?tag=other", at(&name));
+    assert_eq!(run(&["-X", "PUT", "--data-binary", &format!("@{file}"), "-H", kind, &by_sha512]), "201");
+    assert_eq!(run(&["-X", "DELETE", &at(&digest)]), "202");
+    assert_eq!((run(&[&at(&digest)]), run(&[&at(&name)])), ("404".to_owned(), "200".to_owned()));
+
+    let (from, trust, layout) = (scene.source(), scene.at("trust"), scene.at("by-sha512"));
+    for to in [scene.destination(), layout] {
+        let arguments = ["--tag", "other", "--trust", &trust];
+        let report = scene.mirror(&from, &to, &arguments).ok().json();
+        assert_eq!(tagged(&report, "other")["digest"], digest.as_str(), "{report:#}");
+        assert_eq!(report["mirrored"], 1, "{report:#}");
+        let again = scene.mirror(&from, &to, &arguments).ok().json();
+        assert_eq!((&again["mirrored"], &again["unchanged"]), (&0.into(), &1.into()), "{again:#}");
+    }
+    let (to, store) = (format!("{}:other", scene.destination()), scene.at("store"));
+    symseal(["bundle", "verify", &to, "--trust", &trust, "--store", &store]).ok();
 }
 
 #[test]

@@ -176,6 +176,55 @@ fn a_window_of_gigabytes_is_refused_before_there_is_memory_for_it() {
 }
 
 #[test]
+fn bombs_that_are_passed_over_hide_nothing_behind_them() {
+    if !have("zip") || !have("tar") || !have("gzip") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    shell(
+        "echo 1 >a; echo 3 >c; truncate -s 200M b; gzip -k b; mkdir in; cp b in/b; (cd in; zip -q in.zip b)
+         zip -q one.zip a b c; tar -cf two.tar a b.gz c; zip -q -0 three.zip a in/in.zip c; tar -czf four.tgz a b c
+         for i in $(seq 20); do cp b.gz b$i.gz; done; tar -cf many.tar a b*.gz c",
+        folder.path(),
+    );
+    let read = |name: &str, bombs: u32| {
+        let bytes = std::fs::read(folder.path().join(name)).expect("a file");
+        let limits = Limits { bombs, ..Limits::default() };
+        let mut whole = Vec::new();
+        let read = symseal_artifact::read_archive::<ArchiveError>(
+            name,
+            Source::Seekable(&mut Cursor::new(bytes)),
+            &limits,
+            &mut |member, content| {
+                if std::io::copy(content, &mut std::io::sink()).is_ok() {
+                    whole.push(member.path.to_owned());
+                }
+                Ok(())
+            },
+        );
+        (read, whole)
+    };
+    for (name, bomb) in [("one.zip", "b"), ("two.tar", "b.gz"), ("three.zip", "in/in.zip!/b")] {
+        let (report, whole) = read(name, 1);
+        let report = report.expect(name);
+        assert_eq!((whole, report.bombs), (vec!["a".to_owned(), "c".to_owned()], 1), "{name}");
+        let [passed_over] = &report.passed_over[..] else { panic!("{report:?}") };
+        assert_eq!(passed_over.path, format!("{name}!/{bomb}"));
+        assert!(matches!(passed_over.reason, PassedOverReason::Bomb { allowed: 1000, found: 1001.. }));
+        let (refused, whole) = read(name, 0);
+        assert_eq!((limit(refused).0, whole), (LimitKind::Ratio, vec!["a".to_owned()]), "{name}");
+    }
+    // One stream: what is behind the bomb is reached through it alone.
+    let (refused, whole) = read("four.tgz", 1);
+    assert_eq!((limit(refused).0, whole), (LimitKind::Ratio, vec!["a".to_owned()]));
+    // Each costs work, so not any number of them.
+    let (refused, whole) = read("many.tar", 16);
+    assert_eq!((limit(refused).0, whole), (LimitKind::Ratio, vec!["a".to_owned()]));
+    assert_eq!(read("many.tar", 21).0.expect("a report").bombs, 21);
+    memory_stays_bounded();
+}
+
+#[test]
 fn every_limit_ends_the_reading_with_its_figure() {
     if !have("tar") || !have("zip") {
         return;

@@ -39,7 +39,7 @@ pub use blob_stream::BlobStream;
 pub use elsewhere::Elsewhere;
 pub use error::RegistryError;
 pub use oci_client::secrets::RegistryAuth;
-pub use options::{Options, Progress, PushPlan, PushReport, Tls};
+pub use options::{Options, OtherNames, Progress, PushPlan, PushReport, Tls};
 pub use pull::{PullReport, pull};
 pub use push::{plan, push, push_with};
 pub use redirects::{Redirections, redirects};

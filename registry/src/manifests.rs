@@ -1,7 +1,7 @@
 //! Manifests: fetched, checked, walked and sent.
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Method, Response, StatusCode, Url};
 use serde::Deserialize;
 use symseal_bundle::oci::{self, Descriptor, ImageIndex, Manifest};
 use symseal_bundle::{Digest, LayoutDir};
@@ -15,6 +15,9 @@ const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd
 
 /// What a subject may be besides: images that Docker pushed.
 const ACCEPTED_ANY: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
+
+/// What the registry calls the manifest that it sends.
+const CONTENT_DIGEST: &str = "docker-content-digest";
 
 const FOUND: Expect = Expect { text: "200 (the manifest)", statuses: &[StatusCode::OK] };
 const FOUND_OR_NOT: Expect =
@@ -100,36 +103,58 @@ pub(crate) async fn get_any(session: &Session, target: &Target) -> Result<Option
 }
 
 async fn get_as(session: &Session, target: &Target, accepted: &'static str) -> Result<Option<Fetched>, RegistryError> {
-    let name = match target {
-        Target::Tag(tag) => tag.clone(),
-        Target::Digest(digest) => digest.to_string(),
+    let names = &session.options.other_names;
+    let sent = match target {
+        Target::Tag(tag) => get_by_name(session, tag, accepted).await?,
+        Target::Digest(digest) => {
+            match (get_by_name(session, &digest.to_string(), accepted).await?, names.of(digest)) {
+                (None, Some(other)) => get_by_name(session, &other, accepted).await?,
+                (sent, _) => sent,
+            }
+        }
     };
+    let Some(Sent { url, bytes, own_name }) = sent else { return Ok(None) };
+    let found = Digest::of(&bytes);
+    match target {
+        Target::Digest(expected) if found != *expected => {
+            return Err(RegistryError::Digest { url: url.to_string(), expected: *expected, found });
+        }
+        Target::Digest(_) => {}
+        Target::Tag(_) => names.keep(found, &own_name),
+    }
+    let media_type = media_type(found, &bytes)?;
+    Ok(Some(Fetched { descriptor: Descriptor::new(&media_type, found, bytes.len() as u64), bytes }))
+}
+
+/// What a registry sent under a name.
+struct Sent {
+    url: Url,
+    bytes: Vec<u8>,
+    /// What the registry calls it; empty where it does not say.
+    own_name: String,
+}
+
+async fn get_by_name(session: &Session, name: &str, accepted: &'static str) -> Result<Option<Sent>, RegistryError> {
     let url = session.url(&format!("manifests/{name}"))?;
     let mut tried = 0;
-    let bytes = loop {
+    loop {
         tried += 1;
         let response =
             session.send(Method::GET, &url, FOUND_OR_NOT, |request| request.header(ACCEPT, accepted)).await?;
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
+        let own_name = response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok());
+        let own_name = own_name.unwrap_or_default().to_owned();
         match gather(response, oci::MAX_MANIFEST_BYTES).await {
-            Ok(bytes) => break bytes,
+            Ok(bytes) => return Ok(Some(Sent { url, bytes, own_name })),
             Err(failure) => session.wait_or_give_up(failure, tried).await?,
         }
-    };
-    let found = Digest::of(&bytes);
-    if let Target::Digest(expected) = target
-        && found != *expected
-    {
-        return Err(RegistryError::Digest { url: url.to_string(), expected: *expected, found });
     }
-    let media_type = media_type(found, &bytes)?;
-    Ok(Some(Fetched { descriptor: Descriptor::new(&media_type, found, bytes.len() as u64), bytes }))
 }
 
 /// Fetches a page of a list that has a manifest's form.
-pub(crate) async fn fetch_page(session: &Session, url: &reqwest::Url) -> Result<Response, RegistryError> {
+pub(crate) async fn fetch_page(session: &Session, url: &Url) -> Result<Response, RegistryError> {
     session.send(Method::GET, url, FOUND, |request| request.header(ACCEPT, oci::IMAGE_INDEX)).await
 }
 

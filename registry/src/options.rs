@@ -1,7 +1,8 @@
 //! What a caller decides, and what a push did.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use oci_client::secrets::RegistryAuth;
@@ -28,6 +29,28 @@ pub struct Options {
     pub tls: Tls,
     /// Told of what goes on.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+    /// What was found out about names. Copies of these options share it.
+    pub other_names: OtherNames,
+}
+
+/// The names by another algorithm under which a registry has manifests that came by a tag. A registry that stores a manifest under its sha512 does not
+/// know it by its sha256, by which everything here calls it.
+#[derive(Clone, Default)]
+pub struct OtherNames(Arc<Mutex<HashMap<Digest, String>>>);
+
+impl OtherNames {
+    /// Keeps the registry's own name (`Docker-Content-Digest`) of the manifest with this digest, if it is a sha512. It need not be true: what comes
+    /// under it is held against the digest.
+    pub(crate) fn keep(&self, digest: Digest, name: &str) {
+        let hex = name.strip_prefix("sha512:").unwrap_or_default();
+        if hex.len() == 128 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(digest, name.to_owned());
+        }
+    }
+
+    pub(crate) fn of(&self, digest: &Digest) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned()
+    }
 }
 
 impl Default for Options {
@@ -41,6 +64,7 @@ impl Default for Options {
             redirections: Redirections::default(),
             tls: Tls::default(),
             progress: None,
+            other_names: OtherNames::default(),
         }
     }
 }

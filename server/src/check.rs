@@ -8,7 +8,7 @@ use crate::origins::Origins;
 use crate::seals::SealRules;
 use crate::tls::Tls;
 
-/// Reads what a start reads and does not make itself: certificate and key, the trust directory, the directories that are served, the URLs of
+/// Reads what a start reads and does not make itself: certificate and key, the CA of the object store, the trust directory, the directories that are served, the URLs of
 /// other servers. The data directory, the database, the object store and the address are left alone: another server may be using them. Blocks.
 ///
 /// # Errors
@@ -16,6 +16,12 @@ use crate::tls::Tls;
 pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> Result<(), ServerError> {
     if let Some(tls) = &config.tls {
         Tls::load(tls)?;
+    }
+    if let Some(blobs) = &config.blobs
+        && let Some(ca) = &blobs.ca
+    {
+        let failed = |problem| ServerError::Objects { place: blobs.url.to_string(), problem };
+        crate::objects::certificates(ca).map_err(failed)?;
     }
     if let Some(rules) = seals {
         rules.required()?;

@@ -128,6 +128,12 @@ impl FileCache {
         self.capacity.load(Ordering::Relaxed)
     }
 
+    /// How many files there are, and their bytes.
+    pub(crate) fn filled(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.files.len() as u64, state.bytes)
+    }
+
     /// Whether a file is there, by memory alone.
     pub(crate) fn has(&self, key: &CacheKey) -> bool {
         self.lock().files.contains_key(key)

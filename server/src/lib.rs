@@ -58,6 +58,7 @@ mod log;
 mod made_tables;
 mod metrics;
 mod notes;
+mod numbered;
 mod objects;
 mod origins;
 mod pool;

@@ -29,7 +29,7 @@ use crate::collector::{Collector, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
-use crate::http::{BreakConnection, Breakable, MapSender, Peer, listen};
+use crate::http::{BreakConnection, Breakable, MapSender, Peer, listen, unbound_while_few};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::made_tables::Tableless;
@@ -234,7 +234,11 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => accept(stream, Peer(peer.ip()), tls.as_deref(), router.clone(), graceful.watcher()),
+                    Ok((stream, peer)) => {
+                        let watcher = graceful.watcher();
+                        unbound_while_few(&stream, graceful.count());
+                        accept(stream, Peer(peer.ip()), tls.as_deref(), router.clone(), watcher);
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "a connection was not accepted");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -497,7 +501,7 @@ pub(crate) fn look(config: &Config) -> Result<Look, ServerError> {
 }
 
 pub(crate) fn objects_of(config: &BlobsConfig) -> Result<Arc<Objects>, ServerError> {
-    let reach = Reach { endpoint: config.endpoint.clone(), region: config.region.clone() };
+    let reach = Reach { endpoint: config.endpoint.clone(), region: config.region.clone(), ca: config.ca.clone() };
     let failed = |problem| ServerError::Objects { place: config.url.to_string(), problem };
     Objects::new(&config.url, &reach).map(Arc::new).map_err(failed)
 }

@@ -196,9 +196,9 @@ async fn bring(
     let digest = descriptor.digest;
     let message = format!("mirroring {}", tag.unwrap_or("a bundle"));
     match (source, destination) {
-        (Place::Registry { reference, .. }, Place::Layout(layout)) => {
+        (Place::Registry { reference, options, .. }, Place::Layout(layout)) => {
             let from = reference.with_digest(digest);
-            let (options, bar) = registry_client::shown(&registry_client::options(&from)?, message);
+            let (options, bar) = registry_client::shown(options, message);
             let pulled = symseal_registry::pull(&from, layout, &options).await.map_err(registry_client::told);
             bar.finish_and_clear();
             let pulled = pulled?;

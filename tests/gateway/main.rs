@@ -208,6 +208,41 @@ fn hostile_upstreams_end_in_a_refusal_and_never_in_a_file() {
 }
 
 #[test]
+fn a_signature_of_the_distribution_goes_with_the_sealed_bytes_that_it_came_with() {
+    let Some(scene) = Scene::new() else { return };
+    let (bytes, bare) = (std::fs::read(&scene.debug).unwrap(), without_files(&scene));
+    let signature = format!("030204{}", "5af0".repeat(260));
+    let header = |value: &str| format!("X-DEBUGINFOD-IMASIGNATURE: {value}\r\n");
+    let shown = |head: &str| {
+        let named = head.lines().find_map(|line| line.strip_prefix("x-debuginfod-imasignature: "));
+        named.map(|value| value.trim().to_owned())
+    };
+    let (plain, upstream) = (Upstream::start(), Upstream::start());
+    plain.does(&scene.debuginfo_path(), Does::Gives(bytes.clone()));
+    upstream.does(&scene.debuginfo_path(), Does::GivesWith(header(&signature), bytes.clone()));
+    let gateway = Gateway::start(&scene, "state", &[&upstream.url], &["--bundle", &bare]);
+    for when in ["as it comes", "out of the cache"] {
+        let got = gateway.get(&scene.debuginfo_path(), &[]);
+        assert!(got.status == 200 && got.body == bytes, "{when}: {}", got.head);
+        assert_eq!(shown(&got.head).as_ref(), Some(&signature), "{when}");
+    }
+    let section = gateway.get(&format!("/buildid/{}/section/.debug_line", scene.build_id), &[]);
+    assert_eq!((section.status, shown(&section.head)), (200, None), "it is the whole file's");
+    // Never that of other bytes: the next server gives the file, and says nothing of a signature. And only what can be one.
+    let (wrong, odd) = (Upstream::start(), Upstream::start());
+    let mut changed = bytes.clone();
+    changed[7] ^= 1;
+    wrong.does(&scene.debuginfo_path(), Does::GivesWith(header(&signature), changed));
+    odd.does(&scene.debuginfo_path(), Does::GivesWith(header("no hex"), bytes.clone()));
+    for (at, upstreams) in [&[wrong.url.as_str(), plain.url.as_str()][..], &[&odd.url]].into_iter().enumerate() {
+        let gateway = Gateway::start(&scene, &format!("state-{at}"), upstreams, &["--bundle", &bare]);
+        let got = gateway.get(&scene.debuginfo_path(), &[]);
+        assert!(got.status == 200 && got.body == bytes, "{}", got.head);
+        assert_eq!(shown(&got.head), None);
+    }
+}
+
+#[test]
 fn a_dead_upstream_is_no_absence_for_debuginfod_clients() {
     let Some(scene) = Scene::new() else { return };
     let Some(find) = program::tool("debuginfod-find") else { return };

@@ -13,6 +13,8 @@ use std::time::Duration;
 pub(crate) enum Does {
     /// 200 with these bytes.
     Gives(Vec<u8>),
+    /// 200 with these headers, each with its line's end, and these bytes.
+    GivesWith(String, Vec<u8>),
     /// 200 with these bytes, said to be so many.
     Announces(usize, Vec<u8>),
     /// 200 with the first bytes, a pause, then the others.
@@ -120,6 +122,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
             stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found").ok()
         }
         Some(Does::Gives(bytes)) => stream.write_all(&[ok(bytes.len(), ""), bytes].concat()).ok(),
+        Some(Does::GivesWith(headers, bytes)) => stream.write_all(&[ok(bytes.len(), &headers), bytes].concat()).ok(),
         Some(Does::Announces(length, bytes)) => stream.write_all(&[ok(length, ""), bytes].concat()).ok(),
         Some(Does::Pauses(first, pause, rest)) => {
             stream.write_all(&[ok(first.len() + rest.len(), ""), first].concat()).ok()?;

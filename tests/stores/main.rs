@@ -19,4 +19,5 @@ mod object_store;
 mod objects;
 mod replicas;
 mod scene;
+mod tls;
 mod trees;

@@ -16,6 +16,8 @@ pub(crate) struct ObjectServer {
     folder: tempfile::TempDir,
     pub(crate) port: u16,
     server: Option<Child>,
+    /// Its certificate and key, where it is reached by TLS.
+    tls: Option<(PathBuf, PathBuf)>,
 }
 
 /// A port that nobody uses now.
@@ -35,11 +37,16 @@ pub(crate) fn wait_for_port(port: u16) {
 impl ObjectServer {
     /// `None`, with a word about it, where there is no versitygw.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(None)
+    }
+
+    /// The same, with a certificate and its key.
+    pub(crate) fn start_with(tls: Option<(PathBuf, PathBuf)>) -> Option<Self> {
         let program = peer("versitygw")?;
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("data").join(BUCKET)).unwrap();
         std::fs::create_dir(folder.path().join("sidecar")).unwrap();
-        let mut started = Self { program, folder, port: free_port(), server: None };
+        let mut started = Self { program, folder, port: free_port(), server: None, tls };
         started.start_again();
         Some(started)
     }
@@ -47,6 +54,9 @@ impl ObjectServer {
     pub(crate) fn start_again(&mut self) {
         let mut server = Command::new(&self.program);
         server.args(["--access", KEY, "--secret", SECRET, "--quiet", "--port"]).arg(format!("127.0.0.1:{}", self.port));
+        if let Some((certificate, key)) = &self.tls {
+            server.arg("--cert").arg(certificate).arg("--key").arg(key);
+        }
         server
             .args(["posix", "--sidecar"])
             .arg(self.folder.path().join("sidecar"))

@@ -51,6 +51,17 @@ impl Ratio {
     pub(super) fn packed<R: Read>(&self, input: R) -> Counted<R> {
         Counted { input, count: Rc::clone(&self.packed) }
     }
+
+    /// What was counted, to go back to.
+    pub(super) fn counted(&self) -> (u64, u64) {
+        (self.packed.get(), self.unpacked.get())
+    }
+
+    /// Forgets what was counted since then.
+    pub(super) fn go_back(&self, (packed, unpacked): (u64, u64)) {
+        self.packed.set(packed);
+        self.unpacked.set(unpacked);
+    }
 }
 
 /// An unpacked stream, counted against the limits.

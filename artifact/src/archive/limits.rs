@@ -25,6 +25,10 @@ pub struct Limits {
     /// Unpacked bytes for each packed byte of one stream, once it gave more than [`RATIO_FLOOR_BYTES`]. 1000 by default;
     /// deflate cannot give more than 1032, so that all four compressions are ended when they hold zeros alone.
     pub ratio: u64,
+    /// How many members that go beyond [`Self::ratio`] by themselves are passed over, and told in the report, before such a one ends the reading: a member of a
+    /// zip, and a file or an archive that is compressed by itself. What lies behind a bomb in one compressed stream with it cannot be reached without
+    /// unpacking it. None by default: in a release one is not expected.
+    pub bombs: u32,
     /// Bytes that decompression and the holes of sparse files give altogether. 64 GiB by default.
     pub total_bytes: u64,
     /// Bytes of one member. 16 GiB by default.
@@ -44,6 +48,7 @@ impl Default for Limits {
             members: 1_000_000,
             depth: 1,
             ratio: 1000,
+            bombs: 0,
             total_bytes: 64 << 30,
             member_bytes: 16 << 30,
             path_bytes: 4096,

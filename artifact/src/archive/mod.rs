@@ -10,7 +10,8 @@
 //!   is visited unpacked. What is not looked into is in [`ArchiveReport::passed_over`].
 //! * `._name` files (AppleDouble) and `__MACOSX/` are passed over, and counted.
 //! * What is beyond the [`Limits`] ends the reading with an error that names the archive, the member, the limit and the
-//!   figure. So does damage to the outermost archive; a damaged archive within it is reported, and reading goes on.
+//!   figure, but that bombs may be passed over ([`Limits::bombs`]). So does damage to the outermost archive; a damaged
+//!   archive within it is reported, and reading goes on.
 //!
 //! Memory stays bounded whatever the input: one window of [`MAX_WINDOW_BYTES`] for each compressed stream that is open,
 //! [`Limits::header_bytes`] for what must be seen as a whole, and [`Limits::buffer_bytes`] for one zip in a stream.

@@ -31,6 +31,8 @@ pub struct ArchiveReport {
     pub passed_over: Vec<PassedOver>,
     /// How much more was not looked into.
     pub passed_over_more: u64,
+    /// How many of both are bombs.
+    pub bombs: u32,
     /// How many of both are static libraries.
     pub static_libraries: u64,
 }
@@ -86,6 +88,13 @@ pub enum PassedOverReason {
     Missing(String),
     /// A static library: its members are no modules.
     StaticLibrary,
+    /// It gives more than [`Limits::ratio`](super::Limits::ratio) allows, and [`Limits::bombs`](super::Limits::bombs) that it be passed over.
+    Bomb {
+        /// The unpacked bytes for each packed one that are allowed.
+        allowed: u64,
+        /// Those that were found before it was left.
+        found: u64,
+    },
     /// A zip within a stream, larger than [`Limits::buffer_bytes`](super::Limits::buffer_bytes).
     TooLargeToHold {
         /// The bytes that may be held.
@@ -101,6 +110,12 @@ impl std::fmt::Display for PassedOverReason {
             Self::Unsupported(what) => write!(f, "not supported: {what}"),
             Self::Missing(blob) => write!(f, "blob {blob} is not there"),
             Self::StaticLibrary => f.write_str("a static library, whose members are no modules"),
+            Self::Bomb { allowed, found } => {
+                write!(
+                    f,
+                    "a bomb: at most {allowed} unpacked bytes for each packed byte are taken, found {found} or more"
+                )
+            }
             Self::TooLargeToHold { allowed } => {
                 write!(f, "a zip within a stream, of more than {allowed} bytes")
             }
@@ -121,6 +136,9 @@ impl ArchiveReport {
     pub(super) fn pass_over(&mut self, path: String, reason: PassedOverReason) {
         if reason == PassedOverReason::StaticLibrary {
             self.static_libraries = self.static_libraries.saturating_add(1);
+        }
+        if matches!(reason, PassedOverReason::Bomb { .. }) {
+            self.bombs = self.bombs.saturating_add(1);
         }
         if self.passed_over.len() < MAX_PASSED_OVER {
             self.passed_over.push(PassedOver { path, reason });

@@ -107,7 +107,27 @@ impl<'w> Walk<'w> {
                 self.report.pass_over(archive, PassedOverReason::Damaged(reason));
                 Ok(())
             }
-            other => other,
+            other => self.past_bomb(place, other, |archive| archive.starts_with(&place.label())).map(|_| ()),
+        }
+    }
+
+    /// Takes it that a member is a bomb, where `is_its_own` says so of the archive that went beyond the ratio and the limits allow one more. Whether it
+    /// is one.
+    pub(super) fn past_bomb(
+        &mut self,
+        place: &Place,
+        read: Result<(), Halt>,
+        is_its_own: impl Fn(&str) -> bool,
+    ) -> Result<bool, Halt> {
+        match read {
+            Err(Halt::Archive(ArchiveError::Limit { archive, limit: LimitKind::Ratio, allowed, found, .. }))
+                if self.report.bombs < self.account.limits.bombs && is_its_own(&archive) =>
+            {
+                self.account.forgive();
+                self.report.pass_over(place.label(), PassedOverReason::Bomb { allowed, found });
+                Ok(true)
+            }
+            other => other.map(|()| false),
         }
     }
 

@@ -54,7 +54,12 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn ReadSee
                 };
                 let checked = entry.verifying_reader(decoder);
                 let mut content = Unpacked::new(checked, ratio.clone(), walk.account, &inside.label);
-                walk.member(&place, &mut content)?;
+                let before = ratio.counted();
+                let read = walk.member(&place, &mut content);
+                // Its bytes do not count against the members behind it, which are streams of their own.
+                if walk.past_bomb(&place, read, |archive| archive == inside.label)? {
+                    ratio.go_back(before);
+                }
             }
         }
     }

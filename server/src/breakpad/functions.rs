@@ -4,41 +4,18 @@
 //! these numbers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
 use std::io::{self, Write};
 
 use symseal_module::Rva;
 use symseal_symx::{Frame, Hit, Name, Table};
 
 use super::plain;
-
-/// Numbers of things, in the order of their first use.
-struct Numbers<K> {
-    by_key: HashMap<K, usize>,
-    keys: Vec<K>,
-}
-
-impl<K> Default for Numbers<K> {
-    fn default() -> Self {
-        Self { by_key: HashMap::new(), keys: Vec::new() }
-    }
-}
-
-impl<K: Copy + Eq + Hash> Numbers<K> {
-    fn number(&mut self, key: K) -> usize {
-        let next = self.keys.len();
-        let number = *self.by_key.entry(key).or_insert(next);
-        if number == next {
-            self.keys.push(key);
-        }
-        number
-    }
-}
+use crate::numbered::Numbered;
 
 /// Files by path.
-type Files<'t> = Numbers<&'t str>;
+type Files<'t> = Numbered<&'t str>;
 /// Names by where they lie in the table.
-type Origins = Numbers<u32>;
+type Origins = Numbered<u32>;
 
 pub(super) fn write(table: &Table<'_>, out: &mut impl Write) -> io::Result<()> {
     let (mut files, mut origins) = (Files::default(), Origins::default());
@@ -53,10 +30,10 @@ pub(super) fn write(table: &Table<'_>, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
-    for (number, file) in files.keys.iter().enumerate() {
+    for (number, file) in files.values().iter().enumerate() {
         writeln!(out, "FILE {number} {}", plain(if file.is_empty() { "<unknown>" } else { file }))?;
     }
-    for (number, key) in origins.keys.iter().enumerate() {
+    for (number, key) in origins.values().iter().enumerate() {
         if let Some(frame) = originals.get(key) {
             writeln!(out, "INLINE_ORIGIN {number} {}", readable(frame.function, frame.symbol))?;
         }

@@ -60,6 +60,7 @@ pub struct ConfigFile {
 struct S3Section {
     endpoint: Option<String>,
     region: Option<String>,
+    ca: Option<PathBuf>,
     cache_mib: Option<u64>,
 }
 
@@ -318,10 +319,10 @@ impl ConfigFile {
     /// # Errors
     /// [`ConfigError::Setting`] where it is no URL of one, or where there is none to be reached.
     pub fn blobs(&self) -> Result<Option<BlobsConfig>, ConfigError> {
-        let S3Section { endpoint, region, cache_mib } = self.s3.clone();
+        let S3Section { endpoint, region, ca, cache_mib } = self.s3.clone();
         let wrong = |setting, problem: String| ConfigError::Setting { setting, problem };
         let Some(url) = &self.blobs else {
-            if endpoint.is_some() || region.is_some() || cache_mib.is_some() {
+            if endpoint.is_some() || region.is_some() || ca.is_some() || cache_mib.is_some() {
                 return Err(wrong("s3", "expected blobs = \"s3://BUCKET/PREFIX\" with it".into()));
             }
             return Ok(None);
@@ -331,7 +332,9 @@ impl ConfigFile {
             return Err(wrong("s3.endpoint", "expected a URL such as https://minio.internal:9000".into()));
         }
         let cache_bytes = cache_mib.map_or(BLOB_CACHE_BYTES, |mib| mib.saturating_mul(1 << 20));
-        Ok(Some(BlobsConfig { url, endpoint, region, cache_bytes }))
+        // As Amazon's own programs name it.
+        let ca = ca.or_else(|| std::env::var_os("AWS_CA_BUNDLE").filter(|file| !file.is_empty()).map(PathBuf::from));
+        Ok(Some(BlobsConfig { url, endpoint, region, ca, cache_bytes }))
     }
 
     /// Takes another object store than the file says.

@@ -87,6 +87,8 @@ pub struct BlobsConfig {
     pub endpoint: Option<String>,
     /// Its region; by default what `AWS_REGION` says.
     pub region: Option<String>,
+    /// A PEM file with the CA that vouches for it, beside those of the system; by default what `AWS_CA_BUNDLE` names.
+    pub ca: Option<PathBuf>,
     /// Bytes that cached blobs may fill.
     pub cache_bytes: u64,
 }

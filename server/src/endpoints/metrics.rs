@@ -19,11 +19,19 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Extension(caller): Extensio
     if app.access.may_watch(&caller) {
         text.push_str(&app.quotas.metrics(&app.repositories));
     }
+    let mut write = |name: &str, kind: &str, value: u64| {
+        text.push_str(&format!("# TYPE symseal_{name} {kind}\nsymseal_{name} {value}\n"));
+    };
+    let (files, bytes) = app.cache.filled();
+    write("cache_files", "gauge", files);
+    write("cache_bytes", "gauge", bytes);
+    write("cache_capacity_bytes", "gauge", app.cache.capacity());
     if let Some(trees) = app.trees.get() {
-        let TreeCounts { files, keys } = trees.counts();
-        text.push_str(&format!(
-            "# TYPE symseal_tree_files gauge\nsymseal_tree_files {files}\n# TYPE symseal_tree_keys gauge\nsymseal_tree_keys {keys}\n"
-        ));
+        let TreeCounts { files, keys, bombs, broken_off } = trees.counts();
+        write("tree_files", "gauge", files.into());
+        write("tree_keys", "gauge", keys.into());
+        write("tree_bombs_total", "counter", bombs);
+        write("tree_archives_broken_off_total", "counter", broken_off);
     }
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

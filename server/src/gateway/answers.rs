@@ -324,6 +324,7 @@ impl Gate {
     fn cached_answer(&self, asked: &Asked<'_>, (offer, by): (&Offer, &SealedBy), found: CachedFile) -> Response {
         let mut headers = headers(offer, by);
         headers.push((SIZE, HeaderValue::from(offer.file.size)));
+        headers.extend(passed_on(&found.note.headers));
         let window = found.window();
         self.part(asked, found.blob, window, format!("\"{}\"", offer.file.sha256), headers)
     }
@@ -349,6 +350,7 @@ impl Gate {
     fn flying_answer(&self, (offer, by): (&Offer, &SealedBy), flight: &Arc<Flight>) -> Response {
         self.served.fetch_add(1, Ordering::Relaxed);
         let mut response = head(offer, by);
+        response.headers_mut().extend(passed_on(flight.headers()));
         *response.body_mut() = flight.body(&self.pool);
         response
     }
@@ -378,6 +380,11 @@ fn headers(offer: &Offer, by: &SealedBy) -> Vec<(HeaderName, HeaderValue)> {
     headers.extend(HeaderValue::try_from(&offer.module).ok().map(|name| (FILE, name)));
     headers.extend(HeaderValue::try_from(offer.file.sha256.hex()).ok().map(|value| (SHA256, value)));
     headers
+}
+
+/// What came with a file and goes with it.
+fn passed_on(headers: &[(String, String)]) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    headers.iter().filter_map(|(name, value)| Some((name.parse().ok()?, value.parse().ok()?)))
 }
 
 /// What an answer rests on.

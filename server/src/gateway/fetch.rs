@@ -13,6 +13,7 @@ use super::catalogue::Offer;
 use super::checked::{CheckedFile, Mismatch};
 use super::home::{Home, Incoming, Trouble};
 use super::http_upstream::HttpUpstream;
+use super::imasignature::IMASIGNATURE;
 use super::refusals::{Code, Refusal};
 use super::{Gate, lock, units};
 use crate::file_cache::{CacheKey, CachedFile, Note};
@@ -211,20 +212,29 @@ impl Gate {
         pilot.load(reader, offer.file.size);
         let (mut wrong, mut absent, mut unavailable): (Option<Refusal>, Vec<String>, Option<String>) =
             (None, Vec::new(), None);
+        let mut with_it = Vec::new();
         for source in self.sources(offer, path) {
             let name = source.name();
+            let begins = file.written() == 0;
             let opened = self.open_source(&source, offer, file.written()).await;
             let came;
             (file, came) = match opened {
-                Ok(incoming) => {
-                    let source = (incoming, &offer.file.sha256);
+                Ok((incoming, signature)) => {
+                    // Of whoever sent the file from its start.
+                    if begins {
+                        let header = |signature| (IMASIGNATURE.as_str().to_owned(), signature);
+                        with_it = signature.map(header).into_iter().collect();
+                    }
+                    let source = (incoming, &offer.file.sha256, with_it.as_slice());
                     self.receive(file, source, pilot).await.map_err(|error| down(&error))?
                 }
                 Err(trouble) => (file, Err(Came::Trouble(trouble))),
             };
             let came = match came {
                 Ok(()) => match file.finish() {
-                    Ok(whole) => return self.keep(&offer.file.sha256, whole).await.map_err(|error| down(&error)),
+                    Ok(whole) => {
+                        return self.keep(&offer.file.sha256, whole, with_it).await.map_err(|error| down(&error));
+                    }
                     // With page hashes only an index that contradicts itself leads here.
                     Err(mismatch) if has_pages => {
                         return Err(Lost::Refused(Refusal::wrong_bytes(offer, &name, mismatch)));
@@ -282,9 +292,14 @@ impl Gate {
         homes.chain(servers).collect()
     }
 
-    async fn open_source(&self, source: &Source, offer: &Offer, at: u64) -> Result<Incoming, Trouble> {
+    async fn open_source(
+        &self,
+        source: &Source,
+        offer: &Offer,
+        at: u64,
+    ) -> Result<(Incoming, Option<String>), Trouble> {
         match source {
-            Source::Home(home) => home.stream(&self.pool, &offer.file.sha256, at).await,
+            Source::Home(home) => Ok((home.stream(&self.pool, &offer.file.sha256, at).await?, None)),
             Source::Server(server, path) => server.stream(path, (at, offer.file.size)).await,
         }
     }
@@ -293,7 +308,7 @@ impl Gate {
     async fn receive(
         &self,
         mut file: CheckedFile,
-        (mut incoming, sha256): (Incoming, &Digest),
+        (mut incoming, sha256, headers): (Incoming, &Digest, &[(String, String)]),
         pilot: &Pilot,
     ) -> io::Result<(CheckedFile, Result<(), Came>)> {
         let mut pace = Pace::new(file.written());
@@ -326,6 +341,7 @@ impl Gate {
                 return Ok((file, Err(Came::Mismatch(mismatch))));
             }
             if file.written() > before && file.shown() > 0 {
+                pilot.pass_on(headers.to_vec());
                 pilot.tell(Progress::Streaming { bytes: file.shown() });
             }
         }
@@ -339,9 +355,13 @@ impl Gate {
         flights.get(sha256).is_some_and(counted)
     }
 
-    async fn keep(&self, sha256: &Digest, whole: tempfile::NamedTempFile) -> io::Result<()> {
-        let (cache, key, note) =
-            (Arc::clone(&self.cache), key(sha256), Note { sha256: sha256.hex(), headers: Vec::new() });
+    async fn keep(
+        &self,
+        sha256: &Digest,
+        whole: tempfile::NamedTempFile,
+        headers: Vec<(String, String)>,
+    ) -> io::Result<()> {
+        let (cache, key, note) = (Arc::clone(&self.cache), key(sha256), Note { sha256: sha256.hex(), headers });
         self.making.run(move || cache.keep(&key, whole, &note)).await.map_err(io::Error::other)??;
         lock(&self.compared).insert(*sha256);
         Ok(())

@@ -9,10 +9,16 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE};
 
 use super::home::{Incoming, Trouble};
 use super::http_upstream::{HttpUpstream, told};
+use super::imasignature;
 
 impl HttpUpstream {
-    /// The bytes of a file by its path below the base, from `offset` on, unchecked.
-    pub(super) async fn stream(self: &Arc<Self>, path: &str, (offset, size): (u64, u64)) -> Result<Incoming, Trouble> {
+    /// The bytes of a file by its path below the base, from `offset` on, unchecked; with them the signature that the server sends beside the
+    /// file, if it does.
+    pub(super) async fn stream(
+        self: &Arc<Self>,
+        path: &str,
+        (offset, size): (u64, u64),
+    ) -> Result<(Incoming, Option<String>), Trouble> {
         let range = (offset > 0).then(|| format!("bytes={offset}-"));
         let response = self.ask((path, None), range.as_deref()).await?;
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -30,6 +36,7 @@ impl HttpUpstream {
         if let Some(found) = response.content_length().filter(|length| *length != expected) {
             return Err(Trouble::Wrong(format!("expected {expected} bytes, found {found} announced")));
         }
+        let signature = imasignature::of(response.headers());
         let stall = self.patience().stall;
         let rest = response.bytes_stream();
         let rest = stream::unfold(rest.boxed(), move |mut rest| async move {
@@ -46,6 +53,6 @@ impl HttpUpstream {
                 piece.split_off(skipped)
             })
         });
-        Ok(rest.boxed())
+        Ok((rest.boxed(), signature))
     }
 }

@@ -16,6 +16,7 @@ mod hear;
 mod home;
 mod http_bytes;
 mod http_upstream;
+mod imasignature;
 mod judge;
 mod known;
 mod learn;

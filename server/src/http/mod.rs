@@ -18,7 +18,7 @@ pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use conditional::names_tag;
 pub(crate) use drain::drain;
 pub(crate) use encoding::{Coding, accepted_coding};
-pub(crate) use listen::listen;
+pub(crate) use listen::{listen, unbound_while_few};
 pub(crate) use map_sender::MapSender;
 pub(crate) use path::{form_values, percent_decode, percent_encode, query_values};
 pub(crate) use peer::Peer;

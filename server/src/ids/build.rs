@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sha2::{Digest as _, Sha256};
 
 use super::{BundleEntry, CHECKSUM, Counts, HAS_MODULES_ROOT, HEADER, IS_LOOSE, MAGIC, filter, hash};
+use crate::numbered::Numbered;
 
 /// More than an index of this form can count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +40,7 @@ pub struct IdsBuilder {
     seed: u64,
     content: u32,
     bundles: Vec<BundleRow>,
-    files: Interned<FileRow>,
+    files: Numbered<FileRow>,
     strings: HashMap<Box<str>, u32>,
     keys: Vec<u8>,
     text: Vec<u8>,
@@ -60,19 +61,6 @@ struct FileRow {
     size: u64,
     name: u32,
     file: u32,
-}
-
-/// Values with their numbers in the order of their coming.
-#[derive(Debug)]
-struct Interned<T> {
-    numbers: HashMap<T, u32>,
-    values: Vec<T>,
-}
-
-impl<T> Default for Interned<T> {
-    fn default() -> Self {
-        Self { numbers: HashMap::new(), values: Vec::new() }
-    }
 }
 
 /// One candidate of one key. The order is that of the rows: by hash, then by preference.
@@ -120,15 +108,7 @@ impl IdsBuilder {
     pub fn add(&mut self, key: &[u8], new: &NewCandidate<'_>) -> Result<(), TooLarge> {
         let (name, file) = (self.string(new.name)?, self.string(new.file)?);
         let row = FileRow { sha256: new.sha256, size: new.size, name, file };
-        let file = match self.files.numbers.get(&row) {
-            Some(number) => *number,
-            None => {
-                let number = number(self.files.values.len(), "files")?;
-                self.files.values.push(row);
-                self.files.numbers.insert(row, number);
-                number
-            }
-        };
+        let file = number(self.files.number(row), "files")?;
         number(self.rows.len(), "candidates")?;
         let key_at = self.keys.len();
         self.keys.extend_from_slice(key);
@@ -152,7 +132,7 @@ impl IdsBuilder {
         let mut rows = std::mem::take(&mut self.rows);
         let key_of = |row: &Row| self.keys.get(row.key_at..row.key_at.saturating_add(row.key_len)).unwrap_or_default();
         let preference = |row: &Row| {
-            let file = self.files.values.get(row.file as usize);
+            let file = self.files.values().get(row.file as usize);
             let file = file.map(|file| (std::cmp::Reverse(file.size), file.sha256));
             (row.kind, row.debug_info, file, row.bundle, row.file)
         };
@@ -186,7 +166,7 @@ impl IdsBuilder {
             bucket_bits,
             keys: key_count,
             candidates: number(count, "candidates")?,
-            files: number(self.files.values.len(), "files")?,
+            files: number(self.files.values().len(), "files")?,
             bundles: number(self.bundles.len(), "bundles")?,
             text: (key_text.len() as u64).saturating_add(self.text.len() as u64),
         };
@@ -217,7 +197,7 @@ impl IdsBuilder {
         bytes.extend_from_slice(&candidates);
         // Strings stand behind the keys.
         let string_at = |at: u32| number(end_of_keys as usize + at as usize, "bytes of text").map(u32::to_le_bytes);
-        for file in &self.files.values {
+        for file in self.files.values() {
             bytes.extend_from_slice(&file.sha256);
             bytes.extend_from_slice(&file.size.to_le_bytes());
             bytes.extend_from_slice(&string_at(file.name)?);

@@ -3,13 +3,14 @@
 //! A key is the path that the same file has in a data directory: `blobs/sha256/ab/…`, `repositories/NAME/_tags/TAG`,
 //! `traces/ID`; below `uploads/` are the parts of uploads that are not finished. Every method blocks: call it in the pool.
 
+mod authority;
 mod place;
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read as _};
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,6 +24,7 @@ use object_store::{
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub(crate) use authority::certificates;
 pub use place::{BlobsUrl, ParseBlobsUrlError};
 
 /// A file up to this many bytes goes in one request; a larger one in parts of this size or more.
@@ -62,6 +64,8 @@ pub(crate) struct Reach {
     pub(crate) endpoint: Option<String>,
     /// Its region.
     pub(crate) region: Option<String>,
+    /// A PEM file with a CA that vouches for it, beside those of the system.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// A key with the bytes of its object, or why they are not taken.
@@ -86,12 +90,15 @@ impl Objects {
     pub(crate) fn new(url: &BlobsUrl, reach: &Reach) -> Result<Self, String> {
         // Another part of the program may have said so already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = ClientOptions::new()
+        let mut client = ClientOptions::new()
             .with_allow_http(true)
             .with_http1_only()
             .with_timeout_disabled()
             .with_read_timeout(SILENCE)
             .with_connect_timeout(CONNECT);
+        for certificate in reach.ca.as_deref().map(certificates).transpose()?.into_iter().flatten() {
+            client = client.with_root_certificate(certificate);
+        }
         let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
         let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: TRIES_FOR };
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(&url.bucket).with_client_options(client);
@@ -366,7 +373,8 @@ impl Objects {
     }
 
     fn failed(&self, doing: &str, key: &str, error: &object_store::Error) -> io::Error {
-        let problem = format!("the object store {} does not answer (to {doing} {key}): {error}", self.url);
+        let problem =
+            format!("the object store {} does not answer (to {doing} {key}): {}", self.url, authority::told(error));
         tracing::warn!(problem);
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         *failed = Some((Instant::now(), problem.clone()));

@@ -137,12 +137,23 @@ pub(crate) struct NotOpened {
     pub(crate) detail: String,
 }
 
+/// What is wrong, and what to do where the database's certificate is not believed.
+fn told(error: &sqlx::Error) -> String {
+    let text = error.to_string();
+    if !text.contains("certificate") {
+        return text;
+    }
+    format!(
+        "{text}: name the PEM file of the CA that signed its certificate in the URL (sslmode=verify-full&sslrootcert=FILE)"
+    )
+}
+
 /// Opens the database: that of the URL, or the file in the data directory.
 pub(crate) async fn open(data: &Path, url: Option<&DatabaseUrl>) -> Result<Arc<dyn Store>, NotOpened> {
     match url {
         Some(url) => match PostgresStore::open(url).await {
             Ok(store) => Ok(Arc::new(store)),
-            Err(error) => Err(NotOpened { place: url.to_string(), detail: error.to_string() }),
+            Err(error) => Err(NotOpened { place: url.to_string(), detail: told(&error) }),
         },
         None => {
             let file = data.join(DATABASE_FILE);

@@ -53,6 +53,7 @@ pub(crate) struct Trees {
     taken_down: Arc<TakenDown>,
     /// How long after a scan the next one begins.
     interval: Duration,
+    unread: read::Unread,
 }
 
 /// A file of a tree: by itself, or a member of an archive.
@@ -126,6 +127,10 @@ pub(crate) struct TreeCounts {
     pub(crate) files: u32,
     /// Ids and names by which something is found.
     pub(crate) keys: u32,
+    /// Members of archives that were passed over as bombs since the start.
+    pub(crate) bombs: u64,
+    /// Archives that were not read to their end since the start.
+    pub(crate) broken_off: u64,
 }
 
 impl Trees {
@@ -153,7 +158,8 @@ impl Trees {
                 None
             }
         };
-        Ok(Self { paths: paths.to_vec(), roots, ids: ArcSwapOption::new(ids), index_file, cache, taken_down, interval })
+        let (ids, unread) = (ArcSwapOption::new(ids), read::Unread::default());
+        Ok(Self { paths: paths.to_vec(), roots, ids, index_file, cache, taken_down, interval, unread })
     }
 
     /// The files that answer for a key and are not taken down, the best first.
@@ -221,9 +227,9 @@ impl Trees {
 
     /// How much there is.
     pub(crate) fn counts(&self) -> TreeCounts {
-        let ids = self.ids.load();
-        ids.as_ref()
-            .map_or_else(TreeCounts::default, |ids| TreeCounts { files: ids.bundle_count(), keys: ids.key_count() })
+        let (ids, (bombs, broken_off)) = (self.ids.load(), self.unread.counts());
+        let (files, keys) = ids.as_ref().map_or((0, 0), |ids| (ids.bundle_count(), ids.key_count()));
+        TreeCounts { files, keys, bombs, broken_off }
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
 use symseal_artifact::{
-    ArchiveError, BreakpadFile, FileKind as Sniffed, Limits, Member, Reach, SNIFF_BYTES, Source, read_archive, sniff,
+    ArchiveError, ArchiveReport, BreakpadFile, FileKind as Sniffed, Limits, Member, PassedOver, PassedOverReason,
+    Reach, SNIFF_BYTES, Source, read_archive, sniff,
 };
 
 use crate::blobs::map_own;
@@ -17,6 +19,9 @@ const ARCHIVE: &str = ".";
 
 /// The largest file that is looked into, in bytes.
 const LARGEST: u64 = 16 << 30;
+
+/// Bombs in one archive that are passed over: each costs up to a thousand times its bytes of work.
+const BOMBS: u32 = 16;
 
 /// Bytes copied at once.
 const BLOCK: usize = 256 << 10;
@@ -71,9 +76,41 @@ impl From<Halt> for io::Error {
     }
 }
 
+/// What archives may ask for.
+fn limits() -> Limits {
+    Limits { bombs: BOMBS, ..Limits::default() }
+}
+
+/// What of archives is not served, since the server started.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    /// Members that were passed over, as they unpack to far more than they are.
+    bombs: AtomicU64,
+    /// Archives that were not read to their end: a bomb in front of other members, damage, another limit.
+    archives: AtomicU64,
+}
+
+impl Unread {
+    /// Bombs, and archives that were not read to their end.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.bombs.load(Ordering::Relaxed), self.archives.load(Ordering::Relaxed))
+    }
+
+    /// Counts the bombs of an archive, and names them in the log.
+    fn note(&self, archive: &str, report: &ArchiveReport) {
+        for PassedOver { path, reason } in &report.passed_over {
+            if matches!(reason, PassedOverReason::Bomb { .. }) {
+                let member = path.strip_prefix(ARCHIVE).map_or(path.as_str(), |path| path.trim_start_matches("!/"));
+                tracing::warn!(file = archive, member, %reason, "a member is not served: the others are");
+            }
+        }
+        self.bombs.fetch_add(report.bombs.into(), Ordering::Relaxed);
+    }
+}
+
 /// What a file, or what is in it, answers for. Only what begins like a release file is read; it is copied into a file of ours, as nobody promises that
 /// a file of a tree stays as it is while it is mapped. Blocks.
-pub(super) fn holders(mut file: File, name: &str, cache: &FileCache) -> io::Result<Vec<Holder>> {
+pub(super) fn holders(mut file: File, name: &str, (cache, unread): (&FileCache, &Unread)) -> io::Result<Vec<Holder>> {
     let mut head = Vec::with_capacity(SNIFF_BYTES);
     Read::by_ref(&mut file).take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
     file.seek(SeekFrom::Start(0))?;
@@ -86,10 +123,14 @@ pub(super) fn holders(mut file: File, name: &str, cache: &FileCache) -> io::Resu
                 found.extend(holder);
                 Ok(())
             };
-            match read_archive::<Halt>(ARCHIVE, Source::Seekable(&mut file), &Limits::default(), visit) {
-                Ok(_) => Ok(found),
+            match read_archive::<Halt>(ARCHIVE, Source::Seekable(&mut file), &limits(), visit) {
+                Ok(report) => {
+                    unread.note(name, &report);
+                    Ok(found)
+                }
                 // What came before the damage can be had.
                 Err(Halt::Archive(error)) => {
+                    unread.archives.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(file = name, %error, "an archive is not read to its end");
                     Ok(found)
                 }
@@ -153,7 +194,7 @@ pub(super) fn extract(archive: &mut File, member: &str, to: &mut File) -> io::Re
         found = Some(copy(content, to).map_err(Halt::Io)?);
         Err(Halt::Found)
     };
-    match read_archive::<Halt>(ARCHIVE, Source::Seekable(archive), &Limits::default(), visit) {
+    match read_archive::<Halt>(ARCHIVE, Source::Seekable(archive), &limits(), visit) {
         Ok(_) | Err(Halt::Found) => Ok(found),
         Err(halt) => Err(halt.into()),
     }

@@ -149,7 +149,7 @@ impl Trees {
         if stamp != present.stamp {
             return Ok(None);
         }
-        let holders = holders(file, &name, &self.cache)?;
+        let holders = holders(file, &name, (&self.cache, &self.unread))?;
         let entry = BundleEntry {
             digest: name,
             name: String::new(),

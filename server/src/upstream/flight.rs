@@ -56,7 +56,7 @@ pub(crate) struct Flight {
 struct Cargo {
     file: Arc<File>,
     length: Option<u64>,
-    headers: Vec<(String, String)>,
+    headers: OnceLock<Vec<(String, String)>>,
 }
 
 /// What moves a flight.
@@ -104,7 +104,7 @@ impl Flight {
 
     /// The upstream's headers that are passed on.
     pub(crate) fn headers(&self) -> &[(String, String)] {
-        self.cargo.get().map(|cargo| cargo.headers.as_slice()).unwrap_or_default()
+        self.cargo.get().and_then(|cargo| cargo.headers.get()).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The file as a body, as it comes in. One that is lost breaks the connection.
@@ -140,7 +140,14 @@ impl Flight {
 impl Pilot {
     /// The file that is being filled, and how long it will be.
     pub(crate) fn load(&self, file: File, length: u64) {
-        let _ = self.cargo.set(Cargo { file: Arc::new(file), length: Some(length), headers: Vec::new() });
+        let _ = self.cargo.set(Cargo { file: Arc::new(file), length: Some(length), headers: OnceLock::new() });
+    }
+
+    /// Headers that go with the file from now on. Those of the first call count.
+    pub(crate) fn pass_on(&self, headers: Vec<(String, String)>) {
+        if let Some(cargo) = self.cargo.get() {
+            let _ = cargo.headers.set(headers);
+        }
     }
 
     /// How far it is.
@@ -228,7 +235,7 @@ impl Upstreams {
         });
         let (mut receiving, reading) = begun.await.map_err(text)?.map_err(text)?;
         receiving = self.append(receiving, start, length).await?;
-        let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone() });
+        let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone().into() });
         pilot.progress.send_replace(Progress::Streaming { bytes: receiving.shown() });
         while let Some(chunk) = rest.next().await {
             receiving = self.append(receiving, chunk?, length).await?;

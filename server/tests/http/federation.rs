@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::debuginfod::Debuginfod;
 use crate::support::programs::{has, publish};
-use crate::support::upstreams::{Does, Told, asking, compile, ok};
+use crate::support::upstreams::{Does, Told, answer_with, asking, compile, ok};
 use crate::support::{Running, http};
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_RANGES, CONTENT_LENGTH, ETAG, RANGE, USER_AGENT};
@@ -60,6 +60,17 @@ async fn what_another_server_has_is_streamed_through_checked_and_kept() {
     assert_eq!(kept.headers()[ACCEPT_RANGES], "bytes");
     assert_eq!(kept.headers()["x-debuginfod-sha256"], Digest::of(&bytes).hex().as_str());
     assert_eq!(kept.headers()[ETAG], format!("\"{}\"", Digest::of(&bytes)).as_str());
+    // What the other server would find by a name is not known here.
+    let named = get(&near, "/metadata?key=file&value=/usr/bin/app").await.unwrap();
+    let named: serde_json::Value = named.json().await.unwrap();
+    assert_eq!(named, serde_json::json!({ "results": [], "complete": false }));
+    let metrics = get(&near, "/metrics").await.unwrap().text().await.unwrap();
+    let filled = metrics.lines().find_map(|line| line.strip_prefix("symseal_cache_bytes "));
+    assert!(filled.unwrap().parse::<usize>().unwrap() >= bytes.len(), "{metrics}");
+    assert!(
+        metrics.contains("symseal_cache_files 1\n") && metrics.contains("symseal_cache_capacity_bytes "),
+        "{metrics}"
+    );
     assert!(kept.bytes().await.unwrap() == bytes);
     let part = http().get(near.url(&debuginfo(ID))).header(RANGE, "bytes=1-3").send().await.unwrap();
     assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
@@ -68,6 +79,36 @@ async fn what_another_server_has_is_streamed_through_checked_and_kept() {
     let section = get(&near, &format!("/buildid/{ID}/section/.comment")).await.unwrap();
     assert_eq!(section.status(), StatusCode::OK);
     assert!(section.bytes().await.unwrap().starts_with(b"GCC"));
+}
+
+/// What elfutils' client compares with the file where it is told to (`ima:enforcing`).
+#[tokio::test]
+async fn a_signature_that_another_server_sends_with_a_file_goes_with_it_unchanged() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(compile(root.path(), "app", ID, 200_000)).unwrap();
+    // As rpm's: a header, and as many bytes as a key of 4096 bits signs with.
+    let signature = format!("030204{}", "5Af0".repeat(260));
+    let length = format!("Content-Length: {}\r\nX-DEBUGINFOD-IMASIGNATURE: {signature}\r\n", bytes.len());
+    let told = Told::does(Does::Sends(answer_with(&length, &bytes))).await;
+    let data = root.path().join("near");
+    let near = Running::start_with(&data, &asking(std::slice::from_ref(&told.url))).await;
+    let streamed = get(&near, &debuginfo(ID)).await.unwrap();
+    assert_eq!(streamed.headers()["x-debuginfod-imasignature"], signature.as_str());
+    assert!(streamed.bytes().await.unwrap() == bytes);
+    near.stop().await;
+    let near = Running::start_with(&data, &asking(&["http://127.0.0.1:1".into()])).await;
+    let kept = get(&near, &debuginfo(ID)).await.unwrap();
+    assert_eq!(kept.headers()["x-debuginfod-imasignature"], signature.as_str());
+    assert!(kept.bytes().await.unwrap() == bytes);
+    let head = http().head(near.url(&debuginfo(ID))).send().await.unwrap();
+    assert_eq!(head.headers()["x-debuginfod-imasignature"], signature.as_str());
+    // It is the whole file's.
+    let section = get(&near, &format!("/buildid/{ID}/section/.comment")).await.unwrap();
+    assert!(section.status() == StatusCode::OK && !section.headers().contains_key("x-debuginfod-imasignature"));
+    assert_eq!(told.asked(), 1);
 }
 
 #[tokio::test]

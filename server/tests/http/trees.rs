@@ -102,6 +102,43 @@ async fn a_directory_that_takes_the_place_of_another_is_read_and_one_that_is_gon
     }
 }
 
+#[tokio::test]
+async fn a_bomb_in_an_archive_is_told_and_hides_nothing_behind_it() {
+    if !has("cc") || !has("objcopy") || !has("zip") || !has("gzip") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::create_dir_all(&tree).unwrap();
+    let at = |name: &str| work.join(name);
+    // It begins like a program, so that it is read.
+    let [first, bomb, last] = ["aaaa0021", "aaaa0022", "aaaa0023"].map(|id| program(&work, id));
+    std::fs::copy(&bomb.whole, at("bomb")).unwrap();
+    std::fs::File::options().write(true).open(at("bomb")).unwrap().set_len(400 << 20).unwrap();
+    run("gzip", &["-k", text(&at("bomb"))]);
+    let (zip, tar, one_stream) = (tree.join("a.zip"), tree.join("b.tar"), tree.join("c.tar.gz"));
+    run("zip", &["-q", "-j", text(&zip), text(&first.whole), text(&at("bomb")), text(&last.whole)]);
+    let [third, fourth, fifth, sixth] = ["aaaa0024", "aaaa0025", "aaaa0026", "aaaa0027"].map(|id| program(&work, id));
+    run("tar", &["-cf", text(&tar), "-C", text(&work), third.id, "bomb.gz", fourth.id]);
+    run("tar", &["-czf", text(&one_stream), "-C", text(&work), fifth.id, "bomb", sixth.id]);
+    let server = Running::start_with(&folder.path().join("data"), &origins(&[&tree])).await;
+    let http = http();
+    for reached in [&first, &last, &third, &fourth, &fifth] {
+        let path = format!("/buildid/{}/executable", reached.id);
+        wait(&http, &server, &path, StatusCode::OK).await;
+        assert!(get(&http, &server, &path).await.1 == std::fs::read(&reached.whole).unwrap(), "{path}");
+    }
+    for not_reached in [&bomb, &sixth] {
+        let path = format!("/buildid/{}/executable", not_reached.id);
+        assert_eq!(get(&http, &server, &path).await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+    let metrics = String::from_utf8(get(&http, &server, "/metrics").await.1).unwrap();
+    for line in ["symseal_tree_bombs_total 2\n", "symseal_tree_archives_broken_off_total 1\n"] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
+}
+
 /// A tree with a file in every way: what it answers by path.
 fn plant(work: &Path, tree: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut expected = BTreeMap::new();

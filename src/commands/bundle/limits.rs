@@ -94,6 +94,7 @@ mod tests {
             path_bytes: all,
             header_bytes: all,
             buffer_bytes: all,
+            ..Limits::default()
         };
         assert_eq!(limits, expected);
         for wrong in ["members", "members=", "members=-1", "member=1", "members=1k", "members=1KK", "ratio=99999999T"] {

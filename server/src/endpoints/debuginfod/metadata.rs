@@ -48,6 +48,8 @@ pub(crate) async fn answer(app: &std::sync::Arc<App>, method: &Method, query: Op
         // The status of elfutils' server, which its client takes for "nothing".
         _ => return plain(StatusCode::BAD_REQUEST, "expected key=file, key=glob or key=buildid, and a value"),
     };
+    // Other servers are not asked, and may have more.
+    let is_all = app.upstreams.get().is_none() || !scope.reaches_upstreams();
     let shared = app.clone();
     match app.pool.run(move || search(&shared, &scope, &wanted)).await {
         Ok((found, complete)) => {
@@ -61,7 +63,7 @@ pub(crate) async fn answer(app: &std::sync::Arc<App>, method: &Method, query: Op
                     told
                 })
                 .collect();
-            Json(json!({ "results": results, "complete": complete })).into_response()
+            Json(json!({ "results": results, "complete": complete && is_all })).into_response()
         }
         Err(error) => break_connection(&error.to_string()),
     }

@@ -18,9 +18,11 @@ use crate::upstream::{Expected, Outcome, TOO_MANY_HOPS, Upstreams, Wanted};
 
 /// A whole file.
 pub(super) async fn file(asked: &Answering<'_>, id: &Key, kind: FileKind) -> Response {
-    match (asked.upstreams(), wanted(id, kind)) {
-        (Some(upstreams), Some(wanted)) => answer(asked, upstreams, wanted).await,
-        _ => not_found(),
+    // Most servers ask no other: nothing is made for them of what nobody has.
+    let Some(upstreams) = asked.upstreams() else { return not_found() };
+    match wanted(id, kind) {
+        Some(wanted) => answer(asked, upstreams, wanted).await,
+        None => not_found(),
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ pub(crate) struct Postgres {
     binaries: PathBuf,
     server: Option<Child>,
     databases: AtomicU32,
+    /// Where it listens beside its socket, by TLS.
+    port: Option<u16>,
 }
 
 impl Postgres {
@@ -42,7 +44,7 @@ impl Postgres {
                 std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
             }
         }
-        let mut started = Self { folder, binaries, server: None, databases: AtomicU32::new(0) };
+        let mut started = Self { folder, binaries, server: None, databases: AtomicU32::new(0), port: None };
         let mut initdb = started.command("initdb");
         initdb.args(["--no-sync", "--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", "--username", USER]);
         let output = initdb.arg("--pwfile").arg(&secret).arg(started.data()).output().unwrap();
@@ -55,8 +57,17 @@ impl Postgres {
     pub(crate) fn start_again(&mut self) {
         let mut server = self.command("postgres");
         server.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
-        for setting in ["listen_addresses=", "fsync=off", "shared_buffers=16MB", "max_connections=60"] {
+        for setting in ["fsync=off", "shared_buffers=16MB", "max_connections=60"] {
             server.args(["-c", setting]);
+        }
+        match self.port {
+            Some(port) => {
+                server.args(["-c", "listen_addresses=127.0.0.1", "-c", &format!("port={port}"), "-c", "ssl=on"]);
+                for (setting, file) in [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")] {
+                    server.arg("-c").arg(format!("{setting}={}", self.folder.path().join(file).display()));
+                }
+            }
+            None => drop(server.args(["-c", "listen_addresses="])),
         }
         self.server = Some(server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let started = Instant::now();
@@ -64,6 +75,29 @@ impl Postgres {
             assert!(started.elapsed() < Duration::from_secs(30), "PostgreSQL did not start");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Starts it anew on a loopback port, where it takes nothing but TLS, with this certificate and key.
+    pub(crate) fn listen_by_tls(&mut self, port: u16, certificate: &Path, key: &Path) {
+        self.stop();
+        for (from, name) in [(certificate, "server.pem"), (key, "server.key")] {
+            let to = self.folder.path().join(name);
+            std::fs::copy(from, &to).unwrap();
+            std::fs::set_permissions(&to, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            if is_root() {
+                std::os::unix::fs::chown(&to, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        let rules = "local all all scram-sha-256\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
+        std::fs::write(self.data().join("pg_hba.conf"), rules).unwrap();
+        self.port = Some(port);
+        self.start_again();
+    }
+
+    /// What `symseal serve --database` takes to reach it there, with what the URL says further.
+    pub(crate) fn url_by_tls(&self, host: &str, database: &str, more: &str) -> String {
+        let port = self.port.unwrap_or_default();
+        format!("postgres://{USER}:{PASSWORD}@{host}:{port}/{database}?{more}")
     }
 
     /// Ends it, with every connection.
@@ -102,6 +136,9 @@ impl Postgres {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.binaries.join(program));
+        if let Some(port) = self.port {
+            command.env("PGPORT", port.to_string());
+        }
         command.env("PGHOST", self.folder.path()).env("PGUSER", USER).env("PGPASSWORD", PASSWORD);
         command.current_dir(self.folder.path());
         if is_root() {
