@@ -36,7 +36,7 @@ pub struct Form {
 /// How names are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum NameForm {
-    /// In phrases where all names together have a mebibyte and more, which makes them several times smaller; whole where
+    /// In phrases where all names together have 256 KiB and more, which makes them several times smaller; whole where
     /// they have less.
     #[default]
     BySize,

@@ -262,7 +262,7 @@ fn large(count: u64) -> Module {
 }
 
 #[test]
-fn names_of_a_mebibyte_are_in_phrases_and_read_the_same() {
+fn many_names_are_in_phrases_and_read_the_same() {
     const PHRASED: u8 = 2;
     let module = large(12_000);
     let bytes = module.write();

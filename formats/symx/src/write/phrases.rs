@@ -12,7 +12,7 @@ use core::cmp::Reverse;
 use hashbrown::HashMap;
 
 /// Names of fewer bytes stay whole: there is little to gain, and reading them whole is faster.
-const MIN_NAME_BYTES: usize = 1 << 20;
+const MIN_NAME_BYTES: usize = 256 << 10;
 /// Bytes of names that phrases are learned from: more make names little shorter.
 const SAMPLE_BYTES: usize = 1 << 20;
 /// How many pairs become phrases in the first round.
