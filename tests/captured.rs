@@ -93,8 +93,14 @@ fn rules_that_the_bundle_lacks_are_those_of_the_local_files() {
     let thread = u64::from(program.0.id());
     let alone = frames(&at("bundle"), &at("trace"), &["--no-scan"], thread);
     let with_files = frames(&at("bundle"), &at("trace"), &["--no-scan", "--local-files"], thread);
-    // The bundle has no rules of the C library, in which the program waits.
+    // The bundle has no rules of the C library, in which the program waits, which is told.
     assert!(!functions(&alone).contains(&"compares"), "{alone:#?}");
+    let ran = run("trace-resolve", ["--bundle", &at("bundle"), &at("trace"), "--no-scan"]).ok();
+    assert!(
+        ran.stderr.contains("no unwind table: libc.so.6 (1); ") && ran.stderr.contains("--local-files"),
+        "{}",
+        ran.stderr
+    );
     let named = functions(&with_files);
     let own: Vec<&str> = named.into_iter().filter(|name| ["compares", "sorts", "main"].contains(name)).collect();
     assert_eq!(own, ["compares", "sorts", "main"]);

@@ -1,16 +1,17 @@
 //! Unwind tables of modules that no bundle has, made of the files that lie where the process had them.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 
 use symseal_artifact::ObjectFile;
 use symseal_builder::loose_unwind_table;
-use symseal_module::{DebugId, MappedModule, UnwindMethod};
+use symseal_module::{DebugId, MappedModule, StopReason, UnwindMethod};
 use symseal_replay::{BundleTables, ResolvedThread};
 use symseal_resolver::Resolver;
 use symseal_trace::Trace;
 
 use crate::output::visible;
+
+use super::resolve::file_name;
 
 /// The modules whose rules are those of a file on this machine.
 #[derive(Default)]
@@ -38,6 +39,25 @@ fn is_of_table(unwind: UnwindMethod) -> bool {
     )
 }
 
+/// Says once which modules stacks end in for want of a table, and how to get on.
+pub(super) fn advise(threads: &[ResolvedThread]) {
+    let ended = threads.iter().filter(|thread| thread.stop == StopReason::NoTable);
+    let mut modules: BTreeMap<&str, usize> = BTreeMap::new();
+    for thread in ended {
+        let last = thread.physical().checked_sub(1).and_then(|last| thread.frames.get(last)?.module.as_ref());
+        *modules.entry(last.map_or("?", |module| file_name(&module.path))).or_default() += 1;
+    }
+    if modules.is_empty() {
+        return;
+    }
+    let counted: Vec<String> =
+        modules.into_iter().map(|(name, count)| format!("{} ({count})", visible(name))).collect();
+    eprintln!(
+        "stacks end in modules of which the bundle has no unwind table: {}; bundle these files too, or let --local-files take their rules from this machine",
+        counted.join(", ")
+    );
+}
+
 /// Adds tables for the modules that stacks of `trace` may lead into and that have none, and says on standard error whose they are: that a
 /// frame is there which is found by them rests on nothing that anybody signed. `explain` tells why a module has none either.
 pub(super) fn add(
@@ -50,11 +70,10 @@ pub(super) fn add(
     let mut with = tables.clone();
     for module in tables.wanted(trace) {
         let Some(id) = module.debug_id.clone() else { continue };
-        let name =
-            Path::new(&module.path).file_name().map_or(module.path.as_str().into(), |name| name.to_string_lossy());
+        let name = file_name(&module.path);
         match table_of(&id, &module, resolver) {
             Ok(table) => {
-                made.push(visible(&name));
+                made.push(visible(name));
                 local.0.insert(id.clone());
                 with = with.with_table(id, table);
             }

@@ -95,6 +95,9 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     let (event, threads) = resolve_trace(&trace, &resolver, &tables);
     online.as_ref().map_or(Ok(()), Online::finish)?;
+    if !args.local_files {
+        local_tables::advise(&threads);
+    }
     let mut lacks = Lacks::default();
     threads.iter().flat_map(|thread| &thread.frames).for_each(|frame| lacks.warn(frame));
 
@@ -211,6 +214,7 @@ fn print_thread(
     writeln!(out)
 }
 
-fn file_name(path: &str) -> &str {
+/// The last part of a path.
+pub(super) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
