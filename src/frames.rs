@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use symseal_module::MissReason;
+use symseal_module::{MissReason, ResolverStep};
 use symseal_resolver::{Answer, Outcome, SourceFrame, Tried};
 
 use crate::output::visible;
@@ -49,7 +49,10 @@ pub(crate) fn write_lack(out: &mut impl Write, answer: &Answer) -> io::Result<()
 /// What the step whose reason is given said besides.
 pub(crate) fn lack(answer: &Answer) -> &str {
     let is_it = |tried: &&Tried| answer.reason.is_some() && tried.outcome.reason() == answer.reason;
-    answer.tried.iter().rev().find(is_it).map_or("", |tried| &tried.detail)
+    // What a runtime did not write says least of a module.
+    let telling = |tried: &&Tried| is_it(tried) && tried.step != ResolverStep::JitMap;
+    let steps = || answer.tried.iter().rev();
+    steps().find(telling).or_else(|| steps().find(is_it)).map_or("", |tried| &tried.detail)
 }
 
 /// Writes every step of the chain, a line each.

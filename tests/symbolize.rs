@@ -187,13 +187,14 @@ fn a_line_that_is_no_address_is_told_in_its_place_and_those_behind_it_are_named(
         .collect();
     assert_eq!(
         seen,
-        ["first", "no address", address, &long[..256], "second", "\u{7}\u{1b}[31m", "\\xff\\xfe", "second"]
+        ["first", "no address", "", address, &long[..256], "second", "\u{7}\u{1b}[31m", "\\xff\\xfe", "second"]
     );
     assert!(lines[1]["error"].as_str().unwrap().starts_with("no: expected a debug id"), "{}", lines[1]);
-    assert!(lines[2]["error"].as_str().unwrap().contains("expected DEBUG-ID@ADDRESS"), "{}", lines[2]);
+    assert_eq!(lines[2]["error"], "expected an address, found an empty line");
+    assert!(lines[3]["error"].as_str().unwrap().contains("expected DEBUG-ID@ADDRESS"), "{}", lines[3]);
     // For people as well; a terminal is given no control characters.
     let told = ask(&[]);
-    assert_eq!(told.stdout.lines().filter(|line| line.contains("  ??  ")).count(), 5, "{}", told.stdout);
+    assert_eq!(told.stdout.lines().filter(|line| line.contains("  ??  ")).count(), 6, "{}", told.stdout);
     assert!(!told.stdout.contains(|c: char| c.is_control() && c != '\n'), "{:?}", told.stdout);
 }
 

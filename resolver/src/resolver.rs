@@ -203,6 +203,11 @@ impl Resolver {
         self.options.local_files.then(|| self.sources.local.read_binary(module))
     }
 
+    /// Whether there is a bundle to ask.
+    pub(crate) fn has_bundles(&self) -> bool {
+        !self.sources.bundles.is_empty()
+    }
+
     /// The image base of a module that a bundle has a table of.
     pub fn image_base(&self, id: &DebugId) -> Option<Svma> {
         self.sources.bundles.iter().find_map(|bundle| bundle.facts(id)).map(|facts| facts.image_base)

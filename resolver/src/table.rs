@@ -145,7 +145,8 @@ impl LoadedTable {
             // Where it lies tells a path from another, and from names.
             file: self.text(frame.file.as_ptr() as u64 | 1 << 63, || frame.file.into()),
             line: frame.line,
-            column: frame.column,
+            // Code without a line has no column either.
+            column: frame.column.filter(|_| frame.line.is_some()),
             inlined: frame.inlined,
             demangling: None,
         }
@@ -185,7 +186,7 @@ impl From<SparseFrame> for SourceFrame {
     fn from(frame: SparseFrame) -> Self {
         Self {
             line: frame.line,
-            column: frame.column,
+            column: frame.column.filter(|_| frame.line.is_some()),
             inlined: frame.inlined,
             ..Self::of_texts(&frame.function, &frame.symbol, &frame.file)
         }

@@ -415,6 +415,28 @@ fn code_that_the_process_made_has_the_name_that_it_wrote() {
     std::fs::remove_file(&map).unwrap();
 }
 
+/// Node's builtins lie in its own file, and only its map names them.
+#[test]
+fn a_runtime_names_code_of_a_file_too_whatever_was_asked_before_and_nothing_that_is_not_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = compile(dir.path(), "program", SOURCE, &[]) else { return };
+    let program = Program::start(&path);
+    let map = format!("/tmp/perf-{}.map", program.pid());
+    std::fs::write(&map, format!("{:x} 10 Builtin:Outer\n10000 ffffffff everywhere\n", program.outer.0)).unwrap();
+    // Without the file nothing else has a name for it.
+    let process = LiveSymbolizer::new(Resolver::new(Options::default()), LiveLimits::default());
+    let process = process.process(program.pid()).unwrap();
+    let waiting = process.try_resolve(&[LiveAddress::instruction(program.outer)]).wait();
+    let frame = one(&process, program.outer);
+    assert_eq!((name(&frame), frame.resolver, frame.proof), (Some("Builtin:Outer"), ResolverStep::JitMap, Proof::None));
+    assert_eq!(name(&waiting[0]), Some("Builtin:Outer"));
+    // A file's own name counts first.
+    assert_eq!(name(&one(&symbolizer().process(program.pid()).unwrap(), program.outer)), Some("outer"));
+    let nowhere = one(&process, Avma(0x20000));
+    assert_eq!((name(&nowhere), nowhere.resolver), (None, ResolverStep::Raw));
+    std::fs::remove_file(&map).unwrap();
+}
+
 #[test]
 fn why_a_file_of_a_runtime_names_nothing_is_told() {
     let dir = tempfile::tempdir().unwrap();

@@ -64,9 +64,6 @@ fn a_flipped_bit_in_any_blob_is_found() {
     assert!(blobs.len() > 8);
     for blob in blobs {
         let sound = std::fs::read(&blob).unwrap();
-        if sound == b"{}" {
-            continue;
-        }
         let mut flipped = sound.clone();
         let middle = flipped.len() / 2;
         flipped[middle] ^= 1;

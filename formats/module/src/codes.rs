@@ -167,7 +167,7 @@ codes! {
     /// Why a step of the resolver chain gave no name.
     MissReason {
         Offline = 0, "offline", "Skipped: the run is offline.";
-        NotAllowed = 1, "not-allowed", "Skipped: local files were not asked for.";
+        NotAllowed = 1, "not-allowed", "Skipped: the call did not ask for it, or its lock file does not allow it.";
         NoModule = 2, "no-module", "The address lies in no mapped module.";
         NoDebugId = 3, "no-debug-id", "The module has no debug id to look up.";
         NotInBundle = 4, "not-in-bundle", "The bundle has no module with this debug id.";
@@ -178,8 +178,8 @@ codes! {
         DebugIdMismatch = 9, "debug-id-mismatch", "The file has another debug id than the module.";
         DigestMismatch = 10, "digest-mismatch", "The bytes are not those that the bundle, or the lock file, names.";
         Malformed = 11, "malformed", "The file or table breaks its format.";
-        Unsupported = 12, "unsupported", "The format is not one that this build reads.";
-        NoDebugInfo = 13, "no-debug-info", "The file has no debug information and no symbols.";
+        Unsupported = 12, "unsupported", "This build, or this call, has no way to read it.";
+        NoDebugInfo = 13, "no-debug-info", "The file has no debug information.";
         ServerMiss = 14, "server-miss", "The server does not have it.";
         ServerError = 15, "server-error", "The server could not be reached or failed.";
         NoDebugFile = 16, "no-debug-file", "No separate debug file is where debuggers look for one.";

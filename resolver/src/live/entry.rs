@@ -105,6 +105,18 @@ impl Entry {
         self.told.store(Arc::new(Told { names: jit.maps.snapshot(), read: Some(Instant::now()) }));
     }
 
+    /// The same where that was not a moment ago.
+    pub(super) fn refresh_jit(&self, view: &View) {
+        if !self.has_fresh_jit() {
+            self.read_jit(view);
+        }
+    }
+
+    /// Whether what runtimes tell was read ever.
+    pub(super) fn has_read_jit(&self) -> bool {
+        self.told.load().read.is_some()
+    }
+
     /// The frame with the name that the process wrote for its address, if it did.
     pub(super) fn with_jit(&self, frame: ResolvedFrame, lookup: Avma) -> ResolvedFrame {
         self.told.load().name(frame, lookup)

@@ -8,7 +8,7 @@ use symseal_process::{JitHit, JitSource, Mapping};
 use super::LiveAddress;
 use crate::jit::is_place;
 use crate::trail::{hit, miss, raw_frame};
-use crate::{Answer, ModuleRef, Outcome, ResolvedFrame};
+use crate::{Answer, ModuleRef, Outcome, ResolvedFrame, Tried};
 
 /// The bare address.
 pub(super) fn raw(address: LiveAddress) -> ResolvedFrame {
@@ -40,11 +40,15 @@ pub(super) fn missed(frame: ResolvedFrame, step: ResolverStep, reason: MissReaso
 }
 
 /// The same where others have said why there is no name.
-pub(super) fn noted(mut frame: ResolvedFrame, step: ResolverStep, reason: MissReason, detail: String) -> ResolvedFrame {
+pub(super) fn noted(frame: ResolvedFrame, step: ResolverStep, reason: MissReason, detail: String) -> ResolvedFrame {
+    told(frame, miss(step, reason, detail, None))
+}
+
+/// The same of any step that had nothing.
+pub(super) fn told(mut frame: ResolvedFrame, told: Tried) -> ResolvedFrame {
     let answer = Arc::make_mut(&mut frame.answer);
     let mut tried = answer.tried.to_vec();
-    let told = miss(step, reason, detail, None);
-    match tried.iter_mut().find(|tried| tried.step == step && tried.outcome != Outcome::Hit) {
+    match tried.iter_mut().find(|tried| tried.step == told.step && tried.outcome != Outcome::Hit) {
         Some(before) => *before = told,
         None => tried.insert(tried.iter().position(is_place).unwrap_or(tried.len()), told),
     }

@@ -9,9 +9,10 @@ use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, 
 use symseal_process::{KernelSymbols, ProcessError, is_kernel_address, kernel_build_id, kernel_symbols};
 
 use super::LiveAddress;
-use super::frame::{missed, raw};
+use super::frame::{missed, raw, told};
 use crate::jit::with_name;
-use crate::{ModuleRef, ResolvedFrame, Resolver, SourceFrame, Text};
+use crate::trail::{miss, skip};
+use crate::{ModuleRef, ResolvedFrame, Resolver, SourceFrame, Text, Tried};
 
 /// How the kernel is called where a module has a path.
 const KERNEL: &str = "[kernel]";
@@ -46,7 +47,12 @@ impl Kernel {
         };
         match found {
             Ok(symbols) => self.named(resolver, &symbols, address),
-            Err((reason, detail)) => missed(raw(address), ResolverStep::Kallsyms, reason, detail),
+            Err((reason, detail)) => {
+                let hidden = "where the kernel lies is not known".to_string();
+                let bundle = Tried { detail: hidden, ..skip(ResolverStep::LocalBundle, reason) };
+                let frame = told(told(raw(address), unasked(resolver)), bundle);
+                missed(frame, ResolverStep::Kallsyms, reason, detail)
+            }
         }
     }
 
@@ -85,6 +91,7 @@ impl Kernel {
         let debug_id = self.build_id(hit.module);
         let path = hit.module.map_or_else(|| KERNEL.to_string(), |module| format!("[{module}]"));
         let (lack, why) = match (hit.module, &debug_id) {
+            _ if !resolver.has_bundles() => (MissReason::NoBundle, String::new()),
             (None, Some(id)) => match in_bundle(resolver, symbols.text_start(), id, address) {
                 Some(frame) => return frame,
                 None if resolver.image_base(id).is_some() => (MissReason::NoSymbolAtAddress, String::new()),
@@ -100,7 +107,12 @@ impl Kernel {
         let name = Text::from(hit.name);
         let frame = SourceFrame { function: Some(name.clone()), symbol: Some(name), ..SourceFrame::default() };
         let module = Some(ModuleRef { path, debug_id, rva, svma: Svma(rva.0) });
-        let base = missed(ResolvedFrame { module, ..raw(address) }, ResolverStep::LocalBundle, lack, why);
+        let step = ResolverStep::LocalBundle;
+        let bundle = match lack {
+            MissReason::NoBundle => skip(step, lack),
+            _ => miss(step, lack, why, None),
+        };
+        let base = told(told(ResolvedFrame { module, ..raw(address) }, unasked(resolver)), bundle);
         with_name(base, (ResolverStep::Kallsyms, "/proc/kallsyms".to_string()), (frame, hit.start), true)
     }
 
@@ -116,6 +128,17 @@ impl Kernel {
             known
         });
         id
+    }
+}
+
+/// Servers are not asked of the kernel.
+fn unasked(resolver: &Resolver) -> Tried {
+    let step = ResolverStep::Debuginfod;
+    match resolver.options().online {
+        true => {
+            Tried { detail: "servers are not asked of the kernel".to_string(), ..skip(step, MissReason::Unsupported) }
+        }
+        false => skip(step, MissReason::Offline),
     }
 }
 

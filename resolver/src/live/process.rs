@@ -172,7 +172,7 @@ impl LiveProcess {
             return view;
         }
         entry.read_jit(&view);
-        let is_named = |address: &LiveAddress| !entry.with_jit(raw(*address), address.lookup()).frames.is_empty();
+        let is_named = |address: &LiveAddress| !in_no_module(entry, &view, *address).frames.is_empty();
         if unknown.iter().all(is_named) {
             return view;
         }
@@ -205,12 +205,17 @@ impl LiveProcess {
         if let Some((module, _)) = view.locate(lookup) {
             let names = self.shared.modules.names(self.pid, module, &expected.of(module));
             let frame = self.in_module(&names, module, address);
-            return if frame.frames.is_empty() { entry.with_jit(frame, lookup) } else { frame };
+            if !frame.frames.is_empty() {
+                return frame;
+            }
+            // Runtimes write names of code in files too: node of its builtins. What was asked before does not decide whether they are known.
+            entry.refresh_jit(view);
+            return entry.with_jit(frame, lookup);
         }
         if is_kernel(view, address) {
             return self.shared.kernel.frame(&self.shared.base, address, true);
         }
-        entry.with_jit(in_no_module(view, address), lookup)
+        in_no_module(entry, view, address)
     }
 
     /// The frame as far as it is known, and whether that is final.
@@ -225,7 +230,7 @@ impl LiveProcess {
             if !frame.frames.is_empty() {
                 return (frame, true);
             }
-            return (entry.with_jit(frame, lookup), true);
+            return (entry.with_jit(frame, lookup), entry.has_read_jit());
         }
         if is_kernel(view, address) {
             return match self.shared.kernel.is_read() {
@@ -233,7 +238,7 @@ impl LiveProcess {
                 false => (raw(address), false),
             };
         }
-        let frame = entry.with_jit(in_no_module(view, address), lookup);
+        let frame = in_no_module(entry, view, address);
         let is_final = entry.has_fresh_jit() && (!frame.frames.is_empty() || entry.is_fresh());
         (frame, is_final)
     }
@@ -318,8 +323,12 @@ fn is_kernel(view: &View, address: LiveAddress) -> bool {
     is_kernel_address(address.lookup()) && view.mapping(address.lookup()).is_none()
 }
 
-fn in_no_module(view: &View, address: LiveAddress) -> ResolvedFrame {
-    view.mapping(address.lookup()).map_or_else(|| raw(address), |mapping| in_mapping(address, mapping))
+/// The frame at an address that is no module's: code that the process made, or its place in a mapping. Where nothing is mapped a runtime's word names nothing.
+fn in_no_module(entry: &Entry, view: &View, address: LiveAddress) -> ResolvedFrame {
+    match view.mapping(address.lookup()) {
+        Some(mapping) => entry.with_jit(in_mapping(address, mapping), address.lookup()),
+        None => raw(address),
+    }
 }
 
 /// The place in a module, before anything was read of it.

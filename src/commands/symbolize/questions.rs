@@ -82,6 +82,10 @@ pub(super) fn in_portions(
         };
         let text = symseal_module::escape::escape(line.trim_ascii());
         if text.is_empty() {
+            // Who waits for an answer to each line is given one; it is no error, as files end with such lines.
+            take(&mut out, &portion)?;
+            portion.clear();
+            refuse(&mut out, &text, "expected an address, found an empty line", args.json)?;
             continue;
         }
         found = true;

@@ -29,8 +29,9 @@ pub(super) fn check(bundle: &Bundle, findings: &mut Findings) {
                 continue;
             }
         };
-        if manifest.config == oci::empty_config() && !layout.has(&manifest.config.digest) {
-            failures.push(missing(&manifest.config));
+        // All have the same one, which is reported once.
+        if manifest.config == oci::empty_config() && failures.is_empty() {
+            failures.extend(check_config(layout, &manifest.config));
         }
         for layer in &manifest.layers {
             layers += 1;
@@ -102,6 +103,17 @@ fn check_size(layout: &LayoutDir, layer: &Descriptor) -> Option<Check> {
         Check::failed(id::MANIFEST_DIGEST, format!("{} bytes", layer.size), format!("{size} bytes"))
             .with_detail(format!("{} {}", layer.digest, layer.title().unwrap_or_default()))
     })
+}
+
+fn check_config(layout: &LayoutDir, config: &Descriptor) -> Option<Check> {
+    match layout.read_blob(&config.digest, config.size) {
+        Ok(_) => None,
+        Err(LayoutError::Missing { .. }) => Some(missing(config)),
+        Err(error) => {
+            let expected = format!("the configuration {} of {} bytes", config.digest, config.size);
+            Some(Check::failed(id::MANIFEST_DIGEST, expected, error.to_string()))
+        }
+    }
 }
 
 fn missing(layer: &Descriptor) -> Check {
