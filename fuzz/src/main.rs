@@ -1,6 +1,9 @@
 //! Every fuzz target in one program, which is built and linked once; `SYMSEAL_FUZZ_TARGET` names the one that runs.
 #![no_main]
 
+// The server's index of ids, which a target includes as it stands, names it so.
+#[path = "../../server/src/numbered.rs"]
+mod numbered;
 mod streams;
 mod targets;
 
