@@ -19,7 +19,7 @@ use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
 use crate::resolver::{NamedBy, quality_of};
 use crate::servers::Covered;
-use crate::trail::miss;
+use crate::trail::{miss, skip};
 use crate::{
     CheckFile, DigestOf, DigestRef, FetchedFile, FileBytes, NotFetched, SymbolServers, Tried, WantedFile, WantedKind,
 };
@@ -45,6 +45,8 @@ struct Fetched {
     of: DigestOf,
     /// Whether another time may bring more: a server failed, be it for the file itself or for one that it refers to.
     passing: bool,
+    /// Whether anybody was asked.
+    asked: bool,
     until: Option<Instant>,
 }
 
@@ -113,7 +115,11 @@ impl Remote {
                 return Asked::default();
             }
         };
-        let Fetched { opened, of, passing, .. } = self.table(module, covering);
+        let Fetched { opened, of, passing, asked, .. } = self.table(module, covering);
+        if let (Err((reason, why)), false) = (&opened, asked) {
+            tried.push(Tried { detail: why.clone(), ..skip(step, *reason) });
+            return Asked::default();
+        }
         let has_debug_info = opened.as_ref().is_ok_and(|table| table.has_debug_info);
         let told = match &opened {
             // What the program alone tells, the steps that read it say.
@@ -167,9 +173,9 @@ impl Remote {
             let covered = covering.map(|bundle| covered(bundle, id));
             let asking = Asking::new(self.servers.as_ref(), covered.as_ref(), program);
             let opened = asking.open(id, name).map(Arc::new);
-            let (of, passing) = (asking.of.get(), asking.failed.get());
+            let (of, passing, asked) = (asking.of.get(), asking.failed.get(), asking.asked.get());
             let until = self.retry.filter(|_| passing).and_then(|retry| Instant::now().checked_add(retry));
-            Fetched { opened, of, passing, until }
+            Fetched { opened, of, passing, asked, until }
         })
     }
 }
@@ -185,18 +191,23 @@ struct Asking<'s> {
     of: Cell<DigestOf>,
     /// Whether a server failed.
     failed: Cell<bool>,
+    /// Whether anybody was asked for anything, or had been before.
+    asked: Cell<bool>,
     /// Why what dwz moved out is not there.
     lacking: RefCell<Option<NoTable>>,
 }
 
 impl<'s> Asking<'s> {
     fn new(servers: &'s dyn SymbolServers, covered: Option<&'s Covered>, program: Option<OwnFile<'s>>) -> Self {
-        let (of, failed, lacking) = (Cell::new(DigestOf::DebugFile), Cell::new(false), RefCell::new(None));
-        Self { servers, covered, program, of, failed, lacking }
+        let (of, lacking) = (Cell::new(DigestOf::DebugFile), RefCell::new(None));
+        Self { servers, covered, program, of, failed: Cell::new(false), asked: Cell::new(false), lacking }
     }
 
     fn fetch(&self, wanted: &WantedFile<'_>, check: CheckFile<'_>) -> Result<FetchedFile, NoTable> {
-        self.servers.fetch(wanted, check).map_err(|NotFetched { reason, why, passing }| {
+        let fetched = self.servers.fetch(wanted, check);
+        let asked = fetched.as_ref().map_or_else(|none| none.asked, |_| true);
+        self.asked.set(self.asked.get() || asked);
+        fetched.map_err(|NotFetched { reason, why, passing, .. }| {
             self.failed.set(self.failed.get() || passing);
             (reason, why)
         })
@@ -218,6 +229,7 @@ impl<'s> Asking<'s> {
                 self.fetch(&wanted(WantedKind::Executable), &check).map_err(|(reason, other)| match reason {
                     // Nobody keeps programs by what is known of this one.
                     MissReason::ServerMiss | MissReason::Unsupported => (lack, why),
+                    MissReason::NotAllowed => (lack, format!("{why}; the program: {other}")),
                     _ => (reason, other),
                 })?
             }

@@ -41,12 +41,19 @@ pub struct NotFetched {
     pub why: String,
     /// Whether another time may bring more: a server failed, whatever the others gave.
     pub passing: bool,
+    /// Whether anybody was asked, in this run or in the one that is repeated. Where nobody was, the step is skipped.
+    pub asked: bool,
 }
 
 impl NotFetched {
     /// What no other time will change.
     pub fn lasting(reason: MissReason, why: impl Into<String>) -> Self {
-        Self { reason, why: why.into(), passing: false }
+        Self { reason, why: why.into(), passing: false, asked: true }
+    }
+
+    /// Nobody could be asked, or was allowed to be.
+    pub fn unasked(reason: MissReason, why: impl Into<String>) -> Self {
+        Self { asked: false, ..Self::lasting(reason, why) }
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! <cache>/files/<kind>/<id>        the file
 //! <cache>/files/<kind>/<id>.from   its SHA-256, and where it came from: a line each
-//! <cache>/absent/<hex>             empty: the URL of this SHA-256 was answered 404, at the file's time
+//! <cache>/absent/<hex>             empty: the URL of this SHA-256 was answered 404, at the file's time (`absent.rs`)
 //! <cache>/parts/<hex>              what came of a URL so far; whoever fetches it holds its lock
 //! <cache>/parts/<hex>.etag         the ETag of these bytes
 //! ```
@@ -17,11 +17,10 @@ use reqwest::Url;
 use reqwest::header::HeaderValue;
 use symseal_bundle::Digest;
 
+use super::absent::Absent;
 use super::download::{append, read_from_start};
 use crate::{CheckFile, FetchedFile, WantedFile, WantedKind};
 
-/// How long a 404 is believed.
-const ABSENT_FOR: Duration = Duration::from_secs(3600);
 /// How often a part that another process has is looked at.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// What a try left behind goes after that.
@@ -33,6 +32,7 @@ pub(super) struct Cache {
     root: PathBuf,
     bytes: u64,
     elfutils: Option<PathBuf>,
+    absent: Absent,
 }
 
 /// A file on its way. Other processes wait while this one is held.
@@ -47,9 +47,11 @@ impl Cache {
         for folder in ["files/debug-file", "files/executable", "absent", "parts"] {
             fs::create_dir_all(root.join(folder))?;
         }
-        let this = Self { root: root.to_owned(), bytes, elfutils };
+        let absent = Absent::open(root.join("absent"));
+        let this = Self { root: root.to_owned(), bytes, elfutils, absent };
         this.sweep("parts", PARTS_FOR);
-        this.sweep("absent", ABSENT_FOR);
+        // A run that was ended may have left more than there is room for.
+        let _ = this.make_room(None);
         Ok(this)
     }
 
@@ -100,14 +102,12 @@ impl Cache {
 
     /// Whether a URL was answered 404 a short while ago.
     pub(super) fn is_absent(&self, url: &Url) -> bool {
-        let noted = fs::metadata(self.absent(url)).and_then(|found| found.modified());
-        noted.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < ABSENT_FOR))
+        self.absent.contains(&name_of(url))
     }
 
     /// Notes that a URL was answered 404.
     pub(super) fn note_absent(&self, url: &Url) {
-        // Without the note it is asked again.
-        let _ = File::create(self.absent(url)).and_then(|file| file.set_modified(SystemTime::now()));
+        self.absent.note(&name_of(url));
     }
 
     /// What came of a URL so far, and for how long it was waited for without the server saying anything. Waits for another process that fetches the
@@ -150,10 +150,6 @@ impl Cache {
         }
     }
 
-    fn absent(&self, url: &Url) -> PathBuf {
-        self.root.join("absent").join(name_of(url))
-    }
-
     fn path(&self, wanted: &WantedFile<'_>) -> PathBuf {
         let kind = match wanted.kind {
             WantedKind::DebugFile => "files/debug-file",
@@ -165,8 +161,8 @@ impl Cache {
 
     /// Removes what was not used the longest until the rest fits, and a tenth more, so that this is not for every file. What came of downloads that broke off counts too.
     /// What was just kept stays.
-    pub(super) fn make_room(&self, kept: &WantedFile<'_>) -> io::Result<()> {
-        let kept = self.path(kept);
+    pub(super) fn make_room(&self, kept: Option<&WantedFile<'_>>) -> io::Result<()> {
+        let kept = kept.map(|kept| self.path(kept));
         let mut files = Vec::new();
         for kind in ["files/debug-file", "files/executable", "parts"] {
             for entry in fs::read_dir(self.root.join(kind))? {
@@ -188,7 +184,11 @@ impl Cache {
             }
             // Files that are just being written, and what is known of parts, go with what they belong to.
             let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-            if name.starts_with(b".") || name.ends_with(b".etag") || name.ends_with(b".from") || path == kept {
+            if name.starts_with(b".")
+                || name.ends_with(b".etag")
+                || name.ends_with(b".from")
+                || Some(&path) == kept.as_ref()
+            {
                 continue;
             }
             // A part on its way is somebody's; one that is removed under its lock is begun anew by who waited for it.
@@ -251,11 +251,13 @@ impl Part {
         self.file.set_modified(SystemTime::now())
     }
 
-    /// Leaves what came for another try, and nothing where nothing came.
-    pub(super) fn give_up(self) {
-        if self.length().is_ok_and(|bytes| bytes == 0) {
+    /// Leaves what came for another try, and nothing where nothing came. Says whether anything is left.
+    pub(super) fn give_up(self) -> bool {
+        let is_left = self.length().map_or(true, |bytes| bytes > 0);
+        if !is_left {
             let _ = self.finish();
         }
+        is_left
     }
 
     /// It is no part any more. Who waited for it looks into the cache next.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LOCATION, RANGE};
@@ -9,9 +10,11 @@ use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::runtime::Runtime;
 
+use super::budget::{Budget, Held};
 use super::cache::{Cache, Part};
+use super::oversize::Oversize;
 use super::server::{Server, shown};
-use super::silence::SilentHosts;
+use super::silence::{SLOW, SilentHosts, host_of};
 use super::{Floor, OnlineConfig, OnlineError};
 use crate::{CheckFile, FetchedFile, WantedFile};
 
@@ -19,15 +22,20 @@ use crate::{CheckFile, FetchedFile, WantedFile};
 const REDIRECTIONS: usize = 5;
 /// How often a file is asked for that breaks off, each time from where it ended.
 const TRIES: u32 = 4;
+/// How often it is looked whether other downloads left room.
+const ROOM_PAUSE: Duration = Duration::from_millis(50);
+
 /// What became of a request.
 #[derive(Debug)]
 pub(super) enum Came {
-    /// The file, where it came from, and the part that it was, for which others may wait.
-    File { bytes: Vec<u8>, from: String, part: Part },
+    /// The file, where it came from, the part that it was, for which others may wait, and what this holds of the disk.
+    File { bytes: Vec<u8>, from: String, part: Part, held: Held },
     /// Somebody else had fetched it meanwhile.
     Kept(FetchedFile),
     /// The server says that it has none.
     Absent,
+    /// It is larger than what is taken, and will be.
+    TooLarge(String),
     /// It cannot be told.
     Failed(String),
 }
@@ -39,7 +47,10 @@ pub(super) struct Downloads {
     /// Requests to this machine, to which no proxy leads.
     direct: Client,
     runtime: Runtime,
-    file_bytes: u64,
+    /// The most bytes of one file, and what they are bounded by, for people.
+    most: (u64, &'static str),
+    budget: Arc<Budget>,
+    oversize: Oversize,
     file_time: Option<Duration>,
     connect: Duration,
     silence: Duration,
@@ -55,7 +66,13 @@ enum Ended {
     Broken(String),
     /// No further try helps.
     Failed(String),
-    /// The host of this URL cannot be reached or keeps silent: no further try helps, nor does asking for another file there.
+    /// It is larger than what is taken.
+    TooLarge(String),
+    /// It may be smaller than that, and is larger than what other downloads leave.
+    NoRoom(String),
+    /// The same of one that does not say how long it is.
+    NoEnd(String),
+    /// The host of this URL cannot be reached, keeps silent, or took its time to fail: no further try helps, nor does asking for another file there.
     Silent(Box<Url>, String),
 }
 
@@ -80,7 +97,12 @@ impl Downloads {
             client,
             direct,
             runtime,
-            file_bytes: config.file_bytes,
+            most: match config.cache_bytes < config.file_bytes {
+                true => (config.cache_bytes, "all that the cache may fill: set SYMSEAL_CACHE_BYTES"),
+                false => (config.file_bytes, "the most of one file: DEBUGINFOD_MAXSIZE, up to 4 GiB"),
+            },
+            budget: Budget::new(config.cache_bytes),
+            oversize: Oversize::default(),
             file_time: config.file_time,
             connect: config.connect,
             silence: config.silence,
@@ -105,6 +127,16 @@ impl Downloads {
         }
         if self.silent.contain(&url) {
             return Came::Failed(left_alone(&url));
+        }
+        if self.oversize.contains(&url) {
+            return Came::TooLarge(format!("{}: it is larger than {}", shown(&url), self.bound()));
+        }
+        if self.oversize.is_all_of(&url) {
+            return Came::TooLarge(format!(
+                "{} is asked no more, as its last answers were larger than {}",
+                host_of(&url),
+                self.bound()
+            ));
         }
         // Whoever has it may have to reach the server first, and each step of its way shows in the part.
         let (mut part, idle) = match cache.part(&url, self.connect.saturating_add(self.silence)) {
@@ -133,24 +165,26 @@ impl Downloads {
         // Another process waited as long as this one would, or nearly so.
         if idle.saturating_add(self.silence / 10) >= self.silence {
             self.silent.note(&url);
-            part.give_up();
+            leave(part, cache);
             return Came::Failed(waited_in_vain(&url));
         }
         if self.silent.contain(&url) {
-            part.give_up();
+            leave(part, cache);
             return Came::Failed(left_alone(&url));
         }
-        let (mut last, began) = (String::new(), Instant::now());
+        let (mut last, began, mut held) = (String::new(), Instant::now(), self.budget.hold());
         for _ in 0..TRIES {
             let left = self.file_time.map(|most| most.saturating_sub(began.elapsed()));
-            match self.runtime.block_on(self.attempt_within(left, server, &url, &mut part)) {
+            match self.runtime.block_on(self.attempt_within(left, server, &url, (&mut part, &mut held))) {
                 Ok(from) => {
+                    self.oversize.forgive(&url);
                     return match part.bytes() {
-                        Ok(bytes) => Came::File { bytes, from, part },
+                        Ok(bytes) => Came::File { bytes, from, part, held },
                         Err(error) => Came::Failed(format!("the cache cannot be read: {error}")),
                     };
                 }
                 Err(Ended::Absent) => {
+                    self.oversize.forgive(&url);
                     cache.note_absent(&url);
                     let _ = part.finish();
                     return Came::Absent;
@@ -158,16 +192,30 @@ impl Downloads {
                 Err(Ended::Broken(why)) => last = why,
                 Err(Ended::Silent(url, why)) => {
                     self.silent.note(&url);
-                    part.give_up();
+                    leave(part, cache);
                     return Came::Failed(why);
                 }
                 Err(Ended::Failed(why)) => {
-                    part.give_up();
+                    leave(part, cache);
+                    return Came::Failed(why);
+                }
+                Err(Ended::TooLarge(why)) => {
+                    self.oversize.note(&url);
+                    let _ = part.finish();
+                    return Came::TooLarge(why);
+                }
+                Err(Ended::NoEnd(why)) => {
+                    self.oversize.count(&url);
+                    let _ = part.finish();
+                    return Came::Failed(why);
+                }
+                Err(Ended::NoRoom(why)) => {
+                    let _ = part.finish();
                     return Came::Failed(why);
                 }
             }
         }
-        part.give_up();
+        leave(part, cache);
         Came::Failed(format!("{last} ({TRIES} times)"))
     }
 
@@ -177,17 +225,17 @@ impl Downloads {
         left: Option<Duration>,
         server: &Server,
         url: &Url,
-        part: &mut Part,
+        into: (&mut Part, &mut Held),
     ) -> Result<String, Ended> {
-        let Some(left) = left else { return self.attempt(server, url, part).await };
-        let in_time = tokio::time::timeout(left, self.attempt(server, url, part)).await;
+        let Some(left) = left else { return self.attempt(server, url, into).await };
+        let in_time = tokio::time::timeout(left, self.attempt(server, url, into)).await;
         in_time.unwrap_or_else(|_| {
             let most = self.file_time.unwrap_or_default().as_secs_f64();
             Err(Ended::Failed(format!("{}: not all of it came within {most} s (DEBUGINFOD_MAXTIME)", shown(url))))
         })
     }
 
-    async fn attempt(&self, server: &Server, url: &Url, part: &mut Part) -> Result<String, Ended> {
+    async fn attempt(&self, server: &Server, url: &Url, (part, held): (&mut Part, &mut Held)) -> Result<String, Ended> {
         let mut at = part.length().map_err(disk)?;
         let mut range = HeaderMap::new();
         if let Some(etag) = part.etag().filter(|_| at > 0).and_then(|etag| HeaderValue::from_str(&etag).ok()) {
@@ -196,6 +244,7 @@ impl Downloads {
             part.begin_anew().map_err(disk)?;
             at = 0;
         }
+        let mut asked = Instant::now();
         let mut answer = self.ask(url, server.headers(), &range).await?;
         for _ in 0..REDIRECTIONS {
             // Somewhere else, where nobody is to learn what was meant for this server.
@@ -208,6 +257,7 @@ impl Downloads {
                 )));
             }
             part.touch().map_err(disk)?;
+            asked = Instant::now();
             answer = self.ask(&elsewhere, &HeaderMap::new(), &range).await?;
         }
         match answer.status() {
@@ -220,17 +270,18 @@ impl Downloads {
             StatusCode::PARTIAL_CONTENT if at > 0 && begins_at(&answer, at) => {}
             StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PARTIAL_CONTENT => {
                 part.begin_anew().map_err(disk)?;
-                return Err(Ended::Broken(format!("{}: another part came than was asked for", shown(url))));
+                let ended = Ended::Broken(format!("{}: another part came than was asked for", shown(url)));
+                return Err(ended.after(asked.elapsed(), answer.url()));
             }
-            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(Ended::Absent),
+            StatusCode::NOT_FOUND => return Err(Ended::Absent),
             status => {
-                let why = format!("{}: expected 200 or 404, found {status}", shown(url));
-                return Err(Ended::Failed(why));
+                let ended = Ended::Failed(format!("{}: expected 200 or 404, found {status}", shown(url)));
+                return Err(ended.after(asked.elapsed(), answer.url()));
             }
         }
         let from = answer.url().clone();
         part.touch().map_err(disk)?;
-        self.receive(&mut answer, &from, part).await?;
+        self.receive(&mut answer, &from, (part, held)).await?;
         // What came is looked at now, which takes its time.
         part.touch().map_err(disk)?;
         Ok(shown(&from))
@@ -243,27 +294,66 @@ impl Downloads {
         let request = client.get(url.clone()).headers(headers.clone()).headers(range.clone());
         // Bytes as they are: ranges are of these.
         let sent = request.header(ACCEPT_ENCODING, "identity").send();
+        let asked = Instant::now();
         match tokio::time::timeout(self.silence, sent).await {
             Err(_) => Err(silent(url, self.silence)),
             Ok(Err(error)) if error.is_timeout() && !error.is_connect() => Err(silent(url, self.silence)),
             Ok(Err(error)) => {
                 let why = format!("{}: {}", shown(url), root_of(&error));
-                Err(if error.is_connect() { Ended::Silent(Box::new(url.clone()), why) } else { Ended::Failed(why) })
+                let is_dead = error.is_connect();
+                Err(match is_dead {
+                    true => Ended::Silent(Box::new(url.clone()), why),
+                    false => Ended::Failed(why).after(asked.elapsed(), error.url().unwrap_or(url)),
+                })
             }
             Ok(Ok(answer)) => Ok(answer),
         }
     }
 
-    async fn receive(&self, answer: &mut Response, url: &Url, part: &mut Part) -> Result<(), Ended> {
-        let too_large = |bytes: u64| {
-            Ended::Failed(format!("{}: {bytes} bytes and more, at most {} are taken", shown(url), self.file_bytes))
-        };
-        let mut length = part.length().map_err(disk)?;
-        if let Some(bytes) =
-            answer.content_length().map(|rest| length.saturating_add(rest)).filter(|all| *all > self.file_bytes)
-        {
-            return Err(too_large(bytes));
+    /// The most that is taken of a file, for people.
+    fn bound(&self) -> String {
+        format!("the {} bytes that are taken ({})", self.most.0, self.most.1)
+    }
+
+    fn no_room(&self, bytes: u64, url: &Url) -> String {
+        format!(
+            "{}: {bytes} bytes find no room beside the other downloads under way: together they may take the {} bytes of the cache (set SYMSEAL_CACHE_BYTES)",
+            shown(url),
+            self.budget.bound()
+        )
+    }
+
+    /// Holds that many bytes of the disk, once other downloads leave them.
+    async fn wait_for_room(&self, bytes: u64, url: &Url, (part, held): (&mut Part, &mut Held)) -> Result<(), Ended> {
+        let began = Instant::now();
+        while !held.grow_to(bytes) {
+            if began.elapsed() > self.silence {
+                return Err(Ended::NoRoom(self.no_room(bytes, url)));
+            }
+            // Nobody who waits for this one is to take it for silent.
+            part.touch().map_err(disk)?;
+            tokio::time::sleep(ROOM_PAUSE).await;
         }
+        Ok(())
+    }
+
+    async fn receive(
+        &self,
+        answer: &mut Response,
+        url: &Url,
+        (part, held): (&mut Part, &mut Held),
+    ) -> Result<(), Ended> {
+        let too_large =
+            |bytes: u64| Ended::TooLarge(format!("{}: {bytes} bytes are larger than {}", shown(url), self.bound()));
+        let mut length = part.length().map_err(disk)?;
+        // At least so long.
+        let all = answer.content_length().map_or(length, |rest| length.saturating_add(rest));
+        if all > self.most.0 {
+            return Err(too_large(all));
+        }
+        // Who says how long it is waits for the others, and then for nobody: all of it is held.
+        self.wait_for_room(all, url, (part, held)).await?;
+        let (began, mut heard, mut came) = (Instant::now(), Instant::now(), 0_u64);
         let (mut since, mut received) = (Instant::now(), 0_u64);
         loop {
             let chunk = match answer.chunk().await {
@@ -271,14 +361,24 @@ impl Downloads {
                 Ok(None) => return Ok(()),
                 // What came is kept. A server that falls silent within an answer would do so in the next one.
                 Err(error) if is_timeout(&error) => return Err(silent(url, self.silence)),
-                Err(error) => return Err(Ended::Broken(format!("{}: {}", shown(url), root_of(&error)))),
+                Err(error) => {
+                    let ended = Ended::Broken(format!("{}: {}", shown(url), root_of(&error)));
+                    // Of a large file much may have come, for long, and the rest may come next time.
+                    let idle = if came < self.floor.bytes { began.elapsed() } else { heard.elapsed() };
+                    return Err(ended.after(idle, url));
+                }
             };
+            heard = Instant::now();
             let bytes = chunk.len() as u64;
             length = length.saturating_add(bytes);
             received = received.saturating_add(bytes);
-            if length > self.file_bytes {
-                part.begin_anew().map_err(disk)?;
+            came = came.saturating_add(bytes);
+            if length > self.most.0 {
                 return Err(too_large(length));
+            }
+            // Who does not say how long it is cannot wait: others may wait for what this one holds.
+            if !held.grow_to(length) {
+                return Err(Ended::NoEnd(self.no_room(length, url)));
             }
             part.append(&chunk).map_err(disk)?;
             if since.elapsed() > self.floor.time {
@@ -289,6 +389,25 @@ impl Downloads {
                 (since, received) = (Instant::now(), 0);
             }
         }
+    }
+}
+
+impl Ended {
+    /// A failure that took its time counts like silence: the next file would cost as much.
+    fn after(self, waited: Duration, url: &Url) -> Self {
+        match self {
+            Self::Broken(why) | Self::Failed(why) if waited > SLOW => {
+                Self::Silent(Box::new(url.clone()), format!("{why}, after {:.1} s", waited.as_secs_f64()))
+            }
+            other => other,
+        }
+    }
+}
+
+/// What came stays for another try, as far as the cache has room for it.
+fn leave(part: Part, cache: &Cache) {
+    if part.give_up() {
+        let _ = cache.make_room(None);
     }
 }
 
@@ -307,8 +426,8 @@ fn waited_in_vain(url: &Url) -> String {
 
 fn left_alone(url: &Url) -> String {
     format!(
-        "{} is left alone, as it could not be reached, or did not answer in time",
-        url.origin().ascii_serialization()
+        "{} is left alone, as it could not be reached, did not answer in time, or took its time to fail",
+        host_of(url)
     )
 }
 

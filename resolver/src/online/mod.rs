@@ -1,9 +1,12 @@
 //! Servers over HTTP: debuginfod and symbol servers, with a cache on the disk that processes share, and a lock file by which a run can be repeated.
 
+mod absent;
+mod budget;
 mod cache;
 mod download;
 mod environment;
 mod lock;
+mod oversize;
 mod paths;
 mod remembered;
 mod server;
@@ -44,7 +47,7 @@ pub struct OnlineConfig {
     pub headers: Vec<String>,
     /// Where files are kept.
     pub cache: PathBuf,
-    /// Bytes that they may fill; what was not used the longest goes.
+    /// Bytes that they may fill; what was not used the longest goes. No file that is longer is taken, and all that are on their way hold no more together.
     pub cache_bytes: u64,
     /// A cache of libdebuginfod that is read as well.
     pub elfutils_cache: Option<PathBuf>,
@@ -187,7 +190,7 @@ impl OnlineServers {
             _ => (&self.symbol_servers, "a symbol server: set _NT_SYMBOL_PATH"),
         };
         if servers.is_empty() {
-            return Err(NotFetched::lasting(MissReason::Unsupported, format!("no server to ask: expected {asked}")));
+            return Err(NotFetched::unasked(MissReason::Unsupported, format!("no server to ask: expected {asked}")));
         }
         let paths = paths::of(wanted);
         let (mut told, mut gravest, mut passing) = (Vec::from_iter(refused), MissReason::ServerMiss, false);
@@ -201,16 +204,17 @@ impl OnlineServers {
                 }
                 match self.downloads.get(server, path, &self.cache, (wanted, check)) {
                     Came::Kept(found) => return Ok(found),
-                    Came::File { bytes, from, part } => {
+                    Came::File { bytes, from, part, held } => {
                         let checked = unpacked(bytes, self.file_bytes).and_then(|bytes| check(&bytes).map(|()| bytes));
                         if let Ok(bytes) = &checked {
                             // A full disk keeps nobody from the name.
                             let _ = self.cache.keep(wanted, bytes, &from);
                         }
                         let _ = part.finish();
+                        drop(held);
                         match checked {
                             Ok(bytes) => {
-                                let _ = self.cache.make_room(wanted);
+                                let _ = self.cache.make_room(Some(wanted));
                                 return Ok(FetchedFile { bytes, from });
                             }
                             Err((reason, why)) => {
@@ -222,6 +226,11 @@ impl OnlineServers {
                         }
                     }
                     Came::Absent => told.push(format!("{} has none", server.name())),
+                    // Another time it will be no smaller.
+                    Came::TooLarge(why) => {
+                        told.push(why);
+                        gravest = graver(gravest, MissReason::ServerError);
+                    }
                     Came::Failed(why) => {
                         told.push(why);
                         gravest = graver(gravest, MissReason::ServerError);
@@ -231,7 +240,7 @@ impl OnlineServers {
             }
         }
         told.dedup();
-        Err(NotFetched { reason: gravest, why: told.join("; "), passing })
+        Err(NotFetched { reason: gravest, why: told.join("; "), passing, asked: true })
     }
 }
 
@@ -240,7 +249,7 @@ impl SymbolServers for OnlineServers {
         if paths::of(wanted).is_empty() {
             // No server says that it has none: nothing may be remembered of it, and nothing that was pinned counts.
             let why = "symbol servers are asked by the module's file name, which is not known";
-            return Err(NotFetched::lasting(MissReason::Unsupported, why));
+            return Err(NotFetched::unasked(MissReason::Unsupported, why));
         }
         let Some(lock) = &self.lock else { return self.fetch_unpinned(wanted, check) };
         let of_lock = || lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -252,7 +261,7 @@ impl SymbolServers for OnlineServers {
             Pinned::None(reason) => {
                 Err(NotFetched::lasting(reason, "the lock file says that this was so, and that no file came"))
             }
-            Pinned::Unknown => Err(NotFetched::lasting(MissReason::NotAllowed, "the lock file does not name it")),
+            Pinned::Unknown => Err(NotFetched::unasked(MissReason::NotAllowed, "the lock file does not name it")),
             Pinned::File(digest) => {
                 let check = |bytes: &[u8]| {
                     check(bytes)?;
@@ -269,7 +278,7 @@ impl SymbolServers for OnlineServers {
                 match &fetched {
                     Ok(file) => of_lock().note(wanted, symseal_bundle::Digest::of(&file.bytes), &file.from),
                     // Nobody was asked.
-                    Err(NotFetched { reason: MissReason::Unsupported, .. }) => {}
+                    Err(NotFetched { asked: false, .. }) => {}
                     Err(NotFetched { reason, .. }) => of_lock().note_none(wanted, *reason),
                 }
                 fetched

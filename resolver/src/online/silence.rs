@@ -1,10 +1,15 @@
-//! Who keeps silent, and is left alone for a while.
+//! Who keeps silent, or fails only after a while, and is left alone.
+
+use std::time::Duration;
 
 use reqwest::Url;
 
 use super::remembered::Remembered;
 
-/// Hosts that cannot be reached or keep silent, by scheme, name and port. Which server was asked is no matter: one that sends its clients
+/// Who fails later than that would cost as much for the next file.
+pub(super) const SLOW: Duration = Duration::from_secs(2);
+
+/// Hosts that cannot be reached, keep silent, or take their time to fail, by scheme, name and port. Which server was asked is no matter: one that sends its clients
 /// to a dead host is alive itself.
 #[derive(Debug, Default)]
 pub(super) struct SilentHosts(Remembered<()>);
@@ -15,14 +20,15 @@ impl SilentHosts {
         self.0.get(&host_of(url)).is_some()
     }
 
-    /// The host of a URL cannot be reached, or keeps silent. One that answers, be it with an error, is asked for the next file: what came
-    /// before, or beside it, decides nothing.
+    /// The host of a URL cannot be reached, keeps silent, or took longer than [`SLOW`] to fail. One that answers at once, be it with an error, is
+    /// asked for the next file: what came before, or beside it, decides nothing.
     pub(super) fn note(&self, url: &Url) {
         self.0.note(host_of(url), ());
     }
 }
 
-fn host_of(url: &Url) -> String {
+/// Scheme, name and port.
+pub(super) fn host_of(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 

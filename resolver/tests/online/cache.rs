@@ -77,14 +77,17 @@ fn a_kept_file_that_was_changed_is_told_of_where_nobody_gives_another() {
 fn only_a_true_404_is_remembered() {
     let Some(scene) = Scene::new(&[]) else { return };
     let (absent, busy) = (Stub::new(|_| status("404 Not Found")), Stub::new(|_| status("503 Service Unavailable")));
+    let gone = Stub::new(|_| status("410 Gone"));
     for _ in 0..3 {
         let found = scene.ask(&online(scene.config(&[&absent.url])));
         assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerMiss));
-        let found = scene.ask(&online(scene.config(&[&busy.url])));
-        assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerError));
+        for server in [&busy, &gone] {
+            let found = scene.ask(&online(scene.config(&[&server.url])));
+            assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerError));
+        }
     }
     // Debug file and program, each once; and each time anew.
-    assert_eq!((absent.asked(), busy.asked()), (2, 3));
+    assert_eq!((absent.asked(), busy.asked(), gone.asked()), (2, 3, 3));
 }
 
 #[test]
@@ -155,7 +158,8 @@ fn a_lock_file_repeats_a_run() {
     // What it does not name is not fetched.
     std::fs::write(&path, "{\"version\":1,\"files\":{}}").unwrap();
     let (frozen, _) = run(&stub.url, LockMode::Frozen, "four");
-    assert_eq!(step(&frozen).outcome, Outcome::Miss(MissReason::NotAllowed));
+    assert_eq!(step(&frozen).outcome, Outcome::Skipped(MissReason::NotAllowed), "nobody was asked");
+    assert_eq!(step(&frozen).detail, "the lock file does not name it");
     for wrong in ["", "{}", "{\"version\":2,\"files\":{}}", "[]"] {
         std::fs::write(&path, wrong).unwrap();
         assert!(Lock::read(&path, LockMode::Extend).is_err(), "{wrong:?}");

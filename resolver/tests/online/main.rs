@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests
 #![cfg(target_os = "linux")]
 
+mod bounds;
 mod cache;
 mod dwz;
 mod scene;
@@ -231,6 +232,37 @@ fn a_dead_server_costs_one_time_out_and_not_one_a_module() {
 }
 
 #[test]
+fn a_server_that_takes_its_time_to_fail_costs_that_once_and_not_once_a_module() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let later = |answer: &'static [u8]| {
+        Stub::slow(move |_, stream| {
+            std::thread::sleep(Duration::from_millis(2200));
+            let _ = stream.write_all(answer);
+        })
+    };
+    let busy = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let too_many = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let breaks_within = Stub::slow(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n0123");
+        std::thread::sleep(Duration::from_millis(2200));
+    });
+    for server in [later(busy), later(too_many), later(b""), breaks_within] {
+        let resolver = online(patient(scene.config(&[&server.url])));
+        for n in 0..4_u8 {
+            let id: DebugId = format!("{n:02x}{}", "cd".repeat(19)).parse().unwrap();
+            let found = resolver.symbolize(&id, Rva(0));
+            assert_eq!(step(&found).outcome, Outcome::Miss(MissReason::ServerError), "{found:#?}");
+        }
+        assert_eq!(server.asked(), 1);
+    }
+    // One that is slow, and true, is asked for each.
+    let absent = later(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let resolver = online(patient(scene.config(&[&absent.url])));
+    assert_eq!(step(&scene.ask(&resolver)).outcome, Outcome::Miss(MissReason::ServerMiss));
+    assert_eq!(absent.asked(), 2);
+}
+
+#[test]
 fn the_files_of_many_modules_are_fetched_beside_each_other() {
     let Some(scene) = Scene::new(&[]) else { return };
     let slow = Stub::late(&scene.path(), scene.debug.clone());
@@ -425,7 +457,7 @@ fn a_symbol_server_gives_a_program_database_also_in_a_cabinet() {
         // Without the file's name nobody can be asked: that is no absence, and keeps nobody from the answer later.
         let nameless = resolver.symbolize(&id, Rva(rva));
         let outcome = nameless.tried.iter().find(|tried| tried.step == ResolverStep::SymbolServer).unwrap().outcome;
-        assert_eq!((outcome, stub.asked()), (Outcome::Miss(MissReason::Unsupported), 0), "{nameless:#?}");
+        assert_eq!((outcome, stub.asked()), (Outcome::Skipped(MissReason::Unsupported), 0), "{nameless:#?}");
         servers.lock().unwrap().write(&lock).unwrap();
         assert!(!std::fs::read_to_string(&lock).unwrap().contains("null"));
         let map = symseal_module::ModuleMap::new(vec![symseal_module::MappedModule {
