@@ -1,8 +1,13 @@
 //! `--online` and `--lock` from the command line, against a server of ours with a release for three systems.
 
 use crate::three_systems;
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::program::{Ran, RunningServer, command, symseal};
 use serde_json::Value;
@@ -184,4 +189,114 @@ fn neither_a_cache_that_cannot_be_used_nor_a_wrong_url_keeps_anybody_from_a_name
     for word in ["DEBUGINFOD_URLS: nonsense: expected", "DEBUGINFOD_URLS: http://: expected", "passed over"] {
         assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
     }
+}
+
+/// A server that has one file, takes its time, and counts how often each path is asked for.
+struct Counting {
+    url: String,
+    asked: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+impl Counting {
+    fn new(path: String, bytes: Vec<u8>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(BTreeMap::new()));
+        let (counted, file) = (Arc::clone(&asked), Arc::new((path, bytes)));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let (counted, file) = (Arc::clone(&counted), Arc::clone(&file));
+                std::thread::spawn(move || {
+                    let (mut head, mut byte) = (Vec::new(), [0]);
+                    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                        head.push(byte[0]);
+                    }
+                    let head = String::from_utf8_lossy(&head);
+                    let path = head.split(' ').nth(1).unwrap_or_default();
+                    *counted.lock().unwrap().entry(path.to_owned()).or_default() += 1;
+                    // Long enough for the other process to want it as well.
+                    std::thread::sleep(Duration::from_secs(2));
+                    let (status, body) =
+                        if path == file.0 { ("200 OK", file.1.as_slice()) } else { ("404 Not Found", &[][..]) };
+                    let length = body.len();
+                    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+                    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+                });
+            }
+        });
+        Self { url, asked }
+    }
+}
+
+#[test]
+fn two_processes_at_once_fetch_each_file_once() {
+    let Some(scene) = Scene::new() else { return };
+    let module = scene.module("linux");
+    let (id, address) = (module.arguments[1].as_str(), module.arguments[2].as_str());
+    scene.symbolize("first", &module, &[]).ok();
+    let kept = PathBuf::from(scene.at("first")).join("symseal/symbols/files/debug-file").join(id);
+    let (path, absent) = (format!("/buildid/{id}/debuginfo"), "cd".repeat(20));
+    let server = Counting::new(path.clone(), std::fs::read(kept).unwrap());
+    let start = || {
+        let mut child = command("symseal")
+            .args(["symbolize", "--online", "--json"])
+            .envs([("DEBUGINFOD_URLS", &server.url), ("XDG_CACHE_HOME", &scene.at("shared"))])
+            .env_remove("_NT_SYMBOL_PATH")
+            .env_remove("DEBUGINFOD_CACHE_PATH")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let lines = format!("{id} {address}\n{absent} 0x10\n");
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        child
+    };
+    for child in [start(), start()] {
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        let rows: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(rows[0]["frames"][0]["function"], "innermost_of_the_test", "{}{}", ran.stdout, ran.stderr);
+        assert_eq!(rows[1]["reason"], "server-miss", "{}{}", ran.stdout, ran.stderr);
+    }
+    let once = |path: String| (path, 1);
+    let files = [path, format!("/buildid/{absent}/debuginfo"), format!("/buildid/{absent}/executable")];
+    assert_eq!(*server.asked.lock().unwrap(), files.map(once).into());
+}
+
+#[test]
+fn who_was_not_asked_was_skipped() {
+    let Some(scene) = Scene::new() else { return };
+    let step = |ran: &Ran, name: &str| -> Value {
+        let tried = ran.json()["tried"].clone();
+        tried
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|tried| tried["step"] == name)
+            .unwrap_or_else(|| panic!("{tried}"))
+            .clone()
+    };
+    // The lock file names the module of another system.
+    let lock = scene.at("symbols.lock");
+    scene.symbolize("cache", &scene.module("macos"), &["--lock", &lock]).ok();
+    let locked = scene.symbolize("cache", &scene.module("linux"), &["--explain", "--lock", &lock, "--locked"]);
+    let debuginfod = step(&locked, "debuginfod");
+    assert_eq!(debuginfod["outcome"]["skipped"], "not-allowed", "{debuginfod}");
+    assert_eq!(debuginfod["detail"], "the lock file does not name it");
+    // Nobody knows the file name by which a program database is asked for.
+    let pdb = ["--debug-id", "0102030405060708090a0b0c0d0e0f10-1", "--rva", "0x1000"];
+    let arguments = [&["symbolize", "--online", "--json", "--explain"][..], &pdb].concat();
+    let nameless = step(&scene.ask("cache", &arguments), "symbol-server");
+    assert_eq!(nameless["outcome"]["skipped"], "unsupported", "{nameless}");
+    assert!(nameless["detail"].as_str().unwrap().contains("file name"), "{nameless}");
+    // And with it, where there are debuginfod servers alone.
+    let ran = command("symseal")
+        .args([&arguments[..], &["--module", "app.pdb"]].concat())
+        .envs([("DEBUGINFOD_URLS", format!("http://{}", scene.address)), ("XDG_CACHE_HOME", scene.at("cache"))])
+        .env_remove("_NT_SYMBOL_PATH")
+        .stdin(Stdio::null())
+        .output();
+    let nobody = step(&ran.unwrap().into(), "symbol-server");
+    assert_eq!(nobody["outcome"]["skipped"], "unsupported", "{nobody}");
+    assert!(nobody["detail"].as_str().unwrap().contains("_NT_SYMBOL_PATH"), "{nobody}");
 }
