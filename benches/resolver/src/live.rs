@@ -24,7 +24,9 @@ pub fn cases(passes: usize, all: &mut Vec<Measured>) -> Result<()> {
     let addresses = addresses()?;
     let stacks: Vec<Vec<LiveAddress>> = addresses
         .chunks(FRAMES)
-        .map(|stack| stack.iter().map(|ip| LiveAddress::return_address(Avma(*ip), UnwindMethod::FramePointer)).collect())
+        .map(|stack| {
+            stack.iter().map(|ip| LiveAddress::return_address(Avma(*ip), UnwindMethod::FramePointer)).collect()
+        })
         .collect();
     let resolver = Resolver::new(Options { local_files: true, ..Options::default() });
     let symbolizer = LiveSymbolizer::new(resolver, LiveLimits::default());
