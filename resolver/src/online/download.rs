@@ -66,7 +66,9 @@ enum Ended {
     Broken(String),
     /// No further try helps.
     Failed(String),
-    /// It is larger than what is taken.
+    /// It is larger than what is taken, as its server said before any of it came.
+    Declared(String),
+    /// It is larger than what is taken, which was found by taking it.
     TooLarge(String),
     /// It may be smaller than that, and is larger than what other downloads leave.
     NoRoom(String),
@@ -198,6 +200,12 @@ impl Downloads {
                 Err(Ended::Failed(why)) => {
                     leave(part, cache);
                     return Came::Failed(why);
+                }
+                Err(Ended::Declared(why)) => {
+                    // An honest word costs nothing, and says nothing of the server's other files.
+                    self.oversize.keep(&url);
+                    let _ = part.finish();
+                    return Came::TooLarge(why);
                 }
                 Err(Ended::TooLarge(why)) => {
                     self.oversize.note(&url);
@@ -343,13 +351,12 @@ impl Downloads {
         url: &Url,
         (part, held): (&mut Part, &mut Held),
     ) -> Result<(), Ended> {
-        let too_large =
-            |bytes: u64| Ended::TooLarge(format!("{}: {bytes} bytes are larger than {}", shown(url), self.bound()));
+        let too_large = |bytes: u64| format!("{}: {bytes} bytes are larger than {}", shown(url), self.bound());
         let mut length = part.length().map_err(disk)?;
         // At least so long.
         let all = answer.content_length().map_or(length, |rest| length.saturating_add(rest));
         if all > self.most.0 {
-            return Err(too_large(all));
+            return Err(Ended::Declared(too_large(all)));
         }
         // Who says how long it is waits for the others, and then for nobody: all of it is held.
         self.wait_for_room(all, url, (part, held)).await?;
@@ -374,7 +381,7 @@ impl Downloads {
             received = received.saturating_add(bytes);
             came = came.saturating_add(bytes);
             if length > self.most.0 {
-                return Err(too_large(length));
+                return Err(Ended::TooLarge(too_large(length)));
             }
             // Who does not say how long it is cannot wait: others may wait for what this one holds.
             if !held.grow_to(length) {

@@ -36,12 +36,17 @@ impl Oversize {
     }
 
     /// This file is too large.
-    pub(super) fn note(&self, url: &Url) {
+    pub(super) fn keep(&self, url: &Url) {
         self.with(|state| {
             if state.urls.len() < ENTRIES {
                 state.urls.insert(url.to_string());
             }
         });
+    }
+
+    /// The same of one whose server did not say so.
+    pub(super) fn note(&self, url: &Url) {
+        self.keep(url);
         self.count(url);
     }
 
@@ -76,6 +81,11 @@ mod tests {
     fn a_host_whose_last_three_answers_were_too_large_is_asked_no_more() {
         let url = |text: &str| Url::parse(text).unwrap();
         let oversize = Oversize::default();
+        // Whoever says how large its files are may have others.
+        for name in ["1", "2", "3", "4"] {
+            oversize.keep(&url(&format!("http://host/{name}")));
+        }
+        assert!(oversize.contains(&url("http://host/4")) && !oversize.is_all_of(&url("http://host/5")));
         for name in ["a", "b"] {
             oversize.note(&url(&format!("http://host/{name}")));
         }
