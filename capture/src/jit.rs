@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use symseal_module::Avma;
-use symseal_process::{JitHit, JitLine, JitMaps, JitSource, Mapping};
+use symseal_process::{JitHit, JitLine, JitSnapshot, JitSource, Mapping};
 use symseal_trace::{TraceJit, TraceJitLine, TraceSample};
 
 /// Functions of one trace: no reader takes more than four times as many, and stacks of ten thousand threads lead to fewer.
@@ -31,13 +31,13 @@ pub(crate) fn told_alike(before: Vec<TraceJit>, after: Vec<TraceJit>) -> Vec<Tra
 
 /// The functions that a register or a word of a copied stack lies in, outside of files: whichever frames a walk finds later, their functions are among them.
 /// `mappings` rise.
-pub(crate) fn led_to(samples: &[TraceSample], maps: &JitMaps, mappings: &[Mapping]) -> Vec<TraceJit> {
+pub(crate) fn led_to(samples: &[TraceSample], told: &JitSnapshot, mappings: &[Mapping]) -> Vec<TraceJit> {
     let mut found: BTreeMap<(Avma, u64), TraceJit> = BTreeMap::new();
     let mut room = MAX_LINE_BYTES;
     let mut look = |address: Avma| {
         // A call may be the last instruction of its function.
         for at in [Some(address), address.checked_sub(1)].into_iter().flatten() {
-            let Some((source, hit)) = maps.find(at) else { continue };
+            let Some((source, hit)) = told.find(at) else { continue };
             let key = (hit.function.start, hit.function.size);
             if found.len() < MAX_FUNCTIONS && !found.contains_key(&key) && is_made(hit, mappings) {
                 found.insert(key, function(source, hit, &mut room));

@@ -71,9 +71,9 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     }
     samples.sort_by_key(|sample| sample.thread);
     // Reading these files takes its time, and may have to wait for the process itself.
-    let before = led_to(&samples, &jit, &mappings);
+    let before = led_to(&samples, &jit.snapshot(), &mappings);
     jit.refresh(&mappings);
-    let jit = told_alike(before, led_to(&samples, &jit, &mappings));
+    let jit = told_alike(before, led_to(&samples, &jit.snapshot(), &mappings));
 
     let main = executable.and_then(|path| modules.iter().find(|module| module.path == path));
     let begin = TraceBegin {

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use symseal_module::{Avma, DebugId};
 
 use crate::{
-    JitFileState, JitHit, JitSnapshot, JitSource, KernelSymbols, Mapping, OpenedFile, ProcessError, ProcessIdentity,
-    ProcessModule,
+    JitFileState, JitSnapshot, KernelSymbols, Mapping, OpenedFile, ProcessError, ProcessIdentity, ProcessModule,
 };
 
 /// Linux only.
@@ -112,15 +111,5 @@ impl JitMaps {
             perf_map_state: JitFileState::Absent,
             dump_state: JitFileState::Absent,
         }
-    }
-
-    /// Finds nothing.
-    pub fn find(&self, _address: Avma) -> Option<(JitSource, JitHit<'_>)> {
-        None
-    }
-
-    /// There is no such file.
-    pub fn state(&self, _source: JitSource) -> &JitFileState {
-        &JitFileState::Absent
     }
 }

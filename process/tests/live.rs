@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use symseal_module::Avma;
 use symseal_process::{
-    ElfImage, IdentifiedBy, JitFileState, JitMaps, JitSource, KallsymsError, ProcessError, executable_of, identity_of,
-    kernel_build_id, kernel_symbols, modules_in, modules_of, open_in_root, open_module, proc_maps, read_memory, tasks,
-    thread_name, vdso_bytes,
+    ElfImage, IdentifiedBy, JitFileState, JitMaps, JitSnapshot, JitSource, KallsymsError, ProcessError, executable_of,
+    identity_of, kernel_build_id, kernel_symbols, modules_in, modules_of, open_in_root, open_module, proc_maps,
+    read_memory, tasks, thread_name, vdso_bytes,
 };
 
 struct Sleep(Child);
@@ -264,26 +264,27 @@ fn node(dir: &std::path::Path, argument: &str) -> Option<Sleep> {
 }
 
 /// Reads the JIT files of a process until they hold its hot function; gives its address, and how it was found.
-fn hot_function(process: &Sleep, source: JitSource) -> (JitMaps, Avma) {
+fn hot_function(process: &Sleep, source: JitSource) -> (JitSnapshot, Avma) {
     let pid = process.0.id();
     let mut maps = JitMaps::new(pid);
     for _ in 0..100 {
         std::thread::sleep(Duration::from_millis(50));
         maps.refresh(&proc_maps(pid).unwrap());
+        let told = maps.snapshot();
         // What the runtime wrote itself, read without our parser: a range of the optimised function.
         let code = proc_maps(pid).unwrap();
         for mapping in code.iter().filter(|mapping| mapping.executable && !mapping.is_file()) {
             for at in (mapping.start.0..mapping.end.0).step_by(32) {
-                if let Some((found, hit)) = maps.find(Avma(at))
+                if let Some((found, hit)) = told.find(Avma(at))
                     && found == source
                     && hit.function.name.contains("*hotLoop")
                 {
-                    return (maps, Avma(at));
+                    return (told, Avma(at));
                 }
             }
         }
     }
-    panic!("no hotLoop: {:?}", maps.state(source));
+    panic!("no hotLoop: {:?}", maps.snapshot().state(source));
 }
 
 #[test]
@@ -291,13 +292,13 @@ fn node_names_its_code_in_a_perf_map() {
     let dir = tempfile::tempdir().unwrap();
     let Some(process) = node(dir.path(), "--perf-basic-prof") else { return };
     let path = format!("/tmp/perf-{}.map", process.0.id());
-    let (maps, address) = hot_function(&process, JitSource::PerfMap);
-    let (_, hit) = maps.find(address).unwrap();
+    let (told, address) = hot_function(&process, JitSource::PerfMap);
+    let (_, hit) = told.find(address).unwrap();
     // grep reads the same line.
     let line = format!("{:x} {:x} {}", hit.function.start.0, hit.function.size, hit.function.name);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.lines().any(|found| found == line), "{line}");
-    assert!(matches!(maps.state(JitSource::PerfMap), JitFileState::Read { functions: 100.., passed_over: 0, .. }));
+    assert!(matches!(told.state(JitSource::PerfMap), JitFileState::Read { functions: 100.., passed_over: 0, .. }));
     drop(process);
     let _ = fs::remove_file(path);
 }
@@ -306,14 +307,14 @@ fn node_names_its_code_in_a_perf_map() {
 fn node_names_its_code_and_lines_in_a_jitdump() {
     let dir = tempfile::tempdir().unwrap();
     let Some(process) = node(dir.path(), "--perf-prof") else { return };
-    let (maps, _) = hot_function(&process, JitSource::JitDump);
+    let (told, _) = hot_function(&process, JitSource::JitDump);
     // Node names functions by their place, `JS:^name file:line:column`, which its lines have to agree with. `^` is the
     // compiler that inlines nothing.
     let mut compared = 0;
     let mut seen = std::collections::BTreeSet::new();
     for mapping in proc_maps(process.0.id()).unwrap().iter().filter(|mapping| mapping.executable) {
         for at in (mapping.start.0..mapping.end.0).step_by(32).map(Avma) {
-            let Some((_, hit)) = maps.find(at).filter(|(_, hit)| hit.function.name.starts_with("JS:^")) else {
+            let Some((_, hit)) = told.find(at).filter(|(_, hit)| hit.function.name.starts_with("JS:^")) else {
                 continue;
             };
             let (Some(line), true) = (hit.line(at), seen.insert(hit.function.start)) else { continue };
@@ -323,8 +324,8 @@ fn node_names_its_code_and_lines_in_a_jitdump() {
             compared += 1;
         }
     }
-    assert!(compared >= 5, "{compared} functions with lines: {:?}", maps.state(JitSource::JitDump));
-    assert!(matches!(maps.state(JitSource::JitDump), JitFileState::Read { functions: 100.., .. }));
+    assert!(compared >= 5, "{compared} functions with lines: {:?}", told.state(JitSource::JitDump));
+    assert!(matches!(told.state(JitSource::JitDump), JitFileState::Read { functions: 100.., .. }));
 }
 
 #[test]
@@ -333,9 +334,12 @@ fn a_perf_map_is_followed_while_it_grows_and_when_it_is_another_file() {
     let mappings = proc_maps(sleep.0.id()).unwrap();
     let path = std::path::PathBuf::from(format!("/tmp/perf-{}.map", sleep.0.id()));
     let mut maps = JitMaps::new(sleep.0.id());
-    let name = |maps: &JitMaps, at: u64| maps.find(Avma(at)).map(|(_, hit)| hit.function.name.clone());
+    let name = |maps: &JitMaps, at: u64| maps.snapshot().find(Avma(at)).map(|(_, hit)| hit.function.name.clone());
     maps.refresh(&mappings);
-    assert_eq!(maps.state(JitSource::PerfMap), &JitFileState::Absent);
+    assert_eq!(maps.snapshot().state(JitSource::PerfMap), &JitFileState::Absent);
+    fs::write(&path, "").unwrap();
+    maps.refresh(&mappings);
+    assert!(matches!(maps.snapshot().state(JitSource::PerfMap), JitFileState::Read { functions: 0, .. }));
 
     fs::write(&path, "1000 20 first\n2000 20 sec").unwrap();
     maps.refresh(&mappings);
@@ -344,7 +348,7 @@ fn a_perf_map_is_followed_while_it_grows_and_when_it_is_another_file() {
     std::io::Write::write_all(&mut file, b"ond\n1000 10 reused\n").unwrap();
     maps.refresh(&mappings);
     assert_eq!((name(&maps, 0x1000).as_deref(), name(&maps, 0x2000).as_deref()), (Some("reused"), Some("second")));
-    assert!(maps.find(Avma(0x1010)).unwrap().1.overlapped);
+    assert!(maps.snapshot().find(Avma(0x1010)).unwrap().1.overlapped);
 
     let other = path.with_extension("new");
     fs::write(&other, "3000 20 of another file\n").unwrap();
@@ -380,8 +384,9 @@ fn a_perf_map_that_is_written_anew_in_its_place_is_read_anew() {
         let written = fs::metadata(&path).unwrap();
         assert!(inode.is_none_or(|inode| inode == std::os::unix::fs::MetadataExt::ino(&written)));
         maps.refresh(&mappings);
-        let name = |at: u64| maps.find(Avma(at)).map(|(_, hit)| hit.function.name.as_str());
-        assert_eq!([name(0x1000), name(0x2000), name(0x3000)], expected, "{text:?}");
+        let name = |at: u64| maps.snapshot().find(Avma(at)).map(|(_, hit)| hit.function.name.clone());
+        let found = [name(0x1000), name(0x2000), name(0x3000)];
+        assert_eq!(found.each_ref().map(Option::as_deref), expected, "{text:?}");
     }
     fs::remove_file(&path).unwrap();
 }
@@ -412,11 +417,11 @@ fn a_jvm_that_is_asked_again_for_its_code_has_the_names_of_the_last_time() {
             continue;
         }
         maps.refresh(&proc_maps(process.0.id()).unwrap());
-        let text = fs::read_to_string(&path).unwrap();
+        let (told, text) = (maps.snapshot(), fs::read_to_string(&path).unwrap());
         for line in text.lines() {
             let [start, size, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
             let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
-            let found = maps.find(Avma(number(start) + number(size) / 2)).map(|(_, hit)| hit.function.name.as_str());
+            let found = told.find(Avma(number(start) + number(size) / 2)).map(|(_, hit)| hit.function.name.as_str());
             assert_eq!(found, Some(name.trim()), "{line}");
             compared += 1;
         }
@@ -439,7 +444,7 @@ fn a_perf_map_without_an_end_of_line_is_read_once() {
     fs::File::create(&path).unwrap().set_len(3 << 30).unwrap();
     let mut maps = JitMaps::new(sleep.0.id());
     maps.refresh(&mappings);
-    assert!(matches!(maps.state(JitSource::PerfMap), JitFileState::Damaged { .. }));
+    assert!(matches!(maps.snapshot().state(JitSource::PerfMap), JitFileState::Damaged { .. }));
     let first_read = bytes_read_by_us();
     for _ in 0..100 {
         maps.refresh(&mappings);
@@ -447,7 +452,7 @@ fn a_perf_map_without_an_end_of_line_is_read_once() {
     assert!(bytes_read_by_us() - first_read < 4 << 20, "it is looked at, and not read, a hundred times");
     fs::write(&path, "1000 20 mended\n").unwrap();
     maps.refresh(&mappings);
-    assert_eq!(maps.find(Avma(0x1000)).unwrap().1.function.name, "mended");
+    assert_eq!(maps.snapshot().find(Avma(0x1000)).unwrap().1.function.name, "mended");
     fs::remove_file(&path).unwrap();
 }
 
@@ -468,8 +473,11 @@ fn a_perf_map_of_another_user_is_not_believed() {
     } else {
         let mut maps = JitMaps::new(sleep.0.id());
         maps.refresh(&mappings);
-        assert!(maps.find(Avma(0x1000)).is_none());
-        assert_eq!(maps.state(JitSource::PerfMap), &JitFileState::ForeignOwner { path: path.clone(), owner: 65534 });
+        assert!(maps.snapshot().find(Avma(0x1000)).is_none());
+        assert_eq!(
+            maps.snapshot().state(JitSource::PerfMap),
+            &JitFileState::ForeignOwner { path: path.clone(), owner: 65534 }
+        );
     }
     fs::remove_file(&path).unwrap();
 }
@@ -489,7 +497,7 @@ fn a_perf_map_of_root_is_believed_of_any_process() {
     let mut maps = JitMaps::new(sleep.0.id());
     maps.refresh(&proc_maps(sleep.0.id()).unwrap());
     fs::remove_file(&path).unwrap();
-    assert_eq!(maps.find(Avma(0x1000)).unwrap().1.function.name, "of root");
+    assert_eq!(maps.snapshot().find(Avma(0x1000)).unwrap().1.function.name, "of root");
 }
 
 #[test]
@@ -500,7 +508,7 @@ fn a_pipe_in_the_place_of_a_perf_map_holds_up_nobody() {
     let mut maps = JitMaps::new(sleep.0.id());
     maps.refresh(&proc_maps(sleep.0.id()).unwrap());
     fs::remove_file(&path).unwrap();
-    assert!(matches!(maps.state(JitSource::PerfMap), JitFileState::Unreadable { .. }));
+    assert!(matches!(maps.snapshot().state(JitSource::PerfMap), JitFileState::Unreadable { .. }));
 }
 
 #[test]

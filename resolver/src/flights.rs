@@ -1,10 +1,10 @@
 //! What is made once for many who ask at the same time, and kept for those who ask later.
 
-use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cache::BoundedMap;
-use crate::slots::{Mixer, Slots};
+use crate::slots::{Slots, hash_of};
 
 /// Values by key, each made by the first who asks for it. Whoever asks for the same key waits for that one; other keys are not held up.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Flights<K, V> {
 
     /// The same of values that hold for a while: one that does not any more is made again.
     pub(crate) fn get_while(&self, key: K, holds: impl Fn(&V) -> bool, make: impl FnOnce() -> V) -> V {
-        let hash = BuildHasherDefault::<Mixer>::default().hash_one(&key);
+        let hash = hash_of(&key);
         if let Some(made) = self.made.find(hash, |found| *found == key).filter(&holds) {
             return made;
         }

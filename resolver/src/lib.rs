@@ -43,6 +43,7 @@ mod flights;
 mod jit;
 pub mod live;
 mod local;
+mod naming;
 #[cfg(feature = "online")]
 pub mod online;
 mod options;

@@ -17,7 +17,8 @@ use crate::local::pair::Program;
 use crate::local::read::check_id;
 use crate::local::read::object_of;
 use crate::local::{LocalTable, NoTable, Opened, ask_table, table_of};
-use crate::resolver::{NamedBy, quality_of};
+use crate::naming::quality_of;
+use crate::resolver::NamedBy;
 use crate::servers::Covered;
 use crate::trail::{miss, skip};
 use crate::{

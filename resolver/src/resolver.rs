@@ -8,19 +8,19 @@ use symseal_bundle::{Bundle, DebugInfo, Digest};
 use symseal_module::{
     Avma, DebugId, MappedModule, MissReason, ModuleMap, Proof, Quality, ResolverStep, Rva, Svma, UnwindMethod,
 };
-use symseal_symx::SparseHit;
 
 use crate::answers::{Answers, Question};
 use crate::bundles::{Access, BundleSource, NoTable, StoredBundle};
 use crate::flights::Flights;
 use crate::local::last_binary::OwnFile;
 use crate::local::{self, Local};
+use crate::naming::{demangle_frame, offset_in, quality_of};
 use crate::remote::{Asked, AskedModule, Remote};
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::trail::{hit, miss, most_telling, raw_frame, skip};
 use crate::{
     Answer, CallSite, DigestOf, DigestRef, FileBytes, JitNames, ModuleFiles, ModuleRef, NO_SERVERS, Options, Outcome,
-    ResolvedFrame, SourceFrame, SymbolServers, Symbolized, Tried, VdsoModule, demangle,
+    ResolvedFrame, SymbolServers, Symbolized, Tried, VdsoModule,
 };
 
 /// Names addresses through the strict chain. See the crate documentation.
@@ -544,63 +544,4 @@ pub(crate) struct NamedBy {
     pub(crate) proof: Proof,
     pub(crate) named: Named,
     pub(crate) digests: Vec<DigestRef>,
-}
-
-impl Symbolized {
-    /// What a bundle's table says of one address where the table is not at hand: read in parts, or proved.
-    pub fn from_sparse(rva: Rva, hit: Option<SparseHit>, proof: Proof, demangle: bool) -> Self {
-        let found = hit.as_ref().map(|hit| (hit.function.start, hit.function.flags));
-        let mut frames: Vec<SourceFrame> = hit.into_iter().flat_map(|hit| hit.frames).map(SourceFrame::from).collect();
-        // A function without any name names nothing.
-        if frames.iter().all(|frame| frame.function.is_none()) {
-            frames.clear();
-        }
-        if demangle {
-            frames.iter_mut().for_each(demangle_frame);
-        }
-        let answer = match found {
-            Some((start, flags)) if !frames.is_empty() => Answer {
-                proof,
-                approximate: flags.approximate,
-                folded: flags.folded,
-                start: Some(start),
-                ..Answer::nameless(ResolverStep::LocalBundle, quality_of(&frames))
-            },
-            _ => Answer {
-                reason: Some(MissReason::NoSymbolAtAddress),
-                ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset)
-            },
-        };
-        let answer = Arc::new(Answer { frames, ..answer });
-        Self { rva, symbol_offset: offset_in(&answer, rva), answer }
-    }
-}
-
-/// How much frames tell: all of it where the innermost has a function, a file and a line. What dwz moved out, or a compiler left out, may keep
-/// the function of a line away.
-pub(crate) fn quality_of(frames: &[SourceFrame]) -> Quality {
-    let full = |frame: &SourceFrame| frame.function.is_some() && frame.file.is_some() && frame.line.is_some();
-    if frames.first().is_some_and(full) { Quality::Full } else { Quality::Function }
-}
-
-/// Bytes from the beginning of the function that an answer names.
-fn offset_in(answer: &Answer, rva: Rva) -> Option<u64> {
-    rva.0.checked_sub(answer.start?.0)
-}
-
-/// Puts the demangled symbol in the place of the function's name; the raw symbol stays.
-fn demangle_frame(frame: &mut SourceFrame) {
-    let raw = frame.symbol.as_deref().or(frame.function.as_deref());
-    let Some((name, outcome)) = raw.and_then(demangle) else {
-        return;
-    };
-    match outcome {
-        crate::Demangling::Done => frame.function = Some(name.into()),
-        crate::Demangling::Truncated => {
-            frame.function = Some(name.into());
-            frame.demangling = Some(outcome);
-        }
-        // The source language's name, where there is one, is better than a raw symbol.
-        crate::Demangling::Failed => frame.demangling = Some(outcome),
-    }
 }

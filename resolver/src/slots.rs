@@ -4,7 +4,7 @@
 //! longest goes. No list of all that was asked for has to be kept, so that a reader writes nothing but a time, and that only
 //! where something was put in since. Whether a value is still there never changes an answer.
 
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -119,9 +119,15 @@ impl<K, V> Set<K, V> {
     }
 }
 
-/// Makes the hash of a key of several parts.
+/// The hash of a key of several parts.
+pub(crate) fn hash_of(key: &impl Hash) -> u64 {
+    let mut mixer = Mixer::default();
+    key.hash(&mut mixer);
+    mixer.finish()
+}
+
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Mixer(u64);
+struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {

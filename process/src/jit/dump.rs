@@ -248,10 +248,11 @@ impl JitDump {
             }
         }
         lines.sort_by_key(|line| line.address);
-        let size = self.edit().starting_at(start).filter(|function| loaded == Some(start) && function.lines.is_empty());
+        let size =
+            self.functions.starting_at(start).filter(|function| loaded == Some(start) && function.lines.is_empty());
         if let Some(size) = size.map(|function| function.size) {
             let lines = self.believed(lines, start, size);
-            self.edit().starting_at(start)?.lines = lines;
+            self.edit().set_lines(start, lines);
             return Some(());
         }
         if self.waiting.len() >= MAX_WAITING {

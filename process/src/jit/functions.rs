@@ -107,10 +107,18 @@ impl JitFunctions {
     }
 
     /// The function that begins at `start` and was written last.
-    pub(super) fn starting_at(&mut self, start: Avma) -> Option<&mut JitFunction> {
+    pub(super) fn starting_at(&self, start: Avma) -> Option<&JitFunction> {
         let piece = self.pieces.get(&start.0)?;
-        let function = self.functions.get_mut(piece.function).filter(|function| function.start == start)?;
-        Some(Arc::make_mut(function))
+        self.functions.get(piece.function).map(Arc::as_ref).filter(|function| function.start == start)
+    }
+
+    /// Gives that function its lines.
+    pub(super) fn set_lines(&mut self, start: Avma, lines: Vec<JitLine>) {
+        let number = self.pieces.get(&start.0).map(|piece| piece.function);
+        if let Some(function) = number.and_then(|number| self.functions.get_mut(number)).filter(|it| it.start == start)
+        {
+            Arc::make_mut(function).lines = lines;
+        }
     }
 
     /// Takes the function that begins at `start` out.

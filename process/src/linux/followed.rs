@@ -121,6 +121,10 @@ impl<P> Followed<P> {
     ) -> bool {
         let (mut waiting, mut at) = (Vec::new(), self.read_bytes);
         let end = bytes.min(MAX_FILE_BYTES);
+        if end == 0 {
+            // It is there, and says nothing yet.
+            self.state = JitFileState::Read { path: path.to_owned(), functions: 0, passed_over: 0 };
+        }
         while at < end {
             if waiting.len() >= MAX_WAITING_BYTES {
                 let problem =

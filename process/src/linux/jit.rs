@@ -3,13 +3,11 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use symseal_module::Avma;
-
 use super::followed::{Followed, state_of};
 use super::open::open_mapped;
 use super::read_proc;
 use super::root::open_in_root;
-use crate::{JitDump, JitFileState, JitHit, JitSnapshot, JitSource, Mapping, PerfMap};
+use crate::{JitDump, JitFileState, JitSnapshot, Mapping, PerfMap};
 
 const ROOT: u32 = 0;
 
@@ -38,27 +36,13 @@ impl JitMaps {
         self.refresh_dump(&status, mappings);
     }
 
-    /// What is known now.
+    /// What is known now; further reading does not change it.
     pub fn snapshot(&self) -> JitSnapshot {
         JitSnapshot {
             perf_map: self.perf_map.parser.snapshot(),
             dump: self.dump.parser.snapshot(),
             perf_map_state: self.perf_map.state.clone(),
             dump_state: self.dump.state.clone(),
-        }
-    }
-
-    /// The function that holds `address`: of the jitdump, which has lines, else of the perf map.
-    pub fn find(&self, address: Avma) -> Option<(JitSource, JitHit<'_>)> {
-        let of_dump = self.dump.parser.find(address).map(|hit| (JitSource::JitDump, hit));
-        of_dump.or_else(|| self.perf_map.parser.find(address).map(|hit| (JitSource::PerfMap, hit)))
-    }
-
-    /// How the last reading of the file went.
-    pub fn state(&self, source: JitSource) -> &JitFileState {
-        match source {
-            JitSource::PerfMap => &self.perf_map.state,
-            JitSource::JitDump => &self.dump.state,
         }
     }
 

@@ -6,11 +6,11 @@ use symseal_module::Rva;
 
 use super::shelf::CacheStatistics;
 use super::tally::Tally;
-use crate::slots::{Slots, mixed};
+use crate::slots::{Slots, hash_of};
 use crate::{ResolvedFrame, Text};
 
 /// An address whose name was looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct NamedAddress {
     /// The names of its module as they were read at one time.
     pub(super) serial: u64,
@@ -34,13 +34,13 @@ impl NamedAddresses {
     }
 
     pub(super) fn find(&self, address: NamedAddress) -> Option<Arc<ResolvedFrame>> {
-        let found = self.frames.find(address.hash(), |known| *known == address);
+        let found = self.frames.find(hash_of(&address), |known| *known == address);
         self.tally.count(found.is_some());
         found
     }
 
     pub(super) fn keep(&self, address: NamedAddress, frame: &ResolvedFrame) {
-        self.frames.put(address.hash(), address, Arc::new(frame.clone()));
+        self.frames.put(hash_of(&address), address, Arc::new(frame.clone()));
     }
 
     pub(super) fn statistics(&self) -> CacheStatistics {
@@ -50,12 +50,6 @@ impl NamedAddresses {
         };
         let (entries, bytes) = self.frames.fold((0, 0), sum);
         CacheStatistics { hits, misses, entries, bytes }
-    }
-}
-
-impl NamedAddress {
-    fn hash(self) -> u64 {
-        mixed(mixed(self.serial).wrapping_add(self.rva.0) ^ (u64::from(self.exact) << 63))
     }
 }
 

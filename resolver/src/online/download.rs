@@ -307,8 +307,11 @@ impl Downloads {
             Err(_) => Err(silent(url, self.silence)),
             Ok(Err(error)) if error.is_timeout() && !error.is_connect() => Err(silent(url, self.silence)),
             Ok(Err(error)) => {
-                let why = format!("{}: {}", shown(url), root_of(&error));
                 let is_dead = error.is_connect();
+                let why = match is_dead && error.is_timeout() {
+                    true => format!("{}: no connection within {} s", shown(url), self.connect.as_secs_f64()),
+                    false => format!("{}: {}", shown(url), root_of(&error)),
+                };
                 Err(match is_dead {
                     true => Ended::Silent(Box::new(url.clone()), why),
                     false => Ended::Failed(why).after(asked.elapsed(), error.url().unwrap_or(url)),
