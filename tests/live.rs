@@ -177,29 +177,86 @@ fn the_vdso_the_kernel_and_nothing_are_told_apart() {
     }
 }
 
+/// Another user, with the program within reach.
+struct Nobody {
+    symseal: PathBuf,
+}
+
+impl Nobody {
+    /// `None`, and says so, where this user may not become another one.
+    fn in_folder(dir: &Path) -> Option<Self> {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let this = Self { symseal: dir.join("symseal") };
+        std::fs::copy(symseal_path(), &this.symseal).unwrap();
+        if this.runs(&this.symseal).arg("--version").stdout(Stdio::null()).status().is_err() {
+            println!("SKIP setuid: not permitted to become another user");
+            return None;
+        }
+        Some(this)
+    }
+
+    fn runs(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.uid(65534).gid(65534).env("HOME", "/nonexistent");
+        command
+    }
+
+    fn symbolizes(&self, program: &Running, arguments: &[&str]) -> Ran {
+        let mut ours = self.runs(&self.symseal);
+        ours.args(["symbolize", "--pid", &program.pid(), "--json"]).args(arguments).output().unwrap().into()
+    }
+}
+
+#[test]
+fn without_privilege_what_came_into_a_files_place_is_told_from_a_file_that_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = built(dir.path()) else { return };
+    let Some(nobody) = Nobody::in_folder(dir.path()) else { return };
+    let program = Running::start(&mut nobody.runs(&path));
+    let told = || {
+        let ran = nobody.symbolizes(&program, &["--local-files", &program.outer]);
+        let line = lines(&ran).remove(0);
+        assert_eq!((ran.status, line["quality"].as_str()), (1, Some("module-offset")), "{line}");
+        let steps = line["tried"].as_array().unwrap();
+        let of_binary = steps.iter().find(|step| step["step"] == "binary-debug-info").unwrap();
+        (of_binary["reason"].as_str().unwrap().to_owned(), of_binary["detail"].as_str().unwrap().to_owned())
+    };
+    // The file itself, of which its owner lets nobody read any more.
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    let (reason, detail) = told();
+    assert!(reason == "file-unreadable" && detail.contains("Permission denied"), "{reason}: {detail}");
+    std::fs::rename(&path, dir.path().join("moved")).unwrap();
+    let elsewhere = dir.path().join("elsewhere");
+    std::fs::write(&elsewhere, "no program").unwrap();
+    let placed: [&dyn Fn(); 4] = [
+        &|| {
+            std::fs::copy(&elsewhere, &path).unwrap();
+        },
+        &|| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap(),
+        &|| {
+            std::fs::remove_file(&path).unwrap();
+            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        },
+        &|| {
+            std::fs::remove_file(&path).unwrap();
+            std::fs::create_dir(&path).unwrap();
+        },
+    ];
+    for place in placed {
+        place();
+        let (reason, detail) = told();
+        assert!(detail.contains("it was replaced since") && !detail.contains("not ours"), "{reason}: {detail}");
+    }
+}
+
 #[test]
 fn without_privilege_the_kernel_has_no_names_and_the_process_has() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = built(dir.path()) else { return };
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let nobody = |program: &Path| {
-        let mut command = Command::new(program);
-        command.uid(65534).gid(65534).env("HOME", "/nonexistent");
-        command
-    };
-    // The program itself has to be within reach of another user.
-    let copy = dir.path().join("symseal");
-    std::fs::copy(symseal_path(), &copy).unwrap();
-    if nobody(&copy).arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("SKIP setuid: not permitted to become another user");
-        return;
-    }
-    let program = Running::start(&mut nobody(&path));
+    let Some(nobody) = Nobody::in_folder(dir.path()) else { return };
+    let program = Running::start(&mut nobody.runs(&path));
     let address = "0xffffffff81000100";
-    let mut ours = nobody(&copy);
-    let arguments = ["symbolize", "--pid", &program.pid(), "--local-files", "--json", address, &program.outer];
-    let ran: Ran = ours.args(arguments).output().unwrap().into();
-    let ran = ran.ok();
+    let ran = nobody.symbolizes(&program, &["--local-files", address, &program.outer]).ok();
     let found = lines(&ran);
     assert_eq!(found[1]["frames"][0]["function"], "outer");
     let visible = std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").is_ok_and(|text| text.trim() == "0")
@@ -214,9 +271,7 @@ fn without_privilege_the_kernel_has_no_names_and_the_process_has() {
     }
     // Of another user's process every address is a frame without a name, and the warning says what would help.
     let foreign = Running::start(&mut Command::new(&path));
-    let mut ours = nobody(&copy);
-    let asked = ["symbolize", "--pid", &foreign.pid(), "--json", &foreign.outer, "0x10"];
-    let ran: Ran = ours.args(asked).output().unwrap().into();
+    let ran = nobody.symbolizes(&foreign, &[&foreign.outer, "0x10"]);
     let found = lines(&ran);
     assert_eq!(found.len(), 2, "{}", ran.stdout);
     assert!(found.iter().all(|line| line["quality"] == "raw" && line["reason"] == "not-permitted"), "{found:?}");

@@ -286,7 +286,14 @@ fn who_was_not_asked_was_skipped() {
     // Nobody knows the file name by which a program database is asked for.
     let pdb = ["--debug-id", "0102030405060708090a0b0c0d0e0f10-1", "--rva", "0x1000"];
     let arguments = [&["symbolize", "--online", "--json", "--explain"][..], &pdb].concat();
-    let nameless = step(&scene.ask("cache", &arguments), "symbol-server");
+    let ran = scene.ask("cache", &arguments);
+    let nameless = step(&ran, "symbol-server");
+    assert_eq!(
+        ran.json()["reason"],
+        "unsupported",
+        "what could not be asked, and not what was never to be: {}",
+        ran.stdout
+    );
     assert_eq!(nameless["outcome"]["skipped"], "unsupported", "{nameless}");
     assert!(nameless["detail"].as_str().unwrap().contains("file name"), "{nameless}");
     // And with it, where there are debuginfod servers alone.
@@ -296,7 +303,9 @@ fn who_was_not_asked_was_skipped() {
         .env_remove("_NT_SYMBOL_PATH")
         .stdin(Stdio::null())
         .output();
-    let nobody = step(&ran.unwrap().into(), "symbol-server");
+    let ran = Ran::from(ran.unwrap());
+    let nobody = step(&ran, "symbol-server");
+    assert_eq!(ran.json()["reason"], "unsupported", "{}", ran.stdout);
     assert_eq!(nobody["outcome"]["skipped"], "unsupported", "{nobody}");
     assert!(nobody["detail"].as_str().unwrap().contains("_NT_SYMBOL_PATH"), "{nobody}");
 }

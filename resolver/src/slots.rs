@@ -55,6 +55,11 @@ impl<K: Eq, V: Clone> Slots<K, V> {
 
     /// The value of the key with this hash for which `is` holds.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(&K) -> bool) -> Option<V> {
+        self.find_with(hash, is, V::clone)
+    }
+
+    /// What `of` makes of that value where it is, for who would throw a copy away: threads that count references to one value hold each other up.
+    pub(crate) fn find_with<T>(&self, hash: u64, is: impl Fn(&K) -> bool, of: impl Fn(&V) -> T) -> Option<T> {
         let (chunk, set) = self.place(hash);
         let set = self.chunks.get(chunk)?.get()?.get(set)?;
         set.holding(hash).find_map(|slot| {
@@ -64,7 +69,7 @@ impl<K: Eq, V: Clone> Slots<K, V> {
             if slot.used.load(Ordering::Relaxed) != now {
                 slot.used.store(now, Ordering::Relaxed);
             }
-            Some(value.clone())
+            Some(of(value))
         })
     }
 

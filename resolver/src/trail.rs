@@ -39,19 +39,20 @@ pub(crate) fn skip(step: ResolverStep, reason: MissReason) -> Tried {
 }
 
 /// Why there is no name: what was there and is the wrong one says more than a server that failed, that more than a file that cannot be read, and that more
-/// than a lack; of equals the later step. Steps that were not asked tell it only where none was.
+/// than a lack; of equals the later step. Steps that were not asked tell it only where none was: first one that was to be asked, and could not be.
 pub(crate) fn most_telling(tried: &[Tried]) -> Option<MissReason> {
     let rank = |outcome: Outcome| match outcome {
         Outcome::Hit => None,
+        Outcome::Skipped(MissReason::Unsupported) => Some(1),
         Outcome::Skipped(_) => Some(0),
         Outcome::Miss(reason) => Some(match reason {
             MissReason::DigestMismatch
             | MissReason::DebugIdMismatch
             | MissReason::ChecksumMismatch
-            | MissReason::Malformed => 4,
-            MissReason::ServerError => 3,
-            MissReason::FileUnreadable | MissReason::NotPermitted => 2,
-            _ => 1,
+            | MissReason::Malformed => 5,
+            MissReason::ServerError => 4,
+            MissReason::FileUnreadable | MissReason::NotPermitted => 3,
+            _ => 2,
         }),
     };
     tried.iter().max_by_key(|step| rank(step.outcome)).and_then(|step| step.outcome.reason())

@@ -461,6 +461,14 @@ fn why_a_file_of_a_runtime_names_nothing_is_told() {
     // Without an end of line, and too long for any.
     std::fs::File::create(&map).unwrap().set_len(100 << 20).unwrap();
     check(MissReason::Malformed);
+    std::fs::write(&map, "no function\nnor this\n").unwrap();
+    check(MissReason::Malformed);
+    // Of other code it names something.
+    std::fs::write(&map, "10000 10 elsewhere\nno function\n").unwrap();
+    let frame = one(&process, code);
+    let step = frame.tried.iter().find(|tried| tried.step == ResolverStep::JitMap).unwrap();
+    assert_eq!(step.outcome, symseal_resolver::Outcome::Miss(MissReason::NoSymbolAtAddress), "{frame:#?}");
+    assert_eq!(step.detail, format!("{map}: 1 of its entries were not understood"));
     std::fs::remove_file(&map).unwrap();
 }
 

@@ -10,31 +10,41 @@ use std::path::{Path, PathBuf};
 use symseal_module::{Avma, DebugId};
 
 use super::of_io;
-use super::root::open_in_root;
+use super::root::{RootDirectory, open_in_root};
 use crate::{Device, ElfImage, Mapping, OpenedBy, OpenedFile, ProcessError, ProcessModule};
 
 /// Opens the file that a module was mapped from: through `map_files`, else by its path in the process's own
 /// root directory, when device and inode, or else the build-id in memory, are the mapped ones.
+///
+/// # Errors
+/// [`ProcessError::Replaced`] where something else is at the path, be it a pipe or what nobody may read; [`ProcessError::Io`] for a file that is not there or
+/// cannot be read; and whatever the process's root directory gives.
 pub fn open_module(pid: u32, module: &ProcessModule) -> Result<OpenedFile, ProcessError> {
     if let Some(file) = through_map(pid, module.mapping_start, module.mapping_end) {
         return Ok(OpenedFile { file, by: OpenedBy::MapFiles });
     }
-    let path = in_root(pid, &module.path);
-    let fail = |error: io::Error| match error.kind() {
-        // The process is there; its file is not.
-        io::ErrorKind::NotFound => ProcessError::Io { path: path.clone(), error },
-        _ => of_io(pid, "open the files of", path.clone(), error),
-    };
-    let file = open_in_root(pid, Path::new(OsStr::from_bytes(&module.path))).map_err(fail)?;
-    let metadata = file.metadata().map_err(fail)?;
-    if is_mapped_file(&metadata, module.device, module.inode) && !module.deleted {
+    let (path, place) = (Path::new(OsStr::from_bytes(&module.path)), in_root(pid, &module.path));
+    let root = RootDirectory::of(pid).map_err(|error| of_io(pid, "open the files of", place.clone(), error))?;
+    // The process is there; its file is not, or is nobody's to read.
+    let of_file = |error: io::Error| ProcessError::Io { path: place.clone(), error };
+    let replaced = || ProcessError::Replaced { pid, path: place.clone() };
+    let found = root.metadata(path).map_err(of_file)?;
+    if !found.is_file() {
+        return Err(replaced());
+    }
+    let is_mapped = is_mapped_file(&found, module.device, module.inode) && !module.deleted;
+    let file = root.open(path).map_err(|error| match is_mapped || device_of(&found) != module.device {
+        // Stacked file systems (overlayfs, btrfs) show one device in maps and another to stat: it may be the one.
+        true => of_file(error),
+        false => replaced(),
+    })?;
+    if is_mapped && is_mapped_file(&file.metadata().map_err(of_file)?, module.device, module.inode) {
         return Ok(OpenedFile { file, by: OpenedBy::Path });
     }
-    // Stacked file systems (overlayfs, btrfs) show one device in maps and another to stat.
     if module.module.debug_id.is_some() && file_build_id(&file) == module.module.debug_id {
         return Ok(OpenedFile { file, by: OpenedBy::PathByBuildId });
     }
-    Err(ProcessError::Replaced { pid, path })
+    Err(replaced())
 }
 
 /// Opens the file that is mapped here: through `map_files`, else by its path where device and inode are the mapped ones.
@@ -55,8 +65,11 @@ fn through_map(pid: u32, start: Avma, end: Avma) -> Option<File> {
 }
 
 fn is_mapped_file(metadata: &Metadata, device: Device, inode: u64) -> bool {
-    let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-    (major, minor, metadata.ino()) == (device.major, device.minor, inode)
+    device_of(metadata) == device && metadata.ino() == inode
+}
+
+fn device_of(metadata: &Metadata) -> Device {
+    Device { major: libc::major(metadata.dev()), minor: libc::minor(metadata.dev()) }
 }
 
 /// The build-id in a file's notes.

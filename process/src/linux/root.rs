@@ -1,7 +1,7 @@
 //! Files as a process sees them, below its own root directory.
 
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -13,21 +13,46 @@ use std::path::Path;
 /// # Errors
 /// As [`File::open`]; `InvalidInput` for what is no regular file, which is not opened for reading.
 pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
-    let root = File::open(format!("/proc/{pid}/root"))?;
-    let relative = CString::new(path.as_os_str().as_bytes())?;
-    let file = open_beneath(&root, &relative)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    RootDirectory::of(pid)?.open(path)
+}
+
+/// The root directory of a process, in its mount namespace.
+#[derive(Debug)]
+pub(crate) struct RootDirectory(File);
+
+impl RootDirectory {
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
+        File::open(format!("/proc/{pid}/root")).map(Self)
     }
-    Ok(file)
+
+    /// What is said of the file at `path`, which need not be readable, and is not opened.
+    pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        self.open_with(path, libc::O_PATH)?.metadata()
+    }
+
+    /// Opens the regular file at `path`: a pipe or a device must not be opened, as that could block, or do something.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
+        let regular = |found: &Metadata| match found.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        };
+        regular(&self.metadata(path)?)?;
+        // What came into its place meanwhile does not hold up the call, and is recognised afterwards.
+        let file = self.open_with(path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY)?;
+        regular(&file.metadata()?)?;
+        Ok(file)
+    }
+
+    fn open_with(&self, path: &Path, flags: libc::c_int) -> io::Result<File> {
+        open_beneath(&self.0, &CString::new(path.as_os_str().as_bytes())?, flags | libc::O_CLOEXEC)
+    }
 }
 
 #[allow(unsafe_code)]
-fn open_beneath(root: &File, path: &CString) -> io::Result<File> {
+fn open_beneath(root: &File, path: &CString, flags: libc::c_int) -> io::Result<File> {
     // SAFETY: `open_how` is plain numbers, for which zero is a value.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    // A pipe or a device does not hold up the call, and is recognised afterwards.
-    how.flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
+    how.flags = flags as u64;
     how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
     let (folder, name, bytes) = (root.as_raw_fd(), path.as_ptr(), size_of::<libc::open_how>());
     // SAFETY: the descriptor is open, the name ends in a zero byte, and `how` lives through the call and has the size

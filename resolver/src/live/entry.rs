@@ -170,8 +170,19 @@ impl Told {
             None if self.is_absent() => {
                 noted(frame, ResolverStep::JitMap, MissReason::FileNotFound, NEITHER.to_owned())
             }
-            None => noted(frame, ResolverStep::JitMap, MissReason::NoSymbolAtAddress, String::new()),
+            None => noted(frame, ResolverStep::JitMap, MissReason::NoSymbolAtAddress, self.passed_over()),
         }
+    }
+
+    /// What was not understood of files that name other code, for people.
+    fn passed_over(&self) -> String {
+        let told = [JitSource::PerfMap, JitSource::JitDump].map(|source| match self.names.state(source) {
+            JitFileState::Read { path, passed_over, .. } if *passed_over > 0 => {
+                format!("{}: {passed_over} of its entries were not understood", path.display())
+            }
+            _ => String::new(),
+        });
+        told.into_iter().filter(|told| !told.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
     /// Whether the process has written nothing of its code.
@@ -193,6 +204,10 @@ fn problem_of(state: &JitFileState) -> Option<(MissReason, String)> {
         }
         JitFileState::Damaged { path, problem } => {
             Some((MissReason::Malformed, format!("{}: {problem}", path.display())))
+        }
+        JitFileState::Read { path, functions: 0, passed_over } if *passed_over > 0 => {
+            let detail = format!("{}: none of its {passed_over} entries was understood", path.display());
+            Some((MissReason::Malformed, detail))
         }
         JitFileState::Absent | JitFileState::Read { .. } => None,
     }

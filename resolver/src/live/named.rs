@@ -33,8 +33,9 @@ impl NamedAddresses {
         Self { frames: Slots::with_capacity(most), tally: Tally::default() }
     }
 
-    pub(super) fn find(&self, address: NamedAddress) -> Option<Arc<ResolvedFrame>> {
-        let found = self.frames.find(hash_of(&address), |known| *known == address);
+    /// What `of` makes of the frame, where the address was named before.
+    pub(super) fn find_with<T>(&self, address: NamedAddress, of: impl Fn(&ResolvedFrame) -> T) -> Option<T> {
+        let found = self.frames.find_with(hash_of(&address), |known| *known == address, |frame| of(frame));
         self.tally.count(found.is_some());
         found
     }

@@ -57,6 +57,26 @@ impl Expected {
     }
 }
 
+/// The names that one call uses. Most frames of a stack lie in the module of the one before.
+#[derive(Default)]
+struct InUse<'v>(Option<(&'v Arc<ViewedModule>, Arc<Names>)>);
+
+impl<'v> InUse<'v> {
+    /// The names of a module: those of the address before, where that lies in it too, or what `read` gives.
+    fn names(&mut self, module: &'v Arc<ViewedModule>, read: impl FnOnce() -> Arc<Names>) -> &Names {
+        self.0 = self.0.take().filter(|(last, _)| Arc::ptr_eq(last, module));
+        let (_, names) = self.0.get_or_insert_with(|| (module, read()));
+        names
+    }
+
+    /// The same where they may not be there yet.
+    fn ready(&mut self, module: &'v Arc<ViewedModule>, found: impl FnOnce() -> Option<Arc<Names>>) -> Option<&Names> {
+        let same = self.0.take().filter(|(last, _)| Arc::ptr_eq(last, module));
+        self.0 = same.or_else(|| Some((module, found()?)));
+        self.0.as_ref().map(|(_, names)| names.as_ref())
+    }
+}
+
 impl LiveProcess {
     /// The process with this id, or with a thread of this id, with a symbolizer of its own under the default limits.
     ///
@@ -116,7 +136,8 @@ impl LiveProcess {
         self.remember(&entry, &view);
         let expected = if once { Expected::new(addresses, &view) } else { Expected::default() };
         self.read_beside(addresses, &view, &expected);
-        let frame = |address: &LiveAddress| self.frame(&entry, &view, *address, &expected);
+        let mut in_use = InUse::default();
+        let frame = |address: &LiveAddress| self.frame((&entry, &view), *address, &expected, &mut in_use);
         addresses.iter().map(frame).collect()
     }
 
@@ -126,8 +147,9 @@ impl LiveProcess {
         let entry = self.entry();
         let view = entry.view_without_reading();
         let (mut frames, mut pending) = (Vec::with_capacity(addresses.len()), Vec::new());
+        let mut in_use = InUse::default();
         for (index, address) in addresses.iter().enumerate() {
-            let (frame, is_final) = self.frame_now(&entry, view.as_deref(), *address);
+            let (frame, is_final) = self.frame_now((&entry, view.as_deref()), *address, &mut in_use);
             frames.push(frame);
             if !is_final {
                 pending.push(index);
@@ -200,11 +222,17 @@ impl LiveProcess {
         }
     }
 
-    fn frame(&self, entry: &Entry, view: &View, address: LiveAddress, expected: &Expected) -> ResolvedFrame {
+    fn frame<'v>(
+        &self,
+        (entry, view): (&Entry, &'v View),
+        address: LiveAddress,
+        expected: &Expected,
+        in_use: &mut InUse<'v>,
+    ) -> ResolvedFrame {
         let lookup = address.lookup();
         if let Some((module, _)) = view.locate(lookup) {
-            let names = self.shared.modules.names(self.pid, module, &expected.of(module));
-            let frame = self.in_module(&names, module, address);
+            let names = in_use.names(module, || self.shared.modules.names(self.pid, module, &expected.of(module)));
+            let frame = self.in_module(names, module, address);
             if !frame.frames.is_empty() {
                 return frame;
             }
@@ -219,14 +247,19 @@ impl LiveProcess {
     }
 
     /// The frame as far as it is known, and whether that is final.
-    fn frame_now(&self, entry: &Entry, view: Option<&View>, address: LiveAddress) -> (ResolvedFrame, bool) {
+    fn frame_now<'v>(
+        &self,
+        (entry, view): (&Entry, Option<&'v View>),
+        address: LiveAddress,
+        in_use: &mut InUse<'v>,
+    ) -> (ResolvedFrame, bool) {
         let lookup = address.lookup();
         let Some(view) = view else { return (raw(address), false) };
         if let Some((module, _)) = view.locate(lookup) {
-            let Some(names) = self.shared.modules.ready(module) else {
+            let Some(names) = in_use.ready(module, || self.shared.modules.ready(module)) else {
                 return (module_offset(module, address), false);
             };
-            let frame = self.in_module(&names, module, address);
+            let frame = self.in_module(names, module, address);
             if !frame.frames.is_empty() {
                 return (frame, true);
             }
@@ -252,10 +285,14 @@ impl LiveProcess {
         };
         let (svma, base) = (module.module.module.svma(address.ip), module.module.module.image_base);
         let key = svma.to_rva(base).map(|rva| NamedAddress { serial: names.serial, rva, exact: address.exact });
-        if let Some(known) = key.and_then(|key| self.shared.addresses.find(key)) {
-            // The same place of the module, which may lie elsewhere in this process.
+        // The same place of the module, which may lie elsewhere in this process.
+        let here = |known: &ResolvedFrame| {
             let module = known.module.clone().map(|known| ModuleRef { svma, ..known });
-            return ResolvedFrame { ip: address.ip, unwind: address.unwind, module, ..(*known).clone() };
+            let (symbol_offset, answer) = (known.symbol_offset, Arc::clone(&known.answer));
+            ResolvedFrame { ip: address.ip, module, unwind: address.unwind, symbol_offset, answer }
+        };
+        if let Some(known) = key.and_then(|key| self.shared.addresses.find_with(key, here)) {
+            return known;
         }
         let map = ModuleMap::new(vec![names.module(module)]);
         let frame = resolver.resolve(&map, address.ip, address.exact, address.unwind);

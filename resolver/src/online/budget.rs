@@ -1,13 +1,21 @@
 //! Bytes on the disk that downloads under way hold: all together no more than the cache may fill.
+//!
+//! A download that says how long it is takes its room before any of it comes; one that does not takes it as it comes. Where the others leave none, it
+//! gives back what it has and begins again alone. So nobody waits for another while holding what that one needs, and which files come does not depend on
+//! what else was under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// What all downloads of these servers share.
 #[derive(Debug)]
 pub(super) struct Budget {
     bound: u64,
     held: AtomicU64,
+    /// Held for reading by each download, for writing by one that is alone. Fair: who wants to be alone comes before all who come later.
+    under_way: Arc<RwLock<()>>,
 }
 
 /// What one download holds of it, until it is dropped.
@@ -15,20 +23,25 @@ pub(super) struct Budget {
 pub(super) struct Held {
     of: Arc<Budget>,
     bytes: u64,
+    place: Option<Place>,
+}
+
+/// Under way beside others, or alone.
+#[derive(Debug)]
+enum Place {
+    Beside { _others: OwnedRwLockReadGuard<()> },
+    Alone { _others: OwnedRwLockWriteGuard<()> },
 }
 
 impl Budget {
     pub(super) fn new(bound: u64) -> Arc<Self> {
-        Arc::new(Self { bound, held: AtomicU64::new(0) })
+        Arc::new(Self { bound, held: AtomicU64::new(0), under_way: Arc::default() })
     }
 
-    pub(super) fn bound(&self) -> u64 {
-        self.bound
-    }
-
-    /// A download that holds nothing yet.
-    pub(super) fn hold(self: &Arc<Self>) -> Held {
-        Held { of: Arc::clone(self), bytes: 0 }
+    /// A download that holds nothing yet. Waits as long as another one is alone.
+    pub(super) async fn hold(self: &Arc<Self>) -> Held {
+        let place = Place::Beside { _others: Arc::clone(&self.under_way).read_owned().await };
+        Held { of: Arc::clone(self), bytes: 0, place: Some(place) }
     }
 }
 
@@ -43,27 +56,70 @@ impl Held {
         }
         is_held
     }
+
+    /// Gives back all, and waits until no other download is under way: none begins then before this one has ended.
+    pub(super) async fn be_alone(&mut self) {
+        self.give_back();
+        self.place = None;
+        self.place = Some(Place::Alone { _others: Arc::clone(&self.of.under_way).write_owned().await });
+    }
+
+    fn give_back(&mut self) {
+        self.of.held.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.of.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.give_back();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn run<T>(of: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(of)
+    }
+
+    /// Whether this ends while nothing else happens.
+    async fn ends(of: impl Future<Output = ()>) -> bool {
+        tokio::time::timeout(Duration::from_millis(50), of).await.is_ok()
+    }
 
     #[test]
     fn all_hold_no_more_than_the_bound_and_give_it_back() {
-        let budget = Budget::new(10);
-        let (mut one, mut other) = (budget.hold(), budget.hold());
-        assert!(one.grow_to(6) && one.grow_to(4) && other.grow_to(4));
-        assert!(!other.grow_to(5) && !one.grow_to(u64::MAX), "6 and 4 are held");
-        drop(one);
-        assert!(other.grow_to(10) && !budget.hold().grow_to(1));
-        drop(other);
-        assert!(budget.hold().grow_to(10));
+        run(async {
+            let budget = Budget::new(10);
+            let (mut one, mut other) = (budget.hold().await, budget.hold().await);
+            assert!(one.grow_to(6) && one.grow_to(4) && other.grow_to(4));
+            assert!(!other.grow_to(5) && !one.grow_to(u64::MAX), "6 and 4 are held");
+            drop(one);
+            assert!(other.grow_to(10) && !budget.hold().await.grow_to(1));
+            drop(other);
+            assert!(budget.hold().await.grow_to(10));
+        });
+    }
+
+    #[test]
+    fn who_wants_to_be_alone_comes_after_those_under_way_and_before_all_others() {
+        run(async {
+            let budget = Budget::new(10);
+            let (mut one, mut other) = (budget.hold().await, budget.hold().await);
+            assert!(one.grow_to(6) && other.grow_to(4));
+            assert!(!ends(other.be_alone()).await, "the first is under way");
+            let (mut alone, mut later) = (std::pin::pin!(other.be_alone()), std::pin::pin!(budget.hold()));
+            assert!(!ends(alone.as_mut()).await);
+            assert!(one.grow_to(10), "what waits holds nothing");
+            assert!(!ends(async { drop(later.as_mut().await) }).await);
+            drop(one);
+            assert!(ends(alone).await);
+            assert!(other.grow_to(10));
+            let (mut later, _) = (later, drop(other));
+            assert!(later.as_mut().await.grow_to(10));
+        });
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,7 +18,6 @@ use reqwest::header::HeaderValue;
 use symseal_bundle::Digest;
 
 use super::absent::Absent;
-use super::download::{append, read_from_start};
 use crate::{CheckFile, FetchedFile, WantedFile, WantedKind};
 
 /// How often a part that another process has is looked at.
@@ -89,15 +88,18 @@ impl Cache {
         Some(FetchedFile { bytes, from: path.display().to_string() })
     }
 
-    /// Keeps a file for later. [`Self::make_room`] is to follow.
-    pub(super) fn keep(&self, wanted: &WantedFile<'_>, bytes: &[u8], from: &str) -> io::Result<()> {
+    /// Keeps a part that has these bytes for later: it is the file from then on, and takes the disk once. [`Self::make_room`] is to follow.
+    pub(super) fn keep(&self, wanted: &WantedFile<'_>, part: Part, bytes: &[u8], from: &str) -> io::Result<()> {
         if bytes.len() as u64 > self.bytes {
-            return Ok(());
+            return part.finish();
         }
         let path = self.path(wanted);
         let noted = format!("{}\n{from}\n", Digest::of(bytes));
-        write_whole(&self.root.join("parts"), &from_of(&path), noted.as_bytes())?;
-        write_whole(&self.root.join("parts"), &path, bytes)
+        let is_noted = write_whole(&self.root.join("parts"), &from_of(&path), noted.as_bytes());
+        match is_noted.and_then(|()| fs::rename(&part.path, &path)) {
+            Ok(()) => remove(&part.etag_path()),
+            Err(error) => part.finish().and(Err(error)),
+        }
     }
 
     /// Whether a URL was answered 404 a short while ago.
@@ -238,12 +240,22 @@ impl Part {
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        append(&mut self.file, bytes)
+        self.file.seek(SeekFrom::End(0))?;
+        self.file.write_all(bytes)
+    }
+
+    /// Holds these bytes in the place of what came.
+    pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.begin_anew()?;
+        self.append(bytes)
     }
 
     /// What came, from its start.
     pub(super) fn bytes(&mut self) -> io::Result<Vec<u8>> {
-        read_from_start(&mut self.file)
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut bytes = Vec::new();
+        self.file.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Shows who waits for it that this one gets on.
@@ -333,7 +345,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
     #[cfg(not(unix))]
     {
-        // What is open cannot be removed there.
+        // What is open cannot be removed there; what was renamed is found in the cache.
         let _ = file;
         Ok(path.exists())
     }

@@ -1,6 +1,7 @@
 //! Servers over HTTP: debuginfod and symbol servers, with a cache on the disk that processes share, and a lock file by which a run can be repeated.
 
 mod absent;
+mod attempt;
 mod budget;
 mod cache;
 mod download;
@@ -24,7 +25,7 @@ use symseal_artifact::{ArchiveKind, Limits, Member, Source, archive_kind, read_a
 use symseal_module::MissReason;
 
 use self::cache::Cache;
-use self::download::{Came, Downloads};
+use self::download::{Arrived, Came, Downloads};
 use self::lock::Pinned;
 use self::remembered::Remembered;
 use self::server::Server;
@@ -204,27 +205,14 @@ impl OnlineServers {
                 }
                 match self.downloads.get(server, path, &self.cache, (wanted, check)) {
                     Came::Kept(found) => return Ok(found),
-                    Came::File { bytes, from, part, held } => {
-                        let checked = unpacked(bytes, self.file_bytes).and_then(|bytes| check(&bytes).map(|()| bytes));
-                        if let Ok(bytes) = &checked {
-                            // A full disk keeps nobody from the name.
-                            let _ = self.cache.keep(wanted, bytes, &from);
+                    Came::File(arrived) => match self.take(arrived, wanted, check) {
+                        Ok(file) => return Ok(file),
+                        Err((reason, why)) => {
+                            self.wrong.note(url, (reason, why.clone()));
+                            told.push(why);
+                            gravest = graver(gravest, reason);
                         }
-                        let _ = part.finish();
-                        drop(held);
-                        match checked {
-                            Ok(bytes) => {
-                                let _ = self.cache.make_room(Some(wanted));
-                                return Ok(FetchedFile { bytes, from });
-                            }
-                            Err((reason, why)) => {
-                                let why = format!("{from}: {why}");
-                                self.wrong.note(url, (reason, why.clone()));
-                                told.push(why);
-                                gravest = graver(gravest, reason);
-                            }
-                        }
-                    }
+                    },
                     Came::Absent => told.push(format!("{} has none", server.name())),
                     // Another time it will be no smaller.
                     Came::TooLarge(why) => {
@@ -241,6 +229,31 @@ impl OnlineServers {
         }
         told.dedup();
         Err(NotFetched { reason: gravest, why: told.join("; "), passing, asked: true })
+    }
+
+    /// Looks at what arrived, and keeps it if it is the right file.
+    fn take(
+        &self,
+        arrived: Arrived,
+        wanted: &WantedFile<'_>,
+        check: CheckFile<'_>,
+    ) -> Result<FetchedFile, (MissReason, String)> {
+        let Arrived { bytes, from, mut part, mut held } = arrived;
+        let is_packed = archive_kind(&bytes) == Some(ArchiveKind::Cab);
+        let unpacked = if is_packed { of_cabinet(&bytes, self.file_bytes) } else { Ok(bytes) };
+        let bytes = match unpacked.and_then(|bytes| check(&bytes).map(|()| bytes)) {
+            Ok(bytes) => bytes,
+            Err((reason, why)) => {
+                let _ = part.finish();
+                return Err((reason, format!("{from}: {why}")));
+            }
+        };
+        // Neither a full disk nor a file that is too large unpacked keeps anybody from the name.
+        let is_there = !is_packed || (held.grow_to(bytes.len() as u64) && part.replace(&bytes).is_ok());
+        let _ = if is_there { self.cache.keep(wanted, part, &bytes, &from) } else { part.finish() };
+        drop(held);
+        let _ = self.cache.make_room(Some(wanted));
+        Ok(FetchedFile { bytes, from })
     }
 }
 
@@ -298,11 +311,8 @@ fn graver(one: MissReason, other: MissReason) -> MissReason {
     if rank(other) > rank(one) { other } else { one }
 }
 
-/// What is in a cabinet, as symbol stores keep files; other bytes as they are.
-fn unpacked(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, (MissReason, String)> {
-    if archive_kind(&bytes) != Some(ArchiveKind::Cab) {
-        return Ok(bytes);
-    }
+/// What is in a cabinet, as symbol stores keep files.
+fn of_cabinet(bytes: &[u8], limit: u64) -> Result<Vec<u8>, (MissReason, String)> {
     let limits = Limits { members: 16, member_bytes: limit, total_bytes: limit, ..Limits::default() };
     let mut first = None;
     let mut take = |_: &Member<'_>, content: &mut dyn Read| -> Result<(), Box<dyn std::error::Error>> {
@@ -313,7 +323,7 @@ fn unpacked(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, (MissReason, String)>
         }
         Ok(())
     };
-    let read = read_archive("cabinet", Source::Seekable(&mut Cursor::new(&bytes)), &limits, &mut take);
+    let read = read_archive("cabinet", Source::Seekable(&mut Cursor::new(bytes)), &limits, &mut take);
     read.map_err(|error| (MissReason::Malformed, error.to_string()))?;
     first.ok_or_else(|| (MissReason::Malformed, "the cabinet is empty".to_owned()))
 }

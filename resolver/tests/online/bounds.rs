@@ -1,10 +1,11 @@
 //! What servers may send in all, whatever they say of it.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Quality, ResolverStep, Rva, Svma};
+use symseal_module::{Avma, DebugId, MappedModule, MissReason, ModuleMap, Quality, Rva, Svma};
 use symseal_resolver::Outcome;
 use symseal_resolver::online::OnlineConfig;
 
@@ -32,6 +33,33 @@ fn bytes_in(folder: &Path) -> u64 {
             Err(_) => 0,
         })
         .sum()
+}
+
+struct Ends<'e>(&'e AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The most bytes in a folder while this runs.
+fn most_bytes_in(folder: &Path, of: impl FnOnce()) -> u64 {
+    let (most, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let look = || most.fetch_max(bytes_in(folder), Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::SeqCst) {
+                look();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // Also where it fails.
+        let _ends = Ends(&ended);
+        of();
+    });
+    look();
+    most.into_inner()
 }
 
 #[test]
@@ -100,45 +128,72 @@ fn all_downloads_that_are_under_way_fit_into_the_cache() {
         }
     });
     let map = ModuleMap::new(modules.collect());
-    let (most, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !ended.load(Ordering::SeqCst) {
-                most.fetch_max(bytes_in(&cache), Ordering::SeqCst);
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        resolver.open_modules(&map);
-        ended.store(true, Ordering::SeqCst);
-    });
-    let most = most.into_inner();
+    let most = most_bytes_in(&cache, || resolver.open_modules(&map));
     assert!(most > 0 && most <= 3_000_000, "{most}");
     assert_eq!(bytes_in(&cache), 0);
 }
 
+/// The scene's debug file as that of other modules, by the path at which it is asked for.
+fn of_other_modules(scene: &Scene, ids: impl Iterator<Item = DebugId>) -> HashMap<String, Vec<u8>> {
+    let own = scene.id.build_id().unwrap();
+    let at = scene.debug.windows(own.len()).position(|bytes| bytes == own).unwrap();
+    let file = |id: &DebugId| {
+        let mut bytes = scene.debug.clone();
+        bytes[at..at + own.len()].copy_from_slice(id.build_id().unwrap());
+        bytes
+    };
+    ids.map(|id| (format!("/buildid/{id}/debuginfo"), file(&id))).collect()
+}
+
 #[test]
-fn who_says_how_long_a_file_is_waits_until_others_leave_room() {
+fn files_that_do_not_fit_beside_each_other_come_one_after_another() {
+    for says_length in [true, false] {
+        let Some(scene) = Scene::new(&[]) else { return };
+        let ids = || (0..12).map(id_of);
+        let files = of_other_modules(&scene, ids());
+        let length = scene.debug.len();
+        // Slowly, so that many are under way at once.
+        let server = Stub::slow(move |head, stream| {
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let Some(file) = files.get(path) else { return drop(stream.write_all(&status("404 Not Found"))) };
+            let length = if says_length { format!("Content-Length: {length}\r\n") } else { String::new() };
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\n{length}Connection: close\r\n\r\n");
+            for piece in file.chunks(file.len() / 8 + 1) {
+                std::thread::sleep(Duration::from_millis(10));
+                if stream.write_all(piece).is_err() {
+                    return;
+                }
+            }
+        });
+        let bound = length as u64 * 3 / 2;
+        let config = OnlineConfig { cache_bytes: bound, ..patient(scene.config(&[&server.url])) };
+        let cache = config.cache.clone();
+        let resolver = online(config);
+        let most = most_bytes_in(&cache, || {
+            std::thread::scope(|threads| {
+                for id in ids() {
+                    let (resolver, rva) = (&resolver, Rva(scene.rva));
+                    threads.spawn(move || {
+                        let found = resolver.symbolize(&id, rva);
+                        assert_eq!(found.quality, Quality::Full, "{found:#?}");
+                    });
+                }
+            });
+        });
+        // One that is kept, and what is under way; each with a few lines beside it.
+        assert!(most > 0 && most <= 2 * bound + 8192, "{most}, the bound is {bound}");
+    }
+}
+
+#[test]
+fn a_file_that_came_is_kept_and_not_copied() {
     let Some(scene) = Scene::new(&[]) else { return };
-    // Two of them at once are more than the cache may fill.
-    let (path, debug) = (scene.path(), scene.debug.clone());
-    let server = Stub::slow(move |head, stream| {
-        if head.starts_with(&format!("GET {path} ")) {
-            let _ = stream.write_all(&ok(&debug));
-        } else if head.contains("/debuginfo") {
-            let length = debug.len();
-            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-            std::thread::sleep(Duration::from_millis(1500));
-            let _ = stream.write_all(&vec![7; length]);
-        } else {
-            let _ = stream.write_all(&status("404 Not Found"));
-        }
-    });
-    let bound = scene.debug.len() as u64 * 3 / 2;
-    let resolver = online(OnlineConfig { cache_bytes: bound, ..patient(scene.config(&[&server.url])) });
-    std::thread::scope(|threads| {
-        threads.spawn(|| resolver.symbolize(&id_of(1), Rva(0)));
-        std::thread::sleep(Duration::from_millis(700));
-        let found = scene.ask(&resolver);
-        assert_eq!((found.resolver, found.quality), (ResolverStep::Debuginfod, Quality::Full), "{found:#?}");
-    });
+    let server = Stub::gives(&scene.path(), scene.debug.clone());
+    let config = patient(scene.config(&[&server.url]));
+    let cache = config.cache.clone();
+    let resolver = online(config);
+    let most = most_bytes_in(&cache, || assert_eq!(scene.ask(&resolver).quality, Quality::Full));
+    let length = scene.debug.len() as u64;
+    assert!(most >= length && most < length + 4096, "{most}, the file has {length}");
+    assert!(std::fs::read_dir(cache.join("parts")).unwrap().next().is_none(), "nothing else is left");
 }
