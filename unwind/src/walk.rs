@@ -153,8 +153,12 @@ fn walk<T: Target>(
         let stepper = Stepper::<T, _>::new(modules, registers, memory, &[], &state, settings);
         let (awaited, parents) = match asynchronous {
             Some((awaited, slot)) => (awaited, stepper.parents(slot, rest)),
-            None if modules.has_tasks() => stepper.waiting_tasks(registers.sp, found, rest).unwrap_or_default(),
-            None => (0, 0),
+            None => {
+                let coroutines = || stepper.waiting_coroutines(registers, found, rest);
+                let coroutines = modules.has_coroutines().then(coroutines).flatten();
+                let tasks = || stepper.waiting_tasks(registers.sp, found, rest);
+                coroutines.or_else(|| modules.has_tasks().then(tasks).flatten()).unwrap_or_default()
+            }
         };
         walk.frames += parents;
         walk.continuation = (parents > 0).then_some(Continuation { awaited, frames: parents });
