@@ -77,7 +77,9 @@ impl Noted {
 
     /// A coroutine and those that wait for it, the innermost first.
     fn chain_of(&self, frame: u64) -> Vec<u64> {
-        std::iter::successors(Some(frame), |frame| self.waits.get(frame).copied()).collect()
+        let chain = std::iter::successors(Some(frame), |frame| self.waits.get(frame).copied());
+        // While it is being written it may lead anywhere.
+        chain.take(self.waits.len() + 1).collect()
     }
 }
 
