@@ -119,6 +119,7 @@ impl<'t> Functions<'t> {
     }
 
     /// Where the range begins that holds `rva`, and what is told of it.
+    #[inline(never)]
     pub(crate) fn at(self, rva: Rva) -> Option<(Rva, u32)> {
         let address = u32::try_from(rva.0).ok()?;
         let next = self.0.partition_point(|record| words_of(record)[0] <= address);

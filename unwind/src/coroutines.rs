@@ -5,8 +5,6 @@
 //! promise, where its author likes: the debug information says which members are handles, and in which register or slot a function that resumes keeps
 //! the frame that it was given. (`compile::coroutines` reads it; GCC, `gcc/cp/coroutines.cc`; LLVM, `CoroSplit`)
 
-use core::ops::Range;
-
 use symseal_module::{Avma, Rva};
 
 use crate::arch::{Machine, Target};
@@ -15,7 +13,7 @@ use crate::cx;
 use crate::frame::{Frame, Registers};
 use crate::memory::Memory;
 use crate::modules::Modules;
-use crate::rule::Saved;
+use crate::rule::{Rule, Saved, Slots};
 use crate::step::{Budget, State, Stepper};
 
 /// Words before what follows: how many coroutines, functions and locations there are, and zero.
@@ -126,14 +124,12 @@ impl<'t> Process<'_, 't> {
     }
 
     /// Whether the frame of this coroutine is at `frame`.
+    #[inline(never)]
     fn is_of(&self, of: &Coroutines<'_>, coroutine: u32, frame: u64) -> bool {
         let (Some(resume), Some(destroy)) = (self.word(frame, 0), self.word(frame, 8)) else { return false };
-        let destroyer = self.entry(of, destroy).filter(|(_, role)| *role == DESTROYS);
-        match resume {
-            // It is at its end.
-            0 => destroyer.is_some_and(|(destroyed, _)| destroyed == coroutine),
-            _ => destroyer.is_some() && self.entry(of, resume) == Some((coroutine, RESUMES)),
-        }
+        let Some((destroyed, DESTROYS)) = self.entry(of, destroy) else { return false };
+        // At its end nothing resumes it.
+        if resume == 0 { destroyed == coroutine } else { self.entry(of, resume) == Some((coroutine, RESUMES)) }
     }
 
     /// Whether that coroutine is being destroyed: GCC has one function for that and for going on.
@@ -153,6 +149,7 @@ impl<'t> Process<'_, 't> {
     }
 
     /// The coroutine that this one leads to, if it leads to one alone: its frame, and the function that resumes it.
+    #[inline(never)]
     fn parent(&self, of: &Coroutines<'_>, coroutine: u32, frame: u64) -> Option<(u64, u64)> {
         let mut found = None;
         for place in of.table.places(coroutine)?.1 {
@@ -172,7 +169,6 @@ impl<'t> Process<'_, 't> {
 impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Writes the frames of the coroutines that wait for the innermost one that the stack runs to the front of `out`. Gives the index of the frame that runs
     /// it, and how many they are.
-    #[inline(never)]
     pub(crate) fn waiting_coroutines(
         &self,
         registers: &Registers,
@@ -219,13 +215,11 @@ fn innermost(
         let located = of.table.locations.at(rva).and_then(|(_, program)| {
             cx::evaluate(of.table.program(program), &mut value, |address| (process.read)(address)).ok()
         });
-        let running = match located.filter(is_it) {
-            None => {
-                let kept = Kept::of(process.modules, machine, frame, lowest);
-                only(kept, &mut value, lowest..frame.cfa.0, process.read, &mut words, &is_it)
-            }
-            located => located,
-        };
+        let running = located.filter(is_it).or_else(|| {
+            let (rule, table) = process.modules.rule(frame)?;
+            let kept = (rule, table.slots(rva)?);
+            only(machine, kept, &mut value, frame, lowest, process.read, &mut words, &is_it)
+        });
         // What waits for one further out does not wait for the innermost.
         let running = running?;
         if process.is_destroyed(&of, coroutine, running) {
@@ -242,64 +236,54 @@ fn innermost(
     None
 }
 
-/// Registers that have values of a frame itself, and where it has those of its caller.
-struct Kept {
-    /// By number.
-    own: u32,
-    /// The slots in which the frame keeps its caller's registers; 0: none.
-    slots: [u64; 32],
-}
-
-impl Kept {
-    fn of(modules: &Modules<'_>, machine: &Machine, frame: &Frame, lowest: u64) -> Option<Self> {
-        let (rule, table) = modules.rule(frame)?;
-        let all = table.slots(modules.rva_of(frame)?)?;
-        let base = if rule.slots_on_fp() { frame.fp } else { machine.add(frame.cfa.0, rule.origin() * machine.word) };
-        let mut kept = Self { own: 0, slots: [0; 32] };
-        for (slot, number) in kept.slots.iter_mut().zip(0_u8..).take(machine.registers) {
-            let saved = if number == machine.fp { Some(rule.frame_pointer()) } else { all.of_machine(machine, number) };
-            // What a function has not saved of what it has to keep is not its own.
-            let is_own = match saved {
-                _ if machine.is_volatile(number) => frame.exact,
-                Some(Saved::At(words)) => {
-                    *slot = machine.add(base, i64::from(words) * machine.word);
-                    *slot >= lowest
-                }
-                _ => false,
-            };
-            kept.own |= u32::from(is_own) << number;
-        }
-        Some(kept)
-    }
-}
-
-/// The only value of a frame, in registers and on the stack, of which `is_it` holds.
+/// The only value of a frame, in registers and on the stack from `lowest` on, of which `is_it` holds. `kept` says which registers of its caller the frame keeps, and
+/// where: those slots are not its own, and neither is a register that it would have to keep and does not.
+#[allow(clippy::too_many_arguments, reason = "what a frame has, and how to look at it")]
 fn only(
-    kept: Option<Kept>,
+    machine: &Machine,
+    (rule, kept): (Rule, Slots),
     value: &mut dyn FnMut(u8) -> Option<u64>,
-    stack: Range<u64>,
+    frame: &Frame,
+    lowest: u64,
     read: &dyn Fn(u64) -> Option<u64>,
     words: &mut usize,
     is_it: &dyn Fn(&u64) -> bool,
 ) -> Option<u64> {
-    let Kept { own, slots } = kept?;
-    let mut found = None;
-    let mut is_only = |candidate: Option<u64>| {
-        let candidate = candidate.filter(|candidate| Some(*candidate) != found).filter(is_it);
-        let is_another = candidate.is_some() && found.is_some();
-        found = found.or(candidate);
-        !is_another
+    let cfa = frame.cfa.0;
+    let base = if rule.slots_on_fp() { frame.fp } else { machine.add(cfa, rule.origin() * machine.word) };
+    let slot: &dyn Fn(u8) -> Option<u64> = &|number| {
+        let saved = if number == machine.fp { rule.frame_pointer() } else { kept.of_machine(machine, number)? };
+        let Saved::At(words) = saved else { return None };
+        Some(machine.add(base, i64::from(words) * machine.word))
     };
-    for number in (0..32).filter(|number| own >> number & 1 != 0) {
-        if !is_only(value(number)) {
+    let registers = 0..machine.registers as u8;
+    let mut found = None;
+    let mut number = registers.start;
+    let mut address = lowest;
+    loop {
+        let at = address;
+        let candidate = if number < registers.end {
+            let register = number;
+            number += 1;
+            // A slot that was given back is below.
+            let is_saved = || slot(register).is_some_and(|slot| slot >= lowest);
+            let is_own = if machine.is_volatile(register) { frame.exact } else { is_saved() };
+            if is_own { value(register) } else { None }
+        } else if at < cfa {
+            *words = words.checked_sub(1)?;
+            address = at.saturating_add(8);
+            read(at)
+        } else {
+            return found;
+        };
+        let Some(candidate) = candidate.filter(|candidate| found != Some(*candidate) && is_it(candidate)) else {
+            continue;
+        };
+        if address != at && registers.clone().any(|number| slot(number) == Some(at)) {
+            continue;
+        }
+        if found.replace(candidate).is_some() {
             return None;
         }
     }
-    for address in stack.step_by(8).filter(|address| !slots.contains(address)) {
-        *words = words.checked_sub(1)?;
-        if !is_only(read(address)) {
-            return None;
-        }
-    }
-    found
 }

@@ -181,6 +181,7 @@ impl<'t> Modules<'t> {
     }
 
     /// The same of coroutines.
+    #[inline(never)]
     pub(crate) fn coroutines_at(&self, address: Avma) -> Option<(CoroutineTable<'t>, u64, Rva)> {
         let (entry, rva) = self.rva(address.0)?;
         Some((entry.table.as_ref()?.coroutines()?, entry.base, rva))
