@@ -53,8 +53,8 @@ pub struct Options {
     /// ([`UnwindMethod::Scan`](symseal_module::UnwindMethod::Scan)). Needs the code of the modules ([`Module::code`](crate::Module::code)). The
     /// frame pointer is then followed only where no word below it might be meant.
     pub scan: bool,
-    /// Whether behind a stack that ends complete come the frames that wait for its innermost asynchronous function
-    /// ([`UnwindMethod::AsyncParent`], [`Walk::continuation`]). Their contexts are read through the walk's memory and are on no stack.
+    /// Whether behind a stack that ends complete come the frames that wait for its innermost asynchronous function, coroutine or task
+    /// ([`UnwindMethod::AsyncParent`], [`Walk::continuation`]). What they keep is read through the walk's memory and are on no stack.
     pub continuations: bool,
 }
 

@@ -245,7 +245,7 @@ impl<'a> Found<'a> {
         let start = entry.attr_value(gimli::DW_AT_low_pc).and_then(|start| unit.address(start));
         let end = start.and_then(|start| {
             let end = entry.attr_value(gimli::DW_AT_high_pc)?;
-            unit.address(end.clone()).or_else(|| start.checked_add(end.udata_value()?))
+            unit.address(end).or_else(|| start.checked_add(end.udata_value()?))
         });
         match (start, end, of) {
             (Some(start), Some(end), of) if of.is_some() || self.named.contains_key(&at) => {

@@ -212,7 +212,7 @@ impl<'a> Unit<'a> {
                 (Kind::Promise | Kind::Frame, true) => None,
             };
             let mut function = variable.function.and_then(|start| found.function(start));
-            if let Some(location) = variable.location.clone() {
+            if let Some(location) = variable.location {
                 lists.places(location, variable.base, context, machine, |range, place| {
                     let range = match (range, function) {
                         (Some(range), _) => range,
