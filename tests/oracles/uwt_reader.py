@@ -28,6 +28,7 @@ DEBUG_ID, PRODUCER, BUCKETS, ROW_ADDRESSES, ROW_RULES, RULES, SLOTS, PROGRAMS, S
 GO_RUNTIME = 12
 REASONS = 13
 TASKS = 14
+COROUTINES = 15
 BUCKET_BYTES = 256
 BLOCK = 64
 
@@ -73,6 +74,7 @@ class Table:
         self.go_runtime = self.read_go_runtime() if GO_RUNTIME in self.sections else None
         self.reasons = self.read_reasons() if REASONS in self.sections else []
         self.tasks = self.read_tasks() if TASKS in self.sections else None
+        self.coroutines = self.read_coroutines() if COROUTINES in self.sections else None
         self.verify()
 
     def numbers(self, kind, code, count):
@@ -136,9 +138,9 @@ class Table:
         values = [{-2048: "same", -2047: "unknown"}.get(value, value) for value in fields]
         return dict(zip(map(str, self.slot_registers), values))
 
-    def program(self, at):
+    def program(self, at, code=None):
         """The operations from `at` on, each with its operand."""
-        code, operations, depth = self.sections[PROGRAMS], [], 0
+        code, operations, depth = self.sections[PROGRAMS] if code is None else code, [], 0
         expect(at >= 0, "a program before the first")
         for _ in range(32):
             expect(at < len(code), "a program without an end")
@@ -243,6 +245,35 @@ class Table:
         names = ("state", "vtable", "poll", "trailer_offset", "waker_data", "waker_table")
         return {"wakers": wakers, **dict(zip(names, fields)), "functions": functions}
 
+    def read_coroutines(self):
+        data = self.sections[COROUTINES]
+        expect(len(data) >= 16, "length of what is said of coroutines")
+        counts = struct.unpack_from("<4I", data)
+        expect(counts[3] == 0, "the fourth word of coroutines")
+        ends = [16]
+        for count, each in zip(counts, (16, 12, 12)):
+            ends.append(ends[-1] + count * each)
+        expect(ends[-1] <= len(data), "coroutines that are cut")
+        coroutines = [struct.unpack_from("<4I", data, at) for at in range(ends[0], ends[1], 16)]
+        ranges = []
+        for begin, end in zip(ends[1:], ends[2:]):
+            found = []
+            for at in range(begin, end, 12):
+                start, size, told = struct.unpack_from("<3I", data, at)
+                expect(size > 0 and start + size < 1 << 32, "code of coroutines without bytes")
+                expect(not found or found[-1][1] <= start, "code of coroutines does not rise")
+                found.append([start, start + size, told])
+            ranges.append(found)
+        functions, locations = ranges
+        for function in functions:
+            number, role = function[2] >> 2, function[2] & 3
+            expect(number < len(coroutines) and role < 3, "a function of no coroutine")
+            function[2:] = [number, role]
+        for location in locations:
+            location[2] = self.program(location[2], data[ends[3]:])
+        described = [{"index": index, "handles": [handle for handle in handles if handle]} for index, *handles in coroutines]
+        return {"coroutines": described, "functions": functions, "locations": locations}
+
     def lookup(self, rva):
         offset = rva - self.text_start
         if offset < 0 or rva >= self.text_end:
@@ -261,7 +292,7 @@ class Table:
         yield {
             "processor": self.name, "image_base": self.image_base, "text_start": self.text_start, "text_end": self.text_end, "rows": self.rows,
             "rules": self.rules, "source_sha256": self.data[64:96].hex(), "debug_id": self.sections[DEBUG_ID].decode(),
-            "producer": self.sections[PRODUCER].decode(), "go_runtime": self.go_runtime, "reasons": self.reasons, "tasks": self.tasks,
+            "producer": self.sections[PRODUCER].decode(), "go_runtime": self.go_runtime, "reasons": self.reasons, "tasks": self.tasks, "coroutines": self.coroutines,
             "sha256": hashlib.sha256(self.data).hexdigest(),
         }
         for bucket, (first, end) in enumerate(zip(self.buckets, self.buckets[1:])):

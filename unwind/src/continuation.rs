@@ -5,7 +5,7 @@
 //! for it and with the function that goes on then. (LLVM, `X86FrameLowering` and `AArch64FrameLowering`, "extended frame record"; Swift,
 //! `AsyncContext` in `ABI/Task.h`)
 
-use symseal_module::{Avma, UnwindMethod};
+use symseal_module::{Avma, Rva, UnwindMethod};
 
 use crate::arch::{Arch, Machine, Target};
 use crate::cache::NO_MODULE;
@@ -94,4 +94,41 @@ pub(crate) fn follow(
         context = parent;
     }
     written
+}
+
+/// Ranges of code by rising address, in a section of a table, read in place: relative address, bytes, and what is told of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Functions<'t>(&'t [[u8; 12]]);
+
+impl<'t> Functions<'t> {
+    /// `None` if the bytes are not whole records.
+    pub(crate) fn read(bytes: &'t [u8]) -> Option<Self> {
+        let (records, []) = bytes.as_chunks::<12>() else { return None };
+        Some(Self(records))
+    }
+
+    pub(crate) fn records(self) -> impl Iterator<Item = [u32; 3]> + use<'t> {
+        self.0.iter().map(words_of)
+    }
+
+    /// Whether they rise, and do not overlap.
+    pub(crate) fn rise(self) -> bool {
+        let next = self.records().skip(1);
+        let rises = self.records().zip(next).all(|([start, size, _], [next, ..])| size <= next.saturating_sub(start));
+        rises && self.records().all(|[start, size, _]| size > 0 && start.checked_add(size).is_some())
+    }
+
+    /// Where the range begins that holds `rva`, and what is told of it.
+    #[inline(never)]
+    pub(crate) fn at(self, rva: Rva) -> Option<(Rva, u32)> {
+        let address = u32::try_from(rva.0).ok()?;
+        let next = self.0.partition_point(|record| words_of(record)[0] <= address);
+        let [start, size, told] = words_of(self.0.get(next.checked_sub(1)?)?);
+        (address - start < size).then_some((Rva(u64::from(start)), told))
+    }
+}
+
+fn words_of(record: &[u8; 12]) -> [u32; 3] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *record;
+    [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_le_bytes)
 }

@@ -72,6 +72,8 @@ pub enum SectionKind {
     Reasons = 13,
     /// What leads from a task to the one that waits for it, in Rust programs with tokio.
     Tasks = 14,
+    /// What leads from a coroutine to the one that waits for it, in C++ programs.
+    Coroutines = 15,
 }
 
 impl SectionKind {
@@ -90,5 +92,6 @@ impl SectionKind {
     ];
 
     /// Kinds that some tables have.
-    pub const OPTIONAL: [Self; 4] = [Self::ConventionSlots, Self::GoRuntime, Self::Reasons, Self::Tasks];
+    pub const OPTIONAL: [Self; 5] =
+        [Self::ConventionSlots, Self::GoRuntime, Self::Reasons, Self::Tasks, Self::Coroutines];
 }

@@ -40,7 +40,7 @@ pub struct Frame {
     pub exact: bool,
     /// The canonical frame address: the stack pointer of the caller. Of a signal frame: the interrupted stack pointer. 0 if
     /// unknown: in the last frame, and where a frame pointer led on that does not tell it (aarch64). Of a frame that is on no stack
-    /// ([`UnwindMethod::AsyncParent`]): the address of what the task keeps of it, its asynchronous context.
+    /// ([`UnwindMethod::AsyncParent`]): the address of what is kept of it: its asynchronous context, the header of its task, or the frame of its coroutine.
     pub cfa: Avma,
     /// The value of the frame pointer register in this frame; 0 if a rule lost it.
     pub fp: u64,

@@ -33,6 +33,7 @@ mod cache;
 #[cfg(feature = "compile")]
 pub mod compile;
 mod continuation;
+mod coroutines;
 mod cx;
 pub mod format;
 mod frame;

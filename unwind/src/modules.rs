@@ -7,6 +7,7 @@ use symseal_module::{Avma, Rva, Svma};
 
 use crate::arch::Arch;
 use crate::cache::NO_MODULE;
+use crate::coroutines::CoroutineTable;
 use crate::frame::Frame;
 use crate::goroutine::GoRuntime;
 use crate::rule::Rule;
@@ -74,6 +75,8 @@ pub struct Modules<'t> {
     go: Vec<GoRuntime>,
     /// Whether the table of any module tells of tasks.
     has_tasks: bool,
+    /// Whether the table of any module tells of coroutines.
+    has_coroutines: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -133,8 +136,9 @@ impl<'t> Modules<'t> {
         });
         let go = go.collect();
         let highest = entries.iter().map(|entry| entry.start.saturating_add(entry.size)).max().unwrap_or(0);
-        let has_tasks = entries.iter().any(|entry| entry.table.as_ref().is_some_and(Table::has_tasks));
-        Self { entries, generation, arch, highest, address_bits: None, go, has_tasks }
+        let has = |what: fn(&Table<'t>) -> bool| entries.iter().any(|entry| entry.table.as_ref().is_some_and(what));
+        let (has_tasks, has_coroutines) = (has(Table::has_tasks), has(Table::has_coroutines));
+        Self { entries, generation, arch, highest, address_bits: None, go, has_tasks, has_coroutines }
     }
 
     /// The same with the signature of signed return addresses in the bits that are set in `mask` (aarch64: the instruction mask
@@ -170,6 +174,17 @@ impl<'t> Modules<'t> {
     pub(crate) fn tasks_at(&self, address: Avma) -> Option<(TaskTable<'t>, u64, Rva)> {
         let (entry, rva) = self.rva(address.0)?;
         Some((entry.table.as_ref()?.tasks()?, entry.base, rva))
+    }
+
+    pub(crate) fn has_coroutines(&self) -> bool {
+        self.has_coroutines
+    }
+
+    /// The same of coroutines.
+    #[inline(never)]
+    pub(crate) fn coroutines_at(&self, address: Avma) -> Option<(CoroutineTable<'t>, u64, Rva)> {
+        let (entry, rva) = self.rva(address.0)?;
+        Some((entry.table.as_ref()?.coroutines()?, entry.base, rva))
     }
 
     /// The processor of the process.

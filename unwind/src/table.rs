@@ -6,6 +6,7 @@ use core::ops::Range;
 use symseal_module::{DebugId, Rva, Svma, crc32};
 
 use crate::arch::Arch;
+use crate::coroutines::CoroutineTable;
 use crate::cx::{self, Operation};
 use crate::format::{
     BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, SectionKind, VERSION, at,
@@ -34,6 +35,7 @@ pub struct Table<'a> {
     /// The section of Go's runtime, where there is one.
     go_runtime: Option<&'a [u8]>,
     tasks: Option<&'a [u8]>,
+    coroutines: Option<&'a [u8]>,
     /// The section of reasons, where there is one.
     pub(crate) reasons: Option<&'a [u8]>,
     pub(crate) source_index: &'a [[u8; 16]],
@@ -159,6 +161,7 @@ impl<'a> Table<'a> {
             programs: section(SectionKind::Programs)?,
             go_runtime: section(SectionKind::GoRuntime).ok(),
             tasks: section(SectionKind::Tasks).ok(),
+            coroutines: section(SectionKind::Coroutines).ok(),
             reasons: section(SectionKind::Reasons).ok(),
             source_index: array(section(SectionKind::SourceIndex)?, None, SectionKind::SourceIndex)?,
             source_map: section(SectionKind::SourceMap)?,
@@ -243,6 +246,21 @@ impl<'a> Table<'a> {
     /// Whether that is there and well-formed, or not there.
     pub(crate) fn has_sound_tasks(&self) -> bool {
         self.tasks.is_none() || self.tasks().is_some_and(|tasks| tasks.is_sound())
+    }
+
+    /// What leads from a coroutine of C++ to the one that waits for it, if that is known.
+    pub(crate) fn coroutines(&self) -> Option<CoroutineTable<'a>> {
+        CoroutineTable::read(self.coroutines?)
+    }
+
+    pub(crate) fn has_coroutines(&self) -> bool {
+        self.coroutines.is_some()
+    }
+
+    /// Whether that is there and well-formed, or not there.
+    pub(crate) fn has_sound_coroutines(&self) -> bool {
+        let is_sound = |it: CoroutineTable<'_>| it.is_sound(self.arch.machine());
+        self.coroutines.is_none() || self.coroutines().is_some_and(is_sound)
     }
 
     pub(crate) fn has_go_runtime(&self) -> bool {

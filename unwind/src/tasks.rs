@@ -10,7 +10,7 @@ use core::ops::Range;
 use symseal_module::Rva;
 
 use crate::arch::Target;
-use crate::continuation::follow;
+use crate::continuation::{Functions, follow};
 use crate::frame::Frame;
 use crate::memory::Memory;
 use crate::step::Stepper;
@@ -49,14 +49,14 @@ pub(crate) struct TaskTable<'t> {
     fields: TaskFields,
     /// The functions that poll tasks, by rising address: relative address, bytes, and twice the number of the type with one added for what `Vtable::poll`
     /// points to.
-    functions: &'t [[u8; 12]],
+    functions: Functions<'t>,
 }
 
 impl<'t> TaskTable<'t> {
     /// `None` if the section is not well-formed.
     pub(crate) fn read(section: &'t [u8]) -> Option<Self> {
         let (head, functions) = section.split_first_chunk::<{ 4 * HEAD_WORDS }>()?;
-        let (functions, []) = functions.as_chunks::<12>() else { return None };
+        let functions = Functions::read(functions)?;
         let (words, _) = head.as_chunks::<4>();
         let [low, high, state, vtable, poll, trailer_offset, waker_data, waker_table] =
             words.first_chunk::<HEAD_WORDS>()?.map(u32::from_le_bytes);
@@ -66,24 +66,8 @@ impl<'t> TaskTable<'t> {
 
     /// Whether its functions are there, by rising address.
     pub(crate) fn is_sound(&self) -> bool {
-        let words = || self.functions.iter().map(words_of);
-        let rises =
-            words().zip(words().skip(1)).all(|([start, size, _], [next, ..])| size <= next.saturating_sub(start));
-        rises && words().all(|[start, size, _]| size > 0 && start.checked_add(size).is_some())
+        self.functions.rise()
     }
-
-    /// Where the function begins that holds `rva`, and the number of its type with the mark of an entry.
-    fn function(&self, rva: Rva) -> Option<(Rva, u32)> {
-        let address = u32::try_from(rva.0).ok()?;
-        let next = self.functions.partition_point(|function| words_of(function)[0] <= address);
-        let [start, size, kind] = words_of(self.functions.get(next.checked_sub(1)?)?);
-        (address - start < size).then_some((Rva(u64::from(start)), kind))
-    }
-}
-
-fn words_of(function: &[u8; 12]) -> [u32; 3] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = *function;
-    [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_le_bytes)
 }
 
 /// The tasks of a module, in the process.
@@ -109,7 +93,7 @@ impl Runtime<'_, '_> {
     fn poll(&self, header: u64) -> Option<(u64, u32)> {
         let poll = self.field(self.field(header, self.table.fields.vtable)?, self.table.fields.poll)?;
         let rva = Rva(poll.wrapping_sub(self.base));
-        let (start, kind) = self.table.function(rva)?;
+        let (start, kind) = self.table.functions.at(rva)?;
         (start == rva && kind & 1 == 1).then_some((poll, kind >> 1))
     }
 
@@ -170,7 +154,7 @@ fn innermost(
     for (at, frame) in frames.iter().enumerate() {
         let lowest = core::mem::replace(&mut sp, frame.cfa.0);
         let Some((table, base, rva)) = modules.tasks_at(frame.lookup_pc()) else { continue };
-        let Some((_, kind)) = table.function(rva) else { continue };
+        let Some((_, kind)) = table.functions.at(rva) else { continue };
         let runtime = Runtime { table, base, read };
         let Some(header) = runtime.polled(lowest..frame.cfa.0, kind >> 1, &mut words) else { continue };
         let written = follow(modules, &mut |header| runtime.parent(header), header, out);

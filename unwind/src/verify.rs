@@ -40,6 +40,9 @@ impl Table<'_> {
         if !self.has_sound_tasks() {
             return Err(VerifyError::Tasks);
         }
+        if !self.has_sound_coroutines() {
+            return Err(VerifyError::Coroutines);
+        }
         if !self.reasons_are_sound() {
             return Err(VerifyError::Reasons);
         }
@@ -98,6 +101,8 @@ pub enum VerifyError {
     GoRuntime,
     /// The section of tasks cannot be read.
     Tasks,
+    /// The section of coroutines cannot be read.
+    Coroutines,
     /// The section of reasons cannot be read.
     Reasons,
 }
@@ -119,6 +124,7 @@ impl fmt::Display for VerifyError {
             Self::SourceMap => f.write_str("the source map cannot be read to its end"),
             Self::GoRuntime => f.write_str("what it says of Go's runtime is not well-formed"),
             Self::Tasks => f.write_str("what it says of tasks is not well-formed"),
+            Self::Coroutines => f.write_str("what it says of coroutines is not well-formed"),
             Self::Reasons => f.write_str("the reasons of what has no rule cannot be read"),
         }
     }

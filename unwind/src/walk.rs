@@ -53,8 +53,8 @@ pub struct Options {
     /// ([`UnwindMethod::Scan`](symseal_module::UnwindMethod::Scan)). Needs the code of the modules ([`Module::code`](crate::Module::code)). The
     /// frame pointer is then followed only where no word below it might be meant.
     pub scan: bool,
-    /// Whether behind a stack that ends complete come the frames that wait for its innermost asynchronous function
-    /// ([`UnwindMethod::AsyncParent`], [`Walk::continuation`]). Their contexts are read through the walk's memory and are on no stack.
+    /// Whether behind a stack that ends complete come the frames that wait for its innermost asynchronous function, coroutine or task
+    /// ([`UnwindMethod::AsyncParent`], [`Walk::continuation`]). What they keep is read through the walk's memory and are on no stack.
     pub continuations: bool,
 }
 
@@ -153,8 +153,12 @@ fn walk<T: Target>(
         let stepper = Stepper::<T, _>::new(modules, registers, memory, &[], &state, settings);
         let (awaited, parents) = match asynchronous {
             Some((awaited, slot)) => (awaited, stepper.parents(slot, rest)),
-            None if modules.has_tasks() => stepper.waiting_tasks(registers.sp, found, rest).unwrap_or_default(),
-            None => (0, 0),
+            None => {
+                let coroutines = || stepper.waiting_coroutines(registers, found, rest);
+                let coroutines = modules.has_coroutines().then(coroutines).flatten();
+                let tasks = || stepper.waiting_tasks(registers.sp, found, rest);
+                coroutines.or_else(|| modules.has_tasks().then(tasks).flatten()).unwrap_or_default()
+            }
         };
         walk.frames += parents;
         walk.continuation = (parents > 0).then_some(Continuation { awaited, frames: parents });

@@ -21,6 +21,7 @@ mod traps;
 mod traps_arm;
 mod traps_async;
 mod traps_cfi;
+mod traps_coroutines;
 mod traps_dwarf_forms;
 mod traps_fallback;
 mod traps_i686;

@@ -1,6 +1,6 @@
 //! A reader in another language, written from `docs/formats/uwt.md` alone, agrees with this crate on tables of every processor.
 
-use crate::{cfi, elf, toolchains, traps_async};
+use crate::{cfi, elf, toolchains, traps_async, traps_coroutines};
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -157,6 +157,23 @@ fn a_reader_made_from_the_documentation_gives_what_is_said_of_tasks() {
         "waker_table": 16, "functions": [[0x1000, 0x1040, 0, false], [0x1100, 0x1110, 0, true], [0x1110, 0x1120, 1, true],
         [0x1120, 0x1130, 2, true]]});
     assert_eq!(lines(&dumped)[0]["tasks"], expected);
+}
+
+#[test]
+fn a_reader_made_from_the_documentation_gives_what_is_said_of_coroutines() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (id, section) = (cfi::debug_id(), traps_coroutines::coroutines());
+    let table = compile(&Input { coroutines: Some(&section), ..cfi::empty_input(&id) }).expect("a table").bytes;
+    let file = directory.path().join("table.uwt");
+    std::fs::write(&file, table).expect("a file");
+    let Some(dumped) = python("dump", &file, "") else { return };
+    let expected = json!({
+        "coroutines": [{"index": 44, "handles": [24]}, {"index": 0, "handles": [24, 40]}, {"index": 0, "handles": [32]}],
+        "functions": [[0x1000, 0x1040, 0, 1], [0x1040, 0x1060, 1, 0], [0x1100, 0x1110, 1, 1], [0x1110, 0x1120, 1, 2],
+            [0x1120, 0x1130, 2, 1], [0x1130, 0x1138, 2, 2], [0x1138, 0x1140, 0, 2]],
+        "locations": [[0x1010, 0x1020, [[1, 16], [2, -24], [3], [8]]]],
+    });
+    assert_eq!(lines(&dumped)[0]["coroutines"], expected);
 }
 
 #[test]

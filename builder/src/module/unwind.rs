@@ -81,6 +81,7 @@ pub(super) fn unwind_table(
         pclntab: section(inputs.pclntab.as_ref()).zip(inputs.pclntab.as_ref().map(|slice| &*slice.bytes)),
         go_runtime: None,
         tasks: None,
+        coroutines: None,
         has_sframe: inputs.has_sframe,
         loaded: &inputs.loaded,
         functions: &functions,
@@ -95,9 +96,20 @@ pub(super) fn unwind_table(
     let own_tasks = tasks(&input, object);
     let tasks_of_debug_file =
         if own_tasks.is_none() { separate_file.and_then(|file| tasks(&input, file)) } else { None };
-    let used_debug = used_debug || is_of_debug_file || tasks_of_debug_file.is_some();
+    let own_coroutines = coroutines(&input, object);
+    let coroutines_of_debug_file =
+        if own_coroutines.is_none() { separate_file.and_then(|file| coroutines(&input, file)) } else { None };
+    let used_debug =
+        used_debug || is_of_debug_file || tasks_of_debug_file.is_some() || coroutines_of_debug_file.is_some();
     let tasks = own_tasks.or(tasks_of_debug_file);
-    match compile::compile(&compile::Input { go_runtime: go_runtime.as_ref(), tasks: tasks.as_deref(), ..input }) {
+    let coroutines = own_coroutines.or(coroutines_of_debug_file);
+    let input = compile::Input {
+        go_runtime: go_runtime.as_ref(),
+        tasks: tasks.as_deref(),
+        coroutines: coroutines.as_deref(),
+        ..input
+    };
+    match compile::compile(&input) {
         Err(error) => none(error.to_string()),
         Ok(compiled) => {
             let made = compiled.report;
@@ -201,6 +213,21 @@ fn tasks(input: &compile::Input<'_>, file: &ObjectFile<'_>) -> Option<Vec<u8>> {
     }
     let sections = compile::DEBUG_INFO_SECTIONS.map(|name| (name, section(name).unwrap_or_default()));
     compile::tasks(input, |name| sections.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, bytes)| bytes))
+}
+
+/// What leads from a coroutine of C++ to the one that waits for it, by the symbols and the debug information in `file`.
+fn coroutines(input: &compile::Input<'_>, file: &ObjectFile<'_>) -> Option<Vec<u8>> {
+    let section = |name: &str| name.strip_prefix(".debug_").and_then(|suffix| file.debug_section(suffix));
+    let names = section(compile::COROUTINE_NAMES);
+    if !compile::names_coroutines(names.as_deref().unwrap_or_default()) {
+        return None;
+    }
+    let names = compile::DEBUG_INFO_SECTIONS.into_iter().chain(compile::LOCATION_SECTIONS);
+    let sections: Vec<_> = names.map(|name| (name, section(name).unwrap_or_default())).collect();
+    let symbols = file.function_symbols();
+    let symbols = symbols.iter().map(|symbol| (&*symbol.name, symbol.svma, symbol.size));
+    let of_name = |name: &str| sections.iter().find(|(of, _)| *of == name).map_or(&[][..], |(_, bytes)| bytes);
+    compile::coroutines(input, symbols, of_name)
 }
 
 /// The processor as the compiler knows it; none for one that it does not.

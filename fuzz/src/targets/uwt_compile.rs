@@ -1,8 +1,12 @@
 //! Unwind sections from outside: whatever they hold, the table that comes of them is sound.
 
 use symseal_module::DebugId;
-use symseal_unwind::compile::{Bases, Input, Plt, compile, go_runtime};
+use symseal_module::Svma;
+use symseal_unwind::compile::{Bases, Input, Plt, compile, coroutines, go_runtime, tasks};
 use symseal_unwind::{Arch, Table};
+
+/// Names that debug information has to have to be read for tasks and for coroutines.
+const NAMES: &[u8] = b"\0WAKER_VTABLE\0_Coro_promise\0__promise\0frame_ptr\0__coro_frame\0coroutine_handle<void>\0_Coro_resume_index\0";
 
 pub(super) fn run(bytes: &[u8]) {
     // The first byte chooses what the rest is taken for; its highest bit says that another one chooses the processor.
@@ -45,6 +49,13 @@ pub(super) fn run(bytes: &[u8]) {
         _ => bytes,
     };
     let go = go_runtime(&input, section);
+    // Whose names are there: without them nothing is read.
+    let strings: Vec<u8> = [back, NAMES].concat();
+    let section = |name: &str| if name == ".debug_str" { strings.as_slice() } else { section(name) };
+    let symbols = [(&b"f.actor"[..], 0x1000), (b"f.destroy", 0x1100), (b"g.resume", 0x1200), (b"g.cleanup", 0x1300)];
+    let symbols = symbols.map(|(name, start)| (name, Svma(start), 0x100));
+    let (tasks, coroutines) = (tasks(&input, section), coroutines(&input, symbols, section));
+    let input = Input { tasks: tasks.as_deref(), coroutines: coroutines.as_deref(), ..input };
     let Ok(compiled) = compile(&Input { go_runtime: go.as_ref(), ..input }) else { return };
     let table = Table::open(&compiled.bytes).expect("our own table opens");
     table.verify().expect("our own table is sound");

@@ -4,18 +4,17 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use gimli::{
-    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugInfo, DebugInfoUnitHeadersIter,
-    DebuggingInformationEntry, EndianSlice, LittleEndian, UnitHeader,
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugAddr, DebugAddrBase, DebugInfo,
+    DebugInfoUnitHeadersIter, DebugLocListsBase, DebugStrOffsets, DebugStrOffsetsBase, DebuggingInformationEntry,
+    Encoding, EndianSlice, LittleEndian, UnitHeader,
 };
 
 pub(super) type Reader<'a> = EndianSlice<'a, LittleEndian>;
 pub(super) type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
 
 /// The sections of debug information that are read.
-pub const DEBUG_INFO_SECTIONS: [&str; 4] = [".debug_info", ".debug_abbrev", ".debug_str", ".debug_line_str"];
-
-/// Gives the name of an entry, if it has fewer bytes than that: each costs as much as is looked at.
-pub(super) type NameOf<'n, 'a> = dyn Fn(&Entry<'a>, usize) -> Option<&'a [u8]> + 'n;
+pub const DEBUG_INFO_SECTIONS: [&str; 6] =
+    [".debug_info", ".debug_abbrev", ".debug_str", ".debug_line_str", ".debug_str_offsets", ".debug_addr"];
 
 /// How many entries and attributes are looked at for each byte of debug information: most take more than one.
 const MOST_ATTRIBUTES_PER_BYTE: usize = 4;
@@ -25,12 +24,32 @@ pub(super) struct Information<'a> {
     units: DebugInfo<Reader<'a>>,
     /// By where they begin in their section.
     abbreviations: BTreeMap<usize, Abbreviations>,
-    strings: &'a [u8],
-    line_strings: &'a [u8],
+    outside: Outside<'a>,
     /// Bytes of `.debug_info`.
     pub(super) bytes: usize,
     /// Entries and their attributes that may still be looked at, in all units.
     budget: usize,
+}
+
+/// What entries refer to in other sections.
+#[derive(Clone, Copy)]
+struct Outside<'a> {
+    strings: &'a [u8],
+    line_strings: &'a [u8],
+    string_offsets: DebugStrOffsets<Reader<'a>>,
+    addresses: DebugAddr<Reader<'a>>,
+}
+
+/// What the entries of a unit mean.
+#[derive(Clone)]
+pub(super) struct UnitContext<'a> {
+    outside: Outside<'a>,
+    pub(super) encoding: Encoding,
+    strings_base: DebugStrOffsetsBase<usize>,
+    pub(super) addresses_base: DebugAddrBase<usize>,
+    pub(super) locations_base: DebugLocListsBase<usize>,
+    /// What lists of the unit count from.
+    pub(super) low_pc: u64,
 }
 
 impl<'a> Information<'a> {
@@ -41,8 +60,15 @@ impl<'a> Information<'a> {
         Self {
             abbreviations: read_abbreviations(&units, abbreviations),
             units,
-            strings: of(gimli::SectionId::DebugStr),
-            line_strings: of(gimli::SectionId::DebugLineStr),
+            outside: Outside {
+                strings: of(gimli::SectionId::DebugStr),
+                line_strings: of(gimli::SectionId::DebugLineStr),
+                string_offsets: DebugStrOffsets::from(EndianSlice::new(
+                    of(gimli::SectionId::DebugStrOffsets),
+                    LittleEndian,
+                )),
+                addresses: DebugAddr::from(EndianSlice::new(of(gimli::SectionId::DebugAddr), LittleEndian)),
+            },
             bytes: information.len(),
             budget: information.len().saturating_mul(MOST_ATTRIBUTES_PER_BYTE),
         }
@@ -52,20 +78,20 @@ impl<'a> Information<'a> {
         self.units.units()
     }
 
-    /// Calls `note` with each entry of a unit, and with what gives the name of one.
-    pub(super) fn entries(&mut self, unit: &UnitHeader<Reader<'a>>, mut note: impl FnMut(&Entry<'a>, &NameOf<'_, 'a>)) {
-        let Self { abbreviations, strings, line_strings, budget, .. } = self;
-        let name = |entry: &Entry<'a>, longest| match entry.attr_value(gimli::DW_AT_name)? {
-            AttributeValue::String(name) => Some(name.slice()),
-            AttributeValue::DebugStrRef(at) => string(strings, at.0, longest),
-            AttributeValue::DebugLineStrRef(at) => string(line_strings, at.0, longest),
-            _ => None,
-        };
+    /// Calls `note` with each entry of a unit, and with what it means.
+    pub(super) fn entries(
+        &mut self,
+        unit: &UnitHeader<Reader<'a>>,
+        mut note: impl FnMut(&Entry<'a>, &UnitContext<'a>),
+    ) {
+        let Self { abbreviations, outside, budget, .. } = self;
         if *budget == 0 {
             return;
         }
         let Some(abbreviations) = abbreviations.get(&unit.debug_abbrev_offset().0) else { return };
+        let mut context = UnitContext::new(*outside, unit.encoding());
         let mut entries = unit.entries(abbreviations);
+        let mut is_root = true;
         while let Ok(Some(entry)) = entries.next_dfs() {
             // Attributes may take no bytes at all.
             let Some(left) = budget.checked_sub(1 + entry.attrs().len()) else {
@@ -73,8 +99,91 @@ impl<'a> Information<'a> {
                 return;
             };
             *budget = left;
-            note(entry, &name);
+            if core::mem::take(&mut is_root) {
+                context.begin(entry);
+            }
+            note(entry, &context);
         }
+    }
+}
+
+impl<'a> UnitContext<'a> {
+    fn new(outside: Outside<'a>, encoding: Encoding) -> Self {
+        Self {
+            outside,
+            encoding,
+            strings_base: DebugStrOffsetsBase(0),
+            addresses_base: DebugAddrBase(0),
+            locations_base: DebugLocListsBase(0),
+            low_pc: 0,
+        }
+    }
+
+    /// Notes what the unit's own entry says of the others.
+    fn begin(&mut self, unit: &Entry<'a>) {
+        for attribute in unit.attrs() {
+            match attribute.value() {
+                AttributeValue::DebugStrOffsetsBase(base) => self.strings_base = base,
+                AttributeValue::DebugAddrBase(base) => self.addresses_base = base,
+                AttributeValue::DebugLocListsBase(base) => self.locations_base = base,
+                _ => {}
+            }
+        }
+        self.low_pc = unit.attr_value(gimli::DW_AT_low_pc).and_then(|value| self.address(value)).unwrap_or(0);
+    }
+
+    /// The name of an entry, if it has fewer bytes than `longest`: each costs as much as is looked at.
+    pub(super) fn name(&self, entry: &Entry<'a>, longest: usize) -> Option<&'a [u8]> {
+        if let Some(AttributeValue::String(name)) = entry.attr_value(gimli::DW_AT_name) {
+            return Some(name.slice());
+        }
+        let from = self.name_onwards(entry)?;
+        let from = from.get(..longest).unwrap_or(from);
+        from.get(..from.iter().position(|byte| *byte == 0)?)
+    }
+
+    /// Whether the name of an entry begins so.
+    pub(super) fn name_begins(&self, entry: &Entry<'a>, beginning: &[u8]) -> bool {
+        self.name_onwards(entry).is_some_and(|name| name.starts_with(beginning))
+    }
+
+    /// Which of these names an entry has.
+    pub(super) fn named<K: Copy>(&self, entry: &Entry<'a>, names: &[(&[u8], K)]) -> Option<K> {
+        let onwards = self.name_onwards(entry)?;
+        let is_it = |name: &[u8]| onwards.strip_prefix(name).is_some_and(|rest| rest.first().is_none_or(|it| *it == 0));
+        names.iter().find(|(name, _)| is_it(name)).map(|(_, kind)| *kind)
+    }
+
+    /// The name of an entry, with what comes behind it in its section.
+    fn name_onwards(&self, entry: &Entry<'a>) -> Option<&'a [u8]> {
+        let Outside { strings, line_strings, string_offsets, .. } = &self.outside;
+        match entry.attr_value(gimli::DW_AT_name)? {
+            AttributeValue::String(name) => Some(name.slice()),
+            AttributeValue::DebugStrRef(at) => strings.get(at.0..),
+            AttributeValue::DebugLineStrRef(at) => line_strings.get(at.0..),
+            AttributeValue::DebugStrOffsetsIndex(index) => {
+                let at = string_offsets.get_str_offset(self.encoding.format, self.strings_base, index);
+                strings.get(at.ok()?.0..)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn address(&self, value: AttributeValue<Reader<'a>>) -> Option<u64> {
+        match value {
+            AttributeValue::Addr(address) => Some(address),
+            AttributeValue::DebugAddrIndex(index) => self.address_of(index),
+            _ => None,
+        }
+    }
+
+    /// The address of this number in the unit's list of addresses.
+    pub(super) fn address_of(&self, index: gimli::DebugAddrIndex<usize>) -> Option<u64> {
+        self.outside.addresses.get_address(self.encoding.address_size, self.addresses_base, index).ok()
+    }
+
+    pub(super) fn addresses(&self) -> &DebugAddr<Reader<'a>> {
+        &self.outside.addresses
     }
 }
 
@@ -93,11 +202,4 @@ fn read_abbreviations(units: &DebugInfo<Reader<'_>>, section: &[u8]) -> BTreeMap
         Some((*start, table.abbreviations(DebugAbbrevOffset(0)).ok()?))
     });
     tables.collect()
-}
-
-/// A string of a section of strings, if it has fewer bytes than `longest`.
-fn string(section: &[u8], at: usize, longest: usize) -> Option<&[u8]> {
-    let rest = section.get(at..)?;
-    let rest = rest.get(..longest).unwrap_or(rest);
-    rest.get(..rest.iter().position(|byte| *byte == 0)?)
 }

@@ -1,6 +1,7 @@
 //! The compiler: unwind sections of a binary to one `.uwt` table.
 
 mod compact;
+mod coroutines;
 mod debug_info;
 mod eval;
 mod exidx;
@@ -46,6 +47,7 @@ use fdes::{CfiSection, FdePlace, FdeReader};
 use pieces::{Claims, Piece};
 use programs::Programs;
 
+pub use coroutines::{COROUTINE_NAMES, LOCATION_SECTIONS, coroutines, names_coroutines};
 pub use debug_info::DEBUG_INFO_SECTIONS;
 pub use go::go_runtime;
 pub use tasks::{TASK_NAMES, names_tasks, tasks};
@@ -82,6 +84,8 @@ pub struct Input<'a> {
     pub go_runtime: Option<&'a GoRuntime<Svma>>,
     /// What [`tasks`] found in a Rust program: the table keeps it.
     pub tasks: Option<&'a [u8]>,
+    /// What [`coroutines`] found in a C++ program: the table keeps it.
+    pub coroutines: Option<&'a [u8]>,
     /// Whether there is a `.sframe` section. This version does not read it, and says so where nothing else speaks of the module.
     pub has_sframe: bool,
     /// Addresses and bytes of everything that a process has of the file, code included; the exception directory and the index table lead there. May be
@@ -123,6 +127,7 @@ impl<'a> Input<'a> {
             pclntab: None,
             go_runtime: None,
             tasks: None,
+            coroutines: None,
             has_sframe: false,
             loaded: &[],
             functions: &[],
@@ -213,6 +218,8 @@ pub struct Report {
     pub has_go_runtime: bool,
     /// Whether the table says what leads from a task to the one that waits for it.
     pub has_tasks: bool,
+    /// Whether the table says what leads from coroutines to those that wait.
+    pub has_coroutines: bool,
     /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
     pub unfollowed: BTreeMap<String, usize>,
     /// Where they are. At most [`MAX_UNSUPPORTED_LISTED`] are listed.

@@ -5,12 +5,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use gimli::{AttributeValue, UnitHeader};
+use gimli::{AttributeValue, Operation, UnitHeader};
 use memchr::memmem;
 use symseal_module::Svma;
 
 use super::Input;
-use super::debug_info::{Entry, Information, Reader};
+use super::debug_info::{Entry, Information, Reader, UnitContext};
 use crate::continuation::marks_frame_pointers;
 use crate::tasks::{HEAD_WORDS, TaskFields};
 
@@ -26,8 +26,6 @@ const MOST_FUNCTIONS: usize = 1 << 20;
 /// Bytes of names of modules, types and fields, which are short, and of those with type parameters.
 const SHORT: usize = 64;
 const LONG: usize = 1 << 14;
-/// What the location of a static variable begins with.
-const DW_OP_ADDR: u8 = 0x03;
 
 /// Where fields are.
 #[derive(Default)]
@@ -109,7 +107,7 @@ pub fn names_tasks(strings: &[u8]) -> bool {
 
 /// The section of a table for the program that `input` describes: its base and its code count. `section` gives the decompressed bytes of each of
 /// [`DEBUG_INFO_SECTIONS`](super::DEBUG_INFO_SECTIONS), empty where there is none. `None` if there is no tokio, the processor is not one of 64 bits that the engine follows
-/// tasks on, or the debug information is of a form that this version does not read: it reads what rustc makes, DWARF 4.
+/// tasks on, or the debug information is of a form that this version does not read: it reads what rustc makes, DWARF 4 and 5 in the program's own file or beside it.
 pub fn tasks<'a>(input: &Input<'_>, section: impl Fn(&str) -> &'a [u8]) -> Option<Vec<u8>> {
     if !marks_frame_pointers(input.arch.machine()) {
         return None;
@@ -164,7 +162,8 @@ impl<'a> Found<'a> {
         let mut around: Vec<(isize, &'a [u8])> = Vec::new();
         let mut structure = (0, Structure::Other);
         let base = unit.offset().0;
-        information.entries(unit, |entry, name| {
+        information.entries(unit, |entry, of| {
+            let name = |entry: &Entry<'a>, longest| of.name(entry, longest);
             let depth = entry.depth();
             while around.last().is_some_and(|(at, _)| *at >= depth) {
                 around.pop();
@@ -177,7 +176,7 @@ impl<'a> Found<'a> {
                 gimli::DW_TAG_namespace => around.push((depth, name(entry, SHORT).unwrap_or_default())),
                 gimli::DW_TAG_structure_type if around.len() >= TASK.len() => {
                     let is_task = modules().take(3).eq(TASK) && around.len() == 4;
-                    let of = match (modules().nth(3), name(entry, SHORT)) {
+                    let kind = match (modules().nth(3), name(entry, SHORT)) {
                         (Some(b"core"), Some(b"Header")) if is_task => Structure::Header,
                         (Some(b"core"), Some(b"Trailer")) if is_task => Structure::Trailer,
                         (Some(b"raw"), Some(b"Vtable")) if is_task => Structure::Vtable,
@@ -186,7 +185,7 @@ impl<'a> Found<'a> {
                         (None, Some(b"RawWaker")) if modules().eq(WAKE) => Structure::RawWaker,
                         _ => return,
                     };
-                    structure = (depth, of);
+                    structure = (depth, kind);
                 }
                 gimli::DW_TAG_member if depth == structure.0 + 1 && structure.1 != Structure::Other => {
                     if let (Some(field), Some(at)) =
@@ -202,7 +201,7 @@ impl<'a> Found<'a> {
                         && modules().skip(3).eq([b"waker"])
                         && name(entry, SHORT) == Some(WAKERS) =>
                 {
-                    self.wakers = static_address(entry);
+                    self.wakers = static_address(entry, of);
                 }
                 gimli::DW_TAG_subprogram => {
                     let is_task = around.len() == 4 && modules().take(3).eq(TASK);
@@ -216,7 +215,7 @@ impl<'a> Found<'a> {
                             self.name_function(at, name, is_raw);
                         }
                     }
-                    self.note_function(at, base, entry);
+                    self.note_function(at, base, entry, of);
                 }
                 _ => {}
             }
@@ -236,20 +235,17 @@ impl<'a> Found<'a> {
     }
 
     /// Where a function has its code, or what it is of without any.
-    fn note_function(&mut self, at: usize, base: usize, entry: &Entry<'a>) {
+    fn note_function(&mut self, at: usize, base: usize, entry: &Entry<'a>, unit: &UnitContext<'a>) {
         let of = [gimli::DW_AT_specification, gimli::DW_AT_abstract_origin];
         let of = of.into_iter().find_map(|attribute| match entry.attr_value(attribute)? {
             AttributeValue::UnitRef(offset) => Some(base.saturating_add(offset.0)),
             AttributeValue::DebugInfoRef(offset) => Some(offset.0),
             _ => None,
         });
-        let start = match entry.attr_value(gimli::DW_AT_low_pc) {
-            Some(AttributeValue::Addr(start)) => Some(start),
-            _ => None,
-        };
-        let end = start.and_then(|start| match entry.attr_value(gimli::DW_AT_high_pc)? {
-            AttributeValue::Addr(end) => Some(end),
-            size => start.checked_add(size.udata_value()?),
+        let start = entry.attr_value(gimli::DW_AT_low_pc).and_then(|start| unit.address(start));
+        let end = start.and_then(|start| {
+            let end = entry.attr_value(gimli::DW_AT_high_pc)?;
+            unit.address(end).or_else(|| start.checked_add(end.udata_value()?))
         });
         match (start, end, of) {
             (Some(start), Some(end), of) if of.is_some() || self.named.contains_key(&at) => {
@@ -262,10 +258,12 @@ impl<'a> Found<'a> {
 }
 
 /// The address of a variable that is always in the same place.
-fn static_address(entry: &Entry<'_>) -> Option<Svma> {
+fn static_address<'a>(entry: &Entry<'a>, unit: &UnitContext<'a>) -> Option<Svma> {
     let AttributeValue::Exprloc(location) = entry.attr_value(gimli::DW_AT_location)? else { return None };
-    match location.0.slice() {
-        [DW_OP_ADDR, address @ ..] => Some(Svma(u64::from_le_bytes(address.try_into().ok()?))),
+    let mut operations = location.operations(unit.encoding);
+    match (operations.next().ok()??, operations.next().ok()?) {
+        (Operation::Address { address }, None) => Some(Svma(address)),
+        (Operation::AddressIndex { index }, None) => unit.address_of(index).map(Svma),
         _ => None,
     }
 }

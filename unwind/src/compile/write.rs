@@ -122,6 +122,10 @@ pub(super) fn write(
         sections.push((SectionKind::Tasks, section.to_vec()));
         report.has_tasks = true;
     }
+    if let Some(section) = input.coroutines {
+        sections.push((SectionKind::Coroutines, section.to_vec()));
+        report.has_coroutines = true;
+    }
     let unsupported = report.unsupported.iter().chain(&report.unfollowed_functions);
     let reasons = unsupported.map(|it| (it.range.clone(), it.reason.as_str()));
     let reasons = reasons::write(reasons, base.wrapping_add(start)..base.wrapping_add(end));

@@ -37,6 +37,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) pclntab: Section<'a>,
     pub(crate) go_runtime: Option<GoRuntime<Svma>>,
     pub(crate) tasks: Option<Vec<u8>>,
+    pub(crate) coroutines: Option<Vec<u8>>,
     pub(crate) loaded: Vec<(u64, &'a [u8])>,
     pub(crate) functions: Vec<u64>,
     pub(crate) plt: Vec<Plt<'a>>,
@@ -85,6 +86,7 @@ impl Binary {
             pclntab: section(".gopclntab").or_else(|| section(".data.rel.ro.gopclntab")),
             go_runtime: None,
             tasks: None,
+            coroutines: None,
             loaded: section(".ARM.extab").into_iter().collect(),
             functions: file
                 .symbols()
@@ -115,6 +117,11 @@ impl Binary {
             parts.go_runtime = compile::go_runtime(&parts.input(), section);
         }
         parts.tasks = compile::tasks(&parts.input(), |name| section(name).map_or(&[][..], |(_, bytes)| bytes));
+        let symbols =
+            file.symbols().filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text);
+        let symbols = symbols.filter_map(|it| Some((it.name_bytes().ok()?, Svma(it.address()), it.size())));
+        let bytes = |name: &str| section(name).map_or(&[][..], |(_, bytes)| bytes);
+        parts.coroutines = compile::coroutines(&parts.input(), symbols, bytes);
         parts
     }
 
@@ -147,6 +154,7 @@ impl<'a> Parts<'a> {
             pclntab: self.pclntab,
             go_runtime: self.go_runtime.as_ref(),
             tasks: self.tasks.as_deref(),
+            coroutines: self.coroutines.as_deref(),
             loaded: &self.loaded,
             functions: &self.functions,
             plt: &self.plt,

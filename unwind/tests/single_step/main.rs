@@ -6,6 +6,7 @@
 
 mod asynchronous;
 mod contexts;
+mod coroutines;
 #[path = "../elf/mod.rs"]
 mod elf;
 mod process;

@@ -39,7 +39,7 @@ impl Memory for Live<'_> {
 }
 
 /// The program; `None` if tokio is not at hand.
-fn program(directory: &Path, profile: &[&str], output: &str) -> Option<PathBuf> {
+fn program(directory: &Path, profile: &[&str], output: &str, dwarf: u8) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     std::fs::write(directory.join("Cargo.toml"), MANIFEST).expect("a manifest");
     std::fs::copy(root.join("../Cargo.lock"), directory.join("Cargo.lock")).expect("the versions of this project");
@@ -49,7 +49,7 @@ fn program(directory: &Path, profile: &[&str], output: &str) -> Option<PathBuf> 
         .args(profile)
         .current_dir(directory)
         // Names with types, and nothing of what this test is built with.
-        .env("RUSTFLAGS", "-Csymbol-mangling-version=v0")
+        .env("RUSTFLAGS", format!("-Csymbol-mangling-version=v0 -Cdwarf-version={dwarf}"))
         .env_remove("CARGO_TARGET_DIR")
         .output();
     let why = match built {
@@ -99,9 +99,11 @@ fn check(program: &Path) -> Result<(), std::io::Error> {
 #[test]
 fn t12_the_tasks_that_wait_for_a_task_of_rust_follow_the_stack() {
     let directory = tempfile::tempdir().expect("a directory");
-    for (profile, output) in [(&["--release"][..], "release"), (&[], "debug")] {
-        let Some(program) = program(directory.path(), profile, output) else { return };
-        println!("{output}:");
+    for (profile, output, dwarf) in
+        [(&["--release"][..], "release", 4), (&[], "debug", 4), (&["--release"], "release", 5)]
+    {
+        let Some(program) = program(directory.path(), profile, output, dwarf) else { return };
+        println!("{output}, DWARF {dwarf}:");
         match check(&program) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return elf::skip("ptrace", &error.to_string());

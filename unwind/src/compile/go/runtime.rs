@@ -107,8 +107,8 @@ fn members<'a>(
     mut note: impl FnMut(&'a [u8], &'a [u8], u32),
 ) {
     let mut structure = None;
-    information.entries(unit, |entry, name| {
-        let short = |entry| name(entry, LONGEST_NAME);
+    information.entries(unit, |entry, of| {
+        let short = |entry| of.name(entry, LONGEST_NAME);
         match (entry.depth(), entry.tag()) {
             (1, gimli::DW_TAG_structure_type) => structure = short(entry),
             (1, _) => structure = None,
